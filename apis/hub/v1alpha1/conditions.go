@@ -1,0 +1,70 @@
+package v1alpha1
+
+// Types of conditions on a TargetCluster. All say something good when they are True.
+const (
+	// ConditionReady sums up the others. Its reason is the first root cause of what is wrong.
+	ConditionReady = "Ready"
+	// ConditionConnected tells whether the hub holds a connection to the target.
+	ConditionConnected = "Connected"
+	// ConditionCredentialsValid tells whether the registration's kubeconfig can be used and when it expires.
+	ConditionCredentialsValid = "CredentialsValid"
+	// ConditionAPIServerAvailable tells whether the API server answers probes.
+	ConditionAPIServerAvailable = "APIServerAvailable"
+	// ConditionEveryNodeReady tells whether all nodes are ready and under no pressure. A target without nodes does not
+	// have this condition.
+	ConditionEveryNodeReady = "EveryNodeReady"
+)
+
+// Reasons of conditions that are True.
+const (
+	// ReasonReady (Ready): the hub does its work in the target.
+	ReasonReady = "Ready"
+	// ReasonConnected (Connected).
+	ReasonConnected = "Connected"
+	// ReasonCredentialsAccepted (CredentialsValid): the target accepts the credential.
+	ReasonCredentialsAccepted = "CredentialsAccepted"
+	// ReasonCredentialsExpireSoon (CredentialsValid): the target accepts the credential, but not for long.
+	ReasonCredentialsExpireSoon = "CredentialsExpireSoon"
+	// ReasonHealthzRequestSucceeded (APIServerAvailable): the last probe was answered.
+	ReasonHealthzRequestSucceeded = "HealthzRequestSucceeded"
+	// ReasonEveryNodeReady (EveryNodeReady).
+	ReasonEveryNodeReady = "EveryNodeReady"
+)
+
+// Reasons of conditions that are False or Unknown.
+const (
+	// ReasonSecretInvalid: the registration Secret lacks the kubeconfig or has another name or type than it should.
+	ReasonSecretInvalid = "SecretInvalid"
+	// ReasonKubeconfigInvalid: the kubeconfig cannot be parsed or lacks something.
+	ReasonKubeconfigInvalid = "KubeconfigInvalid"
+	// ReasonKubeconfigRefused: the kubeconfig wants the hub to run a program, read its own files or the like.
+	ReasonKubeconfigRefused = "KubeconfigRefused"
+	// ReasonIdentityChanged: the kubeconfig leads to another cluster than before, and nobody confirmed that.
+	ReasonIdentityChanged = "IdentityChanged"
+	// ReasonDuplicateRegistration: another registration leads to the same cluster.
+	ReasonDuplicateRegistration = "DuplicateRegistration"
+	// ReasonUnauthorized: the target rejects the credential.
+	ReasonUnauthorized = "Unauthorized"
+	// ReasonForbidden: the credential may not do what the hub needs to connect.
+	ReasonForbidden = "Forbidden"
+	// ReasonCredentialsExpired: the certificate or token is past its end.
+	ReasonCredentialsExpired = "CredentialsExpired"
+	// ReasonUnreachable: the target does not answer.
+	ReasonUnreachable = "Unreachable"
+	// ReasonProbeFailed: the target answered before and fails its probes now.
+	ReasonProbeFailed = "ProbeFailed"
+	// ReasonConnecting: the first attempt to connect has not ended.
+	ReasonConnecting = "Connecting"
+	// ReasonRegistrationGone: the Secret is gone, and the connection serves only to clean up.
+	ReasonRegistrationGone = "RegistrationGone"
+	// ReasonManagedElsewhere: a Gardener resource manager is at work in the namespace, so the hub keeps its hands off.
+	ReasonManagedElsewhere = "ManagedElsewhere"
+	// ReasonPaused: spec.paused is set.
+	ReasonPaused = "Paused"
+	// ReasonNodesUnhealthy (EveryNodeReady): at least one node is not ready or under pressure.
+	ReasonNodesUnhealthy = "NodesUnhealthy"
+	// ReasonNodesUnknown (EveryNodeReady): the nodes could not be listed.
+	ReasonNodesUnknown = "NodesUnknown"
+	// ReasonNotProbed: there is no connection over which this could be found out.
+	ReasonNotProbed = "NotProbed"
+)

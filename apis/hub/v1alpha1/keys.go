@@ -1,0 +1,32 @@
+package v1alpha1
+
+import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+const (
+	// ClusterNameLabel, on a Secret, makes it a registration (together with the Secret's name and type); its value is the
+	// name of the target. On a ManagedResource it picks one of several targets of the namespace. The label is that of
+	// Cluster API, so that the kubeconfig Secrets of Cluster API are registrations as they are.
+	ClusterNameLabel = clusterv1.ClusterNameLabel
+	// ClassLabel, on a registration Secret, has the target serve the ManagedResources of this class. Absent means the
+	// default class. It is not the label resources.gardener.cloud/class, which on Secrets belongs to the token requestor.
+	ClassLabel = "hub.gardener.cloud/class"
+	// ConfirmIdentityAnnotation, on a registration Secret, says that the target may be the cluster with this kube-system UID
+	// from now on, although it was another one before.
+	ConfirmIdentityAnnotation = "hub.gardener.cloud/confirm-identity"
+
+	// HibernatedAnnotation, truthy on a TargetCluster, says that the cluster is asleep: it is not probed, nothing alerts, and
+	// its conditions stay as they are.
+	HibernatedAnnotation = "hub.gardener.cloud/hibernated"
+
+	// TargetUIDAnnotation, on a ManagedResource, is the UID of the cluster that its inventory belongs to. Nothing is ever
+	// deleted in another one. It is also the mark by which the hub knows its own ManagedResources.
+	TargetUIDAnnotation = "hub.gardener.cloud/target-uid"
+	// AppliedAnnotation, on a ManagedResource, says what was applied completely: the versions of its Secrets and a digest
+	// of its objects. While that matches, nothing is sent. Losing it costs a repetition and never more.
+	AppliedAnnotation = "hub.gardener.cloud/applied"
+)
+
+// FieldManager is the name under which the hub owns fields of the objects it applies.
+const FieldManager = "trellis"

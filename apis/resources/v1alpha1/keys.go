@@ -1,0 +1,107 @@
+package v1alpha1
+
+import "strconv"
+
+// Keys on a ManagedResource, read in the source cluster.
+const (
+	// OperationAnnotation asks for something to be done once; its values are the Operation constants, compared exactly.
+	OperationAnnotation = "gardener.cloud/operation"
+	// OperationReconcile asks for a reconciliation now. The annotation is removed when it begins.
+	OperationReconcile = "reconcile"
+	// OperationRestore says that the ManagedResource is being restored in another source cluster.
+	OperationRestore = "restore"
+	// OperationMigrate says that the ManagedResource is about to move to another source cluster.
+	OperationMigrate = "migrate"
+	// OperationWaitForState says that the state is not complete yet: nothing is reconciled until the annotation changes.
+	OperationWaitForState = "wait-for-state"
+
+	// ForceDeletionAnnotation, truthy on a ManagedResource that is being deleted, gives up on a target that does not answer:
+	// the ManagedResource goes and its objects stay (design.md section 3).
+	ForceDeletionAnnotation = "confirmation.gardener.cloud/force-deletion"
+)
+
+// Keys on managed objects and partly on ManagedResources. Each says which form of the object it is read from, because a
+// key that is only in the manifest, or only in the live object, often has no effect on purpose (spec/managedresource.md
+// 1.6). "Truthy" is IsTruthy; "exactly" is a comparison of strings.
+const (
+	// ManagedByLabel is written on every object and its templates; drift watches select by it. The value comes from the
+	// configuration.
+	ManagedByLabel = "resources.gardener.cloud/managed-by"
+	// ManagedByDefault is the value of ManagedByLabel unless configured otherwise.
+	ManagedByDefault = "gardener"
+
+	// OriginAnnotation is written on every object: "<namespace>/<name>" of its ManagedResource, with "<clusterID>:" before
+	// it if the class has a cluster ID.
+	OriginAnnotation = "resources.gardener.cloud/origin"
+	// DescriptionAnnotation is written on every object: a constant text that warns people against editing it.
+	DescriptionAnnotation = "resources.gardener.cloud/description"
+
+	// IgnoreAnnotation, truthy on a ManagedResource, stops everything until it is removed or the ManagedResource is
+	// deleted. Truthy on an object in the manifest, it has the object created if absent and never updated.
+	IgnoreAnnotation = "resources.gardener.cloud/ignore"
+	// ModeAnnotation with exactly ModeIgnore, in the manifest, takes the object out of the inventory: it is neither applied
+	// nor deleted.
+	ModeAnnotation = "resources.gardener.cloud/mode"
+	// ModeIgnore is the only value of ModeAnnotation.
+	ModeIgnore = "Ignore"
+	// KeepObjectAnnotation, truthy on the live object, keeps it from being deleted.
+	KeepObjectAnnotation = "resources.gardener.cloud/keep-object"
+	// DeleteOnInvalidUpdateAnnotation, truthy in the manifest or on the live object, has an object deleted and created
+	// again whose update the API server calls invalid.
+	DeleteOnInvalidUpdateAnnotation = "resources.gardener.cloud/delete-on-invalid-update"
+	// DeletionPropagationOnInvalidUpdateAnnotation is the propagation policy of that delete: exactly Foreground,
+	// Background or Orphan. Anything else is an error.
+	DeletionPropagationOnInvalidUpdateAnnotation = "resources.gardener.cloud/deletion-propagation-on-invalid-update"
+	// FinalizeDeletionAfterAnnotation, a Go duration on the live object, is how long after its deletion began its
+	// finalizers are removed.
+	FinalizeDeletionAfterAnnotation = "resources.gardener.cloud/finalize-deletion-after"
+	// PreserveReplicasAnnotation, exactly "true" in the manifest of a scalable workload, keeps the live replicas.
+	PreserveReplicasAnnotation = "resources.gardener.cloud/preserve-replicas"
+	// PreserveResourcesAnnotation, exactly "true" in the manifest of a workload, keeps the live CPU and memory of its
+	// containers.
+	PreserveResourcesAnnotation = "resources.gardener.cloud/preserve-resources"
+	// SkipHealthCheckAnnotation, exactly "true" on the live object, leaves it out of both health conditions.
+	SkipHealthCheckAnnotation = "resources.gardener.cloud/skip-health-check"
+
+	// GarbageCollectableReferenceLabel, on a ConfigMap or Secret, leaves its deletion to Gardener's garbage collector.
+	GarbageCollectableReferenceLabel = "resources.gardener.cloud/garbage-collectable-reference"
+	// ReferencePrefix begins the annotations by which workloads and ManagedResources tell that collector what they use.
+	// Live ones that the manifest does not have are dropped.
+	ReferencePrefix = "reference.resources.gardener.cloud/"
+	// RestartedAtAnnotation is what `kubectl rollout restart` sets on a pod template. A live one is kept.
+	RestartedAtAnnotation = "kubectl.kubernetes.io/restartedAt"
+)
+
+// BrotliSuffix ends the data keys of a Secret whose values are Brotli-compressed.
+const BrotliSuffix = ".br"
+
+// Classes of ManagedResources (spec.class).
+const (
+	// DefaultClass is that of ManagedResources without a class.
+	DefaultClass = ""
+	// DefaultClassName is what Gardener's resource manager calls the default class in its configuration.
+	DefaultClassName = "resources"
+	// AllClasses is that of an instance of Gardener's resource manager that is responsible for every class.
+	AllClasses = "*"
+)
+
+// FinalizerBase is the finalizer of the default class, and the beginning of all others.
+const FinalizerBase = "resources.gardener.cloud/gardener-resource-manager"
+
+// Finalizer returns the finalizer by which the instance responsible for a class marks the ManagedResources that have
+// objects in its target (spec/managedresource.md 1.7). The default class, in both spellings, and AllClasses share one.
+func Finalizer(class string) string {
+	switch class {
+	case DefaultClass, DefaultClassName, AllClasses:
+		return FinalizerBase
+	default:
+		return FinalizerBase + "-" + class
+	}
+}
+
+// IsTruthy tells whether the value of an annotation means yes: one of 1, t, T, true, TRUE and True. Everything else means
+// no, also what cannot be parsed.
+func IsTruthy(value string) bool {
+	yes, err := strconv.ParseBool(value)
+	return err == nil && yes
+}
