@@ -1,0 +1,105 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// synonyms are keys, by their paths, that stand for another key beside them. The documentation and the example file of
+// Gardener's resource manager use the plural, its decoder knows the singular and ignores the rest (BUG-10 of
+// spec/managedresource.md 6.3); here both count.
+var synonyms = map[string]string{
+	"controllers.managedResources": "managedResource",
+}
+
+// foreign are the keys of the configuration of Gardener's resource manager that the hub does not have, by their paths, with
+// what to say to whoever writes one. Indexes are left out of paths.
+var foreign = map[string]string{
+	"controllers.cacheSyncTimeout":                "each step of a connection has a deadline of its own, see clusterCache",
+	"controllers.csrApprover":                     notPorted,
+	"controllers.garbageCollector":                notPorted,
+	"controllers.health":                          "health is watched, it needs no workers and no period",
+	"controllers.istioClusterConfiguration":       notPorted,
+	"controllers.managedResource.alwaysUpdate":    "an object is written when it differs from its manifest and never otherwise",
+	"controllers.managedResource.concurrentSyncs": "each class has its own workers, see classes[].concurrentSyncs",
+	"controllers.networkPolicy":                   notPorted,
+	"controllers.nodeAgentReconciliationDelay":    notPorted,
+	"controllers.nodeCriticalComponents":          notPorted,
+	"controllers.resourceClass":                   "a hub can have several classes, see classes",
+	"controllers.tokenRequestor":                  notPorted,
+	"server.webhooks":                             notPorted,
+	"sourceClientConnection.acceptContentTypes":   "the hub chooses content types itself",
+	"sourceClientConnection.cacheResyncPeriod":    "caches are never resynchronised, they follow watches",
+	"sourceClientConnection.contentType":          "the hub chooses content types itself",
+	"sourceClientConnection.namespace":            manyNamespaces,
+	"sourceClientConnection.namespaces":           manyNamespaces,
+	"targetClientConnection.acceptContentTypes":   "the hub chooses content types itself",
+	"targetClientConnection.cacheResyncPeriod":    "caches are never resynchronised, they follow watches",
+	"targetClientConnection.contentType":          "the hub chooses content types itself",
+	"targetClientConnection.kubeconfig":           "a target is registered by a kubeconfig Secret in the source cluster",
+	"targetClientConnection.namespace":            "the hub watches only the objects that it manages",
+	"targetClientConnection.namespaces":           "the hub watches only the objects that it manages",
+	"targetClientConnection.disableCachedClient":  "the hub watches only the objects that it manages",
+	"webhooks": notPorted,
+}
+
+const (
+	notPorted      = "the hub does not do this; gardener-resource-manager stays in charge of it"
+	manyNamespaces = "the hub serves all namespaces that have a registration or match a class's namespaceSelector"
+)
+
+// unknownKey explains a key that the configuration does not have.
+func unknownKey(key *yaml.Node, path *field.Path, known map[string]reflect.Value) *field.Error {
+	if explanation, ok := foreign[pathWithSynonyms(path)]; ok {
+		return field.Forbidden(path, fmt.Sprintf("this key of gardener-resource-manager is not supported (line %d): %s", key.Line, explanation))
+	}
+	return field.Forbidden(path, fmt.Sprintf("unknown key (line %d); the nearest known one is %q", key.Line, nearest(key.Value, slices.Sorted(maps.Keys(known)))))
+}
+
+func pathWithSynonyms(path *field.Path) string {
+	name := path.String()
+	for written, meant := range synonyms {
+		if rest, ok := strings.CutPrefix(name, written+"."); ok {
+			parent, _, _ := strings.Cut(written, ".")
+			return parent + "." + meant + "." + rest
+		}
+	}
+	return name
+}
+
+// nearest returns the candidate with the smallest edit distance to a word, the first one of several. Case does not count.
+func nearest(word string, candidates []string) string {
+	return slices.MinFunc(candidates, func(a, b string) int {
+		return editDistance(word, a) - editDistance(word, b)
+	})
+}
+
+// editDistance is the number of letters to insert, delete or replace to get from one word to the other (Levenshtein). Words
+// longer than any key are cut, so that a huge key costs nothing.
+func editDistance(a, b string) int {
+	const longest = 64
+	a, b = strings.ToLower(a[:min(len(a), longest)]), strings.ToLower(b)
+
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,233 @@
+package v1alpha1
+
+import (
+	"net"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// APIVersion is that of the configuration file.
+	APIVersion = "config.hub.gardener.cloud/v1alpha1"
+	// Kind is that of the configuration file.
+	Kind = "HubConfiguration"
+)
+
+// HubConfiguration is the content of the configuration file.
+type HubConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// SourceClientConnection is about requests to the source cluster.
+	SourceClientConnection SourceClientConnection `json:"sourceClientConnection,omitempty"`
+	// TargetClientConnection is about requests to each target, unless its TargetCluster says otherwise.
+	TargetClientConnection TargetClientConnection `json:"targetClientConnection,omitempty"`
+	// LeaderElection is about which of several replicas works.
+	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+	// Server is about the ports that the hub listens on.
+	Server Server `json:"server,omitempty"`
+	// Debugging switches profiling on.
+	Debugging Debugging `json:"debugging,omitempty"`
+	// LogLevel is debug, info or error. Default: info.
+	LogLevel string `json:"logLevel,omitempty"`
+	// LogFormat is json or text. Default: json.
+	LogFormat string `json:"logFormat,omitempty"`
+
+	// Classes are the classes of ManagedResources that this hub is responsible for. At least one is needed.
+	Classes []Class `json:"classes,omitempty"`
+	// Controllers is about the controllers.
+	Controllers Controllers `json:"controllers,omitempty"`
+	// ClusterCache is about the connections to the targets.
+	ClusterCache ClusterCache `json:"clusterCache,omitempty"`
+	// SourceIdentity is who the hub is when it applies objects to the source cluster itself. Required if
+	// a class has the target type Source, and unused otherwise.
+	SourceIdentity *SourceIdentity `json:"sourceIdentity,omitempty"`
+}
+
+// SourceClientConnection is about requests to the source cluster.
+type SourceClientConnection struct {
+	// Kubeconfig is the path of a kubeconfig file. Default: the service account of the pod.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// QPS limits requests a second; a negative value means no limit. Default: -1, since the API server's priority and
+	// fairness knows better than a client how much it can take.
+	QPS float32 `json:"qps,omitempty"`
+	// Burst is how many requests may exceed QPS for a moment. Default: twice QPS, at most 32767.
+	Burst int32 `json:"burst,omitempty"`
+}
+
+// TargetClientConnection is about requests to a target.
+type TargetClientConnection struct {
+	// QPS limits requests a second. Default: 500.
+	QPS float32 `json:"qps,omitempty"`
+	// Burst is how many requests may exceed QPS for a moment. Default: 1000.
+	Burst int32 `json:"burst,omitempty"`
+	// MaxInFlight is how many requests may wait for their answers at a time. Default: 40.
+	MaxInFlight int32 `json:"maxInFlight,omitempty"`
+	// Timeout is that of a single request, watches excepted. Default: 10s.
+	Timeout metav1.Duration `json:"timeout,omitempty"`
+}
+
+// LeaderElection is about which of several replicas works.
+type LeaderElection struct {
+	// LeaderElect switches leader election. Default: true.
+	LeaderElect *bool `json:"leaderElect,omitempty"`
+	// LeaseDuration is how long others wait after the last sign of life of a leader. Default: 15s.
+	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
+	// RenewDeadline is how long a leader tries to renew before it gives up. Default: 10s.
+	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
+	// RetryPeriod is the time between two tries. Default: 2s.
+	RetryPeriod metav1.Duration `json:"retryPeriod,omitempty"`
+	// ResourceLock can only be leases, which is the default.
+	ResourceLock string `json:"resourceLock,omitempty"`
+	// ResourceName is the name of the Lease. Default: trellis.
+	ResourceName string `json:"resourceName,omitempty"`
+	// ResourceNamespace is the namespace of the Lease. Required unless LeaderElect is false.
+	ResourceNamespace string `json:"resourceNamespace,omitempty"`
+}
+
+// Enabled tells whether leader election is on.
+func (l LeaderElection) Enabled() bool {
+	return l.LeaderElect == nil || *l.LeaderElect
+}
+
+// Server is about the ports that the hub listens on.
+type Server struct {
+	// HealthProbes serves /healthz and /readyz. Default port: 8081.
+	HealthProbes Endpoint `json:"healthProbes,omitempty"`
+	// Metrics serves /metrics and, if switched on, profiles. Default port: 8080.
+	Metrics Endpoint `json:"metrics,omitempty"`
+}
+
+// Endpoint is an address to listen on.
+type Endpoint struct {
+	// BindAddress is an IP address. Default: all addresses.
+	BindAddress string `json:"bindAddress,omitempty"`
+	// Port is a TCP port.
+	Port int32 `json:"port,omitempty"`
+}
+
+// Address returns the endpoint as net.Listen wants it.
+func (e Endpoint) Address() string {
+	return net.JoinHostPort(e.BindAddress, strconv.Itoa(int(e.Port)))
+}
+
+// Debugging switches profiling on.
+type Debugging struct {
+	// EnableProfiling serves pprof handlers on the metrics port. Default: false.
+	EnableProfiling bool `json:"enableProfiling,omitempty"`
+	// EnableContentionProfiling adds profiles of mutexes and blocking. Default: false.
+	EnableContentionProfiling bool `json:"enableContentionProfiling,omitempty"`
+}
+
+// Class is a class of ManagedResources and where they go. Each has its own queue and its own workers.
+type Class struct {
+	// Name is the value of spec.class. Empty means the default class: ManagedResources without a class.
+	Name string `json:"name"`
+	// Target is the cluster that the ManagedResources of this class are for.
+	Target ClassTarget `json:"target"`
+	// NamespaceSelector selects namespaces by their labels. ManagedResources of this class in other namespaces are left
+	// alone, except in those with a registration that serves the class, if the target type is Namespace. Required for the
+	// target types Source and Registration, because there it decides who may write to a cluster that is not his own.
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// ConcurrentSyncs is the number of workers. Default: 20 for the default class, 5 for others.
+	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
+	// DryRun only plans and reports; nothing is written to targets or ManagedResources. Default: false.
+	DryRun bool `json:"dryRun,omitempty"`
+	// ClusterID is the one that objects of this class carry in their origin. Default: that of the controllers.
+	ClusterID *string `json:"clusterID,omitempty"`
+}
+
+// TargetType says how the target of a class is found.
+type TargetType string
+
+// The ways to find the target of a class (design.md section 3).
+const (
+	// TargetNamespace is the registration in the ManagedResource's own namespace.
+	TargetNamespace TargetType = "Namespace"
+	// TargetSource is the source cluster itself.
+	TargetSource TargetType = "Source"
+	// TargetRegistration is one registration for all, named in the configuration.
+	TargetRegistration TargetType = "Registration"
+)
+
+// ClassTarget is the cluster that the ManagedResources of a class are for.
+type ClassTarget struct {
+	// Type is Namespace, Source or Registration. Required.
+	Type TargetType `json:"type"`
+	// Namespace is that of the registration. Required for the type Registration, and only allowed there.
+	Namespace string `json:"namespace,omitempty"`
+	// Name is that of the target: the value of the registration's label cluster.x-k8s.io/cluster-name. Required for the
+	// type Registration, and only allowed there.
+	Name string `json:"name,omitempty"`
+}
+
+// Controllers is about the controllers.
+type Controllers struct {
+	// ClusterID is put before the origin of objects, so that hubs of several source clusters can tell theirs apart in one
+	// target. "<cluster>" and "<default>" take it from the ConfigMap kube-system/cluster-identity of the source cluster:
+	// the first insists on it, the second goes without if it is missing. Default: none.
+	ClusterID *string `json:"clusterID,omitempty"`
+	// ManagedResource is about the controller of ManagedResources. The key managedResources is accepted as well, because
+	// the documentation of Gardener's resource manager calls it so.
+	ManagedResource ManagedResourceController `json:"managedResource,omitempty"`
+	// TargetCluster is about the controller of TargetClusters.
+	TargetCluster TargetClusterController `json:"targetCluster,omitempty"`
+}
+
+// Values of ClusterID that are not literal.
+const (
+	// ClusterIDFromCluster takes the ID from the source cluster and fails if there is none.
+	ClusterIDFromCluster = "<cluster>"
+	// ClusterIDDefault takes the ID from the source cluster and is empty if there is none.
+	ClusterIDDefault = "<default>"
+)
+
+// ManagedResourceController is about the controller of ManagedResources.
+type ManagedResourceController struct {
+	// SyncPeriod is how often a ManagedResource is compared with what the watches hold although nothing happened, with
+	// jitter. Default: 10m. Drift is corrected by watches, so this is only a safety net and costs the targets nothing.
+	SyncPeriod metav1.Duration `json:"syncPeriod,omitempty"`
+	// ManagedByLabelValue is the value of the label resources.gardener.cloud/managed-by on all objects. Default: gardener.
+	ManagedByLabelValue string `json:"managedByLabelValue,omitempty"`
+	// MaxConcurrentObjects is how many objects of one stage of a ManagedResource are applied at a time. Default: 16.
+	MaxConcurrentObjects int `json:"maxConcurrentObjects,omitempty"`
+}
+
+// TargetClusterController is about the controller of TargetClusters.
+type TargetClusterController struct {
+	// ConcurrentSyncs is the number of workers. Default: 5.
+	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
+	// SyncPeriod is how often the nodes of a target are looked at, with jitter. Default: 30s.
+	SyncPeriod metav1.Duration `json:"syncPeriod,omitempty"`
+}
+
+// ClusterCache is about the connections to the targets.
+type ClusterCache struct {
+	// ProbeInterval is the time between two probes of a target. Default: 5s.
+	ProbeInterval metav1.Duration `json:"probeInterval,omitempty"`
+	// ProbeTimeout is how long a probe waits for its answer. Default: 4s.
+	ProbeTimeout metav1.Duration `json:"probeTimeout,omitempty"`
+	// FailureThreshold is after how many failed probes in a row a target counts as down. Default: 2.
+	FailureThreshold int `json:"failureThreshold,omitempty"`
+	// ConnectConcurrency is how many connections are made at a time. Default: 64.
+	ConnectConcurrency int `json:"connectConcurrency,omitempty"`
+	// DrainTimeout is how long a connection goes on for clean-up after its registration is gone. Default: 5m.
+	DrainTimeout metav1.Duration `json:"drainTimeout,omitempty"`
+	// AllowedProxyURLs are the proxies that a registration's kubeconfig may name. Default: none.
+	AllowedProxyURLs []string `json:"allowedProxyURLs,omitempty"`
+}
+
+// SourceIdentity is who the hub is when it applies objects to the source cluster itself.
+type SourceIdentity struct {
+	// ServiceAccount is the one that the hub requests tokens of. What it may do is what classes with the target type
+	// Source can apply.
+	ServiceAccount ServiceAccount `json:"serviceAccount"`
+}
+
+// ServiceAccount names a service account of the source cluster. Both fields are required.
+type ServiceAccount struct {
+	// Namespace is that of the service account.
+	Namespace string `json:"namespace"`
+	// Name is that of the service account.
+	Name string `json:"name"`
+}

@@ -1,0 +1,325 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+const (
+	minManagedResourceSyncPeriod = 15 * time.Second
+	minTargetClusterSyncPeriod   = 5 * time.Second
+)
+
+// Validate returns every fault of a configuration that SetDefaults has been applied to.
+func Validate(c *HubConfiguration) field.ErrorList {
+	var faults field.ErrorList
+	faults = append(faults, validateTypeMeta(c.TypeMeta)...)
+	faults = append(faults, validateSourceClientConnection(c.SourceClientConnection, field.NewPath("sourceClientConnection"))...)
+	faults = append(faults, validateTargetClientConnection(c.TargetClientConnection, field.NewPath("targetClientConnection"))...)
+	faults = append(faults, validateLeaderElection(c.LeaderElection, field.NewPath("leaderElection"))...)
+	faults = append(faults, validateServer(c.Server, field.NewPath("server"))...)
+	faults = append(faults, validateOneOf(c.LogLevel, field.NewPath("logLevel"), "debug", "info", "error")...)
+	faults = append(faults, validateOneOf(c.LogFormat, field.NewPath("logFormat"), "json", "text")...)
+	faults = append(faults, validateClasses(c.Classes, c.Controllers.ClusterID, field.NewPath("classes"))...)
+	faults = append(faults, validateControllers(c.Controllers, field.NewPath("controllers"))...)
+	faults = append(faults, validateClusterCache(c.ClusterCache, field.NewPath("clusterCache"))...)
+	faults = append(faults, validateSourceIdentity(c, field.NewPath("sourceIdentity"))...)
+	return faults
+}
+
+func validateTypeMeta(meta metav1.TypeMeta) field.ErrorList {
+	var faults field.ErrorList
+	path := field.NewPath("apiVersion")
+	switch {
+	case meta.APIVersion == "":
+		faults = append(faults, field.Required(path, "must be "+APIVersion))
+	case strings.HasPrefix(meta.APIVersion, "resourcemanager.config.gardener.cloud/"):
+		faults = append(faults, field.Invalid(path, meta.APIVersion,
+			"this is a configuration of gardener-resource-manager; the hub's has the apiVersion "+APIVersion+" and its own list of classes"))
+	default:
+		faults = append(faults, validateOneOf(meta.APIVersion, path, APIVersion)...)
+	}
+
+	path = field.NewPath("kind")
+	if meta.Kind == "" {
+		return append(faults, field.Required(path, "must be "+Kind))
+	}
+	return append(faults, validateOneOf(meta.Kind, path, Kind)...)
+}
+
+func validateSourceClientConnection(c SourceClientConnection, path *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	if !isFinite(c.QPS) {
+		faults = append(faults, field.Invalid(path.Child("qps"), fmt.Sprint(c.QPS), "must be a number"))
+	}
+	if c.Burst < 0 {
+		faults = append(faults, field.Invalid(path.Child("burst"), c.Burst, "must not be negative"))
+	}
+	return faults
+}
+
+func validateTargetClientConnection(c TargetClientConnection, path *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	if c.QPS <= 0 || !isFinite(c.QPS) {
+		faults = append(faults, field.Invalid(path.Child("qps"), fmt.Sprint(c.QPS), "must be more than 0; a target is never called without a limit"))
+	}
+	faults = append(faults, validateAtLeast(int64(c.Burst), 1, path.Child("burst"))...)
+	faults = append(faults, validateAtLeast(int64(c.MaxInFlight), 1, path.Child("maxInFlight"))...)
+	faults = append(faults, validatePositive(c.Timeout, path.Child("timeout"))...)
+	return faults
+}
+
+func validateLeaderElection(l LeaderElection, path *field.Path) field.ErrorList {
+	if !l.Enabled() {
+		return nil
+	}
+
+	var faults field.ErrorList
+	faults = append(faults, validatePositive(l.LeaseDuration, path.Child("leaseDuration"))...)
+	faults = append(faults, validatePositive(l.RenewDeadline, path.Child("renewDeadline"))...)
+	faults = append(faults, validatePositive(l.RetryPeriod, path.Child("retryPeriod"))...)
+	if l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
+		faults = append(faults, field.Invalid(path.Child("leaseDuration"), l.LeaseDuration.Duration.String(),
+			fmt.Sprintf("must be more than renewDeadline (%s), or two replicas could lead at a time", l.RenewDeadline.Duration)))
+	}
+	// client-go wants the deadline to leave room for the jitter of the retries, whose factor is 1.2.
+	if l.RenewDeadline.Duration-l.RetryPeriod.Duration <= l.RetryPeriod.Duration/5 {
+		faults = append(faults, field.Invalid(path.Child("renewDeadline"), l.RenewDeadline.Duration.String(),
+			fmt.Sprintf("must be more than 1.2 times retryPeriod (%s)", l.RetryPeriod.Duration)))
+	}
+	faults = append(faults, validateOneOf(l.ResourceLock, path.Child("resourceLock"), "leases")...)
+	faults = append(faults, validateName(l.ResourceName, path.Child("resourceName"), validation.IsDNS1123Subdomain)...)
+	faults = append(faults, validateName(l.ResourceNamespace, path.Child("resourceNamespace"), validation.IsDNS1123Label)...)
+	return faults
+}
+
+func validateServer(s Server, path *field.Path) field.ErrorList {
+	faults := validateEndpoint(s.HealthProbes, path.Child("healthProbes"))
+	faults = append(faults, validateEndpoint(s.Metrics, path.Child("metrics"))...)
+	if s.HealthProbes.Port == s.Metrics.Port {
+		faults = append(faults, field.Invalid(path.Child("metrics", "port"), s.Metrics.Port, "must differ from server.healthProbes.port"))
+	}
+	return faults
+}
+
+func validateEndpoint(e Endpoint, path *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	if e.BindAddress != "" && net.ParseIP(e.BindAddress) == nil {
+		faults = append(faults, field.Invalid(path.Child("bindAddress"), e.BindAddress, "must be an IP address"))
+	}
+	if e.Port < 1 || e.Port > math.MaxUint16 {
+		faults = append(faults, field.Invalid(path.Child("port"), e.Port, "must be between 1 and 65535"))
+	}
+	return faults
+}
+
+func validateClasses(classes []Class, inherited *string, path *field.Path) field.ErrorList {
+	if len(classes) == 0 {
+		return field.ErrorList{field.Required(path, `at least one class is needed, such as {name: "", target: {type: Namespace}}`)}
+	}
+
+	var faults field.ErrorList
+	names := sets.New[string]()
+	for i, class := range classes {
+		path := path.Index(i)
+		if names.Has(class.Name) {
+			faults = append(faults, field.Duplicate(path.Child("name"), class.Name))
+		}
+		names.Insert(class.Name)
+		faults = append(faults, validateClassName(class.Name, path.Child("name"))...)
+		faults = append(faults, validateClassTarget(class, path)...)
+		faults = append(faults, validateAtLeast(int64(class.ConcurrentSyncs), 1, path.Child("concurrentSyncs"))...)
+		if class.ClusterID != nil && !ptr.Equal(class.ClusterID, inherited) {
+			faults = append(faults, validateClusterID(*class.ClusterID, path.Child("clusterID"))...)
+		}
+	}
+	return faults
+}
+
+func validateClassName(name string, path *field.Path) field.ErrorList {
+	switch name {
+	case resourcesv1alpha1.DefaultClassName:
+		return field.ErrorList{field.Invalid(path, name, `this is gardener-resource-manager's name of the default class; write ""`)}
+	case resourcesv1alpha1.AllClasses:
+		return field.ErrorList{field.Invalid(path, name, "a hub has no class for all classes; list each one")}
+	}
+
+	var faults field.ErrorList
+	for _, problem := range validation.IsValidLabelValue(name) {
+		faults = append(faults, field.Invalid(path, name, problem))
+	}
+	if len(faults) > 0 {
+		return faults
+	}
+	for _, problem := range validation.IsQualifiedName(resourcesv1alpha1.Finalizer(name)) {
+		faults = append(faults, field.Invalid(path, name, "the finalizer "+resourcesv1alpha1.Finalizer(name)+" would not be valid: "+problem))
+	}
+	return faults
+}
+
+func validateClassTarget(class Class, path *field.Path) field.ErrorList {
+	var (
+		faults     field.ErrorList
+		target     = class.Target
+		targetPath = path.Child("target")
+	)
+
+	if target.Type == "" {
+		faults = append(faults, field.Required(targetPath.Child("type"), "must be Namespace, Source or Registration"))
+	} else {
+		faults = append(faults, validateOneOf(target.Type, targetPath.Child("type"), TargetNamespace, TargetSource, TargetRegistration)...)
+	}
+
+	if target.Type == TargetRegistration {
+		faults = append(faults, validateName(target.Namespace, targetPath.Child("namespace"), validation.IsDNS1123Label)...)
+		faults = append(faults, validateName(target.Name, targetPath.Child("name"), validation.IsDNS1123Subdomain)...)
+	} else {
+		if target.Namespace != "" {
+			faults = append(faults, field.Forbidden(targetPath.Child("namespace"), "only allowed for the type Registration"))
+		}
+		if target.Name != "" {
+			faults = append(faults, field.Forbidden(targetPath.Child("name"), "only allowed for the type Registration"))
+		}
+	}
+
+	selectorPath := path.Child("namespaceSelector")
+	if class.NamespaceSelector == nil {
+		if target.Type == TargetSource || target.Type == TargetRegistration {
+			faults = append(faults, field.Required(selectorPath,
+				fmt.Sprintf("the target type %s needs it: it says whose ManagedResources may be applied there", target.Type)))
+		}
+		return faults
+	}
+	return append(faults, metav1validation.ValidateLabelSelector(class.NamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, selectorPath)...)
+}
+
+func validateControllers(c Controllers, path *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	if c.ClusterID != nil {
+		faults = append(faults, validateClusterID(*c.ClusterID, path.Child("clusterID"))...)
+	}
+
+	mr, mrPath := c.ManagedResource, path.Child("managedResource")
+	faults = append(faults, validateDurationAtLeast(mr.SyncPeriod, minManagedResourceSyncPeriod, mrPath.Child("syncPeriod"))...)
+	for _, problem := range validation.IsValidLabelValue(mr.ManagedByLabelValue) {
+		faults = append(faults, field.Invalid(mrPath.Child("managedByLabelValue"), mr.ManagedByLabelValue, problem))
+	}
+	faults = append(faults, validateAtLeast(int64(mr.MaxConcurrentObjects), 1, mrPath.Child("maxConcurrentObjects"))...)
+
+	tc, tcPath := c.TargetCluster, path.Child("targetCluster")
+	faults = append(faults, validateAtLeast(int64(tc.ConcurrentSyncs), 1, tcPath.Child("concurrentSyncs"))...)
+	faults = append(faults, validateDurationAtLeast(tc.SyncPeriod, minTargetClusterSyncPeriod, tcPath.Child("syncPeriod"))...)
+	return faults
+}
+
+// validateClusterID follows from how an origin is parsed: ":" ends the cluster ID in it (spec/managedresource.md 1.8).
+func validateClusterID(id string, path *field.Path) field.ErrorList {
+	switch {
+	case strings.Contains(id, ":"):
+		return field.ErrorList{field.Invalid(path, id, `must not contain ":"`)}
+	case strings.HasPrefix(id, "<"):
+		return validateOneOf(id, path, ClusterIDFromCluster, ClusterIDDefault)
+	default:
+		return nil
+	}
+}
+
+func validateClusterCache(c ClusterCache, path *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	faults = append(faults, validatePositive(c.ProbeInterval, path.Child("probeInterval"))...)
+	faults = append(faults, validatePositive(c.ProbeTimeout, path.Child("probeTimeout"))...)
+	if c.ProbeTimeout.Duration > c.ProbeInterval.Duration {
+		faults = append(faults, field.Invalid(path.Child("probeTimeout"), c.ProbeTimeout.Duration.String(),
+			fmt.Sprintf("must not be more than probeInterval (%s)", c.ProbeInterval.Duration)))
+	}
+	faults = append(faults, validateAtLeast(int64(c.FailureThreshold), 1, path.Child("failureThreshold"))...)
+	faults = append(faults, validateAtLeast(int64(c.ConnectConcurrency), 1, path.Child("connectConcurrency"))...)
+	faults = append(faults, validatePositive(c.DrainTimeout, path.Child("drainTimeout"))...)
+	for i, proxy := range c.AllowedProxyURLs {
+		faults = append(faults, validateProxyURL(proxy, path.Child("allowedProxyURLs").Index(i))...)
+	}
+	return faults
+}
+
+// validateProxyURL never repeats the URL, because it may contain a password.
+func validateProxyURL(proxy string, path *field.Path) field.ErrorList {
+	const hidden = "(not shown)"
+	parsed, err := url.Parse(proxy)
+	if err != nil || parsed.Host == "" {
+		return field.ErrorList{field.Invalid(path, hidden, "must be a URL such as http://proxy.example.com:3128")}
+	}
+	if !slices.Contains([]string{"http", "https", "socks5"}, parsed.Scheme) {
+		return field.ErrorList{field.Invalid(path, hidden, "must begin with http://, https:// or socks5://")}
+	}
+	return nil
+}
+
+func validateSourceIdentity(c *HubConfiguration, path *field.Path) field.ErrorList {
+	if c.SourceIdentity == nil {
+		isSource := func(class Class) bool { return class.Target.Type == TargetSource }
+		if slices.ContainsFunc(c.Classes, isSource) {
+			return field.ErrorList{field.Required(path, "a class has the target type Source, which is never served with the hub's own rights")}
+		}
+		return nil
+	}
+	path = path.Child("serviceAccount")
+	faults := validateName(c.SourceIdentity.ServiceAccount.Namespace, path.Child("namespace"), validation.IsDNS1123Label)
+	return append(faults, validateName(c.SourceIdentity.ServiceAccount.Name, path.Child("name"), validation.IsDNS1123Subdomain)...)
+}
+
+func validateName(name string, path *field.Path, check func(string) []string) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var faults field.ErrorList
+	for _, problem := range check(name) {
+		faults = append(faults, field.Invalid(path, name, problem))
+	}
+	return faults
+}
+
+func validateOneOf[T ~string](value T, path *field.Path, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, allowed)}
+}
+
+func validateAtLeast(value, least int64, path *field.Path) field.ErrorList {
+	if value >= least {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be at least %d", least))}
+}
+
+func validateDurationAtLeast(value metav1.Duration, least time.Duration, path *field.Path) field.ErrorList {
+	if value.Duration >= least {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must be at least "+least.String())}
+}
+
+func validatePositive(value metav1.Duration, path *field.Path) field.ErrorList {
+	if value.Duration > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must be more than 0s")}
+}
+
+func isFinite(f float32) bool {
+	return !math.IsInf(float64(f), 0) && !math.IsNaN(float64(f))
+}
