@@ -1,0 +1,81 @@
+package controlplane
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gstruct"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestAuditEntriesTellWhoAskedForWhat(t *testing.T) {
+	g := NewWithT(t)
+	ctx := t.Context()
+	cp := StartForTest(t, Options{Audit: true})
+	config := cp.RESTConfig()
+	config.UserAgent = "audited"
+	client := newClient(t, config)
+
+	_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "some"}}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = client.CoreV1().ServiceAccounts("default").Get(ctx, "missing", metav1.GetOptions{})
+	g.Expect(err).To(HaveOccurred())
+	watch, err := client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	mine := func() ([]AuditEntry, error) {
+		entries, err := cp.AuditEntries()
+		var mine []AuditEntry
+		for _, entry := range entries {
+			if entry.UserAgent == "audited" {
+				mine = append(mine, entry)
+			}
+		}
+		return mine, err
+	}
+	expected := HaveExactElements(
+		gstruct.MatchFields(gstruct.IgnoreExtras, gstruct.Fields{
+			"Verb": Equal("create"), "Resource": Equal("configmaps"), "Namespace": Equal("default"), "Name": Equal("some"),
+			"Code": Equal(201), "Username": Equal(adminUser), "Time": Not(BeZero()),
+		}),
+		gstruct.MatchFields(gstruct.IgnoreExtras, gstruct.Fields{
+			"Verb": Equal("get"), "Resource": Equal("serviceaccounts"), "Name": Equal("missing"), "Code": Equal(404),
+		}),
+		gstruct.MatchFields(gstruct.IgnoreExtras, gstruct.Fields{
+			"Verb": Equal("watch"), "Resource": Equal("configmaps"), "RequestURI": ContainSubstring("watch=true"), "Code": Equal(200),
+		}),
+	)
+	g.Eventually(mine).Should(expected)
+	watch.Stop()
+	g.Consistently(mine, "500ms").Should(expected, "the end of a watch is no second request")
+
+	cp.StopAPIServer()
+	g.Expect(cp.StartAPIServer(ctx)).To(Succeed())
+	g.Expect(mine()).To(expected, "what was before a restart is still known")
+}
+
+func TestAuditEntriesNeedAudit(t *testing.T) {
+	_, err := (&ControlPlane{}).AuditEntries()
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("Options.Audit")))
+}
+
+func TestParseAudit(t *testing.T) {
+	g := NewWithT(t)
+	const log = `{"auditID":"1","stage":"ResponseComplete","verb":"get","requestURI":"/version","responseStatus":{"code":200}}
+{"auditID":"2","stage":"ResponseStarted","verb":"watch","requestURI":"/api/v1/pods?watch=true","responseStatus":{"code":200}}
+
+{"auditID":"2","stage":"ResponseComplete","verb":"watch","requestURI":"/api/v1/pods?watch=true","responseStatus":{"code":200}}
+{"auditID":"3","stage":"ResponseComplete","verb":"patch","objectRef":{"resource":"deployments","apiGroup":"apps","subresource":"scale","name":"a"}}
+{"auditID":"4","stage":"Respo`
+	entries, err := parseAudit(strings.NewReader(log))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(entries).To(Equal([]AuditEntry{
+		{Verb: "get", RequestURI: "/version", Code: 200},
+		{Verb: "watch", RequestURI: "/api/v1/pods?watch=true", Code: 200},
+		{Verb: "patch", APIGroup: "apps", Resource: "deployments", Subresource: "scale", Name: "a"},
+	}))
+
+	_, err = parseAudit(strings.NewReader("{\n"))
+	g.Expect(err).To(HaveOccurred())
+}
