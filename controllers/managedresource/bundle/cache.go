@@ -1,0 +1,101 @@
+package bundle
+
+import (
+	"math"
+	"runtime"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/sync/singleflight"
+)
+
+// Cache remembers decoded bundles by the content of their Secrets, whatever their names and whoever asks. A content is
+// decoded once, even if many ask for it at the same time, and no lock is held meanwhile.
+type Cache struct {
+	limits   Limits
+	maxBytes int64
+	flights  singleflight.Group
+	// slots bounds how many contents are decoded at once: more than there are CPUs would only take more memory.
+	slots chan struct{}
+
+	mutex    sync.Mutex
+	contents *simplelru.LRU[Hash, *content]
+	stats    CacheStats
+}
+
+// maxDecoders is how many contents are decoded at once, however many CPUs there are.
+const maxDecoders = 4
+
+// CacheStats are figures about a Cache.
+type CacheStats struct {
+	// Bytes and Bundles are what the cache holds now. Bytes are an estimate.
+	Bytes   int64
+	Bundles int
+	// Hits and Misses count how often a content was found and how often it had to be decoded.
+	Hits, Misses int64
+}
+
+// NewCache returns an empty cache of about maxBytes for bundles decoded under the given limits. With maxBytes 0 it keeps
+// nothing, but still decodes equal content once at a time.
+func NewCache(maxBytes int64, limits Limits) *Cache {
+	c := &Cache{
+		limits:   limits,
+		maxBytes: maxBytes,
+		slots:    make(chan struct{}, min(maxDecoders, runtime.GOMAXPROCS(0))),
+	}
+	// The number of entries is no limit here; the only error is for a size below one.
+	c.contents, _ = simplelru.NewLRU(math.MaxInt, func(_ Hash, evicted *content) { c.stats.Bytes -= evicted.size })
+	return c
+}
+
+// Decode is the function Decode with a memory.
+func (c *Cache) Decode(sources []Source) *Bundle {
+	hash := HashOf(sources)
+	found := c.get(hash)
+	if found == nil {
+		decoded, _, _ := c.flights.Do(string(hash[:]), func() (any, error) {
+			c.slots <- struct{}{}
+			defer func() { <-c.slots }()
+			decoded := decode(hash, sources, c.limits)
+			c.add(decoded)
+			return decoded, nil
+		})
+		found = decoded.(*content)
+	}
+	return found.bundle(sources)
+}
+
+// Stats returns the figures of the moment.
+func (c *Cache) Stats() CacheStats {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	stats := c.stats
+	stats.Bundles = c.contents.Len()
+	return stats
+}
+
+// get returns a remembered content or nil.
+func (c *Cache) get(hash Hash) *content {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	found, ok := c.contents.Get(hash)
+	if ok {
+		c.stats.Hits++
+	}
+	return found
+}
+
+// add remembers a content and forgets those that were not asked for the longest. A content that alone is larger than the
+// cache is not remembered, so that it does not push out all the others.
+func (c *Cache) add(decoded *content) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.stats.Misses++
+	if decoded.size > c.maxBytes || c.contents.Contains(decoded.hash) {
+		return
+	}
+	c.contents.Add(decoded.hash, decoded)
+	for c.stats.Bytes += decoded.size; c.stats.Bytes > c.maxBytes; {
+		c.contents.RemoveOldest()
+	}
+}

@@ -1,0 +1,41 @@
+// Package bundle decodes what the Secrets of a ManagedResource hold: raw bytes in, objects and faults out.
+//
+// A bundle is read in a fixed order: Secrets as they are referenced, the keys of a Secret sorted bytewise, the documents
+// of a key from top to bottom. A key that ends in ".br" is Brotli-compressed. Beneath that, a value is multi-document
+// YAML, JSON objects one after the other, or JSON documents with "---" between them. Every document has a Position that
+// says where it stands, in words a user can follow: Secret, key, and number of the document.
+//
+//	Source (Secret data) -> read (Brotli, size) -> split -> parse (JSON, YAML) -> normalize (depth, size) -> Object
+//	                                                                                     any step fails   -> Fault
+//
+// Decode is a pure function. Cache puts a least-recently-used memory in front of it, keyed by content: a chart that is
+// deployed into 500 targets is decompressed and parsed once. What the cache holds knows no names; a Bundle is the cheap
+// view of it that carries the names of the Secrets at hand.
+//
+// # What can go wrong
+//
+// Whoever writes Secrets in a namespace decides what is parsed here, in a process that serves hundreds of targets. So:
+//
+//   - A document that cannot be parsed is a Fault, and the documents after it are still read. When the bytes themselves
+//     cannot be trusted (a Brotli stream that is cut, damaged or followed by something else), nothing of that key counts:
+//     the last document of a cut stream is often well-formed, but only half of what its author wrote.
+//   - A Bundle with a Fault is not Complete. Nothing may be deleted because it is missing from such a bundle.
+//   - Documents, text, memory, and size and nesting of a document are bounded by Limits; YAML aliases count as what they
+//     expand to. After 100 faults the rest is given up.
+//   - The text of a Fault never quotes the content of a Secret. The parsers' own messages do that now and then ("unknown
+//     anchor 'hunter2'"); only messages that are known to be constant get through.
+//
+// A document without kind, apiVersion or name is no Fault: it was read completely. It cannot be applied, and
+// Object.Invalid says why.
+//
+// # Trade-offs
+//
+// A key is decompressed as a whole before it is split, instead of document by document. That costs memory up to
+// Limits.Bytes while one bundle is decoded (a Cache decodes only few at once), and buys that a damaged stream is known
+// before any of it is used, and code that works on slices. The YAML parser takes more for a moment: about a hundred times
+// the text of a document that consists of tiny maps.
+//
+// YAML is read by go.yaml.in/yaml/v2, as kubectl and Gardener do: YAML 1.1, where yes and on are booleans and the last of
+// two equal keys wins. Its tree is converted here rather than by sigs.k8s.io/yaml, because that package turns YAML
+// into JSON text first: a few kilobytes of aliases to one long string become gigabytes there before anyone can count.
+package bundle

@@ -1,0 +1,62 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Fault is a document, or a whole key, that could not be read.
+type Fault struct {
+	Position
+	// Err says why. Its text is one line and quotes nothing of the content.
+	Err error
+}
+
+// String returns position and reason in one line.
+func (f Fault) String() string {
+	return f.Position.String() + ": " + f.Err.Error()
+}
+
+// flaw is a Fault that does not know the Secret's name.
+type flaw struct {
+	place
+	err error
+}
+
+// maxFaultsInMessage bounds the message of a condition; whoever fixes ten documents sees the next ten.
+const maxFaultsInMessage = 10
+
+// FaultMessage returns all faults as one text for a condition's message, a line each, cut after ten. It is empty for a
+// complete bundle.
+func (b *Bundle) FaultMessage() string {
+	lines := make([]string, 0, maxFaultsInMessage+1)
+	for i, fault := range b.Faults {
+		if i == maxFaultsInMessage {
+			lines = append(lines, fmt.Sprintf("and %d more", len(b.Faults)-i))
+			break
+		}
+		lines = append(lines, fault.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Reasons for faults that tests and callers may want to tell apart with errors.Is.
+var (
+	// ErrStreamEndsEarly means that a Brotli stream was cut.
+	ErrStreamEndsEarly = errors.New("the Brotli stream ends early")
+	// ErrStreamDamaged means that a Brotli stream cannot be decompressed.
+	ErrStreamDamaged = errors.New("the Brotli stream is damaged, or the value is not Brotli-compressed")
+	// ErrStreamFollowed means that there is something behind the end of a Brotli stream.
+	ErrStreamFollowed = errors.New("the Brotli stream is followed by other data")
+	// ErrTooManyDocuments means that Limits.Documents was reached. Nothing behind that point was read.
+	ErrTooManyDocuments = errors.New("the ManagedResource has too many documents")
+	// ErrTooManyBytes means that Limits.Bytes or Limits.Memory was reached. Nothing behind that point was read.
+	ErrTooManyBytes = errors.New("the ManagedResource has too much data")
+	// ErrTooManyFaults means that reading was given up after 100 faults.
+	ErrTooManyFaults = errors.New("too many faults, the rest was not read")
+	// ErrDocumentTooLarge means that a document exceeds Limits.DocumentBytes, as written or with its aliases expanded.
+	ErrDocumentTooLarge = errors.New("the document is too large")
+	// ErrTooDeep means that a document exceeds Limits.Depth.
+	ErrTooDeep = errors.New("maps and lists are nested too deeply")
+)

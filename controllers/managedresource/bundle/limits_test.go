@@ -1,0 +1,141 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/andybalholm/brotli"
+	. "github.com/onsi/gomega"
+)
+
+// laughs is the "billion laughs" document: nine levels of lists that each refer ten times to the level below.
+func laughs(leaf string) string {
+	var text strings.Builder
+	text.WriteString("l0: &l0 " + leaf + "\n")
+	for level := 1; level < 10; level++ {
+		below := fmt.Sprintf("*l%d", level-1)
+		fmt.Fprintf(&text, "l%d: &l%d [%s]\n", level, level, strings.Join(strings.Split(strings.Repeat(below+" ", 10), " ")[:10], ","))
+	}
+	return text.String()
+}
+
+func TestBombsAreRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		source Source
+		err    error
+		text   string
+	}{
+		"billion laughs": {
+			source: secret("data.yaml", laughs("lol")),
+			text:   "excessive aliasing",
+		},
+		"one long text with many aliases": {
+			source: secret("data.yaml", "a: &a "+strings.Repeat("x", 1<<20)+"\nb: ["+strings.Repeat("*a,", 1<<18)+"]"),
+			err:    ErrDocumentTooLarge,
+		},
+		"deep YAML lists": {
+			source: secret("data.yaml", "a: "+strings.Repeat("[", 9000)+strings.Repeat("]", 9000)),
+			err:    ErrTooDeep,
+		},
+		"very deep YAML lists": {
+			source: secret("data.yaml", "a: "+strings.Repeat("[", 1<<20)),
+			text:   "exceeded max depth",
+		},
+		"deep YAML maps": {
+			source: secret("data.yaml", strings.Repeat("? ", 1<<16)),
+			text:   "exceeded max depth",
+		},
+		"deep JSON": {
+			source: secret("data.yaml", `{"a":`+strings.Repeat("[", 5000)+strings.Repeat("]", 5000)+"}"),
+			err:    ErrTooDeep,
+		},
+		"very deep JSON": {
+			source: secret("data.yaml", strings.Repeat(`{"a":`, 1<<19)),
+			text:   "exceeded max depth",
+		},
+		"a stream that decompresses to a gigabyte": {
+			source: secret("data.br", gigabyte),
+			err:    ErrTooManyBytes,
+		},
+		"a large document": {
+			source: secret("data.yaml", "a: "+strings.Repeat("x", 4<<20)),
+			err:    ErrDocumentTooLarge,
+		},
+		"a large JSON document": {
+			source: secret("data.yaml", `{"a":"`+strings.Repeat("x", 4<<20)+`"}`),
+			err:    ErrDocumentTooLarge,
+		},
+		"too many documents": {
+			source: secret("data.yaml", strings.Repeat("{}\n---\n", 10_001)),
+			err:    ErrTooManyDocuments,
+		},
+		"too many empty documents": {
+			source: secret("data.yaml", strings.Repeat("#\n---\n", 10_001)),
+			err:    ErrTooManyDocuments,
+		},
+		"a million tiny maps in each of several documents": {
+			source: secret("data.yaml", strings.Repeat(`{"a":[`+strings.Repeat(`{"a":1},`, 300_000)+"{}]}\n", 5)),
+			err:    ErrTooManyBytes,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			start := time.Now()
+			bundle := Decode([]Source{test.source}, Limits{})
+			t.Log(time.Since(start).Round(time.Millisecond), bundle.FaultMessage())
+
+			g.Expect(bundle.Faults).To(HaveLen(1))
+			if test.err != nil {
+				g.Expect(errors.Is(bundle.Faults[0].Err, test.err)).To(BeTrue(), bundle.Faults[0].String())
+			}
+			g.Expect(bundle.Faults[0].String()).To(ContainSubstring(test.text))
+		})
+	}
+}
+
+func TestManyBombsAreGivenUp(t *testing.T) {
+	g := NewWithT(t)
+	start := time.Now()
+	bundle := decodeText(strings.Repeat(laughs("lol")+"---\n", 1000))
+	t.Log(time.Since(start).Round(time.Millisecond))
+	g.Expect(bundle.Faults).To(HaveLen(101))
+	g.Expect(errors.Is(bundle.Faults[100].Err, ErrTooManyFaults)).To(BeTrue())
+}
+
+func TestLimitsCountOverAllSecrets(t *testing.T) {
+	g := NewWithT(t)
+	sources := []Source{secret("a", configMap("a")), secret("b", configMap("b")), secret("c", configMap("c"))}
+
+	g.Expect(names(Decode(sources, Limits{Documents: 3}))).To(HaveLen(3))
+	bundle := Decode(sources, Limits{Documents: 2})
+	g.Expect(names(bundle)).To(Equal([]string{"a", "b"}))
+	g.Expect(bundle.FaultMessage()).To(Equal("document 1 of key c in Secret garden/addons: the ManagedResource has too many documents"))
+
+	size := int64(len(configMap("a")))
+	g.Expect(Decode(sources, Limits{Bytes: 3 * size}).Complete()).To(BeTrue())
+	bundle = Decode(sources, Limits{Bytes: 3*size - 1})
+	g.Expect(names(bundle)).To(Equal([]string{"a", "b"}))
+	g.Expect(bundle.FaultMessage()).To(Equal("key c in Secret garden/addons: the ManagedResource has too much data"))
+}
+
+func TestOrdinaryNestingIsFine(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(decodeText("a: " + strings.Repeat("[", 255) + strings.Repeat("]", 255)).Complete()).To(BeTrue())
+	g.Expect(decodeText("a: " + strings.Repeat("[", 256) + strings.Repeat("]", 256)).Complete()).To(BeFalse())
+}
+
+// gigabyte is a Brotli stream of a few hundred bytes that decompresses to 1 GiB of blanks.
+var gigabyte = func() string {
+	var buffer bytes.Buffer
+	writer := brotli.NewWriterLevel(&buffer, 1)
+	blanks := bytes.Repeat([]byte(" "), 1<<20)
+	for range 1 << 10 {
+		_, _ = writer.Write(blanks)
+	}
+	_ = writer.Close()
+	return buffer.String()
+}()

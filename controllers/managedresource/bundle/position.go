@@ -1,0 +1,39 @@
+package bundle
+
+import "fmt"
+
+// Position says where in the Secrets of a ManagedResource something stands.
+type Position struct {
+	// SecretNamespace and SecretName name the Secret.
+	SecretNamespace, SecretName string
+	// Key is the key in the Secret's data.
+	Key string
+	// Index is the number of the document within the key, counted from 1; documents that are empty or hold nothing but
+	// comments count. 0 means the key as a whole.
+	Index int
+}
+
+// String returns the position as text for people, for instance "document 3 of key data.yaml in Secret garden/addons".
+func (p Position) String() string {
+	if p.Index == 0 {
+		return fmt.Sprintf("key %s in Secret %s/%s", p.Key, p.SecretNamespace, p.SecretName)
+	}
+	return fmt.Sprintf("document %d of key %s in Secret %s/%s", p.Index, p.Key, p.SecretNamespace, p.SecretName)
+}
+
+// place is a Position that does not know the Secret's name, only which one of the list it is.
+type place struct {
+	source int
+	key    string
+	index  int
+}
+
+// in returns the position that the place has in the given Secrets.
+func (p place) in(sources []Source) Position {
+	return Position{
+		SecretNamespace: sources[p.source].Namespace,
+		SecretName:      sources[p.source].Name,
+		Key:             p.key,
+		Index:           p.index,
+	}
+}
