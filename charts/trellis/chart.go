@@ -1,0 +1,119 @@
+package chart
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// ServiceAccount is the name of the hub's own identity on the source cluster.
+	ServiceAccount = "trellis"
+	// SourceServiceAccount is the name of the second identity, by which the hub applies objects to the source cluster.
+	SourceServiceAccount = "trellis-source"
+)
+
+//go:embed crds/*.yaml files/crds/*.yaml rbac/*.yaml
+var files embed.FS
+
+// ManagedResourceCRD returns the CRD of ManagedResources. Install it only where there is none.
+func ManagedResourceCRD() *apiextensionsv1.CustomResourceDefinition {
+	return read[apiextensionsv1.CustomResourceDefinition]("crds/resources.gardener.cloud_managedresources.yaml")
+}
+
+// TargetClusterCRD returns the CRD of TargetClusters.
+func TargetClusterCRD() *apiextensionsv1.CustomResourceDefinition {
+	return read[apiextensionsv1.CustomResourceDefinition]("files/crds/hub.gardener.cloud_targetclusters.yaml")
+}
+
+// CRDs returns both CRDs.
+func CRDs() []*apiextensionsv1.CustomResourceDefinition {
+	return []*apiextensionsv1.CustomResourceDefinition{ManagedResourceCRD(), TargetClusterCRD()}
+}
+
+// HubIdentity returns the service account of the hub in the given namespace, with its roles and bindings. The namespace
+// itself is not among them.
+func HubIdentity(namespace string) []client.Object {
+	return slices.Concat(
+		[]client.Object{serviceAccount(namespace, ServiceAccount)},
+		clusterRole(namespace, ServiceAccount, "rbac/hub-cluster.yaml"),
+		role(namespace, namespace, ServiceAccount, "rbac/hub-namespace.yaml"),
+		role(metav1.NamespaceSystem, namespace, ServiceAccount, "rbac/hub-kube-system.yaml"),
+	)
+}
+
+// SourceIdentity returns the service account by which the hub applies objects to the source cluster, with its role and
+// binding. It is only needed for classes with the target type Source.
+func SourceIdentity(namespace string) []client.Object {
+	return slices.Concat(
+		[]client.Object{serviceAccount(namespace, SourceServiceAccount)},
+		clusterRole(namespace, SourceServiceAccount, "rbac/source-class.yaml"),
+	)
+}
+
+func serviceAccount(namespace, name string) client.Object {
+	return &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+	}
+}
+
+func clusterRole(accountNamespace, name, rules string) []client.Object {
+	return []client.Object{
+		&rbacv1.ClusterRole{
+			TypeMeta:   typeMeta("ClusterRole"),
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Rules:      *read[[]rbacv1.PolicyRule](rules),
+		},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta:   typeMeta("ClusterRoleBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   subjects(accountNamespace, name),
+		},
+	}
+}
+
+func role(namespace, accountNamespace, name, rules string) []client.Object {
+	return []client.Object{
+		&rbacv1.Role{
+			TypeMeta:   typeMeta("Role"),
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Rules:      *read[[]rbacv1.PolicyRule](rules),
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta:   typeMeta("RoleBinding"),
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects:   subjects(accountNamespace, name),
+		},
+	}
+}
+
+func subjects(namespace, name string) []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}}
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+// read decodes a file of the chart. It panics if it cannot, because the file is part of the program.
+func read[T any](name string) *T {
+	content, err := files.ReadFile(name)
+	if err != nil {
+		panic(fmt.Sprintf("chart: %v", err))
+	}
+	value := new(T)
+	if err := yaml.UnmarshalStrict(content, value); err != nil {
+		panic(fmt.Sprintf("chart: %s: %v", name, err))
+	}
+	return value
+}

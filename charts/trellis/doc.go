@@ -1,0 +1,18 @@
+// Package chart is the hub's Helm chart, and hands its CRDs and rights to Go programs, so that the demo and the tests run
+// with exactly those that an installation has.
+//
+// # How it works
+//
+// Each right is written down once, in rbac/, as the bare rules of a role: the chart's templates put names and labels
+// around them, and so does Objects. The CRDs are generated from the types in apis/ by hack/generate.sh.
+//
+// # Trade-offs
+//
+// The two CRDs are installed in two ways on purpose. The one of ManagedResources lies in crds/, which Helm installs only
+// where it is absent and never upgrades or deletes: in most source clusters Gardener brought its own, which its producers
+// rely on, and the hub needs nothing that is not in it. The one of TargetClusters belongs to the hub, so it is a template
+// and upgraded with it; an annotation keeps Helm from deleting it, and with it all TargetClusters, on uninstallation.
+//
+// The names of the service accounts and roles are fixed. A source cluster has one hub, made of as many replicas as one
+// likes, so there is nothing to tell apart.
+package chart

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Generates the deep-copy functions and the CRDs from the types in apis/. Called by `make generate`.
+# With --check it leaves everything as it is, and fails if something is not what would be generated.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/crds charts/trellis/files/crds)
+
+checksum() {
+	find "${generated[@]}" -type f -exec sha256sum {} + | sort -k2
+}
+
+generate() {
+	local controller_gen=(go tool -modfile=hack/tools/controller-gen/go.mod controller-gen)
+	"${controller_gen[@]}" object paths=./apis/...
+	# The two CRDs are installed in different ways, charts/trellis/doc.go says why.
+	"${controller_gen[@]}" crd paths=./apis/resources/... output:crd:dir=charts/trellis/crds
+	"${controller_gen[@]}" crd paths=./apis/hub/... output:crd:dir=charts/trellis/files/crds
+}
+
+if [[ "${1:-}" != --check ]]; then
+	generate
+	exit
+fi
+
+backup="$(mktemp -d)"
+trap 'cp -a "$backup/." .; rm -rf "$backup"' EXIT
+cp -a --parents "${generated[@]}" "$backup"
+before="$(checksum)"
+generate
+if ! diff <(echo "$before") <(checksum); then
+	echo "generated files are out of date: run make generate" >&2
+	exit 1
+fi
