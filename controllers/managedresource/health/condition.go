@@ -1,0 +1,71 @@
+package health
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// The status of a condition that is met, and of one that is not.
+const (
+	statusTrue  = "True"
+	statusFalse = "False"
+)
+
+// maxMessage bounds what a condition's message may add to ours, and what is kept of it in memory.
+const maxMessage = 512
+
+// condition returns the condition of the given type, or nil.
+func (c content) condition(conditionType string) content {
+	conditions, _ := c.field("status", "conditions").([]any)
+	for _, element := range conditions {
+		if condition, isMap := element.(map[string]any); isMap && condition["type"] == conditionType {
+			return condition
+		}
+	}
+	return nil
+}
+
+// required returns why a condition that must be present with the given status is not, or "".
+func (c content) required(conditionType, status string) string {
+	if c.condition(conditionType) == nil {
+		return fmt.Sprintf("condition %s is missing", conditionType)
+	}
+	return c.optional(conditionType, status)
+}
+
+// optional returns why a condition that must have the given status if it is present has another, or "".
+func (c content) optional(conditionType, status string) string {
+	condition := c.condition(conditionType)
+	if condition == nil || condition["status"] == status {
+		return ""
+	}
+	return fmt.Sprintf("condition %s is %s%s", conditionType, condition.text("status"), explanation(condition))
+}
+
+// explanation returns a condition's reason and message as the end of a sentence.
+func explanation(condition content) string {
+	reason, message := condition.text("reason"), truncate(condition.text("message"))
+	switch {
+	case reason != "" && message != "":
+		return fmt.Sprintf(" (%s): %s", reason, message)
+	case reason != "":
+		return fmt.Sprintf(" (%s)", reason)
+	case message != "":
+		return ": " + message
+	default:
+		return ""
+	}
+}
+
+// truncate bounds a text that somebody else wrote. What it returns is not truncated again.
+func truncate(text string) string {
+	const mark = "..."
+	if len(text) <= maxMessage {
+		return text
+	}
+	end := maxMessage - len(mark)
+	for end > 0 && !utf8.RuneStart(text[end]) { // Do not cut a character in two.
+		end--
+	}
+	return text[:end] + mark
+}

@@ -1,0 +1,42 @@
+package health
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+)
+
+// object parses a live object from YAML as it would come from a cluster.
+func object(t testing.TB, text string) *unstructured.Unstructured {
+	t.Helper()
+	text = strings.ReplaceAll(text, "\t", "  ")
+	document, err := yaml.YAMLToJSON([]byte(text))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var parsed map[string]any
+	NewWithT(t).Expect(json.Unmarshal(document, &parsed)).To(Succeed())
+	return &unstructured.Unstructured{Object: parsed}
+}
+
+// Heads of objects in generation 2; a test appends spec and status.
+const (
+	deployment  = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	statefulSet = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	daemonSet   = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	replicaSet  = "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	controller  = "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	job         = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: b}\n"
+	pod         = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b}\n"
+	service     = "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: b}\n"
+	crd         = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.b.c}\n"
+)
+
+// trimmed returns a trimmed copy of an object.
+func trimmed(object *unstructured.Unstructured) *unstructured.Unstructured {
+	result := object.DeepCopy()
+	Trim(result)
+	return result
+}

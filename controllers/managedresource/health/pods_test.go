@@ -1,0 +1,102 @@
+package health
+
+import (
+	"iter"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// rolledOut is a Deployment that looks rolled out, with the given spec.
+func rolledOut(t testing.TB, spec string) ProgressResult {
+	return Progress(object(t, deployment+"spec: "+spec+"\n"+
+		"status: {observedGeneration: 2, conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}]}"))
+}
+
+// pods returns pods that are all relevant, one for each set of labels.
+func pods(labels ...map[string]string) iter.Seq[Pod] {
+	var pods []Pod
+	for _, labels := range labels {
+		pods = append(pods, Pod{Labels: labels, Relevant: true})
+	}
+	return slices.Values(pods)
+}
+
+func TestH21_NumberOfPodsDecides(t *testing.T) {
+	a, b := map[string]string{"app": "a"}, map[string]string{"app": "b"}
+	const selectsA, expressionA = "selector: {matchLabels: {app: a}}", "selector: {matchExpressions: [{key: app, operator: In, values: [a]}]}"
+
+	for name, test := range map[string]struct {
+		spec    string
+		pods    iter.Seq[Pod]
+		message string
+	}{
+		"as many as wanted":               {"{replicas: 2, " + selectsA + "}", pods(a, a, b), ""},
+		"one, default":                    {"{" + selectsA + "}", pods(a), ""},
+		"none wanted":                     {"{replicas: 0, " + selectsA + "}", pods(b), ""},
+		"an old pod":                      {"{replicas: 1, " + selectsA + "}", pods(a, a), "old pods remain: there are 2 pods instead of 1"},
+		"too few":                         {"{replicas: 2, " + selectsA + "}", pods(a, b), "1 of 2 pods"},
+		"expressions count":               {"{replicas: 1, " + expressionA + "}", pods(a, b, b), ""},
+		"labels and expressions":          {"{replicas: 1, selector: {matchLabels: {app: a}, matchExpressions: [{key: x, operator: DoesNotExist}]}}", pods(a, map[string]string{"app": "a", "x": "y"}), ""},
+		"BUG-5, empty selector":           {"{replicas: 2, selector: {}}", pods(a, b), "0 of 2 pods"},
+		"BUG-5, no selector":              {"{replicas: 2}", pods(a, b), "0 of 2 pods"},
+		"BUG-5, selector with empty list": {"{replicas: 2, selector: {matchExpressions: []}}", pods(a, b), "0 of 2 pods"},
+		"pods without labels":             {"{replicas: 0, " + selectsA + "}", pods(nil, nil), ""},
+		"irrelevant pods do not count":    {"{replicas: 1, " + selectsA + "}", slices.Values([]Pod{{Labels: a}, {Labels: a, Relevant: true}}), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			progress := rolledOut(t, test.spec)
+			g.Expect(progress.Progressing).To(BeFalse())
+			done, message := PodsRolledOut(progress, test.pods)
+			g.Expect(message).To(Equal(test.message))
+			g.Expect(done).To(Equal(test.message == ""))
+		})
+	}
+}
+
+func TestPodsAreNotLookedAtBeforeTheDeploymentIsRolledOut(t *testing.T) {
+	g := NewWithT(t)
+	progress := Progress(object(t, deployment))
+	done, message := PodsRolledOut(progress, func(func(Pod) bool) { t.Error("pods were looked at") })
+	g.Expect(done).To(BeFalse())
+	g.Expect(message).To(Equal("generation 2 has not been observed yet, only 0"))
+}
+
+func TestH21_RelevantPods(t *testing.T) {
+	for status, relevant := range map[string]bool{
+		"{}":                                true,
+		"{phase: Pending}":                  true,
+		"{phase: Running}":                  true,
+		"{phase: Succeeded}":                false,
+		"{phase: Failed}":                   false,
+		"{phase: Running, reason: Evicted}": false,
+		"{phase: Running, reason: TheKubeletEvictedIt}":                               false,
+		"{phase: Pending, reason: NodeAffinity}":                                      false,
+		"{phase: Running, reason: NodeLost}":                                          false,
+		"{phase: Running, reason: Preempting}":                                        false,
+		"{phase: Pending, reason: OutOfcpu}":                                          false,
+		"{phase: Pending, reason: OutOfmemory}":                                       false,
+		"{phase: Pending, reason: NotOutOfcpu}":                                       true,
+		"{conditions: [{type: Ready, status: 'False'}]}":                              true,
+		"{conditions: [{type: Ready, status: 'False', reason: PodCompleted}]}":        false,
+		"{conditions: [{type: Ready, status: 'True', reason: PodCompleted}]}":         true,
+		"{conditions: [{type: DisruptionTarget, status: 'True', reason: Eviction}]}":  false,
+		"{conditions: [{type: DisruptionTarget, status: 'False', reason: Eviction}]}": true,
+	} {
+		t.Run(status, func(t *testing.T) {
+			g := NewWithT(t)
+			live := object(t, pod+"status: "+status)
+			live.SetLabels(map[string]string{"app": "a"})
+			expected := Pod{Labels: map[string]string{"app": "a"}, Relevant: relevant}
+			g.Expect(PodOf(live)).To(Equal(expected))
+			g.Expect(PodOf(trimmed(live))).To(Equal(expected))
+		})
+	}
+
+	t.Run("terminating pods count", func(t *testing.T) {
+		live := object(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a, deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {phase: Running}")
+		NewWithT(t).Expect(RelevantPod(live)).To(BeTrue())
+	})
+}

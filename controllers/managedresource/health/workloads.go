@@ -1,0 +1,131 @@
+package health
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func deploymentUnhealthy(deployment content) string {
+	if problem := deployment.outdated(); problem != "" {
+		return problem
+	}
+	if problem := deployment.required(string(appsv1.DeploymentAvailable), statusTrue); problem != "" {
+		return problem
+	}
+	if problem := deployment.optional(string(appsv1.DeploymentProgressing), statusTrue); problem != "" {
+		return problem
+	}
+	return deployment.optional(string(appsv1.DeploymentReplicaFailure), statusFalse)
+}
+
+// newReplicaSetAvailable is the reason of the condition Progressing once a Deployment's controller is done.
+const newReplicaSetAvailable = "NewReplicaSetAvailable"
+
+// deploymentProgressing is about the Deployment's own status; its pods are looked at by PodsRolledOut.
+func deploymentProgressing(deployment content) string {
+	if problem := deployment.outdated(); problem != "" {
+		return problem
+	}
+	condition := deployment.condition(string(appsv1.DeploymentProgressing))
+	switch {
+	case condition == nil:
+		return "condition Progressing is missing"
+	case condition["status"] == statusTrue && condition["reason"] == newReplicaSetAvailable:
+		return ""
+	case condition.text("message") != "":
+		return truncate(condition.text("message"))
+	default:
+		return fmt.Sprintf("condition Progressing is %s%s", condition.text("status"), explanation(condition))
+	}
+}
+
+func statefulSetUnhealthy(statefulSet content) string {
+	if problem := statefulSet.outdated(); problem != "" {
+		return problem
+	}
+	wanted, _ := statefulSet.replicas()
+	return statefulSet.notEnough("ready replicas", "readyReplicas", wanted)
+}
+
+func statefulSetProgressing(statefulSet content) string {
+	if problem := statefulSet.outdated(); problem != "" {
+		return problem
+	}
+	wanted, _ := statefulSet.replicas()
+	return statefulSet.notEnough("updated replicas", "updatedReplicas", wanted)
+}
+
+// replicasUnhealthy is for ReplicaSets and ReplicationControllers. Other than a StatefulSet, they are not checked if the
+// number of replicas is not given.
+func replicasUnhealthy(object content) string {
+	if problem := object.outdated(); problem != "" {
+		return problem
+	}
+	wanted, given := object.replicas()
+	if !given {
+		return ""
+	}
+	return object.notEnough("ready replicas", "readyReplicas", wanted)
+}
+
+func daemonSetUnhealthy(daemonSet content) string {
+	if problem := daemonSet.outdated(); problem != "" {
+		return problem
+	}
+	desired := daemonSet.number(0, "status", "desiredNumberScheduled")
+	if problem := daemonSet.notEnough("scheduled pods", "currentNumberScheduled", desired); problem != "" {
+		return problem
+	}
+	if misscheduled := daemonSet.number(0, "status", "numberMisscheduled"); misscheduled > 0 {
+		return fmt.Sprintf("%d pods run where they should not", misscheduled)
+	}
+
+	// Pods may be missing only while a roll-out replaces them, and only as many as it may take at once.
+	allowed := int64(0)
+	if daemonSet.number(0, "status", "updatedNumberScheduled") < desired {
+		allowed = daemonSet.maxUnavailable(desired)
+	}
+	if unavailable := daemonSet.number(0, "status", "numberUnavailable"); unavailable > allowed {
+		return fmt.Sprintf("%d pods are unavailable, %d may be", unavailable, allowed)
+	}
+	return ""
+}
+
+func daemonSetProgressing(daemonSet content) string {
+	if problem := daemonSet.outdated(); problem != "" {
+		return problem
+	}
+	return daemonSet.notEnough("updated pods", "updatedNumberScheduled", daemonSet.number(0, "status", "desiredNumberScheduled"))
+}
+
+// maxUnavailable returns how many pods of a DaemonSet may be missing during a roll-out: of a percentage the part that is
+// surely allowed, and none unless the DaemonSet says otherwise.
+func (c content) maxUnavailable(desired int64) int64 {
+	if c.text("spec", "updateStrategy", "type") != string(appsv1.RollingUpdateDaemonSetStrategyType) {
+		return 0
+	}
+	var value intstr.IntOrString
+	switch given := c.field("spec", "updateStrategy", "rollingUpdate", "maxUnavailable").(type) {
+	case int64:
+		value = intstr.FromInt32(int32(given))
+	case string:
+		value = intstr.FromString(given)
+	default:
+		return 0
+	}
+	scaled, err := intstr.GetScaledValueFromIntOrPercent(&value, int(desired), false)
+	if err != nil || desired == 0 {
+		return 0
+	}
+	return int64(scaled)
+}
+
+// notEnough returns that a number in the status has not reached what is wanted, or "".
+func (c content) notEnough(what, field string, wanted int64) string {
+	if have := c.number(0, "status", field); have < wanted {
+		return fmt.Sprintf("%d of %d %s", have, wanted, what)
+	}
+	return ""
+}
