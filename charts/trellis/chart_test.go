@@ -1,0 +1,150 @@
+package chart_test
+
+import (
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
+
+	chart "github.com/trellis-hub/trellis/charts/trellis"
+)
+
+func TestManagedResourceCRDIsTheOneOfGardener(t *testing.T) {
+	g := NewWithT(t)
+	crd := chart.ManagedResourceCRD()
+
+	g.Expect(crd.Name).To(Equal("managedresources.resources.gardener.cloud"))
+	g.Expect(crd.Spec.Scope).To(Equal(apiextensionsv1.NamespaceScoped))
+	g.Expect(crd.Spec.Names).To(Equal(apiextensionsv1.CustomResourceDefinitionNames{
+		Kind: "ManagedResource", ListKind: "ManagedResourceList", Plural: "managedresources", Singular: "managedresource", ShortNames: []string{"mr"},
+	}))
+	g.Expect(crd.Spec.Conversion).To(BeNil())
+	g.Expect(crd.Spec.Versions).To(HaveLen(1))
+
+	version := crd.Spec.Versions[0]
+	g.Expect(version.Name).To(Equal("v1alpha1"))
+	g.Expect(version.Served && version.Storage).To(BeTrue())
+	g.Expect(version.Subresources).To(Equal(&apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}))
+	g.Expect(columns(version)).To(Equal([][3]string{
+		{"Class", "string", `.spec.class`},
+		{"Applied", "string", `.status.conditions[?(@.type=="ResourcesApplied")].status`},
+		{"Healthy", "string", `.status.conditions[?(@.type=="ResourcesHealthy")].status`},
+		{"Progressing", "string", `.status.conditions[?(@.type=="ResourcesProgressing")].status`},
+		{"Age", "date", `.metadata.creationTimestamp`},
+	}))
+}
+
+func TestManagedResourceSchemaAcceptsWhatTheOneOfGardenerAccepts(t *testing.T) {
+	g := NewWithT(t)
+	root := chart.ManagedResourceCRD().Spec.Versions[0].Schema.OpenAPIV3Schema
+	spec, status := root.Properties["spec"], root.Properties["status"]
+
+	g.Expect(root.Required).To(BeEmpty())
+	g.Expect(spec.Required).To(ConsistOf("secretRefs"))
+	g.Expect(names(spec)).To(ConsistOf("class", "secretRefs", "injectLabels", "forceOverwriteLabels", "forceOverwriteAnnotations",
+		"keepObjects", "equivalences", "deletePersistentVolumeClaims"))
+	g.Expect(status.Required).To(BeEmpty())
+	g.Expect(names(status)).To(ConsistOf("conditions", "observedGeneration", "resources", "secretsDataChecksum"))
+
+	secretRef := spec.Properties["secretRefs"].Items.Schema
+	g.Expect(secretRef.XMapType).To(Equal(ptr.To("atomic")))
+	g.Expect(secretRef.Required).To(BeEmpty())
+	g.Expect(string(secretRef.Properties["name"].Default.Raw)).To(Equal(`""`))
+
+	groupKind := spec.Properties["equivalences"].Items.Schema.Items.Schema
+	g.Expect(groupKind.Required).To(ConsistOf("group", "kind"))
+
+	condition := status.Properties["conditions"].Items.Schema
+	g.Expect(condition.Required).To(ConsistOf("type", "status", "reason", "message", "lastTransitionTime", "lastUpdateTime"))
+	g.Expect(names(*condition)).To(ConsistOf("type", "status", "reason", "message", "lastTransitionTime", "lastUpdateTime", "codes"))
+
+	resource := status.Properties["resources"].Items.Schema
+	g.Expect(resource.XMapType).To(Equal(ptr.To("atomic")))
+	g.Expect(resource.Required).To(BeEmpty())
+	g.Expect(names(*resource)).To(ConsistOf("apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath", "labels", "annotations"))
+
+	eachSchema(*root, func(schema apiextensionsv1.JSONSchemaProps) {
+		g.Expect(schema.XValidations).To(BeEmpty(), "CEL rule")
+		g.Expect(schema.Enum).To(BeEmpty(), "enum")
+		g.Expect(schema.Pattern).To(BeEmpty(), "pattern")
+		g.Expect(schema.MaxLength).To(BeNil(), "size limit")
+		g.Expect(schema.MaxItems).To(BeNil(), "size limit")
+		g.Expect(schema.MaxProperties).To(BeNil(), "size limit")
+		g.Expect(schema.XListType).To(BeNil(), "list type")
+	})
+}
+
+func TestTargetClusterCRDOutlivesTheChart(t *testing.T) {
+	g := NewWithT(t)
+	crd := chart.TargetClusterCRD()
+	g.Expect(crd.Spec.Names.ShortNames).To(ConsistOf("tc"))
+	g.Expect(crd.Annotations).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"))
+}
+
+func TestTheHubItselfHasNarrowRights(t *testing.T) {
+	g := NewWithT(t)
+	writable := map[string][]string{}
+	for _, object := range chart.HubIdentity("hub") {
+		var rules []rbacv1.PolicyRule
+		switch role := object.(type) {
+		case *rbacv1.ClusterRole:
+			rules = role.Rules
+		case *rbacv1.Role:
+			rules = role.Rules
+		}
+		for _, rule := range rules {
+			g.Expect(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs)).NotTo(ContainElement("*"))
+			for _, verb := range rule.Verbs {
+				if !slices.Contains([]string{"get", "list", "watch"}, verb) {
+					for _, resource := range rule.Resources {
+						writable[resource] = append(writable[resource], verb)
+					}
+				}
+			}
+			if slices.Contains(rule.Resources, "serviceaccounts/token") {
+				g.Expect(rule.ResourceNames).To(ConsistOf(chart.SourceServiceAccount))
+			}
+		}
+	}
+	g.Expect(writable).To(Equal(map[string][]string{
+		"managedresources":        {"patch"},
+		"managedresources/status": {"patch"},
+		"targetclusters":          {"create", "patch", "delete"},
+		"targetclusters/status":   {"patch"},
+		"events":                  {"create", "patch"},
+		"leases":                  {"create", "update"},
+		"serviceaccounts/token":   {"create"},
+	}))
+}
+
+func columns(version apiextensionsv1.CustomResourceDefinitionVersion) [][3]string {
+	var columns [][3]string
+	for _, column := range version.AdditionalPrinterColumns {
+		columns = append(columns, [3]string{column.Name, column.Type, column.JSONPath})
+	}
+	return columns
+}
+
+func names(schema apiextensionsv1.JSONSchemaProps) []string {
+	var names []string
+	for name := range schema.Properties {
+		names = append(names, name)
+	}
+	return names
+}
+
+func eachSchema(schema apiextensionsv1.JSONSchemaProps, f func(apiextensionsv1.JSONSchemaProps)) {
+	f(schema)
+	for _, property := range schema.Properties {
+		eachSchema(property, f)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		eachSchema(*schema.Items.Schema, f)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		eachSchema(*schema.AdditionalProperties.Schema, f)
+	}
+}
