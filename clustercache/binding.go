@@ -1,0 +1,278 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// watchRetryMin and watchRetryMax bound the pause before a watch that failed is tried again; after watchRetryReset
+	// without a failure the pause begins anew.
+	watchRetryMin   = time.Second
+	watchRetryMax   = 30 * time.Second
+	watchRetryReset = 2 * time.Minute
+)
+
+// errStalled is reported when a target accepts a watch and then says nothing.
+var errStalled = errors.New("the initial list of the watch makes no progress")
+
+// binding runs a declared watch in one generation. It is a store that a reflector fills: the reflector lists, watches
+// and recovers, and the binding hands what comes to the declared watch.
+type binding struct {
+	watch   *declaredWatch
+	gen     *generation
+	options *Options
+	log     logr.Logger
+	ctx     context.Context
+	cancel  context.CancelFunc
+
+	// outcome receives what came first: nil for a complete initial list, or the reason why there is none.
+	outcome chan error
+	// watchdog ends an initial list that stands still. Only used by the goroutine of run.
+	watchdog clock.Timer
+
+	// staged is what a binding collects that is not the declared watch's feeder yet. Guarded by watch.deliver.
+	staged map[types.NamespacedName]any
+}
+
+func newBinding(w *declaredWatch, g *generation, options *Options, log logr.Logger) *binding {
+	b := &binding{watch: w, gen: g, options: options, log: log, outcome: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(g.ctx)
+	unbind := context.AfterFunc(w.ctx, cancel)
+	b.ctx, b.cancel = ctx, func() { unbind(); cancel() }
+	return b
+}
+
+// run keeps the watch going until the binding's context ends.
+func (b *binding) run() {
+	defer b.cancel()
+	var lister *toolscache.Reflector
+	var err error
+	pause := watchRetryMin
+	failures := 0
+	for b.ctx.Err() == nil {
+		started := b.options.Clock.Now()
+		if lister == nil {
+			lister, err = b.newReflector()
+		}
+		if lister != nil {
+			err = b.listAndWatch(lister)
+		}
+		if b.ctx.Err() != nil {
+			return
+		}
+		if b.options.Clock.Since(started) > watchRetryReset {
+			pause, failures = watchRetryMin, 0
+		}
+		if err != nil {
+			failures++
+			if isAnswer(err) || failures > 1 {
+				b.report(err)
+			}
+			if apierrors.IsNotFound(err) {
+				lister = nil // the kind may have moved to another resource or version, or be gone
+				b.gen.mapper.Reset()
+			}
+		}
+		b.sleep(wait.Jitter(pause, 0.5))
+		pause = min(2*pause, watchRetryMax)
+	}
+}
+
+// isAnswer tells whether an error is the target's definite answer, in contrast to a call that failed on the way.
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) || meta.IsNoMatchError(err)
+}
+
+func (b *binding) report(err error) {
+	b.settle(err)
+	b.log.V(1).Info("Watch fails", "watch", b.watch.Name, "err", err.Error())
+	b.watch.fail(b, err)
+}
+
+func (b *binding) sleep(d time.Duration) {
+	timer := b.options.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-b.ctx.Done():
+	}
+}
+
+// listAndWatch runs the reflector until the watch breaks, or its initial list stands still for too long.
+func (b *binding) listAndWatch(lister *toolscache.Reflector) error {
+	ctx, cancel := context.WithCancelCause(b.ctx)
+	defer cancel(nil)
+	b.watchdog = b.options.Clock.AfterFunc(b.options.SyncTimeout, func() { cancel(errStalled) })
+	defer b.watchdog.Stop()
+	err := lister.ListAndWatchWithContext(klog.NewContext(ctx, b.log.V(3)))
+	if errors.Is(context.Cause(ctx), errStalled) {
+		return errStalled
+	}
+	return err
+}
+
+func (b *binding) settle(err error) {
+	select {
+	case b.outcome <- err:
+	default:
+	}
+}
+
+// newReflector finds the resource of the kind that is watched and prepares to list and watch it.
+func (b *binding) newReflector() (*toolscache.Reflector, error) {
+	kind := b.watch.Kind
+	mapping, err := b.gen.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch %s: %w", kind.Kind, err)
+	}
+	example, lister := b.resource(mapping.Resource)
+	log := b.log.V(3)
+	return toolscache.NewReflectorWithOptions(b.restrict(lister), example, b, toolscache.ReflectorOptions{
+		Logger:          &log,
+		Name:            b.watch.Name,
+		TypeDescription: kind.String(),
+		Clock:           b.options.Clock,
+		Backoff:         &wait.Backoff{Duration: watchRetryMin, Cap: watchRetryMax, Steps: 8, Factor: 2, Jitter: 0.5},
+	}), nil
+}
+
+// resource returns how to list and watch a resource, and an example of what comes.
+func (b *binding) resource(resource schema.GroupVersionResource) (runtime.Object, *toolscache.ListWatch) {
+	if b.watch.MetadataOnly {
+		client := b.gen.metadata.Resource(resource).Namespace(b.watch.Namespace)
+		return &metav1.PartialObjectMetadata{}, &toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				return client.List(ctx, options)
+			},
+			WatchFuncWithContext: client.Watch,
+		}
+	}
+	client := b.gen.dynamic.Resource(resource).Namespace(b.watch.Namespace)
+	return &unstructured.Unstructured{}, &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, options)
+		},
+		WatchFuncWithContext: client.Watch,
+	}
+}
+
+// restrict adds the selection to each call, and mends two habits of the reflector.
+func (b *binding) restrict(lister *toolscache.ListWatch) *toolscache.ListWatch {
+	selectInto := func(options *metav1.ListOptions) {
+		if b.watch.LabelSelector != nil {
+			options.LabelSelector = b.watch.LabelSelector.String()
+		}
+		if b.watch.FieldSelector != nil {
+			options.FieldSelector = b.watch.FieldSelector.String()
+		}
+	}
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			// Version 0 means "anything you have in memory". An API server that lags behind would make us report
+			// objects as deleted that are not.
+			if options.ResourceVersion == "0" {
+				options.ResourceVersion = ""
+			}
+			selectInto(&options)
+			return lister.ListWithContextFunc(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			selectInto(&options)
+			w, err := lister.WatchFuncWithContext(ctx, options)
+			// While it streams an initial list the reflector waits out such errors without heeding its context, which
+			// would keep its goroutine for a minute after the end of the connection. The binding waits instead.
+			initial := options.SendInitialEvents != nil && *options.SendInitialEvents
+			if initial && (apierrors.IsTooManyRequests(err) || utilnet.IsConnectionRefused(err)) {
+				err = fmt.Errorf("%v", err)
+			}
+			return w, err
+		},
+	}
+}
+
+// kept is an object after its transformation, as it passes through the reflector's own store.
+type kept struct {
+	key   types.NamespacedName
+	value any
+}
+
+func (b *binding) keep(obj any) (kept, bool) {
+	if k, ok := obj.(kept); ok {
+		return k, true
+	}
+	o, ok := obj.(client.Object)
+	if !ok {
+		return kept{}, false
+	}
+	key := client.ObjectKeyFromObject(o)
+	return kept{key: key, value: b.watch.keep(o)}, true
+}
+
+// Transformer implements cache.TransformingStore: objects of an initial list are transformed as they come.
+func (b *binding) Transformer() toolscache.TransformFunc {
+	return func(obj any) (any, error) {
+		b.watchdog.Reset(b.options.SyncTimeout)
+		if k, ok := b.keep(obj); ok {
+			return k, nil
+		}
+		return obj, nil
+	}
+}
+
+// The methods that implement cache.ReflectorStore never fail: the reflector would log the object.
+
+// Add implements cache.ReflectorStore.
+func (b *binding) Add(obj any) error { return b.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (b *binding) Update(obj any) error {
+	if k, ok := b.keep(obj); ok {
+		b.watch.set(b, k.key, k.value)
+	}
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (b *binding) Delete(obj any) error {
+	if o, ok := obj.(client.Object); ok {
+		b.watch.remove(b, client.ObjectKeyFromObject(o))
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (b *binding) Replace(list []any, _ string) error {
+	b.watchdog.Stop()
+	values := make(map[types.NamespacedName]any, len(list))
+	for _, obj := range list {
+		if k, ok := b.keep(obj); ok {
+			values[k.key] = k.value
+		}
+	}
+	b.watch.replace(b, values)
+	b.settle(nil)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (b *binding) Resync() error { return nil }

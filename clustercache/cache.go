@@ -1,0 +1,303 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/stream"
+	"github.com/trellis-hub/trellis/clustercache/mapperpool"
+)
+
+// Cache is the ClusterCache of real targets. Add it to a manager: it connects while it runs, on every replica.
+type Cache struct {
+	options  Options
+	mappers  *mapperpool.Pool
+	probes   pool
+	connects pool
+	hub      *stream.Hub[ClusterKey, EventType]
+	metrics  *metrics
+
+	mu      sync.RWMutex // never held over a call
+	ctx     context.Context
+	targets map[ClusterKey]*target
+	running sync.WaitGroup
+}
+
+var (
+	_ ClusterCache                   = &Cache{}
+	_ manager.Runnable               = &Cache{}
+	_ manager.LeaderElectionRunnable = &Cache{}
+)
+
+// New returns a cache that does nothing until it is started.
+func New(options Options) (*Cache, error) {
+	options, err := options.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("clustercache: %w", err)
+	}
+	c := &Cache{
+		options:  options,
+		mappers:  mapperpool.New(mapperpool.Options{Clock: options.Clock}),
+		probes:   make(pool, options.ProbeParallel),
+		connects: make(pool, options.ConnectParallel),
+		hub:      stream.NewHub[ClusterKey](EventGone),
+		metrics:  newMetrics(),
+		targets:  map[ClusterKey]*target{},
+	}
+	if options.Registerer != nil {
+		if err := c.metrics.register(options.Registerer, c); err != nil {
+			return nil, fmt.Errorf("clustercache: cannot register metrics: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: a standby keeps its connections warm.
+func (c *Cache) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable. It returns when ctx has ended and nothing is left of any target.
+func (c *Cache) Start(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	c.mu.Lock()
+	if c.ctx != nil {
+		c.mu.Unlock()
+		cancel()
+		return errors.New("clustercache: was started before")
+	}
+	c.ctx = ctx
+	c.mu.Unlock()
+
+	defer c.running.Wait()
+	defer cancel()
+	for key, config := range c.options.Static {
+		c.register(key, &registration{access: access{static: rest.CopyConfig(config)}})
+	}
+	if c.options.Secrets != nil {
+		if err := c.watchSecrets(ctx); err != nil {
+			return fmt.Errorf("clustercache: %w", err)
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// register makes a registration known, or an older one outdated.
+func (c *Cache) register(key ClusterKey, r *registration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return
+	}
+	if t, exists := c.targets[key]; exists {
+		t.tell(func(in *inbox) { in.registration, in.removed = r, false })
+		return
+	}
+	t := newTarget(c.ctx, c, key, r)
+	c.targets[key] = t
+	c.running.Go(t.run)
+}
+
+func (c *Cache) unregister(key ClusterKey) {
+	if t := c.target(key); t != nil {
+		t.tell(func(in *inbox) { in.registration, in.removed = nil, true })
+	}
+}
+
+// forget removes a target, unless it was registered anew.
+func (c *Cache) forget(t *target) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.mu.RLock()
+	returned := t.inbox.registration != nil
+	t.mu.RUnlock()
+	if returned {
+		return false
+	}
+	delete(c.targets, t.key)
+	c.hub.Publish(t.key, EventGone)
+	return true
+}
+
+// Recheck makes a target's identity and limits be looked at again, and a connection attempt at once if one is due.
+func (c *Cache) Recheck(cluster ClusterKey) {
+	if t := c.target(cluster); t != nil {
+		t.tell(func(in *inbox) { in.recheck = true })
+	}
+}
+
+func (c *Cache) target(cluster ClusterKey) *target {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.targets[cluster]
+}
+
+// known returns a registered target.
+func (c *Cache) known(cluster ClusterKey) (*target, error) {
+	if t := c.target(cluster); t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterUnknown)
+}
+
+// connection returns what serves a target.
+func (c *Cache) connection(cluster ClusterKey) (*generation, error) {
+	t, err := c.known(cluster)
+	if err != nil {
+		return nil, err
+	}
+	if g := t.current(); g != nil {
+		return g, nil
+	}
+	return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterNotConnected)
+}
+
+// GetClient implements ClusterCache.
+func (c *Cache) GetClient(_ context.Context, cluster ClusterKey) (client.Client, error) {
+	g, err := c.connection(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return g.cached, nil
+}
+
+// GetReader implements ClusterCache.
+func (c *Cache) GetReader(_ context.Context, cluster ClusterKey) (client.Reader, error) {
+	if _, err := c.connection(cluster); err != nil {
+		return nil, err
+	}
+	t, err := c.known(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return t.reader(), nil
+}
+
+// GetUncachedClient implements ClusterCache.
+func (c *Cache) GetUncachedClient(_ context.Context, cluster ClusterKey) (client.Client, error) {
+	g, err := c.connection(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return g.uncached, nil
+}
+
+// GetMetadataClient implements ClusterCache.
+func (c *Cache) GetMetadataClient(_ context.Context, cluster ClusterKey) (metadata.Interface, error) {
+	g, err := c.connection(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return g.metadata, nil
+}
+
+// GetRESTConfig implements ClusterCache.
+func (c *Cache) GetRESTConfig(_ context.Context, cluster ClusterKey) (*rest.Config, error) {
+	g, err := c.connection(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return rest.CopyConfig(g.config), nil
+}
+
+// GetRESTMapper implements ClusterCache. The mapper is a meta.ResettableRESTMapper.
+func (c *Cache) GetRESTMapper(_ context.Context, cluster ClusterKey) (meta.RESTMapper, error) {
+	g, err := c.connection(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return g.mapper, nil
+}
+
+// Watch implements ClusterCache.
+func (c *Cache) Watch(_ context.Context, cluster ClusterKey, watcher Watcher) error {
+	if watcher.Name == "" || watcher.Kind.Kind == "" || watcher.Kind.Version == "" {
+		return fmt.Errorf("target %s: a watch needs a name and a kind with its version", cluster)
+	}
+	t, err := c.known(cluster)
+	if err != nil {
+		return err
+	}
+	return t.declare(watcher)
+}
+
+// Unwatch implements ClusterCache.
+func (c *Cache) Unwatch(_ context.Context, cluster ClusterKey, name string) error {
+	if t := c.target(cluster); t != nil {
+		t.withdraw(name)
+	}
+	return nil
+}
+
+// Lookup implements ClusterCache.
+func (c *Cache) Lookup(cluster ClusterKey, watch string, key types.NamespacedName) (value any, found, synced bool) {
+	if w := c.declared(cluster, watch); w != nil {
+		return w.lookup(key)
+	}
+	return nil, false, false
+}
+
+// Range implements ClusterCache.
+func (c *Cache) Range(cluster ClusterKey, watch string, f func(key types.NamespacedName, value any) bool) (synced bool) {
+	if w := c.declared(cluster, watch); w != nil {
+		return w.each(f)
+	}
+	return false
+}
+
+func (c *Cache) declared(cluster ClusterKey, watch string) *declaredWatch {
+	t := c.target(cluster)
+	if t == nil {
+		return nil
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.watches[watch]
+}
+
+// GetHealthCheckingState implements ClusterCache.
+func (c *Cache) GetHealthCheckingState(_ context.Context, cluster ClusterKey) HealthCheckingState {
+	t := c.target(cluster)
+	if t == nil {
+		return HealthCheckingState{}
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.health
+}
+
+// GetStatus implements ClusterCache.
+func (c *Cache) GetStatus(cluster ClusterKey) (Status, bool) {
+	if t := c.target(cluster); t != nil {
+		return t.snapshot(), true
+	}
+	return Status{}, false
+}
+
+// List implements ClusterCache. The order is that of the keys.
+func (c *Cache) List(namespace string) []Status {
+	var found []*target
+	c.mu.RLock()
+	for key, t := range c.targets {
+		if key.Namespace != "" && (namespace == "" || key.Namespace == namespace) {
+			found = append(found, t)
+		}
+	}
+	c.mu.RUnlock()
+	slices.SortFunc(found, func(a, b *target) int { return strings.Compare(a.key.String(), b.key.String()) })
+	states := make([]Status, len(found))
+	for i, t := range found {
+		states[i] = t.snapshot()
+	}
+	return states
+}

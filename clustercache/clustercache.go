@@ -1,0 +1,213 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ClusterKey names a target: the namespace of its registration Secret and the value of the Secret's label
+// cluster.x-k8s.io/cluster-name. It is also the name of the TargetCluster. A key without a namespace is a static
+// target (Options.Static), such as the source cluster itself.
+type ClusterKey = types.NamespacedName
+
+var (
+	// ErrClusterNotConnected is returned for a registered target without a usable connection. Callers do not requeue on
+	// it: they subscribe with GetClusterSource and go on when the target is back.
+	ErrClusterNotConnected = errors.New("connection to the target cluster is down")
+	// ErrClusterUnknown is returned for a key without a registration. As with ErrClusterNotConnected, an event announces
+	// the registration when it comes.
+	ErrClusterUnknown = errors.New("no such target cluster is registered")
+	// ErrNotCached is returned by readers of GetReader for kinds that nobody watches.
+	ErrNotCached = errors.New("kind is not watched in the target cluster")
+)
+
+// ClusterCache holds one live connection for each registered target.
+type ClusterCache interface {
+	// GetClient returns a client that reads watched kinds from memory and everything else live.
+	GetClient(ctx context.Context, cluster ClusterKey) (client.Client, error)
+	// GetReader returns a reader over the watched kinds; it never starts a watch and never calls the target.
+	GetReader(ctx context.Context, cluster ClusterKey) (client.Reader, error)
+	// GetUncachedClient returns a client that always calls the target.
+	GetUncachedClient(ctx context.Context, cluster ClusterKey) (client.Client, error)
+	// GetMetadataClient returns a client whose answers, those to writes included, carry metadata only.
+	GetMetadataClient(ctx context.Context, cluster ClusterKey) (metadata.Interface, error)
+	// GetRESTConfig returns a copy of the connection's configuration. Its transport, limiter and credentials are those
+	// of the connection.
+	GetRESTConfig(ctx context.Context, cluster ClusterKey) (*rest.Config, error)
+	// GetRESTMapper returns the target's mapper. It re-reads discovery when a kind is not known, at a bounded rate.
+	GetRESTMapper(ctx context.Context, cluster ClusterKey) (meta.RESTMapper, error)
+
+	// Watch declares that a kind is to be watched in a target. It returns at once; the watch is started as soon as the
+	// target is connected, lives in the connection's generation and is started again in each later one, until Unwatch.
+	// A second call with the same name replaces nothing and is free.
+	Watch(ctx context.Context, cluster ClusterKey, watcher Watcher) error
+	// Unwatch ends a declared watch. Unknown names are fine.
+	Unwatch(ctx context.Context, cluster ClusterKey, name string) error
+	// Lookup returns what a declared watch keeps of an object. synced is false until the watch delivered its initial
+	// list in the present generation; absence means something only if it is true.
+	Lookup(cluster ClusterKey, watch string, key types.NamespacedName) (value any, found, synced bool)
+	// Range calls f for everything a declared watch keeps, until f returns false. f must not call the cache.
+	Range(cluster ClusterKey, watch string, f func(key types.NamespacedName, value any) bool) (synced bool)
+
+	// GetHealthCheckingState returns when the target was probed last and with what result.
+	GetHealthCheckingState(ctx context.Context, cluster ClusterKey) HealthCheckingState
+	// GetStatus returns the state of one target; false if it is not registered.
+	GetStatus(cluster ClusterKey) (Status, bool)
+	// List returns the states of all registered targets of a namespace, or of all namespaces if it is empty (static
+	// targets left out).
+	List(namespace string) []Status
+	// GetClusterSource returns a stream of events, de-duplicated per target: a slow consumer holds up nobody, and what it
+	// missed is merged. name identifies the consumer in logs.
+	GetClusterSource(name string) EventSource
+}
+
+// State says where a target is in its life.
+type State string
+
+const (
+	// StateRefused means that the registration cannot be used: the Secret or its kubeconfig is faulty or forbidden, or
+	// the cluster's identity changed. Nothing is dialled until the Secret changes.
+	StateRefused State = "Refused"
+	// StateConnecting means that no connection attempt has ended yet.
+	StateConnecting State = "Connecting"
+	// StateConnected means that calls are possible.
+	StateConnected State = "Connected"
+	// StateDisconnected means that the target could not be reached; it is dialled again with backoff.
+	StateDisconnected State = "Disconnected"
+	// StateDraining means that the registration is gone and the connection only serves those who are cleaning up.
+	StateDraining State = "Draining"
+)
+
+// Reasons of Status.Reason, stable for conditions and metrics.
+const (
+	ReasonSecretInvalid     = "SecretInvalid"     // no kubeconfig in the Secret, wrong name or type
+	ReasonKubeconfigInvalid = "KubeconfigInvalid" // the kubeconfig cannot be parsed or is incomplete
+	ReasonKubeconfigRefused = "KubeconfigRefused" // it asks for something that the hub does not do: exec, files, ...
+	ReasonIdentityChanged   = "IdentityChanged"   // it leads to a cluster with another kube-system UID
+	ReasonUnauthorized      = "Unauthorized"      // the target answers 401
+	ReasonForbidden         = "Forbidden"         // the credential may not do what connecting needs
+	ReasonUnreachable       = "Unreachable"       // dial, TLS or timeout
+	ReasonProbeFailed       = "ProbeFailed"       // connected before, and probes fail now
+	ReasonConnected         = "Connected"
+	ReasonRegistrationGone  = "RegistrationGone"
+)
+
+// Status is a snapshot of a target.
+type Status struct {
+	Cluster    ClusterKey
+	State      State
+	Reason     string
+	Message    string // free of secrets; "" when there is nothing to explain
+	Since      time.Time
+	Generation int64 // number of the connection; 0 = none yet
+
+	// Labels and Annotations of the registration Secret, nil for static targets.
+	Labels, Annotations map[string]string
+	// SecretName and SecretResourceVersion tell which content is in use. SecretResourceVersion of content that was
+	// refused while an older connection goes on is in PendingSecretResourceVersion, with the fault in PendingMessage.
+	SecretName                   string
+	SecretResourceVersion        string
+	PendingSecretResourceVersion string
+	PendingReason                string
+	PendingMessage               string
+
+	// UID is that of the target's kube-system namespace; empty until it was connected once.
+	UID types.UID
+	// KubernetesVersion is the gitVersion that the target reported.
+	KubernetesVersion string
+	// CredentialExpiry is the end of the client certificate or token; zero if it has none.
+	CredentialExpiry time.Time
+	// RoundTrip is the time of the last successful probe.
+	RoundTrip time.Duration
+	// NextAttempt is when a disconnected target is dialled again.
+	NextAttempt time.Time
+}
+
+// HealthCheckingState is the probe history of a target.
+type HealthCheckingState struct {
+	LastProbeTime        time.Time
+	LastProbeSuccessTime time.Time
+	ConsecutiveFailures  int
+}
+
+// Watcher declares a watch. Names are unique within a target; all consumers of a name share one watch.
+type Watcher struct {
+	// Name identifies the watch.
+	Name string
+	// Kind is what is watched, in the version that is asked for.
+	Kind schema.GroupVersionKind
+	// MetadataOnly asks the target for PartialObjectMetadata; else objects arrive as unstructured content.
+	MetadataOnly bool
+	// Namespace, LabelSelector and FieldSelector restrict the watch on the server. Zero values select all.
+	Namespace     string
+	LabelSelector labels.Selector
+	FieldSelector fields.Selector
+	// Transform turns an object into what is kept and handed to Handler. Nil keeps the object without managedFields.
+	// It is called before the object is stored, once per event, and must not retain the object if it returns another
+	// value.
+	Transform func(obj client.Object) any
+	// Handler hears of changes. Calls of one watch are sequential; they must return quickly and may call Lookup.
+	Handler WatchHandler
+}
+
+// WatchHandler receives the events of a watch.
+type WatchHandler interface {
+	// OnUpdate is called for objects that are new (old == nil) or changed.
+	OnUpdate(cluster ClusterKey, watch string, key types.NamespacedName, old, value any)
+	// OnDelete is called for objects that left the selection: deleted, or no longer matching. Also called when a later
+	// generation's initial list lacks an object that an earlier one had.
+	OnDelete(cluster ClusterKey, watch string, key types.NamespacedName, old any)
+	// OnSynced is called each time the initial list of a generation is complete.
+	OnSynced(cluster ClusterKey, watch string)
+	// OnError is called when the watch cannot be established or breaks repeatedly, with the target's answer.
+	OnError(cluster ClusterKey, watch string, err error)
+}
+
+// EventType says what happened to a target.
+type EventType string
+
+// Types of events. Registered and Gone frame a registration's life.
+const (
+	EventRegistered   EventType = "Registered"   // a registration appeared, or its labels or annotations changed
+	EventConnected    EventType = "Connected"    // calls are possible (again)
+	EventDisconnected EventType = "Disconnected" // calls are no longer possible
+	EventRotated      EventType = "Rotated"      // a new generation or token serves, without a gap
+	EventProbed       EventType = "Probed"       // status changed otherwise: probe results, refusals, expiry
+	EventDraining     EventType = "Draining"     // the registration is gone, the connection serves until released
+	EventGone         EventType = "Gone"         // nothing is left of the target
+)
+
+// Event is what happened to one target since the consumer looked last, oldest first, each type once.
+type Event struct {
+	Cluster ClusterKey
+	Types   []EventType
+}
+
+// Has tells whether the event contains a type.
+func (e Event) Has(t EventType) bool {
+	for i := range e.Types {
+		if e.Types[i] == t {
+			return true
+		}
+	}
+	return false
+}
+
+// EventSource is one consumer's stream of events.
+type EventSource interface {
+	// Next blocks until there is an event or ctx ends. On the first call it reports the targets that exist already, as
+	// Registered and, where that is so, Connected.
+	Next(ctx context.Context) (Event, error)
+	// Close ends the stream. No event is kept for it from then on.
+	Close()
+}

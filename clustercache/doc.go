@@ -1,0 +1,53 @@
+// Package clustercache turns registration Secrets into live connections to target clusters. It knows nothing of what the
+// connections are used for.
+//
+// # What it does
+//
+// A registration is a kubeconfig Secret in the layout of Cluster API (package kubeconfig reads and judges it). For each
+// one, and for each static target, the cache keeps one connection: one HTTP/2 transport of its own, one rate limit, one
+// bound on calls in flight, clients for objects and for metadata, a REST mapper whose content is shared with similar
+// targets (package mapperpool), and the watches that consumers declared. Consumers never connect, never wait for a
+// connection and never learn of credentials: a getter answers at once, with a client or with ErrClusterNotConnected, and
+// an EventSource tells when it is worth asking again.
+//
+// # How it works
+//
+// Each target is a state machine with one goroutine, the loop (target.go). The loop compares what is with what the
+// registration asks for and starts what is missing: a connection attempt, a change of the token, a new connection beside
+// the old one, a probe, a watch. All of these run beside the loop with a deadline and report back, so that the loop never
+// waits for a network. Attempts and probes have pools of their own (connect.go): a target that hangs keeps a place of the
+// large pool for the timeout of a probe, and never gets one of the small pool.
+//
+// A connection is a generation (generation.go). Everything it starts lives in its context and ends with it, down to the
+// sockets, which it closes itself. Nothing in it changes but the token: if only that differs in a new kubeconfig, it is
+// tried on a connection of its own and then exchanged inside the transport, and watches go on. Anything else builds the
+// next generation, verifies it, lets its watches collect their initial lists, and then exchanges the two; the old one
+// serves calls under way for as long as a call may last. If the new one does not work, the old one stays and Status says
+// so in its Pending fields.
+//
+// A probe reads the UID of kube-system every few seconds. It is what identifies the cluster, so that a connection that
+// begins to lead elsewhere is dropped and verified again. Failing calls, new sockets and answers 401 only hint: they make
+// the loop probe at once, and the probe decides.
+//
+// # Watches
+//
+// A declared watch (watch.go) outlives generations. In each of them a binding runs a client-go Reflector whose store is
+// the declared watch itself: no informer, no index, no queue, no resync. Objects are transformed as they come and before
+// they are stored. What was kept stays while a target is away, and the next complete list is compared with it, so that
+// deletions that nobody saw are reported. Lookup's synced is false meanwhile.
+//
+// Metadata watches use client-go's metadata client, which in contrast to that of controller-runtime puts no filter with a
+// goroutine of its own around the watch; that filter leaks whenever a watch is stopped while an event is under way.
+//
+// # Trade-offs
+//
+//   - A goroutine for each target, and four for each watch (two of the Reflector, one of the decoder, one of net/http), are
+//     simple and cost some 30 KiB a watch. A hand-written list-and-watch would need two.
+//   - A target that was down gets new watches with full lists, as a Reflector cannot be resumed. That costs the target a
+//     list for each kind, and spares us all questions about what happened meanwhile.
+//   - Reconnecting lists read consistently, never from an API server's possibly outdated memory. That is more work for old
+//     servers, and the reason why absence can be relied upon.
+//   - A rotation that cannot establish a watch that works now is refused, even though everything else would work: a
+//     credential with fewer rights is more likely a mistake than an intention.
+//   - Calls are confined to the host of the kubeconfig, and redirects are not followed.
+package clustercache

@@ -1,0 +1,37 @@
+package kubeconfig
+
+import "fmt"
+
+// Reason classifies a Fault.
+type Reason string
+
+// Reasons of faults.
+const (
+	// ReasonSecretInvalid means that the Secret holds no kubeconfig.
+	ReasonSecretInvalid Reason = "SecretInvalid"
+	// ReasonInvalid means that the kubeconfig cannot be parsed or is incomplete.
+	ReasonInvalid Reason = "KubeconfigInvalid"
+	// ReasonRefused means that the kubeconfig asks for something that the hub does not do for others.
+	ReasonRefused Reason = "KubeconfigRefused"
+)
+
+// Fault says why a Secret cannot be used. Its message names fields and never quotes content.
+type Fault struct {
+	Reason  Reason
+	Message string
+}
+
+// Error implements error.
+func (f *Fault) Error() string { return f.Message }
+
+func invalidSecret(format string, args ...any) error {
+	return &Fault{Reason: ReasonSecretInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+func invalid(format string, args ...any) error {
+	return &Fault{Reason: ReasonInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+func refused(format string, args ...any) error {
+	return &Fault{Reason: ReasonRefused, Message: fmt.Sprintf(format, args...)}
+}

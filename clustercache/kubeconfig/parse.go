@@ -1,0 +1,160 @@
+package kubeconfig
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Policy says what the operator allows beyond the safe set.
+type Policy struct {
+	// AllowedProxyURLs are the values that proxy-url may have.
+	AllowedProxyURLs []string
+}
+
+// Parse reads a kubeconfig. The error is always a *Fault.
+func Parse(content []byte, policy Policy) (*Config, error) {
+	// The decoder's message is left out: it may quote what it failed on.
+	parsed, err := clientcmd.Load(content)
+	if err != nil {
+		return nil, invalid("the content is no kubeconfig: it is neither YAML nor JSON of kind Config")
+	}
+	cluster, user, err := current(parsed)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuse(cluster, user, policy); err != nil {
+		return nil, err
+	}
+	config := &Config{
+		Server:             cluster.Server,
+		ServerName:         cluster.TLSServerName,
+		CA:                 cluster.CertificateAuthorityData,
+		ProxyURL:           cluster.ProxyURL,
+		DisableCompression: cluster.DisableCompression,
+		ClientCertificate:  user.ClientCertificateData,
+		ClientKey:          user.ClientKeyData,
+		Token:              strings.TrimSpace(user.Token),
+		Username:           user.Username,
+		Password:           user.Password,
+	}
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// current returns the cluster and the user of the current context.
+func current(config *api.Config) (*api.Cluster, *api.AuthInfo, error) {
+	if config.CurrentContext == "" {
+		return nil, nil, invalid("the kubeconfig has no current-context")
+	}
+	context := config.Contexts[config.CurrentContext]
+	if context == nil {
+		return nil, nil, invalid("the context that current-context names does not exist")
+	}
+	cluster := config.Clusters[context.Cluster]
+	if cluster == nil {
+		return nil, nil, invalid("the cluster that the current context names does not exist")
+	}
+	user := config.AuthInfos[context.AuthInfo]
+	if user == nil {
+		return nil, nil, invalid("the user that the current context names does not exist")
+	}
+	return cluster, user, nil
+}
+
+// refuse finds what would run code in the hub, read its files, or lend its identity.
+func refuse(cluster *api.Cluster, user *api.AuthInfo, policy Policy) error {
+	impersonates := user.Impersonate != "" || user.ImpersonateUID != "" ||
+		len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0
+	switch {
+	case user.Exec != nil:
+		return refused("the user has an exec plug-in: the hub runs no commands; use a token or a client certificate")
+	case user.AuthProvider != nil:
+		return refused("the user has an auth-provider: use a token or a client certificate")
+	case user.TokenFile != "":
+		return refused("the user has a tokenFile: the hub reads no files; put the token into token")
+	case user.ClientCertificate != "":
+		return refused("the user has a client-certificate path: the hub reads no files; use client-certificate-data")
+	case user.ClientKey != "":
+		return refused("the user has a client-key path: the hub reads no files; use client-key-data")
+	case cluster.CertificateAuthority != "":
+		return refused("the cluster has a certificate-authority path: the hub reads no files; use certificate-authority-data")
+	case impersonates:
+		return refused("the user impersonates another one (act-as): give the hub a credential of its own")
+	case cluster.InsecureSkipTLSVerify:
+		return refused("the cluster has insecure-skip-tls-verify: give certificate-authority-data instead")
+	case cluster.ProxyURL != "" && !slices.Contains(policy.AllowedProxyURLs, cluster.ProxyURL):
+		return refused("the cluster has a proxy-url that is not among those the operator of the hub allows")
+	}
+	return nil
+}
+
+// validate finds what is missing or malformed and computes Expiry.
+func (c *Config) validate() error {
+	if c.Server == "" {
+		return invalid("the cluster has no server")
+	}
+	server, err := url.Parse(c.Server)
+	if err != nil || server.Host == "" || server.User != nil {
+		return invalid("the server of the cluster is no address of the form https://host:port")
+	}
+	if server.Scheme != "https" {
+		return refused("the server of the cluster is not an https address: credentials are never sent in clear text")
+	}
+	if _, err := url.Parse(c.ProxyURL); err != nil {
+		return invalid("the proxy-url of the cluster is no address")
+	}
+	if len(c.CA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(c.CA) {
+		return invalid("certificate-authority-data holds no PEM certificate")
+	}
+	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return invalid("the token has characters that no token may have")
+	}
+	if c.Username != "" && c.Token != "" {
+		return invalid("the user has both a token and a username: only one of them can be sent")
+	}
+	if c.Token == "" && c.Username == "" && len(c.ClientCertificate) == 0 && len(c.ClientKey) == 0 {
+		return invalid("the user has no credential: neither a token nor a client certificate")
+	}
+	c.Expiry = tokenExpiry(c.Token)
+	if len(c.ClientCertificate) == 0 && len(c.ClientKey) == 0 {
+		return nil
+	}
+	pair, err := tls.X509KeyPair(c.ClientCertificate, c.ClientKey)
+	if err != nil {
+		return invalid("client-certificate-data and client-key-data are no PEM key pair that fits together")
+	}
+	if c.Expiry.IsZero() || pair.Leaf.NotAfter.Before(c.Expiry) {
+		c.Expiry = pair.Leaf.NotAfter
+	}
+	return nil
+}
+
+// tokenExpiry reads the end of a JSON web token without verifying it; zero if the token is none or has no end.
+func tokenExpiry(token string) time.Time {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return time.Time{}
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return time.Time{}
+	}
+	var claims struct {
+		Expiry float64 `json:"exp"`
+	}
+	if json.Unmarshal(payload, &claims) != nil || claims.Expiry <= 0 || claims.Expiry > 1<<40 {
+		return time.Time{}
+	}
+	return time.Unix(int64(claims.Expiry), 0)
+}

@@ -1,0 +1,19 @@
+// Package mapperpool shares REST mappings between targets.
+//
+// A mapper built from a cluster's discovery takes about a megabyte, thirty times as much as everything else an idle
+// connection needs, and clusters of one version with one set of CRDs have the same. A Pool therefore keys mappers by
+// what they were built from: the ETags that API servers give out for their aggregated discovery, else a hash of the
+// content. It holds a bounded number of them; those in use live on in the Mapper of their target when the pool drops
+// them, and are then merely not found again by others.
+//
+// A Mapper belongs to one connection. It asks for discovery when it is used first, when a kind is not known, and after
+// Reset, but never more often than Options.MinRefresh except after Reset: an unknown kind in a bundle must not turn into
+// a stream of discovery calls. With an ETag such a call is answered 304 and costs next to nothing. A new target offers
+// the ETags that were seen last, and if it is like its neighbours it never downloads discovery at all.
+//
+// No lock is held during a call: callers that need the same refresh share one flight, which has a deadline of its own
+// and does not end with the caller that started it.
+//
+// A group whose server is down (a broken APIService) is not the same as a kind that does not exist: for kinds of such
+// groups the answer is the discovery error, never a NoMatch.
+package mapperpool

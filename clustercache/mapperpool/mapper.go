@@ -1,0 +1,220 @@
+package mapperpool
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// Mapper maps the kinds of one target. It is safe for concurrent use.
+type Mapper struct {
+	pool   *Pool
+	ctx    context.Context
+	config *rest.Config
+	client *http.Client
+
+	mu          sync.Mutex
+	entry       *entry
+	reset       bool // Reset was called since the last refresh
+	refreshedAt time.Time
+	flight      *flight // the refresh under way, or nil
+}
+
+// flight is a refresh that several callers wait for.
+type flight struct {
+	reset bool // it answers a Reset
+	done  chan struct{}
+	err   error // set before done is closed
+}
+
+var (
+	_ meta.RESTMapper           = &Mapper{}
+	_ meta.ResettableRESTMapper = &Mapper{}
+)
+
+// Mapper returns a mapper for a target. Its calls end with ctx. seed, if not nil, is an older mapper of the same target,
+// whose content is used until it is found to be outdated.
+func (p *Pool) Mapper(ctx context.Context, config *rest.Config, client *http.Client, seed *Mapper) *Mapper {
+	m := &Mapper{pool: p, ctx: ctx, config: config, client: client}
+	if seed != nil {
+		seed.mu.Lock()
+		m.entry, m.reset = seed.entry, true
+		seed.mu.Unlock()
+	}
+	return m
+}
+
+// Reset makes the next call ask for discovery again. Call it after a CRD was installed or removed.
+func (m *Mapper) Reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reset = true
+}
+
+// Refresh asks for discovery unless the mapper is up to date as far as it knows.
+func (m *Mapper) Refresh(ctx context.Context) error {
+	_, err := m.current(ctx)
+	return err
+}
+
+// current returns the entry, asking for discovery first if there is none or Reset was called.
+func (m *Mapper) current(ctx context.Context) (*entry, error) {
+	for {
+		m.mu.Lock()
+		if m.entry != nil && !m.reset {
+			defer m.mu.Unlock()
+			return m.entry, nil
+		}
+		joined := m.flight != nil
+		f := m.startLocked()
+		m.mu.Unlock()
+		found, err := m.await(ctx, f)
+		if err != nil || !joined {
+			return found, err
+		}
+		// The flight may have left before Reset was called, so look again.
+	}
+}
+
+// newer returns an entry that is newer than the one given, or nil if there is none and it is too early to ask again.
+func (m *Mapper) newer(ctx context.Context, than *entry) (*entry, error) {
+	m.mu.Lock()
+	switch {
+	case m.entry != than:
+		defer m.mu.Unlock()
+		return m.entry, nil
+	case m.flight == nil && m.pool.options.Clock.Since(m.refreshedAt) < m.pool.options.MinRefresh:
+		m.mu.Unlock()
+		return nil, nil
+	}
+	f := m.startLocked()
+	m.mu.Unlock()
+	return m.await(ctx, f)
+}
+
+// startLocked joins the refresh under way or starts one.
+func (m *Mapper) startLocked() *flight {
+	if m.flight == nil {
+		m.flight = &flight{done: make(chan struct{}), reset: m.reset}
+		m.reset = false
+		go m.refresh(m.flight, m.entry)
+	}
+	return m.flight
+}
+
+func (m *Mapper) refresh(f *flight, known *entry) {
+	ctx, cancel := context.WithTimeout(m.ctx, m.pool.options.Timeout)
+	defer cancel()
+	if known == nil {
+		known = m.pool.offer()
+	}
+	found, err := m.pool.discover(ctx, m.config, m.client, known)
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.flight = nil
+	m.refreshedAt = m.pool.options.Clock.Now()
+	if err != nil {
+		f.err = err
+		m.reset = m.reset || f.reset
+	} else {
+		m.entry = found
+	}
+	close(f.done)
+}
+
+func (m *Mapper) await(ctx context.Context, f *flight) (*entry, error) {
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.entry, nil
+}
+
+// lookup asks the current entry and, if it has no match, a newer one.
+func lookup[T any](m *Mapper, group string, ask func(meta.RESTMapper) (T, error)) (T, error) {
+	var none T
+	current, err := m.current(m.ctx)
+	if err != nil {
+		return none, err
+	}
+	answer, err := ask(current.mapper)
+	if !meta.IsNoMatchError(err) {
+		return answer, err
+	}
+	newer, refreshErr := m.newer(m.ctx, current)
+	if refreshErr != nil {
+		return none, refreshErr
+	}
+	if newer != nil && newer != current {
+		if answer, err = ask(newer.mapper); !meta.IsNoMatchError(err) {
+			return answer, err
+		}
+		current = newer
+	}
+	if broken := current.brokenGroup(group); broken != nil {
+		return none, broken
+	}
+	return none, err
+}
+
+// brokenGroup returns an error if discovery could not tell what the group has.
+func (e *entry) brokenGroup(group string) error {
+	broken := map[schema.GroupVersion]error{}
+	for version, err := range e.failed {
+		if version.Group == group {
+			broken[version] = err
+		}
+	}
+	if len(broken) == 0 {
+		return nil
+	}
+	return &discovery.ErrGroupDiscoveryFailed{Groups: broken}
+}
+
+// KindFor implements meta.RESTMapper.
+func (m *Mapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	return lookup(m, resource.Group, func(r meta.RESTMapper) (schema.GroupVersionKind, error) { return r.KindFor(resource) })
+}
+
+// KindsFor implements meta.RESTMapper.
+func (m *Mapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	return lookup(m, resource.Group, func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) { return r.KindsFor(resource) })
+}
+
+// ResourceFor implements meta.RESTMapper.
+func (m *Mapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	return lookup(m, input.Group, func(r meta.RESTMapper) (schema.GroupVersionResource, error) { return r.ResourceFor(input) })
+}
+
+// ResourcesFor implements meta.RESTMapper.
+func (m *Mapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	return lookup(m, input.Group, func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) { return r.ResourcesFor(input) })
+}
+
+// RESTMapping implements meta.RESTMapper.
+func (m *Mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	return lookup(m, kind.Group, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(kind, versions...) })
+}
+
+// RESTMappings implements meta.RESTMapper.
+func (m *Mapper) RESTMappings(kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+	return lookup(m, kind.Group, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(kind, versions...) })
+}
+
+// ResourceSingularizer implements meta.RESTMapper.
+func (m *Mapper) ResourceSingularizer(resource string) (string, error) {
+	return lookup(m, "", func(r meta.RESTMapper) (string, error) { return r.ResourceSingularizer(resource) })
+}

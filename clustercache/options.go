@@ -1,0 +1,172 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
+)
+
+// ErrIdentityUndecided is wrapped by errors of Options.VerifyIdentity that only mean that it could not find out: the
+// target is then dialled again as if it had been unreachable, instead of being refused.
+var ErrIdentityUndecided = errors.New("the identity of the target cluster could not be verified")
+
+// SecretInformers gives access to the informer of registration Secrets. A controller-runtime cache.Cache is one; it
+// should be configured with SecretCacheOptions.
+type SecretInformers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// Limits bound what the hub asks of one target. Zero fields mean those of DefaultLimits.
+type Limits struct {
+	// QPS and Burst describe the one token bucket that all calls and watches of a target share. Negative: unlimited.
+	QPS   float64
+	Burst int
+	// MaxInFlight bounds the calls that wait for an answer at the same time; watches do not count.
+	MaxInFlight int
+	// Timeout bounds each call from its sending to the end of the answer; watches only until their answer begins.
+	Timeout time.Duration
+}
+
+// DefaultLimits are used where Options.Limits leaves fields empty.
+var DefaultLimits = Limits{QPS: 100, Burst: 200, MaxInFlight: 32, Timeout: 10 * time.Second}
+
+// Options configures a Cache.
+type Options struct {
+	// Secrets is where registrations come from. Nil: there are only static targets.
+	Secrets SecretInformers
+	// Static holds targets that are not registered by a Secret, such as the source cluster. Their keys have no namespace.
+	// These configurations come from the operator and may use whatever client-go can do, files included.
+	Static map[ClusterKey]*rest.Config
+
+	// VerifyIdentity is called with the UID of the kube-system namespace, after it was read and before anything else is
+	// sent to the target. An error refuses the target with ReasonIdentityChanged and the error's message, until the
+	// Secret changes or Recheck is called. Nil: the first UID that was seen is the right one.
+	VerifyIdentity func(ctx context.Context, cluster ClusterKey, uid types.UID, secretAnnotations map[string]string) error
+	// StillNeeded tells whether anyone still cleans up in a target whose registration is gone. It is asked once a second
+	// and must answer from memory. Nil: nobody does.
+	StillNeeded func(cluster ClusterKey) bool
+	// DrainTimeout bounds how long StillNeeded can keep a connection. Default 5m.
+	DrainTimeout time.Duration
+
+	// AllowedProxyURLs are the values that proxy-url may have in registrations.
+	AllowedProxyURLs []string
+	// UserAgent of all calls. Default "trellis".
+	UserAgent string
+	// Limits returns the limits of one target; it is asked when the target connects and on Recheck. Nil: DefaultLimits.
+	Limits func(cluster ClusterKey) Limits
+	// Scheme is used by typed clients. Default: that of client-go.
+	Scheme *runtime.Scheme
+
+	// ProbeInterval, ProbeTimeout and ProbeFailures say how a dead connection is found. Default 5s, 4s and 2.
+	ProbeInterval, ProbeTimeout time.Duration
+	ProbeFailures               int
+	// ProbeParallel bounds the probes under way, the first step of connecting among them. Default 512.
+	ProbeParallel int
+	// ConnectParallel bounds the connection attempts that got past the first step. Default 64.
+	ConnectParallel int
+	// ConnectTimeout bounds each of the two steps of a connection attempt. Default 10s.
+	ConnectTimeout time.Duration
+	// RetryMax is the longest pause between two attempts to reach a target that is down. Default 4s.
+	RetryMax time.Duration
+	// RefusedRetryMax is the longest pause after an answer that says no, such as 401. Default 30s.
+	RefusedRetryMax time.Duration
+	// SyncTimeout bounds how long the initial list of a watch may stand still, and how long a rotation waits for the
+	// watches of the new connection. Default 60s.
+	SyncTimeout time.Duration
+
+	// Clock is replaced in tests.
+	Clock clock.WithTickerAndDelayedExecution
+	// Logger is used by everything that does not run on behalf of a caller.
+	Logger logr.Logger
+	// Registerer receives the metrics. Nil: none.
+	Registerer prometheus.Registerer
+}
+
+func (o Options) withDefaults() (Options, error) {
+	for key, config := range o.Static {
+		if key.Namespace != "" || key.Name == "" {
+			return o, fmt.Errorf("key %q of a static target must have a name and no namespace", key)
+		}
+		if config == nil || config.Transport != nil {
+			return o, fmt.Errorf("static target %q needs a configuration without a transport of its own", key.Name)
+		}
+	}
+	setDefault(&o.DrainTimeout, 5*time.Minute)
+	setDefault(&o.UserAgent, "trellis")
+	setDefault(&o.ProbeInterval, 5*time.Second)
+	setDefault(&o.ProbeTimeout, 4*time.Second)
+	setDefault(&o.ProbeFailures, 2)
+	setDefault(&o.ProbeParallel, 512)
+	setDefault(&o.ConnectParallel, 64)
+	setDefault(&o.ConnectTimeout, 10*time.Second)
+	setDefault(&o.RetryMax, 4*time.Second)
+	setDefault(&o.RefusedRetryMax, 30*time.Second)
+	setDefault(&o.SyncTimeout, time.Minute)
+	if o.Scheme == nil {
+		o.Scheme = scheme.Scheme
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Limits == nil {
+		o.Limits = func(ClusterKey) Limits { return DefaultLimits }
+	}
+	return o, nil
+}
+
+// limits returns the limits of one target without empty fields.
+func (o Options) limits(cluster ClusterKey) Limits {
+	l := o.Limits(cluster)
+	setDefault(&l.QPS, DefaultLimits.QPS)
+	setDefault(&l.Burst, DefaultLimits.Burst)
+	setDefault(&l.MaxInFlight, DefaultLimits.MaxInFlight)
+	setDefault(&l.Timeout, DefaultLimits.Timeout)
+	return l
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// lastApplied is where kubectl repeats an object's content, that of Secrets included.
+const lastApplied = corev1.LastAppliedConfigAnnotation
+
+// SecretCacheOptions returns the entry for Secrets in the options of the cache that is given as Options.Secrets: it
+// holds Secrets with the cluster-name label only, and of those that are no registrations only the metadata.
+func SecretCacheOptions() cache.ByObject {
+	exists, err := labels.NewRequirement(kubeconfig.ClusterNameLabel, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label is a constant
+	}
+	return cache.ByObject{Label: labels.NewSelector().Add(*exists), Transform: trimSecret}
+}
+
+func trimSecret(obj any) (any, error) {
+	if secret, ok := obj.(*corev1.Secret); ok {
+		secret.ManagedFields = nil
+		delete(secret.Annotations, lastApplied)
+		if !kubeconfig.IsRegistration(secret) {
+			secret.Data = nil
+		}
+	}
+	return obj, nil
+}

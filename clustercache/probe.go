@@ -1,0 +1,129 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// versionEvery is how many probes there are to each that also reads the version.
+const versionEvery = 12
+
+// probeResult is what a probe found.
+type probeResult struct {
+	gen     *generation
+	err     error
+	uid     types.UID // empty if the target did not say
+	version string    // empty if it was not asked
+	took    time.Duration
+}
+
+func (t *target) lastProbe() time.Time {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.health.LastProbeTime
+}
+
+// startProbe asks the target for a sign of life, beside the loop.
+func (t *target) startProbe(g *generation) {
+	t.loop.probing = true
+	t.loop.doubted = t.hinted.Swap(false)
+	withVersion := t.loop.probeNo%versionEvery == 0
+	t.loop.probeNo++
+	t.work.Go(func() {
+		result := probeResult{gen: g}
+		result.err = t.cache.probes.do(g.ctx, t.cache.options.ProbeTimeout, func(ctx context.Context) error {
+			started := t.clock.Now()
+			err := g.probe(ctx, withVersion, &result)
+			result.took = t.clock.Since(started)
+			return err
+		})
+		t.probes <- result // has room for the only probe under way
+		t.poke()
+	})
+}
+
+// probe reads what identifies the cluster: that needs its storage too, and notices when an address leads elsewhere. Any
+// answer is a sign of life but one that refuses the credential and one that says that the server does not work.
+func (g *generation) probe(ctx context.Context, withVersion bool, result *probeResult) (err error) {
+	if withVersion {
+		if result.version, err = g.readVersion(ctx); err != nil {
+			return err
+		}
+	}
+	result.uid, err = g.readUID(ctx)
+	if apierrors.IsForbidden(err) || apierrors.IsTooManyRequests(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// probed takes the result of a probe.
+func (t *target) probed(result probeResult) {
+	t.loop.probing = false
+	g := t.current()
+	if g == nil || g.number != result.gen.number {
+		return // the connection was dropped or replaced meanwhile
+	}
+	now := t.clock.Now()
+	t.cache.metrics.probed(result.err)
+	if result.err == nil && result.uid != "" && result.uid != g.uid {
+		t.drop(g, StateDisconnected, ReasonProbeFailed, "the address leads to another cluster now; its identity is verified")
+		t.retryNow()
+		return
+	}
+	if result.err == nil {
+		t.probeSucceeded(now, result)
+		return
+	}
+	t.probeFailed(now, g, result.err)
+}
+
+func (t *target) probeSucceeded(now time.Time, result probeResult) {
+	recovered := t.loop.failures > 0
+	t.loop.failures = 0
+	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
+	t.mu.Lock()
+	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
+	t.mu.Unlock()
+	var events []EventType
+	if recovered || result.version != "" && result.version != t.snapshot().KubernetesVersion {
+		events = []EventType{EventProbed}
+	}
+	t.update(func(s *Status) {
+		s.RoundTrip = result.took
+		if result.version != "" {
+			s.KubernetesVersion = result.version
+		}
+	}, events...)
+}
+
+func (t *target) probeFailed(now time.Time, g *generation, err error) {
+	t.loop.failures++
+	t.loop.nextProbe = now.Add(jitter(hurry))
+	t.mu.Lock()
+	t.health.LastProbeTime = now
+	t.health.ConsecutiveFailures = t.loop.failures
+	t.mu.Unlock()
+
+	reason, message := explain(err, g.access)
+	// A call that failed and a probe that gets no connection confirm each other.
+	down := t.loop.failures >= t.cache.options.ProbeFailures || t.loop.doubted && isConnectionLevel(err)
+	var f *failure
+	if errors.As(err, &f) && f.reason == ReasonUnauthorized {
+		down = true
+	} else {
+		reason = ReasonProbeFailed
+	}
+	if !down {
+		t.cache.hub.Publish(t.key, EventProbed)
+		return
+	}
+	t.drop(g, StateDisconnected, reason, message)
+	t.loop.retry = 0
+	t.loop.nextAttempt = now.Add(jitter(retryMin))
+	t.update(func(s *Status) { s.NextAttempt = t.loop.nextAttempt })
+}

@@ -1,0 +1,136 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
+)
+
+// registration is what is known of a target from its Secret, or from Options.Static. It is immutable.
+type registration struct {
+	secretName          string
+	uid                 types.UID
+	resourceVersion     string
+	labels, annotations map[string]string
+
+	access access            // how to connect; empty if fault is set
+	fault  *kubeconfig.Fault // why the registration cannot be used
+}
+
+// access is what a connection is made with: the kubeconfig of a registration, or a static configuration.
+type access struct {
+	kubeconfig *kubeconfig.Config
+	static     *rest.Config
+}
+
+func (a access) empty() bool { return a.kubeconfig == nil && a.static == nil }
+
+func (a access) equal(b access) bool {
+	if a.kubeconfig == nil || b.kubeconfig == nil {
+		return a == b
+	}
+	return a.kubeconfig.Equal(b.kubeconfig)
+}
+
+// equalButToken tells whether an open connection can go on with b after its token was replaced.
+func (a access) equalButToken(b access) bool {
+	return a.kubeconfig != nil && b.kubeconfig != nil && a.kubeconfig.EqualButToken(b.kubeconfig)
+}
+
+// config returns the configuration without the token of a registration, which is sent by the transport.
+func (a access) config() *rest.Config {
+	if a.kubeconfig != nil {
+		return a.kubeconfig.REST()
+	}
+	return rest.CopyConfig(a.static)
+}
+
+func (a access) token() string {
+	if a.kubeconfig != nil {
+		return a.kubeconfig.Token
+	}
+	return ""
+}
+
+func (a access) expiry() time.Time {
+	if a.kubeconfig != nil {
+		return a.kubeconfig.Expiry
+	}
+	return time.Time{}
+}
+
+// newRegistration reads a registration Secret.
+func newRegistration(secret *corev1.Secret, policy kubeconfig.Policy) *registration {
+	annotations := maps.Clone(secret.Annotations)
+	delete(annotations, lastApplied)
+	r := &registration{
+		secretName:      secret.Name,
+		uid:             secret.UID,
+		resourceVersion: secret.ResourceVersion,
+		labels:          maps.Clone(secret.Labels),
+		annotations:     annotations,
+	}
+	config, err := kubeconfig.FromSecret(secret, policy)
+	if err != nil {
+		if !errors.As(err, &r.fault) {
+			r.fault = &kubeconfig.Fault{Reason: kubeconfig.ReasonInvalid, Message: "the kubeconfig cannot be read"}
+		}
+		return r
+	}
+	r.access = access{kubeconfig: config}
+	return r
+}
+
+// sameSecret tells whether two registrations come from the same version of the same Secret.
+func (r *registration) sameSecret(o *registration) bool {
+	return r.uid == o.uid && r.resourceVersion == o.resourceVersion
+}
+
+// watchSecrets feeds registrations into the cache until ctx ends.
+func (c *Cache) watchSecrets(ctx context.Context) error {
+	informer, err := c.options.Secrets.GetInformer(ctx, &corev1.Secret{})
+	if err != nil {
+		return fmt.Errorf("cannot watch registration Secrets: %w", err)
+	}
+	handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { c.observeSecret(obj, false) },
+		UpdateFunc: func(_, obj any) { c.observeSecret(obj, false) },
+		DeleteFunc: func(obj any) { c.observeSecret(obj, true) },
+	})
+	if err != nil {
+		return fmt.Errorf("cannot watch registration Secrets: %w", err)
+	}
+	<-ctx.Done()
+	if err := informer.RemoveEventHandler(handle); err != nil {
+		return fmt.Errorf("cannot stop watching registration Secrets: %w", err)
+	}
+	return nil
+}
+
+func (c *Cache) observeSecret(obj any, deleted bool) {
+	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return
+	}
+	key, ok := kubeconfig.TargetOf(types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name})
+	if !ok {
+		return
+	}
+	if deleted || !kubeconfig.IsRegistration(secret) {
+		c.unregister(key)
+		return
+	}
+	c.register(key, newRegistration(secret, kubeconfig.Policy{AllowedProxyURLs: c.options.AllowedProxyURLs}))
+}

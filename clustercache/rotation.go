@@ -1,0 +1,275 @@
+package clustercache
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Modes of attempts.
+const (
+	modeConnect    = "connect"    // there is no connection
+	modeToken      = "token"      // only the token differs: it is changed in the connection that serves
+	modeGeneration = "generation" // a new connection is built beside the one that serves
+)
+
+func modeOf(g *generation, r *registration) string {
+	switch {
+	case g == nil:
+		return modeConnect
+	case g.access.equalButToken(r.access):
+		return modeToken
+	}
+	return modeGeneration
+}
+
+// startAttempt begins to turn the registration into the connection: a first one, one with another token, or a new
+// generation beside the one that serves.
+func (t *target) startAttempt(g *generation) {
+	r := t.loop.registration
+	ctx, cancel := context.WithCancel(t.ctx)
+	a := &attempt{registration: r, mode: modeOf(g, r), cancel: cancel}
+	t.loop.attempt = a
+	number := t.loop.generations + 1
+	t.work.Go(func() {
+		defer cancel()
+		result := attemptResult{attempt: a}
+		switch a.mode {
+		case modeConnect:
+			result.gen, result.err = t.connect(ctx, number, r, nil)
+		case modeToken:
+			result.err = t.changeToken(ctx, g, r)
+		default:
+			result.gen, result.bindings, result.err = t.buildNext(ctx, number, r, g)
+		}
+		t.attempts <- result // has room for the only attempt under way
+		t.poke()
+	})
+}
+
+// changeToken tries a new token on a connection of its own, for an open one may have been authenticated already, and
+// puts it into the one that serves.
+func (t *target) changeToken(ctx context.Context, g *generation, r *registration) error {
+	canary, err := t.connect(ctx, g.number, r, g)
+	if err != nil {
+		return err
+	}
+	canary.stop(ErrConnectionReplaced)
+	return nil
+}
+
+// buildNext builds a generation beside the one that serves, and waits until its watches have what those of the other
+// have.
+func (t *target) buildNext(ctx context.Context, number int64, r *registration, g *generation) (*generation, map[*declaredWatch]*binding, error) {
+	next, err := t.connect(ctx, number, r, g)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.mu.RLock()
+	watches := slices.Collect(maps.Values(t.watches))
+	t.mu.RUnlock()
+
+	bindings := make(map[*declaredWatch]*binding, len(watches))
+	var awaited []*binding
+	for _, w := range watches {
+		b := newBinding(w, next, &t.cache.options, t.log)
+		bindings[w] = b
+		if w.synced() {
+			awaited = append(awaited, b)
+		}
+		t.work.Go(b.run)
+	}
+	if err := t.awaitWatches(ctx, g, awaited); err != nil {
+		next.stop(ErrConnectionReplaced)
+		return nil, nil, err
+	}
+	return next, bindings, nil
+}
+
+// awaitWatches waits until the bindings of a new generation have their initial lists, or the old generation is of no
+// use any more.
+func (t *target) awaitWatches(ctx context.Context, old *generation, bindings []*binding) error {
+	deadline := t.clock.NewTimer(t.cache.options.SyncTimeout)
+	defer deadline.Stop()
+	for _, b := range bindings {
+		var err error
+		select {
+		case err = <-b.outcome:
+		case <-b.watch.ctx.Done():
+		case <-old.ctx.Done():
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-deadline.C():
+			err = errStalled
+		}
+		if err == nil {
+			continue
+		}
+		reason := ReasonUnreachable
+		if isAnswer(err) {
+			reason = ReasonForbidden
+		}
+		return failed(reason, "the new connection cannot watch %q as the present one does: %w", b.watch.Name, err)
+	}
+	return nil
+}
+
+// attempted takes the result of an attempt.
+func (t *target) attempted(result attemptResult) {
+	a := result.attempt
+	a.cancel()
+	t.loop.attempt = nil
+	g := t.current()
+	if result.err == nil && result.gen == nil && g == nil {
+		result.err = failed(ReasonUnreachable, "the connection was lost while its token was changed")
+	}
+	if !a.registration.access.equal(t.loop.registration.access) {
+		if result.gen != nil {
+			result.gen.stop(ErrConnectionReplaced)
+		}
+		return // it was for a registration that is outdated
+	}
+	t.cache.metrics.attempted(a.mode, result.err)
+	if result.err != nil {
+		t.attemptFailed(g, result.err)
+		return
+	}
+	t.loop.retry = 0
+	if result.gen == nil {
+		t.installToken(g, a.registration)
+	} else {
+		t.install(result.gen, result.bindings, g)
+	}
+}
+
+// installToken lets the generation that serves go on with another token.
+func (t *target) installToken(g *generation, r *registration) {
+	token := r.access.token()
+	g.token.Store(&token)
+	next := *g
+	next.access = r.access
+	t.setGeneration(&next)
+	t.update(func(s *Status) { s.inUse(t.loop.registration) }, EventRotated)
+}
+
+// install lets a generation serve.
+func (t *target) install(next *generation, bindings map[*declaredWatch]*binding, previous *generation) {
+	now := t.clock.Now()
+	t.loop.generations, t.loop.failures = next.number, 0
+	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
+	t.hinted.Store(false)
+	event := EventConnected
+	if previous != nil {
+		event = EventRotated
+	}
+	t.mu.Lock()
+	t.gen = next
+	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
+	t.mu.Unlock()
+	for w, b := range bindings {
+		w.boundTo = next.number
+		w.promote(b)
+	}
+	t.bind(next)
+	t.update(func(s *Status) {
+		if t.loop.removedAt.IsZero() {
+			s.State, s.Reason, s.Message = StateConnected, ReasonConnected, ""
+		}
+		s.Generation, s.UID, s.KubernetesVersion, s.NextAttempt = next.number, next.uid, next.version, time.Time{}
+		s.inUse(t.loop.registration)
+	}, event)
+	if previous != nil {
+		t.retire(previous)
+	}
+}
+
+// retire ends a generation once the calls that were made through it have had their time.
+func (t *target) retire(g *generation) {
+	grace := t.clock.NewTimer(t.throttle.Load().limits.Timeout)
+	t.work.Go(func() {
+		defer grace.Stop()
+		select {
+		case <-grace.C():
+		case <-t.ctx.Done():
+		}
+		g.stop(ErrConnectionReplaced)
+	})
+}
+
+// attemptFailed says why there is no new connection, and when it is tried again.
+func (t *target) attemptFailed(g *generation, err error) {
+	reason, message := explain(err, t.loop.registration.access)
+	if reason == ReasonIdentityChanged {
+		t.refuseIdentity(g, message)
+		return
+	}
+	limit := t.cache.options.RetryMax
+	if reason != ReasonUnreachable || g != nil {
+		limit = t.cache.options.RefusedRetryMax
+	}
+	t.loop.retry = min(max(2*t.loop.retry, retryMin), limit)
+	t.loop.nextAttempt = t.clock.Now().Add(jitter(t.loop.retry))
+
+	before := t.snapshot()
+	var events []EventType
+	shown := before.State == StateDisconnected && before.Reason == reason && before.Message == message
+	pending := before.PendingReason == reason && before.PendingMessage == message
+	if g == nil && !shown || g != nil && !pending {
+		events = []EventType{EventProbed}
+	}
+	t.update(func(s *Status) {
+		if g != nil {
+			s.PendingReason, s.PendingMessage = reason, message
+			return
+		}
+		s.NextAttempt = t.loop.nextAttempt
+		if t.loop.removedAt.IsZero() {
+			s.State = StateDisconnected
+		}
+		s.Reason, s.Message = reason, message
+	}, events...)
+}
+
+// refuseIdentity stops everything until someone decides.
+func (t *target) refuseIdentity(g *generation, message string) {
+	t.loop.blocked = true
+	t.drop(g, StateRefused, ReasonIdentityChanged, message)
+}
+
+// drop ends the connection, if there is one, and says why.
+func (t *target) drop(g *generation, state State, reason, message string) {
+	event := EventProbed
+	if g != nil {
+		event = EventDisconnected
+		t.setGeneration(nil)
+		g.stop(ErrClusterNotConnected)
+	}
+	t.update(func(s *Status) {
+		if t.loop.removedAt.IsZero() || state == StateRefused {
+			s.State = state
+		}
+		s.Reason, s.Message, s.NextAttempt = reason, message, time.Time{}
+		s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
+		s.SecretResourceVersion = t.loop.registration.resourceVersion
+	}, event)
+}
+
+// bind starts the declared watches that do not run in a generation yet.
+func (t *target) bind(g *generation) {
+	t.mu.RLock()
+	var unbound []*declaredWatch
+	for _, w := range t.watches {
+		if w.boundTo != g.number {
+			unbound = append(unbound, w)
+		}
+	}
+	t.mu.RUnlock()
+	for _, w := range unbound {
+		w.boundTo = g.number
+		b := newBinding(w, g, &t.cache.options, t.log)
+		w.promote(b)
+		t.work.Go(b.run)
+	}
+}

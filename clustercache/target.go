@@ -1,0 +1,375 @@
+package clustercache
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// retryMin is the shortest pause before a failed connection attempt is repeated.
+	retryMin = time.Second
+	// hurry is the pause before a probe that follows a failed one or a hint.
+	hurry = time.Second
+	// drainCheck is how often Options.StillNeeded is asked.
+	drainCheck = time.Second
+)
+
+// target is the state machine of one target. Its loop decides and never waits for anything but its inputs: connection
+// attempts and probes run beside it, at most one of each, and report back. What others may read is behind mu, which is
+// never held over a call.
+type target struct {
+	key      ClusterKey
+	cache    *Cache
+	log      logr.Logger
+	clock    clock.WithTickerAndDelayedExecution
+	throttle atomic.Pointer[throttle]
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup // everything the loop starts
+
+	wake     chan struct{} // there is something new in the inbox or among the watches
+	attempts chan attemptResult
+	probes   chan probeResult
+	hinted   atomic.Bool // a call failed in a way that may mean that the connection is dead
+
+	mu      sync.RWMutex
+	inbox   inbox
+	status  Status
+	health  HealthCheckingState
+	gen     *generation
+	watches map[string]*declaredWatch
+
+	loop loopState
+}
+
+// inbox is what others tell the loop.
+type inbox struct {
+	registration *registration // the newest, or nil
+	removed      bool          // the registration is gone
+	recheck      bool
+}
+
+// loopState is only touched by the loop.
+type loopState struct {
+	registration *registration
+	removedAt    time.Time // zero while the registration exists
+	blocked      bool      // the identity was refused
+	generations  int64     // how many there were
+
+	attempt     *attempt // under way, or nil
+	nextAttempt time.Time
+	retry       time.Duration
+
+	probing   bool
+	nextProbe time.Time
+	doubted   bool // the probe under way was started by a hint
+	failures  int
+	probeNo   int
+}
+
+// attempt is a connection attempt, or a rotation, under way.
+type attempt struct {
+	registration *registration
+	mode         string
+	cancel       context.CancelFunc
+}
+
+type attemptResult struct {
+	attempt *attempt
+	// gen is the new generation, with bindings that collect for it; nil if only the token changed.
+	gen      *generation
+	bindings map[*declaredWatch]*binding
+	err      error
+}
+
+func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *target {
+	now := c.options.Clock.Now()
+	t := &target{
+		key:      key,
+		cache:    c,
+		log:      c.options.Logger.WithValues("target", key),
+		clock:    c.options.Clock,
+		wake:     make(chan struct{}, 1),
+		attempts: make(chan attemptResult, 1),
+		probes:   make(chan probeResult, 1),
+		inbox:    inbox{registration: r},
+		status:   Status{Cluster: key, State: StateConnecting, Since: now},
+		watches:  map[string]*declaredWatch{},
+	}
+	t.status.describe(r)
+	t.throttle.Store(newThrottle(c.options.limits(key)))
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	return t
+}
+
+// describe takes what Status shows of the Secret, but for its version.
+func (s *Status) describe(r *registration) {
+	s.SecretName, s.Labels, s.Annotations = r.secretName, r.labels, r.annotations
+}
+
+// tell changes the inbox and wakes the loop.
+func (t *target) tell(change func(*inbox)) {
+	t.mu.Lock()
+	change(&t.inbox)
+	t.mu.Unlock()
+	t.poke()
+}
+
+func (t *target) poke() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hint makes the loop probe at once.
+func (t *target) hint() {
+	if !t.hinted.Swap(true) {
+		t.poke()
+	}
+}
+
+func (t *target) snapshot() Status {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	s := t.status
+	s.Labels, s.Annotations = maps.Clone(s.Labels), maps.Clone(s.Annotations)
+	return s
+}
+
+func (t *target) current() *generation {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.gen
+}
+
+func (t *target) setGeneration(g *generation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gen = g
+}
+
+// update changes the status and announces it.
+func (t *target) update(change func(*Status), events ...EventType) {
+	t.mu.Lock()
+	before := t.status.State
+	change(&t.status)
+	if t.status.State != before {
+		t.status.Since = t.clock.Now()
+		t.log.Info("Target changes state", "state", t.status.State, "reason", t.status.Reason, "message", t.status.Message)
+	}
+	t.mu.Unlock()
+	t.cache.hub.Publish(t.key, events...)
+}
+
+// run is the loop. It returns when nothing is left of the target.
+func (t *target) run() {
+	defer t.stop()
+	timer := t.clock.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-t.ctx.Done():
+			return
+		case <-t.wake:
+		case <-timer.C():
+		case result := <-t.attempts:
+			t.attempted(result)
+		case result := <-t.probes:
+			t.probed(result)
+		}
+		t.readInbox()
+		if t.drained() && t.cache.forget(t) {
+			return
+		}
+		t.proceed()
+		if !timer.Stop() {
+			select {
+			case <-timer.C():
+			default:
+			}
+		}
+		timer.Reset(t.pause())
+	}
+}
+
+// stop ends everything the target started and waits for it.
+func (t *target) stop() {
+	t.cancel(ErrClusterUnknown)
+	t.mu.Lock()
+	g := t.gen
+	t.gen = nil
+	watches := slices.Collect(maps.Values(t.watches))
+	t.watches = nil
+	t.mu.Unlock()
+	if g != nil {
+		g.stop(ErrClusterUnknown)
+	}
+	for _, w := range watches {
+		w.close()
+	}
+	t.work.Wait()
+	for {
+		select {
+		case result := <-t.attempts:
+			if result.gen != nil {
+				result.gen.stop(ErrClusterUnknown)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// readInbox takes note of what changed around the target.
+func (t *target) readInbox() {
+	t.mu.Lock()
+	in := t.inbox
+	t.inbox = inbox{}
+	t.mu.Unlock()
+
+	if in.recheck {
+		t.throttle.Store(newThrottle(t.cache.options.limits(t.key)))
+		t.loop.blocked = false
+		t.retryNow()
+	}
+	switch {
+	case in.registration != nil:
+		t.take(in.registration)
+	case in.removed && t.loop.removedAt.IsZero():
+		t.loop.removedAt = t.clock.Now()
+	}
+}
+
+// take replaces the registration.
+func (t *target) take(r *registration) {
+	before, returned := t.loop.registration, !t.loop.removedAt.IsZero()
+	t.loop.registration, t.loop.removedAt = r, time.Time{}
+	if before != nil && before.sameSecret(r) && !returned {
+		return
+	}
+	events := []EventType{EventProbed}
+	if before == nil || returned || !maps.Equal(before.labels, r.labels) || !maps.Equal(before.annotations, r.annotations) {
+		events = []EventType{EventRegistered}
+	}
+	t.loop.blocked = false
+	t.retryNow()
+	if t.loop.attempt != nil && !t.loop.attempt.registration.access.equal(r.access) {
+		t.loop.attempt.cancel()
+	}
+	t.update(func(s *Status) {
+		s.describe(r)
+		switch {
+		case t.gen == nil && r.fault != nil:
+			s.State, s.Reason, s.Message = StateRefused, string(r.fault.Reason), r.fault.Message
+			s.SecretResourceVersion, s.NextAttempt = r.resourceVersion, time.Time{}
+		case t.gen == nil:
+			if s.State != StateDisconnected {
+				s.State, s.Reason, s.Message = StateConnecting, "", ""
+			}
+			s.SecretResourceVersion = r.resourceVersion
+		case r.fault != nil:
+			s.State = StateConnected
+			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, string(r.fault.Reason), r.fault.Message
+		case t.gen.access.equal(r.access):
+			s.State = StateConnected
+			s.inUse(r)
+		default:
+			s.State = StateConnected
+			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, "", ""
+		}
+	}, events...)
+}
+
+// inUse notes that the content of a registration is what the connection uses.
+func (s *Status) inUse(r *registration) {
+	s.SecretResourceVersion, s.CredentialExpiry = r.resourceVersion, r.access.expiry()
+	s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
+}
+
+func (t *target) retryNow() {
+	t.loop.nextAttempt, t.loop.retry = time.Time{}, 0
+}
+
+// drained tells whether the registration is gone and nobody needs the target any more.
+func (t *target) drained() bool {
+	if t.loop.removedAt.IsZero() {
+		return false
+	}
+	needed := t.cache.options.StillNeeded
+	if needed == nil || t.clock.Since(t.loop.removedAt) >= t.cache.options.DrainTimeout || !needed(t.key) {
+		return true
+	}
+	if t.snapshot().State != StateDraining {
+		t.update(func(s *Status) {
+			s.State, s.Reason, s.Message = StateDraining, ReasonRegistrationGone, "the registration is gone; the connection serves those who clean up"
+		}, EventDraining)
+	}
+	return false
+}
+
+// proceed starts what is due. It compares what is with what should be, and does not care what led there.
+func (t *target) proceed() {
+	now := t.clock.Now()
+	g := t.current()
+	if t.loop.attempt == nil && t.wantsAttempt(g) && !now.Before(t.loop.nextAttempt) {
+		t.startAttempt(g)
+	}
+	if g == nil {
+		return
+	}
+	t.bind(g)
+	if t.hinted.Load() && !t.loop.probing {
+		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(hurry))
+	}
+	if !t.loop.probing && !now.Before(t.loop.nextProbe) {
+		t.startProbe(g)
+	}
+}
+
+// wantsAttempt tells whether the connection is not what the registration asks for.
+func (t *target) wantsAttempt(g *generation) bool {
+	r := t.loop.registration
+	if r == nil || r.access.empty() || t.loop.blocked {
+		return false
+	}
+	return g == nil || t.loop.removedAt.IsZero() && !g.access.equal(r.access)
+}
+
+// pause returns the time until something is due.
+func (t *target) pause() time.Duration {
+	now := t.clock.Now()
+	due := now.Add(time.Hour)
+	g := t.current()
+	if t.loop.attempt == nil && t.wantsAttempt(g) {
+		due = earlier(due, t.loop.nextAttempt)
+	}
+	if g != nil && !t.loop.probing {
+		due = earlier(due, t.loop.nextProbe)
+	}
+	if !t.loop.removedAt.IsZero() {
+		due = earlier(due, now.Add(drainCheck))
+	}
+	return max(due.Sub(now), time.Millisecond)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// jitter returns a duration between 3/4 d and d.
+func jitter(d time.Duration) time.Duration {
+	return d - rand.N(d/4+1)
+}

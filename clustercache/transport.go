@@ -1,0 +1,321 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// dialTimeout and tlsTimeout bound the two parts of opening a socket.
+	dialTimeout = 5 * time.Second
+	tlsTimeout  = 5 * time.Second
+	// pingAfter and pingTimeout find connections whose other end is gone without a word.
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+	// watchAnswer bounds how long a watch may wait for the beginning of its answer, watchOverrun how much longer than
+	// asked for a server may keep it open.
+	watchAnswer  = 30 * time.Second
+	watchOverrun = 30 * time.Second
+)
+
+// wire is the HTTP transport of one generation with all its sockets, so that they can be closed for certain.
+type wire struct {
+	http   *http.Transport
+	ctx    context.Context
+	cancel context.CancelFunc
+	onDial func() // hears of each socket but the first
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	dialed bool
+}
+
+func newWire(config *rest.Config, onDial func()) (*wire, error) {
+	tlsConfig, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot set up TLS: %w", err)
+	}
+	dial := config.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}).DialContext
+	}
+	proxy := config.Proxy
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
+	w := &wire{conns: map[net.Conn]struct{}{}, onDial: onDial}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.http = &http.Transport{
+		Proxy:               proxy,
+		DialContext:         w.dialer(dial),
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: tlsTimeout,
+		MaxIdleConnsPerHost: 8,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  config.DisableCompression,
+		ForceAttemptHTTP2:   true,
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+	}
+	return w, nil
+}
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialer registers sockets while they are open and ends with the wire.
+func (w *wire) dialer(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		defer context.AfterFunc(w.ctx, cancel)()
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.ctx.Err() != nil {
+			_ = conn.Close()
+			return nil, net.ErrClosed
+		}
+		tracked := &trackedConn{Conn: conn, wire: w}
+		w.conns[tracked] = struct{}{}
+		if w.dialed {
+			w.onDial()
+		}
+		w.dialed = true
+		return tracked, nil
+	}
+}
+
+// shut closes all sockets, busy or not, and lets no new ones be opened.
+func (w *wire) shut() {
+	w.cancel()
+	w.mu.Lock()
+	conns := w.conns
+	w.conns = map[net.Conn]struct{}{}
+	w.mu.Unlock()
+	for conn := range conns {
+		_ = conn.(*trackedConn).Conn.Close()
+	}
+	w.http.CloseIdleConnections()
+}
+
+func (w *wire) sockets() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.conns)
+}
+
+type trackedConn struct {
+	net.Conn
+	wire *wire
+}
+
+func (c *trackedConn) Close() error {
+	c.wire.mu.Lock()
+	delete(c.wire.conns, c)
+	c.wire.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// bearer adds a token that can change at any time. Without a token it adds nothing.
+type bearer struct {
+	next  http.RoundTripper
+	token *atomic.Pointer[string]
+}
+
+func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
+	if token := b.token.Load(); token != nil && *token != "" {
+		request = request.Clone(request.Context())
+		request.Header.Set("Authorization", "Bearer "+*token)
+	}
+	return b.next.RoundTrip(request)
+}
+
+// throttle is what all connections of a target share: one token bucket and one bound on the calls in flight.
+type throttle struct {
+	limits Limits
+	bucket *rate.Limiter
+	slots  chan struct{}
+}
+
+func newThrottle(limits Limits) *throttle {
+	t := &throttle{limits: limits, slots: make(chan struct{}, max(limits.MaxInFlight, 1))}
+	if limits.QPS > 0 {
+		t.bucket = rate.NewLimiter(rate.Limit(limits.QPS), max(limits.Burst, 1))
+	}
+	return t
+}
+
+// guard is the outermost transport of a generation, which all clients use. It confines calls to the target's server,
+// applies the throttle and the deadlines, ends everything with the generation, and tells the target when a call hints
+// that the connection is dead.
+type guard struct {
+	next     http.RoundTripper
+	host     string
+	ctx      context.Context           // of the generation; its cause is what calls get after the end
+	throttle *atomic.Pointer[throttle] // of the target
+	doubt    func()
+}
+
+func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
+	if err := context.Cause(g.ctx); err != nil {
+		closeBody(request)
+		return nil, err
+	}
+	if request.URL.Host != g.host {
+		closeBody(request)
+		return nil, errors.New("the connection only serves the API server of its target")
+	}
+	call := newCall(g.ctx, request.Context())
+	t := g.throttle.Load()
+	watch := isWatch(request)
+	if err := call.wait(t, watch); err != nil {
+		closeBody(request)
+		call.end()
+		return nil, err
+	}
+	limit := t.limits.Timeout
+	if watch {
+		limit = watchAnswer
+	}
+	call.expireAfter(limit)
+	response, err := g.next.RoundTrip(request.WithContext(call.ctx))
+	if err != nil {
+		err = call.explain(err)
+		if request.Context().Err() == nil && g.ctx.Err() == nil {
+			g.doubt()
+		}
+		call.end()
+		return nil, err
+	}
+	if response.StatusCode == http.StatusUnauthorized {
+		g.doubt()
+	}
+	if watch {
+		call.expireAfter(watchDuration(request))
+	}
+	response.Body = &callBody{ReadCloser: response.Body, call: call}
+	return response, nil
+}
+
+// call is one request from its admission to the end of its answer.
+type call struct {
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	caller  context.Context
+	unbind  func() bool
+	timer   *time.Timer
+	release func()
+	once    sync.Once
+}
+
+func newCall(generation, caller context.Context) *call {
+	c := &call{caller: caller, release: func() {}}
+	c.ctx, c.cancel = context.WithCancelCause(caller)
+	c.unbind = context.AfterFunc(generation, func() { c.cancel(context.Cause(generation)) })
+	return c
+}
+
+// wait holds the call up until the throttle admits it.
+func (c *call) wait(t *throttle, watch bool) error {
+	if t.bucket != nil {
+		if err := t.bucket.Wait(c.ctx); err != nil {
+			return c.explain(fmt.Errorf("waiting for the rate limit of the target: %w", err))
+		}
+	}
+	if watch {
+		return nil
+	}
+	select {
+	case t.slots <- struct{}{}:
+		c.release = func() { <-t.slots }
+		return nil
+	case <-c.ctx.Done():
+		return c.explain(fmt.Errorf("waiting for the calls in flight to the target: %w", c.ctx.Err()))
+	}
+}
+
+// expireAfter sets the deadline; zero removes it.
+func (c *call) expireAfter(d time.Duration) {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	if d > 0 {
+		c.timer = time.AfterFunc(d, func() { c.cancel(fmt.Errorf("no complete answer within %s: %w", d, context.DeadlineExceeded)) })
+	}
+}
+
+// explain replaces an error by the reason why the call was ended, unless the caller ended it.
+func (c *call) explain(err error) error {
+	if cause := context.Cause(c.ctx); cause != nil && c.caller.Err() == nil {
+		return cause
+	}
+	return err
+}
+
+func (c *call) end() {
+	c.once.Do(func() {
+		c.expireAfter(0)
+		c.unbind()
+		c.cancel(nil)
+		c.release()
+	})
+}
+
+// callBody ends its call when the answer is read to its end or closed.
+type callBody struct {
+	io.ReadCloser
+	call *call
+}
+
+func (b *callBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = b.call.explain(err)
+	}
+	if err != nil {
+		b.call.end()
+	}
+	return n, err
+}
+
+func (b *callBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.call.end()
+	return err
+}
+
+func isWatch(request *http.Request) bool {
+	if request.Method != http.MethodGet {
+		return false
+	}
+	watch, err := strconv.ParseBool(request.URL.Query().Get("watch"))
+	return err == nil && watch
+}
+
+// watchDuration returns how long a watch may stay open; zero if it did not ask for an end.
+func watchDuration(request *http.Request) time.Duration {
+	seconds, err := strconv.Atoi(request.URL.Query().Get("timeoutSeconds"))
+	if err != nil || seconds <= 0 {
+		return 0
+	}
+	return time.Duration(seconds)*time.Second + watchOverrun
+}
+
+func closeBody(request *http.Request) {
+	if request.Body != nil {
+		_ = request.Body.Close()
+	}
+}
