@@ -1,0 +1,37 @@
+// Package fairqueue is the work queue of a class: it hands requests to reconcile workers so that no target can keep the
+// others waiting.
+//
+// It implements controller-runtime's priorityqueue.PriorityQueue and keeps its rules: an item is in the queue once, with
+// the highest priority and the shortest delay it was added with; an item being worked on is not handed out a second time,
+// but again after Done if it was added meanwhile; delayed items wait aside.
+//
+// What it adds are lanes. Options.Lane names the lane of an item, for Trellis the target cluster it is about. The next item
+// comes from the lane that has been waiting longest, within a lane by priority, within a priority first in, first out. At
+// most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers
+// and no more. A parked lane keeps its items and hands out none, which is how a target that is down costs nothing.
+//
+//	Add ----------------------> ready, by lane --- lane with the longest wait ---> Get
+//	Add (delayed) -> delayed ----^      ^--- added while being worked on: after Done
+//
+// "Waiting since" is the later of two moments: when the lane was last served, and when its first item came. So a lane of
+// one item is served after at most one item of each other lane, however many those hold; and a lane that is refilled the
+// moment it is empty gains nothing by it.
+//
+// # How it works
+//
+// One mutex guards everything. Entries sit in heaps that know where each entry is, so that adding, raising, handing out
+// and moving to another lane are all O(log n), and a lane that holds nothing does not exist. There is no goroutine: Get
+// does the choosing, Done and Add wake those that wait in Get, and one timer, set for the first delayed item, moves what
+// is due.
+//
+// # Trade-offs
+//
+// Priority is respected within a lane, not across lanes: a user's change in one cluster waits for one resync of each other
+// cluster that is ahead. The alternative, priority first and fairness second, lets one busy cluster starve the rest.
+//
+// A lane is chosen when an item becomes ready, not when it is handed out. If the lane of an item changes, the item stays
+// where it is until it is added again.
+//
+// Adding is synchronous, unlike in the queue of controller-runtime, which buffers first: what Add returns from is visible
+// to Len and Get.
+package fairqueue

@@ -1,0 +1,72 @@
+package fairqueue
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestLanesTakeTurns(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{})
+	addMany(q, "a", 3)
+	addMany(q, "b", 2)
+	addMany(q, "c", 1)
+	g.Expect(work(t, q, 6)).To(Equal([]string{"a/0", "b/0", "c/0", "a/1", "b/1", "a/2"}))
+}
+
+func TestALargeLaneDelaysAnotherByOneServiceAtMost(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{})
+	addMany(q, "large", 100_000)
+	work(t, q, 1000)
+
+	q.Add("small/0")
+	g.Expect(work(t, q, 2)).To(ContainElement("small/0"))
+	q.Add("small/1")
+	g.Expect(work(t, q, 2)).To(ContainElement("small/1"))
+}
+
+func TestALaneThatIsRefilledAtOnceGainsNothing(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{})
+	addMany(q, "patient", 100)
+	q.Add("eager/0")
+	eager := 0
+	for range 100 {
+		item, _ := q.Get()
+		q.Done(item)
+		if laneOf(item) == "eager" {
+			eager++
+			q.Add(item)
+		}
+	}
+	g.Expect(eager).To(Equal(50))
+}
+
+func TestManyLanesAreServedEvenly(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{})
+	for i := range 50 {
+		addMany(q, fmt.Sprint(i), 20+i)
+	}
+	served := map[string]int{}
+	for _, item := range work(t, q, 50*20) {
+		served[laneOf(item)]++
+	}
+	g.Expect(served).To(HaveLen(50))
+	for lane, count := range served {
+		g.Expect(count).To(Equal(20), lane)
+	}
+}
+
+func TestPriorityCountsWithinALane(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{})
+	q.AddWithOpts(priority(0), "a/resync")
+	q.AddWithOpts(priority(0), "b/resync")
+	q.AddWithOpts(priority(10), "b/change")
+	q.AddWithOpts(priority(5), "b/drift")
+	g.Expect(work(t, q, 4)).To(Equal([]string{"a/resync", "b/change", "b/drift", "b/resync"}))
+}

@@ -1,0 +1,59 @@
+package fairqueue
+
+import "time"
+
+// entry is an item in the queue. It is in exactly one of three places: ready in a lane, among the delayed, or, if the item
+// is being worked on, held back until Done.
+type entry[R comparable] struct {
+	item     R
+	priority int
+	// order is the turn of the entry among those of its priority.
+	order uint64
+	// readyAt is when the entry is or was due. For a ready one that is since when it waits.
+	readyAt time.Time
+	// lane is where the entry is ready; nil if it is not.
+	lane *lane[R]
+	// held is true while the entry waits for Done.
+	held bool
+	// index is the place in the heap of the lane or of the delayed.
+	index int
+}
+
+// lane is the part of a queue that belongs to one target. It exists while it has entries ready or in flight, or is parked.
+type lane[R comparable] struct {
+	name  string
+	ready indexedHeap[*entry[R]]
+	// inFlight is how many of its items are handed out.
+	inFlight int
+	parked   bool
+	// unparkedAt is when it was last parked no more; what was ready before then has waited since.
+	unparkedAt time.Time
+	// turn says since when the lane waits: the lower, the longer.
+	turn uint64
+	// index is the place in the heap of the lanes that can be served.
+	index int
+}
+
+func newLane[R comparable](name string) *lane[R] {
+	return &lane[R]{
+		name:  name,
+		index: notInHeap,
+		ready: indexedHeap[*entry[R]]{
+			index: func(e *entry[R]) *int { return &e.index },
+			before: func(a, b *entry[R]) bool {
+				if a.priority != b.priority {
+					return a.priority > b.priority
+				}
+				return a.order < b.order
+			},
+		},
+	}
+}
+
+// waitingSince returns since when a ready entry of the lane could have been handed out.
+func (l *lane[R]) waitingSince(e *entry[R]) time.Time {
+	if e.readyAt.Before(l.unparkedAt) {
+		return l.unparkedAt
+	}
+	return e.readyAt
+}

@@ -1,0 +1,109 @@
+package fairqueue
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestALaneHasACapOnItemsInFlight(t *testing.T) {
+	for name, test := range map[string]struct {
+		maxInFlight func(string) int
+		expected    []string
+	}{
+		"two by default":      {nil, []string{"a/0", "b/0", "a/1", "b/1"}},
+		"one":                 {limit(1), []string{"a/0", "b/0"}},
+		"three":               {limit(3), []string{"a/0", "b/0", "a/1", "b/1", "a/2", "b/2"}},
+		"less than one":       {limit(-1), []string{"a/0", "b/0"}},
+		"different for lanes": {func(lane string) int { return map[string]int{"a": 1, "b": 3}[lane] }, []string{"a/0", "b/0", "b/1", "b/2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			q, _ := newTestQueue(t, Options[string]{MaxInFlight: test.maxInFlight})
+			addMany(q, "a", 5)
+			addMany(q, "b", 5)
+			g.Expect(take(q)).To(Equal(test.expected))
+
+			q.Done("a/0")
+			next := take(q)
+			g.Expect(next).To(HaveLen(1))
+			g.Expect(laneOf(next[0])).To(Equal("a"))
+		})
+	}
+}
+
+func TestAHangingLaneLeavesTheOthersAlone(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{})
+	addMany(q, "hanging", 100)
+	g.Expect(take(q)).To(HaveLen(2))
+
+	addMany(q, "fine", 10)
+	for _, item := range work(t, q, 10) {
+		g.Expect(laneOf(item)).To(Equal("fine"))
+	}
+	g.Expect(available(q)).To(BeFalse())
+	g.Expect(q.Len()).To(Equal(98))
+}
+
+func TestTheCapMayChange(t *testing.T) {
+	g := NewWithT(t)
+	cap := 1
+	q, _ := newTestQueue(t, Options[string]{MaxInFlight: func(string) int { return cap }})
+	addMany(q, "a", 5)
+	g.Expect(take(q)).To(Equal([]string{"a/0"}))
+
+	cap = 3
+	q.Unpark("a")
+	g.Expect(take(q)).To(Equal([]string{"a/1", "a/2"}))
+
+	cap = 1
+	q.Done("a/0")
+	q.Done("a/1")
+	g.Expect(take(q)).To(BeEmpty())
+	q.Done("a/2")
+	g.Expect(take(q)).To(Equal([]string{"a/3"}))
+}
+
+func TestAnItemFollowsItsLane(t *testing.T) {
+	g := NewWithT(t)
+	lanes := map[string]string{"x": "a", "y": "a", "z": "a"}
+	q, clock := newTestQueue(t, Options[string]{Lane: func(item string) string { return lanes[item] }})
+
+	q.Park("a")
+	q.Add("x")
+	q.Add("y")
+	q.AddAfter("z", time.Second)
+	lanes["x"], lanes["z"] = "b", "b"
+	g.Expect(take(q)).To(BeEmpty(), "until it is added again it stays")
+	q.Add("x")
+	g.Expect(take(q)).To(Equal([]string{"x"}))
+
+	clock.Step(time.Second)
+	g.Eventually(func() []string { return take(q) }).Should(Equal([]string{"z"}), "the lane of a delayed item is that of the moment it is due")
+
+	q.Add("x")
+	lanes["x"] = "a"
+	q.Done("x")
+	g.Expect(take(q)).To(BeEmpty(), "the lane of an item added during the work is that of the moment of Done")
+	q.Unpark("a")
+	g.Expect(take(q)).To(Equal([]string{"y", "x"}))
+}
+
+func TestEmptyLanesDoNotExist(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{})
+	for _, lane := range []string{"a", "b", "c"} {
+		addMany(q, lane, 2)
+	}
+	g.Expect(q.lanes).To(HaveLen(3))
+	work(t, q, 6)
+	g.Expect(q.lanes).To(BeEmpty())
+	g.Expect(q.entries).To(BeEmpty())
+	g.Expect(q.inFlight).To(BeEmpty())
+
+	q.Park("a")
+	q.Unpark("a")
+	g.Expect(q.lanes).To(BeEmpty())
+}

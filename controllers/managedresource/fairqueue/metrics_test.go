@@ -1,0 +1,95 @@
+package fairqueue
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// figuresOf returns the metrics of the registry as lines "name value" for the class "test", histogram buckets left out.
+func figuresOf(g Gomega, registry *prometheus.Registry) map[string]float64 {
+	families, err := registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	result := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			g.Expect(metric.GetLabel()).To(HaveLen(1))
+			g.Expect(metric.GetLabel()[0].GetName()).To(Equal("class"))
+			name := strings.TrimPrefix(family.GetName(), "trellis_queue_")
+			switch {
+			case metric.GetHistogram() != nil:
+				result[name+"_count"] = float64(metric.GetHistogram().GetSampleCount())
+				result[name+"_sum"] = metric.GetHistogram().GetSampleSum()
+			case metric.GetCounter() != nil:
+				result[name] = metric.GetCounter().GetValue()
+			default:
+				result[name] = metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return result
+}
+
+func TestMetrics(t *testing.T) {
+	g := NewWithT(t)
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	g.Expect(err).NotTo(HaveOccurred())
+	q, clock := newTestQueue(t, Options[string]{Metrics: metrics})
+
+	q.Add("a/0")
+	q.Add("a/0")
+	q.Add("a/1")
+	q.Add("a/2")
+	q.Park("down")
+	q.Add("down/0")
+	q.AddAfter("a/3", time.Hour)
+	clock.Step(3 * time.Second)
+	g.Expect(take(q)).To(HaveLen(2))
+	q.Add("a/0")
+	clock.Step(time.Second)
+
+	g.Expect(figuresOf(g, registry)).To(Equal(map[string]float64{
+		"adds_total": 5, "depth": 2, "parked": 1, "delayed": 1, "in_flight": 2, "lanes": 2, "oldest_seconds": 4,
+		"wait_seconds_count": 2, "wait_seconds_sum": 6,
+	}))
+
+	q.Unpark("down")
+	clock.Step(2 * time.Second)
+	g.Expect(take(q)).To(Equal([]string{"down/0"}))
+	g.Expect(figuresOf(g, registry)).To(HaveKeyWithValue("wait_seconds_sum", 8.0), "the time it was parked does not count")
+
+	problems, err := testutil.GatherAndLint(registry)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(problems).To(BeEmpty())
+}
+
+func TestMetricsGoOnWhenAQueueIsReplaced(t *testing.T) {
+	g := NewWithT(t)
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	old, _ := newTestQueue(t, Options[string]{Metrics: metrics})
+	old.Add("a/0")
+	replacement, _ := newTestQueue(t, Options[string]{Metrics: metrics})
+	old.ShutDown()
+	replacement.Add("a/0")
+	g.Expect(figuresOf(g, registry)).To(And(HaveKeyWithValue("adds_total", 2.0), HaveKeyWithValue("depth", 1.0)))
+
+	replacement.ShutDown()
+	g.Expect(figuresOf(g, registry)).NotTo(HaveKey("depth"))
+}
+
+func TestMetricsCannotBeRegisteredTwice(t *testing.T) {
+	g := NewWithT(t)
+	registry := prometheus.NewRegistry()
+	_, err := NewMetrics(registry)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = NewMetrics(registry)
+	g.Expect(err).To(MatchError(HavePrefix("register queue metrics: ")))
+}

@@ -1,0 +1,52 @@
+package fairqueue
+
+import (
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+// defaultMaxInFlight is how many items of a lane are handed out at once if nobody says otherwise.
+const defaultMaxInFlight = 2
+
+// Options configure a Queue. The zero value is usable: one lane for everything, two items at a time.
+type Options[R comparable] struct {
+	// Lane returns the lane of an item. It is asked each time the item becomes ready, while the queue is locked: it must
+	// answer quickly and not call the queue. nil means one lane for all.
+	Lane func(item R) string
+	// MaxInFlight returns how many items of a lane may be handed out at once. It is asked each time an item of the lane
+	// comes or goes, while the queue is locked, and may change its mind. An answer below one counts as one; to stop a
+	// lane, use Park. nil means two for every lane.
+	MaxInFlight func(lane string) int
+	// RateLimiter says how long items that are added rate-limited have to wait. nil means exponentially longer for each
+	// item, from 5 ms to 1000 s.
+	RateLimiter workqueue.TypedRateLimiter[R]
+	// Metrics gets the figures of the queue. nil means none.
+	Metrics *Metrics
+	// Clock is the time. nil means the real one.
+	Clock Clock
+}
+
+// Clock is what a Queue needs of the time.
+type Clock interface {
+	clock.PassiveClock
+	AfterFunc(d time.Duration, f func()) clock.Timer
+}
+
+// withDefaults returns the options with everything set.
+func (o Options[R]) withDefaults() Options[R] {
+	if o.Lane == nil {
+		o.Lane = func(R) string { return "" }
+	}
+	if o.MaxInFlight == nil {
+		o.MaxInFlight = func(string) int { return defaultMaxInFlight }
+	}
+	if o.RateLimiter == nil {
+		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[R](5*time.Millisecond, 1000*time.Second)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o
+}

@@ -1,0 +1,200 @@
+package fairqueue
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+)
+
+// Queue is a work queue that is fair between lanes. It implements priorityqueue.PriorityQueue; make one with New.
+type Queue[R comparable] struct {
+	name    string
+	options Options[R]
+	metrics instruments
+
+	mutex sync.Mutex
+	// work is signalled when an item can be handed out, idle when nothing is in flight any more.
+	work, idle sync.Cond
+	// entries are all entries, wherever they wait.
+	entries map[R]*entry[R]
+	// inFlight are the items that are handed out, with the lanes they came from.
+	inFlight map[R]*lane[R]
+	lanes    map[string]*lane[R]
+	// serving are the lanes with something to hand out now.
+	serving indexedHeap[*lane[R]]
+	delayed indexedHeap[*entry[R]]
+	// ready counts the entries that are ready, in parked lanes or held back included.
+	ready int
+	// sequence numbers entries and turns.
+	sequence uint64
+	// timer fires at timerAt, when the first delayed entry is due. It is nil if there is none.
+	timer    clock.Timer
+	timerAt  time.Time
+	shutDown bool
+}
+
+var _ priorityqueue.PriorityQueue[string] = (*Queue[string])(nil)
+
+// New returns an empty queue. The name is the value of the label "class" in its metrics.
+func New[R comparable](name string, options Options[R]) *Queue[R] {
+	q := &Queue[R]{
+		name:     name,
+		options:  options.withDefaults(),
+		entries:  map[R]*entry[R]{},
+		inFlight: map[R]*lane[R]{},
+		lanes:    map[string]*lane[R]{},
+		serving: indexedHeap[*lane[R]]{
+			index:  func(l *lane[R]) *int { return &l.index },
+			before: func(a, b *lane[R]) bool { return a.turn < b.turn },
+		},
+		delayed: indexedHeap[*entry[R]]{
+			index:  func(e *entry[R]) *int { return &e.index },
+			before: func(a, b *entry[R]) bool { return a.readyAt.Before(b.readyAt) },
+		},
+	}
+	q.work.L, q.idle.L = &q.mutex, &q.mutex
+	q.metrics = q.options.Metrics.attach(name, q)
+	return q
+}
+
+// Get waits for an item and hands it out. The caller must call Done when it has worked on it.
+func (q *Queue[R]) Get() (item R, shutdown bool) {
+	item, _, shutdown = q.GetWithPriority()
+	return item, shutdown
+}
+
+// GetWithPriority is Get that also returns the priority the item had.
+func (q *Queue[R]) GetWithPriority() (item R, priority int, shutdown bool) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	for !q.shutDown {
+		if q.serving.len() > 0 {
+			e := q.handOut()
+			q.wake()
+			return e.item, e.priority, false
+		}
+		q.work.Wait()
+	}
+	return item, 0, true
+}
+
+// Done says that the work on an item has ended. If it was added meanwhile, it is handed out again.
+func (q *Queue[R]) Done(item R) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	l, found := q.inFlight[item]
+	if !found {
+		return
+	}
+	delete(q.inFlight, item)
+	l.inFlight--
+	if e := q.entries[item]; e != nil && e.held {
+		e.held = false
+		q.ready--
+		q.enter(e)
+	}
+	q.settle(l)
+	q.wake()
+	if len(q.inFlight) == 0 {
+		q.idle.Broadcast()
+	}
+}
+
+// Len returns how many items are ready, including those that wait for Done and excluding those in parked lanes.
+func (q *Queue[R]) Len() int {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	length := q.ready
+	for _, l := range q.lanes {
+		if l.parked {
+			length -= l.ready.len()
+		}
+	}
+	return length
+}
+
+// Forget ends the rate limiter's memory of an item.
+func (q *Queue[R]) Forget(item R) { q.options.RateLimiter.Forget(item) }
+
+// NumRequeues returns how often the rate limiter has seen an item since it was last forgotten.
+func (q *Queue[R]) NumRequeues(item R) int { return q.options.RateLimiter.NumRequeues(item) }
+
+// handOut takes the next entry of the lane that waits longest. There must be one.
+func (q *Queue[R]) handOut() *entry[R] {
+	l := q.serving.first()
+	e := l.ready.first()
+	q.metrics.handedOut(q.options.Clock.Since(l.waitingSince(e)))
+	q.leave(e)
+	delete(q.entries, e.item)
+	l.inFlight++
+	l.turn = q.next()
+	q.inFlight[e.item] = l
+	q.settle(l)
+	return e
+}
+
+// enter makes an entry ready: in its lane, or held back if its item is being worked on.
+func (q *Queue[R]) enter(e *entry[R]) {
+	if _, inFlight := q.inFlight[e.item]; inFlight {
+		e.held = true
+		q.ready++
+		return
+	}
+	l := q.lane(q.options.Lane(e.item))
+	if l.ready.len() == 0 {
+		l.turn = q.next()
+	}
+	e.lane = l
+	l.ready.push(e)
+	q.ready++
+	q.settle(l)
+}
+
+// leave takes a ready entry out of its lane.
+func (q *Queue[R]) leave(e *entry[R]) {
+	e.lane.ready.remove(e)
+	e.lane = nil
+	q.ready--
+}
+
+// lane returns the lane of the given name and makes it if necessary.
+func (q *Queue[R]) lane(name string) *lane[R] {
+	l, exists := q.lanes[name]
+	if !exists {
+		l = newLane[R](name)
+		q.lanes[name] = l
+	}
+	return l
+}
+
+// settle puts a lane that has changed where it belongs: among those that can be served, aside, or away.
+func (q *Queue[R]) settle(l *lane[R]) {
+	canServe := !l.parked && l.ready.len() > 0 && l.inFlight < max(1, q.options.MaxInFlight(l.name))
+	switch listed := l.index != notInHeap; {
+	case canServe && listed:
+		q.serving.update(l)
+	case canServe:
+		q.serving.push(l)
+	case listed:
+		q.serving.remove(l)
+	}
+	if l.ready.len() == 0 && l.inFlight == 0 && !l.parked {
+		delete(q.lanes, l.name)
+	}
+}
+
+// wake wakes one of those that wait in Get, if there is work. Whoever takes an item wakes the next, so nobody sleeps while
+// there is work, and nobody wakes without.
+func (q *Queue[R]) wake() {
+	if q.serving.len() > 0 {
+		q.work.Signal()
+	}
+}
+
+// next returns the next number of the sequence.
+func (q *Queue[R]) next() uint64 {
+	q.sequence++
+	return q.sequence
+}
