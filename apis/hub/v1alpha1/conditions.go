@@ -19,6 +19,8 @@ const (
 const (
 	// ReasonReady (Ready): the hub does its work in the target.
 	ReasonReady = "Ready"
+	// ReasonDuplicateRegistration (Ready): the same, but another registration leads to the same cluster.
+	ReasonDuplicateRegistration = "DuplicateRegistration"
 	// ReasonConnected (Connected).
 	ReasonConnected = "Connected"
 	// ReasonCredentialsAccepted (CredentialsValid): the target accepts the credential.
@@ -27,11 +29,14 @@ const (
 	ReasonCredentialsExpireSoon = "CredentialsExpireSoon"
 	// ReasonHealthzRequestSucceeded (APIServerAvailable): the last probe was answered.
 	ReasonHealthzRequestSucceeded = "HealthzRequestSucceeded"
+	// ReasonProbeFailing (APIServerAvailable): a probe failed, but not often enough for the target to be taken for down.
+	ReasonProbeFailing = "ProbeFailing"
 	// ReasonEveryNodeReady (EveryNodeReady).
 	ReasonEveryNodeReady = "EveryNodeReady"
 )
 
-// Reasons of conditions that are False or Unknown.
+// Reasons of conditions that are False or Unknown. Those that a connection or registration can fail with are, word for word,
+// those of package clustercache.
 const (
 	// ReasonSecretInvalid: the registration Secret lacks the kubeconfig or has another name or type than it should.
 	ReasonSecretInvalid = "SecretInvalid"
@@ -41,8 +46,6 @@ const (
 	ReasonKubeconfigRefused = "KubeconfigRefused"
 	// ReasonIdentityChanged: the kubeconfig leads to another cluster than before, and nobody confirmed that.
 	ReasonIdentityChanged = "IdentityChanged"
-	// ReasonDuplicateRegistration: another registration leads to the same cluster.
-	ReasonDuplicateRegistration = "DuplicateRegistration"
 	// ReasonUnauthorized: the target rejects the credential.
 	ReasonUnauthorized = "Unauthorized"
 	// ReasonForbidden: the credential may not do what the hub needs to connect.

@@ -1,0 +1,216 @@
+package targetcluster
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+const (
+	// expiresSoon is how long before its end a credential is worth a warning. Tokens that are renewed in time, as those of
+	// a token requestor are, never get there.
+	expiresSoon = time.Hour
+
+	messageNotProbed      = "there is no connection over which to find out"
+	messageConnecting     = "the first attempt to connect is under way"
+	messageGone           = "the registration Secret is gone"
+	messageGoneButInUse   = "the registration Secret is gone; ManagedResources still have their objects in the target"
+	messageGoneAndDrained = "the registration Secret is gone; the connection serves only to clean up"
+)
+
+// conditionsFor returns what the conditions become by an observation. It never changes the given list.
+func conditionsFor(old []metav1.Condition, generation int64, o observation) []metav1.Condition {
+	c := conditions{list: append([]metav1.Condition(nil), old...), now: o.now, generation: generation}
+	if !o.registered || o.status.State != clustercache.StateDraining {
+		// While a target drains, only that matters; the rest stays as it was.
+		c.connected(o)
+		c.credentialsValid(o)
+		c.apiServerAvailable(o)
+		c.everyNodeReady(o)
+	}
+	c.ready(o)
+	return c.list
+}
+
+// conditions is a list under change.
+type conditions struct {
+	list       []metav1.Condition
+	now        time.Time
+	generation int64
+}
+
+func (c *conditions) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&c.list, metav1.Condition{
+		Type: conditionType, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: c.generation, LastTransitionTime: metav1.NewTime(c.now.Truncate(time.Second)),
+	})
+}
+
+func (c *conditions) connected(o observation) {
+	set := func(status metav1.ConditionStatus, reason, message string) {
+		c.set(hubv1alpha1.ConditionConnected, status, reason, message)
+	}
+	switch {
+	case !o.registered:
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonRegistrationGone, messageGone)
+	case o.connected():
+		set(metav1.ConditionTrue, hubv1alpha1.ReasonConnected, "the hub is connected to the target")
+	case o.status.State == clustercache.StateConnecting:
+		set(metav1.ConditionUnknown, hubv1alpha1.ReasonConnecting, messageConnecting)
+	default:
+		set(metav1.ConditionFalse, reasonOf(o.status), o.status.Message)
+	}
+}
+
+func (c *conditions) credentialsValid(o observation) {
+	set := func(status metav1.ConditionStatus, reason, message string) {
+		c.set(hubv1alpha1.ConditionCredentialsValid, status, reason, message)
+	}
+	end, ends := o.credentialEnds()
+	switch status := o.status; {
+	case !o.registered:
+		set(metav1.ConditionUnknown, hubv1alpha1.ReasonNotProbed, messageNotProbed)
+	case status.State == clustercache.StateRefused:
+		set(metav1.ConditionFalse, reasonOf(status), status.Message)
+	case ends && !o.now.Before(end):
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonCredentialsExpired, "the credential expired at "+timeText(end))
+	case status.PendingReason != "":
+		set(metav1.ConditionFalse, status.PendingReason, pendingText(status))
+	case status.State == clustercache.StateDisconnected && (status.Reason == clustercache.ReasonUnauthorized || status.Reason == clustercache.ReasonForbidden):
+		set(metav1.ConditionFalse, status.Reason, status.Message)
+	case !o.connected():
+		set(metav1.ConditionUnknown, hubv1alpha1.ReasonNotProbed, messageNotProbed)
+	case ends && end.Sub(o.now) < expiresSoon:
+		set(metav1.ConditionTrue, hubv1alpha1.ReasonCredentialsExpireSoon, "the credential "+expiryText(o.now, end))
+	case ends:
+		set(metav1.ConditionTrue, hubv1alpha1.ReasonCredentialsAccepted, "the target accepts the credential, which "+expiryText(o.now, end))
+	default:
+		set(metav1.ConditionTrue, hubv1alpha1.ReasonCredentialsAccepted, "the target accepts the credential, which does not expire")
+	}
+}
+
+func (c *conditions) apiServerAvailable(o observation) {
+	const conditionType = hubv1alpha1.ConditionAPIServerAvailable
+	switch status := o.status; {
+	case o.connected() && o.health.ConsecutiveFailures > 0:
+		// Less than the threshold: the status stays, the reason tells.
+		value := metav1.ConditionTrue
+		if before := meta.FindStatusCondition(c.list, conditionType); before != nil {
+			value = before.Status
+		}
+		c.set(conditionType, value, hubv1alpha1.ReasonProbeFailing, "the last probe failed; the target is taken for down if that goes on")
+	case o.connected():
+		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonHealthzRequestSucceeded, "the API server answers")
+	case o.registered && status.State == clustercache.StateDisconnected &&
+		status.Reason != clustercache.ReasonUnauthorized && status.Reason != clustercache.ReasonForbidden:
+		c.set(conditionType, metav1.ConditionFalse, reasonOf(status), status.Message)
+	default:
+		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNotProbed, messageNotProbed)
+	}
+}
+
+func (c *conditions) everyNodeReady(o observation) {
+	const conditionType = hubv1alpha1.ConditionEveryNodeReady
+	switch nodes := o.nodes; {
+	case !o.connected():
+		if meta.FindStatusCondition(c.list, conditionType) != nil {
+			c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNotProbed, messageNotProbed)
+		}
+	case nodes.fault != nil:
+		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNodesUnknown, "the nodes cannot be watched: "+nodes.fault.Error())
+	case !nodes.known:
+		// Not listed yet: it stays as it was.
+	case nodes.total == 0:
+		meta.RemoveStatusCondition(&c.list, conditionType)
+	case nodes.ready < nodes.total:
+		c.set(conditionType, metav1.ConditionFalse, hubv1alpha1.ReasonNodesUnhealthy,
+			fmt.Sprintf("%d of %d nodes are not healthy, %s", nodes.total-nodes.ready, nodes.total, nodes.problem))
+	default:
+		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonEveryNodeReady, "every node registered to the cluster is ready")
+	}
+}
+
+// ready names the first root cause; the package documentation says in which order.
+func (c *conditions) ready(o observation) {
+	set := func(status metav1.ConditionStatus, reason, message string) {
+		c.set(hubv1alpha1.ConditionReady, status, reason, message)
+	}
+	end, ends := o.credentialEnds()
+	switch status := o.status; {
+	case !o.registered:
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonRegistrationGone, messageGoneButInUse)
+	case status.State == clustercache.StateDraining:
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonRegistrationGone, messageGoneAndDrained)
+	case status.State == clustercache.StateRefused:
+		set(metav1.ConditionFalse, reasonOf(status), status.Message)
+	case o.conflict != nil:
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonIdentityChanged, o.conflict.Error())
+	case status.State == clustercache.StateConnecting:
+		set(metav1.ConditionUnknown, hubv1alpha1.ReasonConnecting, messageConnecting)
+	case !o.connected() && ends && !o.now.Before(end):
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonCredentialsExpired, fmt.Sprintf("the credential expired at %s: %s", timeText(end), status.Message))
+	case !o.connected():
+		set(metav1.ConditionFalse, reasonOf(status), status.Message)
+	case o.elsewhere != "":
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonManagedElsewhere, o.elsewhere+" is at work in this namespace; stop it, or give it another class")
+	case o.paused:
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonPaused, "spec.paused is set, nothing is written to the target")
+	case len(o.others) > 0:
+		set(metav1.ConditionTrue, hubv1alpha1.ReasonDuplicateRegistration, "the same cluster is also registered as "+names(o.others))
+	case status.PendingReason != "":
+		set(metav1.ConditionTrue, hubv1alpha1.ReasonReady, pendingText(status))
+	default:
+		set(metav1.ConditionTrue, hubv1alpha1.ReasonReady, "the hub does its work in the target")
+	}
+}
+
+// reasonOf returns the reason of a target that is not connected, which a condition cannot be without.
+func reasonOf(status clustercache.Status) string {
+	if status.Reason == "" {
+		return hubv1alpha1.ReasonUnreachable
+	}
+	return status.Reason
+}
+
+func pendingText(status clustercache.Status) string {
+	return "the new content of the Secret is not used, the former connection goes on: " + status.PendingMessage
+}
+
+// expiryText gives the remaining time in steps, so that the text rarely changes.
+func expiryText(now, end time.Time) string {
+	const day = 24 * time.Hour
+	left := end.Sub(now)
+	for _, step := range []struct {
+		limit time.Duration
+		name  string
+	}{{time.Hour, "an hour"}, {day, "a day"}, {7 * day, "a week"}, {30 * day, "30 days"}} {
+		if left < step.limit {
+			return fmt.Sprintf("expires in less than %s, at %s", step.name, timeText(end))
+		}
+	}
+	return "expires at " + timeText(end)
+}
+
+func timeText(t time.Time) string {
+	return t.UTC().Format(time.RFC3339)
+}
+
+// names lists targets, but not without end.
+func names(keys []clustercache.ClusterKey) string {
+	const most = 5
+	var list []string
+	for _, key := range keys[:min(len(keys), most)] {
+		list = append(list, key.String())
+	}
+	text := strings.Join(list, ", ")
+	if len(keys) > most {
+		text += fmt.Sprintf(" and %d more", len(keys)-most)
+	}
+	return text
+}

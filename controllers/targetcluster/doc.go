@@ -1,0 +1,44 @@
+// Package targetcluster keeps a TargetCluster for each registered target: the place where operators see what the hub knows
+// of it, and where it is remembered which cluster a registration stands for.
+//
+// # How it works
+//
+// Package clustercache knows the registrations and their connections. This package writes that down. A reconciliation looks
+// at everything that is known of one target (observation.go), derives the conditions from it by pure functions
+// (conditions.go), and patches the status if that made a difference. It is started by an event of the clustercache, by a
+// change of the TargetCluster, by a change of a node, and now and then by a timer, for what changes without an event:
+// expiry, counts, leases.
+//
+// Guard (guard.go) protects the identity of targets. The clustercache asks it before it uses a connection, on every
+// replica, whether the cluster at the other end is the one that the TargetCluster names.
+//
+// A Controller lives for one term of leadership. When the term ends, nothing is left of it: no watch in a target, no
+// handler at an informer. The next term begins with a new one.
+//
+// # What Ready means
+//
+// Ready is True if the hub can do its work in the target. Its reason is the first root cause that is found, in this order:
+// the registration is gone; the registration is refused, or its cluster is another one; no connection; another manager is
+// at work; paused. Nodes that are not ready and a credential that ends soon do not stop the hub and have conditions of their
+// own. Neither does a second registration of the same cluster, which is legitimate with classes, but worth knowing: Ready
+// stays True, and its reason says so on both.
+//
+// # When a TargetCluster goes
+//
+// One that was never used for a registration belongs to its creator and stays: that is how a target is paused before its
+// registration exists. All others go when their registration is gone, nothing is left of the connection, and no
+// ManagedResource has its inventory in the target any more. That the clustercache does not know a registration proves
+// nothing, because it may have just been started; so the Secret is looked up in the API server before the memory of a
+// target is deleted. Nothing in the target is touched.
+//
+// # Trade-offs
+//
+// Nodes are watched, and only a few words are kept of each. Listing them every 30 seconds, as care controllers usually do,
+// would cost a thousand idle targets more than everything else together, and tell the truth half a minute late.
+//
+// A status is written only if it says something new. Messages of failures contain details that change from one attempt to
+// the next, and the round trip is never twice the same; a change in such things alone waits until a minute after the last
+// write. An operator may thus read an error that is a minute old. A thousand steady targets cost no write at all.
+//
+// A target whose TargetCluster is annotated as hibernated keeps the conditions it has, whatever happens.
+package targetcluster

@@ -1,0 +1,79 @@
+package targetcluster
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+)
+
+const (
+	actionObserve = "Observe"
+
+	// reasonIdentityConfirmed is that of the event about a target that is another cluster from now on.
+	reasonIdentityConfirmed = "IdentityConfirmed"
+
+	// maxNote is what the API allows for the note of an event.
+	maxNote = 1024
+)
+
+// recorder emits events about TargetClusters.
+type recorder struct {
+	events events.EventRecorder
+}
+
+// statusChanged tells about the difference between an older status and the one that a TargetCluster has now. Conditions
+// with a common cause have the same reason and make one event.
+func (r recorder) statusChanged(tc *hubv1alpha1.TargetCluster, before hubv1alpha1.TargetClusterStatus) {
+	if before.ClusterUID != "" && before.ClusterUID != tc.Status.ClusterUID {
+		r.identityConfirmed(tc, before.ClusterUID)
+	}
+	told := map[string]bool{}
+	for _, conditionType := range []string{
+		hubv1alpha1.ConditionReady, hubv1alpha1.ConditionConnected, hubv1alpha1.ConditionCredentialsValid,
+		hubv1alpha1.ConditionAPIServerAvailable, hubv1alpha1.ConditionEveryNodeReady,
+	} {
+		now := meta.FindStatusCondition(tc.Status.Conditions, conditionType)
+		old := meta.FindStatusCondition(before.Conditions, conditionType)
+		if now == nil || old != nil && old.Status == now.Status && old.Reason == now.Reason || told[now.Reason] {
+			continue
+		}
+		if r.conditionChanged(tc, *now) {
+			told[now.Reason] = true
+		}
+	}
+}
+
+// conditionChanged tells about a condition with a new status or reason, if that is worth it: what is wrong, what is worth a
+// warning, and that the target is ready.
+func (r recorder) conditionChanged(tc *hubv1alpha1.TargetCluster, condition metav1.Condition) bool {
+	warning := condition.Status == metav1.ConditionFalse ||
+		condition.Reason == hubv1alpha1.ReasonDuplicateRegistration || condition.Reason == hubv1alpha1.ReasonCredentialsExpireSoon
+	switch {
+	case warning:
+		r.emit(tc, corev1.EventTypeWarning, condition.Reason, condition.Message)
+	case condition.Type == hubv1alpha1.ConditionReady && condition.Status == metav1.ConditionTrue:
+		r.emit(tc, corev1.EventTypeNormal, condition.Reason, condition.Message)
+	default:
+		return false
+	}
+	return true
+}
+
+// identityConfirmed tells that the target is another cluster than before, because somebody confirmed it.
+func (r recorder) identityConfirmed(tc *hubv1alpha1.TargetCluster, before types.UID) {
+	r.emit(tc, corev1.EventTypeNormal, reasonIdentityConfirmed,
+		"the target is the cluster with UID "+string(tc.Status.ClusterUID)+" from now on, it was the one with UID "+string(before))
+}
+
+func (r recorder) emit(tc *hubv1alpha1.TargetCluster, eventType, reason, note string) {
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote], "")
+	}
+	r.events.Eventf(tc, nil, eventType, reason, actionObserve, "%s", note)
+}

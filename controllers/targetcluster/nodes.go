@@ -1,0 +1,202 @@
+package targetcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+const (
+	nodesWatch = ControllerName + "-nodes"
+
+	// deprecatedRegionLabel is what nodes had before corev1.LabelTopologyRegion.
+	deprecatedRegionLabel = corev1.LabelFailureDomainBetaRegion
+)
+
+// nodes watches the nodes of all targets.
+type nodes struct {
+	clusters clustercache.ClusterCache
+	changed  func(...clustercache.ClusterKey)
+
+	mu      sync.Mutex
+	watched map[clustercache.ClusterKey]error // with the fault of the watch, if it has one
+}
+
+// nodeState is what is kept of a node.
+type nodeState struct {
+	problem string // empty if there is none
+	cloud   string
+	region  string
+}
+
+// nodeSummary is what is known of the nodes of a target.
+type nodeSummary struct {
+	known bool  // whether the others mean anything
+	fault error // why nothing is known
+	total int32
+	ready int32
+	// problem is that of the first node, by name, that has one.
+	problem       string
+	cloud, region string
+}
+
+// summarize starts to watch the nodes of a target if that was not done yet, and returns what is known of them.
+func (n *nodes) summarize(ctx context.Context, cluster clustercache.ClusterKey) nodeSummary {
+	if err := n.watch(ctx, cluster); err != nil {
+		return nodeSummary{fault: err}
+	}
+
+	var summary nodeSummary
+	var worst, first string
+	synced := n.clusters.Range(cluster, nodesWatch, func(key types.NamespacedName, value any) bool {
+		state, ok := value.(nodeState)
+		if !ok {
+			return true
+		}
+		summary.total++
+		switch {
+		case state.problem == "":
+			summary.ready++
+		case worst == "" || key.Name < worst:
+			worst, summary.problem = key.Name, fmt.Sprintf("node %s: %s", key.Name, state.problem)
+		}
+		if state.cloud != "" && (first == "" || key.Name < first) {
+			first, summary.cloud, summary.region = key.Name, state.cloud, state.region
+		}
+		return true
+	})
+	if !synced {
+		return nodeSummary{fault: n.fault(cluster)}
+	}
+	summary.known = true
+	return summary
+}
+
+func (n *nodes) watch(ctx context.Context, cluster clustercache.ClusterKey) error {
+	n.mu.Lock()
+	if _, ok := n.watched[cluster]; !ok {
+		n.watched[cluster] = nil
+	}
+	n.mu.Unlock()
+	return n.clusters.Watch(ctx, cluster, clustercache.Watcher{
+		Name:      nodesWatch,
+		Kind:      corev1.SchemeGroupVersion.WithKind("Node"),
+		Transform: func(obj client.Object) any { return stateOf(obj) },
+		Handler:   n,
+	})
+}
+
+// forget ends the watch in a target.
+func (n *nodes) forget(ctx context.Context, cluster clustercache.ClusterKey) error {
+	n.mu.Lock()
+	_, watched := n.watched[cluster]
+	delete(n.watched, cluster)
+	n.mu.Unlock()
+	if !watched {
+		return nil
+	}
+	if err := n.clusters.Unwatch(ctx, cluster, nodesWatch); err != nil && !errors.Is(err, clustercache.ErrClusterUnknown) {
+		return fmt.Errorf("cannot end the watch of nodes: %w", err)
+	}
+	return nil
+}
+
+// close ends all watches.
+func (n *nodes) close(ctx context.Context) {
+	n.mu.Lock()
+	var clusters []clustercache.ClusterKey
+	for cluster := range n.watched {
+		clusters = append(clusters, cluster)
+	}
+	n.mu.Unlock()
+	for _, cluster := range clusters {
+		_ = n.forget(ctx, cluster) // the process or the term ends, there is nobody to tell
+	}
+}
+
+func (n *nodes) fault(cluster clustercache.ClusterKey) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.watched[cluster]
+}
+
+func (n *nodes) setFault(cluster clustercache.ClusterKey, err error) {
+	n.mu.Lock()
+	if _, watched := n.watched[cluster]; watched {
+		n.watched[cluster] = err
+	}
+	n.mu.Unlock()
+	n.changed(cluster)
+}
+
+// OnUpdate implements clustercache.WatchHandler.
+func (n *nodes) OnUpdate(cluster clustercache.ClusterKey, _ string, _ types.NamespacedName, old, value any) {
+	if old != value {
+		n.changed(cluster)
+	}
+}
+
+// OnDelete implements clustercache.WatchHandler.
+func (n *nodes) OnDelete(cluster clustercache.ClusterKey, _ string, _ types.NamespacedName, _ any) {
+	n.changed(cluster)
+}
+
+// OnSynced implements clustercache.WatchHandler.
+func (n *nodes) OnSynced(cluster clustercache.ClusterKey, _ string) {
+	n.setFault(cluster, nil)
+}
+
+// OnError implements clustercache.WatchHandler.
+func (n *nodes) OnError(cluster clustercache.ClusterKey, _ string, err error) {
+	n.setFault(cluster, err)
+}
+
+func stateOf(obj client.Object) nodeState {
+	node := &corev1.Node{}
+	content, ok := obj.(*unstructured.Unstructured)
+	if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, node) != nil {
+		return nodeState{problem: "its state cannot be read"}
+	}
+
+	cloud, _, found := strings.Cut(node.Spec.ProviderID, "://")
+	if !found {
+		cloud = ""
+	}
+	region := node.Labels[corev1.LabelTopologyRegion]
+	if region == "" {
+		region = node.Labels[deprecatedRegionLabel]
+	}
+	return nodeState{problem: problemOf(node), cloud: cloud, region: region}
+}
+
+// problemOf follows spec/fleet.md B3: a node has to be ready and under no pressure.
+func problemOf(node *corev1.Node) string {
+	ready := false
+	for _, condition := range node.Status.Conditions {
+		switch condition.Type {
+		case corev1.NodeReady:
+			if condition.Status != corev1.ConditionTrue {
+				return fmt.Sprintf("%s is %s (%s)", condition.Type, condition.Status, condition.Reason)
+			}
+			ready = true
+		case corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable:
+			if condition.Status == corev1.ConditionTrue {
+				return fmt.Sprintf("%s is %s (%s)", condition.Type, condition.Status, condition.Reason)
+			}
+		}
+	}
+	if !ready {
+		return "it has not reported its state yet"
+	}
+	return ""
+}

@@ -1,0 +1,274 @@
+package targetcluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
+)
+
+const (
+	// detailsPause is how long changes wait that are only details, after the last write.
+	detailsPause = time.Minute
+	// conflictRetry is the pause before a write is repeated that was based on an outdated TargetCluster.
+	conflictRetry = 200 * time.Millisecond
+)
+
+// reconciler brings one TargetCluster at a time in line with what is known of its target.
+type reconciler struct {
+	Options
+	nodes      *nodes
+	identities *identities
+	events     recorder
+	started    time.Time
+
+	mu      sync.Mutex
+	written map[clustercache.ClusterKey]time.Time // when a status was written last in this term
+}
+
+func newReconciler(o Options) *reconciler {
+	return &reconciler{
+		Options:    o,
+		nodes:      &nodes{clusters: o.Clusters, watched: map[clustercache.ClusterKey]error{}},
+		identities: newIdentities(),
+		events:     recorder{o.Events},
+		started:    o.Clock.Now(),
+		written:    map[clustercache.ClusterKey]time.Time{},
+	}
+}
+
+func (r *reconciler) logFor(request *reconcile.Request) logr.Logger {
+	logger := r.Logger.WithValues("controller", ControllerName)
+	if request != nil {
+		logger = logger.WithValues("target", request.String())
+	}
+	return logger
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.reconcile(ctx, request.NamespacedName)
+	switch {
+	case ctx.Err() != nil:
+		return reconcile.Result{}, nil // the term ends
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: conflictRetry}, nil
+	default:
+		return result, err
+	}
+}
+
+func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey) (reconcile.Result, error) {
+	tc := &hubv1alpha1.TargetCluster{}
+	if err := r.Client.Get(ctx, key, tc); apierrors.IsNotFound(err) {
+		tc = nil
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("cannot read the TargetCluster: %w", err)
+	}
+
+	status, registered := r.Clusters.GetStatus(key)
+	switch {
+	case tc != nil && tc.DeletionTimestamp != nil:
+		return reconcile.Result{}, nil // its end brings it back, if there still is a registration
+	case !registered:
+		return r.unregistered(ctx, key, tc)
+	case tc == nil:
+		return reconcile.Result{}, r.create(ctx, key) // its appearance brings it back
+	default:
+		return r.update(ctx, tc, r.observe(ctx, tc, status))
+	}
+}
+
+func (r *reconciler) create(ctx context.Context, key clustercache.ClusterKey) error {
+	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if err := r.Client.Create(ctx, tc); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("cannot create the TargetCluster: %w", err)
+	}
+	return nil
+}
+
+// unregistered deals with a target that the clustercache does not know. tc is nil if it has no TargetCluster either.
+func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterKey, tc *hubv1alpha1.TargetCluster) (reconcile.Result, error) {
+	if tc == nil {
+		r.Guard.Forget(key)
+		r.forget(key)
+		return reconcile.Result{}, r.nodes.forget(ctx, key)
+	}
+	if tc.Status.SecretName == "" {
+		return reconcile.Result{}, nil // it never had a registration
+	}
+	exists, err := r.registrationExists(ctx, key, tc.Status.SecretName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if exists {
+		return reconcile.Result{RequeueAfter: r.SyncPeriod}, nil // the clustercache will know it in a moment, and says so
+	}
+	if r.InUse(key) {
+		return r.update(ctx, tc, observation{now: r.Clock.Now(), report: r.report(key)})
+	}
+
+	log.FromContext(ctx).Info("Deleting the TargetCluster, its registration is gone")
+	err = r.Client.Delete(ctx, tc, client.Preconditions{UID: &tc.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("cannot delete the TargetCluster: %w", err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// registrationExists asks the API server, because a clustercache that was just started does not know all registrations.
+func (r *reconciler) registrationExists(ctx context.Context, key clustercache.ClusterKey, secretName string) (bool, error) {
+	secret := &corev1.Secret{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: secretName}, secret)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot find out whether the registration still exists: %w", err)
+	}
+	return kubeconfig.IsRegistration(secret), nil
+}
+
+func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster, status clustercache.Status) observation {
+	key := client.ObjectKeyFromObject(tc)
+	o := observation{
+		now:        r.Clock.Now(),
+		registered: true,
+		status:     status,
+		health:     r.Clusters.GetHealthCheckingState(ctx, key),
+		nodes:      r.nodes.summarize(ctx, key),
+		others:     r.identities.others(key),
+		paused:     tc.Spec.Paused,
+		report:     r.report(key),
+	}
+	if manager, elsewhere := r.ManagedElsewhere(key.Namespace); elsewhere {
+		o.elsewhere = manager
+	}
+	if known := tc.Status.ClusterUID; known != "" && o.connected() && status.UID != known && !confirmed(status.Annotations, status.UID) {
+		o.conflict = identityChanged(known, status.UID)
+	}
+	return o
+}
+
+func (r *reconciler) report(key clustercache.ClusterKey) *Report {
+	if report, ok := r.Reports(key); ok {
+		return &report
+	}
+	return nil
+}
+
+// update writes what was observed into the status, if it makes a difference.
+func (r *reconciler) update(ctx context.Context, tc *hubv1alpha1.TargetCluster, o observation) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(tc)
+	result := reconcile.Result{RequeueAfter: r.SyncPeriod - rand.N(r.SyncPeriod/4+1)}
+
+	base := tc.DeepCopy()
+	record(&tc.Status, tc.Generation, o, resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]))
+	if equality.Semantic.DeepEqual(base.Status, tc.Status) {
+		return result, nil
+	}
+	if wait := detailsPause - o.now.Sub(r.lastWrite(key)); wait > 0 && differInDetails(base.Status, tc.Status) {
+		result.RequeueAfter = min(result.RequeueAfter, wait)
+		return result, nil
+	}
+
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, tc, patch); apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("cannot write the status of the TargetCluster: %w", err)
+	}
+	r.wrote(key, o.now)
+	r.events.statusChanged(tc, base.Status)
+	return result, nil
+}
+
+// record puts an observation into a status.
+func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observation, hibernated bool) {
+	status.ObservedGeneration = generation
+	if !hibernated {
+		status.Conditions = conditionsFor(status.Conditions, generation, o)
+	}
+	if report := o.report; report != nil {
+		status.ManagedResources, status.DryRun = &report.ManagedResources, report.DryRun
+		status.Objects, status.DriftLastHour = report.Objects, report.DriftLastHour
+	}
+	if !o.registered {
+		return
+	}
+
+	status.SecretName = o.status.SecretName
+	status.CredentialExpiry = nil
+	if end, ends := o.credentialEnds(); ends {
+		expiry := metav1.NewTime(end.Truncate(time.Second))
+		status.CredentialExpiry = &expiry
+	}
+	if !o.connected() || o.conflict != nil {
+		return // what is known of the target itself stays
+	}
+	if o.status.UID != "" {
+		status.ClusterUID = o.status.UID
+	}
+	if o.status.KubernetesVersion != "" {
+		status.KubernetesVersion = o.status.KubernetesVersion
+	}
+	status.RoundTripMilliseconds = coarseRoundTrip(status.RoundTripMilliseconds, o.status.RoundTrip)
+	if nodes := o.nodes; nodes.known {
+		status.NodeCounts = &hubv1alpha1.NodeCounts{Total: nodes.total, Ready: nodes.ready}
+		if nodes.cloud != "" {
+			status.CloudType, status.Region = nodes.cloud, nodes.region
+		}
+	}
+}
+
+// differInDetails tells whether two statuses differ in nothing but the wording of messages and the round trip.
+func differInDetails(a, b hubv1alpha1.TargetClusterStatus) bool {
+	a, b = *a.DeepCopy(), *b.DeepCopy()
+	for _, status := range []*hubv1alpha1.TargetClusterStatus{&a, &b} {
+		status.RoundTripMilliseconds = 0
+		for i := range status.Conditions {
+			status.Conditions[i].Message = ""
+		}
+	}
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+// lastWrite returns when a status was written last, in this term or, for all that is known, just before it.
+func (r *reconciler) lastWrite(key clustercache.ClusterKey) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if written, ok := r.written[key]; ok {
+		return written
+	}
+	return r.started
+}
+
+func (r *reconciler) wrote(key clustercache.ClusterKey, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.written[key] = now
+}
+
+func (r *reconciler) forget(key clustercache.ClusterKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.written, key)
+}
+
+var _ reconcile.Reconciler = &reconciler{}

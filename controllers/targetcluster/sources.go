@@ -1,0 +1,126 @@
+package targetcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// sources puts targets into the queue: when the clustercache has news, when their TargetCluster changed, and when somebody
+// calls enqueue. The usual sources of controller-runtime do not fit, because their handlers stay at the informer for ever.
+type sources struct {
+	options    Options
+	identities *identities
+	running    sync.WaitGroup
+
+	mu    sync.Mutex
+	queue queue
+}
+
+// Start implements source.Source. It returns once all TargetClusters that exist were seen, so that the first
+// reconciliation already knows which targets are the same cluster.
+func (s *sources) Start(ctx context.Context, q queue) error {
+	s.mu.Lock()
+	s.queue = q
+	s.mu.Unlock()
+
+	informer, err := s.options.Cache.GetInformer(ctx, &hubv1alpha1.TargetCluster{})
+	if err != nil {
+		return fmt.Errorf("cannot watch TargetClusters: %w", err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { s.observe(nil, obj) },
+		UpdateFunc: s.observe,
+		DeleteFunc: s.observeDelete,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot watch TargetClusters: %w", err)
+	}
+	s.running.Go(func() {
+		<-ctx.Done()
+		if err := informer.RemoveEventHandler(registration); err != nil {
+			s.options.Logger.Error(err, "Could not remove the handler of TargetClusters")
+		}
+	})
+	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return ctx.Err()
+	}
+	s.running.Go(func() { s.forward(ctx) })
+	return nil
+}
+
+// wait returns when everything that Start started has ended.
+func (s *sources) wait() {
+	s.running.Wait()
+}
+
+// forward puts the targets into the queue that the clustercache has news of.
+func (s *sources) forward(ctx context.Context) {
+	news := s.options.Clusters.GetClusterSource(ControllerName)
+	defer news.Close()
+	for {
+		event, err := news.Next(ctx)
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+				s.options.Logger.Error(err, "The news of the targets have ended")
+			}
+			return
+		}
+		if event.Cluster.Namespace != "" { // static targets have no TargetCluster
+			s.enqueue(event.Cluster)
+		}
+	}
+}
+
+func (s *sources) observe(before, after any) {
+	tc, ok := after.(*hubv1alpha1.TargetCluster)
+	if !ok {
+		return
+	}
+	key := clustercache.ClusterKey{Namespace: tc.Namespace, Name: tc.Name}
+	s.enqueue(s.identities.set(key, tc.Status.ClusterUID)...)
+
+	old, ok := before.(*hubv1alpha1.TargetCluster)
+	if ok && old.Generation == tc.Generation && maps.Equal(old.Annotations, tc.Annotations) && tc.DeletionTimestamp.Equal(old.DeletionTimestamp) {
+		return // it is our own status
+	}
+	if ok && old.Generation != tc.Generation {
+		s.options.SpecChanged(key)
+	}
+	s.enqueue(key)
+}
+
+func (s *sources) observeDelete(obj any) {
+	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	if tc, ok := obj.(*hubv1alpha1.TargetCluster); ok {
+		key := clustercache.ClusterKey{Namespace: tc.Namespace, Name: tc.Name}
+		s.enqueue(s.identities.set(key, "")...)
+		s.enqueue(key)
+	}
+}
+
+// enqueue has targets reconciled.
+func (s *sources) enqueue(keys ...clustercache.ClusterKey) {
+	s.mu.Lock()
+	q := s.queue
+	s.mu.Unlock()
+	if q == nil {
+		return
+	}
+	for _, key := range keys {
+		q.Add(reconcile.Request{NamespacedName: key})
+	}
+}
