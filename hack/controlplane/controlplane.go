@@ -192,8 +192,8 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context) error {
 		// A loopback address is no endpoint for the service "kubernetes", and no pod is there to use it.
 		"--endpoint-reconciler-type=none",
 		"--profiling=false",
-		// Without these an orderly end waits a minute for watches.
-		"--shutdown-send-retry-after=true", "--shutdown-watch-termination-grace-period=1s",
+		// Without it an orderly end waits for clients to end their watches.
+		"--shutdown-watch-termination-grace-period=1s",
 	}
 	if !cp.options.ControllerManager {
 		// The first wants a service account for each pod, the second taints new nodes until the controller manager sees them ready.

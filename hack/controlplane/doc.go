@@ -54,5 +54,6 @@
 //     need a thread locked for the life of the program, which every leak check would then report, and exists on Linux only.
 //   - etcd does not sync to disk. A control plane survives the death of its processes, not that of the machine.
 //   - Stop kills instead of asking: an orderly end takes seconds and nobody looks at what it would save.
-//   - The audit log (Options.Audit) costs about a tenth of the throughput of the API server, so it is off by default.
+//   - The audit log (Options.Audit) is written before a request ends, so that it is complete, and slows each one
+//     down a little. It is off by default.
 package controlplane

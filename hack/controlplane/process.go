@@ -47,11 +47,14 @@ func startProcess(guard *guard, dir, name string, args ...string) (*process, err
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
 	}
 	p := &process{name: name, cmd: cmd, log: log.Name(), done: make(chan struct{})}
-	go func() {
-		p.err = cmd.Wait()
-		close(p.done)
-	}()
+	go p.wait()
 	return p, nil
+}
+
+// wait is the only goroutine of a process and ends with it.
+func (p *process) wait() {
+	p.err = p.cmd.Wait()
+	close(p.done)
 }
 
 // ended tells whether the process has ended.
