@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,7 +55,7 @@ func realNamespace(t testing.TB, cp *controlplane.ControlPlane) (client.Client, 
 	g := NewWithT(t)
 	httpClient, err := rest.HTTPClientFor(cp.RESTConfig())
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(httpClient.CloseIdleConnections)
+	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) })
 	c, err := client.New(cp.RESTConfig(), client.Options{HTTPClient: httpClient})
 	g.Expect(err).NotTo(HaveOccurred())
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}

@@ -1,0 +1,262 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+)
+
+func TestTwoRegistrationsLeadToTwoTargets(t *testing.T) {
+	h := start(t, Options{})
+	a, b := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
+	keyA, keyB := h.register("a", a.kubeconfig("x")), h.register("b", b.kubeconfig("x"))
+	h.Expect(h.expectState(keyA, StateConnected).UID).To(Equal(types.UID("uid-a")))
+	h.Expect(h.expectState(keyB, StateConnected).UID).To(Equal(types.UID("uid-b")))
+	h.Expect(h.cache.List("garden")).To(HaveLen(2))
+	h.Expect(h.cache.List("")).To(HaveLen(2))
+	h.Expect(h.cache.List("elsewhere")).To(BeEmpty())
+}
+
+func TestStaticTarget(t *testing.T) {
+	a := newAPIServer(t, newStore("uid-source"))
+	key := ClusterKey{Name: "source"}
+	h := start(t, Options{Static: map[ClusterKey]*rest.Config{key: {
+		Host: a.server.URL, BearerToken: "x", TLSClientConfig: rest.TLSClientConfig{CAData: a.ca},
+	}}})
+	a.setTokens(map[string]string{"x": "hub"})
+	h.Expect(h.expectState(key, StateConnected).UID).To(Equal(types.UID("uid-source")))
+	h.Expect(h.cache.List("")).To(BeEmpty())
+}
+
+func TestOtherSecretsWithTheLabelAreIgnored(t *testing.T) {
+	h := start(t, Options{})
+	ca := registrationSecret(ClusterKey{Namespace: "garden", Name: "a"}, nil)
+	ca.Name = "a-ca"
+	h.secrets.set(ca)
+	foreign := registrationSecret(ClusterKey{Namespace: "garden", Name: "a"}, nil)
+	foreign.Name = "b-kubeconfig"
+	h.secrets.set(foreign)
+	h.Consistently(func() int { return len(h.cache.List("")) }).Should(BeZero())
+}
+
+func TestRefusedRegistrationHealsWhenItIsMended(t *testing.T) {
+	h := start(t, Options{})
+	a := newAPIServer(t, newStore("uid-a"))
+	key := h.register("a", []byte("no kubeconfig"))
+	status := h.expectState(key, StateRefused)
+	h.Expect(status.Reason).To(Equal(ReasonKubeconfigInvalid))
+	_, err := h.cache.GetClient(context.Background(), key)
+	h.Expect(err).To(MatchError(ErrClusterNotConnected))
+
+	h.register("a", nil)
+	h.Eventually(func() string { return h.status(key).Reason }).Should(Equal(ReasonSecretInvalid))
+	h.Expect(a.count("")).To(BeZero())
+
+	h.register("a", a.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+}
+
+func TestClosedPortIsDialledUntilItOpens(t *testing.T) {
+	h := start(t, Options{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	h.Expect(err).NotTo(HaveOccurred())
+	address := listener.Addr().String()
+	h.Expect(listener.Close()).To(Succeed())
+	a := newAPIServer(t, newStore("uid-a"))
+
+	key := h.register("a", kubeconfigOf("https://"+address, a.ca, "x"))
+	status := h.expectState(key, StateDisconnected)
+	h.Expect(status.Reason).To(Equal(ReasonUnreachable))
+	h.Expect(status.Message).To(ContainSubstring("refused"))
+	h.Expect(status.NextAttempt).NotTo(BeZero())
+
+	listener, err = net.Listen("tcp", address)
+	h.Expect(err).NotTo(HaveOccurred())
+	go forward(listener, a.server.Listener.Addr().String())
+	defer func() { _ = listener.Close() }()
+	h.expectState(key, StateConnected)
+}
+
+// forward passes connections on, as a load balancer does.
+func forward(listener net.Listener, to string) {
+	for {
+		in, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", to)
+		if err != nil {
+			_ = in.Close()
+			continue
+		}
+		pipe := func(from, to net.Conn) {
+			buffer := make([]byte, 4096)
+			for {
+				n, err := from.Read(buffer)
+				if _, werr := to.Write(buffer[:n]); err != nil || werr != nil {
+					_, _ = from.Close(), to.Close()
+					return
+				}
+			}
+		}
+		go pipe(in, out)
+		go pipe(out, in)
+	}
+}
+
+func TestHangingServerHoldsUpNobody(t *testing.T) {
+	h := start(t, Options{ConnectParallel: 1})
+	hanging := newAPIServer(t, newStore("uid-hanging"))
+	hanging.setFault(hanging.hangAll)
+	var stuck []ClusterKey
+	for _, name := range []string{"h1", "h2", "h3"} {
+		stuck = append(stuck, h.register(name, hanging.kubeconfig("x")))
+	}
+	a := newAPIServer(t, newStore("uid-a"))
+	h.expectState(h.register("a", a.kubeconfig("x")), StateConnected)
+	for _, key := range stuck {
+		h.Expect(h.expectState(key, StateDisconnected).Reason).To(Equal(ReasonUnreachable))
+	}
+	hanging.setFault(nil)
+	for _, key := range stuck {
+		h.expectState(key, StateConnected)
+	}
+}
+
+func TestServerThatNeverSpeaksTLS(t *testing.T) {
+	h := start(t, Options{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	h.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	a := newAPIServer(t, newStore("uid-a"))
+	key := h.register("a", kubeconfigOf("https://"+listener.Addr().String(), a.ca, "x"))
+	h.Expect(h.expectState(key, StateDisconnected).Reason).To(Equal(ReasonUnreachable))
+}
+
+func TestWrongCertificateAuthority(t *testing.T) {
+	h := start(t, Options{})
+	a, b := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
+	key := h.register("a", kubeconfigOf(a.server.URL, b.ca, "x"))
+	status := h.expectState(key, StateDisconnected)
+	h.Expect(status.Message).To(ContainSubstring("certificate"))
+}
+
+func TestUnauthorizedForbiddenAndAnonymous(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*apiServer)
+		reason  string
+		message string
+	}{
+		"token not taken":              {func(a *apiServer) { a.setTokens(map[string]string{}) }, ReasonUnauthorized, "does not take the credential"},
+		"anonymous access":             {func(a *apiServer) { a.setTokens(map[string]string{"secret-token": anonymousUser}) }, ReasonUnauthorized, "anonymous"},
+		"no right to read kube-system": {func(a *apiServer) { a.setFault(answer(http.StatusForbidden, "kube-system")) }, ReasonForbidden, `user "admin"`},
+		"server in trouble":            {func(a *apiServer) { a.setFault(answer(http.StatusServiceUnavailable, "/version")) }, ReasonUnreachable, "503"},
+		"overloaded server":            {func(a *apiServer) { a.setFault(answer(http.StatusTooManyRequests, "/version")) }, ReasonUnreachable, "429"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t, Options{})
+			a := newAPIServer(t, newStore("uid-a"))
+			test.prepare(a)
+			key := h.register("a", a.kubeconfig("secret-token"))
+			status := h.expectState(key, StateDisconnected)
+			h.Expect(status.Reason).To(Equal(test.reason))
+			h.Expect(status.Message).To(ContainSubstring(test.message))
+			h.Expect(status.Message).NotTo(ContainSubstring("secret-token"))
+			_, err := h.cache.GetClient(context.Background(), key)
+			h.Expect(err).To(MatchError(ErrClusterNotConnected))
+
+			a.setTokens(nil)
+			a.setFault(nil)
+			h.expectState(key, StateConnected)
+		})
+	}
+}
+
+func TestIdentityIsVerifiedBeforeUse(t *testing.T) {
+	var allow atomic.Bool
+	var asked atomic.Int32
+	h := start(t, Options{VerifyIdentity: func(_ context.Context, _ ClusterKey, uid types.UID, annotations map[string]string) error {
+		asked.Add(1)
+		if allow.Load() || annotations["confirm"] == string(uid) {
+			return nil
+		}
+		return errors.New("it was another cluster before")
+	}})
+	a := newAPIServer(t, newStore("uid-a"))
+	key := h.register("a", a.kubeconfig("x"))
+	status := h.expectState(key, StateRefused)
+	h.Expect(status.Reason).To(Equal(ReasonIdentityChanged))
+	h.Expect(status.Message).To(ContainSubstring("another cluster before"))
+	calls := a.count("")
+	h.Consistently(func() int { return a.count("") }).Should(Equal(calls), "no further calls")
+	h.Expect(asked.Load()).To(BeEquivalentTo(1))
+
+	h.cache.Recheck(key)
+	h.Eventually(asked.Load).Should(BeEquivalentTo(2))
+	h.expectState(key, StateRefused)
+
+	confirmed := registrationSecret(key, a.kubeconfig("x"))
+	confirmed.Annotations = map[string]string{"confirm": "uid-a"}
+	h.secrets.set(confirmed)
+	h.expectState(key, StateConnected)
+}
+
+func TestUndecidedIdentityIsTriedAgain(t *testing.T) {
+	var asked atomic.Int32
+	h := start(t, Options{VerifyIdentity: func(context.Context, ClusterKey, types.UID, map[string]string) error {
+		if asked.Add(1) < 3 {
+			return ErrIdentityUndecided
+		}
+		return nil
+	}})
+	a := newAPIServer(t, newStore("uid-a"))
+	h.expectState(h.register("a", a.kubeconfig("x")), StateConnected)
+	h.Expect(asked.Load()).To(BeEquivalentTo(3))
+}
+
+func TestAddressThatBeginsToLeadToAnotherCluster(t *testing.T) {
+	h := start(t, Options{})
+	a := newAPIServer(t, newStore("uid-a"))
+	key := h.register("a", a.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+	a.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != identityPath {
+			return false
+		}
+		writeJSON(w, "application/json", map[string]any{"metadata": map[string]any{"uid": "uid-b"}})
+		return true
+	})
+	status := h.expectState(key, StateRefused)
+	h.Expect(status.Reason).To(Equal(ReasonIdentityChanged))
+	h.Expect(status.Message).To(And(ContainSubstring("uid-a"), ContainSubstring("uid-b")))
+	calls := a.count("")
+	h.Consistently(func() int { return a.count("") }).Should(Equal(calls))
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	h := start(t, Options{})
+	a, elsewhere := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
+	a.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		http.Redirect(w, r, elsewhere.server.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		return true
+	})
+	h.expectState(h.register("a", a.kubeconfig("x")), StateDisconnected)
+	h.Expect(elsewhere.count("")).To(BeZero())
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	g := NewWithT(t)
+	_, err := New(Options{Static: map[ClusterKey]*rest.Config{{Namespace: "a", Name: "b"}: {}}})
+	g.Expect(err).To(MatchError(ContainSubstring("no namespace")))
+	_, err = New(Options{Static: map[ClusterKey]*rest.Config{{Name: "b"}: {Transport: http.DefaultTransport}}})
+	g.Expect(err).To(MatchError(ContainSubstring("transport")))
+	g.Expect(strings.HasPrefix(err.Error(), "clustercache: ")).To(BeTrue())
+}
