@@ -38,12 +38,12 @@ func (c *content) bundle(sources []Source) *Bundle {
 	for _, item := range c.objects {
 		b.Objects = append(b.Objects, Object{
 			Unstructured: item.object,
-			Position:     item.place.in(sources),
+			Position:     item.in(sources),
 			ModeIgnore:   item.modeIgnore,
 		})
 	}
 	for _, flaw := range c.faults {
-		b.Faults = append(b.Faults, Fault{Position: flaw.place.in(sources), Err: flaw.err})
+		b.Faults = append(b.Faults, Fault{Position: flaw.in(sources), Err: flaw.err})
 	}
 	return b
 }

@@ -53,16 +53,22 @@ func (c *Cache) Decode(sources []Source) *Bundle {
 	hash := HashOf(sources)
 	found := c.get(hash)
 	if found == nil {
-		decoded, _, _ := c.flights.Do(string(hash[:]), func() (any, error) {
-			c.slots <- struct{}{}
-			defer func() { <-c.slots }()
-			decoded := decode(hash, sources, c.limits)
-			c.add(decoded)
-			return decoded, nil
-		})
-		found = decoded.(*content)
+		flown, _, _ := c.flights.Do(string(hash[:]), func() (any, error) { return c.load(hash, sources), nil })
+		found, _ = flown.(*content)
 	}
 	return found.bundle(sources)
+}
+
+// load decodes a content and remembers it, unless somebody else has done so since the caller looked.
+func (c *Cache) load(hash Hash, sources []Source) *content {
+	if found := c.get(hash); found != nil {
+		return found
+	}
+	c.slots <- struct{}{}
+	defer func() { <-c.slots }()
+	decoded := decode(hash, sources, c.limits)
+	c.add(decoded)
+	return decoded
 }
 
 // Stats returns the figures of the moment.
@@ -91,7 +97,7 @@ func (c *Cache) add(decoded *content) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.stats.Misses++
-	if decoded.size > c.maxBytes || c.contents.Contains(decoded.hash) {
+	if decoded.size > c.maxBytes {
 		return
 	}
 	c.contents.Add(decoded.hash, decoded)

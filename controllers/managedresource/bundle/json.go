@@ -19,7 +19,7 @@ func parseJSON(c chunk, limits Limits, yield func(any, error) bool) bool {
 		case err == nil:
 		case first:
 			return false
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return true
 		default:
 			yield(nil, jsonError(c, err))

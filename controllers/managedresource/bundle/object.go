@@ -40,7 +40,7 @@ func (o Object) String() string {
 // Labels and annotations are looked at as well: Kubernetes' accessors answer "none" if a single value is not a string,
 // and code that relies on them would silently drop the others.
 func (o Object) Invalid() error {
-	if problem := invalid(o.Unstructured.Object); problem != "" {
+	if problem := invalid(o.Object); problem != "" {
 		return fmt.Errorf("%s %s", o.Position, problem)
 	}
 	return nil
@@ -53,7 +53,8 @@ func invalid(object map[string]any) string {
 			return problem
 		}
 	}
-	if _, err := schema.ParseGroupVersion(object["apiVersion"].(string)); err != nil {
+	apiVersion, _ := object["apiVersion"].(string)
+	if _, err := schema.ParseGroupVersion(apiVersion); err != nil {
 		return "has an apiVersion that is not of the form version or group/version"
 	}
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func TestValuesHaveTheTypesOfUnstructuredContent(t *testing.T) {
@@ -71,7 +72,7 @@ func TestNullIsKept(t *testing.T) {
 func TestYAMLAliasesDoNotShareContent(t *testing.T) {
 	g := NewWithT(t)
 	object := decodeText("a: &x {list: [1]}\nb: *x").Objects[0].Object
-	object["a"].(map[string]any)["list"].([]any)[0] = "changed"
+	g.Expect(unstructured.SetNestedField(object, "changed", "a", "list")).To(Succeed())
 	g.Expect(object["b"]).To(Equal(map[string]any{"list": []any{int64(1)}}))
 }
 

@@ -21,7 +21,7 @@ func parseYAML(c chunk, limits Limits, yield func(any, error) bool) {
 	for first := true; ; first = false {
 		value, err := yamlValue(decoder)
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			if first { // Comments only: there is a document as far as numbering is concerned.
 				yield(nil, nil)
 			}

@@ -71,7 +71,7 @@ func TestAControllerRunsOnTheQueue(t *testing.T) {
 		return fine
 	}).Should(Equal(map[string]int{"fine/once": 1, "fine/fails-twice": 3, "fine/comes-back": 4}))
 	mutex.Lock()
-	g.Expect(len(calls)).To(Equal(3+2), "two of the hanging lane, the cap")
+	g.Expect(calls).To(HaveLen(3+2), "two of the hanging lane, the cap")
 	mutex.Unlock()
 
 	cancel()

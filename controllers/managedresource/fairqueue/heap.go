@@ -40,9 +40,10 @@ func (o *ordered[T]) Swap(i, j int) {
 	*o.index(o.things[i]), *o.index(o.things[j]) = i, j
 }
 
-func (o *ordered[T]) Push(thing any) {
-	*o.index(thing.(T)) = len(o.things)
-	o.things = append(o.things, thing.(T))
+func (o *ordered[T]) Push(pushed any) {
+	thing, _ := pushed.(T)
+	*o.index(thing) = len(o.things)
+	o.things = append(o.things, thing)
 }
 
 func (o *ordered[T]) Pop() any {

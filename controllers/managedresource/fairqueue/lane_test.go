@@ -49,16 +49,16 @@ func TestAHangingLaneLeavesTheOthersAlone(t *testing.T) {
 
 func TestTheCapMayChange(t *testing.T) {
 	g := NewWithT(t)
-	cap := 1
-	q, _ := newTestQueue(t, Options[string]{MaxInFlight: func(string) int { return cap }})
+	atMost := 1
+	q, _ := newTestQueue(t, Options[string]{MaxInFlight: func(string) int { return atMost }})
 	addMany(q, "a", 5)
 	g.Expect(take(q)).To(Equal([]string{"a/0"}))
 
-	cap = 3
+	atMost = 3
 	q.Unpark("a")
 	g.Expect(take(q)).To(Equal([]string{"a/1", "a/2"}))
 
-	cap = 1
+	atMost = 1
 	q.Done("a/0")
 	q.Done("a/1")
 	g.Expect(take(q)).To(BeEmpty())

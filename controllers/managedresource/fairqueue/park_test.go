@@ -32,7 +32,7 @@ func TestALaneCanBeParkedBeforeItHasItems(t *testing.T) {
 	q.Add("down/0")
 	q.AddAfter("down/1", time.Second)
 	clock.Step(time.Second)
-	g.Eventually(func() int { return int(q.measure().parked) }).Should(Equal(2))
+	g.Eventually(func() int { return q.measure().parked }).Should(Equal(2))
 	g.Expect(take(q)).To(BeEmpty())
 	q.Unpark("down")
 	g.Expect(take(q)).To(Equal([]string{"down/0", "down/1"}))
