@@ -1,0 +1,296 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource"
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
+	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
+	"github.com/trellis-hub/trellis/controllers/targetcluster"
+)
+
+const (
+	userAgent = "trellis"
+	// bundleMemory bounds what decoded bundles may take.
+	bundleMemory = 128 << 20
+	// shutdownTimeout bounds the orderly end. A run in progress gets to write its result.
+	shutdownTimeout = 20 * time.Second
+)
+
+// Options of a hub.
+type Options struct {
+	// Config is a valid configuration.
+	Config *configv1alpha1.HubConfiguration
+	// Source is the access to the source cluster by the hub's own identity.
+	Source *rest.Config
+	Logger logr.Logger
+	// Registerer takes the figures; default that of controller-runtime, which /metrics serves. Several hubs in one process
+	// need one each.
+	Registerer prometheus.Registerer
+	// Identity is the name in the Lease; default host name and a random part.
+	Identity string
+	// Clock defaults to the real one. It times decisions, not connections.
+	Clock clock.Clock
+	// Started, if set, is called once when the hub contends for leadership: everything else is running.
+	Started func()
+}
+
+// Run runs a hub until ctx ends.
+func Run(ctx context.Context, o Options) error {
+	h, err := newHub(o)
+	if err != nil {
+		return err
+	}
+	if err := h.manager.Start(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("running the hub: %w", err)
+	}
+	return nil
+}
+
+// hub is what lives as long as the process.
+type hub struct {
+	Options
+	manager  ctrl.Manager
+	client   client.Client // not cached
+	clusters *clustercache.Cache
+	secrets  *secretindex.Index
+	bundles  *bundle.Cache
+	guard    *targetcluster.Guard
+	metrics  *managedresource.Metrics
+	queues   *fairqueue.Metrics
+	leader   *leadership
+	now      *current
+}
+
+func newScheme() (*k8sruntime.Scheme, error) {
+	scheme := k8sruntime.NewScheme()
+	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), resourcesv1alpha1.AddToScheme(scheme), hubv1alpha1.AddToScheme(scheme))
+}
+
+func newHub(o Options) (*hub, error) {
+	if o.Registerer == nil {
+		o.Registerer = ctrlmetrics.Registry
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("finding an identity: %w", err)
+		}
+		o.Identity = host + "_" + string(uuid.NewUUID())
+	}
+	o.Source = rest.CopyConfig(o.Source)
+	o.Source.QPS, o.Source.Burst = o.Config.SourceClientConnection.QPS, int(o.Config.SourceClientConnection.Burst)
+	o.Source.UserAgent = userAgent
+
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	h := &hub{Options: o, now: &current{}}
+	if h.manager, err = newManager(o, scheme); err != nil {
+		return nil, err
+	}
+	if h.client, err = client.New(o.Source, client.Options{Scheme: scheme, Mapper: h.manager.GetRESTMapper()}); err != nil {
+		return nil, fmt.Errorf("client for the source cluster: %w", err)
+	}
+	secrets, err := metadata.NewForConfig(o.Source)
+	if err != nil {
+		return nil, fmt.Errorf("client for Secrets of the source cluster: %w", err)
+	}
+	h.secrets = secretindex.New(secrets, h.manager.GetCache())
+	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{})
+	h.guard = targetcluster.NewGuard(h.manager.GetCache())
+	h.metrics = managedresource.NewMetrics(o.Registerer)
+	if h.queues, err = fairqueue.NewMetrics(o.Registerer); err != nil {
+		return nil, fmt.Errorf("metrics of queues: %w", err)
+	}
+	if h.clusters, err = h.newClusterCache(scheme); err != nil {
+		return nil, err
+	}
+	h.leader = &leadership{config: o.Config.LeaderElection, source: o.Source, identity: o.Identity, term: h.term, log: o.Logger.WithName("leader")}
+	return h, h.assemble()
+}
+
+func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
+	namespaces := &metav1.PartialObjectMetadata{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	shutdown := shutdownTimeout
+	m, err := ctrl.NewManager(o.Source, ctrl.Options{
+		Scheme: scheme,
+		Logger: o.Logger,
+		Cache: cache.Options{
+			ReaderFailOnMissingInformer: true,
+			DefaultTransform:            cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&resourcesv1alpha1.ManagedResource{}: {},
+				&hubv1alpha1.TargetCluster{}:         {},
+				&corev1.Secret{}:                     clustercache.SecretCacheOptions(),
+				&coordinationv1.Lease{}:              {Field: fields.OneTermEqualSelector("metadata.name", claim.ResourceManagerLease)},
+				namespaces:                           {},
+			},
+		},
+		Metrics:                 metricsserver.Options{BindAddress: o.Config.Server.Metrics.Address(), ExtraHandlers: profiling(o.Config.Debugging)},
+		HealthProbeBindAddress:  o.Config.Server.HealthProbes.Address(),
+		GracefulShutdownTimeout: &shutdown,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up access to the source cluster: %w", err)
+	}
+	return m, nil
+}
+
+// profiling returns the handlers of pprof, none unless they are switched on.
+func profiling(d configv1alpha1.Debugging) map[string]http.Handler {
+	if !d.EnableProfiling {
+		return nil
+	}
+	if d.EnableContentionProfiling {
+		runtime.SetBlockProfileRate(1)
+		runtime.SetMutexProfileFraction(1)
+	}
+	return map[string]http.Handler{
+		"/debug/pprof/":        http.HandlerFunc(pprof.Index),
+		"/debug/pprof/cmdline": http.HandlerFunc(pprof.Cmdline),
+		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+		"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
+		"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
+	}
+}
+
+func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, error) {
+	c := h.Config.ClusterCache
+	options := clustercache.Options{
+		Secrets:          h.manager.GetCache(),
+		VerifyIdentity:   h.guard.Verify,
+		StillNeeded:      managedresource.StillNeeded(h.manager.GetCache(), func(k clustercache.ClusterKey) (clustercache.Status, bool) { return h.clusters.GetStatus(k) }),
+		DrainTimeout:     c.DrainTimeout.Duration,
+		AllowedProxyURLs: c.AllowedProxyURLs,
+		UserAgent:        userAgent,
+		Limits:           h.limits,
+		Scheme:           scheme,
+		ProbeInterval:    c.ProbeInterval.Duration,
+		ProbeTimeout:     c.ProbeTimeout.Duration,
+		ProbeFailures:    c.FailureThreshold,
+		ConnectParallel:  c.ConnectConcurrency,
+		Logger:           h.Logger.WithName("clustercache"),
+		Registerer:       h.Registerer,
+	}
+	if h.Config.SourceIdentity != nil {
+		source, err := secondIdentity(h.Source, h.Config.SourceIdentity.ServiceAccount)
+		if err != nil {
+			return nil, err
+		}
+		options.Static = map[clustercache.ClusterKey]*rest.Config{claim.SourceTarget: source}
+	}
+	clusters, err := clustercache.New(options)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
+	}
+	return clusters, nil
+}
+
+// limits are those of the configuration, or of the TargetCluster where it has its own.
+func (h *hub) limits(key clustercache.ClusterKey) clustercache.Limits {
+	c := h.Config.TargetClientConnection
+	l := clustercache.Limits{QPS: float64(c.QPS), Burst: int(c.Burst), MaxInFlight: int(c.MaxInFlight), Timeout: c.Timeout.Duration}
+	tc := &hubv1alpha1.TargetCluster{}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if key.Namespace == "" || h.manager.GetCache().Get(ctx, key, tc) != nil || tc.Spec.Client == nil {
+		return l
+	}
+	return withOwn(l, *tc.Spec.Client)
+}
+
+// assemble adds what every replica runs to the manager.
+func (h *hub) assemble() error {
+	for _, r := range []interface {
+		Start(context.Context) error
+	}{h.secrets, h.clusters} {
+		if err := h.manager.Add(r); err != nil {
+			return fmt.Errorf("setting up the hub: %w", err)
+		}
+	}
+	if err := h.manager.Add(everyReplica(h.lead)); err != nil {
+		return fmt.Errorf("setting up the hub: %w", err)
+	}
+	if err := h.manager.AddHealthzCheck("ping", func(*http.Request) error { return nil }); err != nil {
+		return fmt.Errorf("setting up the hub: %w", err)
+	}
+	return h.manager.AddReadyzCheck("source", h.ready)
+}
+
+// everyReplica is a Runnable that does not wait for a leader election of the manager.
+type everyReplica func(context.Context) error
+
+func (f everyReplica) Start(ctx context.Context) error { return f(ctx) }
+func (everyReplica) NeedLeaderElection() bool          { return false }
+
+// ready tells whether the source is known: then a replica can lead, or take over at once.
+func (h *hub) ready(*http.Request) error {
+	if !h.secrets.Synced() {
+		return errors.New("the informers of the source cluster are not synced")
+	}
+	return nil
+}
+
+// informers has the informers started that nobody else asks for in time.
+func (h *hub) informers(ctx context.Context) error {
+	namespaces := &metav1.PartialObjectMetadata{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	for _, kind := range []client.Object{
+		&resourcesv1alpha1.ManagedResource{}, &hubv1alpha1.TargetCluster{}, &corev1.Secret{}, &coordinationv1.Lease{}, namespaces,
+	} {
+		if _, err := h.manager.GetCache().GetInformer(ctx, kind); err != nil {
+			return fmt.Errorf("watching the source cluster: %w", err)
+		}
+	}
+	return nil
+}
+
+func (h *hub) lead(ctx context.Context) error {
+	if err := h.informers(ctx); err != nil {
+		return err
+	}
+	if !h.manager.GetCache().WaitForCacheSync(ctx) || !h.secrets.WaitForSync(ctx) {
+		return nil
+	}
+	if h.Started != nil {
+		h.Started()
+	}
+	return h.leader.Start(ctx)
+}

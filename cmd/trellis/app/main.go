@@ -1,0 +1,122 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+)
+
+// Version is the hub's version, set by the build.
+var Version = "dev"
+
+// Main runs the command line until ctx ends.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("trellis", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	file := flags.String("config", "", "`file` with the HubConfiguration (required)")
+	check := flags.Bool("check", false, "only check the configuration, and say everything that is wrong with it")
+	version := flags.Bool("version", false, "print the version")
+	flags.Usage = func() {
+		fmt.Fprintln(stderr, "Trellis keeps ManagedResources applied, healthy and free of drift in many clusters.\n\nUsage: trellis --config FILE [--check]")
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return fmt.Errorf("reading the command line: %w", err)
+	}
+	if *version {
+		fmt.Fprintf(stdout, "trellis %s (%s)\n", Version, goVersion())
+		return nil
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; see --help", flags.Arg(0))
+	}
+	if *file == "" {
+		return errors.New("--config is required; see --help")
+	}
+	data, err := os.ReadFile(*file)
+	if err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	config, err := configv1alpha1.Load(data)
+	if err != nil {
+		return fmt.Errorf("configuration %s: %w", *file, err)
+	}
+	if *check {
+		fmt.Fprintf(stdout, "%s is valid\n", *file)
+		return nil
+	}
+	log, err := newLogger(config, stderr)
+	if err != nil {
+		return err
+	}
+	ctrllog.SetLogger(log)
+	klog.SetLogger(log.WithName("client-go"))
+	source, err := sourceConfig(config)
+	if err != nil {
+		return err
+	}
+	log.Info("Starting", "version", Version, "go", goVersion(), "classes", len(config.Classes))
+	return Run(ctx, Options{Config: config, Source: source, Logger: log})
+}
+
+func goVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.GoVersion
+	}
+	return "unknown"
+}
+
+// sourceConfig finds the source cluster: $KUBECONFIG, the configured kubeconfig, or the cluster the process runs in.
+func sourceConfig(config *configv1alpha1.HubConfiguration) (*rest.Config, error) {
+	path := config.SourceClientConnection.Kubeconfig
+	if env := os.Getenv("KUBECONFIG"); env != "" {
+		path = env
+	}
+	var source *rest.Config
+	var err error
+	if path == "" {
+		source, err = rest.InClusterConfig()
+	} else {
+		source, err = clientcmd.BuildConfigFromFlags("", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("access to the source cluster: %w", err)
+	}
+	return source, nil
+}
+
+func newLogger(config *configv1alpha1.HubConfiguration, out io.Writer) (logr.Logger, error) {
+	level := zapcore.InfoLevel
+	switch config.LogLevel {
+	case "debug":
+		level = zapcore.DebugLevel
+	case "error":
+		level = zapcore.ErrorLevel
+	}
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	encoder := zapcore.NewJSONEncoder(encoding)
+	if config.LogFormat == "text" {
+		encoder = zapcore.NewConsoleEncoder(encoding)
+	}
+	core := zapcore.NewCore(encoder, zapcore.AddSync(out), zap.NewAtomicLevelAt(level))
+	return zapr.NewLogger(zap.New(core)), nil
+}

@@ -1,0 +1,141 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/targetcluster"
+)
+
+// current is the controller of the present term, nil between terms.
+type current = atomic.Pointer[managedresource.Controller]
+
+// term runs the controllers for one term of leadership.
+func (h *hub) term(ctx context.Context) error {
+	classes, err := h.classes(ctx)
+	if err != nil {
+		return err
+	}
+	settings := h.Config.Controllers.ManagedResource
+	resources, err := managedresource.New(managedresource.Options{
+		Cache: h.manager.GetCache(), Client: h.client, Clusters: h.clusters, Secrets: h.secrets, Bundles: h.bundles,
+		Classes: classes, Events: h.manager.GetEventRecorder("trellis"), Metrics: h.metrics, QueueMetrics: h.queues,
+		Logger: h.Logger.WithName("managedresource"), Clock: h.Clock,
+		ManagedBy: settings.ManagedByLabelValue, SyncPeriod: settings.SyncPeriod.Duration, ParallelObjects: settings.MaxConcurrentObjects,
+	})
+	if err != nil {
+		return fmt.Errorf("setting up the controller of ManagedResources: %w", err)
+	}
+	h.now.Store(resources)
+	defer h.now.Store(nil)
+
+	targets, err := targetcluster.New(targetcluster.Options{
+		Client: h.client, Live: h.client, Cache: h.manager.GetCache(), Clusters: h.clusters, Guard: h.guard,
+		Events:           h.manager.GetEventRecorder("trellis"),
+		Reports:          h.report,
+		InUse:            resources.InUse,
+		ManagedElsewhere: resources.ManagedElsewhere,
+		SpecChanged:      h.clusters.Recheck,
+		ConcurrentSyncs:  h.Config.Controllers.TargetCluster.ConcurrentSyncs,
+		SyncPeriod:       h.Config.Controllers.TargetCluster.SyncPeriod.Duration,
+		Clock:            h.Clock,
+		Logger:           h.Logger.WithName("targetcluster"),
+	})
+	if err != nil {
+		return fmt.Errorf("setting up the controller of TargetClusters: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return resources.Start(ctx) })
+	group.Go(func() error { return targets.Start(ctx) })
+	return group.Wait()
+}
+
+// report hands the figures of ManagedResources to the controller of TargetClusters.
+func (h *hub) report(key clustercache.ClusterKey) (targetcluster.Report, bool) {
+	resources := h.now.Load()
+	if resources == nil {
+		return targetcluster.Report{}, false
+	}
+	s := resources.Summary(key)
+	return targetcluster.Report{ManagedResources: s.ManagedResources, Objects: s.Objects, DriftLastHour: s.DriftLastHour, DryRun: s.DryRun}, true
+}
+
+// classes prepares the configured classes, with the cluster identity where their origins want it.
+func (h *hub) classes(ctx context.Context) ([]managedresource.ClassOptions, error) {
+	identities := map[string]string{}
+	resolve := func(value *string) (string, error) {
+		if value == nil {
+			return "", nil
+		}
+		if id, ok := identities[*value]; ok {
+			return id, nil
+		}
+		id, err := h.clusterID(ctx, *value)
+		identities[*value] = id
+		return id, err
+	}
+	all, err := resolve(h.Config.Controllers.ClusterID)
+	if err != nil {
+		return nil, err
+	}
+	var out []managedresource.ClassOptions
+	for _, c := range h.Config.Classes {
+		if c.ClusterID != nil {
+			own, err := resolve(c.ClusterID)
+			if err != nil {
+				return nil, err
+			}
+			c.ClusterID = &own
+		}
+		class, err := claim.NewClass(c, all)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, managedresource.ClassOptions{Class: class, ConcurrentSyncs: c.ConcurrentSyncs})
+	}
+	return out, nil
+}
+
+// clusterID resolves a configured cluster ID (spec/managedresource.md 4.4).
+func (h *hub) clusterID(ctx context.Context, value string) (string, error) {
+	if value != configv1alpha1.ClusterIDFromCluster && value != configv1alpha1.ClusterIDDefault {
+		return value, nil
+	}
+	name := types.NamespacedName{Namespace: "kube-system", Name: "cluster-identity"}
+	identity := &corev1.ConfigMap{}
+	err := h.client.Get(ctx, name, identity)
+	switch {
+	case err == nil && identity.Data["cluster-identity"] != "":
+		return identity.Data["cluster-identity"], nil
+	case value == configv1alpha1.ClusterIDDefault && (err == nil || apierrors.IsNotFound(err)):
+		return "", nil
+	case err == nil:
+		return "", fmt.Errorf("the cluster ID is to be taken from ConfigMap %s, which has no key cluster-identity", name)
+	default:
+		return "", fmt.Errorf("the cluster ID is to be taken from ConfigMap %s: %w", name, err)
+	}
+}
+
+func withOwn(l clustercache.Limits, own hubv1alpha1.ClientLimits) clustercache.Limits {
+	if own.QPS != 0 {
+		l.QPS = float64(own.QPS)
+	}
+	if own.Burst != 0 {
+		l.Burst = int(own.Burst)
+	}
+	if own.MaxInFlight != 0 {
+		l.MaxInFlight = int(own.MaxInFlight)
+	}
+	return l
+}

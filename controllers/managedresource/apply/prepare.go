@@ -1,0 +1,211 @@
+package apply
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+)
+
+// Description is the value of the description annotation. It never varies: a change would rewrite every object.
+const Description = "This object is kept as its ManagedResource says: edits are undone. Its origin annotation names the ManagedResource."
+
+// Marks are what the hub adds to every object of a ManagedResource.
+type Marks struct {
+	// Labels go into the object and its templates and win over the manifest (spec/managedresource.md 2.8).
+	Labels map[string]string
+	// Origin names the ManagedResource (spec/managedresource.md 1.8).
+	Origin string
+}
+
+// Prepared is a manifest ready to be applied, with its entry in the inventory.
+type Prepared struct {
+	Intent
+	Entry resourcesv1alpha1.ObjectReference
+}
+
+// Prepare turns a manifest into what is sent to the target. The manifest is not changed. Its namespace is settled with the
+// mapper: namespaced kinds default to "default", cluster-scoped ones lose theirs. scoped tells for kinds that the mapper
+// does not know yet, because their definition is in the same bundle, whether they are namespaced; nil knows none.
+func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (namespaced, known bool), marks Marks) (Prepared, error) {
+	obj := manifest.DeepCopy()
+	clean(obj)
+	if err := settleNamespace(obj, mapper, scoped); err != nil {
+		return Prepared{}, err
+	}
+	annotations := obj.GetAnnotations()
+	ignored := resourcesv1alpha1.IsTruthy(annotations[resourcesv1alpha1.IgnoreAnnotation])
+
+	entryLabels := merged(obj.GetLabels(), marks.Labels)
+	entry := inventory.Entry(obj, entryLabels, nonEmpty(maps.Clone(annotations)))
+	prepared := Prepared{Entry: entry, Intent: Intent{Object: obj, Key: inventory.KeyOfObject(obj), CreateOnly: ignored}}
+	if ignored {
+		return prepared, nil // posted as the manifest says: spec/managedresource.md 2.9 step 4
+	}
+	if err := injectLabels(obj, marks.Labels); err != nil {
+		return Prepared{}, err
+	}
+	obj.SetAnnotations(merged(annotations, map[string]string{
+		resourcesv1alpha1.OriginAnnotation:      marks.Origin,
+		resourcesv1alpha1.DescriptionAnnotation: Description,
+	}))
+	return prepared, nil
+}
+
+// clean removes what a manifest cannot say, and settles what server-side apply would otherwise misread.
+func clean(obj *unstructured.Unstructured) {
+	delete(obj.Object, "status")
+	if metadata, ok := obj.Object["metadata"].(map[string]any); ok {
+		for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp",
+			"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"} {
+			delete(metadata, field)
+		}
+	}
+	gk := obj.GroupVersionKind().GroupKind()
+	switch gk.Group {
+	case "":
+		if gk.Kind == "Secret" {
+			foldStringData(obj)
+		}
+	case "admissionregistration.k8s.io":
+		if webhooks, ok := obj.Object["webhooks"].([]any); ok {
+			for _, w := range webhooks {
+				dropEmptyCABundle(w, "clientConfig")
+			}
+		}
+	case "apiregistration.k8s.io":
+		dropEmptyCABundle(obj.Object, "spec")
+	case "apiextensions.k8s.io":
+		dropEmptyCABundle(obj.Object, "spec", "conversion", "webhook", "clientConfig")
+	}
+}
+
+// foldStringData moves stringData into data. Sent as it is, a key that later vanishes from stringData would stay in data,
+// because the server owns the conversion and not we.
+func foldStringData(obj *unstructured.Unstructured) {
+	plain, found, _ := unstructured.NestedMap(obj.Object, "stringData")
+	if !found {
+		return
+	}
+	data, _, _ := unstructured.NestedMap(obj.Object, "data")
+	if data == nil {
+		data = map[string]any{}
+	}
+	for k, v := range plain {
+		if s, ok := v.(string); ok {
+			data[k] = base64.StdEncoding.EncodeToString([]byte(s))
+			delete(plain, k)
+		}
+	}
+	obj.Object["data"] = data
+	if len(plain) == 0 {
+		delete(obj.Object, "stringData")
+	}
+}
+
+func dropEmptyCABundle(node any, path ...string) {
+	for _, p := range path {
+		m, ok := node.(map[string]any)
+		if !ok {
+			return
+		}
+		node = m[p]
+	}
+	if m, ok := node.(map[string]any); ok {
+		if v, found := m["caBundle"]; found && (v == nil || v == "") {
+			delete(m, "caBundle")
+		}
+	}
+}
+
+func settleNamespace(obj *unstructured.Unstructured, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (bool, bool)) error {
+	namespaced := !inventory.IsNamespace(obj.GroupVersionKind().GroupKind())
+	mapping, err := mappingFor(mapper, obj)
+	switch {
+	case err == nil:
+		namespaced = mapping.Scope.Name() == meta.RESTScopeNameNamespace
+	case !meta.IsNoMatchError(err):
+		return fmt.Errorf("looking up the kind: %w", err)
+	case scoped != nil:
+		if n, known := scoped(obj); known {
+			namespaced = n
+		}
+	}
+	switch {
+	case !namespaced:
+		obj.SetNamespace("")
+	case obj.GetNamespace() == "":
+		obj.SetNamespace("default")
+	}
+	return nil
+}
+
+// injectLabels writes labels into the object, its pod template and its volume claim templates, whatever the kind
+// (spec/managedresource.md 2.8).
+func injectLabels(obj *unstructured.Unstructured, labels map[string]string) error {
+	obj.SetLabels(merged(obj.GetLabels(), labels))
+	spec, ok := obj.Object["spec"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	if template, found := spec["template"]; found && template != nil {
+		m, ok := template.(map[string]any)
+		if !ok {
+			return fmt.Errorf("spec.template is not a map, so labels cannot be injected into it")
+		}
+		if err := mergeLabels(m, labels); err != nil {
+			return fmt.Errorf("spec.template: %w", err)
+		}
+	}
+	if claims, ok := spec["volumeClaimTemplates"].([]any); ok {
+		for i, c := range claims {
+			m, ok := c.(map[string]any)
+			if !ok {
+				return fmt.Errorf("spec.volumeClaimTemplates[%d] is not a map, so labels cannot be injected into it", i)
+			}
+			if err := mergeLabels(m, labels); err != nil {
+				return fmt.Errorf("spec.volumeClaimTemplates[%d]: %w", i, err)
+			}
+		}
+	}
+	return nil
+}
+
+func mergeLabels(template map[string]any, labels map[string]string) error {
+	metadata, ok := template["metadata"].(map[string]any)
+	if !ok {
+		if template["metadata"] != nil {
+			return fmt.Errorf("metadata is not a map, so labels cannot be injected into it")
+		}
+		metadata = map[string]any{}
+		template["metadata"] = metadata
+	}
+	existing, ok := metadata["labels"].(map[string]any)
+	if !ok {
+		existing = map[string]any{}
+		metadata["labels"] = existing
+	}
+	for k, v := range labels {
+		existing[k] = v
+	}
+	return nil
+}
+
+func merged(base, over map[string]string) map[string]string {
+	out := make(map[string]string, len(base)+len(over))
+	maps.Copy(out, base)
+	maps.Copy(out, over)
+	return nonEmpty(out)
+}
+
+func nonEmpty(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}

@@ -1,0 +1,313 @@
+package managedresource
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+// inventoryLimit bounds the inventory in the status. An API server takes requests of about 1.5 MiB, and the rest of the
+// object needs room, too.
+const inventoryLimit = 1 << 20
+
+// plan is what a bundle means for a target.
+type plan struct {
+	// objects are to be applied, in the order of the inventory.
+	objects []apply.Prepared
+	// released are keys of objects that are not managed any more, and stay.
+	released map[inventory.Key]bool
+	// faults say what cannot be applied, whatever the target says; decoding are documents that could not be read.
+	faults   []string
+	decoding string
+	checksum string
+}
+
+// complete tells whether everything in the bundle is understood. An incomplete plan prunes nothing.
+func (p *plan) complete() bool { return len(p.faults) == 0 && p.decoding == "" }
+
+func (p *plan) entries() []resourcesv1alpha1.ObjectReference {
+	out := make([]resourcesv1alpha1.ObjectReference, 0, len(p.objects))
+	for i := range p.objects {
+		out = append(out, p.objects[i].Entry)
+	}
+	return out
+}
+
+// plan prepares the objects of a bundle. known are the entries of the inventory.
+func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target) (*plan, error) {
+	p := &plan{released: map[inventory.Key]bool{}, decoding: b.FaultMessage(), checksum: b.Checksum}
+	manifests := make([]*unstructured.Unstructured, 0, len(b.Objects))
+	for _, o := range b.Objects {
+		manifests = append(manifests, o.Unstructured)
+	}
+	scoped := apply.ScopeOfDefined(manifests)
+	marks := apply.Marks{Labels: r.labels(work.mr), Origin: work.origin()}
+	byKey := map[inventory.Key]int{}
+	for _, o := range b.Objects {
+		if err := o.Invalid(); err != nil {
+			p.faults = append(p.faults, err.Error())
+			continue
+		}
+		prepared, err := apply.Prepare(o.Unstructured, target.Mapper, scoped, marks)
+		if err != nil {
+			if isDown(err) {
+				return nil, err
+			}
+			p.faults = append(p.faults, fmt.Sprintf("%s: %v", o.Position, err))
+			continue
+		}
+		if o.ModeIgnore {
+			p.released[prepared.Key] = true
+			continue
+		}
+		if i, twice := byKey[prepared.Key]; twice {
+			p.objects[i] = prepared // the later document wins, as with kubectl apply
+			continue
+		}
+		byKey[prepared.Key] = len(p.objects)
+		p.objects = append(p.objects, prepared)
+	}
+	slices.SortStableFunc(p.objects, func(a, b apply.Prepared) int { return a.Key.Compare(b.Key) })
+	return p, nil
+}
+
+// labels are the injected labels of a ManagedResource with the managed-by label, which always wins.
+func (r *reconciler) labels(mr *resourcesv1alpha1.ManagedResource) map[string]string {
+	out := make(map[string]string, len(mr.Spec.InjectLabels)+1)
+	for k, v := range mr.Spec.InjectLabels {
+		out[k] = v
+	}
+	out[resourcesv1alpha1.ManagedByLabel] = r.managedBy
+	return out
+}
+
+// applyAll applies the whole ManagedResource: reads its Secrets, writes the inventory ahead, prunes what is not wanted any
+// more, applies the rest, and writes the result.
+func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
+	b, input, err := r.read(ctx, work)
+	if secret := (*errSecret)(nil); errors.As(err, &secret) {
+		return r.cannotRead(ctx, work, secret)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	target, err := r.access(ctx, work.target)
+	if isDown(err) {
+		if b.Complete() {
+			return r.unreachable(ctx, work, status)
+		}
+		return reconcile.Result{}, r.setApplied(ctx, work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonDecodingFailed, b.FaultMessage())
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	p, err := r.plan(work, b, target)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := r.mark(ctx, work, status.UID); err != nil {
+		return reconcile.Result{}, err
+	}
+
+	before := work.mr.Status.Resources
+	desired := p.entries()
+	old := inventory.Without(inventory.Without(before, keysOf(desired)), p.released)
+	released := inventory.Without(before, keysOf(slices.Concat(desired, old)))
+	ahead := inventory.Union(before, desired)
+	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
+		message := fmt.Sprintf("The inventory of %d objects takes %d KiB, more than the %d KiB that fit into one ManagedResource. Nothing was written; split the ManagedResource.",
+			len(ahead), len(size)>>10, inventoryLimit>>10)
+		return r.retryAfterFailure(work, input), r.setApplied(ctx, work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonInventoryTooLarge, message)
+	}
+	if err := r.writeAhead(ctx, work, ahead, p); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := r.tracker.Track(ctx, work.name, work.target, ahead); err != nil {
+		return reconcile.Result{}, err
+	}
+
+	r.tracker.Begin(work.name)
+	var pruned []prune.Outcome
+	if p.complete() && len(old) > 0 {
+		pruned = prune.Objects(ctx, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, old, r.prunePolicy(work))
+	}
+	releaseErrors := r.release(ctx, work, target, released)
+	outcomes := r.applier.Run(ctx, target, intents(p.objects, before), func(o apply.Outcome) { r.accept(work, o) })
+	r.tracker.End(work.name)
+	if err := ctx.Err(); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.report(work, outcomes, pruned)
+	return r.conclude(ctx, work, status, input, p, old, released, outcomes, pruned, releaseErrors)
+}
+
+// intents are the planned objects, addressed by the UIDs that the inventory knows.
+func intents(objects []apply.Prepared, known []resourcesv1alpha1.ObjectReference) []apply.Intent {
+	index := inventory.Index(known)
+	out := make([]apply.Intent, 0, len(objects))
+	for i := range objects {
+		in := objects[i].Intent
+		if ref := index[in.Key]; ref != nil {
+			in.UID = ref.UID
+		}
+		out = append(out, in)
+	}
+	return out
+}
+
+func (r *reconciler) accept(work *run, o apply.Outcome) {
+	if o.Err == nil {
+		r.tracker.Accept(work.name, o.Key, tracker.Accepted{UID: o.UID, ResourceVersion: o.ResourceVersion, State: o.State})
+	}
+}
+
+func (r *reconciler) prunePolicy(work *run) prune.Policy {
+	return prune.Policy{
+		Origin: work.origin(), FieldManager: r.applier.FieldManager, Parallel: r.applier.Parallel,
+		ListedByOther: func(k inventory.Key) bool {
+			cluster, ok := r.tracker.Target(work.name)
+			return ok && r.tracker.ListedByOther(work.name, cluster, k)
+		},
+	}
+}
+
+func (r *reconciler) release(ctx context.Context, work *run, target apply.Target, refs []resourcesv1alpha1.ObjectReference) map[inventory.Key]error {
+	failed := map[inventory.Key]error{}
+	for _, ref := range refs {
+		err := prune.Release(ctx, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, ref, work.origin(), r.applier.FieldManager)
+		if err != nil {
+			failed[inventory.KeyOf(ref)] = err
+		}
+	}
+	return failed
+}
+
+// writeAhead stores the inventory that may exist from now on, and says in the conditions that the content changed.
+func (r *reconciler) writeAhead(ctx context.Context, work *run, ahead []resourcesv1alpha1.ObjectReference, p *plan) error {
+	changed := !slices.EqualFunc(work.mr.Status.Resources, p.entries(), sameEntry) || ptr.Deref(work.mr.Status.SecretsDataChecksum, "") != p.checksum
+	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		s.Resources = ahead
+		if changed {
+			r.pendingConditions(s)
+		}
+	})
+}
+
+// sameEntry compares entries but for UIDs, which the desired side does not know.
+func sameEntry(a, b resourcesv1alpha1.ObjectReference) bool {
+	a.UID, b.UID = "", ""
+	return reflect.DeepEqual(a, b)
+}
+
+// conclude writes the result of a run.
+func (r *reconciler) conclude(ctx context.Context, work *run, status clustercache.Status, input string, p *plan, old, released []resourcesv1alpha1.ObjectReference,
+	outcomes []apply.Outcome, pruned []prune.Outcome, releaseErrors map[inventory.Key]error) (reconcile.Result, error) {
+	inv, pending := r.inventoryAfter(work, p, old, released, outcomes, pruned, releaseErrors)
+	failures := apply.Failures(outcomes)
+	c := conclusion(p, failures, pending, releaseErrors)
+	finished := c.reason == resourcesv1alpha1.ReasonApplySucceeded || c.reason == resourcesv1alpha1.ReasonDecodingFailed
+
+	if err := r.tracker.Track(ctx, work.name, work.target, inv); err != nil {
+		return reconcile.Result{}, err
+	}
+	hibernated := r.hibernated(ctx, work)
+	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		s.Resources = inv
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
+		if finished {
+			s.ObservedGeneration = work.mr.Generation
+			s.SecretsDataChecksum = ptr.To(p.checksum)
+			r.assess(s, work, status, hibernated)
+		}
+	})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.events.applied(work.mr, c)
+	if c.reason != resourcesv1alpha1.ReasonApplySucceeded {
+		if err := r.unmarkApplied(ctx, work, input); err != nil {
+			return reconcile.Result{}, err
+		}
+		return r.retryAfterFailure(work, input), nil
+	}
+	r.memory.settled(work.name)
+	if err := r.markApplied(ctx, work, input); err != nil {
+		return reconcile.Result{}, err
+	}
+	// What happened to the objects while they were written was noted, not judged.
+	if v := r.tracker.Judge(work.name); v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
+		return reconcile.Result{RequeueAfter: busyRetry, Priority: new(priorityDrift)}, nil
+	}
+	return r.resync(), nil
+}
+
+// inventoryAfter is what the ManagedResource owns after a run: what is desired, what could not be deleted yet, and what
+// must not be given up because the bundle is incomplete. pending are the deletions that are not done.
+func (r *reconciler) inventoryAfter(work *run, p *plan, old, released []resourcesv1alpha1.ObjectReference,
+	outcomes []apply.Outcome, pruned []prune.Outcome, releaseErrors map[inventory.Key]error) (inv []resourcesv1alpha1.ObjectReference, pending []prune.Outcome) {
+	before := inventory.Index(work.mr.Status.Resources)
+	for i := range p.objects {
+		entry := p.objects[i].Entry
+		if o := outcomes[i]; o.Err == nil {
+			entry.UID = o.UID
+		} else if known := before[o.Key]; known != nil {
+			entry = *known // not applied, so the merge base stays
+		}
+		inv = append(inv, entry)
+	}
+	if p.complete() {
+		for _, o := range pruned {
+			if o.Result == prune.Pending {
+				inv, pending = append(inv, o.Ref), append(pending, o)
+			}
+		}
+	} else {
+		inv = append(inv, old...)
+	}
+	for _, ref := range released {
+		if releaseErrors[inventory.KeyOf(ref)] != nil {
+			inv = append(inv, ref)
+		}
+	}
+	inventory.Sort(inv)
+	return inv, pending
+}
+
+// unmarkApplied takes back the note that an input was applied, after a run that failed with the same input.
+func (r *reconciler) unmarkApplied(ctx context.Context, work *run, input string) error {
+	noted, ok := parseApplied(work.mr.Annotations[hubv1alpha1.AppliedAnnotation])
+	if !ok || noted.Input != input {
+		return nil
+	}
+	base := work.mr.DeepCopy()
+	delete(work.mr.Annotations, hubv1alpha1.AppliedAnnotation)
+	return r.source.patch(ctx, base, work.mr, false)
+}
+
+func (r *reconciler) retryAfterFailure(work *run, input string) reconcile.Result {
+	return reconcile.Result{RequeueAfter: r.memory.failed(work.name, input, r.clock.Now()), Priority: new(priorityRetry)}
+}
+
+// cannotRead says that a Secret is missing or unreadable. A missing one comes with an event; other failures are retried.
+func (r *reconciler) cannotRead(ctx context.Context, work *run, secret *errSecret) (reconcile.Result, error) {
+	if err := r.setApplied(ctx, work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonCannotReadSecret, secret.Error()); err != nil {
+		return reconcile.Result{}, err
+	}
+	return r.retryAfterFailure(work, secret.Error()), nil
+}

@@ -1,0 +1,125 @@
+package managedresource
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/health"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+)
+
+var semantic = equality.Semantic
+
+// problemLimit bounds how many objects a condition's message names.
+const problemLimit = 20
+
+// evaluate writes what the watches say about health and progress. It sends nothing to the target, and nothing to the
+// source unless a condition changes.
+func (r *reconciler) evaluate(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
+	if status.State != clustercache.StateConnected {
+		return r.unreachable(ctx, work, status)
+	}
+	hibernated := r.hibernated(ctx, work)
+	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { r.assess(s, work, status, hibernated) })
+	return r.resync(), err
+}
+
+// problem is one object that is not as it should be.
+type problem struct {
+	key     inventory.Key
+	reason  string
+	message string
+}
+
+// assess sets ResourcesHealthy and ResourcesProgressing from what was observed. While the watches have not shown the last
+// write of some object, the conditions stay pending: nothing is claimed that was not seen.
+func (r *reconciler) assess(s *resourcesv1alpha1.ManagedResourceStatus, work *run, status clustercache.Status, hibernated bool) {
+	if status.State != clustercache.StateConnected {
+		if !hibernated && status.State != clustercache.StateConnecting {
+			r.setUnreachable(s, work, status)
+		}
+		return
+	}
+	applied := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
+	if applied == nil || applied.Status != resourcesv1alpha1.ConditionTrue && applied.Reason != resourcesv1alpha1.ReasonDecodingFailed {
+		return // spec/managedresource.md 3.1: health is said of what was applied
+	}
+	var unhealthy, progressing []problem
+	verdict := r.tracker.Judge(work.name)
+	for _, ref := range s.Resources {
+		key := inventory.KeyOf(ref)
+		obs, found, synced := r.tracker.Observed(work.name, key)
+		switch {
+		case !synced:
+			continue // the verdict is not synced either
+		case !found:
+			if verdict.Unseen == 0 {
+				unhealthy = append(unhealthy, problem{key, key.Kind + "Missing", fmt.Sprintf("%s does not exist.", key)})
+			}
+			continue
+		case obs.Judgement == nil:
+			continue
+		}
+		if j := obs.Judgement; j.Health.Checked && !j.Health.Healthy {
+			unhealthy = append(unhealthy, problem{key, key.Kind + "Unhealthy", fmt.Sprintf("%s is unhealthy: %s", key, j.Health.Message)})
+		}
+		if message, yes := r.progressing(work, key, obs.Judgement.Progress); yes {
+			progressing = append(progressing, problem{key, key.Kind + "Progressing", fmt.Sprintf("%s is progressing: %s", key, message)})
+		}
+	}
+	if verdict.Unseen > 0 || !verdict.Synced {
+		if len(verdict.Failed) > 0 {
+			r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonHealthCheckError, failedWatches(verdict.Failed))
+		}
+		return
+	}
+	if len(unhealthy) > 0 {
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, unhealthy[0].reason, messages(unhealthy))
+	} else {
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonResourcesHealthy, "All resources are healthy.")
+	}
+	if len(progressing) > 0 {
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionTrue, progressing[0].reason, messages(progressing))
+	} else {
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
+	}
+}
+
+// progressing tells whether an object is being rolled out; the pods of a Deployment have the last word.
+func (r *reconciler) progressing(work *run, key inventory.Key, p health.ProgressResult) (message string, yes bool) {
+	if p.Progressing || p.Selector == nil {
+		return p.Message, p.Progressing
+	}
+	pods, synced := r.tracker.Pods(work.target, key.Namespace)
+	if !synced {
+		return "its pods are not known yet", true
+	}
+	done, message := health.PodsRolledOut(p, pods)
+	return message, !done
+}
+
+func messages(problems []problem) string {
+	lines := make([]string, 0, min(len(problems), problemLimit)+1)
+	for i, p := range problems {
+		if i == problemLimit {
+			lines = append(lines, fmt.Sprintf("... and %d more", len(problems)-i))
+			break
+		}
+		lines = append(lines, p.message)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func failedWatches(failed map[string]error) string {
+	problems := make([]problem, 0, len(failed))
+	for _, name := range sortedKeys(failed) {
+		problems = append(problems, problem{message: fmt.Sprintf("%s cannot be watched: %v", name, failed[name])})
+	}
+	return messages(problems)
+}

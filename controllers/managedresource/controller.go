@@ -1,0 +1,207 @@
+package managedresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
+	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+// ClassOptions is a class with the size of its pool.
+type ClassOptions struct {
+	*claim.Class
+	// ConcurrentSyncs is the number of ManagedResources that are worked on at the same time; default 5.
+	ConcurrentSyncs int
+}
+
+// Options of a Controller. All fields without a default are required.
+type Options struct {
+	// Cache holds the informers of the source: ManagedResources, TargetClusters, Leases and the metadata of Namespaces.
+	Cache ctrlcache.Cache
+	// Client writes to the source. It must not read from Cache.
+	Client   client.Client
+	Clusters clustercache.ClusterCache
+	Secrets  *secretindex.Index
+	Bundles  *bundle.Cache
+	Classes  []ClassOptions
+	Events   events.EventRecorder
+	Metrics  *Metrics
+	Logger   logr.Logger
+	// Clock defaults to the real one.
+	Clock clock.Clock
+	// ManagedBy is the value of the managed-by label; default "gardener".
+	ManagedBy string
+	// SyncPeriod is the safety net's period; default 10 minutes.
+	SyncPeriod time.Duration
+	// ParallelObjects bounds the objects of one ManagedResource that are applied at the same time; default 16.
+	ParallelObjects int
+	// QueueMetrics takes the figures of the queues, those of all terms; nil for none.
+	QueueMetrics *fairqueue.Metrics
+}
+
+// Controller keeps ManagedResources for one term of leadership. It is used once.
+type Controller struct {
+	options    Options
+	tracker    *tracker.Tracker
+	dispatcher *dispatcher
+	reconciler *reconciler
+}
+
+// New returns a controller that is not started.
+func New(o Options) (*Controller, error) {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.ManagedBy == "" {
+		o.ManagedBy = resourcesv1alpha1.ManagedByDefault
+	}
+	if o.SyncPeriod <= 0 {
+		o.SyncPeriod = 10 * time.Minute
+	}
+	if o.ParallelObjects <= 0 {
+		o.ParallelObjects = 16
+	}
+	selector, err := labels.ValidatedSelectorFromSet(labels.Set{resourcesv1alpha1.ManagedByLabel: o.ManagedBy})
+	if err != nil {
+		return nil, fmt.Errorf("the value of label %s: %w", resourcesv1alpha1.ManagedByLabel, err)
+	}
+	c := &Controller{options: o}
+	claims := &claim.Claims{Classes: map[string]*claim.Class{}, Clusters: o.Clusters, Reader: o.Cache, Clock: o.Clock}
+	for _, class := range o.Classes {
+		claims.Classes[class.Name] = class.Class
+	}
+	c.dispatcher = &dispatcher{
+		cache: o.Cache, clusters: o.Clusters, claims: claims, clock: o.Clock, log: o.Logger,
+		queues: map[string]priorityqueue.PriorityQueue[Request]{},
+	}
+	c.tracker = tracker.New(tracker.Options{
+		Clusters: o.Clusters, FieldManager: hubv1alpha1.FieldManager, Selector: selector, Notify: c.notify,
+	})
+	c.dispatcher.tracker = c.tracker
+	c.reconciler = &reconciler{
+		source: &store{cached: o.Cache, live: o.Client, client: o.Client, written: map[types.NamespacedName]*resourcesv1alpha1.ManagedResource{}},
+		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker,
+		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
+		events:  &recorder{o.Events}, metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
+		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, forward: c.dispatcher.forward,
+	}
+	return c, nil
+}
+
+// notify brings the tracker's news to the queues.
+func (c *Controller) notify(mr types.NamespacedName, cause tracker.Cause) {
+	priority := priorityRetry
+	if cause == tracker.CauseDrift {
+		priority = priorityDrift
+	}
+	c.dispatcher.enqueueName(context.Background(), mr, priority)
+}
+
+// Start works until ctx ends, and returns when every goroutine and every watch it started is gone.
+func (c *Controller) Start(ctx context.Context) error {
+	if !c.options.Cache.WaitForCacheSync(ctx) || !c.options.Secrets.WaitForSync(ctx) {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	run := func(what string, f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	ready := make(chan struct{}, len(c.options.Classes))
+	for _, class := range c.options.Classes {
+		ctrl, err := c.classController(class, ready)
+		if err != nil {
+			cancel(err)
+			break
+		}
+		run(fmt.Sprintf("class %q", class.Name), ctrl.Start)
+	}
+	for range c.options.Classes {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+		}
+	}
+	c.options.Secrets.SetHandler(func(mr types.NamespacedName) { c.dispatcher.enqueueName(ctx, mr, priorityUser) })
+	run("events", c.dispatcher.watch)
+
+	<-ctx.Done()
+	c.options.Secrets.SetHandler(nil)
+	wg.Wait()
+	c.tracker.Close(context.WithoutCancel(ctx))
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return nil
+}
+
+// classController has the queue and the workers of a class. It tells ready when its queue takes requests.
+func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) (controller.TypedController[Request], error) {
+	workers := class.ConcurrentSyncs
+	if workers <= 0 {
+		workers = 5
+	}
+	name := class.Name
+	if name == "" {
+		name = resourcesv1alpha1.DefaultClassName
+	}
+	ctrl, err := controller.NewTypedUnmanaged("managedresource-"+name, controller.TypedOptions[Request]{
+		Reconciler:              c.reconciler,
+		MaxConcurrentReconciles: workers,
+		SkipNameValidation:      new(true), // each term of leadership has its own
+		LogConstructor: func(r *Request) logr.Logger {
+			log := c.options.Logger.WithValues("class", class.Name)
+			if r != nil {
+				log = log.WithValues("target", r.Target.String(), "managedResource", r.NamespacedName.String())
+			}
+			return log
+		},
+		NewQueue: func(controllerName string, limiter workqueue.TypedRateLimiter[Request]) workqueue.TypedRateLimitingInterface[Request] {
+			return fairqueue.New(controllerName, fairqueue.Options[Request]{
+				Lane:        lane,
+				MaxInFlight: func(string) int { return max(1, min(4, workers)) },
+				RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[Request](retryFirst/4, retryLast),
+				Metrics:     c.options.QueueMetrics,
+			})
+		},
+		// A run is bounded by its own deadlines for each call; this is the last resort against one that hangs.
+		ReconciliationTimeout: 10 * time.Minute,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("class %q: %w", class.Name, err)
+	}
+	err = ctrl.Watch(source.TypedFunc[Request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
+		c.dispatcher.setQueue(class.Name, queue.(priorityqueue.PriorityQueue[Request]))
+		ready <- struct{}{}
+		return nil
+	}))
+	return ctrl, err
+}

@@ -1,0 +1,201 @@
+package managedresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+// drift is one object that is not as it was accepted, with what a look at it showed.
+type drift struct {
+	intent  apply.Intent
+	entry   resourcesv1alpha1.ObjectReference
+	created bool                // it is gone and will be created again
+	by      []ownership.Foreign // who changed what, where that can be told
+}
+
+// correct brings single objects back to what the ManagedResource says. Objects whose drift keeps coming back wait.
+func (r *reconciler) correct(ctx context.Context, work *run, status clustercache.Status, input string, keys []inventory.Key) (reconcile.Result, error) {
+	now := r.clock.Now()
+	var wait time.Duration
+	keys = slices.DeleteFunc(keys, func(k inventory.Key) bool {
+		w := r.memory.mayCorrect(work.name, k, now)
+		if w > 0 && (wait == 0 || w < wait) {
+			wait = w
+		}
+		return w > 0
+	})
+	if len(keys) == 0 {
+		result, err := r.evaluate(ctx, work, status)
+		return sooner(result, wait), err
+	}
+
+	b, readInput, err := r.read(ctx, work)
+	if secret := (*errSecret)(nil); errors.As(err, &secret) {
+		return r.cannotRead(ctx, work, secret)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if readInput != input {
+		return r.applyAll(ctx, work, status) // the content changed meanwhile
+	}
+	target, err := r.access(ctx, work.target)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	p, err := r.plan(work, b, target)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+
+	r.tracker.Begin(work.name)
+	drifts, err := r.examine(ctx, work, target, p, keys)
+	var outcomes []apply.Outcome
+	if err == nil && len(drifts) > 0 {
+		todo := make([]apply.Intent, 0, len(drifts))
+		for _, d := range drifts {
+			todo = append(todo, d.intent)
+		}
+		outcomes = r.applier.Run(ctx, target, todo, func(o apply.Outcome) { r.accept(work, o) })
+	}
+	r.tracker.End(work.name)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return r.concludeCorrection(ctx, work, status, input, drifts, outcomes, wait)
+}
+
+// examine reads the drifted objects live: whether they exist, and who changed them. Objects that turn out to be right are
+// accepted as they are.
+func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target, p *plan, keys []inventory.Key) ([]drift, error) {
+	known := inventory.Index(work.mr.Status.Resources)
+	planned := make(map[inventory.Key]*apply.Prepared, len(p.objects))
+	for i := range p.objects {
+		planned[p.objects[i].Key] = &p.objects[i]
+	}
+	var drifts []drift
+	for _, key := range keys {
+		prepared, ref := planned[key], known[key]
+		if prepared == nil || ref == nil {
+			continue // on its way out, or kept because the bundle is incomplete
+		}
+		d := drift{intent: prepared.Intent, entry: prepared.Entry}
+		live, err := r.liveMetadata(ctx, target, prepared.Intent)
+		switch {
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			d.created, d.intent.UID = true, ""
+		case err != nil:
+			return nil, fmt.Errorf("reading %s: %w", key, err)
+		case live.DeletionTimestamp != nil:
+			continue // its delete event brings us back
+		case d.intent.CreateOnly:
+			r.tracker.Accept(work.name, key, tracker.Accepted{UID: live.UID, ResourceVersion: live.ResourceVersion})
+			continue
+		default:
+			d.intent.UID = live.UID
+			d.created = ref.UID != "" && ref.UID != live.UID && live.Annotations[resourcesv1alpha1.OriginAnnotation] == ""
+			d.by = r.blame(live, prepared)
+		}
+		drifts = append(drifts, d)
+	}
+	return drifts, nil
+}
+
+func (r *reconciler) liveMetadata(ctx context.Context, target apply.Target, in apply.Intent) (*metav1.PartialObjectMetadata, error) {
+	gvk := in.Object.GroupVersionKind()
+	mapping, err := target.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return nil, err
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		return target.Metadata.Resource(mapping.Resource).Namespace(in.Key.Namespace).Get(ctx, in.Key.Name, metav1.GetOptions{})
+	}
+	return target.Metadata.Resource(mapping.Resource).Get(ctx, in.Key.Name, metav1.GetOptions{})
+}
+
+// blame lists who holds fields that are ours to set, or added payload beside them.
+func (r *reconciler) blame(live *metav1.PartialObjectMetadata, prepared *apply.Prepared) []ownership.Foreign {
+	by := ownership.LostTo(live, r.applier.FieldManager, ownership.Fields(prepared.Object.Object))
+	if added, err := ownership.ForeignPayload(live, r.applier.FieldManager, ownership.ExemptFor(prepared.Object)); err == nil {
+		by = append(by, added...)
+	}
+	return by
+}
+
+// concludeCorrection writes the result of a correction. The conditions stay unless it failed.
+func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status clustercache.Status, input string, drifts []drift, outcomes []apply.Outcome, wait time.Duration) (reconcile.Result, error) {
+	now := r.clock.Now()
+	uids := map[inventory.Key]apply.Outcome{}
+	for i, o := range outcomes {
+		if errors.Is(o.Err, apply.ErrTerminating) {
+			continue
+		}
+		if o.Err == nil {
+			uids[o.Key] = o
+			r.memory.corrected(work.name, o.Key, now)
+			if drifts[i].created || len(drifts[i].by) > 0 {
+				r.events.corrected(work.mr, drifts[i])
+				r.metrics.corrected(work, drifts[i], now)
+				work.log.Info("Corrected drift", "object", o.Key.String(), "recreated", drifts[i].created, "changedBy", describeForeign(drifts[i].by))
+			}
+		}
+	}
+	failures := slices.DeleteFunc(apply.Failures(outcomes), func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
+	hibernated := r.hibernated(ctx, work)
+	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		for i := range s.Resources {
+			if o, ok := uids[inventory.KeyOf(s.Resources[i])]; ok {
+				s.Resources[i].UID = o.UID
+			}
+		}
+		if len(failures) > 0 {
+			c := conclusion(&plan{}, failures, nil, nil)
+			r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
+		}
+		r.assess(s, work, status, hibernated)
+	})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(failures) > 0 {
+		if err := r.unmarkApplied(ctx, work, input); err != nil {
+			return reconcile.Result{}, err
+		}
+		return r.retryAfterFailure(work, input), nil
+	}
+	if appliedTrue(work.mr) {
+		if err := r.markApplied(ctx, work, input); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if v := r.tracker.Judge(work.name); v.Synced && len(v.Drifted)+len(v.Missing) > 0 {
+		return reconcile.Result{RequeueAfter: max(wait, busyRetry), Priority: new(priorityDrift)}, nil
+	}
+	if wait > 0 {
+		return reconcile.Result{RequeueAfter: wait, Priority: new(priorityDrift)}, nil
+	}
+	return r.resync(), nil
+}
+
+func appliedTrue(mr *resourcesv1alpha1.ManagedResource) bool {
+	c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
+	return c != nil && c.Status == resourcesv1alpha1.ConditionTrue
+}

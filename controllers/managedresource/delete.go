@@ -1,0 +1,188 @@
+package managedresource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
+)
+
+// delete cleans up for a ManagedResource that is being deleted or handed over to another class, and lets go of it.
+func (r *reconciler) delete(ctx context.Context, work *run) (reconcile.Result, error) {
+	marked := work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != ""
+	if !marked && !slices.Contains(work.mr.Finalizers, work.class.Finalizer) {
+		r.forget(ctx, work.name)
+		return reconcile.Result{}, nil
+	}
+	if err := r.updateStatus(ctx, work, r.deletionConditions); err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(work.mr.Status.Resources) > 0 && !deref(work.mr.Spec.KeepObjects) {
+		key, status, registered, err := r.targetOfObjects(ctx, work)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		switch {
+		case !registered:
+			r.events.released(work.mr, "its target cluster is not registered any more", work.mr.Status.Resources)
+		case resourcesv1alpha1.IsTruthy(work.mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation]) && status.State != clustercache.StateConnected && status.State != clustercache.StateDraining:
+			r.events.released(work.mr, "its deletion is forced and the target cluster is not reachable", work.mr.Status.Resources)
+		default:
+			if gone, result, err := r.clean(ctx, work, key, status); err != nil || !gone {
+				return result, err
+			}
+		}
+	}
+	return reconcile.Result{}, r.letGo(ctx, work)
+}
+
+func (r *reconciler) deletionConditions(s *resourcesv1alpha1.ManagedResourceStatus) {
+	const message = "The resources are being deleted."
+	reason := resourcesv1alpha1.ReasonDeletionPending
+	r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, reason, message)
+	r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionTrue, reason, message)
+	text := message
+	if c := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesApplied); c != nil && c.Reason == reason {
+		text = c.Message
+	}
+	r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, text)
+}
+
+// targetOfObjects finds the cluster that got the objects. Without a mark, as on a ManagedResource that another instance left
+// behind, it is the target that the ManagedResource belongs to.
+func (r *reconciler) targetOfObjects(ctx context.Context, work *run) (clustercache.ClusterKey, clustercache.Status, bool, error) {
+	bound := types.UID(work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
+	if bound == "" {
+		if !work.decision.HasTarget {
+			// Nothing says where the objects are, and an ambiguity may be resolved yet.
+			if work.decision.Reason == resourcesv1alpha1.ReasonTargetAmbiguous {
+				return clustercache.ClusterKey{}, clustercache.Status{State: clustercache.StateDisconnected, Message: work.decision.Message}, true, nil
+			}
+			return clustercache.ClusterKey{}, clustercache.Status{}, false, nil
+		}
+		status, ok := r.clusters.GetStatus(work.target)
+		return work.target, status, ok, nil
+	}
+	key, found, err := r.claims.FindUID(ctx, work.class, work.name.Namespace, bound)
+	if err != nil {
+		return key, clustercache.Status{}, false, err
+	}
+	if found {
+		status, _ := r.clusters.GetStatus(key)
+		return key, status, true, nil
+	}
+	// A registration whose cluster was never seen since the start may be the one.
+	if work.decision.HasTarget {
+		if status, ok := r.clusters.GetStatus(work.target); ok && status.UID == "" {
+			return work.target, status, true, nil
+		}
+	}
+	return key, clustercache.Status{}, false, nil
+}
+
+// clean deletes everything in the inventory from a target and tells whether it is gone. What is gone leaves the inventory
+// at once, so that a later registration of the same name finds nothing to delete.
+func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.ClusterKey, status clustercache.Status) (gone bool, result reconcile.Result, err error) {
+	bound := types.UID(work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
+	reachable := status.State == clustercache.StateConnected || status.State == clustercache.StateDraining
+	if !reachable || bound != "" && status.UID != bound {
+		message := fmt.Sprintf("Waiting for the target cluster %s to delete %d objects: it is %s. The annotation %s=true gives up on them.",
+			key, len(work.mr.Status.Resources), describeState(status), resourcesv1alpha1.ForceDeletionAnnotation)
+		return false, result, r.setApplied(ctx, work, resourcesv1alpha1.ConditionProgressing, resourcesv1alpha1.ReasonDeletionPending, message)
+	}
+	target, err := r.access(ctx, key)
+	if err != nil {
+		return false, result, err
+	}
+	if err := r.tracker.Track(ctx, work.name, key, work.mr.Status.Resources); err != nil && !isDown(err) {
+		return false, result, err
+	}
+	r.tracker.Begin(work.name)
+	outcomes := prune.Objects(ctx, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, work.mr.Status.Resources, r.prunePolicy(work))
+	r.tracker.End(work.name)
+	if err := ctx.Err(); err != nil {
+		return false, result, err
+	}
+	r.report(work, nil, outcomes)
+	var left []resourcesv1alpha1.ObjectReference
+	var pending []prune.Outcome
+	progress := false
+	for _, o := range outcomes {
+		progress = progress || o.Deleted
+		if o.Result == prune.Pending {
+			left, pending = append(left, o.Ref), append(pending, o)
+		}
+	}
+	err = r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		s.Resources = left
+		if len(pending) > 0 {
+			r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
+				resourcesv1alpha1.ReasonDeletionPending, pendingMessage(pending))
+		}
+	})
+	if err != nil || len(pending) == 0 {
+		return err == nil, result, err
+	}
+	// The watches bring it back when something goes; the timer is for what they do not show.
+	pause := r.memory.failed(work.name, "deletion", r.clock.Now())
+	if progress {
+		pause = min(pause, time.Second)
+	}
+	return false, reconcile.Result{RequeueAfter: pause}, nil
+}
+
+func describeState(status clustercache.Status) string {
+	if status.State == "" {
+		return "not registered"
+	}
+	if status.Message == "" {
+		return string(status.State)
+	}
+	return fmt.Sprintf("%s (%s)", status.State, status.Message)
+}
+
+// letGo removes our finalizer and marks. A ManagedResource that lives on under another class starts with an empty
+// inventory: what is in it was ours, in our target.
+func (r *reconciler) letGo(ctx context.Context, work *run) error {
+	r.forget(ctx, work.name)
+	if work.decision.Leaving && len(work.mr.Status.Resources) > 0 {
+		if err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { s.Resources = nil }); err != nil {
+			return err
+		}
+	}
+	base := work.mr.DeepCopy()
+	work.mr.Finalizers = slices.DeleteFunc(work.mr.Finalizers, func(f string) bool { return f == work.class.Finalizer })
+	delete(work.mr.Annotations, hubv1alpha1.TargetUIDAnnotation)
+	delete(work.mr.Annotations, hubv1alpha1.AppliedAnnotation)
+	if err := r.source.patch(ctx, base, work.mr, false); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	work.log.Info("Let go of the ManagedResource", "handedOver", work.decision.Leaving)
+	return nil
+}
+
+// orphans are what an event lists of objects that stay behind.
+func orphans(refs []resourcesv1alpha1.ObjectReference, limit int) string {
+	var names []string
+	for i, ref := range refs {
+		if i == limit {
+			names = append(names, fmt.Sprintf("and %d more", len(refs)-limit))
+			break
+		}
+		names = append(names, inventory.KeyOf(ref).String())
+	}
+	return fmt.Sprintf("%d objects stay behind: %v", len(refs), names)
+}

@@ -1,0 +1,310 @@
+package managedresource
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+// dispatcher brings events to the queue of the class that is responsible.
+type dispatcher struct {
+	cache    ctrlcache.Cache
+	clusters clustercache.ClusterCache
+	claims   *claim.Claims
+	tracker  *tracker.Tracker
+	clock    clock.PassiveClock
+	log      logr.Logger
+
+	mu     sync.RWMutex
+	queues map[string]priorityqueue.PriorityQueue[Request]
+}
+
+func (d *dispatcher) setQueue(class string, queue priorityqueue.PriorityQueue[Request]) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queues[class] = queue
+}
+
+// enqueueName queues a ManagedResource by its name, if it exists.
+func (d *dispatcher) enqueueName(ctx context.Context, name types.NamespacedName, priority int) {
+	mr := &resourcesv1alpha1.ManagedResource{}
+	if err := d.cache.Get(ctx, name, mr); err != nil {
+		// Gone, and its delete event is on its way or was handled.
+		return
+	}
+	d.enqueue(ctx, mr, priority)
+}
+
+// enqueue queues a ManagedResource that is ours, or that was: then to forget it.
+func (d *dispatcher) enqueue(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, priority int) {
+	decision, err := d.claims.Decide(ctx, mr)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.log.Error(err, "Cannot decide about a ManagedResource", "managedResource", client.ObjectKeyFromObject(mr).String())
+		}
+		return
+	}
+	request := Request{NamespacedName: client.ObjectKeyFromObject(mr)}
+	class := claim.SpecClass(mr)
+	switch {
+	case decision.Class != nil:
+		class = decision.Class.Name
+		if decision.HasTarget {
+			request.Target = decision.Target
+		}
+	default:
+		if _, tracked := d.tracker.Target(request.NamespacedName); !tracked {
+			return
+		}
+	}
+	d.mu.RLock()
+	queue := d.queues[class]
+	for _, any := range d.queues {
+		if queue != nil {
+			break
+		}
+		queue = any // not of any class of ours any more; whoever takes it forgets it
+	}
+	d.mu.RUnlock()
+	if queue != nil {
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+	}
+}
+
+// forward is enqueueName for requests that ended up in the wrong lane.
+func (d *dispatcher) forward(ctx context.Context, name types.NamespacedName, priority int) {
+	d.enqueueName(ctx, name, priority)
+}
+
+// watch registers all handlers and delivers events until ctx ends.
+func (d *dispatcher) watch(ctx context.Context) error {
+	for _, w := range []struct {
+		kind    client.Object
+		handler toolscache.ResourceEventHandler
+	}{
+		{&resourcesv1alpha1.ManagedResource{}, d.managedResourceHandler(ctx)},
+		{&hubv1alpha1.TargetCluster{}, d.targetClusterHandler(ctx)},
+		{&coordinationv1.Lease{}, d.leaseHandler(ctx)},
+		{namespaceMetadata(), d.namespaceHandler(ctx)},
+	} {
+		informer, err := d.cache.GetInformer(ctx, w.kind)
+		if err != nil {
+			return err
+		}
+		registration, err := informer.AddEventHandler(w.handler)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = informer.RemoveEventHandler(registration) }()
+	}
+	events := d.clusters.GetClusterSource("managedresource")
+	defer events.Close()
+	for {
+		event, err := events.Next(ctx)
+		if err != nil {
+			return nil // the end of ctx
+		}
+		d.clusterChanged(ctx, event)
+	}
+}
+
+func namespaceMetadata() *metav1.PartialObjectMetadata {
+	ns := &metav1.PartialObjectMetadata{}
+	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return ns
+}
+
+func (d *dispatcher) managedResourceHandler(ctx context.Context) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			priority := priorityUser
+			if initial {
+				priority = priorityResync
+			}
+			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
+				d.enqueue(ctx, mr, priority)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			a, ok1 := before.(*resourcesv1alpha1.ManagedResource)
+			b, ok2 := after.(*resourcesv1alpha1.ManagedResource)
+			if ok1 && ok2 && relevantChange(a, b) {
+				d.enqueue(ctx, b, priorityUser)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
+				d.enqueue(ctx, mr, priorityResync)
+			}
+		},
+	}
+}
+
+// relevantChange leaves out our own writes to status, marks and finalizer (spec/managedresource.md 2.2).
+func relevantChange(a, b *resourcesv1alpha1.ManagedResource) bool {
+	return a.UID != b.UID || a.Generation != b.Generation ||
+		(a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) ||
+		!equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
+		!equality.Semantic.DeepEqual(foreignFinalizers(a), foreignFinalizers(b)) ||
+		!equality.Semantic.DeepEqual(foreignAnnotations(a), foreignAnnotations(b))
+}
+
+func foreignAnnotations(mr *resourcesv1alpha1.ManagedResource) map[string]string {
+	out := map[string]string{}
+	for k, v := range mr.Annotations {
+		if k != hubv1alpha1.TargetUIDAnnotation && k != hubv1alpha1.AppliedAnnotation {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// foreignFinalizers are those that another instance may take off. Additions are of no interest.
+func foreignFinalizers(mr *resourcesv1alpha1.ManagedResource) []string {
+	own := ""
+	if mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != "" {
+		own = resourcesv1alpha1.Finalizer(claim.SpecClass(mr))
+	}
+	var out []string
+	for _, f := range mr.Finalizers {
+		if f != own {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func (d *dispatcher) targetClusterHandler(ctx context.Context) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			a, ok1 := before.(*hubv1alpha1.TargetCluster)
+			b, ok2 := after.(*hubv1alpha1.TargetCluster)
+			if !ok1 || !ok2 || a.Spec.Paused == b.Spec.Paused &&
+				a.Annotations[hubv1alpha1.HibernatedAnnotation] == b.Annotations[hubv1alpha1.HibernatedAnnotation] {
+				return
+			}
+			d.enqueueTarget(ctx, client.ObjectKeyFromObject(b), priorityRetry)
+		},
+	}
+}
+
+// leaseHandler notices when a Gardener resource manager takes or gives up a namespace. Renewals are no news.
+func (d *dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventHandler {
+	changed := func(obj any) {
+		if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = tombstone.Obj
+		}
+		if lease, ok := obj.(*coordinationv1.Lease); ok && lease.Name == claim.ResourceManagerLease {
+			d.enqueueNamespace(ctx, lease.Namespace, priorityRetry)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: changed,
+		UpdateFunc: func(before, after any) {
+			a, ok1 := before.(*coordinationv1.Lease)
+			b, ok2 := after.(*coordinationv1.Lease)
+			if ok1 && ok2 && d.held(a) != d.held(b) {
+				changed(after)
+			}
+		},
+		DeleteFunc: changed,
+	}
+}
+
+func (d *dispatcher) held(lease *coordinationv1.Lease) bool {
+	return !claim.HeldUntil(lease, d.clock.Now().Add(-time.Second)).IsZero()
+}
+
+func (d *dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			a, err1 := meta.Accessor(before)
+			b, err2 := meta.Accessor(after)
+			if err1 == nil && err2 == nil && !equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) {
+				d.enqueueNamespace(ctx, b.GetName(), priorityRetry)
+			}
+		},
+	}
+}
+
+// clusterChanged queues the ManagedResources that a change of a target concerns. Probes concern none.
+func (d *dispatcher) clusterChanged(ctx context.Context, event clustercache.Event) {
+	for _, t := range event.Types {
+		if t != clustercache.EventProbed {
+			d.enqueueTarget(ctx, event.Cluster, priorityRetry)
+			return
+		}
+	}
+	// A refusal comes as a probe event; what is refused is not connected.
+	if status, ok := d.clusters.GetStatus(event.Cluster); ok && status.State == clustercache.StateRefused {
+		d.enqueueTarget(ctx, event.Cluster, priorityRetry)
+	}
+}
+
+// enqueueTarget queues everything that is or may be in a target.
+func (d *dispatcher) enqueueTarget(ctx context.Context, cluster clustercache.ClusterKey, priority int) {
+	if cluster.Namespace != "" {
+		d.enqueueNamespace(ctx, cluster.Namespace, priority)
+	}
+	for _, name := range d.tracker.In(cluster) {
+		if name.Namespace != cluster.Namespace {
+			d.enqueueName(ctx, name, priority)
+		}
+	}
+	for _, class := range d.claims.Classes {
+		fixed := class.Target.Type == configv1alpha1.TargetSource && cluster == claim.SourceTarget ||
+			class.Target.Type == configv1alpha1.TargetRegistration && cluster.Namespace == class.Target.Namespace && cluster.Name == class.Target.Name
+		if fixed {
+			d.enqueueClass(ctx, class, priority)
+		}
+	}
+}
+
+func (d *dispatcher) enqueueClass(ctx context.Context, class *claim.Class, priority int) {
+	d.each(ctx, func(mr *resourcesv1alpha1.ManagedResource) {
+		if claim.SpecClass(mr) == class.Name {
+			d.enqueue(ctx, mr, priority)
+		}
+	})
+}
+
+func (d *dispatcher) enqueueNamespace(ctx context.Context, namespace string, priority int) {
+	d.each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { d.enqueue(ctx, mr, priority) }, client.InNamespace(namespace))
+}
+
+func (d *dispatcher) each(ctx context.Context, f func(*resourcesv1alpha1.ManagedResource), options ...client.ListOption) {
+	list := &resourcesv1alpha1.ManagedResourceList{}
+	// The objects are only read, so the informer's own may be looked at.
+	if err := d.cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		if ctx.Err() == nil {
+			d.log.Error(err, "Cannot list ManagedResources")
+		}
+		return
+	}
+	for i := range list.Items {
+		f(&list.Items[i])
+	}
+}

@@ -1,0 +1,32 @@
+// Package managedresource keeps ManagedResources: it applies what their Secrets say to their targets, keeps it that way,
+// and says in their conditions how it is.
+//
+// The package is the thin part over an engine whose pieces can be read alone:
+//
+//	claim        who is responsible, and for which target
+//	secretindex  when the content of a ManagedResource changed
+//	bundle       what the Secrets hold
+//	apply        making a target look like the manifests
+//	ownership    what managedFields tell about drift
+//	prune        deleting, and only what may be deleted
+//	inventory    what a ManagedResource owns
+//	tracker      watching what it owns
+//	health       judging it
+//	fairqueue    whose turn it is
+//
+// Every class has a queue and workers of its own; queues are fair between targets. A dispatcher brings events to the queue
+// that is responsible: changes of ManagedResources and Secrets, drift, targets that come and go. A reconciler serves all
+// queues. Its runs end in one of four ways: nothing changed (compare with what the watches show), single objects drifted
+// (correct), the input changed (apply all), or the ManagedResource goes (delete).
+//
+// The rules that keep it safe: the inventory is written before the target is; what is deleted was in the inventory and is
+// looked at first; a bundle that could not be read completely deletes nothing; a target is known by its UID, and a
+// ManagedResource stays bound to the one that got its objects.
+//
+// A Controller lives for one term of leadership and leaves nothing behind. The memory of a term may be lost at any time:
+// what was applied is noted on the ManagedResource, so a successor that finds all as it was writes and reads nothing.
+//
+// Trade-offs: the status has one writer, here, so health is judged by the same runs that apply, and a run that applies for
+// long delays the health of that one ManagedResource. A ManagedResource that an event names twice is judged twice; judging
+// costs no call.
+package managedresource

@@ -1,0 +1,102 @@
+package managedresource
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+)
+
+// dryRun finds out what an apply would do and reports it on the TargetCluster and in the logs. Nothing is written, neither
+// to the ManagedResource nor to the target: applies are sent with the server's own dry run.
+func (r *reconciler) dryRun(ctx context.Context, work *run) (reconcile.Result, error) {
+	if !work.decision.HasTarget {
+		work.log.Info("Dry run: no target", "reason", work.decision.Reason)
+		return r.resync(), nil
+	}
+	b, _, err := r.read(ctx, work)
+	if err != nil {
+		work.log.Info("Dry run: cannot read the content", "error", err.Error())
+		return r.resync(), nil
+	}
+	target, err := r.access(ctx, work.target)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	p, err := r.plan(work, b, target)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var report hubv1alpha1.DryRunReport
+	for i := range p.objects {
+		change, err := r.wouldChange(ctx, target, p.objects[i])
+		if err != nil {
+			work.log.Info("Dry run: the apply would fail", "object", p.objects[i].Key.String(), "error", err.Error())
+			continue
+		}
+		switch change {
+		case "create":
+			report.Creates++
+		case "update":
+			report.Updates++
+		default:
+			continue
+		}
+		work.log.Info("Dry run", "object", p.objects[i].Key.String(), "would", change)
+	}
+	if p.complete() {
+		for _, ref := range inventory.Without(inventory.Without(work.mr.Status.Resources, keysOf(p.entries())), p.released) {
+			report.Deletes++
+			work.log.Info("Dry run", "object", inventory.KeyOf(ref).String(), "would", "delete")
+		}
+	}
+	r.memory.with(work.name, func(e *remembered) { e.target, e.dryRun = work.target, &report })
+	return r.resync(), nil
+}
+
+// wouldChange asks the server what an apply would make of an object: create, update or nothing.
+func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, prepared apply.Prepared) (string, error) {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(prepared.Object.GroupVersionKind())
+	err := target.Client.Get(ctx, client.ObjectKeyFromObject(prepared.Object), live)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return "create", nil
+	case err != nil:
+		return "", fmt.Errorf("reading the live object: %w", err)
+	case prepared.CreateOnly:
+		return "", nil
+	}
+	raw, err := json.Marshal(prepared.Object.Object)
+	if err != nil {
+		return "", fmt.Errorf("encoding the manifest: %w", err)
+	}
+	after := prepared.Object.DeepCopy()
+	if err := target.Client.Patch(ctx, after, client.RawPatch(types.ApplyPatchType, raw),
+		client.DryRunAll, client.ForceOwnership, client.FieldOwner(r.applier.FieldManager)); err != nil {
+		return "", err
+	}
+	if semantic.DeepEqual(stripped(live), stripped(after)) {
+		return "", nil
+	}
+	return "update", nil
+}
+
+// stripped removes what differs without a change of content.
+func stripped(obj *unstructured.Unstructured) map[string]any {
+	content := obj.DeepCopy()
+	content.SetManagedFields(nil)
+	content.SetResourceVersion("")
+	content.SetGeneration(0)
+	return content.Object
+}

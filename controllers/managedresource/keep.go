@@ -1,0 +1,249 @@
+package managedresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+// syncGrace is how long a restart waits for the watches before it applies without knowing.
+const syncGrace = 20 * time.Second
+
+// keep makes and keeps the target as the ManagedResource says.
+func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, error) {
+	if !work.decision.HasTarget {
+		return r.withoutTarget(ctx, work)
+	}
+	status, _ := r.clusters.GetStatus(work.target)
+	if moved, result, err := r.leaveOldTarget(ctx, work, status); moved || err != nil {
+		return result, err
+	}
+	if status.UID == "" || status.State == clustercache.StateRefused {
+		return r.unreachable(ctx, work, status)
+	}
+	if err := r.tracker.Track(ctx, work.name, work.target, work.mr.Status.Resources); err != nil && !isDown(err) {
+		return reconcile.Result{}, err
+	}
+
+	input, current := r.input(work)
+	if current && !r.memory.applyDemanded(work.name) && work.mr.Status.ObservedGeneration == work.mr.Generation {
+		done, result, err := r.unchanged(ctx, work, status, input)
+		if done || err != nil {
+			return result, err
+		}
+	}
+	if wait := r.memory.backoff(work.name, input, r.clock.Now()); wait > 0 && current && status.State == clustercache.StateConnected {
+		// The whole is tried again when its time comes; what was right before is kept right meanwhile.
+		result, err := r.keepAccepted(ctx, work, status, input)
+		return sooner(result, wait), err
+	}
+	return r.applyAll(ctx, work, status)
+}
+
+// unchanged handles a ManagedResource whose input is the one that was applied last. done is false if it has to be applied
+// again after all.
+func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercache.Status, input string) (done bool, result reconcile.Result, err error) {
+	applied, ok := parseApplied(work.mr.Annotations[hubv1alpha1.AppliedAnnotation])
+	if !ok || applied.Input != input {
+		return false, result, nil
+	}
+	if status.State != clustercache.StateConnected {
+		result, err = r.unreachable(ctx, work, status)
+		return true, result, err
+	}
+	verdict := r.tracker.Judge(work.name)
+	if _, complete := r.tracker.AcceptedStates(work.name); !complete {
+		// A start with nothing in memory: what the watches show decides, as a whole.
+		if !verdict.Synced && len(verdict.Failed) == 0 {
+			if waited := r.memory.waited(work.name, r.clock.Now()); waited < syncGrace {
+				return true, reconcile.Result{RequeueAfter: syncGrace - waited}, nil
+			}
+			return false, result, nil
+		}
+		if !verdict.Synced || len(verdict.Missing) > 0 || tracker.Fold(verdict.Observed) != applied.Fold {
+			return false, result, nil
+		}
+		r.tracker.AcceptObserved(work.name, verdict.Observed)
+		r.memory.settled(work.name)
+		result, err = r.evaluate(ctx, work, status)
+		return true, result, err
+	}
+	if drifted := slices.Concat(verdict.Drifted, verdict.Missing, verdict.Unknown); len(drifted) > 0 {
+		result, err = r.correct(ctx, work, status, input, drifted)
+		return true, result, err
+	}
+	result, err = r.evaluate(ctx, work, status)
+	return true, result, err
+}
+
+// keepAccepted corrects objects that were right once, and leaves those alone that never were.
+func (r *reconciler) keepAccepted(ctx context.Context, work *run, status clustercache.Status, input string) (reconcile.Result, error) {
+	verdict := r.tracker.Judge(work.name)
+	states, _ := r.tracker.AcceptedStates(work.name)
+	drifted := slices.DeleteFunc(slices.Concat(verdict.Drifted, verdict.Missing), func(k inventory.Key) bool {
+		_, known := states[k]
+		return !known
+	})
+	if len(drifted) > 0 {
+		return r.correct(ctx, work, status, input, drifted)
+	}
+	return r.evaluate(ctx, work, status)
+}
+
+// input is a text over everything that decides what is applied: the generation, the versions of the Secrets and the
+// settings of the hub. current is false if a Secret's version is not known or the Secret is missing.
+func (r *reconciler) input(work *run) (text string, current bool) {
+	versions := make([]secretindex.Version, 0, len(work.mr.Spec.SecretRefs))
+	current = true
+	for _, name := range secretNames(work.mr) {
+		version, known := r.secrets.Get(name)
+		if !known || !version.Exists() {
+			current = false
+		}
+		versions = append(versions, version)
+	}
+	return inputOf(work, r.managedBy, versions), current
+}
+
+func secretNames(mr *resourcesv1alpha1.ManagedResource) []types.NamespacedName {
+	names := make([]types.NamespacedName, 0, len(mr.Spec.SecretRefs))
+	for _, ref := range mr.Spec.SecretRefs {
+		names = append(names, types.NamespacedName{Namespace: mr.Namespace, Name: ref.Name})
+	}
+	return names
+}
+
+// errSecret is a Secret that cannot be read.
+type errSecret struct {
+	name types.NamespacedName
+	err  error
+}
+
+func (e *errSecret) Error() string { return fmt.Sprintf("Could not read Secret %s: %v", e.name, e.err) }
+func (e *errSecret) Unwrap() error { return e.err }
+
+// read gets and decodes the Secrets. The returned input belongs to the content that was read.
+func (r *reconciler) read(ctx context.Context, work *run) (*bundle.Bundle, string, error) {
+	names := secretNames(work.mr)
+	sources := make([]bundle.Source, 0, len(names))
+	versions := make([]secretindex.Version, 0, len(names))
+	for _, name := range names {
+		if name.Name == "" {
+			return nil, "", &errSecret{name: name, err: errors.New("the reference has no name")}
+		}
+		secret := &corev1.Secret{}
+		if err := r.live.Get(ctx, name, secret); err != nil {
+			if apierrors.IsNotFound(err) {
+				r.secrets.Observe(name, secretindex.Version{})
+			}
+			return nil, "", &errSecret{name: name, err: err}
+		}
+		version := secretindex.Version{UID: secret.UID, ResourceVersion: secret.ResourceVersion}
+		r.secrets.Observe(name, version)
+		versions = append(versions, version)
+		sources = append(sources, bundle.Source{
+			Namespace: name.Namespace, Name: name.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion, Data: secret.Data,
+		})
+	}
+	return r.bundles.Decode(sources), inputOf(work, r.managedBy, versions), nil
+}
+
+// leaveOldTarget deals with a ManagedResource whose objects are in another cluster than the one it belongs to now: they are
+// deleted there, or left if that cluster is gone. moved is true while it is not done.
+func (r *reconciler) leaveOldTarget(ctx context.Context, work *run, now clustercache.Status) (moved bool, result reconcile.Result, err error) {
+	bound := types.UID(work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
+	if bound == "" || now.UID == "" || now.UID == bound {
+		return false, result, nil
+	}
+	old, found, err := r.claims.FindUID(ctx, work.class, work.name.Namespace, bound)
+	if err != nil {
+		return true, result, err
+	}
+	gone := true
+	if found && !deref(work.mr.Spec.KeepObjects) {
+		status, _ := r.clusters.GetStatus(old)
+		gone, result, err = r.clean(ctx, work, old, status)
+		if err != nil || !gone {
+			return true, result, err
+		}
+	} else if len(work.mr.Status.Resources) > 0 {
+		r.events.released(work.mr, fmt.Sprintf("the cluster with UID %s is not registered any more", bound), work.mr.Status.Resources)
+	}
+	work.log.Info("Moving to another target", "oldTargetUID", bound, "newTargetUID", now.UID)
+	r.forget(ctx, work.name)
+	if err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { s.Resources = nil }); err != nil {
+		return true, result, err
+	}
+	base := work.mr.DeepCopy()
+	delete(work.mr.Annotations, hubv1alpha1.TargetUIDAnnotation)
+	delete(work.mr.Annotations, hubv1alpha1.AppliedAnnotation)
+	return false, result, r.source.patch(ctx, base, work.mr, false)
+}
+
+// mark writes the finalizer and the UID of the target, in one patch, before the first write to the target.
+func (r *reconciler) mark(ctx context.Context, work *run, uid types.UID) error {
+	if slices.Contains(work.mr.Finalizers, work.class.Finalizer) && work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] == string(uid) {
+		return nil
+	}
+	base := work.mr.DeepCopy()
+	if !slices.Contains(work.mr.Finalizers, work.class.Finalizer) {
+		work.mr.Finalizers = append(work.mr.Finalizers, work.class.Finalizer)
+	}
+	if work.mr.Annotations == nil {
+		work.mr.Annotations = map[string]string{}
+	}
+	work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(uid)
+	return r.source.patch(ctx, base, work.mr, false)
+}
+
+// markApplied notes on the ManagedResource what was applied and how the objects were then, so that a restart can see that
+// nothing changed. Nothing is written while something is not known.
+func (r *reconciler) markApplied(ctx context.Context, work *run, input string) error {
+	states, complete := r.tracker.AcceptedStates(work.name)
+	if !complete {
+		return nil
+	}
+	value := applied{Input: input, Fold: tracker.Fold(states)}.String()
+	if work.mr.Annotations[hubv1alpha1.AppliedAnnotation] == value {
+		return nil
+	}
+	base := work.mr.DeepCopy()
+	work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = value
+	return r.source.patch(ctx, base, work.mr, false)
+}
+
+func keysOf(refs []resourcesv1alpha1.ObjectReference) map[inventory.Key]bool {
+	keys := make(map[inventory.Key]bool, len(refs))
+	for _, ref := range refs {
+		keys[inventory.KeyOf(ref)] = true
+	}
+	return keys
+}
+
+func isDown(err error) bool {
+	return errors.Is(err, clustercache.ErrClusterNotConnected) || errors.Is(err, clustercache.ErrClusterUnknown)
+}
+
+func sooner(result reconcile.Result, after time.Duration) reconcile.Result {
+	if result.RequeueAfter == 0 || after < result.RequeueAfter {
+		result.RequeueAfter, result.Priority = after, nil
+	}
+	return result
+}
+
+func deref(b *bool) bool { return b != nil && *b }

@@ -1,0 +1,161 @@
+package managedresource
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+)
+
+// Pauses between attempts. A whole run that failed is tried again after 1 s, doubled up to 5 min. An object whose drift
+// comes back is corrected at once for a few times, then after 1 s, doubled up to 1 min, until it was quiet for 10 min.
+const (
+	retryFirst = time.Second
+	retryLast  = 5 * time.Minute
+
+	driftFree   = 5
+	driftFirst  = time.Second
+	driftLast   = time.Minute
+	driftMemory = 10 * time.Minute
+)
+
+// memory is what a reconciler remembers of ManagedResources between runs. All of it may be lost.
+type memory struct {
+	mu   sync.Mutex
+	each map[types.NamespacedName]*remembered
+}
+
+type remembered struct {
+	since    time.Time // first seen without knowledge of its objects; zero once known
+	demanded bool      // an apply is asked for, whether or not anything changed
+
+	failedInput string
+	failures    int
+	retryAt     time.Time
+
+	corrections map[inventory.Key]*corrections
+
+	target clustercache.ClusterKey   // of the last dry run
+	dryRun *hubv1alpha1.DryRunReport // nil without one
+}
+
+type corrections struct {
+	count int
+	last  time.Time
+	next  time.Time
+}
+
+func newMemory() *memory { return &memory{each: map[types.NamespacedName]*remembered{}} }
+
+func (m *memory) with(name types.NamespacedName, f func(*remembered)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.each[name]
+	if e == nil {
+		e = &remembered{}
+		m.each[name] = e
+	}
+	f(e)
+}
+
+func (m *memory) forget(name types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.each, name)
+}
+
+// waited is how long it has been since this was asked first and not settled.
+func (m *memory) waited(name types.NamespacedName, now time.Time) (d time.Duration) {
+	m.with(name, func(e *remembered) {
+		if e.since.IsZero() {
+			e.since = now
+		}
+		d = now.Sub(e.since)
+	})
+	return d
+}
+
+// settled ends a wait and forgets failures.
+func (m *memory) settled(name types.NamespacedName) {
+	m.with(name, func(e *remembered) {
+		e.since, e.demanded, e.failures, e.failedInput = time.Time{}, false, 0, ""
+	})
+}
+
+func (m *memory) demandApply(name types.NamespacedName) {
+	m.with(name, func(e *remembered) { e.demanded = true })
+}
+
+func (m *memory) applyDemanded(name types.NamespacedName) (yes bool) {
+	m.with(name, func(e *remembered) { yes = e.demanded })
+	return yes
+}
+
+// failed notes a failed run and returns the pause before the next one. Another input starts anew.
+func (m *memory) failed(name types.NamespacedName, input string, now time.Time) (pause time.Duration) {
+	m.with(name, func(e *remembered) {
+		if e.failedInput != input {
+			e.failedInput, e.failures = input, 0
+		}
+		pause = doubled(retryFirst, retryLast, e.failures)
+		e.failures++
+		e.demanded = false
+		e.retryAt = now.Add(pause)
+	})
+	return pause
+}
+
+// backoff is the rest of the pause after a failure with the same input.
+func (m *memory) backoff(name types.NamespacedName, input string, now time.Time) (rest time.Duration) {
+	m.with(name, func(e *remembered) {
+		if e.failures > 0 && e.failedInput == input && !e.demanded {
+			rest = e.retryAt.Sub(now)
+		}
+	})
+	return max(rest, 0)
+}
+
+// mayCorrect returns how long the correction of an object has to wait.
+func (m *memory) mayCorrect(name types.NamespacedName, key inventory.Key, now time.Time) (wait time.Duration) {
+	m.with(name, func(e *remembered) {
+		if c := e.corrections[key]; c != nil {
+			wait = c.next.Sub(now)
+		}
+	})
+	return max(wait, 0)
+}
+
+// corrected notes a correction. Objects that were quiet long enough are forgotten.
+func (m *memory) corrected(name types.NamespacedName, key inventory.Key, now time.Time) {
+	m.with(name, func(e *remembered) {
+		for k, c := range e.corrections {
+			if now.Sub(c.last) > driftMemory {
+				delete(e.corrections, k)
+			}
+		}
+		if e.corrections == nil {
+			e.corrections = map[inventory.Key]*corrections{}
+		}
+		c := e.corrections[key]
+		if c == nil {
+			c = &corrections{}
+			e.corrections[key] = c
+		}
+		c.count++
+		c.last, c.next = now, now
+		if over := c.count - driftFree; over >= 0 {
+			c.next = now.Add(doubled(driftFirst, driftLast, over))
+		}
+	})
+}
+
+func doubled(first, last time.Duration, times int) time.Duration {
+	if times > 20 {
+		return last
+	}
+	return min(first<<times, last)
+}

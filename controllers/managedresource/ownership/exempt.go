@@ -1,0 +1,141 @@
+package ownership
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+// Exempt tells whether foreign payload at a path stays with its owner. own are the fields of our Apply entry (nil without
+// one); subresource is the one through which the owner wrote, empty for the object itself.
+type Exempt func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool
+
+// ExemptFor returns the foreign payload that is never taken back from an object of the manifest's kind (design.md section
+// 5, spec/managedresource.md 2.10). All of it holds only while the manifest leaves the field empty: what the manifest sets
+// is ours and never reaches the exemption.
+func ExemptFor(manifest *unstructured.Unstructured) Exempt {
+	gk := manifest.GroupVersionKind().GroupKind()
+	rules := rulesFor(gk, manifest.Object)
+	return func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool {
+		for _, r := range rules {
+			if r.matches(path, own, subresource) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// rule describes exempt paths. Elements are field names; "*" stands for any list item or map key.
+type rule struct {
+	path []string
+	// deep exempts everything below the path, too.
+	deep bool
+	// parents exempts the path's own ancestors below the named depth as well: their presence carries no content.
+	parents int
+	// onlyIn restricts the rule to items that we own: the path's prefix of that length must be in our entry.
+	onlyIn int
+}
+
+func (r rule) matches(path fieldpath.Path, own *fieldpath.Set, _ string) bool {
+	if len(path) < len(r.path) {
+		return r.parents > 0 && len(path) >= r.parents && prefix(r.path, path)
+	}
+	if len(path) > len(r.path) && !r.deep {
+		return false
+	}
+	for i, want := range r.path {
+		if !elementIs(path[i], want) {
+			return false
+		}
+	}
+	return r.onlyIn == 0 || own != nil && own.Has(path[:r.onlyIn])
+}
+
+func prefix(names []string, path fieldpath.Path) bool {
+	for i := range path {
+		if !elementIs(path[i], names[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func elementIs(pe fieldpath.PathElement, want string) bool {
+	if want == "*" {
+		return true
+	}
+	return pe.FieldName != nil && *pe.FieldName == want
+}
+
+func exact(path string) rule   { return rule{path: strings.Split(path, ".")} }
+func subtree(path string) rule { return rule{path: strings.Split(path, "."), deep: true} }
+func restarted(at string) rule {
+	path := append(strings.Split(at, "."), "metadata", "annotations", resourcesv1alpha1.RestartedAtAnnotation)
+	return rule{path: path, parents: len(path) - 2}
+}
+
+func rulesFor(gk schema.GroupKind, manifest map[string]any) []rule {
+	set := func(fields ...string) bool {
+		_, found, _ := unstructured.NestedFieldNoCopy(manifest, fields...)
+		return found
+	}
+	var rules []rule
+	switch gk.Group {
+	case "":
+		switch gk.Kind {
+		case "Namespace":
+			rules = append(rules, subtree("spec.finalizers"))
+		case "Node":
+			rules = append(rules, subtree("spec"))
+		case "PersistentVolume":
+			rules = append(rules, subtree("spec.claimRef"))
+		case "PersistentVolumeClaim":
+			rules = append(rules, exact("spec.volumeName"))
+		case "Pod":
+			rules = append(rules, exact("spec.nodeName"), subtree("spec.tolerations"), subtree("spec.ephemeralContainers"))
+		case "Secret":
+			if t, _, _ := unstructured.NestedString(manifest, "type"); t == "kubernetes.io/service-account-token" {
+				rules = append(rules, subtree("data"))
+			}
+		case "ServiceAccount":
+			rules = append(rules, subtree("secrets"), subtree("imagePullSecrets"))
+		case "Service":
+			rules = append(rules,
+				exact("spec.clusterIP"), subtree("spec.clusterIPs"), exact("spec.healthCheckNodePort"),
+				exact("spec.loadBalancerIP"), rule{path: []string{"spec", "ports", "*", "nodePort"}, onlyIn: 3})
+		}
+	case "apps":
+		switch gk.Kind {
+		case "Deployment", "StatefulSet":
+			if !set("spec", "replicas") {
+				rules = append(rules, exact("spec.replicas"))
+			}
+			rules = append(rules, restarted("spec.template"))
+		case "DaemonSet":
+			rules = append(rules, restarted("spec.template"))
+		}
+	case "batch":
+		switch gk.Kind {
+		case "Job":
+			rules = append(rules, subtree("spec.selector"), subtree("spec.template.metadata.labels"), restarted("spec.template"))
+		case "CronJob":
+			rules = append(rules, restarted("spec.jobTemplate.spec.template"))
+		}
+	case "admissionregistration.k8s.io":
+		rules = append(rules, exact("webhooks.*.clientConfig.caBundle"))
+	case "apiregistration.k8s.io":
+		rules = append(rules, exact("spec.caBundle"))
+	case "apiextensions.k8s.io":
+		rules = append(rules, exact("spec.conversion.webhook.clientConfig.caBundle"))
+	case "rbac.authorization.k8s.io":
+		if gk.Kind == "ClusterRole" && set("aggregationRule") {
+			rules = append(rules, subtree("rules"))
+		}
+	}
+	return rules
+}

@@ -1,0 +1,209 @@
+package managedresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+// busyRetry is the pause before a request is tried again whose ManagedResource another queue is working on.
+const busyRetry = 50 * time.Millisecond
+
+// reconciler works on ManagedResources. One serves the queues of all classes.
+type reconciler struct {
+	source   *store
+	reader   client.Reader // informers of the source
+	live     client.Reader // the source itself
+	clusters clustercache.ClusterCache
+	claims   *claim.Claims
+	secrets  *secretindex.Index
+	bundles  *bundle.Cache
+	tracker  *tracker.Tracker
+	applier  *apply.Applier
+	events   *recorder
+	metrics  *Metrics
+	memory   *memory
+	clock    clock.Clock
+	log      logr.Logger
+
+	managedBy  string
+	syncPeriod time.Duration
+	forward    func(ctx context.Context, name types.NamespacedName, priority int)
+
+	busy sync.Map // types.NamespacedName -> struct{}: in the hands of a worker
+}
+
+// run is the work on one ManagedResource.
+type run struct {
+	name     types.NamespacedName
+	decision claim.Decision
+	class    *claim.Class
+	target   clustercache.ClusterKey
+	log      logr.Logger
+	// mr is the state that the next write is based on. It is replaced by what the server answers.
+	mr *resourcesv1alpha1.ManagedResource
+}
+
+func (r *run) origin() string { return r.class.Origin(r.name) }
+
+// Reconcile works on one request.
+func (r *reconciler) Reconcile(ctx context.Context, req Request) (reconcile.Result, error) {
+	if _, taken := r.busy.LoadOrStore(req.NamespacedName, struct{}{}); taken {
+		return reconcile.Result{RequeueAfter: busyRetry}, nil
+	}
+	defer r.busy.Delete(req.NamespacedName)
+
+	result, err := r.reconcile(ctx, req)
+	switch {
+	case err == nil:
+		return result, nil
+	case ctx.Err() != nil:
+		return reconcile.Result{}, nil // leadership or the process ends; the successor starts from the source
+	case errors.Is(err, clustercache.ErrClusterNotConnected), errors.Is(err, clustercache.ErrClusterUnknown):
+		return reconcile.Result{}, nil // the connect event brings it back
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: busyRetry}, nil
+	}
+	return result, err
+}
+
+func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Result, error) {
+	mr, err := r.source.get(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if mr == nil {
+		r.forget(ctx, req.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	switch mr.Annotations[resourcesv1alpha1.OperationAnnotation] {
+	case resourcesv1alpha1.OperationWaitForState:
+		return reconcile.Result{}, nil
+	case resourcesv1alpha1.OperationReconcile:
+		base := mr.DeepCopy()
+		delete(mr.Annotations, resourcesv1alpha1.OperationAnnotation)
+		if err := r.source.patch(ctx, base, mr, false); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		r.memory.demandApply(req.NamespacedName)
+	}
+
+	decision, err := r.claims.Decide(ctx, mr)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if decision.Class == nil {
+		r.forget(ctx, req.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if decision.HasTarget && decision.Target != req.Target || !decision.HasTarget && req.Target != (clustercache.ClusterKey{}) {
+		// It moved since it was queued: its new target's lane is where it waits its turn.
+		r.forward(ctx, req.NamespacedName, priorityRetry)
+		return reconcile.Result{}, nil
+	}
+	work := &run{
+		name: req.NamespacedName, decision: decision, class: decision.Class, target: decision.Target, mr: mr,
+		log: r.log.WithValues("class", decision.Class.Name, "target", decision.Target.String(), "managedResource", req.NamespacedName.String()),
+	}
+	if !decision.ElsewhereUntil.IsZero() {
+		r.forget(ctx, work.name)
+		return reconcile.Result{RequeueAfter: decision.ElsewhereUntil.Sub(r.clock.Now()) + time.Second}, nil
+	}
+	paused, err := r.paused(ctx, work)
+	if err != nil || paused {
+		return reconcile.Result{}, err
+	}
+	deleting := mr.DeletionTimestamp != nil
+	switch {
+	case work.class.DryRun:
+		return r.dryRun(ctx, work)
+	case resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]) && !deleting:
+		r.tracker.Forget(ctx, work.name)
+		return reconcile.Result{}, r.ignored(ctx, work)
+	case deleting || decision.Leaving:
+		return r.delete(ctx, work)
+	case decision.AwaitFinalizer != "":
+		work.log.V(1).Info("Waiting for another instance to finish", "finalizer", decision.AwaitFinalizer)
+		return reconcile.Result{}, nil
+	default:
+		return r.keep(ctx, work)
+	}
+}
+
+// forget drops everything in memory about a ManagedResource that is gone or not ours.
+func (r *reconciler) forget(ctx context.Context, name types.NamespacedName) {
+	r.tracker.Forget(ctx, name)
+	r.memory.forget(name)
+}
+
+// paused tells whether the operator stopped all work on the target.
+func (r *reconciler) paused(ctx context.Context, work *run) (bool, error) {
+	tc, err := r.targetCluster(ctx, work.target)
+	if err != nil || tc == nil {
+		return false, err
+	}
+	return tc.Spec.Paused, nil
+}
+
+// hibernated tells whether the target is meant to be away.
+func (r *reconciler) hibernated(ctx context.Context, work *run) bool {
+	tc, err := r.targetCluster(ctx, work.target)
+	return err == nil && tc != nil && resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation])
+}
+
+// targetCluster returns the TargetCluster of a registration, nil if there is none (yet).
+func (r *reconciler) targetCluster(ctx context.Context, key clustercache.ClusterKey) (*hubv1alpha1.TargetCluster, error) {
+	if key.Namespace == "" {
+		return nil, nil
+	}
+	tc := &hubv1alpha1.TargetCluster{}
+	if err := r.reader.Get(ctx, key, tc); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading TargetCluster %s: %w", key, err)
+	}
+	return tc, nil
+}
+
+// access returns the clients of a target.
+func (r *reconciler) access(ctx context.Context, key clustercache.ClusterKey) (apply.Target, error) {
+	metadataClient, err := r.clusters.GetMetadataClient(ctx, key)
+	if err != nil {
+		return apply.Target{}, err
+	}
+	uncached, err := r.clusters.GetUncachedClient(ctx, key)
+	if err != nil {
+		return apply.Target{}, err
+	}
+	mapper, err := r.clusters.GetRESTMapper(ctx, key)
+	if err != nil {
+		return apply.Target{}, err
+	}
+	return apply.Target{Metadata: metadataClient, Client: uncached, Mapper: mapper}, nil
+}
+
+// resync is the result of a run with nothing left to do: the safety net, with a tenth of jitter either way.
+func (r *reconciler) resync() reconcile.Result {
+	jitter := 0.9 + 0.2*rand.Float64()
+	return reconcile.Result{RequeueAfter: time.Duration(float64(r.syncPeriod) * jitter), Priority: new(priorityResync)}
+}

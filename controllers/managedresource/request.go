@@ -1,0 +1,30 @@
+package managedresource
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+// Request is the key of a class queue: a ManagedResource and the target that the work is for. The queue is fair between
+// targets. A request without a target is for work that needs none.
+type Request struct {
+	Target clustercache.ClusterKey
+	types.NamespacedName
+}
+
+// Priorities inside the lane of a target (design.md section 3).
+const (
+	priorityUser   = 100
+	priorityDrift  = 50
+	priorityRetry  = 0
+	priorityResync = -100
+)
+
+// lane is the queue's lane of a request.
+func lane(r Request) string {
+	if r.Target == (clustercache.ClusterKey{}) {
+		return "namespace " + r.Namespace
+	}
+	return r.Target.String()
+}

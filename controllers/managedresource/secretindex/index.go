@@ -1,0 +1,205 @@
+package secretindex
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+// Version is the state of a Secret. The zero value means that the Secret does not exist.
+type Version struct {
+	UID             types.UID
+	ResourceVersion string
+}
+
+// Exists tells whether the Secret exists.
+func (v Version) Exists() bool { return v.UID != "" }
+
+// Index is the memory of referenced Secrets. It is a Runnable that needs no leadership: a standby keeps it warm.
+type Index struct {
+	secrets metadata.Interface
+	cache   ctrlcache.Cache
+
+	mu       sync.Mutex
+	refs     map[types.NamespacedName][]types.NamespacedName // Secret -> ManagedResources
+	byMR     map[types.NamespacedName][]types.NamespacedName // ManagedResource -> Secrets
+	versions map[types.NamespacedName]Version                // of referenced Secrets; absent = unknown
+	handler  func(mr types.NamespacedName)
+
+	synced chan struct{}
+}
+
+// New returns an index that watches Secrets with the client and ManagedResources through the cache's informer.
+func New(secrets metadata.Interface, cache ctrlcache.Cache) *Index {
+	return &Index{
+		secrets: secrets, cache: cache,
+		refs:     map[types.NamespacedName][]types.NamespacedName{},
+		byMR:     map[types.NamespacedName][]types.NamespacedName{},
+		versions: map[types.NamespacedName]Version{},
+		synced:   make(chan struct{}),
+	}
+}
+
+// NeedLeaderElection is false.
+func (x *Index) NeedLeaderElection() bool { return false }
+
+// Start watches until ctx ends.
+func (x *Index) Start(ctx context.Context) error {
+	informer, err := x.cache.GetInformer(ctx, &resourcesv1alpha1.ManagedResource{})
+	if err != nil {
+		return fmt.Errorf("watching ManagedResources for their Secrets: %w", err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { x.setRefs(obj) },
+		UpdateFunc: func(_, obj any) { x.setRefs(obj) },
+		DeleteFunc: x.drop,
+	})
+	if err != nil {
+		return fmt.Errorf("watching ManagedResources for their Secrets: %w", err)
+	}
+	defer func() { _ = informer.RemoveEventHandler(registration) }()
+	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return nil
+	}
+	client := x.secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
+	lw := &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtimeObject, error) { return client.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, o)
+		},
+	}
+	reflector := toolscache.NewReflectorWithOptions(toolscache.ToListWatcherWithWatchListSemantics(lw, x.secrets),
+		&metav1.PartialObjectMetadata{}, (*store)(x), toolscache.ReflectorOptions{Name: "secrets of ManagedResources"})
+	reflector.RunWithContext(ctx)
+	return nil
+}
+
+// WaitForSync blocks until the first list of Secrets was read; false if ctx ended before.
+func (x *Index) WaitForSync(ctx context.Context) bool {
+	select {
+	case <-x.synced:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Synced tells whether the first list of Secrets was read.
+func (x *Index) Synced() bool {
+	select {
+	case <-x.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// SetHandler sets the function that hears of each ManagedResource one of whose Secrets changed; nil for none. It must
+// return quickly.
+func (x *Index) SetHandler(handler func(mr types.NamespacedName)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.handler = handler
+}
+
+// Get returns the version of a Secret. known is false if it was not seen since it was first referenced.
+func (x *Index) Get(secret types.NamespacedName) (version Version, known bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	version, known = x.versions[secret]
+	return version, known
+}
+
+// Observe records what a live read found. What the watch said in the meantime wins.
+func (x *Index) Observe(secret types.NamespacedName, version Version) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, known := x.versions[secret]; !known && len(x.refs[secret]) > 0 {
+		x.versions[secret] = version
+	}
+}
+
+func (x *Index) setRefs(obj any) {
+	mr, ok := obj.(*resourcesv1alpha1.ManagedResource)
+	if !ok {
+		return
+	}
+	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
+	secrets := make([]types.NamespacedName, 0, len(mr.Spec.SecretRefs))
+	for _, ref := range mr.Spec.SecretRefs {
+		s := types.NamespacedName{Namespace: mr.Namespace, Name: ref.Name}
+		if ref.Name != "" && !slices.Contains(secrets, s) {
+			secrets = append(secrets, s)
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.replaceRefs(name, secrets)
+}
+
+func (x *Index) drop(obj any) {
+	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.replaceRefs(types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}, nil)
+	}
+}
+
+func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedName) {
+	old := x.byMR[mr]
+	for _, s := range old {
+		if slices.Contains(secrets, s) {
+			continue
+		}
+		left := slices.DeleteFunc(x.refs[s], func(n types.NamespacedName) bool { return n == mr })
+		if len(left) == 0 {
+			delete(x.refs, s)
+			delete(x.versions, s)
+		} else {
+			x.refs[s] = left
+		}
+	}
+	for _, s := range secrets {
+		if !slices.Contains(old, s) {
+			x.refs[s] = append(x.refs[s], mr)
+		}
+	}
+	if len(secrets) == 0 {
+		delete(x.byMR, mr)
+	} else {
+		x.byMR[mr] = secrets
+	}
+}
+
+// changed records a version and tells who refers to the Secret, if that is news.
+func (x *Index) changed(secret types.NamespacedName, version Version) {
+	x.mu.Lock()
+	mrs := slices.Clone(x.refs[secret])
+	old, known := x.versions[secret]
+	if len(mrs) > 0 {
+		x.versions[secret] = version
+	}
+	handler := x.handler
+	x.mu.Unlock()
+	if handler == nil || known && old == version {
+		return
+	}
+	for _, mr := range mrs {
+		handler(mr)
+	}
+}

@@ -1,0 +1,64 @@
+package secretindex
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+type runtimeObject = runtime.Object
+
+// store is the index as a reflector sees it: it takes events and keeps next to nothing.
+type store Index
+
+func (s *store) index() *Index { return (*Index)(s) }
+
+func (s *store) Add(obj any) error    { return s.Update(obj) }
+func (s *store) Resync() error        { return nil }
+func (s *store) Update(obj any) error { return s.event(obj, false) }
+func (s *store) Delete(obj any) error { return s.event(obj, true) }
+
+func (s *store) event(obj any, gone bool) error {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return fmt.Errorf("unexpected object in the watch of Secrets: %w", err)
+	}
+	version := Version{UID: m.GetUID(), ResourceVersion: m.GetResourceVersion()}
+	if gone {
+		version = Version{}
+	}
+	s.index().changed(types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, version)
+	return nil
+}
+
+// Replace takes a complete list: what is referenced and not in it does not exist.
+func (s *store) Replace(list []any, _ string) error {
+	x := s.index()
+	present := make(map[types.NamespacedName]Version)
+	x.mu.Lock()
+	referenced := make(map[types.NamespacedName]bool, len(x.refs))
+	for name := range x.refs {
+		referenced[name] = true
+	}
+	x.mu.Unlock()
+	for _, obj := range list {
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			return fmt.Errorf("unexpected object in the list of Secrets: %w", err)
+		}
+		if name := (types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}); referenced[name] {
+			present[name] = Version{UID: m.GetUID(), ResourceVersion: m.GetResourceVersion()}
+		}
+	}
+	for name := range referenced {
+		x.changed(name, present[name])
+	}
+	select {
+	case <-x.synced:
+	default:
+		close(x.synced)
+	}
+	return nil
+}

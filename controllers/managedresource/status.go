@@ -1,0 +1,139 @@
+package managedresource
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+// updateStatus patches the status if change makes a difference. The summary follows from the other conditions.
+func (r *reconciler) updateStatus(ctx context.Context, work *run, change func(*resourcesv1alpha1.ManagedResourceStatus)) error {
+	base := work.mr.DeepCopy()
+	change(&work.mr.Status)
+	r.summarize(&work.mr.Status, work.mr.Generation)
+	if equalStatus(&base.Status, &work.mr.Status) {
+		return nil
+	}
+	return r.source.patch(ctx, base, work.mr, true)
+}
+
+func (r *reconciler) setCondition(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string) {
+	s.Conditions = resourcesv1alpha1.SetCondition(r.clock.Now(), s.Conditions, t, status, reason, message)
+}
+
+// setApplied writes ResourcesApplied alone.
+func (r *reconciler) setApplied(ctx context.Context, work *run, status resourcesv1alpha1.ConditionStatus, reason, message string) error {
+	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, status, reason, message)
+	})
+}
+
+// pendingConditions says that new content is about to be applied (spec/managedresource.md 2.13 step 4). A failure or a
+// pending deletion stays visible until the run is over.
+func (r *reconciler) pendingConditions(s *resourcesv1alpha1.ManagedResourceStatus) {
+	r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
+	r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
+	reason, message := resourcesv1alpha1.ReasonApplyProgressing, "The resources are being applied."
+	if c := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesApplied); c != nil {
+		switch c.Reason {
+		case resourcesv1alpha1.ReasonApplyFailed, resourcesv1alpha1.ReasonDeletionFailed, resourcesv1alpha1.ReasonDeletionPending:
+			reason, message = c.Reason, c.Message
+		}
+	}
+	r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, message)
+}
+
+const messageChecksPending = "The content changed; its checks are pending."
+
+// ignored stops everything and says so (spec/managedresource.md 2.15).
+func (r *reconciler) ignored(ctx context.Context, work *run) error {
+	const message = "The ManagedResource is marked to be ignored."
+	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		reason := resourcesv1alpha1.ReasonManagedResourceIgnored
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue, reason, message)
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, reason, message)
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, reason, message)
+	})
+}
+
+// withoutTarget says that there is no target, or too many. Events bring it back.
+func (r *reconciler) withoutTarget(ctx context.Context, work *run) (reconcile.Result, error) {
+	r.tracker.Forget(ctx, work.name)
+	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, work.decision.Reason, work.decision.Message)
+		r.unknownHealth(s, work.decision.Reason, work.decision.Message)
+	})
+	return reconcile.Result{}, err
+}
+
+// unreachable says that the target cannot be asked. What was applied stays applied, as far as anybody knows. Nothing is
+// said about a target that was not dialled yet, nor about one that is meant to be away.
+func (r *reconciler) unreachable(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
+	if status.State == clustercache.StateConnecting || status.State == clustercache.StateConnected || r.hibernated(ctx, work) {
+		return reconcile.Result{}, nil
+	}
+	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { r.setUnreachable(s, work, status) })
+	return reconcile.Result{}, err
+}
+
+func (r *reconciler) setUnreachable(s *resourcesv1alpha1.ManagedResourceStatus, work *run, status clustercache.Status) {
+	reason := resourcesv1alpha1.ReasonTargetUnreachable
+	message := fmt.Sprintf("The target cluster %s is not reachable since %s: %s", work.target, status.Since.UTC().Format(time.RFC3339), status.Reason)
+	if status.State == clustercache.StateRefused {
+		reason = resourcesv1alpha1.ReasonTargetRefused
+		if status.Reason == clustercache.ReasonIdentityChanged {
+			reason = resourcesv1alpha1.ReasonIdentityChanged
+		}
+		message = fmt.Sprintf("The registration of the target cluster %s is not usable: %s", work.target, status.Message)
+	}
+	r.unknownHealth(s, reason, message)
+}
+
+func (r *reconciler) unknownHealth(s *resourcesv1alpha1.ManagedResourceStatus, reason, message string) {
+	r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionUnknown, reason, message)
+	r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionUnknown, reason, message)
+}
+
+// summarize derives Ready from the three conditions: the first that is not good gives the reason.
+func (r *reconciler) summarize(s *resourcesv1alpha1.ManagedResourceStatus, generation int64) {
+	if len(s.Conditions) == 0 {
+		return
+	}
+	status, reason, message := resourcesv1alpha1.ConditionTrue, "Ready", "All resources are applied, healthy and rolled out."
+	for _, want := range []struct {
+		t    resourcesv1alpha1.ConditionType
+		good resourcesv1alpha1.ConditionStatus
+	}{
+		{resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue},
+		{resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue},
+		{resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse},
+	} {
+		c := resourcesv1alpha1.GetCondition(s.Conditions, want.t)
+		if c == nil {
+			status, reason, message = resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, fmt.Sprintf("%s is not known yet.", want.t)
+			break
+		}
+		if c.Status == want.good {
+			continue
+		}
+		status, reason, message = resourcesv1alpha1.ConditionFalse, c.Reason, c.Message
+		if c.Status == resourcesv1alpha1.ConditionUnknown {
+			status = resourcesv1alpha1.ConditionUnknown
+		}
+		break
+	}
+	if status == resourcesv1alpha1.ConditionTrue && s.ObservedGeneration != generation {
+		status, reason, message = resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyProgressing, "The present generation is not applied yet."
+	}
+	r.setCondition(s, resourcesv1alpha1.ConditionReady, status, reason, message)
+}
+
+// equalStatus compares what a patch would send.
+func equalStatus(a, b *resourcesv1alpha1.ManagedResourceStatus) bool {
+	return semantic.DeepEqual(a, b)
+}

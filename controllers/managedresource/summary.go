@@ -1,0 +1,133 @@
+package managedresource
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+// Summary is what is known of the ManagedResources of a target.
+type Summary struct {
+	ManagedResources hubv1alpha1.ManagedResourceCounts
+	// Objects counts what their inventories list.
+	Objects int64
+	// DriftLastHour counts corrections.
+	DriftLastHour int64
+	// DryRun is nil unless a class of the target is a dry run.
+	DryRun *hubv1alpha1.DryRunReport
+}
+
+// memoryTimeout bounds reads that are answered by informers and cannot take long.
+const memoryTimeout = time.Second
+
+// Summary counts, from memory.
+func (c *Controller) Summary(cluster clustercache.ClusterKey) Summary {
+	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
+	defer cancel()
+	s := Summary{Objects: int64(c.tracker.Objects(cluster)), DriftLastHour: int64(c.options.Metrics.driftLastHour(cluster, c.options.Clock.Now()))}
+	for _, name := range c.tracker.In(cluster) {
+		mr := &resourcesv1alpha1.ManagedResource{}
+		if err := c.options.Cache.Get(ctx, name, mr); err != nil {
+			continue
+		}
+		s.ManagedResources.Total++
+		ready := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionReady)
+		switch {
+		case ready == nil:
+			s.ManagedResources.Unknown++
+		case ready.Status == resourcesv1alpha1.ConditionTrue:
+			s.ManagedResources.Ready++
+		case ready.Status == resourcesv1alpha1.ConditionFalse:
+			s.ManagedResources.NotReady++
+		default:
+			s.ManagedResources.Unknown++
+		}
+	}
+	s.DryRun = c.reconciler.memory.dryRuns(cluster)
+	return s
+}
+
+// dryRuns adds up the dry runs of a target, nil if there was none.
+func (m *memory) dryRuns(cluster clustercache.ClusterKey) *hubv1alpha1.DryRunReport {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var sum *hubv1alpha1.DryRunReport
+	for _, e := range m.each {
+		if e.dryRun == nil || e.target != cluster {
+			continue
+		}
+		if sum == nil {
+			sum = &hubv1alpha1.DryRunReport{}
+		}
+		sum.Creates += e.dryRun.Creates
+		sum.Updates += e.dryRun.Updates
+		sum.Deletes += e.dryRun.Deletes
+	}
+	return sum
+}
+
+// ManagedElsewhere tells whether a Gardener resource manager holds a namespace.
+func (c *Controller) ManagedElsewhere(namespace string) (manager string, elsewhere bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
+	defer cancel()
+	until, err := c.dispatcher.claims.ManagedElsewhere(ctx, namespace)
+	return "gardener-resource-manager", err == nil && !until.IsZero()
+}
+
+// InUse tells whether some ManagedResource has its inventory in a target, or may have. It answers from memory; while it
+// cannot, the answer is yes, because no forgets where objects are.
+func (c *Controller) InUse(cluster clustercache.ClusterKey) bool {
+	if len(c.tracker.In(cluster)) > 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
+	defer cancel()
+	tc := &hubv1alpha1.TargetCluster{}
+	if err := c.options.Cache.Get(ctx, cluster, tc); err != nil {
+		return client.IgnoreNotFound(err) != nil
+	}
+	if tc.Status.ClusterUID == "" {
+		return false
+	}
+	list := &resourcesv1alpha1.ManagedResourceList{}
+	if err := c.options.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return true
+	}
+	for i := range list.Items {
+		mr := &list.Items[i]
+		if mr.Annotations[hubv1alpha1.TargetUIDAnnotation] == string(tc.Status.ClusterUID) && len(mr.Status.Resources) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// StillNeeded returns the function by which the cluster cache learns whether a ManagedResource still has to clean up in a
+// target whose registration is gone: one that is being deleted and has objects there.
+func StillNeeded(reader client.Reader, status func(clustercache.ClusterKey) (clustercache.Status, bool)) func(clustercache.ClusterKey) bool {
+	return func(cluster clustercache.ClusterKey) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
+		defer cancel()
+		st, ok := status(cluster)
+		if !ok || st.UID == "" {
+			return false
+		}
+		list := &resourcesv1alpha1.ManagedResourceList{}
+		if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return true
+		}
+		for i := range list.Items {
+			mr := &list.Items[i]
+			if mr.DeletionTimestamp != nil && mr.Annotations[hubv1alpha1.TargetUIDAnnotation] == string(st.UID) &&
+				len(mr.Status.Resources) > 0 && !deref(mr.Spec.KeepObjects) {
+				return true
+			}
+		}
+		return false
+	}
+}

@@ -1,0 +1,135 @@
+package tracker
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+)
+
+// Verdict is the comparison of a ManagedResource's objects with how they were accepted.
+type Verdict struct {
+	// Synced is false while the watch of some object did not deliver its first list. Then the rest says nothing about the
+	// objects of that watch, and the ManagedResource is notified when the watch is there.
+	Synced bool
+	// Failed are the errors of watches that cannot be established, by the name of the watch.
+	Failed map[string]error
+	// Drifted objects differ from what was accepted.
+	Drifted []inventory.Key
+	// Missing objects seem to be gone, or were never seen. They are to be read live before acting.
+	Missing []inventory.Key
+	// Unknown objects are there but nothing was accepted yet, as after a restart.
+	Unknown []inventory.Key
+	// Unseen counts objects whose last write the watches did not show yet; it will come without asking.
+	Unseen int
+	// Observed are the objects as they are now, of all synced watches.
+	Observed map[inventory.Key]Accepted
+}
+
+// Judge compares. A ManagedResource that is not tracked gets an empty, unsynced verdict.
+func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
+	v := Verdict{Synced: true}
+	tgt := t.of(mr)
+	if tgt == nil {
+		return Verdict{}
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	m := tgt.mrs[mr]
+	if m == nil {
+		return Verdict{}
+	}
+	v.Observed = make(map[inventory.Key]Accepted, len(m.objects))
+	for key, o := range m.objects {
+		obs, found, synced := t.observed(tgt.key, o.watch, key)
+		if !synced {
+			if need := tgt.watches[o.watch]; need != nil && need.err != nil {
+				if v.Failed == nil {
+					v.Failed = map[string]error{}
+				}
+				v.Failed[o.watch] = need.err
+			}
+			v.Synced = false
+			continue
+		}
+		switch {
+		case !found && o.known && !o.seen && !o.missing:
+			v.Unseen++
+		case !found:
+			v.Missing = append(v.Missing, key)
+		case o.known && obs.olderThan(o.accepted.ResourceVersion):
+			v.Unseen++
+		default:
+			o.seen, o.missing = true, false
+			now := Accepted{UID: obs.UID, ResourceVersion: obs.ResourceVersion, State: obs.State}
+			if o.createOnly {
+				now.State = o.accepted.State // what others do to it is no drift
+			}
+			v.Observed[key] = now
+			switch {
+			case !o.known:
+				v.Unknown = append(v.Unknown, key)
+			case o.createOnly:
+			case obs.State != o.accepted.State || obs.UID != o.accepted.UID:
+				v.Drifted = append(v.Drifted, key)
+			}
+		}
+	}
+	m.recount()
+	m.waiting = !v.Synced
+	return v
+}
+
+// AcceptObserved accepts objects as a verdict saw them.
+func (t *Tracker) AcceptObserved(mr types.NamespacedName, observed map[inventory.Key]Accepted) {
+	for key, accepted := range observed {
+		t.Accept(mr, key, accepted)
+	}
+}
+
+// AcceptedStates returns what was accepted, and whether that is so for every object.
+func (t *Tracker) AcceptedStates(mr types.NamespacedName) (states map[inventory.Key]Accepted, complete bool) {
+	tgt := t.of(mr)
+	if tgt == nil {
+		return nil, false
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	m := tgt.mrs[mr]
+	if m == nil {
+		return nil, false
+	}
+	states, complete = make(map[inventory.Key]Accepted, len(m.objects)), true
+	for key, o := range m.objects {
+		if !o.known {
+			complete = false
+			continue
+		}
+		states[key] = o.accepted
+	}
+	return states, complete
+}
+
+// Observed returns what the watches show of an object.
+func (t *Tracker) Observed(mr types.NamespacedName, key inventory.Key) (obs *Observation, found, synced bool) {
+	tgt := t.of(mr)
+	if tgt == nil {
+		return nil, false, false
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	m := tgt.mrs[mr]
+	if m == nil || m.objects[key] == nil {
+		return nil, false, false
+	}
+	return t.observed(tgt.key, m.objects[key].watch, key)
+}
+
+func (t *Tracker) observed(cluster clustercache.ClusterKey, watch string, key inventory.Key) (*Observation, bool, bool) {
+	value, found, synced := t.clusters.Lookup(cluster, watch, key.NamespacedName())
+	if !found {
+		return nil, false, synced
+	}
+	obs, ok := value.(*Observation)
+	return obs, ok, synced
+}

@@ -1,0 +1,70 @@
+package tracker
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/controllers/managedresource/health"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+)
+
+// Observation is what is kept of a live object.
+type Observation struct {
+	UID             types.UID
+	ResourceVersion string
+	State           ownership.State
+	// Terminating objects wait for their deletion to end.
+	Terminating bool
+	// Judgement is nil for objects that have no check.
+	Judgement *Judgement
+	// Pod is set for pods.
+	Pod *health.Pod
+}
+
+// Judgement is the result of the checks of an object.
+type Judgement struct {
+	Health   health.Result
+	Progress health.ProgressResult
+}
+
+// transform condenses an object. Checks run here, once an event, so that no content has to be kept for them.
+func (t *Tracker) transform(obj client.Object) any {
+	o := &Observation{
+		UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+		State:       ownership.Observe(obj, t.fieldManager),
+		Terminating: obj.GetDeletionTimestamp() != nil,
+	}
+	full, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return o
+	}
+	if gvk := full.GroupVersionKind(); gvk == podKind {
+		pod := health.PodOf(full)
+		o.Pod = &pod
+	}
+	j := Judgement{Health: health.Check(full), Progress: health.Progress(full)}
+	if j.Health.Checked || j.Progress.Checked {
+		o.Judgement = &j
+	}
+	return o
+}
+
+// sameJudgement tells whether two observations lead to the same conditions, pods aside.
+func sameJudgement(a, b *Observation) bool {
+	if a.Judgement == nil || b.Judgement == nil {
+		return a.Judgement == b.Judgement
+	}
+	x, y := a.Judgement, b.Judgement
+	return x.Health == y.Health &&
+		x.Progress.Checked == y.Progress.Checked && x.Progress.Progressing == y.Progress.Progressing &&
+		x.Progress.Message == y.Progress.Message && x.Progress.Replicas == y.Progress.Replicas &&
+		selectorText(x.Progress) == selectorText(y.Progress)
+}
+
+func selectorText(p health.ProgressResult) string {
+	if p.Selector == nil {
+		return ""
+	}
+	return p.Selector.String()
+}

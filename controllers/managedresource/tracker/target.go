@@ -1,0 +1,110 @@
+package tracker
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/health"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+)
+
+// target is what is tracked in one target.
+type target struct {
+	key clustercache.ClusterKey
+
+	// declare serialises changes of the set of watches with the calls that make them so. It is taken before mu.
+	declare sync.Mutex
+
+	mu      sync.Mutex
+	mrs     map[types.NamespacedName]*tracked
+	owners  map[inventory.Key][]types.NamespacedName
+	watches map[string]*watchNeed
+}
+
+// watchNeed counts what needs a watch.
+type watchNeed struct {
+	watcher clustercache.Watcher
+	count   int
+	err     error // the last failure to watch, nil since the last sync
+}
+
+// tracked is what is known about one ManagedResource in its target.
+type tracked struct {
+	objects map[inventory.Key]*object
+	// busy is true while its objects are being written: events are noted, not judged.
+	busy bool
+	// waiting is true while it wants to hear of every sync of its watches.
+	waiting bool
+	// unseen counts objects whose last write the watches did not show yet.
+	unseen int
+}
+
+// object is one object of a ManagedResource.
+type object struct {
+	watch      string
+	createOnly bool
+	known      bool // accepted holds a state
+	accepted   Accepted
+	seen       bool // the watch showed it as of the accepted write, or later
+	missing    bool // a delete event came, and nothing since
+}
+
+// Accepted is how an object was when it was last found or made right.
+type Accepted struct {
+	UID             types.UID
+	ResourceVersion string
+	State           ownership.State
+}
+
+func newTarget(key clustercache.ClusterKey) *target {
+	return &target{
+		key: key, mrs: map[types.NamespacedName]*tracked{}, owners: map[inventory.Key][]types.NamespacedName{}, watches: map[string]*watchNeed{},
+	}
+}
+
+func isCreateOnly(ref resourcesv1alpha1.ObjectReference) bool {
+	return resourcesv1alpha1.IsTruthy(ref.Annotations[resourcesv1alpha1.IgnoreAnnotation])
+}
+
+// watcherFor returns the watch that an inventory entry needs. One watch serves a kind; an object with the ignore annotation
+// bears no label of ours and has a watch of its own.
+func (t *Tracker) watcherFor(ref resourcesv1alpha1.ObjectReference) clustercache.Watcher {
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	w := t.kindWatcher(gvk)
+	if isCreateOnly(ref) {
+		w.Name += " " + ref.Namespace + "/" + ref.Name
+		w.LabelSelector = nil
+		w.Namespace = ref.Namespace
+		w.FieldSelector = fields.OneTermEqualSelector("metadata.name", ref.Name)
+	}
+	return w
+}
+
+func (t *Tracker) kindWatcher(gvk schema.GroupVersionKind) clustercache.Watcher {
+	full := health.NeedsFullObject(gvk.GroupKind())
+	return clustercache.Watcher{
+		Name:          gvk.GroupKind().String(),
+		Kind:          gvk,
+		MetadataOnly:  !full,
+		LabelSelector: t.selector,
+		Transform:     t.transform,
+		Handler:       (*handler)(t),
+	}
+}
+
+// olderThan tells whether an observation shows an object as it was before the accepted write. Versions that cannot be
+// compared count as newer: judging once too often costs a read, judging never would miss drift.
+func (o *Observation) olderThan(resourceVersion string) bool {
+	if resourceVersion == "" || o.ResourceVersion == resourceVersion {
+		return false
+	}
+	c, err := resourceversion.CompareResourceVersion(o.ResourceVersion, resourceVersion)
+	return err == nil && c < 0
+}

@@ -1,0 +1,346 @@
+package tracker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+)
+
+// Cause says why a ManagedResource is notified.
+type Cause int
+
+// Causes, in rising urgency.
+const (
+	// CauseHealth: the health or progress of an object changed, or a watch caught up.
+	CauseHealth Cause = iota
+	// CauseDrift: an object is not as it was accepted, or is gone.
+	CauseDrift
+)
+
+// Options of a Tracker.
+type Options struct {
+	Clusters clustercache.ClusterCache
+	// FieldManager is that of the applies whose results are compared.
+	FieldManager string
+	// Selector selects the objects to watch: by the managed-by label.
+	Selector labels.Selector
+	// Notify hears of ManagedResources that should be looked at. It must return quickly.
+	Notify func(mr types.NamespacedName, cause Cause)
+}
+
+// Tracker tracks the objects of all ManagedResources in all targets.
+type Tracker struct {
+	clusters     clustercache.ClusterCache
+	fieldManager string
+	selector     labels.Selector
+	notify       func(mr types.NamespacedName, cause Cause)
+
+	mu      sync.RWMutex
+	targets map[clustercache.ClusterKey]*target
+	places  map[types.NamespacedName]clustercache.ClusterKey
+}
+
+// New returns an empty tracker.
+func New(o Options) *Tracker {
+	return &Tracker{
+		clusters: o.Clusters, fieldManager: o.FieldManager, selector: o.Selector, notify: o.Notify,
+		targets: map[clustercache.ClusterKey]*target{}, places: map[types.NamespacedName]clustercache.ClusterKey{},
+	}
+}
+
+// Track records what a ManagedResource lists in a target, and has the kinds watched that this needs. Objects that stay
+// keep what is known of them. A ManagedResource is in one target at a time; a change of the target forgets the old one.
+func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster clustercache.ClusterKey, refs []resourcesv1alpha1.ObjectReference) error {
+	t.mu.Lock()
+	if old, ok := t.places[mr]; ok && old != cluster {
+		t.mu.Unlock()
+		t.Forget(ctx, mr)
+		t.mu.Lock()
+	}
+	t.places[mr] = cluster
+	tgt := t.targets[cluster]
+	if tgt == nil {
+		tgt = newTarget(cluster)
+		t.targets[cluster] = tgt
+	}
+	t.mu.Unlock()
+
+	if refs == nil {
+		refs = []resourcesv1alpha1.ObjectReference{} // nil would forget it
+	}
+	tgt.declare.Lock()
+	defer tgt.declare.Unlock()
+	start, stop := tgt.replace(t, mr, refs)
+	return t.apply(ctx, cluster, start, stop)
+}
+
+// Forget drops a ManagedResource and the watches that only it needed.
+func (t *Tracker) Forget(ctx context.Context, mr types.NamespacedName) {
+	t.mu.Lock()
+	cluster, ok := t.places[mr]
+	delete(t.places, mr)
+	tgt := t.targets[cluster]
+	t.mu.Unlock()
+	if !ok || tgt == nil {
+		return
+	}
+	tgt.declare.Lock()
+	defer tgt.declare.Unlock()
+	start, stop := tgt.replace(t, mr, nil)
+	_ = t.apply(ctx, cluster, start, stop)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	if len(tgt.mrs) == 0 && t.targets[cluster] == tgt {
+		for _, place := range t.places {
+			if place == cluster { // somebody is about to move in
+				return
+			}
+		}
+		delete(t.targets, cluster)
+	}
+}
+
+// Close ends all watches.
+func (t *Tracker) Close(ctx context.Context) {
+	t.mu.RLock()
+	mrs := slices.Collect(maps.Keys(t.places))
+	t.mu.RUnlock()
+	for _, mr := range mrs {
+		t.Forget(ctx, mr)
+	}
+}
+
+func (t *Tracker) apply(ctx context.Context, cluster clustercache.ClusterKey, start []clustercache.Watcher, stop []string) error {
+	var first error
+	for _, w := range start {
+		if err := t.clusters.Watch(ctx, cluster, w); err != nil && first == nil {
+			first = err
+		}
+	}
+	for _, name := range stop {
+		if err := t.clusters.Unwatch(ctx, cluster, name); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// Target returns where a ManagedResource is tracked.
+func (t *Tracker) Target(mr types.NamespacedName) (clustercache.ClusterKey, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	c, ok := t.places[mr]
+	return c, ok
+}
+
+// In returns the ManagedResources that are tracked in a target.
+func (t *Tracker) In(cluster clustercache.ClusterKey) []types.NamespacedName {
+	tgt := t.target(cluster)
+	if tgt == nil {
+		return nil
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	return slices.Collect(maps.Keys(tgt.mrs))
+}
+
+// Objects counts the tracked objects of a target.
+func (t *Tracker) Objects(cluster clustercache.ClusterKey) int {
+	tgt := t.target(cluster)
+	if tgt == nil {
+		return 0
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	return len(tgt.owners)
+}
+
+// ListedByOther tells whether another ManagedResource lists an object in the same target.
+func (t *Tracker) ListedByOther(mr types.NamespacedName, cluster clustercache.ClusterKey, key inventory.Key) bool {
+	tgt := t.target(cluster)
+	if tgt == nil {
+		return false
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	return slices.ContainsFunc(tgt.owners[key], func(n types.NamespacedName) bool { return n != mr })
+}
+
+func (t *Tracker) target(cluster clustercache.ClusterKey) *target {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.targets[cluster]
+}
+
+func (t *Tracker) of(mr types.NamespacedName) *target {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.targets[t.places[mr]]
+}
+
+// replace makes refs the objects of mr and returns the watches to start and to stop.
+func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resourcesv1alpha1.ObjectReference) (start []clustercache.Watcher, stop []string) {
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	entry := tgt.mrs[mr]
+	if entry == nil {
+		entry = &tracked{objects: map[inventory.Key]*object{}}
+	}
+	needed := make(map[inventory.Key]clustercache.Watcher, len(refs))
+	for _, ref := range refs {
+		needed[inventory.KeyOf(ref)] = t.watcherFor(ref)
+	}
+	for key, w := range needed {
+		old := entry.objects[key]
+		if old != nil && old.watch == w.Name {
+			continue
+		}
+		if old == nil {
+			tgt.owners[key] = append(tgt.owners[key], mr)
+		} else {
+			stop = tgt.release(old.watch, stop)
+		}
+		// A selected watch carries a label selector; one without is that of a create-only object.
+		entry.objects[key] = &object{watch: w.Name, createOnly: w.FieldSelector != nil}
+		start = tgt.need(w, start)
+		if needsPods(key) {
+			start = tgt.need(t.kindWatcher(podKind), start)
+		}
+	}
+	for key, old := range entry.objects {
+		if _, ok := needed[key]; ok {
+			continue
+		}
+		delete(entry.objects, key)
+		stop = tgt.release(old.watch, stop)
+		if needsPods(key) {
+			stop = tgt.release(podKind.GroupKind().String(), stop)
+		}
+		left := slices.DeleteFunc(tgt.owners[key], func(n types.NamespacedName) bool { return n == mr })
+		if len(left) == 0 {
+			delete(tgt.owners, key)
+		} else {
+			tgt.owners[key] = left
+		}
+	}
+	if refs == nil {
+		delete(tgt.mrs, mr)
+	} else {
+		tgt.mrs[mr] = entry
+	}
+	entry.recount()
+	// A watch that was given up and taken again in the same breath goes on.
+	stop = slices.DeleteFunc(stop, func(name string) bool { return tgt.watches[name] != nil })
+	return start, stop
+}
+
+func (tgt *target) need(w clustercache.Watcher, start []clustercache.Watcher) []clustercache.Watcher {
+	if n := tgt.watches[w.Name]; n != nil {
+		n.count++
+		return start
+	}
+	tgt.watches[w.Name] = &watchNeed{watcher: w, count: 1}
+	return append(start, w)
+}
+
+func (tgt *target) release(name string, stop []string) []string {
+	n := tgt.watches[name]
+	if n == nil {
+		return stop
+	}
+	if n.count--; n.count == 0 {
+		delete(tgt.watches, name)
+		return append(stop, name)
+	}
+	return stop
+}
+
+func (m *tracked) recount() {
+	m.unseen = 0
+	for _, o := range m.objects {
+		if o.known && !o.seen {
+			m.unseen++
+		}
+	}
+}
+
+// Begin marks a ManagedResource as being written: its events are noted, not judged, until End.
+func (t *Tracker) Begin(mr types.NamespacedName) { t.setBusy(mr, true) }
+
+// End is the counterpart of Begin. The caller judges afterwards.
+func (t *Tracker) End(mr types.NamespacedName) { t.setBusy(mr, false) }
+
+func (t *Tracker) setBusy(mr types.NamespacedName, busy bool) {
+	if tgt := t.of(mr); tgt != nil {
+		tgt.mu.Lock()
+		defer tgt.mu.Unlock()
+		m := tgt.mrs[mr]
+		if m == nil {
+			return
+		}
+		m.busy = busy
+		if !busy {
+			return
+		}
+		// Delete events so far are what this run deals with. One that comes during it is about its own result.
+		for _, o := range m.objects {
+			if o.missing {
+				o.missing, o.known = false, false
+			}
+		}
+		m.recount()
+	}
+}
+
+// Accept records how an object is right.
+func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Accepted) {
+	tgt := t.of(mr)
+	if tgt == nil {
+		return
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	m := tgt.mrs[mr]
+	if m == nil || m.objects[key] == nil {
+		return
+	}
+	o := m.objects[key]
+	o.known, o.accepted = true, accepted
+	obs, found, synced := t.observed(tgt.key, o.watch, key)
+	o.seen = synced && found && !obs.olderThan(accepted.ResourceVersion)
+	m.recount()
+}
+
+// Fold condenses the states of objects to one text. Equal folds mean equal states of the same objects.
+func Fold(states map[inventory.Key]Accepted) string {
+	keys := slices.SortedFunc(maps.Keys(states), inventory.Key.Compare)
+	hash := sha256.New()
+	var number [16]byte
+	for _, k := range keys {
+		s := states[k]
+		hash.Write([]byte(k.Group + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name + "/" + string(s.UID) + "/"))
+		binary.LittleEndian.PutUint64(number[:8], s.State.Own)
+		binary.LittleEndian.PutUint64(number[8:], s.State.Foreign)
+		hash.Write(number[:])
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+
+// needsPods tells whether the progress of an object depends on pods.
+func needsPods(key inventory.Key) bool { return key.Group == "apps" && key.Kind == "Deployment" }
