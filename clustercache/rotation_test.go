@@ -1,0 +1,258 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// watchConfigMaps declares a watch over the metadata of all ConfigMaps and waits for its initial list.
+func (h *hub) watchConfigMaps(key ClusterKey) *recorder {
+	h.t.Helper()
+	r := newRecorder()
+	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.Eventually(r.syncs).Should(BeNumerically(">=", 1))
+	return r
+}
+
+func TestTokenIsChangedUnderRunningWatches(t *testing.T) {
+	h := start(t, Options{})
+	a := newAPIServer(t, newStore("uid-a"))
+	a.setTokens(map[string]string{"old": "hub", "new": "hub"})
+	key := h.register("a", a.kubeconfig("old"))
+	before := h.expectState(key, StateConnected)
+	r := h.watchConfigMaps(key)
+	held, err := h.cache.GetMetadataClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	watches := a.count("GET /api/v1/configmaps watch")
+
+	h.register("a", a.kubeconfig("new"))
+	h.expectEvent(key, EventRotated)
+	a.setTokens(map[string]string{"new": "hub"})
+
+	status := h.status(key)
+	h.Expect(status.Generation).To(Equal(before.Generation))
+	h.Expect(status.SecretResourceVersion).NotTo(Equal(before.SecretResourceVersion))
+	h.Expect(status.PendingSecretResourceVersion).To(BeEmpty())
+	a.store.put("configmaps", "default", "after", nil)
+	h.Eventually(r.names).Should(ConsistOf("after"))
+	h.Expect(a.count("GET /api/v1/configmaps watch")).To(Equal(watches), "watches were not restarted")
+	h.Expect(r.syncs()).To(Equal(1))
+	// A client from before sends the new token.
+	_, err = held.Resource(configMapResource).Namespace("default").Get(context.Background(), "after", getOptions)
+	h.Expect(err).NotTo(HaveOccurred())
+	h.Consistently(func() State { return h.state(key) }).Should(Equal(StateConnected))
+}
+
+func TestBadTokenLeavesTheOldConnectionInPlace(t *testing.T) {
+	h := start(t, Options{})
+	a := newAPIServer(t, newStore("uid-a"))
+	a.setTokens(map[string]string{"old": "hub"})
+	key := h.register("a", a.kubeconfig("old"))
+	before := h.expectState(key, StateConnected)
+	r := h.watchConfigMaps(key)
+
+	h.register("a", a.kubeconfig("bad-token"))
+	h.Eventually(func() string { return h.status(key).PendingReason }).Should(Equal(ReasonUnauthorized))
+	status := h.status(key)
+	h.Expect(status.State).To(Equal(StateConnected))
+	h.Expect(status.SecretResourceVersion).To(Equal(before.SecretResourceVersion))
+	h.Expect(status.PendingSecretResourceVersion).NotTo(BeEmpty())
+	h.Expect(status.PendingMessage).NotTo(ContainSubstring("bad-token"))
+	a.store.put("configmaps", "default", "one", nil)
+	h.Eventually(r.names).Should(ConsistOf("one"))
+
+	a.setTokens(map[string]string{"old": "hub", "bad-token": "hub"}) // it was early, not bad
+	h.Eventually(func() string { return h.status(key).PendingSecretResourceVersion }).Should(BeEmpty())
+	h.Expect(r.syncs()).To(Equal(1))
+}
+
+func TestBadKubeconfigLeavesTheOldConnectionInPlace(t *testing.T) {
+	other := newAPIServer(t, newStore("uid-a"))
+	closed := newAPIServer(t, newStore("uid-a"))
+	closed.server.Listener.Close()
+	for name, test := range map[string]struct {
+		content []byte
+		reason  string
+	}{
+		"garbage":        {[]byte("garbage"), ReasonKubeconfigInvalid},
+		"empty":          {nil, ReasonSecretInvalid},
+		"closed port":    {closed.kubeconfig("x"), ReasonUnreachable},
+		"wrong CA":       {kubeconfigOf(other.server.URL, closed.ca, "x"), ReasonUnreachable},
+		"http":           {kubeconfigOf(strings.Replace(other.server.URL, "https", "http", 1), nil, "x"), ReasonKubeconfigRefused},
+		"no credentials": {other.kubeconfig(""), ReasonKubeconfigInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t, Options{})
+			a := newAPIServer(t, newStore("uid-a"))
+			key := h.register("a", a.kubeconfig("x"))
+			before := h.expectState(key, StateConnected)
+			r := h.watchConfigMaps(key)
+
+			h.register("a", test.content)
+			h.Eventually(func() string { return h.status(key).PendingReason }).Should(Equal(test.reason))
+			h.Expect(h.state(key)).To(Equal(StateConnected))
+			h.Expect(h.status(key).Generation).To(Equal(before.Generation))
+			h.Expect(h.status(key).PendingMessage).NotTo(BeEmpty())
+			a.store.put("configmaps", "default", "one", nil)
+			h.Eventually(r.names).Should(ConsistOf("one"))
+
+			h.register("a", a.kubeconfig("x"))
+			h.Eventually(func() string { return h.status(key).PendingReason }).Should(BeEmpty())
+			h.Expect(h.status(key).Generation).To(Equal(before.Generation))
+			h.Expect(r.syncs()).To(Equal(1))
+		})
+	}
+}
+
+func TestNewServerAndCAWithoutMissedEvents(t *testing.T) {
+	h := start(t, Options{})
+	s := newStore("uid-a")
+	old, next := newAPIServer(t, s), newAPIServer(t, s)
+	for i := range 50 {
+		s.put("configmaps", "default", fmt.Sprintf("cm-%02d", i), nil)
+	}
+	key := h.register("a", old.kubeconfig("x"))
+	before := h.expectState(key, StateConnected)
+	r := h.watchConfigMaps(key)
+
+	stop := make(chan struct{})
+	churned := make(chan struct{})
+	go func() { // changes, creates and deletes all the time
+		defer close(churned)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			s.put("configmaps", "default", fmt.Sprintf("cm-%02d", i%50), nil)
+			s.put("configmaps", "default", fmt.Sprintf("new-%d", i), nil)
+			if i > 0 {
+				s.delete("configmaps", "default", fmt.Sprintf("new-%d", i-1))
+			}
+			time.Sleep(200 * time.Microsecond)
+		}
+	}()
+	for range 5 {
+		h.register("a", next.kubeconfig("x"))
+		h.expectEvent(key, EventRotated)
+		old, next = next, old
+		_, _, synced := h.cache.Lookup(key, "cm", types.NamespacedName{})
+		h.Expect(synced).To(BeTrue(), "absence can be relied upon all the time")
+	}
+	close(stop)
+	<-churned
+	h.Expect(h.status(key).Generation).To(Equal(before.Generation + 5))
+
+	objects, _ := s.list("configmaps")
+	var names []string
+	for _, o := range objects {
+		names = append(names, o["metadata"].(map[string]any)["name"].(string))
+	}
+	h.Eventually(r.names).Should(ConsistOf(names))
+	h.Expect(r.faults).To(BeEmpty())
+	h.Expect(r.errors()).To(BeZero())
+	h.Eventually(next.sockets).Should(BeZero(), "the last connection but one is closed after its grace")
+}
+
+func TestRotationThatCannotWatchIsRefused(t *testing.T) {
+	h := start(t, Options{})
+	s := newStore("uid-a")
+	old, next := newAPIServer(t, s), newAPIServer(t, s)
+	next.setFault(answer(http.StatusForbidden, "/configmaps"))
+	key := h.register("a", old.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+	r := h.watchConfigMaps(key)
+
+	h.register("a", next.kubeconfig("x"))
+	h.Eventually(func() string { return h.status(key).PendingReason }).Should(Equal(ReasonForbidden))
+	h.Expect(h.status(key).PendingMessage).To(ContainSubstring(`cannot watch "cm"`))
+	s.put("configmaps", "default", "one", nil)
+	h.Eventually(r.names).Should(ConsistOf("one"))
+	h.Expect(r.errors()).To(BeZero())
+
+	next.setFault(nil)
+	h.Eventually(func() string { return h.status(key).PendingReason }).Should(BeEmpty())
+	h.Eventually(func() int64 { return h.status(key).Generation }).Should(BeEquivalentTo(2))
+}
+
+func TestOldConnectionThatDiesWhileTheNextIsPrepared(t *testing.T) {
+	h := start(t, Options{SyncTimeout: time.Minute})
+	s := newStore("uid-a")
+	old, next := newAPIServer(t, s), newAPIServer(t, s)
+	next.setFault(next.hangWatches)
+	key := h.register("a", old.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+	h.watchConfigMaps(key)
+	h.register("a", next.kubeconfig("x"))
+	h.Eventually(func() int { return next.count("GET /api/v1/configmaps") }).Should(BeNumerically(">", 0))
+	old.server.Listener.Close()
+	old.cut()
+	h.Eventually(func() int64 { return h.status(key).Generation }).Should(BeEquivalentTo(2))
+	h.expectState(key, StateConnected)
+}
+
+func TestRotationToAnotherClusterStopsAllCalls(t *testing.T) {
+	h := start(t, Options{})
+	a, b := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
+	key := h.register("a", a.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+	held, err := h.cache.GetMetadataClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+
+	h.register("a", b.kubeconfig("x"))
+	h.Expect(h.expectState(key, StateRefused).Reason).To(Equal(ReasonIdentityChanged))
+	_, err = held.Resource(configMapResource).Namespace("default").Get(context.Background(), "x", getOptions)
+	h.Expect(err).To(MatchError(ErrClusterNotConnected))
+	h.Eventually(a.sockets).Should(BeZero())
+	h.Eventually(b.sockets).Should(BeZero())
+
+	h.register("a", a.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+}
+
+func TestUnchangedKubeconfigIsNoRotation(t *testing.T) {
+	h := start(t, Options{})
+	a := newAPIServer(t, newStore("uid-a"))
+	key := h.register("a", a.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+	h.expectEvent(key, EventConnected)
+	secret := registrationSecret(key, a.kubeconfig("x"))
+	secret.Labels["hub.gardener.cloud/class"] = "other"
+	h.secrets.set(secret)
+	h.expectEvent(key, EventRegistered)
+	status := h.status(key)
+	h.Expect(status.Labels).To(HaveKeyWithValue("hub.gardener.cloud/class", "other"))
+	h.Expect(status.SecretResourceVersion).To(Equal("2"))
+	h.Expect(status.Generation).To(BeEquivalentTo(1))
+	h.Expect(a.count("POST")).To(Equal(1))
+}
+
+func TestCallsOfAReplacedConnectionEndWithAReason(t *testing.T) {
+	h := start(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: 300 * time.Millisecond} }})
+	s := newStore("uid-a")
+	old, next := newAPIServer(t, s), newAPIServer(t, s)
+	key := h.register("a", old.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+	held, err := h.cache.GetMetadataClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	get := func() error {
+		_, err := held.Resource(configMapResource).Namespace("default").Get(context.Background(), "one", getOptions)
+		return err
+	}
+	s.put("configmaps", "default", "one", nil)
+	h.register("a", next.kubeconfig("x"))
+	h.expectEvent(key, EventRotated)
+	h.Expect(get()).To(Succeed(), "calls under way have their time")
+	h.Eventually(get).Should(MatchError(ErrConnectionReplaced))
+	h.Expect(errors.Is(get(), ErrClusterNotConnected)).To(BeFalse(), "it is an ordinary error, to be retried")
+	h.Eventually(old.sockets).Should(BeZero())
+}
