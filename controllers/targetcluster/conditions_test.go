@@ -1,0 +1,255 @@
+package targetcluster
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// healthy is the observation of a target without any problem. Tests change it.
+func healthy() observation {
+	return observation{
+		now:        now,
+		registered: true,
+		status:     clustercache.Status{State: clustercache.StateConnected, Reason: clustercache.ReasonConnected, UID: "a", CredentialExpiry: now.Add(90 * 24 * time.Hour)},
+		nodes:      nodeSummary{known: true, total: 2, ready: 2},
+	}
+}
+
+func TestConditions(t *testing.T) {
+	const (
+		yes     = metav1.ConditionTrue
+		no      = metav1.ConditionFalse
+		unknown = metav1.ConditionUnknown
+	)
+	// want has conditions as "status/reason"; those that are not named are as in a healthy target.
+	type want = map[string]string
+	is := func(status metav1.ConditionStatus, reason string) string { return string(status) + "/" + reason }
+	asHealthy := want{
+		"Ready": is(yes, "Ready"), "Connected": is(yes, "Connected"), "CredentialsValid": is(yes, "CredentialsAccepted"),
+		"APIServerAvailable": is(yes, "HealthzRequestSucceeded"), "EveryNodeReady": is(yes, "EveryNodeReady"),
+	}
+	unreachable := func(o *observation) {
+		o.status.State, o.status.Reason, o.status.Message = clustercache.StateDisconnected, clustercache.ReasonUnreachable, "dial tcp: refused"
+	}
+	refused := func(reason string) func(*observation) {
+		return func(o *observation) {
+			o.status = clustercache.Status{State: clustercache.StateRefused, Reason: reason, Message: "no"}
+		}
+	}
+	refusedWant := func(reason string) want {
+		return want{
+			"Ready": is(no, reason), "Connected": is(no, reason), "CredentialsValid": is(no, reason),
+			"APIServerAvailable": is(unknown, "NotProbed"), "EveryNodeReady": is(unknown, "NotProbed"),
+		}
+	}
+
+	tests := map[string]struct {
+		change  func(*observation)
+		want    want
+		message string // of Ready
+	}{
+		"a healthy target": {func(*observation) {}, nil, "does its work"},
+		"a target without nodes": {
+			func(o *observation) { o.nodes = nodeSummary{known: true} }, want{"EveryNodeReady": ""}, "",
+		},
+		"a node that is not ready does not stop the hub": {
+			func(o *observation) { o.nodes.ready, o.nodes.problem = 1, "node b: Ready is False (KubeletDown)" },
+			want{"EveryNodeReady": is(no, "NodesUnhealthy")}, "",
+		},
+		"nodes that were not listed yet leave the condition as it was": {
+			func(o *observation) { o.nodes = nodeSummary{} }, nil, "",
+		},
+		"nodes that cannot be watched": {
+			func(o *observation) { o.nodes = nodeSummary{fault: errors.New("forbidden")} }, want{"EveryNodeReady": is(unknown, "NodesUnknown")}, "",
+		},
+		"one failed probe leaves the status and tells in the reason": {
+			func(o *observation) { o.health.ConsecutiveFailures = 1 }, want{"APIServerAvailable": is(yes, "ProbeFailing")}, "",
+		},
+		"a target that does not answer": {
+			unreachable,
+			want{
+				"Ready": is(no, "Unreachable"), "Connected": is(no, "Unreachable"), "CredentialsValid": is(unknown, "NotProbed"),
+				"APIServerAvailable": is(no, "Unreachable"), "EveryNodeReady": is(unknown, "NotProbed"),
+			}, "dial tcp: refused",
+		},
+		"a target that does not answer and whose credential has expired": {
+			func(o *observation) { unreachable(o); o.status.CredentialExpiry = now.Add(-time.Minute) },
+			want{
+				"Ready": is(no, "CredentialsExpired"), "Connected": is(no, "Unreachable"), "CredentialsValid": is(no, "CredentialsExpired"),
+				"APIServerAvailable": is(no, "Unreachable"), "EveryNodeReady": is(unknown, "NotProbed"),
+			}, "expired at 2026-03-01T11:59:00Z",
+		},
+		"a target that rejects the credential": {
+			func(o *observation) {
+				o.status.State, o.status.Reason, o.status.Message = clustercache.StateDisconnected, clustercache.ReasonUnauthorized, "401"
+			},
+			want{
+				"Ready": is(no, "Unauthorized"), "Connected": is(no, "Unauthorized"), "CredentialsValid": is(no, "Unauthorized"),
+				"APIServerAvailable": is(unknown, "NotProbed"), "EveryNodeReady": is(unknown, "NotProbed"),
+			}, "401",
+		},
+		"a credential that ends within the hour": {
+			func(o *observation) { o.status.CredentialExpiry = now.Add(30 * time.Minute) },
+			want{"CredentialsValid": is(yes, "CredentialsExpireSoon")}, "",
+		},
+		"an expired credential on a connection that still works": {
+			func(o *observation) { o.status.CredentialExpiry = now }, want{"CredentialsValid": is(no, "CredentialsExpired")}, "",
+		},
+		"a new kubeconfig that does not work beside a connection that does": {
+			func(o *observation) {
+				o.status.PendingReason, o.status.PendingMessage = clustercache.ReasonUnreachable, "no route"
+			},
+			want{"CredentialsValid": is(no, "Unreachable")}, "the former connection goes on: no route",
+		},
+		"a first attempt": {
+			func(o *observation) { o.status = clustercache.Status{State: clustercache.StateConnecting} },
+			want{
+				"Ready": is(unknown, "Connecting"), "Connected": is(unknown, "Connecting"), "CredentialsValid": is(unknown, "NotProbed"),
+				"APIServerAvailable": is(unknown, "NotProbed"), "EveryNodeReady": is(unknown, "NotProbed"),
+			}, "",
+		},
+		"a refused kubeconfig": {refused(clustercache.ReasonKubeconfigRefused), refusedWant("KubeconfigRefused"), "no"},
+		"garbage":              {refused(clustercache.ReasonKubeconfigInvalid), refusedWant("KubeconfigInvalid"), "no"},
+		"an empty Secret":      {refused(clustercache.ReasonSecretInvalid), refusedWant("SecretInvalid"), "no"},
+		"another cluster":      {refused(clustercache.ReasonIdentityChanged), refusedWant("IdentityChanged"), "no"},
+		"another cluster that is connected all the same": {
+			func(o *observation) { o.conflict = identityChanged("a", "b") }, want{"Ready": is(no, "IdentityChanged")}, "UID b, but this target is the cluster with UID a",
+		},
+		"another manager": {func(o *observation) { o.elsewhere = "grm-0"; o.paused = true }, want{"Ready": is(no, "ManagedElsewhere")}, "grm-0"},
+		"a paused target": {func(o *observation) { o.paused = true }, want{"Ready": is(no, "Paused")}, ""},
+		"a refused target that is also paused": {
+			func(o *observation) { refused(clustercache.ReasonSecretInvalid)(o); o.paused = true }, refusedWant("SecretInvalid"), "",
+		},
+		"a second registration of the same cluster": {
+			func(o *observation) { o.others = []clustercache.ClusterKey{{Namespace: "x", Name: "y"}} },
+			want{"Ready": is(yes, "DuplicateRegistration")}, "x/y",
+		},
+		"a draining target keeps all but Ready": {
+			func(o *observation) { o.status.State = clustercache.StateDraining }, want{"Ready": is(no, "RegistrationGone")}, "clean up",
+		},
+		"a registration that is gone while ManagedResources remain": {
+			func(o *observation) { *o = observation{now: now} },
+			want{
+				"Ready": is(no, "RegistrationGone"), "Connected": is(no, "RegistrationGone"), "CredentialsValid": is(unknown, "NotProbed"),
+				"APIServerAvailable": is(unknown, "NotProbed"), "EveryNodeReady": is(unknown, "NotProbed"),
+			}, "ManagedResources still have",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			before := conditionsFor(nil, 1, healthy())
+			o := healthy()
+			test.change(&o)
+			after := conditionsFor(before, 1, o)
+
+			got := want{}
+			for _, condition := range after {
+				got[condition.Type] = is(condition.Status, condition.Reason)
+			}
+			for conditionType, expected := range asHealthy {
+				if changed, ok := test.want[conditionType]; ok {
+					expected = changed
+				}
+				g.Expect(got[conditionType]).To(Equal(expected), conditionType)
+			}
+			g.Expect(meta.FindStatusCondition(after, "Ready").Message).To(ContainSubstring(test.message))
+			g.Expect(before).To(Equal(conditionsFor(nil, 1, healthy())), "the given list stays as it is")
+		})
+	}
+}
+
+func TestTransitionTimeMovesWithTheStatusOnly(t *testing.T) {
+	g := NewWithT(t)
+	before := conditionsFor(nil, 1, healthy())
+
+	o := healthy()
+	o.now = now.Add(time.Hour)
+	o.paused = true
+	after := conditionsFor(before, 1, o)
+	g.Expect(meta.FindStatusCondition(after, "Ready").LastTransitionTime.Time).To(Equal(o.now))
+	g.Expect(meta.FindStatusCondition(after, "Connected").LastTransitionTime.Time).To(Equal(now))
+}
+
+func TestReasonsAreThoseOfTheClusterCache(t *testing.T) {
+	g := NewWithT(t)
+	for ours, theirs := range map[string]string{
+		hubv1alpha1.ReasonSecretInvalid:     clustercache.ReasonSecretInvalid,
+		hubv1alpha1.ReasonKubeconfigInvalid: clustercache.ReasonKubeconfigInvalid,
+		hubv1alpha1.ReasonKubeconfigRefused: clustercache.ReasonKubeconfigRefused,
+		hubv1alpha1.ReasonIdentityChanged:   clustercache.ReasonIdentityChanged,
+		hubv1alpha1.ReasonUnauthorized:      clustercache.ReasonUnauthorized,
+		hubv1alpha1.ReasonForbidden:         clustercache.ReasonForbidden,
+		hubv1alpha1.ReasonUnreachable:       clustercache.ReasonUnreachable,
+		hubv1alpha1.ReasonProbeFailed:       clustercache.ReasonProbeFailed,
+		hubv1alpha1.ReasonConnected:         clustercache.ReasonConnected,
+		hubv1alpha1.ReasonRegistrationGone:  clustercache.ReasonRegistrationGone,
+	} {
+		g.Expect(ours).To(Equal(theirs))
+	}
+}
+
+func TestExpiryText(t *testing.T) {
+	for left, expected := range map[time.Duration]string{
+		time.Minute:         "expires in less than an hour, at 2026-03-01T12:01:00Z",
+		2 * time.Hour:       "expires in less than a day, at 2026-03-01T14:00:00Z",
+		48 * time.Hour:      "expires in less than a week, at 2026-03-03T12:00:00Z",
+		20 * 24 * time.Hour: "expires in less than 30 days, at 2026-03-21T12:00:00Z",
+		31 * 24 * time.Hour: "expires at 2026-04-01T12:00:00Z",
+	} {
+		NewWithT(t).Expect(expiryText(now, now.Add(left))).To(Equal(expected))
+	}
+}
+
+func TestCoarseRoundTrip(t *testing.T) {
+	tests := map[string]struct {
+		stored   int64
+		measured time.Duration
+		expected int64
+	}{
+		"nothing measured":                 {0, 0, 0},
+		"the first one is rounded up":      {0, 31 * time.Millisecond, 50},
+		"the shortest step":                {0, 100 * time.Microsecond, 10},
+		"a little more than what is known": {50, 90 * time.Millisecond, 50},
+		"much less than what is known":     {500, 30 * time.Millisecond, 50},
+		"much more than what is known":     {50, 101 * time.Millisecond, 200},
+		"more than the longest step":       {0, time.Minute, 5000},
+		"nothing measured any more":        {50, 0, 50},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(coarseRoundTrip(test.stored, test.measured)).To(Equal(test.expected))
+		})
+	}
+}
+
+func TestDifferInDetails(t *testing.T) {
+	base := hubv1alpha1.TargetClusterStatus{RoundTripMilliseconds: 50, Conditions: conditionsFor(nil, 1, healthy())}
+	tests := map[string]struct {
+		change  func(*hubv1alpha1.TargetClusterStatus)
+		details bool
+	}{
+		"another message":    {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions[0].Message = "x" }, true},
+		"another round trip": {func(s *hubv1alpha1.TargetClusterStatus) { s.RoundTripMilliseconds = 100 }, true},
+		"another reason":     {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions[0].Reason = "x" }, false},
+		"another count":      {func(s *hubv1alpha1.TargetClusterStatus) { s.Objects++ }, false},
+		"one condition less": {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions = s.Conditions[1:] }, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			changed := *base.DeepCopy()
+			test.change(&changed)
+			NewWithT(t).Expect(differInDetails(base, changed)).To(Equal(test.details))
+		})
+	}
+}

@@ -1,0 +1,507 @@
+package targetcluster_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/clustercache"
+	fakeclusters "github.com/trellis-hub/trellis/clustercache/fake"
+	. "github.com/trellis-hub/trellis/controllers/targetcluster"
+	"github.com/trellis-hub/trellis/hack/controlplane"
+)
+
+const (
+	soon  = 15 * time.Second
+	often = 20 * time.Millisecond
+	// aWhile is how long nothing has to happen for a test to believe that nothing happens.
+	aWhile = 700 * time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// These belong to the event broadcaster and logging of client-go and live as long as the process.
+		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
+	)
+}
+
+// TestController runs against a real API server as the source and a fake clustercache. Its parts share the server, since
+// starting one takes seconds; each has a namespace and a controller of its own.
+func TestController(t *testing.T) {
+	cp := controlplane.StartForTest(t, controlplane.Options{})
+	source := newSource(t, cp)
+	for name, test := range map[string]func(*testing.T, *hub){
+		"shows a target through its life":                       testLife,
+		"writes nothing while nothing happens":                  testSteady,
+		"leaves a TargetCluster alone that was made in advance": testMadeInAdvance,
+		"deletes no memory before it is sure":                   testNotSure,
+		"keeps the memory while ManagedResources need it":       testInUse,
+		"guards the identity":                                   testIdentity,
+		"shows two registrations of one cluster on both":        testDuplicates,
+		"lets a hibernated target sleep":                        testHibernated,
+		"leaves nothing behind at the end of a term":            testTerms,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newHub(t, source)) })
+	}
+}
+
+func testLife(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	h.register(g, key)
+	h.clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateConnecting, SecretName: "a-kubeconfig"})
+	h.eventually(g, key, SatisfyAll(
+		haveCondition("Ready", "Unknown", "Connecting"), haveCondition("Connected", "Unknown", "Connecting"),
+		HaveField("Status.SecretName", "a-kubeconfig"),
+	))
+
+	expiry := time.Now().Add(48 * time.Hour).Truncate(time.Second)
+	connected := clustercache.Status{
+		Cluster: key, State: clustercache.StateConnected, Reason: clustercache.ReasonConnected, SecretName: "a-kubeconfig",
+		UID: h.uid("a"), KubernetesVersion: "v1.36.3", RoundTrip: 31 * time.Millisecond, CredentialExpiry: expiry,
+	}
+	h.clusters.SetStatus(connected)
+	h.eventually(g, key, SatisfyAll(
+		haveCondition("Ready", "True", "Ready"), haveCondition("Connected", "True", "Connected"),
+		haveCondition("CredentialsValid", "True", "CredentialsAccepted"), haveCondition("APIServerAvailable", "True", "HealthzRequestSucceeded"),
+		HaveField("Status.ClusterUID", h.uid("a")), HaveField("Status.KubernetesVersion", "v1.36.3"),
+		HaveField("Status.RoundTripMilliseconds", int64(50)), HaveField("Status.CredentialExpiry.Unix()", expiry.Unix()),
+		Not(haveConditionType("EveryNodeReady")),
+	))
+	h.expectEvent(g, "Normal Ready")
+
+	g.Eventually(func() any { return h.clusters.Watches(key) }, soon, often).Should(HaveLen(1))
+	for name := range h.clusters.Watches(key) {
+		h.clusters.Put(key, name, readyNode(t, "n1"))
+		h.clusters.Sync(key, name, true)
+	}
+	h.eventually(g, key, SatisfyAll(
+		haveCondition("EveryNodeReady", "True", "EveryNodeReady"), HaveField("Status.NodeCounts", Equal(&hubv1alpha1.NodeCounts{Total: 1, Ready: 1})),
+		HaveField("Status.CloudType", "kwok"),
+	))
+
+	h.setReport(Report{ManagedResources: hubv1alpha1.ManagedResourceCounts{Total: 3, Ready: 2, NotReady: 1}, Objects: 40, DriftLastHour: 7})
+	h.clusters.Emit(key, clustercache.EventProbed)
+	h.eventually(g, key, SatisfyAll(
+		HaveField("Status.ManagedResources", Equal(&hubv1alpha1.ManagedResourceCounts{Total: 3, Ready: 2, NotReady: 1})),
+		HaveField("Status.Objects", int64(40)), HaveField("Status.DriftLastHour", int64(7)),
+	))
+
+	h.clusters.SetState(key, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "dial tcp: connection refused")
+	h.eventually(g, key, SatisfyAll(
+		haveCondition("Ready", "False", "Unreachable"), haveCondition("Connected", "False", "Unreachable"),
+		haveCondition("EveryNodeReady", "Unknown", "NotProbed"), HaveField("Status.KubernetesVersion", "v1.36.3"),
+	))
+	h.expectEvent(g, "Warning Unreachable dial tcp: connection refused")
+
+	h.clusters.SetStatus(connected)
+	h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
+	h.change(g, key, func(tc *hubv1alpha1.TargetCluster) { tc.Spec.Paused = true })
+	h.eventually(g, key, SatisfyAll(haveCondition("Ready", "False", "Paused"), HaveField("Status.ObservedGeneration", int64(2))))
+	g.Expect(h.specChanges()).To(ContainElement(key))
+
+	h.setReport(Report{})
+	h.unregister(g, key)
+	h.clusters.SetState(key, clustercache.StateDraining, clustercache.ReasonRegistrationGone, "")
+	h.eventually(g, key, haveCondition("Ready", "False", "RegistrationGone"))
+	h.clusters.Remove(key)
+	h.eventuallyGone(g, key)
+}
+
+func testSteady(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
+	h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
+	before := h.get(g, key).ResourceVersion
+
+	deadline := time.Now().Add(aWhile)
+	for i := 0; time.Now().Before(deadline); i++ {
+		status, _ := h.clusters.GetStatus(key)
+		status.RoundTrip = time.Duration(1+i%400) * time.Millisecond
+		h.clusters.SetStatus(status)
+		time.Sleep(often)
+	}
+	g.Expect(h.get(g, key).ResourceVersion).To(Equal(before))
+
+	t.Log("a target that stays down for changing reasons")
+	h.clusters.SetState(key, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "attempt 0")
+	h.eventually(g, key, haveCondition("Ready", "False", "Unreachable"))
+	before = h.get(g, key).ResourceVersion
+	for i := range 20 {
+		h.clusters.SetState(key, clustercache.StateDisconnected, clustercache.ReasonUnreachable, fmt.Sprintf("attempt %d", i))
+		time.Sleep(often)
+	}
+	g.Expect(h.get(g, key).ResourceVersion).To(Equal(before))
+}
+
+func testMadeInAdvance(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	g.Expect(h.client.Create(t.Context(), &hubv1alpha1.TargetCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec:       hubv1alpha1.TargetClusterSpec{Paused: true},
+	})).To(Succeed())
+	g.Consistently(func() error { return h.client.Get(t.Context(), key, &hubv1alpha1.TargetCluster{}) }, aWhile, often).Should(Succeed())
+
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
+	h.eventually(g, key, haveCondition("Ready", "False", "Paused"))
+}
+
+func testNotSure(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
+	h.eventually(g, key, HaveField("Status.ClusterUID", h.uid("a")))
+
+	t.Log("a clustercache that does not know the registration yet")
+	h.clusters.Remove(key)
+	g.Consistently(func() types.UID { return h.get(g, key).Status.ClusterUID }, aWhile, often).Should(Equal(h.uid("a")))
+
+	t.Log("a Secret that is no registration any more")
+	h.unregister(g, key)
+	h.clusters.Emit(key, clustercache.EventGone)
+	h.eventuallyGone(g, key)
+}
+
+func testInUse(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
+	h.eventually(g, key, HaveField("Status.ClusterUID", h.uid("a")))
+
+	h.setInUse(true)
+	h.unregister(g, key)
+	h.clusters.Remove(key)
+	h.eventually(g, key, SatisfyAll(haveCondition("Ready", "False", "RegistrationGone"), HaveField("Status.ClusterUID", h.uid("a"))))
+
+	h.setInUse(false)
+	h.clusters.Emit(key, clustercache.EventGone)
+	h.eventuallyGone(g, key)
+}
+
+func testIdentity(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
+	h.eventually(g, key, HaveField("Status.ClusterUID", h.uid("a")))
+
+	h.connect(key, h.uid("b"))
+	h.eventually(g, key, SatisfyAll(haveCondition("Ready", "False", "IdentityChanged"), HaveField("Status.ClusterUID", h.uid("a"))))
+	h.expectEvent(g, "Warning IdentityChanged")
+
+	status, _ := h.clusters.GetStatus(key)
+	status.Annotations = map[string]string{hubv1alpha1.ConfirmIdentityAnnotation: string(h.uid("b"))}
+	h.clusters.SetStatus(status)
+	h.eventually(g, key, SatisfyAll(haveCondition("Ready", "True", "Ready"), HaveField("Status.ClusterUID", h.uid("b"))))
+	h.expectEvent(g, "Normal IdentityConfirmed")
+}
+
+func testDuplicates(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	a, b := h.key("a"), h.key("b")
+	for _, key := range []clustercache.ClusterKey{a, b} {
+		h.register(g, key)
+		h.connect(key, h.uid("same"))
+	}
+	h.eventually(g, a, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"), haveMessage("Ready", b.String())))
+	h.eventually(g, b, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"), haveMessage("Ready", a.String())))
+	h.expectEvent(g, "Warning DuplicateRegistration")
+
+	h.unregister(g, b)
+	h.clusters.Remove(b)
+	h.eventually(g, a, haveCondition("Ready", "True", "Ready"))
+}
+
+func testHibernated(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
+	h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
+
+	h.change(g, key, func(tc *hubv1alpha1.TargetCluster) {
+		tc.Annotations = map[string]string{hubv1alpha1.HibernatedAnnotation: "true"}
+	})
+	h.waitForCache(g, key)
+	h.clusters.SetState(key, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "asleep")
+	g.Consistently(func() *hubv1alpha1.TargetCluster { return h.get(g, key) }, aWhile, often).Should(haveCondition("Ready", "True", "Ready"))
+
+	h.change(g, key, func(tc *hubv1alpha1.TargetCluster) { tc.Annotations = nil })
+	h.eventually(g, key, haveCondition("Ready", "False", "Unreachable"))
+}
+
+func testTerms(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
+	h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
+	g.Expect(h.clusters.Watches(key)).To(HaveLen(1))
+
+	h.stopTerm()
+	g.Expect(h.clusters.Watches(key)).To(BeEmpty())
+	h.clusters.SetState(key, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
+	g.Consistently(func() *hubv1alpha1.TargetCluster { return h.get(g, key) }, aWhile, often).Should(haveCondition("Ready", "True", "Ready"))
+
+	h.startTerm(t)
+	h.eventually(g, key, haveCondition("Ready", "False", "Unreachable"))
+	g.Expect(h.clusters.Watches(key)).To(HaveLen(1))
+}
+
+// source is the source cluster with its informers.
+type source struct {
+	client client.Client
+	cache  ctrlcache.Cache
+}
+
+func newSource(t *testing.T, cp *controlplane.ControlPlane) *source {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, hubv1alpha1.AddToScheme} {
+		g.Expect(add(scheme)).To(Succeed())
+	}
+	c, err := client.New(cp.RESTConfig(), client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c.Create(t.Context(), chart.TargetClusterCRD())).To(Succeed())
+	g.Eventually(func() error { return c.List(t.Context(), &hubv1alpha1.TargetClusterList{}) }, soon, often).Should(Succeed())
+
+	informers, err := ctrlcache.New(cp.RESTConfig(), ctrlcache.Options{
+		Scheme: scheme, ByObject: map[client.Object]ctrlcache.ByObject{&corev1.Secret{}: clustercache.SecretCacheOptions()},
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- informers.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return &source{client: c, cache: informers}
+}
+
+// cachedClient reads TargetClusters from the informers, as the manager's client does.
+type cachedClient struct {
+	client.Client
+	reader client.Reader
+}
+
+func (c cachedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.reader.Get(ctx, key, obj, opts...)
+}
+
+// hub is a controller in a namespace of its own.
+type hub struct {
+	*source
+	clusters  *fakeclusters.Cache
+	events    *events.FakeRecorder
+	namespace string
+	stopTerm  func()
+
+	mu      sync.Mutex
+	report  Report
+	inUse   bool
+	changed []clustercache.ClusterKey
+}
+
+func newHub(t *testing.T, source *source) *hub {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shoot-"}}
+	if err := source.client.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	h := &hub{source: source, clusters: fakeclusters.New(nil), events: events.NewFakeRecorder(1000), namespace: namespace.Name}
+	h.startTerm(t)
+	t.Cleanup(func() { h.stopTerm() })
+	return h
+}
+
+func (h *hub) startTerm(t *testing.T) {
+	controller, err := New(Options{
+		Client:     cachedClient{h.client, h.cache},
+		Live:       h.client,
+		Cache:      h.cache,
+		Clusters:   h.clusters,
+		Guard:      NewGuard(h.cache),
+		Events:     h.events,
+		SyncPeriod: 200 * time.Millisecond,
+		Reports: func(clustercache.ClusterKey) (Report, bool) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.report, true
+		},
+		InUse: func(clustercache.ClusterKey) bool {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return h.inUse
+		},
+		SpecChanged: func(key clustercache.ClusterKey) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.changed = append(h.changed, key)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- controller.Start(ctx) }()
+	h.stopTerm = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (h *hub) key(name string) clustercache.ClusterKey {
+	return clustercache.ClusterKey{Namespace: h.namespace, Name: name}
+}
+
+// uid returns the UID of a cluster that no other part of the test knows.
+func (h *hub) uid(cluster string) types.UID {
+	return types.UID(h.namespace + "-" + cluster)
+}
+
+func (h *hub) register(g *WithT, key clustercache.ClusterKey) {
+	g.Expect(h.client.Create(context.Background(), registration(key, nil))).To(Succeed())
+}
+
+func (h *hub) unregister(g *WithT, key clustercache.ClusterKey) {
+	g.Expect(h.client.Delete(context.Background(), registration(key, nil))).To(Succeed())
+}
+
+func (h *hub) connect(key clustercache.ClusterKey, uid types.UID) {
+	h.clusters.SetStatus(clustercache.Status{
+		Cluster: key, State: clustercache.StateConnected, Reason: clustercache.ReasonConnected, SecretName: key.Name + "-kubeconfig",
+		UID: uid, KubernetesVersion: "v1.36.3", RoundTrip: 10 * time.Millisecond,
+	})
+}
+
+func (h *hub) get(g *WithT, key clustercache.ClusterKey) *hubv1alpha1.TargetCluster {
+	tc := &hubv1alpha1.TargetCluster{}
+	g.Expect(h.client.Get(context.Background(), key, tc)).To(Succeed())
+	return tc
+}
+
+func (h *hub) change(g *WithT, key clustercache.ClusterKey, change func(*hubv1alpha1.TargetCluster)) {
+	tc := h.get(g, key)
+	base := tc.DeepCopy()
+	change(tc)
+	g.Expect(h.client.Patch(context.Background(), tc, client.MergeFrom(base))).To(Succeed())
+}
+
+// waitForCache returns when the informers know the present version.
+func (h *hub) waitForCache(g *WithT, key clustercache.ClusterKey) {
+	want := h.get(g, key).ResourceVersion
+	g.Eventually(func() string {
+		tc := &hubv1alpha1.TargetCluster{}
+		g.Expect(h.cache.Get(context.Background(), key, tc)).To(Succeed())
+		return tc.ResourceVersion
+	}, soon, often).Should(Equal(want))
+}
+
+func (h *hub) eventually(g *WithT, key clustercache.ClusterKey, matcher gomegatypes.GomegaMatcher) {
+	g.Eventually(func() (*hubv1alpha1.TargetCluster, error) {
+		tc := &hubv1alpha1.TargetCluster{}
+		return tc, h.client.Get(context.Background(), key, tc)
+	}, soon, often).Should(matcher)
+}
+
+func (h *hub) eventuallyGone(g *WithT, key clustercache.ClusterKey) {
+	g.Eventually(func() error { return h.client.Get(context.Background(), key, &hubv1alpha1.TargetCluster{}) }, soon, often).
+		Should(MatchError(ContainSubstring("not found")))
+}
+
+func (h *hub) expectEvent(g *WithT, text string) {
+	g.Eventually(h.events.Events, soon, often).Should(Receive(HavePrefix(text)), text)
+}
+
+func (h *hub) setReport(report Report) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.report = report
+}
+
+func (h *hub) setInUse(inUse bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.inUse = inUse
+}
+
+func (h *hub) specChanges() []clustercache.ClusterKey {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changed
+}
+
+func registration(key clustercache.ClusterKey, kubeconfig []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name + "-kubeconfig", Labels: map[string]string{hubv1alpha1.ClusterNameLabel: key.Name},
+		},
+		Type: "cluster.x-k8s.io/secret",
+		Data: map[string][]byte{"value": kubeconfig},
+	}
+}
+
+func readyNode(t *testing.T, name string) *unstructured.Unstructured {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.NodeSpec{ProviderID: "kwok://" + name},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
+func haveConditionType(conditionType string) gomegatypes.GomegaMatcher {
+	return WithTransform(func(tc *hubv1alpha1.TargetCluster) *metav1.Condition {
+		return meta.FindStatusCondition(tc.Status.Conditions, conditionType)
+	}, Not(BeNil()))
+}
+
+func haveCondition(conditionType, status, reason string) gomegatypes.GomegaMatcher {
+	return WithTransform(func(tc *hubv1alpha1.TargetCluster) string {
+		condition := meta.FindStatusCondition(tc.Status.Conditions, conditionType)
+		if condition == nil {
+			return "none"
+		}
+		return string(condition.Status) + "/" + condition.Reason
+	}, Equal(status+"/"+reason))
+}
+
+func haveMessage(conditionType, part string) gomegatypes.GomegaMatcher {
+	return WithTransform(func(tc *hubv1alpha1.TargetCluster) string {
+		return meta.FindStatusCondition(tc.Status.Conditions, conditionType).Message
+	}, ContainSubstring(part))
+}

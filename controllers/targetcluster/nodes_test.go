@@ -1,0 +1,126 @@
+package targetcluster
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/fake"
+)
+
+func TestStateOfANode(t *testing.T) {
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
+	pressed := func(conditionType corev1.NodeConditionType) []corev1.NodeCondition {
+		return []corev1.NodeCondition{ready, {Type: conditionType, Status: corev1.ConditionTrue, Reason: "Full"}}
+	}
+	tests := map[string]struct {
+		conditions []corev1.NodeCondition
+		problem    string
+	}{
+		"ready":              {[]corev1.NodeCondition{ready, {Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}}, ""},
+		"no conditions":      {nil, "it has not reported its state yet"},
+		"not ready":          {[]corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletDown"}}, "Ready is False (KubeletDown)"},
+		"lost":               {[]corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"}}, "Ready is Unknown (NodeStatusUnknown)"},
+		"memory":             {pressed(corev1.NodeMemoryPressure), "MemoryPressure is True (Full)"},
+		"disk":               {pressed(corev1.NodeDiskPressure), "DiskPressure is True (Full)"},
+		"processes":          {pressed(corev1.NodePIDPressure), "PIDPressure is True (Full)"},
+		"network":            {pressed(corev1.NodeNetworkUnavailable), "NetworkUnavailable is True (Full)"},
+		"something else bad": {pressed("CoffeeEmpty"), ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{Status: corev1.NodeStatus{Conditions: test.conditions}}
+			NewWithT(t).Expect(stateOf(asUnstructured(t, node)).problem).To(Equal(test.problem))
+		})
+	}
+}
+
+func TestCloudAndRegionOfANode(t *testing.T) {
+	tests := map[string]struct {
+		providerID string
+		labels     map[string]string
+		expected   nodeState
+	}{
+		"usual":             {"aws:///eu-west-1a/i-0", map[string]string{"topology.kubernetes.io/region": "eu-west-1"}, nodeState{cloud: "aws", region: "eu-west-1"}},
+		"the older label":   {"gce://p/z/n", map[string]string{"failure-domain.beta.kubernetes.io/region": "eu"}, nodeState{cloud: "gce", region: "eu"}},
+		"neither":           {"", nil, nodeState{}},
+		"not a provider ID": {"something", nil, nodeState{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, Spec: corev1.NodeSpec{ProviderID: test.providerID}}
+			state := stateOf(asUnstructured(t, node))
+			state.problem = ""
+			NewWithT(t).Expect(state).To(Equal(test.expected))
+		})
+	}
+}
+
+func TestSummaryOfNodes(t *testing.T) {
+	g := NewWithT(t)
+	key := clustercache.ClusterKey{Namespace: "a", Name: "b"}
+	clusters := fake.New(nil)
+	clusters.Add(key, fake.Target{})
+	changes := 0
+	n := &nodes{clusters: clusters, watched: map[clustercache.ClusterKey]error{}, changed: func(...clustercache.ClusterKey) { changes++ }}
+
+	g.Expect(n.summarize(t.Context(), key)).To(Equal(nodeSummary{}), "nothing is known before the list is complete")
+	for name, state := range map[string]nodeState{
+		"z": {problem: "Ready is False (x)"}, "y": {problem: "Ready is Unknown (y)"}, "b": {cloud: "aws", region: "r1"}, "c": {cloud: "aws", region: "r2"},
+	} {
+		clusters.PutValue(key, nodesWatch, clustercache.ClusterKey{Name: name}, state)
+	}
+	clusters.Sync(key, nodesWatch, true)
+	g.Expect(n.summarize(t.Context(), key)).To(Equal(nodeSummary{
+		known: true, total: 4, ready: 2, problem: "node y: Ready is Unknown (y)", cloud: "aws", region: "r1",
+	}))
+
+	before := changes
+	clusters.PutValue(key, nodesWatch, clustercache.ClusterKey{Name: "b"}, nodeState{cloud: "aws", region: "r1"})
+	g.Expect(changes).To(Equal(before), "a heartbeat is no change")
+
+	clusters.Fail(key, nodesWatch, errForTest("forbidden"))
+	g.Expect(n.summarize(t.Context(), key).fault).To(MatchError("forbidden"))
+	clusters.Sync(key, nodesWatch, true)
+	g.Expect(n.summarize(t.Context(), key).known).To(BeTrue())
+
+	n.close(t.Context())
+	g.Expect(clusters.Watches(key)).To(BeEmpty())
+}
+
+func TestIdentities(t *testing.T) {
+	g := NewWithT(t)
+	a, b, c := clustercache.ClusterKey{Name: "a"}, clustercache.ClusterKey{Name: "b"}, clustercache.ClusterKey{Name: "c"}
+	i := newIdentities()
+	g.Expect(i.set(a, "1")).To(BeEmpty())
+	g.Expect(i.set(a, "1")).To(BeEmpty())
+	g.Expect(i.set(c, "2")).To(BeEmpty())
+	g.Expect(i.set(b, "1")).To(ConsistOf(a, b))
+	g.Expect(i.others(a)).To(Equal([]clustercache.ClusterKey{b}))
+	g.Expect(i.others(c)).To(BeEmpty())
+	g.Expect(i.set(b, "2")).To(ConsistOf(a, b, c))
+	g.Expect(i.others(a)).To(BeEmpty())
+	g.Expect(i.set(b, "")).To(ConsistOf(b, c))
+	g.Expect(i.others(b)).To(BeEmpty(), "targets without an identity are not the same")
+	i.set(a, "")
+	i.set(c, "")
+	g.Expect(i.byUID).To(BeEmpty())
+	g.Expect(i.uids).To(BeEmpty())
+}
+
+type errForTest string
+
+func (e errForTest) Error() string { return string(e) }
+
+func asUnstructured(t *testing.T, node *corev1.Node) *unstructured.Unstructured {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: content}
+}
