@@ -86,7 +86,7 @@ func startForReal(t *testing.T, h *hub) {
 		t.Fatal(err)
 	}
 	controller, err := New(Options{
-		Client: cachedClient{h.client, h.cache}, Live: h.client, Cache: h.cache, Clusters: clusters, Guard: guard, Events: h.events,
+		Client: h.client, Live: h.client, Cache: h.cache, Clusters: clusters, Guard: guard, Events: h.events,
 		SyncPeriod: 200 * time.Millisecond,
 	})
 	if err != nil {

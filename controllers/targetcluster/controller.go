@@ -36,11 +36,11 @@ type Report struct {
 
 // Options configures a Controller.
 type Options struct {
-	// Client writes to the source cluster, and reads TargetClusters from Cache. Required.
+	// Client writes to the source cluster. Required.
 	Client client.Client
 	// Live reads from the API server of the source cluster. Required.
 	Live client.Reader
-	// Cache has the informer of TargetClusters. Required.
+	// Cache has the informer of TargetClusters, from which they are read. Required.
 	Cache cache.Cache
 	// Clusters has the connections to the targets. Required.
 	Clusters clustercache.ClusterCache

@@ -306,16 +306,6 @@ func newSource(t *testing.T, cp *controlplane.ControlPlane) *source {
 	return &source{client: c, cache: informers}
 }
 
-// cachedClient reads TargetClusters from the informers, as the manager's client does.
-type cachedClient struct {
-	client.Client
-	reader client.Reader
-}
-
-func (c cachedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return c.reader.Get(ctx, key, obj, opts...)
-}
-
 // hub is a controller in a namespace of its own.
 type hub struct {
 	*source
@@ -343,7 +333,7 @@ func newHub(t *testing.T, source *source) *hub {
 
 func (h *hub) startTerm(t *testing.T) {
 	controller, err := New(Options{
-		Client:     cachedClient{h.client, h.cache},
+		Client:     h.client,
 		Live:       h.client,
 		Cache:      h.cache,
 		Clusters:   h.clusters,

@@ -76,7 +76,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey) (reconcile.Result, error) {
 	tc := &hubv1alpha1.TargetCluster{}
-	if err := r.Client.Get(ctx, key, tc); apierrors.IsNotFound(err) {
+	if err := r.Cache.Get(ctx, key, tc); apierrors.IsNotFound(err) {
 		tc = nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("cannot read the TargetCluster: %w", err)
