@@ -185,7 +185,10 @@ func (g *generation) call(ctx context.Context, method, path string, body, into a
 	if err != nil {
 		return failed(ReasonKubeconfigInvalid, "address of the target: %w", err)
 	}
-	request.Header.Set("Accept", acceptMetadata)
+	request.Header.Set("Accept", "application/json")
+	if path == identityPath {
+		request.Header.Set("Accept", acceptMetadata)
+	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

@@ -6,15 +6,22 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
 )
@@ -41,6 +48,7 @@ func realCluster(t testing.TB) *controlplane.ControlPlane {
 }
 
 func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
 	code := m.Run()
 	if shared != nil {
 		shared.Stop()
@@ -112,4 +120,212 @@ func TestRealClusterIsConnectedAndWatched(t *testing.T) {
 	h.Expect(target.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "one"}, read)).To(Succeed())
 	h.Expect(read.Data).To(HaveKeyWithValue("0", "a"))
 	h.Expect(target.Create(ctx, configMap(namespace, "two"))).To(Succeed())
+}
+
+// grant gives a user of the shared control plane rights of his own.
+func grant(t testing.TB, c client.Client, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	g := NewWithT(t)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
+	g.Expect(client.IgnoreAlreadyExists(c.Create(context.Background(), role))).To(Succeed())
+	g.Expect(c.Update(context.Background(), role)).To(Succeed())
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}, {Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: user}}}
+	g.Expect(client.IgnoreAlreadyExists(c.Create(context.Background(), binding))).To(Succeed())
+}
+
+var (
+	mayIdentify = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}, ResourceNames: []string{"kube-system"}}
+	mayWatch    = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "delete"}}
+)
+
+func TestRealClusterTellsWhatRightIsMissing(t *testing.T) {
+	cp := realCluster(t)
+	h := start(t, Options{})
+	c, _ := realNamespace(t, cp)
+	content, err := cp.ClientCertKubeconfig("poor-hub", nil, 0)
+	h.Expect(err).NotTo(HaveOccurred())
+	key := h.register("poor", content)
+	status := h.expectState(key, StateDisconnected)
+	h.Expect(status.Reason).To(Equal(ReasonForbidden))
+	h.Expect(status.Message).To(And(ContainSubstring(`user "poor-hub"`), ContainSubstring("kube-system")))
+	grant(t, c, "poor-hub", mayIdentify)
+	h.expectState(key, StateConnected)
+}
+
+func TestRealClusterRefusesExpiredCredentials(t *testing.T) {
+	cp := realCluster(t)
+	h := start(t, Options{})
+	certificate, err := cp.ClientCertKubeconfig("hub", nil, -time.Minute)
+	h.Expect(err).NotTo(HaveOccurred())
+	token, err := cp.ServiceAccountKubeconfig(context.Background(), "default", "expired-hub", -time.Minute)
+	h.Expect(err).NotTo(HaveOccurred())
+	for name, content := range map[string][]byte{"certificate": certificate, "token": token} {
+		status := h.expectState(h.register(name, content), StateDisconnected)
+		h.Expect(status.Reason).To(Equal(ReasonUnauthorized), "%+v", status)
+	}
+}
+
+func TestRealTokenRotationKeepsWatches(t *testing.T) {
+	cp := realCluster(t)
+	h := start(t, Options{})
+	ctx := context.Background()
+	c, namespace := realNamespace(t, cp)
+	grant(t, c, "rotated-hub", mayIdentify, mayWatch)
+	kubeconfig := func() []byte {
+		content, err := cp.ServiceAccountKubeconfig(ctx, "default", "rotated-hub", time.Hour)
+		h.Expect(err).NotTo(HaveOccurred())
+		return content
+	}
+	key := h.register("rotated", kubeconfig())
+	h.expectState(key, StateConnected)
+	r := newRecorder()
+	h.Expect(h.cache.Watch(ctx, key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.Eventually(r.syncs).Should(Equal(1))
+	target, err := h.cache.GetUncachedClient(ctx, key)
+	h.Expect(err).NotTo(HaveOccurred())
+	for i := range 5 {
+		time.Sleep(time.Second) // tokens issued within a second are equal
+		before := h.status(key).CredentialExpiry
+		h.register("rotated", kubeconfig())
+		h.expectEvent(key, EventRotated)
+		h.Expect(h.status(key).CredentialExpiry.After(before)).To(BeTrue())
+		h.Expect(target.Create(ctx, configMap(namespace, fmt.Sprint("cm-", i)))).To(Succeed())
+	}
+	h.Eventually(r.names).Should(ContainElements("cm-0", "cm-4"))
+	h.Expect(r.syncs()).To(Equal(1))
+	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+}
+
+func TestRealCertificateRotationMissesNothing(t *testing.T) {
+	cp := realCluster(t)
+	h := start(t, Options{})
+	ctx := context.Background()
+	c, namespace := realNamespace(t, cp)
+	grant(t, c, "cert-hub", mayIdentify, mayWatch)
+	kubeconfig := func() []byte {
+		content, err := cp.ClientCertKubeconfig("cert-hub", nil, time.Hour)
+		h.Expect(err).NotTo(HaveOccurred())
+		return content
+	}
+	key := h.register("cert", kubeconfig())
+	h.expectState(key, StateConnected)
+	r := newRecorder()
+	h.Expect(h.cache.Watch(ctx, key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.Eventually(r.syncs).Should(Equal(1))
+	stop := make(chan struct{})
+	var group errgroup.Group
+	group.Go(func() error {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return nil
+			default:
+			}
+			if err := c.Create(ctx, configMap(namespace, fmt.Sprint("cm-", i))); err != nil {
+				return err
+			}
+			if i%2 == 1 {
+				if err := c.Delete(ctx, configMap(namespace, fmt.Sprint("cm-", i-1))); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	for range 3 {
+		h.register("cert", kubeconfig())
+		h.expectEvent(key, EventRotated)
+	}
+	close(stop)
+	h.Expect(group.Wait()).To(Succeed())
+	h.Expect(h.status(key).Generation).To(BeEquivalentTo(4))
+	list := &corev1.ConfigMapList{}
+	h.Expect(c.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+	var names []string
+	for _, cm := range list.Items {
+		names = append(names, cm.Name)
+	}
+	h.Eventually(r.names).Should(ConsistOf(names))
+	h.Expect(r.faults).To(BeEmpty())
+}
+
+func TestRealCRDThatAppearsLater(t *testing.T) {
+	cp := realCluster(t)
+	h := start(t, Options{})
+	ctx := context.Background()
+	c, namespace := realNamespace(t, cp)
+	key := h.register("crd", cp.Kubeconfig())
+	h.expectState(key, StateConnected)
+	kind := schema.GroupVersionKind{Group: "clustercache.example.com", Version: "v1", Kind: "Gadget"}
+	r := newRecorder()
+	h.Expect(h.cache.Watch(ctx, key, Watcher{Name: "gadgets", Kind: kind, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.Eventually(r.errors).Should(BeNumerically(">", 0))
+	mapper, err := h.cache.GetRESTMapper(ctx, key)
+	h.Expect(err).NotTo(HaveOccurred())
+	_, err = mapper.RESTMapping(kind.GroupKind())
+	h.Expect(meta.IsNoMatchError(err)).To(BeTrue())
+
+	crd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "gadgets." + kind.Group},
+		"spec": map[string]any{"group": kind.Group, "scope": "Namespaced", "names": map[string]any{"plural": "gadgets", "kind": kind.Kind},
+			"versions": []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}}},
+	}}
+	h.Expect(c.Create(ctx, crd.DeepCopy())).To(Succeed())
+	began := time.Now()
+	h.Eventually(func() error {
+		mapper.(meta.ResettableRESTMapper).Reset()
+		_, err := mapper.RESTMapping(kind.GroupKind())
+		return err
+	}).Should(Succeed())
+	t.Logf("the kind was known after %s", time.Since(began).Round(time.Millisecond))
+	gadget := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": namespace, "name": "one"}}}
+	gadget.SetGroupVersionKind(kind)
+	target, err := h.cache.GetClient(ctx, key)
+	h.Expect(err).NotTo(HaveOccurred())
+	h.Eventually(func() error { return target.Create(ctx, gadget.DeepCopy()) }).Should(Succeed())
+	h.Eventually(r.names).Should(ConsistOf("one"))
+
+	// The kind goes with its objects, and comes back.
+	h.Expect(c.Delete(ctx, crd.DeepCopy())).To(Succeed())
+	h.Eventually(r.names).Should(BeEmpty())
+	h.Eventually(func() error { return c.Create(ctx, crd.DeepCopy()) }).Should(Succeed())
+	h.Eventually(func() error { return target.Create(ctx, gadget.DeepCopy()) }).WithTimeout(2 * patience).Should(Succeed())
+	h.Eventually(r.names).WithTimeout(2 * patience).Should(ConsistOf("one"))
+	h.Expect(r.faults).To(BeEmpty())
+}
+
+func TestRealAPIServerGoesAwayAndComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	h := start(t, Options{})
+	cp := controlplane.StartForTest(t, controlplane.Options{})
+	ctx := context.Background()
+	key := h.register("real", cp.Kubeconfig())
+	h.expectState(key, StateConnected)
+	r := newRecorder()
+	h.Expect(h.cache.Watch(ctx, key, Watcher{Name: "cm", Kind: configMapKind, Namespace: "kube-system", MetadataOnly: true, Handler: r})).To(Succeed())
+	h.Eventually(r.syncs).Should(Equal(1))
+
+	cp.KillAPIServer()
+	began := time.Now()
+	h.expectState(key, StateDisconnected)
+	t.Logf("killed: noticed after %s", time.Since(began).Round(time.Millisecond))
+	h.Expect(cp.StartAPIServer(ctx)).To(Succeed())
+	began = time.Now()
+	h.expectState(key, StateConnected)
+	h.Eventually(r.syncs).Should(Equal(2))
+	t.Logf("back: in use after %s", time.Since(began).Round(time.Millisecond))
+
+	h.Expect(cp.Freeze()).To(Succeed())
+	began = time.Now()
+	h.expectState(key, StateDisconnected)
+	t.Logf("frozen: noticed after %s", time.Since(began).Round(time.Millisecond))
+	h.Expect(cp.Thaw()).To(Succeed())
+	began = time.Now()
+	h.expectState(key, StateConnected)
+	h.Eventually(r.syncs).Should(Equal(3))
+	t.Logf("thawed: in use after %s", time.Since(began).Round(time.Millisecond))
+	h.Expect(r.faults).To(BeEmpty())
 }

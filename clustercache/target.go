@@ -17,7 +17,7 @@ const (
 	// retryMin is the shortest pause before a failed connection attempt is repeated.
 	retryMin = time.Second
 	// hurry is the pause before a probe that follows a failed one or a hint.
-	hurry = time.Second
+	hurry = 500 * time.Millisecond
 	// drainCheck is how often Options.StillNeeded is asked.
 	drainCheck = time.Second
 )

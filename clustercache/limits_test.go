@@ -1,0 +1,112 @@
+package clustercache
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestCallsInFlightAreBoundedPerTarget(t *testing.T) {
+	h, a, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{MaxInFlight: 3, QPS: -1} }})
+	h.watchConfigMaps(key) // watches do not count
+	var inFlight, most atomic.Int32
+	a.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/one") {
+			n := inFlight.Add(1)
+			defer inFlight.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		return false
+	})
+	a.store.put("configmaps", "default", "one", nil)
+	// All kinds of clients share the bound.
+	meta, err := h.cache.GetMetadataClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	uncached, err := h.cache.GetUncachedClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	config, err := h.cache.GetRESTConfig(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	own, err := client.New(config, client.Options{})
+	h.Expect(err).NotTo(HaveOccurred())
+	var group errgroup.Group
+	for range 8 {
+		group.Go(func() error { return get(meta) })
+		for _, c := range []client.Client{uncached, own} {
+			group.Go(func() error {
+				return c.Get(context.Background(), client.ObjectKey{Namespace: "default", Name: "one"}, &corev1.ConfigMap{})
+			})
+		}
+	}
+	h.Expect(group.Wait()).To(Succeed())
+	h.Expect(most.Load()).To(BeEquivalentTo(3))
+}
+
+func TestWaitingForAPlaceHonoursTheContext(t *testing.T) {
+	h, a, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{MaxInFlight: 1} }})
+	a.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/one") {
+			a.hang(r)
+			return true
+		}
+		return false
+	})
+	c, err := h.cache.GetMetadataClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	var group errgroup.Group
+	group.Go(func() error {
+		_, err := c.Resource(configMapResource).Namespace("default").Get(ctx, "one", getOptions)
+		return err
+	})
+	h.Eventually(func() int { return a.count("GET /api/v1/namespaces/default/configmaps/one") }).Should(Equal(1))
+	short, done := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer done()
+	_, err = c.Resource(configMapResource).Namespace("default").Get(short, "one", getOptions)
+	h.Expect(err).To(MatchError(ContainSubstring("calls in flight")))
+	h.Consistently(func() State { return h.state(key) }).Should(Equal(StateConnected), "probes get through")
+	cancel()
+	h.Expect(group.Wait()).NotTo(Succeed())
+}
+
+func TestOneRateLimitForAllClientsOfATarget(t *testing.T) {
+	h, a, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{QPS: 50, Burst: 1} }})
+	a.store.put("configmaps", "default", "one", nil)
+	c, err := h.cache.GetMetadataClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	began := time.Now()
+	for range 25 {
+		h.Expect(get(c)).To(Succeed())
+	}
+	h.Expect(time.Since(began)).To(BeNumerically(">", 400*time.Millisecond))
+}
+
+func TestLimitsChangeOnRecheck(t *testing.T) {
+	var most atomic.Int64
+	most.Store(1)
+	h, _, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{MaxInFlight: int(most.Load())} }})
+	h.Expect(cap(h.cache.target(key).throttle.Load().slots)).To(Equal(1))
+	most.Store(7)
+	h.cache.Recheck(key)
+	h.Eventually(func() int { return cap(h.cache.target(key).throttle.Load().slots) }).Should(Equal(7))
+	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+}
+
+func TestConnectionServesItsOwnServerOnly(t *testing.T) {
+	h, _, key := connected(t, Options{})
+	other := newAPIServer(t, newStore("uid-b"))
+	config, err := h.cache.GetRESTConfig(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	_, err = (&http.Client{Transport: config.Transport}).Get(other.server.URL) //nolint:bodyclose // there is none
+	h.Expect(err).To(MatchError(ContainSubstring("only serves")))
+	h.Expect(other.count("")).To(BeZero())
+}

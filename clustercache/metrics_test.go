@@ -1,0 +1,40 @@
+package clustercache
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestMetricsComeAndGoWithTheTarget(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	h, a, key := connected(t, Options{Registerer: registry})
+	h.watchConfigMaps(key)
+	h.register("a", a.kubeconfig("y"))
+	h.expectEvent(key, EventRotated)
+	h.Eventually(func() map[string]int { return series(h, registry) }).Should(And(
+		HaveKeyWithValue("trellis_clustercache_connection_up", 1),
+		HaveKeyWithValue("trellis_clustercache_watches", 1),
+		HaveKeyWithValue("trellis_clustercache_last_probe_success_timestamp_seconds", 1),
+		HaveKeyWithValue("trellis_clustercache_connects_total", 1),
+		HaveKeyWithValue("trellis_clustercache_rotations_total", 1),
+		HaveKey("trellis_clustercache_probes_total"),
+	))
+	h.unregister(key)
+	h.expectEvent(key, EventGone)
+	h.Expect(series(h, registry)).NotTo(Or(HaveKey("trellis_clustercache_connection_up"), HaveKey("trellis_clustercache_watches")))
+}
+
+// series counts the series of each metric.
+func series(h *hub, registry *prometheus.Registry) map[string]int {
+	families, err := registry.Gather()
+	h.Expect(err).NotTo(HaveOccurred())
+	counts := map[string]int{}
+	for _, family := range families {
+		h.Expect(strings.HasPrefix(family.GetName(), metricsPrefix)).To(BeTrue())
+		counts[family.GetName()] = len(family.GetMetric())
+	}
+	return counts
+}

@@ -1,0 +1,55 @@
+package clustercache
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/util/workqueue"
+)
+
+func TestSourceBeginsWithWhatExists(t *testing.T) {
+	h, _, key := connected(t, Options{})
+	late := h.cache.GetClusterSource("late")
+	defer late.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	event, err := late.Next(ctx)
+	h.Expect(err).NotTo(HaveOccurred())
+	h.Expect(event.Cluster).To(Equal(key))
+	h.Expect(event.Has(EventRegistered)).To(BeTrue())
+	h.Expect(event.Has(EventConnected)).To(BeTrue())
+}
+
+func TestConsumerThatNeverReadsHoldsUpNobody(t *testing.T) {
+	h := start(t, Options{})
+	a := newAPIServer(t, newStore("uid-a"))
+	lazy := h.cache.GetClusterSource("lazy")
+	defer lazy.Close()
+	for range 50 {
+		key := h.register("a", a.kubeconfig("x"))
+		h.expectEvent(key, EventConnected)
+		h.unregister(key)
+		h.expectEvent(key, EventGone)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err := lazy.Next(ctx)
+	h.Expect(err).To(MatchError(context.DeadlineExceeded), "what came and went is not told at all")
+}
+
+func TestSourceOfAController(t *testing.T) {
+	h, _, key := connected(t, Options{})
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	defer queue.ShutDown()
+	ctx, cancel := context.WithCancel(context.Background())
+	before := h.cache.hub.Len()
+	s := NewSource(h.cache, "test", func(_ context.Context, e Event) []string { return []string{e.Cluster.Name} })
+	h.Expect(s.Start(ctx, queue)).To(Succeed())
+	item, _ := queue.Get()
+	h.Expect(item).To(Equal(key.Name))
+	queue.Done(item)
+	cancel()
+	h.Eventually(h.cache.hub.Len).Should(Equal(before), "it ends with its context")
+}
