@@ -158,17 +158,6 @@ func (t *Tracker) In(cluster clustercache.ClusterKey) []types.NamespacedName {
 	return slices.Collect(maps.Keys(tgt.mrs))
 }
 
-// Objects counts the tracked objects of a target.
-func (t *Tracker) Objects(cluster clustercache.ClusterKey) int {
-	tgt := t.target(cluster)
-	if tgt == nil {
-		return 0
-	}
-	tgt.mu.Lock()
-	defer tgt.mu.Unlock()
-	return len(tgt.owners)
-}
-
 // ListedByOther tells whether another ManagedResource lists an object in the same target.
 func (t *Tracker) ListedByOther(mr types.NamespacedName, cluster clustercache.ClusterKey, key inventory.Key) bool {
 	tgt := t.target(cluster)
