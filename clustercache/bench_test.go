@@ -10,11 +10,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
-// The benchmarks measure memory: `go test -run - -bench . -benchtime 1x`. The simulated API servers live in the same
-// process, so what they and their half of the sockets take is measured first, by bare clients, and shown beside it.
+// The benchmarks measure memory: `go test -run - -bench . -benchtime 1x`. The API server is a real one, in a process of
+// its own, so that only the hub's side counts.
 
 // footprint is what is alive after garbage collection.
 type footprint struct{ heap, stack, goroutines float64 }
@@ -36,18 +36,18 @@ func (f footprint) report(b *testing.B, before footprint, n int, per string) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkIdleTarget shows what a connected target without watches takes, server side included.
+// BenchmarkIdleTarget shows what a connected target without watches takes, its REST mapper in use.
 func BenchmarkIdleTarget(b *testing.B) {
 	const n = 200
+	cp := realCluster(b)
 	for b.Loop() {
 		h := start(b, Options{ProbeInterval: time.Hour})
-		a := newAPIServer(b, newStore("uid"))
-		h.expectState(h.register("first", a.kubeconfig("x")), StateConnected)
+		h.expectState(h.register("first", cp.Kubeconfig()), StateConnected)
 		before := measure()
 		began := time.Now()
 		var keys []ClusterKey
 		for i := range n {
-			keys = append(keys, h.register(fmt.Sprint("target-", i), a.kubeconfig(fmt.Sprint("token-", i))))
+			keys = append(keys, h.register(fmt.Sprint("target-", i), cp.Kubeconfig()))
 		}
 		for _, key := range keys {
 			h.expectState(key, StateConnected)
@@ -65,13 +65,13 @@ func BenchmarkIdleTarget(b *testing.B) {
 	}
 }
 
-// BenchmarkWatch shows what an empty watch takes, server side included.
+// BenchmarkWatch shows what a metadata watch takes whose selection is empty.
 func BenchmarkWatch(b *testing.B) {
 	const n = 500
+	cp := realCluster(b)
 	for b.Loop() {
 		h := start(b, Options{ProbeInterval: time.Hour, Limits: func(ClusterKey) Limits { return Limits{QPS: -1} }})
-		a := newAPIServer(b, newStore("uid"))
-		key := h.register("a", a.kubeconfig("x"))
+		key := h.register("a", cp.Kubeconfig())
 		h.expectState(key, StateConnected)
 		var synced atomic.Int32
 		watchMany(h, key, "warm", 10, &synced)
@@ -86,7 +86,8 @@ func watchMany(h *hub, key ClusterKey, name string, n int, synced *atomic.Int32)
 	want := synced.Load() + int32(n)
 	for i := range n {
 		h.Expect(h.cache.Watch(context.Background(), key, Watcher{
-			Name: fmt.Sprint(name, i), Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, MetadataOnly: true, Handler: countSyncs{synced},
+			Name: fmt.Sprint(name, i), Kind: configMapKind, Namespace: "default", MetadataOnly: true,
+			LabelSelector: labels.SelectorFromSet(labels.Set{"none": "has-it"}), Handler: countSyncs{synced},
 		})).To(Succeed())
 	}
 	h.Eventually(synced.Load).Should(Equal(want))

@@ -32,6 +32,7 @@ type Cache struct {
 	ctx     context.Context
 	targets map[ClusterKey]*target
 	running sync.WaitGroup
+	synced  chan struct{} // closed when every registration that existed at the start is known
 }
 
 var (
@@ -54,6 +55,7 @@ func New(options Options) (*Cache, error) {
 		hub:      stream.NewHub[ClusterKey](EventGone),
 		metrics:  newMetrics(),
 		targets:  map[ClusterKey]*target{},
+		synced:   make(chan struct{}),
 	}
 	if options.Registerer != nil {
 		if err := c.metrics.register(options.Registerer, c); err != nil {
@@ -87,9 +89,22 @@ func (c *Cache) Start(ctx context.Context) error {
 		if err := c.watchSecrets(ctx); err != nil {
 			return fmt.Errorf("clustercache: %w", err)
 		}
+	} else {
+		close(c.synced)
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// WaitForSync blocks until every registration that existed at the start is known, connected or not; false if ctx ended
+// before. Until then, a target that is not known may well be registered.
+func (c *Cache) WaitForSync(ctx context.Context) bool {
+	select {
+	case <-c.synced:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // register makes a registration known, or an older one outdated.

@@ -52,7 +52,20 @@ func (s *secrets) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache
 	for _, secret := range s.content {
 		h.OnAdd(secret.DeepCopy(), true)
 	}
-	return nil, nil
+	return told{}, nil
+}
+
+// told stands for a handler that has heard of everything that existed when it was added.
+type told struct {
+	toolscache.ResourceEventHandlerRegistration
+}
+
+func (told) HasSyncedChecker() toolscache.DoneChecker { return told{} }
+func (told) Name() string                             { return "told" }
+func (told) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
 }
 
 func (s *secrets) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error { return nil }

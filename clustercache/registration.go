@@ -109,6 +109,11 @@ func (c *Cache) watchSecrets(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot watch registration Secrets: %w", err)
 	}
+	select {
+	case <-handle.HasSyncedChecker().Done():
+		close(c.synced)
+	case <-ctx.Done():
+	}
 	<-ctx.Done()
 	if err := informer.RemoveEventHandler(handle); err != nil {
 		return fmt.Errorf("cannot stop watching registration Secrets: %w", err)
