@@ -1,0 +1,308 @@
+package tracker_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+var (
+	cluster = clustercache.ClusterKey{Namespace: "shoot", Name: "a"}
+	mr1     = types.NamespacedName{Namespace: "shoot", Name: "one"}
+	mr2     = types.NamespacedName{Namespace: "shoot", Name: "two"}
+	key     = inventory.Key{Kind: "ConfigMap", Namespace: "default", Name: "a"}
+)
+
+const watch = "ConfigMap"
+
+type setup struct {
+	*tracker.Tracker
+	clusters *fake.Cache
+
+	mu   sync.Mutex
+	told []tracker.Cause
+}
+
+func newSetup() *setup {
+	s := &setup{clusters: fake.New(nil)}
+	s.clusters.Add(cluster, fake.Target{})
+	s.Tracker = tracker.New(tracker.Options{
+		Clusters: s.clusters, FieldManager: "trellis", Selector: labels.Everything(),
+		Notify: func(_ types.NamespacedName, cause tracker.Cause) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.told = append(s.told, cause)
+		},
+	})
+	return s
+}
+
+// news returns what was told since the last call.
+func (s *setup) news() []tracker.Cause {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	told := s.told
+	s.told = nil
+	return told
+}
+
+func ref(kind, namespace, name string) resourcesv1alpha1.ObjectReference {
+	r := resourcesv1alpha1.ObjectReference{}
+	r.APIVersion, r.Kind, r.Namespace, r.Name = "v1", kind, namespace, name
+	return r
+}
+
+// configMap is a live object with one field of ours, and one of somebody else if foreign is set.
+func configMap(version, foreign string) *metav1.PartialObjectMetadata {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+	obj.Namespace, obj.Name, obj.UID, obj.ResourceVersion = key.Namespace, key.Name, "uid", version
+	obj.ManagedFields = []metav1.ManagedFieldsEntry{managed("trellis", metav1.ManagedFieldsOperationApply, `{"f:data":{"f:key":{}}}`)}
+	if foreign != "" {
+		obj.ManagedFields = append(obj.ManagedFields, managed("kubectl", metav1.ManagedFieldsOperationUpdate, `{"f:data":{"f:`+foreign+`":{}}}`))
+	}
+	return obj
+}
+
+func managed(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
+	f := &metav1.FieldsV1{}
+	f.SetRawBytes([]byte(fields))
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: f}
+}
+
+func accepted(version string) tracker.Accepted {
+	obj := configMap(version, "")
+	return tracker.Accepted{UID: obj.UID, ResourceVersion: version, State: ownership.Observe(obj, "trellis")}
+}
+
+// settled has one object tracked, accepted at version 10, and seen.
+func settled(t *testing.T) (*WithT, *setup) {
+	g, s := NewWithT(t), newSetup()
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	s.clusters.Sync(cluster, watch, true)
+	s.Accept(mr1, key, accepted("10"))
+	s.clusters.Put(cluster, watch, configMap("10", ""))
+	s.news()
+	return g, s
+}
+
+func TestOwnEchoIsNoNews(t *testing.T) {
+	g, s := settled(t)
+	s.clusters.Put(cluster, watch, configMap("10", ""))
+	g.Expect(s.news()).To(BeEmpty())
+	v := s.Judge(mr1)
+	g.Expect(v.Synced).To(BeTrue())
+	g.Expect(slices.Concat(v.Drifted, v.Missing, v.Unknown)).To(BeEmpty())
+	g.Expect(v.Unseen).To(BeZero())
+}
+
+func TestForeignFieldIsDrift(t *testing.T) {
+	g, s := settled(t)
+	s.clusters.Put(cluster, watch, configMap("11", "other"))
+	g.Expect(s.news()).To(ContainElement(tracker.CauseDrift))
+	g.Expect(s.Judge(mr1).Drifted).To(ConsistOf(key))
+}
+
+func TestLostFieldIsDrift(t *testing.T) {
+	g, s := settled(t)
+	obj := configMap("11", "")
+	obj.ManagedFields = []metav1.ManagedFieldsEntry{managed("trellis", metav1.ManagedFieldsOperationApply, `{"f:data":{}}`)}
+	s.clusters.Put(cluster, watch, obj)
+	g.Expect(s.Judge(mr1).Drifted).To(ConsistOf(key))
+}
+
+func TestStatusWritesAreNoDrift(t *testing.T) {
+	g, s := settled(t)
+	obj := configMap("11", "")
+	status := managed("controller", metav1.ManagedFieldsOperationUpdate, `{"f:status":{"f:x":{}}}`)
+	status.Subresource = "status"
+	foreignLabel := managed("kubectl", metav1.ManagedFieldsOperationUpdate, `{"f:metadata":{"f:labels":{"f:team":{}}}}`)
+	obj.ManagedFields = append(obj.ManagedFields, status, foreignLabel)
+	s.clusters.Put(cluster, watch, obj)
+	g.Expect(s.news()).To(BeEmpty())
+	g.Expect(s.Judge(mr1).Drifted).To(BeEmpty())
+}
+
+func TestEventsOlderThanTheLastWriteAreNoNews(t *testing.T) {
+	g, s := settled(t)
+	s.Begin(mr1)
+	s.Accept(mr1, key, accepted("20"))
+	s.End(mr1)
+	s.clusters.Put(cluster, watch, configMap("15", "other"))
+	g.Expect(s.news()).To(BeEmpty())
+	v := s.Judge(mr1)
+	g.Expect(v.Drifted).To(BeEmpty())
+	g.Expect(v.Unseen).To(Equal(1))
+	s.clusters.Put(cluster, watch, configMap("20", ""))
+	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "the last write was seen")
+	g.Expect(s.Judge(mr1).Unseen).To(BeZero())
+}
+
+func TestEventsDuringARunAreJudgedAfterIt(t *testing.T) {
+	g, s := settled(t)
+	s.Begin(mr1)
+	s.clusters.Put(cluster, watch, configMap("11", "other"))
+	g.Expect(s.news()).To(BeEmpty())
+	s.End(mr1)
+	g.Expect(s.Judge(mr1).Drifted).To(ConsistOf(key))
+}
+
+func TestDeletedObjectIsMissing(t *testing.T) {
+	g, s := settled(t)
+	s.clusters.Delete(cluster, watch, key.NamespacedName())
+	g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
+	g.Expect(s.Judge(mr1).Missing).To(ConsistOf(key))
+}
+
+func TestObjectDeletedDuringARunIsMissingAfterIt(t *testing.T) {
+	g, s := settled(t)
+	s.Begin(mr1)
+	s.Accept(mr1, key, accepted("20"))
+	s.clusters.Delete(cluster, watch, key.NamespacedName())
+	s.End(mr1)
+	g.Expect(s.Judge(mr1).Missing).To(ConsistOf(key))
+}
+
+func TestObjectJustCreatedIsNotMissing(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	s.clusters.Sync(cluster, watch, true)
+	s.Accept(mr1, key, accepted("10"))
+	v := s.Judge(mr1)
+	g.Expect(v.Missing).To(BeEmpty())
+	g.Expect(v.Unseen).To(Equal(1))
+}
+
+func TestNothingIsConcludedBeforeTheFirstList(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	v := s.Judge(mr1)
+	g.Expect(v.Synced).To(BeFalse())
+	g.Expect(v.Missing).To(BeEmpty())
+
+	s.clusters.Fail(cluster, watch, errors.New("forbidden"))
+	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	g.Expect(s.Judge(mr1).Failed).To(HaveKeyWithValue(watch, MatchError("forbidden")))
+
+	s.clusters.Sync(cluster, watch, true)
+	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	g.Expect(s.Judge(mr1).Missing).To(ConsistOf(key))
+}
+
+func TestRestartComparesFolds(t *testing.T) {
+	g, s := settled(t)
+	states, complete := s.AcceptedStates(mr1)
+	g.Expect(complete).To(BeTrue())
+	before := tracker.Fold(states)
+
+	restarted := newSetup()
+	g.Expect(restarted.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	restarted.clusters.Sync(cluster, watch, true)
+	restarted.clusters.Put(cluster, watch, configMap("99", ""))
+	v := restarted.Judge(mr1)
+	g.Expect(v.Unknown).To(ConsistOf(key))
+	g.Expect(tracker.Fold(v.Observed)).To(Equal(before))
+
+	restarted.clusters.Put(cluster, watch, configMap("100", "other"))
+	g.Expect(tracker.Fold(restarted.Judge(mr1).Observed)).NotTo(Equal(before))
+}
+
+func TestWatchesComeAndGoWithNeed(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	ctx := context.Background()
+	track := func(mr types.NamespacedName, refs ...resourcesv1alpha1.ObjectReference) {
+		g.Expect(s.Track(ctx, mr, cluster, refs)).To(Succeed())
+	}
+	names := func() []string {
+		var out []string
+		for name := range s.clusters.Watches(cluster) {
+			out = append(out, name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	deployment := ref("Deployment", "default", "d")
+	deployment.APIVersion = "apps/v1"
+	ignored := ref("Secret", "default", "s")
+	ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
+
+	track(mr1, ref("ConfigMap", "default", "a"), deployment, ignored)
+	g.Expect(names()).To(Equal([]string{"ConfigMap", "Deployment.apps", "Pod", "Secret default/s"}))
+	track(mr2, ref("ConfigMap", "default", "b"))
+	track(mr1)
+	g.Expect(names()).To(Equal([]string{"ConfigMap"}))
+	s.Forget(ctx, mr2)
+	g.Expect(names()).To(BeEmpty())
+	g.Expect(s.In(cluster)).To(ConsistOf(mr1))
+	s.Close(ctx)
+	g.Expect(s.In(cluster)).To(BeEmpty())
+}
+
+func TestListedByOther(t *testing.T) {
+	g, s := settled(t)
+	g.Expect(s.ListedByOther(mr1, cluster, key)).To(BeFalse())
+	g.Expect(s.Track(t.Context(), mr2, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	g.Expect(s.ListedByOther(mr1, cluster, key)).To(BeTrue())
+	s.Forget(t.Context(), mr2)
+	g.Expect(s.ListedByOther(mr1, cluster, key)).To(BeFalse())
+}
+
+func TestHealthOfADeploymentIsNewsWhenItChanges(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	deployment := ref("Deployment", "default", "d")
+	deployment.APIVersion = "apps/v1"
+	k := inventory.KeyOf(deployment)
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{deployment})).To(Succeed())
+	s.clusters.Sync(cluster, "Deployment.apps", true)
+	live := func(version, available string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apps/v1", "kind": "Deployment",
+			"metadata": map[string]any{"namespace": "default", "name": "d", "uid": "uid", "resourceVersion": version, "generation": int64(1)},
+			"spec":     map[string]any{"replicas": int64(1), "selector": map[string]any{"matchLabels": map[string]any{"app": "d"}}},
+			"status": map[string]any{"observedGeneration": int64(1), "conditions": []any{
+				map[string]any{"type": "Available", "status": available},
+				map[string]any{"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
+			}},
+		}}
+	}
+	s.Accept(mr1, k, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.State{}})
+	s.clusters.Put(cluster, "Deployment.apps", live("10", "True"))
+	s.news()
+	s.clusters.Put(cluster, "Deployment.apps", live("11", "True"))
+	g.Expect(s.news()).To(BeEmpty())
+	s.clusters.Put(cluster, "Deployment.apps", live("12", "False"))
+	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	obs, found, synced := s.Observed(mr1, k)
+	g.Expect(found && synced).To(BeTrue())
+	g.Expect(obs.Judgement.Health.Healthy).To(BeFalse())
+}
+
+func BenchmarkUpdate(b *testing.B) {
+	s := newSetup()
+	if err := s.Track(b.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}); err != nil {
+		b.Fatal(err)
+	}
+	s.clusters.Sync(cluster, watch, true)
+	s.Accept(mr1, key, accepted("10"))
+	obj := configMap("10", "")
+	b.ReportAllocs()
+	for b.Loop() {
+		s.clusters.Put(cluster, watch, obj)
+	}
+}
