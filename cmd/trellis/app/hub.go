@@ -286,7 +286,7 @@ func (h *hub) lead(ctx context.Context) error {
 	if err := h.informers(ctx); err != nil {
 		return err
 	}
-	if !h.manager.GetCache().WaitForCacheSync(ctx) || !h.secrets.WaitForSync(ctx) {
+	if !h.manager.GetCache().WaitForCacheSync(ctx) || !h.secrets.WaitForSync(ctx) || !h.clusters.WaitForSync(ctx) {
 		return nil
 	}
 	if h.Started != nil {
