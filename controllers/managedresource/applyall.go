@@ -101,7 +101,7 @@ func (r *reconciler) labels(mr *resourcesv1alpha1.ManagedResource) map[string]st
 // more, applies the rest, and writes the result.
 func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
 	b, input, err := r.read(ctx, work)
-	if secret := (*errSecret)(nil); errors.As(err, &secret) {
+	if secret := (*secretError)(nil); errors.As(err, &secret) {
 		return r.cannotRead(ctx, work, secret)
 	}
 	if err != nil {
@@ -305,7 +305,7 @@ func (r *reconciler) retryAfterFailure(work *run, input string) reconcile.Result
 }
 
 // cannotRead says that a Secret is missing or unreadable. A missing one comes with an event; other failures are retried.
-func (r *reconciler) cannotRead(ctx context.Context, work *run, secret *errSecret) (reconcile.Result, error) {
+func (r *reconciler) cannotRead(ctx context.Context, work *run, secret *secretError) (reconcile.Result, error) {
 	if err := r.setApplied(ctx, work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonCannotReadSecret, secret.Error()); err != nil {
 		return reconcile.Result{}, err
 	}

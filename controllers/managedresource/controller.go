@@ -180,7 +180,7 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 		LogConstructor: func(r *Request) logr.Logger {
 			log := c.options.Logger.WithValues("class", class.Name)
 			if r != nil {
-				log = log.WithValues("target", r.Target.String(), "managedResource", r.NamespacedName.String())
+				log = log.WithValues("target", r.Target.String(), "managedResource", r.String())
 			}
 			return log
 		},
@@ -199,7 +199,11 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 		return nil, fmt.Errorf("class %q: %w", class.Name, err)
 	}
 	err = ctrl.Watch(source.TypedFunc[Request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
-		c.dispatcher.setQueue(class.Name, queue.(priorityqueue.PriorityQueue[Request]))
+		fair, ok := queue.(priorityqueue.PriorityQueue[Request])
+		if !ok {
+			return fmt.Errorf("class %q: the queue is a %T without priorities", class.Name, queue)
+		}
+		c.dispatcher.setQueue(class.Name, fair)
 		ready <- struct{}{}
 		return nil
 	}))

@@ -45,7 +45,7 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 	}
 
 	b, readInput, err := r.read(ctx, work)
-	if secret := (*errSecret)(nil); errors.As(err, &secret) {
+	if secret := (*secretError)(nil); errors.As(err, &secret) {
 		return r.cannotRead(ctx, work, secret)
 	}
 	if err != nil {

@@ -128,14 +128,16 @@ func secretNames(mr *resourcesv1alpha1.ManagedResource) []types.NamespacedName {
 	return names
 }
 
-// errSecret is a Secret that cannot be read.
-type errSecret struct {
+// secretError is a Secret that cannot be read.
+type secretError struct {
 	name types.NamespacedName
 	err  error
 }
 
-func (e *errSecret) Error() string { return fmt.Sprintf("Could not read Secret %s: %v", e.name, e.err) }
-func (e *errSecret) Unwrap() error { return e.err }
+func (e *secretError) Error() string {
+	return fmt.Sprintf("Could not read Secret %s: %v", e.name, e.err)
+}
+func (e *secretError) Unwrap() error { return e.err }
 
 // read gets and decodes the Secrets. The returned input belongs to the content that was read.
 func (r *reconciler) read(ctx context.Context, work *run) (*bundle.Bundle, string, error) {
@@ -144,14 +146,14 @@ func (r *reconciler) read(ctx context.Context, work *run) (*bundle.Bundle, strin
 	versions := make([]secretindex.Version, 0, len(names))
 	for _, name := range names {
 		if name.Name == "" {
-			return nil, "", &errSecret{name: name, err: errors.New("the reference has no name")}
+			return nil, "", &secretError{name: name, err: errors.New("the reference has no name")}
 		}
 		secret := &corev1.Secret{}
 		if err := r.live.Get(ctx, name, secret); err != nil {
 			if apierrors.IsNotFound(err) {
 				r.secrets.Observe(name, secretindex.Version{})
 			}
-			return nil, "", &errSecret{name: name, err: err}
+			return nil, "", &secretError{name: name, err: err}
 		}
 		version := secretindex.Version{UID: secret.UID, ResourceVersion: secret.ResourceVersion}
 		r.secrets.Observe(name, version)
@@ -174,10 +176,9 @@ func (r *reconciler) leaveOldTarget(ctx context.Context, work *run, now clusterc
 	if err != nil {
 		return true, result, err
 	}
-	gone := true
 	if found && !deref(work.mr.Spec.KeepObjects) {
 		status, _ := r.clusters.GetStatus(old)
-		gone, result, err = r.clean(ctx, work, old, status)
+		gone, result, err := r.clean(ctx, work, old, status)
 		if err != nil || !gone {
 			return true, result, err
 		}

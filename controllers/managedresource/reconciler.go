@@ -122,7 +122,7 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 	}
 	work := &run{
 		name: req.NamespacedName, decision: decision, class: decision.Class, target: decision.Target, mr: mr,
-		log: r.log.WithValues("class", decision.Class.Name, "target", decision.Target.String(), "managedResource", req.NamespacedName.String()),
+		log: r.log.WithValues("class", decision.Class.Name, "target", decision.Target.String(), "managedResource", req.String()),
 	}
 	if !decision.ElsewhereUntil.IsZero() {
 		r.forget(ctx, work.name)

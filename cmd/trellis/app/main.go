@@ -63,10 +63,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stdout, "%s is valid\n", *file)
 		return nil
 	}
-	log, err := newLogger(config, stderr)
-	if err != nil {
-		return err
-	}
+	log := newLogger(config, stderr)
 	ctrllog.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	source, err := sourceConfig(config)
@@ -103,7 +100,7 @@ func sourceConfig(config *configv1alpha1.HubConfiguration) (*rest.Config, error)
 	return source, nil
 }
 
-func newLogger(config *configv1alpha1.HubConfiguration, out io.Writer) (logr.Logger, error) {
+func newLogger(config *configv1alpha1.HubConfiguration, out io.Writer) logr.Logger {
 	level := zapcore.InfoLevel
 	switch config.LogLevel {
 	case "debug":
@@ -118,5 +115,5 @@ func newLogger(config *configv1alpha1.HubConfiguration, out io.Writer) (logr.Log
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
 	core := zapcore.NewCore(encoder, zapcore.AddSync(out), zap.NewAtomicLevelAt(level))
-	return zapr.NewLogger(zap.New(core)), nil
+	return zapr.NewLogger(zap.New(core))
 }

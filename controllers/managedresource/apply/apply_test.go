@@ -119,18 +119,27 @@ func TestForeignPayloadIsTakenBack(t *testing.T) {
 			g.Expect(after.TakenBack).NotTo(BeEmpty())
 			g.Expect(after.UID).To(Equal(before.UID))
 			g.Expect(after.State).To(Equal(before.State), "ownership is as it was before the edit")
-			containers, _, _ := unstructured.NestedSlice(live(t, obj).Object, "spec", "template", "spec", "containers")
-			g.Expect(containers[0].(map[string]any)["env"]).To(Equal([]any{map[string]any{"name": "A", "value": "1"}}))
+			_, container := container(g, live(t, obj))
+			g.Expect(container["env"]).To(Equal([]any{map[string]any{"name": "A", "value": "1"}}))
 		})
 	}
 }
 
 func addEnv(g *WithT, obj *unstructured.Unstructured) {
+	containers, c := container(g, obj)
+	env, _, err := unstructured.NestedSlice(c, "env")
+	g.Expect(err).NotTo(HaveOccurred())
+	c["env"] = append(env, map[string]any{"name": "B", "value": "2"})
+	g.Expect(unstructured.SetNestedSlice(obj.Object, containers, "spec", "template", "spec", "containers")).To(Succeed())
+}
+
+// container returns the containers of a Deployment, and the only one.
+func container(g *WithT, obj *unstructured.Unstructured) ([]any, map[string]any) {
 	containers, _, err := unstructured.NestedSlice(obj.Object, "spec", "template", "spec", "containers")
 	g.Expect(err).NotTo(HaveOccurred())
-	c := containers[0].(map[string]any)
-	c["env"] = append(c["env"].([]any), map[string]any{"name": "B", "value": "2"})
-	g.Expect(unstructured.SetNestedSlice(obj.Object, containers, "spec", "template", "spec", "containers")).To(Succeed())
+	c, ok := containers[0].(map[string]any)
+	g.Expect(ok).To(BeTrue())
+	return containers, c
 }
 
 func TestAdoptionChangesOwnershipOnly(t *testing.T) {
