@@ -36,10 +36,13 @@ type plan struct {
 	faults   []string
 	decoding string
 	checksum string
+	// strange is true if the target knows the kind of some object not at all: a kind that is misspelt now may be the
+	// object that the inventory still has under its right name.
+	strange bool
 }
 
 // complete tells whether everything in the bundle is understood. An incomplete plan prunes nothing.
-func (p *plan) complete() bool { return len(p.faults) == 0 && p.decoding == "" }
+func (p *plan) complete() bool { return len(p.faults) == 0 && p.decoding == "" && !p.strange }
 
 func (p *plan) entries() []resourcesv1alpha1.ObjectReference {
 	out := make([]resourcesv1alpha1.ObjectReference, 0, len(p.objects))
@@ -75,6 +78,9 @@ func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target) (*pl
 		if o.ModeIgnore {
 			p.released[prepared.Key] = true
 			continue
+		}
+		if _, defined := scoped(o.Unstructured); !defined && !apply.Knows(target.Mapper, o.Unstructured) {
+			p.strange = true
 		}
 		if i, twice := byKey[prepared.Key]; twice {
 			p.objects[i] = prepared // the later document wins, as with kubectl apply

@@ -9,23 +9,36 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-var source, target *hubtest.Cluster
+// The source, the target and the hub are shared by all tests; each test has a namespace of its own.
+var (
+	source, target *hubtest.Cluster
+	hub            *hubtest.Hub
+	// clientLog is what client-go logs on its own.
+	clientLog = &hubtest.Log{}
+)
+
+// parallel is how many tests run at a time: they wait for the hub most of the time.
+const parallel = "8"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if testing.Short() {
-		os.Exit(m.Run())
+	if err := flag.Set("test.parallel", parallel); err != nil {
+		panic(err) // a flag of every test binary
 	}
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
 	ctx := context.Background()
+	klog.SetLogger(clientLog.Logger())
 	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	var err error
@@ -40,15 +53,19 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	hub, err := hubtest.StartHub(ctx, source, hubtest.HubOptions{})
+	hub, err = hubtest.StartHub(ctx, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+		// Leases and plans of dry runs come into TargetClusters by timer.
+		c.Controllers.TargetCluster.SyncPeriod = metav1.Duration{Duration: time.Second}
+	}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	code := m.Run()
 	hub.Stop()
-	if code != 0 || hub.Err() != nil {
-		fmt.Fprintln(os.Stderr, hub.Err(), hub.Log)
+	if err := hub.Err(); err != nil {
+		fmt.Fprintln(os.Stderr, err, hub.Log)
+		return 1
 	}
 	return code
 }

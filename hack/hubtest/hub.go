@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -170,6 +171,19 @@ func (l *Log) Logger() logr.Logger {
 		}
 		fmt.Fprintf(&l.buf, "%s %s\n", prefix, args)
 	}, funcr.Options{LogTimestamp: true, Verbosity: 1})
+}
+
+// About returns the lines of the log that contain a text.
+func (l *Log) About(text string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out strings.Builder
+	for line := range strings.Lines(l.buf.String()) {
+		if strings.Contains(line, text) {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
 
 // String returns the end of the log.

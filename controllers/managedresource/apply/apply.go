@@ -268,6 +268,12 @@ func mappingFor(mapper meta.RESTMapper, obj *unstructured.Unstructured) (*meta.R
 	return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 }
 
+// Knows tells whether a target serves the kind of an object. Only a certain answer counts as no.
+func Knows(mapper meta.RESTMapper, obj *unstructured.Unstructured) bool {
+	_, err := mappingFor(mapper, obj)
+	return !meta.IsNoMatchError(err)
+}
+
 func resourceFor(c metadata.Interface, mapping *meta.RESTMapping, namespace string) metadata.ResourceInterface {
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		return c.Resource(mapping.Resource).Namespace(namespace)
