@@ -245,6 +245,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	r.memory.await(work.name, awaited(failures, pending))
 	r.events.applied(work.mr, c)
 	if c.reason != resourcesv1alpha1.ReasonApplySucceeded {
 		if err := r.unmarkApplied(ctx, work, input); err != nil {
@@ -261,6 +262,20 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 		return reconcile.Result{RequeueAfter: busyRetry, Priority: new(priorityDrift)}, nil
 	}
 	return r.resync(), nil
+}
+
+// awaited are the objects that have to go before a run can succeed.
+func awaited(failures []apply.Outcome, pending []prune.Outcome) map[inventory.Key]bool {
+	out := map[inventory.Key]bool{}
+	for _, o := range pending {
+		out[o.Key] = true
+	}
+	for _, o := range failures {
+		if errors.Is(o.Err, apply.ErrTerminating) {
+			out[o.Key] = true
+		}
+	}
+	return out
 }
 
 // inventoryAfter is what the ManagedResource owns after a run: what is desired, what could not be deleted yet, and what

@@ -30,6 +30,21 @@ func (r *reconciler) evaluate(ctx context.Context, work *run, status clustercach
 	return r.resync(), err
 }
 
+// evaluateApplied is evaluate for a ManagedResource that is known to be applied, whatever its condition said in the
+// meantime: that it had no target, or was ignored.
+func (r *reconciler) evaluateApplied(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
+	if c := resourcesv1alpha1.GetCondition(work.mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied); c != nil && c.Reason == resourcesv1alpha1.ReasonApplySucceeded {
+		return r.evaluate(ctx, work, status)
+	}
+	hibernated := r.hibernated(ctx, work)
+	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		c := conclusion(&plan{}, nil, nil, nil)
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
+		r.assess(s, work, status, hibernated)
+	})
+	return r.resync(), err
+}
+
 // problem is one object that is not as it should be.
 type problem struct {
 	key     inventory.Key

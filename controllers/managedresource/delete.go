@@ -81,9 +81,9 @@ func (r *reconciler) targetOfObjects(ctx context.Context, work *run) (clustercac
 		status, _ := r.clusters.GetStatus(key)
 		return key, status, true, nil
 	}
-	// A registration whose cluster was never seen since the start may be the one.
+	// A registration that does not show its cluster at present may be the one: not dialled yet, down, or refused.
 	if work.decision.HasTarget {
-		if status, ok := r.clusters.GetStatus(work.target); ok && status.UID == "" {
+		if status, ok := r.clusters.GetStatus(work.target); ok && status.State != clustercache.StateConnected {
 			return work.target, status, true, nil
 		}
 	}

@@ -208,6 +208,14 @@ func (d *dispatcher) targetClusterHandler(ctx context.Context) toolscache.Resour
 			}
 			d.enqueueTarget(ctx, client.ObjectKeyFromObject(b), priorityRetry)
 		},
+		DeleteFunc: func(obj any) {
+			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			if tc, ok := obj.(*hubv1alpha1.TargetCluster); ok {
+				d.enqueueTarget(ctx, client.ObjectKeyFromObject(tc), priorityRetry)
+			}
+		},
 	}
 }
 
@@ -240,6 +248,12 @@ func (d *dispatcher) held(lease *coordinationv1.Lease) bool {
 
 func (d *dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
+		// A namespace may be known later than what is in it.
+		AddFunc: func(obj any) {
+			if ns, err := meta.Accessor(obj); err == nil {
+				d.enqueueNamespace(ctx, ns.GetName(), priorityResync)
+			}
+		},
 		UpdateFunc: func(before, after any) {
 			a, err1 := meta.Accessor(before)
 			b, err2 := meta.Accessor(after)

@@ -48,9 +48,13 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 		}
 	}
 	if wait := r.memory.backoff(work.name, input, r.clock.Now()); wait > 0 && current && status.State == clustercache.StateConnected {
-		// The whole is tried again when its time comes; what was right before is kept right meanwhile.
-		result, err := r.keepAccepted(ctx, work, status, input)
-		return sooner(result, wait), err
+		// The whole is tried again when its time comes, or when what it waits for is gone. What was right before is kept
+		// right meanwhile.
+		verdict := r.tracker.Judge(work.name)
+		if !slices.ContainsFunc(verdict.Missing, r.memory.waitsFor(work.name)) {
+			result, err := r.keepAccepted(ctx, work, status, input, verdict)
+			return sooner(result, wait), err
+		}
 	}
 	return r.applyAll(ctx, work, status)
 }
@@ -80,20 +84,19 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 		}
 		r.tracker.AcceptObserved(work.name, verdict.Observed)
 		r.memory.settled(work.name)
-		result, err = r.evaluate(ctx, work, status)
+		result, err = r.evaluateApplied(ctx, work, status)
 		return true, result, err
 	}
 	if drifted := slices.Concat(verdict.Drifted, verdict.Missing, verdict.Unknown); len(drifted) > 0 {
 		result, err = r.correct(ctx, work, status, input, drifted)
 		return true, result, err
 	}
-	result, err = r.evaluate(ctx, work, status)
+	result, err = r.evaluateApplied(ctx, work, status)
 	return true, result, err
 }
 
 // keepAccepted corrects objects that were right once, and leaves those alone that never were.
-func (r *reconciler) keepAccepted(ctx context.Context, work *run, status clustercache.Status, input string) (reconcile.Result, error) {
-	verdict := r.tracker.Judge(work.name)
+func (r *reconciler) keepAccepted(ctx context.Context, work *run, status clustercache.Status, input string, verdict tracker.Verdict) (reconcile.Result, error) {
 	states, _ := r.tracker.AcceptedStates(work.name)
 	drifted := slices.DeleteFunc(slices.Concat(verdict.Drifted, verdict.Missing), func(k inventory.Key) bool {
 		_, known := states[k]
@@ -169,7 +172,7 @@ func (r *reconciler) read(ctx context.Context, work *run) (*bundle.Bundle, strin
 // deleted there, or left if that cluster is gone. moved is true while it is not done.
 func (r *reconciler) leaveOldTarget(ctx context.Context, work *run, now clustercache.Status) (moved bool, result reconcile.Result, err error) {
 	bound := types.UID(work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
-	if bound == "" || now.UID == "" || now.UID == bound {
+	if bound == "" || now.State != clustercache.StateConnected || now.UID == bound {
 		return false, result, nil
 	}
 	old, found, err := r.claims.FindUID(ctx, work.class, work.name.Namespace, bound)

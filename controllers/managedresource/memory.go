@@ -33,6 +33,7 @@ type remembered struct {
 	since    time.Time // first seen without knowledge of its objects; zero once known
 	demanded bool      // an apply is asked for, whether or not anything changed
 
+	awaited     map[inventory.Key]bool // objects that have to go before the next run can succeed
 	failedInput string
 	failures    int
 	retryAt     time.Time
@@ -82,7 +83,7 @@ func (m *memory) waited(name types.NamespacedName, now time.Time) (d time.Durati
 // settled ends a wait and forgets failures.
 func (m *memory) settled(name types.NamespacedName) {
 	m.with(name, func(e *remembered) {
-		e.since, e.demanded, e.failures, e.failedInput = time.Time{}, false, 0, ""
+		e.since, e.demanded, e.failures, e.failedInput, e.awaited = time.Time{}, false, 0, "", nil
 	})
 }
 
@@ -107,6 +108,18 @@ func (m *memory) failed(name types.NamespacedName, input string, now time.Time) 
 		e.retryAt = now.Add(pause)
 	})
 	return pause
+}
+
+// await notes what the next run waits for.
+func (m *memory) await(name types.NamespacedName, keys map[inventory.Key]bool) {
+	m.with(name, func(e *remembered) { e.awaited = keys })
+}
+
+// waitsFor tells of an object whether the next run waits for it to go.
+func (m *memory) waitsFor(name types.NamespacedName) func(inventory.Key) bool {
+	var awaited map[inventory.Key]bool
+	m.with(name, func(e *remembered) { awaited = e.awaited })
+	return func(k inventory.Key) bool { return awaited[k] }
 }
 
 // backoff is the rest of the pause after a failure with the same input.
