@@ -1,0 +1,101 @@
+package apply_test
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+)
+
+func mapper() meta.RESTMapper { return testrestmapper.TestOnlyStaticRESTMapper(scheme.Scheme) }
+
+func TestPrepare(t *testing.T) {
+	g := NewWithT(t)
+	p, err := apply.Prepare(manifest(t, `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: db
+  uid: x
+  resourceVersion: "5"
+  managedFields: []
+  labels: {app: db, resources.gardener.cloud/managed-by: me}
+  annotations: {note: a}
+spec:
+  template: {spec: {}}
+  volumeClaimTemplates: [{metadata: {name: data}}]
+status: {replicas: 3}
+`), mapper(), nil, marks)
+	g.Expect(err).NotTo(HaveOccurred())
+	o := p.Object
+	g.Expect(o.GetNamespace()).To(Equal("default"))
+	g.Expect(o.Object).NotTo(HaveKey("status"))
+	g.Expect(o.GetUID()).To(BeEmpty())
+	g.Expect(o.GetResourceVersion()).To(BeEmpty())
+	// MR-23: the configured value wins over the manifest's.
+	g.Expect(o.GetLabels()).To(Equal(map[string]string{"app": "db", resourcesv1alpha1.ManagedByLabel: "gardener"}))
+	g.Expect(o.GetAnnotations()).To(Equal(map[string]string{
+		"note": "a", resourcesv1alpha1.OriginAnnotation: "ns/mr", resourcesv1alpha1.DescriptionAnnotation: apply.Description,
+	}))
+	g.Expect(o.Object["spec"]).To(Equal(map[string]any{
+		"template":             map[string]any{"metadata": map[string]any{"labels": map[string]any{resourcesv1alpha1.ManagedByLabel: "gardener"}}, "spec": map[string]any{}},
+		"volumeClaimTemplates": []any{map[string]any{"metadata": map[string]any{"name": "data", "labels": map[string]any{resourcesv1alpha1.ManagedByLabel: "gardener"}}}},
+	}))
+	// The entry has the manifest's annotations, without ours, and the injected labels (spec/managedresource.md 1.3).
+	g.Expect(p.Entry.Annotations).To(Equal(map[string]string{"note": "a"}))
+	g.Expect(p.Entry.Labels).To(Equal(o.GetLabels()))
+}
+
+func TestPrepareNamespaces(t *testing.T) {
+	crd := manifest(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: x}, spec: {group: e.com, scope: Cluster, names: {kind: Global}}}")
+	for name, c := range map[string]struct{ text, want string }{
+		"a namespaced kind without one":          {"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "default"},
+		"a cluster-scoped kind with one":         {"{apiVersion: v1, kind: Node, metadata: {name: a, namespace: x}}", ""},
+		"an unknown kind without one":            {"{apiVersion: z.com/v1, kind: Thing, metadata: {name: a}}", "default"},
+		"BUG14 a cluster-scoped kind of its own": {"{apiVersion: e.com/v1, kind: Global, metadata: {name: a}}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			o := manifest(t, c.text)
+			p, err := apply.Prepare(o, mapper(), apply.ScopeOfDefined(append([]*unstructured.Unstructured{crd}, o)), marks)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(p.Key.Namespace).To(Equal(c.want))
+		})
+	}
+}
+
+func TestPrepareRefusesTemplatesThatAreNoMaps(t *testing.T) {
+	g := NewWithT(t)
+	_, err := apply.Prepare(manifest(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: text}}"), mapper(), nil, marks)
+	g.Expect(err).To(MatchError(ContainSubstring("spec.template is not a map")))
+}
+
+func TestPrepareDropsEmptyCABundles(t *testing.T) {
+	g := NewWithT(t)
+	p, err := apply.Prepare(manifest(t, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: a}
+webhooks: [{name: one, clientConfig: {caBundle: "", url: "https://x"}}, {name: two, clientConfig: {caBundle: Zm9v}}]
+`), mapper(), nil, marks)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(fmt.Sprint(p.Object.Object["webhooks"])).To(Equal("[map[clientConfig:map[url:https://x] name:one] map[clientConfig:map[caBundle:Zm9v] name:two]]"))
+}
+
+func BenchmarkPrepare(b *testing.B) {
+	o := manifest(b, fmt.Sprintf(deployment, "default"))
+	m := mapper()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := apply.Prepare(o, m, nil, marks); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package ownership_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+)
+
+const manager = "trellis"
+
+type entries []metav1.ManagedFieldsEntry
+
+func (e entries) of(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) entries {
+	f := &metav1.FieldsV1{}
+	f.SetRawBytes([]byte(fields))
+	return append(e, metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: operation, Subresource: subresource, APIVersion: "apps/v1", FieldsType: "FieldsV1", FieldsV1: f,
+	})
+}
+
+func (e entries) ours(fields string) entries {
+	return e.of(manager, metav1.ManagedFieldsOperationApply, "", fields)
+}
+func (e entries) update(fields string) entries {
+	return e.of("kubectl", metav1.ManagedFieldsOperationUpdate, "", fields)
+}
+
+func object(e entries) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.Labels = map[string]string{"ours": "1", "theirs": "1"}
+	o.ManagedFields = e
+	return o
+}
+
+func TestState(t *testing.T) {
+	base := entries{}.ours(`{"f:metadata":{"f:labels":{"f:ours":{}}},"f:spec":{"f:replicas":{}}}`)
+	was := ownership.Observe(object(base), manager)
+	for name, c := range map[string]struct {
+		now     entries
+		labels  map[string]string
+		drifted bool
+	}{
+		"nothing changed":                 {now: base},
+		"status was written":              {now: base.of("kcm", metav1.ManagedFieldsOperationUpdate, "status", `{"f:status":{"f:replicas":{}}}`)},
+		"status without a subresource":    {now: base.update(`{"f:status":{"f:phase":{}}}`)},
+		"a label of others":               {now: base.update(`{"f:metadata":{"f:labels":{"f:theirs":{}}}}`)},
+		"others own our value as well":    {now: base.update(`{"f:spec":{"f:replicas":{}}}`)},
+		"payload of others":               {now: base.update(`{"f:spec":{"f:paused":{}}}`), drifted: true},
+		"scaled":                          {now: base.of("hpa", metav1.ManagedFieldsOperationUpdate, "scale", `{"f:spec":{"f:minReadySeconds":{}}}`), drifted: true},
+		"a field of ours was changed":     {now: entries{}.ours(`{"f:metadata":{"f:labels":{"f:ours":{}}}}`), drifted: true},
+		"our label has another value":     {now: base, labels: map[string]string{"ours": "2"}, drifted: true},
+		"our entry is gone":               {now: nil, drifted: true},
+		"an entry that nobody can read":   {now: base.update(`not JSON`), drifted: true},
+		"an apply entry of another hub":   {now: base.of("other", metav1.ManagedFieldsOperationApply, "", `{"f:spec":{"f:x":{}}}`), drifted: true},
+		"an update entry of our own name": {now: base.of(manager, metav1.ManagedFieldsOperationUpdate, "", `{"f:spec":{"f:x":{}}}`), drifted: true},
+		"our entry was written once more": {now: retimed(base)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			o := object(c.now)
+			if c.labels != nil {
+				o.Labels = c.labels
+			}
+			if c.drifted {
+				g.Expect(ownership.Observe(o, manager)).NotTo(Equal(was))
+			} else {
+				g.Expect(ownership.Observe(o, manager)).To(Equal(was))
+			}
+		})
+	}
+}
+
+func retimed(e entries) entries {
+	now := metav1.Now()
+	out := append(entries{}, e...)
+	out[0].Time = &now
+	return out
+}
+
+func TestTakeBackLeavesWhatIsExempt(t *testing.T) {
+	manifest := func(apiVersion, kind string, extra map[string]any) *unstructured.Unstructured {
+		content := map[string]any{"apiVersion": apiVersion, "kind": kind}
+		for k, v := range extra {
+			content[k] = v
+		}
+		return &unstructured.Unstructured{Object: content}
+	}
+	for name, c := range map[string]struct {
+		manifest *unstructured.Unstructured
+		own      string
+		foreign  string
+		taken    bool
+	}{
+		"a CA bundle of a webhook": {manifest("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", nil),
+			`{"f:webhooks":{"k:{\"name\":\"a\"}":{".":{}}}}`, `{"f:webhooks":{"k:{\"name\":\"a\"}":{"f:clientConfig":{"f:caBundle":{}}}}}`, false},
+		"the URL of a webhook": {manifest("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", nil),
+			`{}`, `{"f:webhooks":{"k:{\"name\":\"a\"}":{"f:clientConfig":{"f:url":{}}}}}`, true},
+		"the CA bundle of an APIService": {manifest("apiregistration.k8s.io/v1", "APIService", nil), `{}`, `{"f:spec":{"f:caBundle":{}}}`, false},
+		"the CA bundle of a conversion": {manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", nil),
+			`{}`, `{"f:spec":{"f:conversion":{"f:webhook":{"f:clientConfig":{"f:caBundle":{}}}}}}`, false},
+		"rules of an aggregated role": {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{"aggregationRule": map[string]any{}}), `{}`, `{"f:rules":{}}`, false},
+		"rules of a plain role":       {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", nil), `{}`, `{"f:rules":{}}`, true},
+		"data of a token Secret":      {manifest("v1", "Secret", map[string]any{"type": "kubernetes.io/service-account-token"}), `{}`, `{"f:data":{"f:token":{}}}`, false},
+		"data of another Secret":      {manifest("v1", "Secret", map[string]any{"type": "Opaque"}), `{}`, `{"f:data":{"f:token":{}}}`, true},
+		"secrets of an account":       {manifest("v1", "ServiceAccount", nil), `{}`, `{"f:secrets":{".":{},"k:{\"name\":\"a\"}":{}}}`, false},
+		"the volume of a claim":       {manifest("v1", "PersistentVolumeClaim", nil), `{}`, `{"f:spec":{"f:volumeName":{}}}`, false},
+		"the claim of a volume":       {manifest("v1", "PersistentVolume", nil), `{}`, `{"f:spec":{"f:claimRef":{"f:name":{}}}}`, false},
+		"the spec of a Node":          {manifest("v1", "Node", nil), `{}`, `{"f:spec":{"f:podCIDR":{},"f:taints":{}}}`, false},
+		"the node of a Pod":           {manifest("v1", "Pod", nil), `{}`, `{"f:spec":{"f:nodeName":{},"f:tolerations":{}}}`, false},
+		"the image of a Pod":          {manifest("v1", "Pod", nil), `{}`, `{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}`, true},
+		"finalizers of a Namespace":   {manifest("v1", "Namespace", nil), `{}`, `{"f:spec":{"f:finalizers":{}}}`, false},
+		"a cluster IP":                {manifest("v1", "Service", nil), `{}`, `{"f:spec":{"f:clusterIP":{},"f:clusterIPs":{}}}`, false},
+		"the node port of our port": {manifest("v1", "Service", nil),
+			`{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}}`, `{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{"f:nodePort":{}}}}}`, false},
+		"the node port of a foreign port": {manifest("v1", "Service", nil),
+			`{}`, `{"f:spec":{"f:ports":{"k:{\"port\":81,\"protocol\":\"TCP\"}":{"f:nodePort":{}}}}}`, true},
+		"replicas that the manifest leaves out": {manifest("apps/v1", "Deployment", nil), `{}`, `{"f:spec":{"f:replicas":{}}}`, false},
+		"replicas that the manifest sets": {manifest("apps/v1", "Deployment", map[string]any{"spec": map[string]any{"replicas": int64(1)}}),
+			`{}`, `{"f:spec":{"f:replicas":{}}}`, true},
+		"a restart": {manifest("apps/v1", "Deployment", nil), `{}`,
+			`{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, false},
+		"another template annotation": {manifest("apps/v1", "Deployment", nil), `{}`,
+			`{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{"f:other":{}}}}}}`, true},
+		"the selector of a Job": {manifest("batch/v1", "Job", nil), `{}`, `{"f:spec":{"f:selector":{}}}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			o := object(entries{}.ours(c.own).update(c.foreign))
+			exempt := ownership.ExemptFor(c.manifest)
+			foreign, err := ownership.ForeignPayload(o, manager, exempt)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(foreign).To(HaveLen(map[bool]int{true: 1}[c.taken]))
+			after, changed, err := ownership.TakeBack(o, manager, "v1", exempt)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(changed).To(Equal(c.taken))
+			o.ManagedFields = after
+			g.Expect(ownership.ForeignPayload(o, manager, exempt)).To(BeEmpty())
+		})
+	}
+}
+
+func TestTakeBackKeepsTheRest(t *testing.T) {
+	g := NewWithT(t)
+	o := object(entries{}.
+		update(`{"f:metadata":{"f:labels":{"f:theirs":{}}},"f:spec":{"f:paused":{}}}`).
+		of("kcm", metav1.ManagedFieldsOperationUpdate, "status", `{"f:status":{"f:replicas":{}}}`))
+	after, changed, err := ownership.TakeBack(o, manager, "apps/v1", nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(changed).To(BeTrue())
+	g.Expect(after).To(HaveLen(3))
+	g.Expect(after[0].Manager).To(Equal(manager))
+	g.Expect(after[0].APIVersion).To(Equal("apps/v1"))
+	g.Expect(after[0].FieldsV1.GetRawString()).To(MatchJSON(`{"f:spec":{"f:paused":{}}}`))
+	g.Expect(after[1].FieldsV1.GetRawString()).To(MatchJSON(`{"f:metadata":{"f:labels":{"f:theirs":{}}}}`))
+	g.Expect(after[2].Subresource).To(Equal("status"))
+}
+
+func TestLostTo(t *testing.T) {
+	g := NewWithT(t)
+	intent := map[string]any{"spec": map[string]any{"replicas": int64(1), "paused": true}, "data": map[string]any{"a": "x"}}
+	o := object(entries{}.ours(`{"f:spec":{"f:paused":{}},"f:data":{"f:a":{}}}`).
+		of("scaler", metav1.ManagedFieldsOperationUpdate, "scale", `{"f:spec":{"f:replicas":{}}}`).
+		update(`{"f:spec":{"f:minReadySeconds":{}}}`))
+	lost := ownership.LostTo(o, manager, ownership.Fields(intent))
+	g.Expect(lost).To(HaveLen(1))
+	g.Expect(lost[0].Manager).To(Equal("scaler"))
+	g.Expect(lost[0].Paths(5)).To(Equal([]string{".spec.replicas"}))
+}
+
+func BenchmarkObserve(b *testing.B) {
+	o := object(entries{}.
+		ours(`{"f:metadata":{"f:annotations":{"f:resources.gardener.cloud/description":{},"f:resources.gardener.cloud/origin":{}},"f:labels":{"f:app":{},"f:ours":{}}},"f:spec":{"f:replicas":{},"f:selector":{},"f:template":{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:env":{"k:{\"name\":\"A\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:name":{},"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}}}}}}}}`).
+		of("kube-controller-manager", metav1.ManagedFieldsOperationUpdate, "status", `{"f:metadata":{"f:annotations":{"f:deployment.kubernetes.io/revision":{}}},"f:status":{"f:availableReplicas":{},"f:conditions":{".":{},"k:{\"type\":\"Available\"}":{".":{},"f:status":{}}},"f:replicas":{}}}`))
+	b.ReportAllocs()
+	for b.Loop() {
+		ownership.Observe(o, manager)
+	}
+}
