@@ -63,6 +63,9 @@ type Accepted struct {
 	State           ownership.State
 }
 
+// kindRef is a kind as an inventory entry names it.
+type kindRef struct{ apiVersion, kind string }
+
 func newTarget(key clustercache.ClusterKey) *target {
 	return &target{
 		key: key, mrs: map[types.NamespacedName]*tracked{}, owners: map[inventory.Key][]types.NamespacedName{}, watches: map[string]*watchNeed{},
@@ -75,9 +78,15 @@ func isCreateOnly(ref resourcesv1alpha1.ObjectReference) bool {
 
 // watcherFor returns the watch that an inventory entry needs. One watch serves a kind; an object with the ignore annotation
 // bears no label of ours and has a watch of its own.
-func (t *Tracker) watcherFor(ref resourcesv1alpha1.ObjectReference) clustercache.Watcher {
-	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	w := t.kindWatcher(gvk)
+//
+// Inventories hold many objects of few kinds, so the watches of kinds are made once a call, in kinds.
+func (t *Tracker) watcherFor(ref resourcesv1alpha1.ObjectReference, kinds map[kindRef]clustercache.Watcher) clustercache.Watcher {
+	k := kindRef{ref.APIVersion, ref.Kind}
+	w, ok := kinds[k]
+	if !ok {
+		w = t.kindWatcher(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+		kinds[k] = w
+	}
 	if isCreateOnly(ref) {
 		w.Name += " " + ref.Namespace + "/" + ref.Name
 		w.LabelSelector = nil

@@ -190,8 +190,9 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 		entry = &tracked{objects: map[inventory.Key]*object{}}
 	}
 	needed := make(map[inventory.Key]clustercache.Watcher, len(refs))
+	kinds := map[kindRef]clustercache.Watcher{}
 	for _, ref := range refs {
-		needed[inventory.KeyOf(ref)] = t.watcherFor(ref)
+		needed[inventory.KeyOf(ref)] = t.watcherFor(ref, kinds)
 	}
 	for key, w := range needed {
 		old := entry.objects[key]
