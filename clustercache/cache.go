@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
+	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 )
 
@@ -257,7 +258,7 @@ func (c *Cache) Unwatch(_ context.Context, cluster ClusterKey, name string) erro
 // Lookup implements ClusterCache.
 func (c *Cache) Lookup(cluster ClusterKey, watch string, key types.NamespacedName) (value any, found, synced bool) {
 	if w := c.declared(cluster, watch); w != nil {
-		return w.lookup(key)
+		return w.Lookup(key)
 	}
 	return nil, false, false
 }
@@ -265,19 +266,22 @@ func (c *Cache) Lookup(cluster ClusterKey, watch string, key types.NamespacedNam
 // Range implements ClusterCache.
 func (c *Cache) Range(cluster ClusterKey, watch string, f func(key types.NamespacedName, value any) bool) (synced bool) {
 	if w := c.declared(cluster, watch); w != nil {
-		return w.each(f)
+		return w.Range(f)
 	}
 	return false
 }
 
-func (c *Cache) declared(cluster ClusterKey, watch string) *declaredWatch {
+func (c *Cache) declared(cluster ClusterKey, watch string) *watching.Declared {
 	t := c.target(cluster)
 	if t == nil {
 		return nil
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.watches[watch]
+	if w := t.watches[watch]; w != nil {
+		return w.Declared
+	}
+	return nil
 }
 
 // GetHealthCheckingState implements ClusterCache.

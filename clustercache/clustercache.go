@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
 
 // ClusterKey names a target: the namespace of its registration Secret and the value of the Secret's label
@@ -28,7 +30,7 @@ var (
 	// the registration when it comes.
 	ErrClusterUnknown = errors.New("no such target cluster is registered")
 	// ErrNotCached is returned by readers of GetReader for kinds that nobody watches.
-	ErrNotCached = errors.New("kind is not watched in the target cluster")
+	ErrNotCached = watching.ErrNotCached
 )
 
 // ClusterCache holds one live connection for each registered target.

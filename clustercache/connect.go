@@ -51,8 +51,8 @@ func explain(err error, a access) (reason, message string) {
 		reason = f.reason
 	}
 	message = err.Error()
-	if token := a.token(); token != "" {
-		message = strings.ReplaceAll(message, token, "[redacted]")
+	for _, secret := range a.secrets() {
+		message = strings.ReplaceAll(message, secret, "[redacted]")
 	}
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "..."
@@ -64,7 +64,7 @@ func explain(err error, a access) (reason, message string) {
 // where unreachable targets wait for their timeout, uses the pool of probes; only targets that answered get a place in
 // the smaller pool of connects.
 func (t *target) connect(ctx context.Context, number int64, r *registration, previous *generation) (_ *generation, err error) {
-	g, err := t.newGeneration(t.ctx, number, r.access, previous)
+	g, err := t.newGeneration(number, r.access, previous)
 	if err != nil {
 		return nil, failed(ReasonKubeconfigInvalid, "%w", err)
 	}

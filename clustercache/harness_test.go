@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -237,7 +238,7 @@ func newRecorder() *recorder {
 func (r *recorder) OnUpdate(_ ClusterKey, _ string, key types.NamespacedName, old, value any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, exists := r.values[key]; exists != (old != nil) || exists && !unchanged(known, old) {
+	if known, exists := r.values[key]; exists != (old != nil) || exists && !reflect.DeepEqual(known, old) {
 		r.faults = append(r.faults, fmt.Sprintf("update of %s with an old value that was not announced", key))
 	}
 	r.values[key] = value

@@ -94,10 +94,10 @@ func TestLimitsChangeOnRecheck(t *testing.T) {
 	var most atomic.Int64
 	most.Store(1)
 	h, _, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{MaxInFlight: int(most.Load())} }})
-	h.Expect(cap(h.cache.target(key).throttle.Load().slots)).To(Equal(1))
+	h.Expect(h.cache.target(key).throttle.Load().MaxInFlight()).To(Equal(1))
 	most.Store(7)
 	h.cache.Recheck(key)
-	h.Eventually(func() int { return cap(h.cache.target(key).throttle.Load().slots) }).Should(Equal(7))
+	h.Eventually(func() int { return h.cache.target(key).throttle.Load().MaxInFlight() }).Should(Equal(7))
 	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
 }
 

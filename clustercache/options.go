@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 )
 
@@ -130,14 +131,14 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// limits returns the limits of one target without empty fields.
-func (o Options) limits(cluster ClusterKey) Limits {
+// throttle returns the limits of one target in their effective form.
+func (o Options) throttle(cluster ClusterKey) *transport.Throttle {
 	l := o.Limits(cluster)
 	setDefault(&l.QPS, DefaultLimits.QPS)
 	setDefault(&l.Burst, DefaultLimits.Burst)
 	setDefault(&l.MaxInFlight, DefaultLimits.MaxInFlight)
 	setDefault(&l.Timeout, DefaultLimits.Timeout)
-	return l
+	return transport.NewThrottle(l.QPS, l.Burst, l.MaxInFlight, l.Timeout)
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,14 @@ func (a access) token() string {
 		return a.kubeconfig.Token
 	}
 	return ""
+}
+
+// secrets returns what must not be shown.
+func (a access) secrets() []string {
+	if a.kubeconfig == nil {
+		return nil
+	}
+	return slices.DeleteFunc([]string{a.kubeconfig.Token, a.kubeconfig.Password}, func(s string) bool { return s == "" })
 }
 
 func (a access) expiry() time.Time {

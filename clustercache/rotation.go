@@ -2,9 +2,9 @@ package clustercache
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
 
 // Modes of attempts.
@@ -61,24 +61,21 @@ func (t *target) changeToken(ctx context.Context, g *generation, r *registration
 
 // buildNext builds a generation beside the one that serves, and waits until its watches have what those of the other
 // have.
-func (t *target) buildNext(ctx context.Context, number int64, r *registration, g *generation) (*generation, map[*declaredWatch]*binding, error) {
+func (t *target) buildNext(ctx context.Context, number int64, r *registration, g *generation) (*generation, map[*declaredWatch]*watching.Binding, error) {
 	next, err := t.connect(ctx, number, r, g)
 	if err != nil {
 		return nil, nil, err
 	}
-	t.mu.RLock()
-	watches := slices.Collect(maps.Values(t.watches))
-	t.mu.RUnlock()
-
-	bindings := make(map[*declaredWatch]*binding, len(watches))
-	var awaited []*binding
+	watches := t.declared()
+	bindings := make(map[*declaredWatch]*watching.Binding, len(watches))
+	var awaited []awaitedWatch
 	for _, w := range watches {
-		b := newBinding(w, next, &t.cache.options, t.log)
+		b := watching.Bind(w.Declared, next.watching)
 		bindings[w] = b
-		if w.synced() {
-			awaited = append(awaited, b)
+		if w.Synced() {
+			awaited = append(awaited, awaitedWatch{w, b})
 		}
-		t.work.Go(b.run)
+		t.work.Go(b.Run)
 	}
 	if err := t.awaitWatches(ctx, g, awaited); err != nil {
 		next.stop(ErrConnectionReplaced)
@@ -87,31 +84,37 @@ func (t *target) buildNext(ctx context.Context, number int64, r *registration, g
 	return next, bindings, nil
 }
 
+// awaitedWatch is a watch that works, with the binding that is to take over.
+type awaitedWatch struct {
+	*declaredWatch
+	next *watching.Binding
+}
+
 // awaitWatches waits until the bindings of a new generation have their initial lists, or the old generation is of no
 // use any more.
-func (t *target) awaitWatches(ctx context.Context, old *generation, bindings []*binding) error {
+func (t *target) awaitWatches(ctx context.Context, old *generation, watches []awaitedWatch) error {
 	deadline := t.clock.NewTimer(t.cache.options.SyncTimeout)
 	defer deadline.Stop()
-	for _, b := range bindings {
+	for _, w := range watches {
 		var err error
 		select {
-		case err = <-b.outcome:
-		case <-b.watch.ctx.Done():
+		case err = <-w.next.Outcome():
+		case <-w.Done():
 		case <-old.ctx.Done():
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-deadline.C():
-			err = errStalled
+			err = watching.ErrStalled
 		}
 		if err == nil {
 			continue
 		}
 		reason := ReasonUnreachable
-		if isAnswer(err) {
+		if watching.IsAnswer(err) {
 			reason = ReasonForbidden
 		}
-		return failed(reason, "the new connection cannot watch %q as the present one does: %w", b.watch.Name, err)
+		return failed(reason, "the new connection cannot watch %q as the present one does: %w", w.Name(), err)
 	}
 	return nil
 }
@@ -146,8 +149,7 @@ func (t *target) attempted(result attemptResult) {
 
 // installToken lets the generation that serves go on with another token.
 func (t *target) installToken(g *generation, r *registration) {
-	token := r.access.token()
-	g.token.Store(&token)
+	g.transport.SetToken(r.access.token())
 	next := *g
 	next.access = r.access
 	t.setGeneration(&next)
@@ -155,7 +157,7 @@ func (t *target) installToken(g *generation, r *registration) {
 }
 
 // install lets a generation serve.
-func (t *target) install(next *generation, bindings map[*declaredWatch]*binding, previous *generation) {
+func (t *target) install(next *generation, bindings map[*declaredWatch]*watching.Binding, previous *generation) {
 	now := t.clock.Now()
 	t.loop.generations, t.loop.failures = next.number, 0
 	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
@@ -170,7 +172,7 @@ func (t *target) install(next *generation, bindings map[*declaredWatch]*binding,
 	t.mu.Unlock()
 	for w, b := range bindings {
 		w.boundTo = next.number
-		w.promote(b)
+		w.Promote(b)
 	}
 	t.bind(next)
 	t.update(func(s *Status) {
@@ -187,7 +189,7 @@ func (t *target) install(next *generation, bindings map[*declaredWatch]*binding,
 
 // retire ends a generation once the calls that were made through it have had their time.
 func (t *target) retire(g *generation) {
-	grace := t.clock.NewTimer(t.throttle.Load().limits.Timeout)
+	grace := t.clock.NewTimer(t.throttle.Load().Timeout())
 	t.work.Go(func() {
 		defer grace.Stop()
 		select {
@@ -254,22 +256,4 @@ func (t *target) drop(g *generation, state State, reason, message string) {
 		s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
 		s.SecretResourceVersion = t.loop.registration.resourceVersion
 	}, event)
-}
-
-// bind starts the declared watches that do not run in a generation yet.
-func (t *target) bind(g *generation) {
-	t.mu.RLock()
-	var unbound []*declaredWatch
-	for _, w := range t.watches {
-		if w.boundTo != g.number {
-			unbound = append(unbound, w)
-		}
-	}
-	t.mu.RUnlock()
-	for _, w := range unbound {
-		w.boundTo = g.number
-		b := newBinding(w, g, &t.cache.options, t.log)
-		w.promote(b)
-		t.work.Go(b.run)
-	}
 }

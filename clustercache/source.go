@@ -81,5 +81,13 @@ func (s *requestSource[R]) Start(ctx context.Context, queue workqueue.TypedRateL
 	return nil
 }
 
+// WaitForSync implements source.TypedSyncingSource: workers begin when the registrations are known.
+func (s *requestSource[R]) WaitForSync(ctx context.Context) error {
+	if c, ok := s.cache.(interface{ WaitForSync(context.Context) bool }); ok && !c.WaitForSync(ctx) {
+		return fmt.Errorf("registrations of targets are not known yet: %w", ctx.Err())
+	}
+	return nil
+}
+
 // String names the source in logs.
 func (s *requestSource[R]) String() string { return "targets for " + s.name }

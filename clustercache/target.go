@@ -4,13 +4,15 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/transport"
+	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
 
 const (
@@ -30,7 +32,7 @@ type target struct {
 	cache    *Cache
 	log      logr.Logger
 	clock    clock.WithTickerAndDelayedExecution
-	throttle atomic.Pointer[throttle]
+	throttle atomic.Pointer[transport.Throttle]
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -87,7 +89,7 @@ type attemptResult struct {
 	attempt *attempt
 	// gen is the new generation, with bindings that collect for it; nil if only the token changed.
 	gen      *generation
-	bindings map[*declaredWatch]*binding
+	bindings map[*declaredWatch]*watching.Binding
 	err      error
 }
 
@@ -106,7 +108,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		watches:  map[string]*declaredWatch{},
 	}
 	t.status.describe(r)
-	t.throttle.Store(newThrottle(c.options.limits(key)))
+	t.throttle.Store(c.options.throttle(key))
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	return t
 }
@@ -206,16 +208,14 @@ func (t *target) run() {
 func (t *target) stop() {
 	t.cancel(ErrClusterUnknown)
 	t.mu.Lock()
-	g := t.gen
-	t.gen = nil
-	watches := slices.Collect(maps.Values(t.watches))
-	t.watches = nil
+	g, watches := t.gen, t.watches
+	t.gen, t.watches = nil, nil
 	t.mu.Unlock()
 	if g != nil {
 		g.stop(ErrClusterUnknown)
 	}
 	for _, w := range watches {
-		w.close()
+		w.Close()
 	}
 	t.work.Wait()
 	for {
@@ -238,7 +238,7 @@ func (t *target) readInbox() {
 	t.mu.Unlock()
 
 	if in.recheck {
-		t.throttle.Store(newThrottle(t.cache.options.limits(t.key)))
+		t.throttle.Store(t.cache.options.throttle(t.key))
 		t.loop.blocked = false
 		t.retryNow()
 	}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
 
 var (
@@ -181,7 +183,7 @@ func TestWatchThatHangsConcernsNobodyElse(t *testing.T) {
 	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, Handler: hanging, MetadataOnly: true})).To(Succeed())
 	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "s", Kind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Handler: fine, MetadataOnly: true})).To(Succeed())
 	h.Eventually(fine.syncs).Should(Equal(1))
-	h.Eventually(hanging.lastErr).Should(MatchError(errStalled))
+	h.Eventually(hanging.lastErr).Should(MatchError(watching.ErrStalled))
 	h.Expect(h.state(key)).To(Equal(StateConnected))
 	a.setFault(nil)
 	h.Eventually(hanging.syncs).Should(Equal(1))

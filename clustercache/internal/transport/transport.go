@@ -1,4 +1,11 @@
-package clustercache
+// Package transport makes the HTTP transport of one connection to a target: sockets that are closed for certain when the
+// connection ends, a token that can change while streams are open, the throttle that all connections of a target share,
+// deadlines, and confinement to the target's own server.
+//
+// Two round trippers come from it. Guarded is for callers: throttled, with a deadline for each call, and ended with the
+// connection. Control is for the few calls that keep the connection itself going; they bring deadlines of their own and
+// must get through when callers have used up what is allowed.
+package transport
 
 import (
 	"context"
@@ -7,6 +14,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -29,7 +37,63 @@ const (
 	watchOverrun = 30 * time.Second
 )
 
-// wire is the HTTP transport of one generation with all its sockets, so that they can be closed for certain.
+// Options say what a transport is made of.
+type Options struct {
+	// Config says how to reach and trust the server, and holds all credentials but Token.
+	Config *rest.Config
+	// Token is the bearer token to begin with, or empty.
+	Token string
+	// Throttle is shared with other connections to the same target, and may be replaced at any time.
+	Throttle *atomic.Pointer[Throttle]
+	// Doubt is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
+	// call, an answer 401, a socket that was opened anew.
+	Doubt func()
+}
+
+// Transport is the transport of one connection.
+type Transport struct {
+	wire    *wire
+	token   *atomic.Pointer[string]
+	base    *url.URL
+	control http.RoundTripper
+	guarded http.RoundTripper
+}
+
+// New builds a transport without calling anyone. Calls end with ctx and then fail with its cause; call Shut as well, to
+// close the sockets.
+func New(ctx context.Context, options Options) (*Transport, error) {
+	base, _, err := rest.DefaultServerUrlFor(options.Config)
+	if err != nil {
+		return nil, fmt.Errorf("address of the target: %w", err)
+	}
+	t := &Transport{base: base, token: &atomic.Pointer[string]{}}
+	t.SetToken(options.Token)
+	if t.wire, err = newWire(options.Config, options.Doubt); err != nil {
+		return nil, err
+	}
+	if t.control, err = rest.HTTPWrappersForConfig(options.Config, bearer{next: t.wire.http, token: t.token}); err != nil {
+		return nil, fmt.Errorf("cannot set up authentication: %w", err)
+	}
+	t.guarded = &guard{next: t.control, host: base.Host, ctx: ctx, throttle: options.Throttle, doubt: options.Doubt}
+	return t, nil
+}
+
+// Host is the address of the server.
+func (t *Transport) Host() string { return t.base.String() }
+
+// Guarded is for callers.
+func (t *Transport) Guarded() http.RoundTripper { return t.guarded }
+
+// Control is for calls that keep the connection going.
+func (t *Transport) Control() http.RoundTripper { return t.control }
+
+// SetToken exchanges the token. Streams that are open stay so.
+func (t *Transport) SetToken(token string) { t.token.Store(&token) }
+
+// Shut closes all sockets, busy or not, and lets no new ones be opened.
+func (t *Transport) Shut() { t.wire.shut() }
+
+// wire holds all sockets, so that they can be closed for certain.
 type wire struct {
 	http   *http.Transport
 	ctx    context.Context
@@ -98,7 +162,6 @@ func (w *wire) dialer(dial dialFunc) dialFunc {
 	}
 }
 
-// shut closes all sockets, busy or not, and lets no new ones be opened.
 func (w *wire) shut() {
 	w.cancel()
 	w.mu.Lock()
@@ -109,12 +172,6 @@ func (w *wire) shut() {
 		_ = conn.(*trackedConn).Conn.Close()
 	}
 	w.http.CloseIdleConnections()
-}
-
-func (w *wire) sockets() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.conns)
 }
 
 type trackedConn struct {
@@ -143,29 +200,35 @@ func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(request)
 }
 
-// throttle is what all connections of a target share: one token bucket and one bound on the calls in flight.
-type throttle struct {
-	limits Limits
-	bucket *rate.Limiter
-	slots  chan struct{}
+// Throttle is what all connections of a target share: one token bucket and one bound on the calls in flight.
+type Throttle struct {
+	bucket  *rate.Limiter // nil: unlimited
+	slots   chan struct{}
+	timeout time.Duration
 }
 
-func newThrottle(limits Limits) *throttle {
-	t := &throttle{limits: limits, slots: make(chan struct{}, max(limits.MaxInFlight, 1))}
-	if limits.QPS > 0 {
-		t.bucket = rate.NewLimiter(rate.Limit(limits.QPS), max(limits.Burst, 1))
+// NewThrottle returns a throttle. A negative qps means no rate limit; timeout bounds each call.
+func NewThrottle(qps float64, burst, maxInFlight int, timeout time.Duration) *Throttle {
+	t := &Throttle{slots: make(chan struct{}, max(maxInFlight, 1)), timeout: timeout}
+	if qps > 0 {
+		t.bucket = rate.NewLimiter(rate.Limit(qps), max(burst, 1))
 	}
 	return t
 }
 
-// guard is the outermost transport of a generation, which all clients use. It confines calls to the target's server,
-// applies the throttle and the deadlines, ends everything with the generation, and tells the target when a call hints
-// that the connection is dead.
+// Timeout bounds each call.
+func (t *Throttle) Timeout() time.Duration { return t.timeout }
+
+// MaxInFlight bounds how many calls wait for their answers.
+func (t *Throttle) MaxInFlight() int { return cap(t.slots) }
+
+// guard is the outermost transport, which all clients use. It confines calls to the target's server,
+// applies the throttle and the deadlines, ends everything with the connection, and tells when a call hints that it is dead.
 type guard struct {
 	next     http.RoundTripper
 	host     string
-	ctx      context.Context           // of the generation; its cause is what calls get after the end
-	throttle *atomic.Pointer[throttle] // of the target
+	ctx      context.Context // of the connection; its cause is what calls get after the end
+	throttle *atomic.Pointer[Throttle]
 	doubt    func()
 }
 
@@ -186,7 +249,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 		call.end()
 		return nil, err
 	}
-	limit := t.limits.Timeout
+	limit := t.timeout
 	if watch {
 		limit = watchAnswer
 	}
@@ -221,15 +284,15 @@ type call struct {
 	once    sync.Once
 }
 
-func newCall(generation, caller context.Context) *call {
+func newCall(connection, caller context.Context) *call {
 	c := &call{caller: caller, release: func() {}}
 	c.ctx, c.cancel = context.WithCancelCause(caller)
-	c.unbind = context.AfterFunc(generation, func() { c.cancel(context.Cause(generation)) })
+	c.unbind = context.AfterFunc(connection, func() { c.cancel(context.Cause(connection)) })
 	return c
 }
 
 // wait holds the call up until the throttle admits it.
-func (c *call) wait(t *throttle, watch bool) error {
+func (c *call) wait(t *Throttle, watch bool) error {
 	if t.bucket != nil {
 		if err := t.bucket.Wait(c.ctx); err != nil {
 			return c.explain(fmt.Errorf("waiting for the rate limit of the target: %w", err))

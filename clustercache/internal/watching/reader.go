@@ -1,4 +1,4 @@
-package clustercache
+package watching
 
 import (
 	"context"
@@ -18,26 +18,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// watchReader reads from what the watches of a target keep. Only a watch that selects all objects of a kind (of a
-// namespace) and keeps objects can answer, for only it can tell that something does not exist.
-type watchReader struct {
-	target *target
-	scheme *runtime.Scheme
+// ErrNotCached is returned for what no watch can answer.
+var ErrNotCached = errors.New("kind is not watched in the target cluster")
+
+// Reader reads from what watches keep. Only a watch that selects all objects of a kind (of a namespace) and keeps objects
+// can answer, for only it can tell that something does not exist.
+type Reader struct {
+	// Watches returns the watches of the target.
+	Watches func() []*Declared
+	Scheme  *runtime.Scheme
 }
 
-func (t *target) reader() *watchReader {
-	return &watchReader{target: t, scheme: t.cache.options.Scheme}
-}
-
-// cachedClient reads from watches what it can, and the rest from the target.
-type cachedClient struct {
+// Client reads from watches what it can, and does the rest through another client.
+type Client struct {
 	client.Client
-	reader client.Reader
+	Reader *Reader
 }
 
 // Get implements client.Reader.
-func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	err := c.reader.Get(ctx, key, obj, opts...)
+func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	err := c.Reader.Get(ctx, key, obj, opts...)
 	if errors.Is(err, ErrNotCached) {
 		return c.Client.Get(ctx, key, obj, opts...)
 	}
@@ -45,8 +45,8 @@ func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, obj client
 }
 
 // List implements client.Reader.
-func (c *cachedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	err := c.reader.List(ctx, list, opts...)
+func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := c.Reader.List(ctx, list, opts...)
 	if errors.Is(err, ErrNotCached) {
 		return c.Client.List(ctx, list, opts...)
 	}
@@ -54,8 +54,8 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, opts ..
 }
 
 // Get implements client.Reader.
-func (r *watchReader) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-	kind, err := apiutil.GVKForObject(obj, r.scheme)
+func (r *Reader) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	kind, err := apiutil.GVKForObject(obj, r.Scheme)
 	if err != nil {
 		return fmt.Errorf("kind of the object: %w", err)
 	}
@@ -64,7 +64,7 @@ func (r *watchReader) Get(_ context.Context, key client.ObjectKey, obj client.Ob
 	if w == nil {
 		return notCached(kind)
 	}
-	value, found, synced := w.lookup(key)
+	value, found, synced := w.Lookup(key)
 	switch {
 	case !synced:
 		return notCached(kind)
@@ -75,8 +75,8 @@ func (r *watchReader) Get(_ context.Context, key client.ObjectKey, obj client.Ob
 }
 
 // List implements client.Reader.
-func (r *watchReader) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	listKind, err := apiutil.GVKForObject(list, r.scheme)
+func (r *Reader) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	listKind, err := apiutil.GVKForObject(list, r.Scheme)
 	if err != nil {
 		return fmt.Errorf("kind of the list: %w", err)
 	}
@@ -95,7 +95,7 @@ func (r *watchReader) List(_ context.Context, list client.ObjectList, opts ...cl
 	}
 	var items []runtime.Object
 	var fault error
-	synced := w.each(func(key types.NamespacedName, value any) bool {
+	synced := w.Range(func(key types.NamespacedName, value any) bool {
 		obj, ok := value.(client.Object)
 		if ok && (options.Namespace != "" && key.Namespace != options.Namespace || !selector.Matches(labels.Set(obj.GetLabels()))) {
 			return true
@@ -120,26 +120,25 @@ func (r *watchReader) List(_ context.Context, list client.ObjectList, opts ...cl
 }
 
 // find returns a watch that knows all objects of a kind in a namespace.
-func (r *watchReader) find(kind schema.GroupVersionKind, metadataOnly bool, namespace string) *declaredWatch {
-	r.target.mu.RLock()
-	defer r.target.mu.RUnlock()
-	for _, w := range r.target.watches {
-		everything := (w.LabelSelector == nil || w.LabelSelector.Empty()) && (w.FieldSelector == nil || w.FieldSelector.Empty())
-		if w.Kind == kind && w.MetadataOnly == metadataOnly && everything && (w.Namespace == "" || w.Namespace == namespace) {
+func (r *Reader) find(kind schema.GroupVersionKind, metadataOnly bool, namespace string) *Declared {
+	for _, w := range r.Watches() {
+		spec := &w.spec
+		everything := (spec.LabelSelector == nil || spec.LabelSelector.Empty()) && (spec.FieldSelector == nil || spec.FieldSelector.Empty())
+		if spec.Kind == kind && spec.MetadataOnly == metadataOnly && everything && (spec.Namespace == "" || spec.Namespace == namespace) {
 			return w
 		}
 	}
 	return nil
 }
 
-func (r *watchReader) newItem(list client.ObjectList, kind schema.GroupVersionKind) (client.Object, error) {
+func (r *Reader) newItem(list client.ObjectList, kind schema.GroupVersionKind) (client.Object, error) {
 	switch list.(type) {
 	case *metav1.PartialObjectMetadataList:
 		return &metav1.PartialObjectMetadata{}, nil
 	case *unstructured.UnstructuredList:
 		return &unstructured.Unstructured{}, nil
 	}
-	created, err := r.scheme.New(kind)
+	created, err := r.Scheme.New(kind)
 	if err != nil {
 		return nil, fmt.Errorf("kind of the list: %w", err)
 	}

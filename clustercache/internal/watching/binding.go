@@ -1,4 +1,4 @@
-package clustercache
+package watching
 
 import (
 	"context"
@@ -17,6 +17,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -31,45 +33,58 @@ const (
 	watchRetryReset = 2 * time.Minute
 )
 
-// errStalled is reported when a target accepts a watch and then says nothing.
-var errStalled = errors.New("the initial list of the watch makes no progress")
+// ErrStalled is reported when a target accepts a watch and then says nothing.
+var ErrStalled = errors.New("the initial list of the watch makes no progress")
 
-// binding runs a declared watch in one generation. It is a store that a reflector fills: the reflector lists, watches
+// Connection is what bindings need of a connection. All bindings of a connection share one, so it is small.
+type Connection struct {
+	// Context ends with the connection.
+	Context  context.Context
+	Mapper   meta.ResettableRESTMapper
+	Metadata metadata.Interface
+	Dynamic  dynamic.Interface
+
+	Clock clock.WithTickerAndDelayedExecution
+	// SyncTimeout bounds how long an initial list may stand still.
+	SyncTimeout time.Duration
+	Logger      logr.Logger
+}
+
+// Binding runs a declared watch in one connection. It is a store that a reflector fills: the reflector lists, watches
 // and recovers, and the binding hands what comes to the declared watch.
-type binding struct {
-	watch   *declaredWatch
-	gen     *generation
-	options *Options
-	log     logr.Logger
-	ctx     context.Context
-	cancel  context.CancelFunc
+type Binding struct {
+	watch      *Declared
+	connection *Connection
+	ctx        context.Context
+	cancel     context.CancelFunc
 
 	// outcome receives what came first: nil for a complete initial list, or the reason why there is none.
 	outcome chan error
-	// watchdog ends an initial list that stands still. Only used by the goroutine of run.
+	// watchdog ends an initial list that stands still. Only used by the goroutine of Run.
 	watchdog clock.Timer
 
 	// staged is what a binding collects that is not the declared watch's feeder yet. Guarded by watch.deliver.
 	staged map[types.NamespacedName]any
 }
 
-func newBinding(w *declaredWatch, g *generation, options *Options, log logr.Logger) *binding {
-	b := &binding{watch: w, gen: g, options: options, log: log, outcome: make(chan error, 1)}
-	ctx, cancel := context.WithCancel(g.ctx)
+// Bind prepares a binding, which begins to work with Run and counts from Promote on.
+func Bind(w *Declared, connection *Connection) *Binding {
+	b := &Binding{watch: w, connection: connection, outcome: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(connection.Context)
 	unbind := context.AfterFunc(w.ctx, cancel)
 	b.ctx, b.cancel = ctx, func() { unbind(); cancel() }
 	return b
 }
 
-// run keeps the watch going until the binding's context ends.
-func (b *binding) run() {
+// Run keeps the watch going until the binding's context ends.
+func (b *Binding) Run() {
 	defer b.cancel()
 	var lister *toolscache.Reflector
 	var err error
 	pause := watchRetryMin
 	failures := 0
 	for b.ctx.Err() == nil {
-		started := b.options.Clock.Now()
+		started := b.connection.Clock.Now()
 		if lister == nil {
 			lister, err = b.newReflector()
 		}
@@ -79,17 +94,17 @@ func (b *binding) run() {
 		if b.ctx.Err() != nil {
 			return
 		}
-		if b.options.Clock.Since(started) > watchRetryReset {
+		if b.connection.Clock.Since(started) > watchRetryReset {
 			pause, failures = watchRetryMin, 0
 		}
 		if err != nil {
 			failures++
-			if isAnswer(err) || failures > 1 {
+			if IsAnswer(err) || failures > 1 {
 				b.report(err)
 			}
 			if apierrors.IsNotFound(err) {
 				lister = nil // the kind may have moved to another resource or version, or be gone
-				b.gen.mapper.Reset()
+				b.connection.Mapper.Reset()
 			}
 		}
 		b.sleep(wait.Jitter(pause, 0.5))
@@ -97,20 +112,20 @@ func (b *binding) run() {
 	}
 }
 
-// isAnswer tells whether an error is the target's definite answer, in contrast to a call that failed on the way.
-func isAnswer(err error) bool {
+// IsAnswer tells whether an error is the target's definite answer, in contrast to a call that failed on the way.
+func IsAnswer(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) || meta.IsNoMatchError(err)
 }
 
-func (b *binding) report(err error) {
+func (b *Binding) report(err error) {
 	b.settle(err)
-	b.log.V(1).Info("Watch fails", "watch", b.watch.Name, "err", err.Error())
+	b.connection.Logger.V(1).Info("Watch fails", "watch", b.watch.spec.Name, "err", err.Error())
 	b.watch.fail(b, err)
 }
 
-func (b *binding) sleep(d time.Duration) {
-	timer := b.options.Clock.NewTimer(d)
+func (b *Binding) sleep(d time.Duration) {
+	timer := b.connection.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
@@ -119,19 +134,22 @@ func (b *binding) sleep(d time.Duration) {
 }
 
 // listAndWatch runs the reflector until the watch breaks, or its initial list stands still for too long.
-func (b *binding) listAndWatch(lister *toolscache.Reflector) error {
+func (b *Binding) listAndWatch(lister *toolscache.Reflector) error {
 	ctx, cancel := context.WithCancelCause(b.ctx)
 	defer cancel(nil)
-	b.watchdog = b.options.Clock.AfterFunc(b.options.SyncTimeout, func() { cancel(errStalled) })
+	b.watchdog = b.connection.Clock.AfterFunc(b.connection.SyncTimeout, func() { cancel(ErrStalled) })
 	defer b.watchdog.Stop()
-	err := lister.ListAndWatchWithContext(klog.NewContext(ctx, b.log.V(3)))
-	if errors.Is(context.Cause(ctx), errStalled) {
-		return errStalled
+	err := lister.ListAndWatchWithContext(klog.NewContext(ctx, b.connection.Logger.V(3)))
+	if errors.Is(context.Cause(ctx), ErrStalled) {
+		return ErrStalled
 	}
 	return err
 }
 
-func (b *binding) settle(err error) {
+// Outcome receives once: nil when the first initial list is complete, or the reason why there is none.
+func (b *Binding) Outcome() <-chan error { return b.outcome }
+
+func (b *Binding) settle(err error) {
 	select {
 	case b.outcome <- err:
 	default:
@@ -139,27 +157,27 @@ func (b *binding) settle(err error) {
 }
 
 // newReflector finds the resource of the kind that is watched and prepares to list and watch it.
-func (b *binding) newReflector() (*toolscache.Reflector, error) {
-	kind := b.watch.Kind
-	mapping, err := b.gen.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+func (b *Binding) newReflector() (*toolscache.Reflector, error) {
+	kind := b.watch.spec.Kind
+	mapping, err := b.connection.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w", kind.Kind, err)
 	}
 	example, lister := b.resource(mapping.Resource)
-	log := b.log.V(3)
+	log := b.connection.Logger.V(3)
 	return toolscache.NewReflectorWithOptions(b.restrict(lister), example, b, toolscache.ReflectorOptions{
 		Logger:          &log,
-		Name:            b.watch.Name,
+		Name:            b.watch.spec.Name,
 		TypeDescription: kind.String(),
-		Clock:           b.options.Clock,
+		Clock:           b.connection.Clock,
 		Backoff:         &wait.Backoff{Duration: watchRetryMin, Cap: watchRetryMax, Steps: 8, Factor: 2, Jitter: 0.5},
 	}), nil
 }
 
 // resource returns how to list and watch a resource, and an example of what comes.
-func (b *binding) resource(resource schema.GroupVersionResource) (runtime.Object, *toolscache.ListWatch) {
-	if b.watch.MetadataOnly {
-		client := b.gen.metadata.Resource(resource).Namespace(b.watch.Namespace)
+func (b *Binding) resource(resource schema.GroupVersionResource) (runtime.Object, *toolscache.ListWatch) {
+	if b.watch.spec.MetadataOnly {
+		client := b.connection.Metadata.Resource(resource).Namespace(b.watch.spec.Namespace)
 		return &metav1.PartialObjectMetadata{}, &toolscache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				return client.List(ctx, options)
@@ -167,7 +185,7 @@ func (b *binding) resource(resource schema.GroupVersionResource) (runtime.Object
 			WatchFuncWithContext: client.Watch,
 		}
 	}
-	client := b.gen.dynamic.Resource(resource).Namespace(b.watch.Namespace)
+	client := b.connection.Dynamic.Resource(resource).Namespace(b.watch.spec.Namespace)
 	return &unstructured.Unstructured{}, &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return client.List(ctx, options)
@@ -177,13 +195,13 @@ func (b *binding) resource(resource schema.GroupVersionResource) (runtime.Object
 }
 
 // restrict adds the selection to each call, and mends two habits of the reflector.
-func (b *binding) restrict(lister *toolscache.ListWatch) *toolscache.ListWatch {
+func (b *Binding) restrict(lister *toolscache.ListWatch) *toolscache.ListWatch {
 	selectInto := func(options *metav1.ListOptions) {
-		if b.watch.LabelSelector != nil {
-			options.LabelSelector = b.watch.LabelSelector.String()
+		if b.watch.spec.LabelSelector != nil {
+			options.LabelSelector = b.watch.spec.LabelSelector.String()
 		}
-		if b.watch.FieldSelector != nil {
-			options.FieldSelector = b.watch.FieldSelector.String()
+		if b.watch.spec.FieldSelector != nil {
+			options.FieldSelector = b.watch.spec.FieldSelector.String()
 		}
 	}
 	return &toolscache.ListWatch{
@@ -216,7 +234,7 @@ type kept struct {
 	value any
 }
 
-func (b *binding) keep(obj any) (kept, bool) {
+func (b *Binding) keep(obj any) (kept, bool) {
 	if k, ok := obj.(kept); ok {
 		return k, true
 	}
@@ -229,9 +247,9 @@ func (b *binding) keep(obj any) (kept, bool) {
 }
 
 // Transformer implements cache.TransformingStore: objects of an initial list are transformed as they come.
-func (b *binding) Transformer() toolscache.TransformFunc {
+func (b *Binding) Transformer() toolscache.TransformFunc {
 	return func(obj any) (any, error) {
-		b.watchdog.Reset(b.options.SyncTimeout)
+		b.watchdog.Reset(b.connection.SyncTimeout)
 		if k, ok := b.keep(obj); ok {
 			return k, nil
 		}
@@ -242,10 +260,10 @@ func (b *binding) Transformer() toolscache.TransformFunc {
 // The methods that implement cache.ReflectorStore never fail: the reflector would log the object.
 
 // Add implements cache.ReflectorStore.
-func (b *binding) Add(obj any) error { return b.Update(obj) }
+func (b *Binding) Add(obj any) error { return b.Update(obj) }
 
 // Update implements cache.ReflectorStore.
-func (b *binding) Update(obj any) error {
+func (b *Binding) Update(obj any) error {
 	if k, ok := b.keep(obj); ok {
 		b.watch.set(b, k.key, k.value)
 	}
@@ -253,7 +271,7 @@ func (b *binding) Update(obj any) error {
 }
 
 // Delete implements cache.ReflectorStore.
-func (b *binding) Delete(obj any) error {
+func (b *Binding) Delete(obj any) error {
 	if o, ok := obj.(client.Object); ok {
 		b.watch.remove(b, client.ObjectKeyFromObject(o))
 	}
@@ -261,7 +279,7 @@ func (b *binding) Delete(obj any) error {
 }
 
 // Replace implements cache.ReflectorStore.
-func (b *binding) Replace(list []any, _ string) error {
+func (b *Binding) Replace(list []any, _ string) error {
 	b.watchdog.Stop()
 	values := make(map[types.NamespacedName]any, len(list))
 	for _, obj := range list {
@@ -275,4 +293,4 @@ func (b *binding) Replace(list []any, _ string) error {
 }
 
 // Resync implements cache.ReflectorStore.
-func (b *binding) Resync() error { return nil }
+func (b *Binding) Resync() error { return nil }

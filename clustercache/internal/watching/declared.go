@@ -1,0 +1,240 @@
+package watching
+
+import (
+	"context"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Spec says what is watched and what becomes of it.
+type Spec struct {
+	// Cluster and Name identify the watch to the handler.
+	Cluster types.NamespacedName
+	Name    string
+
+	// Kind, MetadataOnly, Namespace and the selectors say which objects are asked for, and how much of them.
+	Kind          schema.GroupVersionKind
+	MetadataOnly  bool
+	Namespace     string
+	LabelSelector labels.Selector
+	FieldSelector fields.Selector
+
+	// Transform turns an object into what is kept. Nil keeps it without managedFields.
+	Transform func(obj client.Object) any
+	// Handler hears of changes. It may be nil.
+	Handler Handler
+}
+
+// Handler hears of the changes of a watch, one at a time.
+type Handler interface {
+	OnUpdate(cluster types.NamespacedName, watch string, key types.NamespacedName, old, value any)
+	OnDelete(cluster types.NamespacedName, watch string, key types.NamespacedName, old any)
+	OnSynced(cluster types.NamespacedName, watch string)
+	OnError(cluster types.NamespacedName, watch string, err error)
+}
+
+// Declared is a watch that outlives connections. What is kept stays until the next binding's initial list is complete
+// and can be compared.
+type Declared struct {
+	spec   Spec
+	ctx    context.Context // ends with the watch
+	cancel context.CancelFunc
+
+	// deliver makes changes and their handler calls one sequence. It is taken before mu, and never while holding it.
+	deliver sync.Mutex
+	feeder  *Binding // whose events count; guarded by deliver
+
+	mu       sync.RWMutex
+	values   map[types.NamespacedName]any
+	syncedBy *Binding // whose initial list values come from; nil while that cannot be relied upon
+}
+
+// Declare returns a watch without a binding. It ends with ctx at the latest.
+func Declare(ctx context.Context, spec Spec) *Declared {
+	w := &Declared{spec: spec, values: map[types.NamespacedName]any{}}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	return w
+}
+
+// Lookup returns what is kept of an object, and whether absence can be relied upon.
+func (w *Declared) Lookup(key types.NamespacedName) (value any, found, synced bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	value, found = w.values[key]
+	return value, found, w.syncedLocked()
+}
+
+// Range calls f for all that is kept, until it returns false. f must not call the watch.
+func (w *Declared) Range(f func(key types.NamespacedName, value any) bool) (synced bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for key, value := range w.values {
+		if !f(key, value) {
+			break
+		}
+	}
+	return w.syncedLocked()
+}
+
+// Synced tells whether absence can be relied upon.
+func (w *Declared) Synced() bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.syncedLocked()
+}
+
+func (w *Declared) syncedLocked() bool { return w.syncedBy != nil && w.syncedBy.ctx.Err() == nil }
+
+// Close ends the watch. No handler call begins after it.
+func (w *Declared) Close() {
+	w.cancel()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.values, w.syncedBy = map[types.NamespacedName]any{}, nil
+}
+
+// Promote makes a binding the one that counts, and stops the one before. What the binding collected so far is compared
+// with what is kept.
+func (w *Declared) Promote(b *Binding) {
+	w.deliver.Lock()
+	defer w.deliver.Unlock()
+	if w.feeder != nil {
+		w.feeder.cancel()
+	}
+	w.feeder = b
+	if b.staged != nil {
+		w.replaceLocked(b, b.staged)
+		b.staged = nil
+	}
+}
+
+// replace takes a complete list.
+func (w *Declared) replace(b *Binding, values map[types.NamespacedName]any) {
+	w.deliver.Lock()
+	defer w.deliver.Unlock()
+	switch {
+	case b.ctx.Err() != nil:
+	case w.feeder != b:
+		b.staged = values
+	default:
+		w.replaceLocked(b, values)
+	}
+}
+
+func (w *Declared) replaceLocked(b *Binding, values map[types.NamespacedName]any) {
+	w.mu.Lock()
+	before := w.values
+	w.values, w.syncedBy = values, b
+	w.mu.Unlock()
+	if w.spec.Handler == nil {
+		return
+	}
+	// The handler may look things up meanwhile; the maps are not written to, for that needs deliver.
+	for key, value := range values {
+		if old, existed := before[key]; !existed || !unchanged(old, value) {
+			w.notify(func() { w.spec.Handler.OnUpdate(w.spec.Cluster, w.spec.Name, key, old, value) })
+		}
+	}
+	for key, old := range before {
+		if _, exists := values[key]; !exists {
+			w.notify(func() { w.spec.Handler.OnDelete(w.spec.Cluster, w.spec.Name, key, old) })
+		}
+	}
+	w.notify(func() { w.spec.Handler.OnSynced(w.spec.Cluster, w.spec.Name) })
+}
+
+// set takes an object that was added or changed.
+func (w *Declared) set(b *Binding, key types.NamespacedName, value any) {
+	w.deliver.Lock()
+	defer w.deliver.Unlock()
+	if !w.accepts(b, func() { b.staged[key] = value }) {
+		return
+	}
+	w.mu.Lock()
+	old := w.values[key]
+	w.values[key] = value
+	w.mu.Unlock()
+	if w.spec.Handler != nil {
+		w.notify(func() { w.spec.Handler.OnUpdate(w.spec.Cluster, w.spec.Name, key, old, value) })
+	}
+}
+
+// remove takes an object that left the selection.
+func (w *Declared) remove(b *Binding, key types.NamespacedName) {
+	w.deliver.Lock()
+	defer w.deliver.Unlock()
+	if !w.accepts(b, func() { delete(b.staged, key) }) {
+		return
+	}
+	w.mu.Lock()
+	old, existed := w.values[key]
+	delete(w.values, key)
+	w.mu.Unlock()
+	if existed && w.spec.Handler != nil {
+		w.notify(func() { w.spec.Handler.OnDelete(w.spec.Cluster, w.spec.Name, key, old) })
+	}
+}
+
+// accepts tells whether an event of a binding is to be applied. One of a binding that waits for its turn is staged.
+func (w *Declared) accepts(b *Binding, stage func()) bool {
+	if b.ctx.Err() != nil {
+		return false
+	}
+	if w.feeder != b && b.staged != nil {
+		stage()
+	}
+	return w.feeder == b
+}
+
+// fail notes that a binding cannot watch: what is kept may be outdated.
+func (w *Declared) fail(b *Binding, err error) {
+	w.deliver.Lock()
+	defer w.deliver.Unlock()
+	if b.ctx.Err() != nil || w.feeder != b {
+		return
+	}
+	w.mu.Lock()
+	w.syncedBy = nil
+	w.mu.Unlock()
+	if w.spec.Handler != nil {
+		w.notify(func() { w.spec.Handler.OnError(w.spec.Cluster, w.spec.Name, err) })
+	}
+}
+
+// notify calls the handler unless the watch was ended.
+func (w *Declared) notify(call func()) {
+	if w.ctx.Err() == nil {
+		call()
+	}
+}
+
+// Done is closed when the watch has ended.
+func (w *Declared) Done() <-chan struct{} { return w.ctx.Done() }
+
+// Name is that of the spec.
+func (w *Declared) Name() string { return w.spec.Name }
+
+// keep turns an object into what is kept.
+func (w *Declared) keep(obj client.Object) any {
+	if w.spec.Transform != nil {
+		return w.spec.Transform(obj)
+	}
+	obj.SetManagedFields(nil)
+	return obj
+}
+
+// unchanged tells whether two kept values are the same.
+func unchanged(a, b any) bool {
+	x, isObject := a.(client.Object)
+	y, alsoObject := b.(client.Object)
+	if isObject && alsoObject && x.GetResourceVersion() != "" {
+		return x.GetUID() == y.GetUID() && x.GetResourceVersion() == y.GetResourceVersion()
+	}
+	return reflect.DeepEqual(a, b)
+}
