@@ -1,0 +1,488 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// meddler is who changes things by hand.
+const meddler = client.FieldOwner("somebody")
+
+// outage is how long a target is left alone, with the others being watched.
+const outage = 5 * time.Second
+
+// show goes through the acts. Each fails if what it wants to show is not true, and all do if the hub ends.
+func (w *world) show(ctx context.Context) error {
+	w.act("The hub starts")
+	if err := w.hubStarts(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-w.hub.Done():
+			cancel(errors.New("the hub has ended"))
+		case <-ctx.Done():
+		}
+	}()
+	for _, act := range []struct {
+		name string
+		play func(context.Context) error
+	}{
+		{"Three targets are registered", w.targetsConnect},
+		{"ManagedResources become ready", w.resourcesBecomeReady},
+		{"Somebody meddles with a target", w.driftIsCorrected},
+		{"A target goes away and comes back", w.targetGoesAway},
+		{"A token is rotated", w.tokenIsRotated},
+		{"A ManagedResource is removed", w.resourceIsRemoved},
+	} {
+		w.act(act.name)
+		if err := act.play(ctx); err != nil {
+			return fmt.Errorf("%q: %w", act.name, err)
+		}
+	}
+	return nil
+}
+
+func (w *world) hubStarts(ctx context.Context) error {
+	began := time.Now()
+	var err error
+	binary := filepath.Join(w.root, "bin", "trellis")
+	if w.hub, err = stage.StartHub(ctx, binary, w.dir, w.source, file("config.yaml")); err != nil {
+		return err
+	}
+	w.measured(time.Since(began), "it is ready, as service account %s/%s of the source cluster", hubtest.HubNamespace, chart.ServiceAccount)
+	user := "system:serviceaccount:" + hubtest.HubNamespace + ":" + chart.ServiceAccount
+	for _, attributes := range []authorizationv1.ResourceAttributes{
+		{Verb: "create", Resource: "secrets", Namespace: namespace(w.alpha)},
+		{Verb: "patch", Group: "apps", Resource: "deployments", Namespace: namespace(w.alpha)},
+		{Verb: "create", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &attributes}}
+		if err := w.source.Client.Create(ctx, review); err != nil {
+			return fmt.Errorf("asking for the hub's rights: %w", err)
+		}
+		if review.Status.Allowed {
+			return fmt.Errorf("the hub itself may %s %s in the source cluster", attributes.Verb, attributes.Resource)
+		}
+	}
+	w.tell("it may write no Secrets, workloads or rights there; for class seed it has a second one")
+	return nil
+}
+
+func (w *world) targetsConnect(ctx context.Context) error {
+	group := newChorus(w)
+	for _, target := range w.targets() {
+		kubeconfig, err := target.Access(ctx, "first", 2*time.Hour)
+		if err != nil {
+			return err
+		}
+		if err := w.source.Client.Create(ctx, hubtest.Registration(namespace(target), target.Name, kubeconfig)); err != nil {
+			return fmt.Errorf("registering %s: %w", target.Name, err)
+		}
+		ref := stage.TargetCluster(namespace(target), target.Name)
+		group.await(ctx, ref, ready, func(e stage.Entry) string {
+			version, _, _ := unstructured.NestedString(e.Object.Object, "status", "kubernetesVersion")
+			return fmt.Sprintf("%s is connected and ready: Kubernetes %s", target.Name, version)
+		})
+	}
+	return group.wait()
+}
+
+func (w *world) resourcesBecomeReady(ctx context.Context) error {
+	plain := dashboards(20)
+	compressed := hubtest.Brotli([]byte(plain))
+	type resource struct {
+		target  *stage.Cluster
+		name    string
+		class   string
+		key     string
+		content string
+		about   string
+	}
+	resources := []resource{
+		{w.alpha, "cluster-autoscaler", "seed", "objects.yaml", file("manifests/seed.yaml"), "class seed: a Deployment in the source"},
+		{w.alpha, "dashboards", "", "data.yaml.br", string(compressed),
+			fmt.Sprintf("21 objects, %d bytes in %d by Brotli", len(plain), len(compressed))},
+		{w.beta, "backups", "", "objects.yaml", file("manifests/backups.yaml"), "a CRD and an object of its kind"},
+	}
+	for _, target := range w.targets() {
+		resources = append(resources, resource{target, "web", "", "objects.yaml", file("manifests/web.yaml"), "a Deployment of 3 pods, and what it needs"})
+	}
+	group := newChorus(w)
+	for _, r := range resources {
+		mr := hubtest.ManagedResource(namespace(r.target), r.name, r.name)
+		if r.class != "" {
+			mr.Spec.Class = &r.class
+		}
+		for _, object := range []client.Object{hubtest.Content(mr.Namespace, r.name, r.key, r.content), mr} {
+			if err := w.source.Client.Create(ctx, object); err != nil {
+				return fmt.Errorf("creating %s: %w", client.ObjectKeyFromObject(object), err)
+			}
+		}
+		group.await(ctx, stage.ManagedResource(mr.Namespace, mr.Name), ready, func(stage.Entry) string {
+			return fmt.Sprintf("%-24s  %s", r.target.Name+"/"+r.name, r.about)
+		})
+	}
+	if err := group.wait(); err != nil {
+		return err
+	}
+	return w.checkContents(ctx)
+}
+
+// checkContents looks at what the ManagedResources claim.
+func (w *world) checkContents(ctx context.Context) error {
+	for _, target := range w.targets() {
+		web, err := live(ctx, target, deployment())
+		if err != nil {
+			return err
+		}
+		if web.Status.AvailableReplicas != 3 {
+			return fmt.Errorf("the Deployment in %s has %d available pods", target.Name, web.Status.AvailableReplicas)
+		}
+	}
+	w.tell("in each target, the 3 pods of the Deployment are really available")
+
+	maps := &corev1.ConfigMapList{}
+	if err := w.alpha.Client.List(ctx, maps, client.InNamespace("monitoring"), client.MatchingLabels{resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault}); err != nil {
+		return fmt.Errorf("reading from alpha: %w", err)
+	}
+	if len(maps.Items) != 20 {
+		return fmt.Errorf("alpha has %d dashboards", len(maps.Items))
+	}
+	backup := &unstructured.Unstructured{}
+	backup.SetAPIVersion("demo.example.org/v1")
+	backup.SetKind("Backup")
+	backup.SetNamespace("default")
+	backup.SetName("nightly")
+	if _, err := live(ctx, w.beta, backup); err != nil {
+		return err
+	}
+	_, err := live(ctx, w.source, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(w.alpha), Name: "cluster-autoscaler"}})
+	return err
+}
+
+func (w *world) driftIsCorrected(ctx context.Context) error {
+	if err := w.editSettings(ctx, w.alpha, "a ConfigMap in alpha was edited, and is back"); err != nil {
+		return err
+	}
+	if err := w.tellEvent(ctx, w.alpha, "settings"); err != nil {
+		return err
+	}
+	scaled := client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"replicas":0}}`))
+	took, err := restored(ctx, w.beta, deployment(), func() error {
+		return w.beta.Client.Patch(ctx, deployment(), scaled, meddler)
+	}, func(u *unstructured.Unstructured) bool {
+		replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+		return replicas == 3
+	})
+	if err != nil {
+		return err
+	}
+	w.measured(took, "a Deployment in beta was scaled to nothing, and is back at 3")
+	return w.deleteDeployment(ctx)
+}
+
+// deleteDeployment deletes a Deployment and sees it come back, first itself and then its pods.
+func (w *world) deleteDeployment(ctx context.Context) error {
+	web, err := live(ctx, w.gamma, deployment())
+	if err != nil {
+		return err
+	}
+	other := func(u *unstructured.Unstructured) bool { return u.GetUID() != web.UID }
+	began := time.Now()
+	took, err := restored(ctx, w.gamma, deployment(), func() error {
+		return w.gamma.Client.Delete(ctx, web, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	}, other)
+	if err != nil {
+		return err
+	}
+	w.measured(took, "a Deployment in gamma was deleted, and is there again")
+	follower, err := follow(ctx, w.gamma, deployment())
+	if err != nil {
+		return err
+	}
+	defer follower.Stop()
+	seen, err := follower.Until(ctx, func(u *unstructured.Unstructured) bool {
+		available, _, _ := unstructured.NestedInt64(u.Object, "status", "availableReplicas")
+		return other(u) && available == 3
+	})
+	if err != nil {
+		return err
+	}
+	w.measured(seen.Sub(began), "its 3 pods are available again")
+	_, err = w.board.Await(ctx, stage.ManagedResource(namespace(w.gamma), "web"), ready)
+	return err
+}
+
+// editSettings edits a ConfigMap by hand and sees it come back.
+func (w *world) editSettings(ctx context.Context, target *stage.Cluster, text string) error {
+	edit := client.RawPatch(client.Merge.Type(), []byte(`{"data":{"colour":"red"}}`))
+	took, err := restored(ctx, target, settings(), func() error {
+		return target.Client.Patch(ctx, settings(), edit, meddler)
+	}, func(u *unstructured.Unstructured) bool { return hasString(u, "green", "data", "colour") })
+	if err != nil {
+		return err
+	}
+	w.measured(took, "%s", text)
+	return nil
+}
+
+// tellEvent prints the event by which the hub says who changed an object.
+func (w *world) tellEvent(ctx context.Context, target *stage.Cluster, object string) error {
+	for range 100 {
+		list := &eventsv1.EventList{}
+		if err := w.source.Client.List(ctx, list, client.InNamespace(namespace(target))); err != nil {
+			return fmt.Errorf("reading events: %w", err)
+		}
+		for _, event := range list.Items {
+			if strings.Contains(event.Note, object) && strings.Contains(event.Note, string(meddler)) {
+				w.tell("its event: %s", event.Note)
+				return nil
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("no event says that %s was changed by %s", object, meddler)
+}
+
+func (w *world) targetGoesAway(ctx context.Context) error {
+	ref := stage.ManagedResource(namespace(w.gamma), "web")
+	began := time.Now()
+	w.gamma.KillAPIServer()
+	w.tell("the API server of gamma was killed")
+	entry, err := w.board.Await(ctx, ref, func(e stage.Entry) bool {
+		_, reason, _ := e.Condition("Ready")
+		return e.Is("Ready", "Unknown") && reason == resourcesv1alpha1.ReasonTargetUnreachable
+	})
+	if err != nil {
+		return err
+	}
+	if !entry.Is("ResourcesApplied", "True") {
+		return errors.New("gamma's ManagedResource does not count as applied any more")
+	}
+	w.measured(entry.Since.Sub(began), "ManagedResource web of gamma turned Unknown (TargetUnreachable)")
+	if entry, err = w.board.Await(ctx, stage.TargetCluster(namespace(w.gamma), w.gamma.Name), func(e stage.Entry) bool { return !ready(e) }); err != nil {
+		return err
+	}
+	_, reason, _ := entry.Condition("Ready")
+	w.measured(entry.Since.Sub(began), "TargetCluster gamma is not ready (%s)", reason)
+
+	select {
+	case <-time.After(outage):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := w.editSettings(ctx, w.alpha, "meanwhile in alpha: an edited ConfigMap is back"); err != nil {
+		return err
+	}
+	blue := strings.Replace(file("manifests/web.yaml"), "colour: green", "colour: blue", 1)
+	if err := w.source.Client.Update(ctx, hubtest.Content(namespace(w.gamma), "web", "objects.yaml", blue)); err != nil {
+		return fmt.Errorf("changing the content for gamma: %w", err)
+	}
+	w.tell("meanwhile in the source cluster: the content for gamma was changed")
+	if err := w.onlyUnready(began, ref, stage.TargetCluster(namespace(w.gamma), w.gamma.Name)); err != nil {
+		return err
+	}
+	w.tell("all this time, nothing of alpha, beta or the source was anything but ready")
+
+	return w.targetComesBack(ctx, ref)
+}
+
+func (w *world) targetComesBack(ctx context.Context, ref stage.Ref) error {
+	checksum := func(e stage.Entry) string {
+		value, _, _ := unstructured.NestedString(e.Object.Object, "status", "secretsDataChecksum")
+		return value
+	}
+	old := checksum(w.board.Entries()[ref])
+	w.tell("the API server of gamma is started again")
+	group := newChorus(w)
+	group.add(func() (time.Time, string, error) {
+		err := w.gamma.StartAPIServer(ctx)
+		return time.Now(), "it says itself that it is ready", err
+	})
+	group.add(func() (time.Time, string, error) {
+		follower, err := followSoon(ctx, w.gamma, settings())
+		if err != nil {
+			return time.Time{}, "", err
+		}
+		defer follower.Stop()
+		seen, err := follower.Until(ctx, func(u *unstructured.Unstructured) bool { return u != nil && hasString(u, "blue", "data", "colour") })
+		return seen, "what was changed meanwhile has arrived in gamma", err
+	})
+	changed := func(e stage.Entry) bool { return ready(e) && checksum(e) != old }
+	group.await(ctx, ref, changed, func(stage.Entry) string { return "ManagedResource web of gamma is ready, with the change" })
+	group.await(ctx, stage.TargetCluster(namespace(w.gamma), w.gamma.Name), ready, func(stage.Entry) string { return "TargetCluster gamma is ready" })
+	return group.wait()
+}
+
+// onlyUnready fails if anything but the given entries was not ready at any time since a moment.
+func (w *world) onlyUnready(since time.Time, except ...stage.Ref) error {
+	for _, e := range w.board.History(since) {
+		expected := false
+		for _, ref := range except {
+			expected = expected || e.Ref == ref
+		}
+		if !expected && !ready(e) {
+			return fmt.Errorf("%s, which should not be concerned, %s", e.Ref, e.Describe())
+		}
+	}
+	return nil
+}
+
+func (w *world) tokenIsRotated(ctx context.Context) error {
+	before, err := w.watchesIn(w.beta)
+	if err != nil {
+		return err
+	}
+	old, err := live(ctx, w.source, hubtest.Registration(namespace(w.beta), w.beta.Name, nil))
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := w.beta.Access(ctx, "second", 3*time.Hour)
+	if err != nil {
+		return err
+	}
+	ref := stage.TargetCluster(namespace(w.beta), w.beta.Name)
+	expiry := func(e stage.Entry) string {
+		value, _, _ := unstructured.NestedString(e.Object.Object, "status", "credentialExpiry")
+		return value
+	}
+	first := expiry(w.board.Entries()[ref])
+	if err := w.source.Client.Update(ctx, hubtest.Registration(namespace(w.beta), w.beta.Name, kubeconfig)); err != nil {
+		return fmt.Errorf("changing the registration of beta: %w", err)
+	}
+	changed := time.Now()
+	entry, err := w.board.Await(ctx, ref, func(e stage.Entry) bool { return e.Object != nil && expiry(e) != first })
+	if err != nil {
+		return err
+	}
+	w.measured(entry.Since.Sub(changed), "a new token in the Secret of beta is in use")
+	if err := w.beta.Revoke(ctx, "first"); err != nil {
+		return err
+	}
+	if err := refused(ctx, old.Data["value"]); err != nil {
+		return err
+	}
+	w.tell("the old token is refused by beta now")
+	if err := w.editSettings(ctx, w.beta, "an edited ConfigMap in beta is back"); err != nil {
+		return err
+	}
+	if err := w.onlyUnready(changed); err != nil {
+		return err
+	}
+	after, err := w.watchesIn(w.beta)
+	if err != nil {
+		return err
+	}
+	if after != before {
+		return fmt.Errorf("the hub began %d watches in beta because of a token", after-before)
+	}
+	for mode, want := range map[string]float64{"token": 1, "generation": 0} {
+		if got, err := w.hub.Sum(ctx, "trellis_clustercache_rotations_total", map[string]string{"mode": mode}); err != nil || got != want {
+			return errors.Join(err, fmt.Errorf("the hub counts %g rotations of mode %s, not %g", got, mode, want))
+		}
+	}
+	w.tell("beta's audit log: all %d watches of the hub went on, none began anew", before)
+	return nil
+}
+
+// watchesIn counts the watches that the hub has ever begun in a cluster.
+func (w *world) watchesIn(cluster *stage.Cluster) (n int, err error) {
+	entries, err := cluster.AuditEntries()
+	for _, e := range entries {
+		if e.Verb == "watch" && e.UserAgent == "trellis" {
+			n++
+		}
+	}
+	return n, err
+}
+
+// refused waits until a kubeconfig is not accepted any more.
+func refused(ctx context.Context, kubeconfig []byte) error {
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return fmt.Errorf("using the old token: %w", err)
+	}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return fmt.Errorf("using the old token: %w", err)
+	}
+	for range 200 {
+		if err = c.List(ctx, &corev1.NamespaceList{}); apierrors.IsUnauthorized(err) {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("the old token is not refused, the last answer was: %w", err)
+}
+
+func (w *world) resourceIsRemoved(ctx context.Context) error {
+	last, err := follow(ctx, w.alpha, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "dashboard-0"}})
+	if err != nil {
+		return err
+	}
+	defer last.Stop()
+	ns, err := follow(ctx, w.alpha, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "monitoring"}})
+	if err != nil {
+		return err
+	}
+	defer ns.Stop()
+	if err := w.source.Client.Delete(ctx, hubtest.ManagedResource(namespace(w.alpha), "dashboards")); err != nil {
+		return fmt.Errorf("deleting a ManagedResource: %w", err)
+	}
+	deleted := time.Now()
+	gone := func(u *unstructured.Unstructured) bool { return u == nil }
+	seen, err := last.Until(ctx, gone)
+	if err != nil {
+		return err
+	}
+	w.measured(seen.Sub(deleted), "alpha/dashboards is being removed: its first object is gone")
+	if seen, err = ns.Until(ctx, gone); err != nil {
+		return err
+	}
+	w.measured(seen.Sub(deleted), "so is its last, the namespace (Kubernetes takes 5 s to empty one)")
+	entry, err := w.board.Await(ctx, stage.ManagedResource(namespace(w.alpha), "dashboards"), func(e stage.Entry) bool { return e.Object == nil })
+	if err != nil {
+		return err
+	}
+	w.measured(entry.Since.Sub(deleted), "and the ManagedResource itself")
+	if _, err := live(ctx, w.alpha, settings()); err != nil {
+		return err
+	}
+	if err := w.onlyUnready(deleted, entry.Ref); err != nil {
+		return err
+	}
+	w.tell("everything else is there and ready as before")
+	return nil
+}
+
+func ready(e stage.Entry) bool { return e.Is("Ready", "True") }
+
+func settings() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}}
+}
+
+func deployment() *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trellis-hub/trellis/hack/demo/stage"
+)
+
+// chorus waits for several things at a time and prints each when it happens, with the time since it was asked for.
+type chorus struct {
+	world *world
+	group errgroup.Group
+	mu    sync.Mutex // one line at a time
+}
+
+func newChorus(w *world) *chorus { return &chorus{world: w} }
+
+// add waits for something that tells when it happened and how to say so.
+func (c *chorus) add(happens func() (time.Time, string, error)) {
+	began := time.Now()
+	c.group.Go(func() error {
+		when, text, err := happens()
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.world.measured(when.Sub(began), "%s", text)
+		return nil
+	})
+}
+
+// await waits for an entry of the board.
+func (c *chorus) await(ctx context.Context, ref stage.Ref, wanted func(stage.Entry) bool, text func(stage.Entry) string) {
+	c.add(func() (time.Time, string, error) {
+		entry, err := c.world.board.Await(ctx, ref, wanted)
+		if err != nil {
+			return time.Time{}, "", err
+		}
+		return entry.Since, text(entry), nil
+	})
+}
+
+func (c *chorus) wait() error { return c.group.Wait() }

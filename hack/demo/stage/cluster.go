@@ -1,0 +1,115 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// Cluster is a control plane with a client of its administrator that can watch.
+type Cluster struct {
+	*hubtest.Cluster
+	Name  string
+	Watch client.WithWatch
+}
+
+// StartClusters starts control planes beside each other. If one fails, none is left.
+func StartClusters(ctx context.Context, options ...controlplane.Options) ([]*Cluster, error) {
+	clusters := make([]*Cluster, len(options))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, o := range options {
+		group.Go(func() (err error) {
+			clusters[i], err = startCluster(ctx, o)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		StopClusters(clusters...)
+		return nil, err
+	}
+	return clusters, nil
+}
+
+func startCluster(ctx context.Context, o controlplane.Options) (*Cluster, error) {
+	cluster, err := hubtest.StartCluster(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	watch, err := client.NewWithWatch(cluster.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
+	if err != nil {
+		cluster.Stop()
+		return nil, fmt.Errorf("client for %s: %w", o.Name, err)
+	}
+	return &Cluster{Cluster: cluster, Name: o.Name, Watch: watch}, nil
+}
+
+// StopClusters stops control planes. Those that are nil were never started.
+func StopClusters(clusters ...*Cluster) {
+	for _, c := range clusters {
+		if c != nil {
+			c.Stop()
+		}
+	}
+}
+
+// account is the service account of the hub in a target.
+const account = "trellis"
+
+// Access returns a kubeconfig for the hub: a token of a service account that administers the cluster. The token is bound to
+// the given name; Revoke takes it back. The lifetime tells tokens apart, because the hub shows when its credential ends.
+func (c *Cluster) Access(ctx context.Context, name string, lifetime time.Duration) ([]byte, error) {
+	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, metav1.NamespaceSystem, account, 0)
+	if err != nil {
+		return nil, err
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: account}},
+	}
+	if err := c.Client.Create(ctx, binding); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("access of the hub to %s: %w", c.Name, err)
+	}
+	anchor := anchor(name)
+	if err := c.Client.Create(ctx, anchor); err != nil {
+		return nil, fmt.Errorf("access of the hub to %s: %w", c.Name, err)
+	}
+	seconds := int64(lifetime / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &seconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: anchor.Name, UID: anchor.UID},
+	}}
+	owner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: account}}
+	if err := c.Client.SubResource("token").Create(ctx, owner, request); err != nil {
+		return nil, fmt.Errorf("access of the hub to %s: %w", c.Name, err)
+	}
+	return hubtest.Rewrite(kubeconfig, func(config *hubtest.KubeConfig) {
+		for _, user := range config.AuthInfos {
+			user.Token = request.Status.Token
+		}
+	}), nil
+}
+
+// Revoke takes back a token of Access. The API server remembers for up to ten seconds that it was good.
+func (c *Cluster) Revoke(ctx context.Context, name string) error {
+	if err := c.Client.Delete(ctx, anchor(name)); err != nil {
+		return fmt.Errorf("taking back the access of the hub to %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// anchor is what a token is bound to: it is good as long as this Secret exists.
+func anchor(name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: account + "-" + name}}
+}

@@ -1,0 +1,348 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+const (
+	// startTimeout bounds the start of the hub.
+	startTimeout = time.Minute
+	// stopTimeout bounds its orderly end, which it bounds itself to less.
+	stopTimeout = 30 * time.Second
+	// logTail is how much of the log errors quote.
+	logTail = 8 << 10
+	// portAttempts is how often ports are chosen that somebody else then takes.
+	portAttempts = 3
+	// clockTick is the unit of /proc/<pid>/stat.
+	clockTick = 10 * time.Millisecond
+)
+
+// endpoints complete a configuration by what only a start knows.
+const endpoints = `
+sourceClientConnection:
+  kubeconfig: %s
+server:
+  healthProbes: {bindAddress: 127.0.0.1, port: %d}
+  metrics: {bindAddress: 127.0.0.1, port: %d}
+`
+
+// Root returns the root of the repository.
+func Root(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
+}
+
+// Build builds the hub into bin/ and returns its path. It builds as "go run" does, so that what was compiled for one serves
+// the other.
+func Build(ctx context.Context, root string) (string, error) {
+	binary := filepath.Join(root, "bin", "trellis")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/trellis")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the hub: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// Hub is a hub in a process of its own.
+type Hub struct {
+	// LogFile is where its output goes.
+	LogFile string
+
+	probes, metrics string // host and port
+	cmd             *exec.Cmd
+	guard           *guard
+	done            chan struct{} // closed when it has ended
+	err             error         // how
+}
+
+// StartHub starts a hub on a source cluster that was prepared by hubtest.InstallSource, and returns when it is ready. Its
+// files go to dir. The configuration must not have the sections that endpoints adds.
+func StartHub(ctx context.Context, binary, dir string, source *Cluster, config string) (*Hub, error) {
+	kubeconfig, err := source.ServiceAccountKubeconfig(ctx, hubtest.HubNamespace, chart.ServiceAccount, 12*time.Hour)
+	if err != nil {
+		return nil, fmt.Errorf("identity of the hub: %w", err)
+	}
+	kubeconfigFile := filepath.Join(dir, "hub.kubeconfig")
+	if err := os.WriteFile(kubeconfigFile, kubeconfig, 0o600); err != nil {
+		return nil, fmt.Errorf("identity of the hub: %w", err)
+	}
+	for attempt := 1; ; attempt++ {
+		ports, err := freePorts(2)
+		if err != nil {
+			return nil, err
+		}
+		configFile := filepath.Join(dir, "config.yaml")
+		content := config + fmt.Sprintf(endpoints, strconv.Quote(kubeconfigFile), ports[0], ports[1])
+		if err := os.WriteFile(configFile, []byte(content), 0o600); err != nil {
+			return nil, fmt.Errorf("configuration of the hub: %w", err)
+		}
+		h := &Hub{
+			LogFile: filepath.Join(dir, "hub.log"),
+			probes:  fmt.Sprintf("127.0.0.1:%d", ports[0]), metrics: fmt.Sprintf("127.0.0.1:%d", ports[1]),
+			done: make(chan struct{}),
+		}
+		if err = h.start(ctx, binary, configFile); err == nil {
+			return h, nil
+		}
+		h.Kill()
+		if attempt == portAttempts || !strings.Contains(h.LogTail(), "address already in use") {
+			return nil, fmt.Errorf("starting the hub: %w", err)
+		}
+	}
+}
+
+func (h *Hub) start(ctx context.Context, binary, configFile string) error {
+	log, err := os.OpenFile(h.LogFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	h.cmd = exec.Command(binary, "--config", configFile)
+	// Nothing of our own environment: $KUBECONFIG would win over the identity that it is to run with.
+	h.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(configFile)}
+	h.cmd.Stdout, h.cmd.Stderr = log, log
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; we end it in order
+	if err := h.cmd.Start(); err != nil {
+		close(h.done)
+		return err
+	}
+	go func() {
+		h.err = h.cmd.Wait()
+		close(h.done)
+	}()
+	if h.guard, err = startGuard(h.cmd.Process.Pid); err != nil {
+		return err
+	}
+	return h.awaitReady(ctx)
+}
+
+func (h *Hub) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		_, err := h.get(ctx, h.ReadyURL())
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-h.done:
+			return fmt.Errorf("it ended: %w\n%s", h.err, h.LogTail())
+		case <-ctx.Done():
+			return fmt.Errorf("it does not become ready: %w\n%s", err, h.LogTail())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the hub in order and says if it did not end well.
+func (h *Hub) Stop() error {
+	defer h.Kill()
+	_ = h.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already, which is what is asked next
+	select {
+	case <-h.done:
+	case <-time.After(stopTimeout):
+		return fmt.Errorf("the hub does not end\n%s", h.LogTail())
+	}
+	if h.err != nil {
+		return fmt.Errorf("the hub ended: %w\n%s", h.err, h.LogTail())
+	}
+	return nil
+}
+
+// Kill ends the hub at once. Killing twice is fine.
+func (h *Hub) Kill() {
+	if h.cmd == nil || h.cmd.Process == nil {
+		return
+	}
+	_ = h.cmd.Process.Kill()
+	<-h.done
+	h.guard.stop()
+}
+
+// Done is closed when the hub has ended.
+func (h *Hub) Done() <-chan struct{} { return h.done }
+
+// Pid is the number of the process.
+func (h *Hub) Pid() int { return h.cmd.Process.Pid }
+
+// ReadyURL tells whether the hub is ready.
+func (h *Hub) ReadyURL() string { return "http://" + h.probes + "/readyz" }
+
+// MetricsURL is where the figures are.
+func (h *Hub) MetricsURL() string { return "http://" + h.metrics + "/metrics" }
+
+// ProfileURL is where profiles of the processor are, if the configuration allows profiles.
+func (h *Hub) ProfileURL(d time.Duration) string {
+	return fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", h.metrics, max(1, int(d.Seconds())))
+}
+
+// LogTail returns the end of the log.
+func (h *Hub) LogTail() string {
+	content, err := os.ReadFile(h.LogFile)
+	if err != nil {
+		return err.Error()
+	}
+	return string(content[max(0, len(content)-logTail):])
+}
+
+// Get reads an address of the hub.
+func (h *Hub) Get(ctx context.Context, url string) ([]byte, error) { return h.get(ctx, url) }
+
+func (h *Hub) get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking the hub: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking the hub: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, body)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking the hub: %w", err)
+	}
+	return body, nil
+}
+
+// Sum adds up all series of a counter or gauge with labels that have the given ones.
+func (h *Hub) Sum(ctx context.Context, name string, labels map[string]string) (sum float64, err error) {
+	body, err := h.get(ctx, h.MetricsURL())
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(body)) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if !strings.HasPrefix(series, name+"{") || !hasAll(series, labels) {
+			continue
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading the figures of the hub: %w", err)
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// hasAll tells whether a line of the exposition format has the labels.
+func hasAll(series string, labels map[string]string) bool {
+	for name, value := range labels {
+		if !strings.Contains(series, fmt.Sprintf("%s=%q", name, value)) {
+			return false
+		}
+	}
+	return true
+}
+
+// CPU is the processor time that the operating system has accounted to the hub so far, to the hundredth of a second.
+func (h *Hub) CPU() (time.Duration, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.Pid()))
+	if err != nil {
+		return 0, fmt.Errorf("accounting of the hub: %w", err)
+	}
+	// The name of the process, in parentheses, is the only field that may hold spaces; user and system time are the 12th
+	// and 13th behind it.
+	_, rest, _ := strings.Cut(string(content), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, errors.New("accounting of the hub: unknown format")
+	}
+	ticks := 0
+	for _, field := range fields[11:13] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return 0, fmt.Errorf("accounting of the hub: %w", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * clockTick, nil
+}
+
+// RSS is the resident memory of the hub in bytes.
+func (h *Hub) RSS() (int64, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", h.Pid()))
+	if err != nil {
+		return 0, fmt.Errorf("accounting of the hub: %w", err)
+	}
+	fields := strings.Fields(string(content))
+	if len(fields) < 2 {
+		return 0, errors.New("accounting of the hub: unknown format")
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("accounting of the hub: %w", err)
+	}
+	return pages * int64(os.Getpagesize()), nil
+}
+
+// freePorts returns ports on the loopback interface that nobody listens on.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, 0, n)
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port: %w", err)
+		}
+		defer func() { _ = listener.Close() }()
+		address, ok := listener.Addr().(*net.TCPAddr)
+		if !ok {
+			return nil, fmt.Errorf("finding a free port: %s is no address of TCP", listener.Addr())
+		}
+		ports = append(ports, address.Port)
+	}
+	return ports, nil
+}
+
+// guard kills a process when this one is gone.
+type guard struct {
+	cmd  *exec.Cmd
+	pipe io.WriteCloser
+}
+
+const guardScript = `trap '' HUP INT TERM; read -r _; kill -KILL "$1"`
+
+func startGuard(pid int) (*guard, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "trellis-hub-guard", strconv.Itoa(pid))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("making the pipe of the guard: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the guard: %w", err)
+	}
+	return &guard{cmd: cmd, pipe: pipe}, nil
+}
+
+// stop ends the guard without a kill: what it guarded is gone.
+func (g *guard) stop() {
+	if g == nil {
+		return
+	}
+	_ = g.cmd.Process.Kill()
+	_ = g.cmd.Wait()
+	_ = g.pipe.Close()
+}

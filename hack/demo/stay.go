@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// lookAround is for people. Its arguments are the directory of the access files, the addresses of alpha and the source, and
+// the addresses and the log of the hub.
+const lookAround = `
+The clusters stay until Ctrl-C. In another terminal, with any kubectl:
+
+  kubectl --kubeconfig %[1]s/source.kubeconfig get managedresources,targetclusters -A
+  kubectl --kubeconfig %[1]s/alpha.kubeconfig -n shop edit configmap settings
+  kubectl --kubeconfig %[1]s/alpha.kubeconfig -n shop delete deployment web
+
+or with curl:
+
+  curl -s --cacert %[1]s/source.ca.pem --cert %[1]s/source.pem \
+    %[3]s/apis/resources.gardener.cloud/v1alpha1/managedresources
+  curl -s --cacert %[1]s/alpha.ca.pem --cert %[1]s/alpha.pem -X DELETE \
+    %[2]s/api/v1/namespaces/shop/configmaps/settings
+  curl -s %[4]s | grep ^trellis_
+  curl -s %[5]s
+
+The log of the hub is in %[6]s. What it reports of its work appears here:
+`
+
+// stay prints how to look around, and the events of the hub, until ctx ends.
+func (w *world) stay(ctx context.Context) error {
+	w.title(fmt.Sprintf(lookAround, w.shown(w.dir), w.alpha.Host(), w.source.Host(), w.hub.MetricsURL(), w.hub.ReadyURL(), w.shown(w.hub.LogFile)))
+	list := &eventsv1.EventList{}
+	if err := w.source.Client.List(ctx, list); err != nil {
+		return fmt.Errorf("reading events: %w", err)
+	}
+	events, err := w.source.Watch.Watch(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	if err != nil {
+		return fmt.Errorf("watching events: %w", err)
+	}
+	defer events.Stop()
+	for {
+		select {
+		case event, open := <-events.ResultChan():
+			if e, ok := event.Object.(*eventsv1.Event); ok && e.ReportingController == "trellis" && event.Type != watch.Deleted {
+				w.tell("%s: %s", e.Regarding.Name, e.Note)
+			} else if !open {
+				return nil
+			}
+		case <-w.hub.Done():
+			return errors.New("the hub has ended")
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

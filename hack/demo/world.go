@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+//go:embed config.yaml manifests
+var files embed.FS
+
+// file returns a file that the program was built with.
+func file(name string) string {
+	content, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // the files are part of the program
+	}
+	return string(content)
+}
+
+// world is everything that the show needs.
+type world struct {
+	*screen
+	root string // of the repository
+	dir  string // for what the demo writes, inside bin/
+
+	source, alpha, beta, gamma *stage.Cluster
+	hub                        *stage.Hub
+	board                      *stage.Board
+	closeBoard                 context.CancelFunc
+}
+
+func (w *world) targets() []*stage.Cluster { return []*stage.Cluster{w.alpha, w.beta, w.gamma} }
+
+// namespace is where a target's registration and ManagedResources are, in the source cluster.
+func namespace(target *stage.Cluster) string { return "shoot--demo--" + target.Name }
+
+// prepare builds the hub and starts all clusters.
+func (w *world) prepare(ctx context.Context) error {
+	w.act("Starting")
+	var err error
+	if w.root, err = stage.Root(ctx); err != nil {
+		return err
+	}
+	w.dir = filepath.Join(w.root, "bin", "demo")
+	if err := errors.Join(os.RemoveAll(w.dir), os.MkdirAll(w.dir, 0o700)); err != nil {
+		return fmt.Errorf("making room for files: %w", err)
+	}
+	group, starting := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		_, err := stage.Build(starting, w.root)
+		return err
+	})
+	group.Go(func() error {
+		options := make([]controlplane.Options, 0, 4)
+		for _, name := range []string{"source", "alpha", "beta", "gamma"} {
+			options = append(options, controlplane.Options{
+				Name: name, ControllerManager: true, Scheduler: true, Nodes: 1,
+				Audit: name == "beta", // its token is rotated, and nobody is to notice
+			})
+		}
+		clusters, err := stage.StartClusters(starting, options...)
+		if err != nil {
+			return err
+		}
+		w.source, w.alpha, w.beta, w.gamma = clusters[0], clusters[1], clusters[2], clusters[3]
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	w.tell("clusters source, alpha, beta and gamma run, each with a node; the hub is built")
+	for _, cluster := range append(w.targets(), w.source) {
+		if err := w.writeAccess(cluster); err != nil {
+			return err
+		}
+	}
+	return w.install(ctx)
+}
+
+// install prepares the source cluster: CRDs, the hub's identities, and a namespace for each target.
+func (w *world) install(ctx context.Context) error {
+	if err := hubtest.InstallSource(ctx, w.source.Client); err != nil {
+		return err
+	}
+	for _, target := range w.targets() {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace(target), Labels: map[string]string{"gardener.cloud/role": "shoot"}}}
+		if err := w.source.Client.Create(ctx, ns); err != nil {
+			return fmt.Errorf("preparing the source cluster: %w", err)
+		}
+	}
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w.closeBoard = cancel
+	var err error
+	w.board, err = stage.NewBoard(watching, w.source)
+	return err
+}
+
+// writeAccess writes an administrator's access for people who look around: a kubeconfig, and the same for curl.
+func (w *world) writeAccess(cluster *stage.Cluster) error {
+	config, err := clientcmd.Load(cluster.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of %s: %w", cluster.Name, err)
+	}
+	contents := map[string][]byte{".kubeconfig": cluster.Kubeconfig()}
+	for _, c := range config.Clusters {
+		contents[".ca.pem"] = c.CertificateAuthorityData
+	}
+	for _, user := range config.AuthInfos {
+		contents[".pem"] = append(user.ClientCertificateData, user.ClientKeyData...)
+	}
+	for suffix, content := range contents {
+		if err := os.WriteFile(filepath.Join(w.dir, cluster.Name+suffix), content, 0o600); err != nil {
+			return fmt.Errorf("writing the access to %s: %w", cluster.Name, err)
+		}
+	}
+	return nil
+}
+
+// end ends the hub in order, and everything else, also if ctx has ended.
+func (w *world) end(ctx context.Context) error {
+	defer w.abandon()
+	w.act("Ending")
+	began := time.Now()
+	if err := w.hub.Stop(); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	lease, err := live(ctx, w.source, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: hubtest.HubNamespace, Name: "trellis"}})
+	if err != nil {
+		return err
+	}
+	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
+		return fmt.Errorf("the hub has ended and %s still holds its Lease", *holder)
+	}
+	w.measured(took, "the hub has ended in order and given back its Lease")
+	w.abandon()
+	if err := os.RemoveAll(w.dir); err != nil {
+		return fmt.Errorf("removing files: %w", err)
+	}
+	w.tell("the clusters have ended, and their files are removed")
+	return nil
+}
+
+// abandon ends everything at once and leaves the log of the hub. Twice is fine.
+func (w *world) abandon() {
+	if w.hub != nil {
+		w.hub.Kill()
+	}
+	if w.closeBoard != nil {
+		w.closeBoard()
+	}
+	stage.StopClusters(append(w.targets(), w.source)...)
+}
+
+// live reads an object.
+func live[T client.Object](ctx context.Context, cluster *stage.Cluster, object T) (T, error) {
+	err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if err != nil {
+		err = fmt.Errorf("reading from %s: %w", cluster.Name, err)
+	}
+	return object, err
+}
+
+// follow watches an object.
+func follow(ctx context.Context, cluster *stage.Cluster, object client.Object) (*stage.Follower, error) {
+	kind, err := apiutil.GVKForObject(object, cluster.Client.Scheme())
+	if err != nil {
+		return nil, fmt.Errorf("watching an object: %w", err)
+	}
+	return stage.Follow(ctx, cluster, kind, client.ObjectKeyFromObject(object))
+}
+
+// followSoon watches an object of a cluster whose API server is about to start.
+func followSoon(ctx context.Context, cluster *stage.Cluster, object client.Object) (*stage.Follower, error) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		follower, err := follow(ctx, cluster, object)
+		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {
+			return follower, err
+		}
+	}
+}
+
+// restored meddles with an object of a target and measures until it is back: from the answer to the last request of meddle to
+// the moment that a watch on the target shows the object as it should be, in a version that is not the one before.
+func restored(ctx context.Context, cluster *stage.Cluster, object client.Object, meddle func() error, back func(*unstructured.Unstructured) bool) (time.Duration, error) {
+	object, err := live(ctx, cluster, object)
+	if err != nil {
+		return 0, err
+	}
+	follower, err := follow(ctx, cluster, object)
+	if err != nil {
+		return 0, err
+	}
+	defer follower.Stop()
+	before := object.GetResourceVersion()
+	if err := meddle(); err != nil {
+		return 0, fmt.Errorf("meddling with %s in %s: %w", object.GetName(), cluster.Name, err)
+	}
+	meddled := time.Now()
+	seen, err := follower.Until(ctx, func(u *unstructured.Unstructured) bool {
+		return u != nil && u.GetResourceVersion() != before && back(u)
+	})
+	return seen.Sub(meddled), err
+}
+
+// hasString tells whether a field of an object has a value.
+func hasString(u *unstructured.Unstructured, value string, path ...string) bool {
+	is, _, err := unstructured.NestedString(u.Object, path...)
+	return err == nil && is == value
+}
+
+// dashboards are manifests worth compressing: a namespace with ConfigMaps of a few KiB.
+func dashboards(count int) string {
+	manifests := []string{`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"monitoring"}}`}
+	for i := range count {
+		var panels strings.Builder
+		for j := range 40 {
+			fmt.Fprintf(&panels, "panel %d of dashboard %d: rate(requests_total{pod=~'web-.*'}[5m])\n", j, i)
+		}
+		manifests = append(manifests, hubtest.ConfigMap("monitoring", fmt.Sprintf("dashboard-%d", i), panels.String()))
+	}
+	return strings.Join(manifests, "\n---\n")
+}
