@@ -119,12 +119,13 @@ func (d *dispatcher) watch(ctx context.Context) error {
 	}
 	events := d.clusters.GetClusterSource("managedresource")
 	defer events.Close()
+	told := map[clustercache.ClusterKey]string{}
 	for {
 		event, err := events.Next(ctx)
 		if err != nil {
 			return nil // the end of ctx
 		}
-		d.clusterChanged(ctx, event)
+		d.clusterChanged(ctx, event, told)
 	}
 }
 
@@ -264,16 +265,22 @@ func (d *dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEv
 	}
 }
 
-// clusterChanged queues the ManagedResources that a change of a target concerns. Probes concern none.
-func (d *dispatcher) clusterChanged(ctx context.Context, event clustercache.Event) {
+// clusterChanged queues the ManagedResources that a change of a target concerns. Successful probes concern none. told
+// remembers what a target that is not connected was said to be: the end of a first attempt that failed comes as a probe
+// event, and so does every later failure with another text.
+func (d *dispatcher) clusterChanged(ctx context.Context, event clustercache.Event, told map[clustercache.ClusterKey]string) {
+	status, registered := d.clusters.GetStatus(event.Cluster)
+	now := string(status.State) + " " + status.Reason
+	concerns := status.State == clustercache.StateRefused || status.State != clustercache.StateConnected && told[event.Cluster] != now
 	for _, t := range event.Types {
-		if t != clustercache.EventProbed {
-			d.enqueueTarget(ctx, event.Cluster, priorityRetry)
-			return
-		}
+		concerns = concerns || t != clustercache.EventProbed
 	}
-	// A refusal comes as a probe event; what is refused is not connected.
-	if status, ok := d.clusters.GetStatus(event.Cluster); ok && status.State == clustercache.StateRefused {
+	if registered {
+		told[event.Cluster] = now
+	} else {
+		delete(told, event.Cluster)
+	}
+	if concerns {
 		d.enqueueTarget(ctx, event.Cluster, priorityRetry)
 	}
 }

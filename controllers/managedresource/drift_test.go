@@ -296,7 +296,7 @@ func TestX12_RestartedAtSurvives(t *testing.T) {
 	t.Parallel()
 	restarts := map[string]editor{
 		"by strategic merge patch": editors["by strategic merge patch"],
-		"by update": editors["by update"],
+		"by update":                editors["by update"],
 		"by apply": func(p place, obj client.Object, _ func()) {
 			raw := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":"app"},"spec":{"template":{"metadata":{"annotations":{%q:"now"}}}}}`, p.ns, resourcesv1alpha1.RestartedAtAnnotation)
 			p.Expect(target.Client.Patch(p.ctx, obj, client.RawPatch(types.ApplyPatchType, []byte(raw)), client.FieldOwner("somebody"))).To(Succeed())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -420,4 +421,25 @@ func (p place) expectNoLeak() {
 	p.Expect(hub.Log.About(p.ns)).NotTo(BeEmpty(), "the log tells of this namespace, so it would tell the marker, too")
 	p.Expect(hub.Log.About(marker)).To(BeEmpty())
 	p.Expect(clientLog.About(marker)).To(BeEmpty())
+}
+
+// at returns the value at a path of names and list positions, nil if there is none. Dots in names are escaped.
+func at(value any, path string) any {
+	const escaped = "\x00"
+	for part := range strings.SplitSeq(strings.ReplaceAll(path, `\.`, escaped), ".") {
+		part = strings.ReplaceAll(part, escaped, ".")
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[part]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i >= len(v) {
+				return nil
+			}
+			value = v[i]
+		default:
+			return nil
+		}
+	}
+	return value
 }
