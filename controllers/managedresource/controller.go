@@ -39,7 +39,7 @@ type ClassOptions struct {
 
 // Options of a Controller. All fields without a default are required.
 type Options struct {
-	// Cache holds the informers of the source: ManagedResources, TargetClusters, Leases and the metadata of Namespaces.
+	// Cache holds the informers of the source: ManagedResources, TargetClusters, Leases and Namespaces.
 	Cache ctrlcache.Cache
 	// Client writes to the source. It must not read from Cache.
 	Client   client.Client

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -105,7 +104,7 @@ func (d *dispatcher) watch(ctx context.Context) error {
 		{&resourcesv1alpha1.ManagedResource{}, d.managedResourceHandler(ctx)},
 		{&hubv1alpha1.TargetCluster{}, d.targetClusterHandler(ctx)},
 		{&coordinationv1.Lease{}, d.leaseHandler(ctx)},
-		{namespaceMetadata(), d.namespaceHandler(ctx)},
+		{&corev1.Namespace{}, d.namespaceHandler(ctx)},
 	} {
 		informer, err := d.cache.GetInformer(ctx, w.kind)
 		if err != nil {
@@ -127,12 +126,6 @@ func (d *dispatcher) watch(ctx context.Context) error {
 		}
 		d.clusterChanged(ctx, event, told)
 	}
-}
-
-func namespaceMetadata() *metav1.PartialObjectMetadata {
-	ns := &metav1.PartialObjectMetadata{}
-	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return ns
 }
 
 func (d *dispatcher) managedResourceHandler(ctx context.Context) toolscache.ResourceEventHandler {

@@ -33,7 +33,8 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 	if moved, result, err := r.leaveOldTarget(ctx, work, status); moved || err != nil {
 		return result, err
 	}
-	if status.UID == "" || status.State == clustercache.StateRefused {
+	bound := types.UID(work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
+	if status.UID == "" || status.State == clustercache.StateRefused || bound != "" && bound != status.UID {
 		return r.unreachable(ctx, work, status)
 	}
 	if err := r.tracker.Track(ctx, work.name, work.target, work.mr.Status.Resources); err != nil && !isDown(err) {

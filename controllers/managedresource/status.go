@@ -115,8 +115,11 @@ func (r *reconciler) summarize(s *resourcesv1alpha1.ManagedResourceStatus, gener
 	} {
 		c := resourcesv1alpha1.GetCondition(s.Conditions, want.t)
 		if c == nil {
-			status, reason, message = resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, fmt.Sprintf("%s is not known yet.", want.t)
-			break
+			// Another condition may know why.
+			if status == resourcesv1alpha1.ConditionTrue {
+				status, reason, message = resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, fmt.Sprintf("%s is not known yet.", want.t)
+			}
+			continue
 		}
 		if c.Status == want.good {
 			continue

@@ -124,8 +124,13 @@ func (c *Controller) InUse(cluster clustercache.ClusterKey) bool {
 	return false
 }
 
+// releaseGrace is how long the connection to a target whose registration is gone serves ManagedResources that are not
+// being deleted yet. Secrets and ManagedResources are watched apart, and where both are deleted together the Secret may
+// well be seen first.
+const releaseGrace = 5 * time.Second
+
 // StillNeeded returns the function by which the cluster cache learns whether a ManagedResource still has to clean up in a
-// target whose registration is gone: one that is being deleted and has objects there.
+// target whose registration is gone: one that is being deleted and has objects there, or may be about to be.
 func StillNeeded(reader client.Reader, status func(clustercache.ClusterKey) (clustercache.Status, bool)) func(clustercache.ClusterKey) bool {
 	return func(cluster clustercache.ClusterKey) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
@@ -134,13 +139,14 @@ func StillNeeded(reader client.Reader, status func(clustercache.ClusterKey) (clu
 		if !ok || st.UID == "" {
 			return false
 		}
+		waiting := st.State != clustercache.StateDraining || time.Since(st.Since) < releaseGrace
 		list := &resourcesv1alpha1.ManagedResourceList{}
 		if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return true
 		}
 		for i := range list.Items {
 			mr := &list.Items[i]
-			if mr.DeletionTimestamp != nil && mr.Annotations[hubv1alpha1.TargetUIDAnnotation] == string(st.UID) &&
+			if (waiting || mr.DeletionTimestamp != nil) && mr.Annotations[hubv1alpha1.TargetUIDAnnotation] == string(st.UID) &&
 				len(mr.Status.Resources) > 0 && !deref(mr.Spec.KeepObjects) {
 				return true
 			}

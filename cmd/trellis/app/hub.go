@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -146,8 +145,6 @@ func newHub(o Options) (*hub, error) {
 }
 
 func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
-	namespaces := &metav1.PartialObjectMetadata{}
-	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	shutdown := shutdownTimeout
 	m, err := ctrl.NewManager(o.Source, ctrl.Options{
 		Scheme: scheme,
@@ -160,7 +157,7 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 				&hubv1alpha1.TargetCluster{}:         {},
 				&corev1.Secret{}:                     clustercache.SecretCacheOptions(),
 				&coordinationv1.Lease{}:              {Field: fields.OneTermEqualSelector("metadata.name", claim.ResourceManagerLease)},
-				namespaces:                           {},
+				&corev1.Namespace{}:                  {Transform: trimNamespace},
 			},
 		},
 		Metrics:                 metricsserver.Options{BindAddress: o.Config.Server.Metrics.Address(), ExtraHandlers: profiling(o.Config.Debugging)},
@@ -171,6 +168,15 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("setting up access to the source cluster: %w", err)
 	}
 	return m, nil
+}
+
+// trimNamespace keeps what is looked at: labels. Namespaces are small enough to be watched whole, and the metadata watch of
+// controller-runtime loses a goroutine whenever it ends while an event is under way.
+func trimNamespace(obj any) (any, error) {
+	if ns, ok := obj.(*corev1.Namespace); ok {
+		ns.ManagedFields, ns.Annotations, ns.Spec, ns.Status = nil, nil, corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
+	}
+	return obj, nil
 }
 
 // profiling returns the handlers of pprof, none unless they are switched on.
@@ -270,10 +276,8 @@ func (h *hub) ready(*http.Request) error {
 
 // informers has the informers started that nobody else asks for in time.
 func (h *hub) informers(ctx context.Context) error {
-	namespaces := &metav1.PartialObjectMetadata{}
-	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	for _, kind := range []client.Object{
-		&resourcesv1alpha1.ManagedResource{}, &hubv1alpha1.TargetCluster{}, &corev1.Secret{}, &coordinationv1.Lease{}, namespaces,
+		&resourcesv1alpha1.ManagedResource{}, &hubv1alpha1.TargetCluster{}, &corev1.Secret{}, &coordinationv1.Lease{}, &corev1.Namespace{},
 	} {
 		if _, err := h.manager.GetCache().GetInformer(ctx, kind); err != nil {
 			return fmt.Errorf("watching the source cluster: %w", err)

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,7 +102,7 @@ type Claims struct {
 	Classes map[string]*Class
 	// Clusters knows the registrations.
 	Clusters clustercache.ClusterCache
-	// Reader reads Namespaces (as metadata) and Leases of the source from informers.
+	// Reader reads Namespaces, Leases and TargetClusters of the source from informers.
 	Reader client.Reader
 	Clock  clock.PassiveClock
 }
@@ -225,12 +225,12 @@ func (c *Claims) candidates(class *Class, namespace string, selected bool) []clu
 }
 
 // FindUID returns the target with a kube-system UID among those that a ManagedResource of the namespace may have reached
-// under the class, draining ones included.
+// under the class, draining ones included. A target that was not connected since the start is known by its TargetCluster.
 func (c *Claims) FindUID(ctx context.Context, class *Class, namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
 	if class.Target.Type == configv1alpha1.TargetNamespace {
 		for _, st := range c.Clusters.List(namespace) {
-			if st.UID == uid {
-				return st.Cluster, true, nil
+			if is, err := c.isCluster(ctx, st, uid); err != nil || is {
+				return st.Cluster, is, err
 			}
 		}
 		return clustercache.ClusterKey{}, false, nil
@@ -244,17 +244,33 @@ func (c *Claims) FindUID(ctx context.Context, class *Class, namespace string, ui
 		key = clustercache.ClusterKey{Namespace: class.Target.Namespace, Name: class.Target.Name}
 	}
 	st, ok := c.Clusters.GetStatus(key)
-	return key, ok && st.UID == uid, nil
+	if !ok {
+		return key, false, nil
+	}
+	is, err := c.isCluster(ctx, st, uid)
+	return key, is, err
 }
 
-var namespaceKind = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+// isCluster tells whether a registered target is the cluster with a UID.
+func (c *Claims) isCluster(ctx context.Context, st clustercache.Status, uid types.UID) (bool, error) {
+	if st.UID != "" || st.Cluster.Namespace == "" {
+		return st.UID == uid, nil
+	}
+	tc := &hubv1alpha1.TargetCluster{}
+	if err := c.Reader.Get(ctx, st.Cluster, tc); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading TargetCluster %s: %w", st.Cluster, err)
+	}
+	return tc.Status.ClusterUID == uid, nil
+}
 
 func (c *Claims) selects(ctx context.Context, class *Class, namespace string) (bool, error) {
 	if class.Selector == nil {
 		return false, nil
 	}
-	ns := &metav1.PartialObjectMetadata{}
-	ns.SetGroupVersionKind(namespaceKind)
+	ns := &corev1.Namespace{}
 	if err := c.Reader.Get(ctx, types.NamespacedName{Name: namespace}, ns); err != nil {
 		if apierrors.IsNotFound(err) {
 			return false, nil
