@@ -28,6 +28,8 @@ import (
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -88,10 +90,8 @@ func (s *store) delete(resource, namespace, name string) {
 	s.version++
 	object := s.objects[resource][namespace+"/"+name]
 	delete(s.objects[resource], namespace+"/"+name)
-	gone := maps.Clone(object)
-	metadata := maps.Clone(object["metadata"].(map[string]any))
-	metadata["resourceVersion"] = strconv.Itoa(s.version)
-	gone["metadata"] = metadata
+	gone := runtime.DeepCopyJSON(object)
+	_ = unstructured.SetNestedField(gone, strconv.Itoa(s.version), "metadata", "resourceVersion")
 	s.notify(resource, "DELETED", gone)
 }
 
@@ -413,6 +413,15 @@ func (s *store) knows(resource string) bool {
 	return false
 }
 
+func (s *store) names(resource string) []string {
+	objects, _ := s.list(resource)
+	names := make([]string, len(objects))
+	for i := range objects {
+		names[i], _, _ = unstructured.NestedString(objects[i], "metadata", "name")
+	}
+	return names
+}
+
 func (s *store) list(resource string) ([]map[string]any, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -438,10 +447,10 @@ func (a *apiServer) serveWatch(w http.ResponseWriter, r *http.Request, resource 
 
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
-	encoder := json.NewEncoder(w)
+	encoder, controller := json.NewEncoder(w), http.NewResponseController(w)
 	send := func(kind string, object any) {
 		_ = encoder.Encode(map[string]any{"type": kind, "object": object})
-		w.(http.Flusher).Flush()
+		_ = controller.Flush()
 	}
 	if outdated {
 		send("ERROR", metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old"})
@@ -456,7 +465,7 @@ func (a *apiServer) serveWatch(w http.ResponseWriter, r *http.Request, resource 
 			"resourceVersion": version, "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"},
 		}}, metadataOnly))
 	}
-	w.(http.Flusher).Flush()
+	_ = controller.Flush()
 	for {
 		select {
 		case event := <-watcher.events:

@@ -31,6 +31,7 @@ type Cache struct {
 
 	mu      sync.RWMutex // never held over a call
 	ctx     context.Context
+	stopped bool // no target may be added any more
 	targets map[ClusterKey]*target
 	running sync.WaitGroup
 	synced  chan struct{} // closed when every registration that existed at the start is known
@@ -81,8 +82,13 @@ func (c *Cache) Start(ctx context.Context) error {
 	c.ctx = ctx
 	c.mu.Unlock()
 
-	defer c.running.Wait()
-	defer cancel()
+	defer func() {
+		cancel()
+		c.mu.Lock()
+		c.stopped = true
+		c.mu.Unlock()
+		c.running.Wait()
+	}()
 	for key, config := range c.options.Static {
 		c.register(key, &registration{access: access{static: rest.CopyConfig(config)}})
 	}
@@ -112,7 +118,7 @@ func (c *Cache) WaitForSync(ctx context.Context) bool {
 func (c *Cache) register(key ClusterKey, r *registration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() != nil {
+	if c.stopped {
 		return
 	}
 	if t, exists := c.targets[key]; exists {

@@ -29,6 +29,9 @@ var (
 	// ErrClusterUnknown is returned for a key without a registration. As with ErrClusterNotConnected, an event announces
 	// the registration when it comes.
 	ErrClusterUnknown = errors.New("no such target cluster is registered")
+	// ErrConnectionReplaced is what calls get that still use a connection some time after another one took its place. It
+	// is to be handled like any error of a call: by trying again, with what the ClusterCache hands out then.
+	ErrConnectionReplaced = errors.New("connection to the target cluster was replaced")
 	// ErrNotCached is returned by readers of GetReader for kinds that nobody watches.
 	ErrNotCached = watching.ErrNotCached
 )

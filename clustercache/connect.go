@@ -229,9 +229,12 @@ func statusError(code int, path string, raw []byte) error {
 // isConnectionLevel tells whether there was no answer because no connection could be opened or kept, which needs no
 // second look, in contrast to a timeout.
 func isConnectionLevel(err error) bool {
-	var timeout net.Error
 	var answered apierrors.APIStatus
-	return !errors.As(err, &answered) && !errors.Is(err, context.DeadlineExceeded) && !(errors.As(err, &timeout) && timeout.Timeout())
+	if errors.As(err, &answered) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var network net.Error
+	return !errors.As(err, &network) || !network.Timeout()
 }
 
 // pool bounds how many of the cache's own calls are under way. Each place is given back after a deadline.

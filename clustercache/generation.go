@@ -2,7 +2,6 @@ package clustercache
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -16,10 +15,6 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 )
-
-// ErrConnectionReplaced is what calls get that still use a connection some time after another one took its place. It is
-// to be handled like any error of a call: by trying again, with what the ClusterCache hands out then.
-var ErrConnectionReplaced = errors.New("connection to the target cluster was replaced")
 
 // generation is one connection to a target. Everything it starts lives in its context; but for the token nothing in it
 // changes.

@@ -1,6 +1,7 @@
 package clustercache
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -37,4 +38,18 @@ func series(h *hub, registry *prometheus.Registry) map[string]int {
 		counts[family.GetName()] = len(family.GetMetric())
 	}
 	return counts
+}
+
+type countHosts map[string]int
+
+func (c countHosts) Increment(_ context.Context, _, _, host string) { c[host]++ }
+
+func TestHostsAreMergedInClientMetrics(t *testing.T) {
+	g := NewWithT(t)
+	hosts := countHosts{}
+	m := mergedHosts{next: hosts, keep: map[string]bool{"source:443": true}}
+	for _, host := range []string{"source:443", "a:443", "b:443"} {
+		m.Increment(context.Background(), "200", "GET", host)
+	}
+	g.Expect(hosts).To(Equal(countHosts{"source:443": 1, "target": 2}))
 }

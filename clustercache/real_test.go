@@ -29,7 +29,7 @@ import (
 var (
 	sharedOnce sync.Once
 	shared     *controlplane.ControlPlane
-	sharedErr  error
+	errShared  error
 )
 
 // realCluster returns a control plane that all tests of the package share.
@@ -39,10 +39,10 @@ func realCluster(t testing.TB) *controlplane.ControlPlane {
 		t.Skip("needs a control plane")
 	}
 	sharedOnce.Do(func() {
-		shared, sharedErr = controlplane.Start(context.Background(), controlplane.Options{Name: "clustercache"})
+		shared, errShared = controlplane.Start(context.Background(), controlplane.Options{Name: "clustercache"})
 	})
-	if sharedErr != nil {
-		t.Fatal(sharedErr)
+	if errShared != nil {
+		t.Fatal(errShared)
 	}
 	return shared
 }
@@ -274,7 +274,7 @@ func TestRealCRDThatAppearsLater(t *testing.T) {
 	h.Expect(c.Create(ctx, crd.DeepCopy())).To(Succeed())
 	began := time.Now()
 	h.Eventually(func() error {
-		mapper.(meta.ResettableRESTMapper).Reset()
+		meta.MaybeResetRESTMapper(mapper)
 		_, err := mapper.RESTMapping(kind.GroupKind())
 		return err
 	}).Should(Succeed())

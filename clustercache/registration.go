@@ -23,8 +23,8 @@ type registration struct {
 	resourceVersion     string
 	labels, annotations map[string]string
 
-	access access            // how to connect; empty if fault is set
-	fault  *kubeconfig.Fault // why the registration cannot be used
+	access access                 // how to connect; empty if fault is set
+	fault  *kubeconfig.FaultError // why the registration cannot be used
 }
 
 // access is what a connection is made with: the kubeconfig of a registration, or a static configuration.
@@ -91,7 +91,7 @@ func newRegistration(secret *corev1.Secret, policy kubeconfig.Policy) *registrat
 	config, err := kubeconfig.FromSecret(secret, policy)
 	if err != nil {
 		if !errors.As(err, &r.fault) {
-			r.fault = &kubeconfig.Fault{Reason: kubeconfig.ReasonInvalid, Message: "the kubeconfig cannot be read"}
+			r.fault = &kubeconfig.FaultError{Reason: kubeconfig.ReasonInvalid, Message: "the kubeconfig cannot be read"}
 		}
 		return r
 	}

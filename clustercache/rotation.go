@@ -214,6 +214,12 @@ func (t *target) attemptFailed(g *generation, err error) {
 	t.loop.retry = min(max(2*t.loop.retry, retryMin), limit)
 	t.loop.nextAttempt = t.clock.Now().Add(jitter(t.loop.retry))
 
+	if g == nil {
+		t.mu.Lock()
+		t.health.LastProbeTime = t.clock.Now()
+		t.health.ConsecutiveFailures++
+		t.mu.Unlock()
+	}
 	before := t.snapshot()
 	var events []EventType
 	shown := before.State == StateDisconnected && before.Reason == reason && before.Message == message

@@ -77,7 +77,7 @@ func TestBadTokenLeavesTheOldConnectionInPlace(t *testing.T) {
 func TestBadKubeconfigLeavesTheOldConnectionInPlace(t *testing.T) {
 	other := newAPIServer(t, newStore("uid-a"))
 	closed := newAPIServer(t, newStore("uid-a"))
-	closed.server.Listener.Close()
+	_ = closed.server.Listener.Close()
 	for name, test := range map[string]struct {
 		content []byte
 		reason  string
@@ -113,7 +113,7 @@ func TestBadKubeconfigLeavesTheOldConnectionInPlace(t *testing.T) {
 }
 
 func TestNewServerAndCAWithoutMissedEvents(t *testing.T) {
-	h := start(t, Options{})
+	h := start(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: time.Second} }})
 	s := newStore("uid-a")
 	old, next := newAPIServer(t, s), newAPIServer(t, s)
 	for i := range 50 {
@@ -152,11 +152,7 @@ func TestNewServerAndCAWithoutMissedEvents(t *testing.T) {
 	<-churned
 	h.Expect(h.status(key).Generation).To(Equal(before.Generation + 5))
 
-	objects, _ := s.list("configmaps")
-	var names []string
-	for _, o := range objects {
-		names = append(names, o["metadata"].(map[string]any)["name"].(string))
-	}
+	names := s.names("configmaps")
 	h.Eventually(r.names).Should(ConsistOf(names))
 	h.Expect(r.faults).To(BeEmpty())
 	h.Expect(r.errors()).To(BeZero())
@@ -194,7 +190,7 @@ func TestOldConnectionThatDiesWhileTheNextIsPrepared(t *testing.T) {
 	h.watchConfigMaps(key)
 	h.register("a", next.kubeconfig("x"))
 	h.Eventually(func() int { return next.count("GET /api/v1/configmaps") }).Should(BeNumerically(">", 0))
-	old.server.Listener.Close()
+	_ = old.server.Listener.Close()
 	old.cut()
 	h.Eventually(func() int64 { return h.status(key).Generation }).Should(BeEquivalentTo(2))
 	h.expectState(key, StateConnected)

@@ -2,7 +2,7 @@ package kubeconfig
 
 import "fmt"
 
-// Reason classifies a Fault.
+// Reason classifies a FaultError.
 type Reason string
 
 // Reasons of faults.
@@ -15,23 +15,23 @@ const (
 	ReasonRefused Reason = "KubeconfigRefused"
 )
 
-// Fault says why a Secret cannot be used. Its message names fields and never quotes content.
-type Fault struct {
+// FaultError says why a Secret cannot be used. Its message names fields and never quotes content.
+type FaultError struct {
 	Reason  Reason
 	Message string
 }
 
 // Error implements error.
-func (f *Fault) Error() string { return f.Message }
+func (f *FaultError) Error() string { return f.Message }
 
 func invalidSecret(format string, args ...any) error {
-	return &Fault{Reason: ReasonSecretInvalid, Message: fmt.Sprintf(format, args...)}
+	return &FaultError{Reason: ReasonSecretInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
 func invalid(format string, args ...any) error {
-	return &Fault{Reason: ReasonInvalid, Message: fmt.Sprintf(format, args...)}
+	return &FaultError{Reason: ReasonInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
 func refused(format string, args ...any) error {
-	return &Fault{Reason: ReasonRefused, Message: fmt.Sprintf(format, args...)}
+	return &FaultError{Reason: ReasonRefused, Message: fmt.Sprintf(format, args...)}
 }

@@ -20,7 +20,7 @@ type Policy struct {
 	AllowedProxyURLs []string
 }
 
-// Parse reads a kubeconfig. The error is always a *Fault.
+// Parse reads a kubeconfig. The error is always a *FaultError.
 func Parse(content []byte, policy Policy) (*Config, error) {
 	// The decoder's message is left out: it may quote what it failed on.
 	parsed, err := clientcmd.Load(content)

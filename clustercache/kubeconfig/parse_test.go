@@ -106,7 +106,7 @@ func TestWhatIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			_, err := Parse(encode(t, test.mutate), Policy{})
-			var fault *Fault
+			var fault *FaultError
 			g.Expect(errors.As(err, &fault)).To(BeTrue(), "%v", err)
 			g.Expect(fault.Reason).To(Equal(test.reason))
 			g.Expect(fault.Message).To(ContainSubstring(test.says))
@@ -119,7 +119,7 @@ func TestGarbageIsNotQuoted(t *testing.T) {
 	for _, content := range []string{secretToken, "{" + secretToken, "a: b: " + secretToken, "\x00\xff", "kind: Pod\ntoken: " + secretToken, "[]", "users: " + secretToken} {
 		g := NewWithT(t)
 		_, err := Parse([]byte(content), Policy{})
-		var fault *Fault
+		var fault *FaultError
 		g.Expect(errors.As(err, &fault)).To(BeTrue(), "%q: %v", content, err)
 		g.Expect(fault.Message).NotTo(ContainSubstring(secretToken))
 	}
@@ -224,7 +224,7 @@ func TestRegistrationSecrets(t *testing.T) {
 	_, err = FromSecret(secret("a-kubeconfig", "a", map[string][]byte{"value": []byte("garbage"), "kubeconfig": good}), Policy{})
 	g.Expect(err).To(HaveOccurred(), "value comes first")
 	_, err = FromSecret(secret("a-kubeconfig", "a", map[string][]byte{"other": good}), Policy{})
-	var fault *Fault
+	var fault *FaultError
 	g.Expect(errors.As(err, &fault)).To(BeTrue())
 	g.Expect(fault.Reason).To(Equal(ReasonSecretInvalid))
 }
@@ -234,7 +234,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Config\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		config, err := Parse(content, Policy{})
-		var fault *Fault
+		var fault *FaultError
 		if (config == nil) == (err == nil) || err != nil && !errors.As(err, &fault) {
 			t.Fatalf("%v, %v", config, err)
 		}

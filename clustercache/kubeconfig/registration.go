@@ -32,7 +32,7 @@ func IsRegistration(s *corev1.Secret) bool {
 	return cluster != "" && s.Name == secret.Name(cluster, secret.Kubeconfig)
 }
 
-// FromSecret reads the kubeconfig of a registration Secret. The error is always a *Fault.
+// FromSecret reads the kubeconfig of a registration Secret. The error is always a *FaultError.
 func FromSecret(s *corev1.Secret, policy Policy) (*Config, error) {
 	for _, name := range []string{secret.KubeconfigDataName, alternativeDataName} {
 		if content := s.Data[name]; len(strings.TrimSpace(string(content))) > 0 {

@@ -72,7 +72,7 @@ func (m *Mapper) current(ctx context.Context) (*entry, error) {
 			return m.entry, nil
 		}
 		joined := m.flight != nil
-		f := m.startLocked()
+		f := m.startLocked() //nolint:contextcheck // a refresh that callers share ends with none of them
 		m.mu.Unlock()
 		found, err := m.await(ctx, f)
 		if err != nil || !joined {
@@ -93,7 +93,7 @@ func (m *Mapper) newer(ctx context.Context, than *entry) (*entry, error) {
 		m.mu.Unlock()
 		return nil, nil
 	}
-	f := m.startLocked()
+	f := m.startLocked() //nolint:contextcheck // a refresh that callers share ends with none of them
 	m.mu.Unlock()
 	return m.await(ctx, f)
 }

@@ -68,7 +68,7 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	}
 	t := &Transport{base: base, token: &atomic.Pointer[string]{}}
 	t.SetToken(options.Token)
-	if t.wire, err = newWire(options.Config, options.Doubt); err != nil {
+	if t.wire, err = newWire(ctx, options.Config, options.Doubt); err != nil {
 		return nil, err
 	}
 	if t.control, err = rest.HTTPWrappersForConfig(options.Config, bearer{next: t.wire.http, token: t.token}); err != nil {
@@ -101,11 +101,11 @@ type wire struct {
 	onDial func() // hears of each socket but the first
 
 	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
+	conns  map[*trackedConn]struct{}
 	dialed bool
 }
 
-func newWire(config *rest.Config, onDial func()) (*wire, error) {
+func newWire(ctx context.Context, config *rest.Config, onDial func()) (*wire, error) {
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot set up TLS: %w", err)
@@ -118,8 +118,8 @@ func newWire(config *rest.Config, onDial func()) (*wire, error) {
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
 	}
-	w := &wire{conns: map[net.Conn]struct{}{}, onDial: onDial}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w := &wire{conns: map[*trackedConn]struct{}{}, onDial: onDial}
+	w.ctx, w.cancel = context.WithCancel(ctx)
 	w.http = &http.Transport{
 		Proxy:               proxy,
 		DialContext:         w.dialer(dial),
@@ -141,7 +141,7 @@ func (w *wire) dialer(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
-		defer context.AfterFunc(w.ctx, cancel)()
+		defer context.AfterFunc(w.ctx, cancel)() //nolint:contextcheck // a dial ends with the connection, too
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -166,10 +166,10 @@ func (w *wire) shut() {
 	w.cancel()
 	w.mu.Lock()
 	conns := w.conns
-	w.conns = map[net.Conn]struct{}{}
+	w.conns = map[*trackedConn]struct{}{}
 	w.mu.Unlock()
 	for conn := range conns {
-		_ = conn.(*trackedConn).Conn.Close()
+		_ = conn.Conn.Close()
 	}
 	w.http.CloseIdleConnections()
 }
@@ -233,7 +233,7 @@ type guard struct {
 }
 
 func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
-	if err := context.Cause(g.ctx); err != nil {
+	if err := context.Cause(g.ctx); err != nil { //nolint:contextcheck // a call ends with the connection, too
 		closeBody(request)
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 		limit = watchAnswer
 	}
 	call.expireAfter(limit)
-	response, err := g.next.RoundTrip(request.WithContext(call.ctx))
+	response, err := g.next.RoundTrip(request.WithContext(call.ctx)) //nolint:contextcheck // it derives from the request's
 	if err != nil {
 		err = call.explain(err)
 		if request.Context().Err() == nil && g.ctx.Err() == nil {
@@ -345,7 +345,7 @@ type callBody struct {
 
 func (b *callBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = b.call.explain(err)
 	}
 	if err != nil {

@@ -221,7 +221,7 @@ func (b *Binding) restrict(lister *toolscache.ListWatch) *toolscache.ListWatch {
 			// would keep its goroutine for a minute after the end of the connection. The binding waits instead.
 			initial := options.SendInitialEvents != nil && *options.SendInitialEvents
 			if initial && (apierrors.IsTooManyRequests(err) || utilnet.IsConnectionRefused(err)) {
-				err = fmt.Errorf("%v", err)
+				err = errors.New(err.Error())
 			}
 			return w, err
 		},
