@@ -1,0 +1,19 @@
+// Command bench measures the hub on real control planes: "make bench", with flags in ARGS.
+//
+// It starts a source cluster and targets (etcd and kube-apiserver each) and the hub as it ships, in a process of its own,
+// and measures what an operator would notice:
+//
+//	drift    how long an edit or delete in a target is there: from the answer to whoever did it to the moment that a watch
+//	         on the target shows the object as it was
+//	apply    how many objects a second arrive in one target, beside bare server-side applies and bare creates of the same
+//	         objects with the same number of requests in flight, and what each costs the hub
+//	secret   how long a change takes from the answer of the source cluster to the object in the target
+//	rest     what the hub costs, and asks for, while nothing happens
+//
+// How it measures: latencies are taken by watches outside the hub; processor time is what the operating system accounts to
+// the hub's process. The machine is shared with the servers and with the benchmark itself, so a rate counts only as a ratio
+// to the bare one of the same run; rounds of all three alternate. Runs are repeated, and the median stands beside the
+// worst. Nothing is asserted: a benchmark that fails when the machine is busy tells nothing.
+//
+// It prints a table and writes everything it measured to bin/bench/<time>.json.
+package main

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/trellis-hub/trellis/hack/demo/stage"
+)
+
+// The parts of the benchmark.
+const (
+	partDrift  = "drift"
+	partApply  = "apply"
+	partSecret = "secret"
+	partRest   = "rest"
+)
+
+// options are the flags.
+type options struct {
+	parts     []string
+	runs      int
+	edits     int
+	changes   int
+	fixture   int
+	rounds    int
+	resources int
+	objects   int
+	inFlight  int
+	rest      time.Duration
+	seed      uint64
+	profiled  bool
+}
+
+func parseFlags() options {
+	var o options
+	parts := flag.String("parts", strings.Join([]string{partDrift, partApply, partSecret, partRest}, ","), "what to measure")
+	flag.IntVar(&o.fixture, "fixture", 10, "ManagedResources in each target, of 15 objects each")
+	flag.IntVar(&o.runs, "runs", 5, "drift, secret: how often to repeat")
+	flag.IntVar(&o.edits, "edits", 200, "drift: edits and deletes in a run")
+	flag.IntVar(&o.changes, "changes", 100, "secret: changes in a run")
+	flag.IntVar(&o.rounds, "rounds", 5, "apply: how often to repeat each way")
+	flag.IntVar(&o.resources, "resources", 20, "apply: ManagedResources in a round")
+	flag.IntVar(&o.objects, "objects", 50, "apply: objects in each of them")
+	flag.IntVar(&o.inFlight, "in-flight", 40, "apply: requests in flight, of the hub and of the bare clients")
+	flag.DurationVar(&o.rest, "rest", 30*time.Second, "rest: how long")
+	flag.Uint64Var(&o.seed, "seed", 1, "of the random choice of edits")
+	flag.BoolVar(&o.profiled, "profile", false, "apply: write a profile of the hub, of rounds that are not counted")
+	flag.Parse()
+	o.parts = strings.Split(*parts, ",")
+	return o
+}
+
+func main() {
+	o := parseFlags()
+	ctrllog.SetLogger(logr.Discard()) // what the clients here have to say is in their errors
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// result is what the file holds.
+type result struct {
+	Time       time.Time         `json:"time"`
+	Go         string            `json:"go"`
+	CPUs       int               `json:"cpus"`
+	LoadBefore string            `json:"loadBefore"`
+	LoadAfter  string            `json:"loadAfter"`
+	Flags      map[string]string `json:"flags"`
+	Drift      *samples          `json:"drift,omitempty"`
+	Apply      []round           `json:"apply,omitempty"`
+	Secret     *samples          `json:"secret,omitempty"`
+	Rest       *atRest           `json:"rest,omitempty"`
+}
+
+// run measures, prints and writes.
+func run(ctx context.Context, o options) error {
+	root, err := stage.Root(ctx)
+	if err != nil {
+		return err
+	}
+	results, dir, err := makeDirs(root)
+	if err != nil {
+		return err
+	}
+	res := &result{Time: time.Now().UTC(), Go: runtime.Version(), CPUs: runtime.NumCPU(), LoadBefore: load(), Flags: map[string]string{}}
+	flag.VisitAll(func(f *flag.Flag) { res.Flags[f.Name] = f.Value.String() })
+	base := filepath.Join(results, res.Time.Format("20060102-150405"))
+	fmt.Println("starting a source cluster and", len(targetNames), "targets ...")
+	w, err := setUp(ctx, o, root, dir)
+	if err != nil {
+		return err
+	}
+	defer w.tearDown()
+	if err := measure(ctx, w, res, base); err != nil {
+		return fmt.Errorf("%w\nthe log of the hub ends with:\n%s", err, w.hub.LogTail())
+	}
+	res.LoadAfter = load()
+	content, err := json.MarshalIndent(res, "", " ")
+	if err != nil {
+		return fmt.Errorf("writing results: %w", err)
+	}
+	if err := os.WriteFile(base+".json", content, 0o600); err != nil {
+		return fmt.Errorf("writing results: %w", err)
+	}
+	printTable(os.Stdout, o, res)
+	shown, err := filepath.Rel(root, base+".json")
+	if err != nil {
+		return fmt.Errorf("naming results: %w", err)
+	}
+	fmt.Printf("\neverything measured is in %s\n", shown)
+	return nil
+}
+
+// measure goes through the chosen parts.
+func measure(ctx context.Context, w *world, res *result, base string) (err error) {
+	for _, part := range w.parts {
+		fmt.Printf("measuring %s ...\n", part)
+		var s samples
+		switch part {
+		case partRest:
+			var r atRest
+			r, err = measureRest(ctx, w)
+			res.Rest = &r
+		case partDrift:
+			s, err = measureDrift(ctx, w)
+			res.Drift = &s
+		case partSecret:
+			s, err = measureSecret(ctx, w)
+			res.Secret = &s
+		case partApply:
+			if res.Apply, err = measureApply(ctx, w); err == nil && w.profiled {
+				err = w.profile(ctx, base+"-apply.pprof")
+			}
+		default:
+			err = fmt.Errorf("there is no part %q, only %s", part, strings.Join(slices.Sorted(slices.Values([]string{partApply, partDrift, partRest, partSecret})), ", "))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load is how busy the machine is, empty where it does not say.
+func load() string {
+	content, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(content))
+}
