@@ -143,14 +143,15 @@ var (
 func TestRealClusterTellsWhatRightIsMissing(t *testing.T) {
 	cp := realCluster(t)
 	h := start(t, Options{})
-	c, _ := realNamespace(t, cp)
-	content, err := cp.ClientCertKubeconfig("poor-hub", nil, 0)
+	c, namespace := realNamespace(t, cp)
+	user := "poor-" + namespace
+	content, err := cp.ClientCertKubeconfig(user, nil, 0)
 	h.Expect(err).NotTo(HaveOccurred())
 	key := h.register("poor", content)
 	status := h.expectState(key, StateDisconnected)
 	h.Expect(status.Reason).To(Equal(ReasonForbidden))
-	h.Expect(status.Message).To(And(ContainSubstring(`user "poor-hub"`), ContainSubstring("kube-system")))
-	grant(t, c, "poor-hub", mayIdentify)
+	h.Expect(status.Message).To(And(ContainSubstring(fmt.Sprintf("user %q", user)), ContainSubstring("kube-system")))
+	grant(t, c, user, mayIdentify)
 	h.expectState(key, StateConnected)
 }
 
@@ -257,7 +258,7 @@ func TestRealCRDThatAppearsLater(t *testing.T) {
 	c, namespace := realNamespace(t, cp)
 	key := h.register("crd", cp.Kubeconfig())
 	h.expectState(key, StateConnected)
-	kind := schema.GroupVersionKind{Group: "clustercache.example.com", Version: "v1", Kind: "Gadget"}
+	kind := schema.GroupVersionKind{Group: namespace + ".example.com", Version: "v1", Kind: "Gadget"}
 	r := newRecorder()
 	h.Expect(h.cache.Watch(ctx, key, Watcher{Name: "gadgets", Kind: kind, MetadataOnly: true, Handler: r})).To(Succeed())
 	h.Eventually(r.errors).Should(BeNumerically(">", 0))
