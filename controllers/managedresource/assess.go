@@ -67,6 +67,7 @@ func (r *reconciler) assess(s *resourcesv1alpha1.ManagedResourceStatus, work *ru
 	}
 	var unhealthy, progressing []problem
 	verdict := r.tracker.Judge(work.name)
+	podsUnknown := verdict.PodsUnknown
 	for _, ref := range s.Resources {
 		key := inventory.KeyOf(ref)
 		obs, found, synced := r.tracker.Observed(work.name, key)
@@ -84,11 +85,13 @@ func (r *reconciler) assess(s *resourcesv1alpha1.ManagedResourceStatus, work *ru
 		if j := obs.Judgement; j.Health.Checked && !j.Health.Healthy {
 			unhealthy = append(unhealthy, problem{key, key.Kind + "Unhealthy", fmt.Sprintf("%s is unhealthy: %s", key, j.Health.Message)})
 		}
-		if message, yes := r.progressing(work, key, obs.Judgement.Progress); yes {
+		message, yes, known := r.progressing(work, key, obs.Judgement.Progress)
+		podsUnknown = podsUnknown || !known
+		if yes {
 			progressing = append(progressing, problem{key, key.Kind + "Progressing", fmt.Sprintf("%s is progressing: %s", key, message)})
 		}
 	}
-	if verdict.Unseen > 0 || !verdict.Synced {
+	if verdict.Unseen > 0 || !verdict.Synced || len(verdict.Failed) > 0 {
 		if len(verdict.Failed) > 0 {
 			r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonHealthCheckError, failedWatches(verdict.Failed))
 		}
@@ -99,24 +102,27 @@ func (r *reconciler) assess(s *resourcesv1alpha1.ManagedResourceStatus, work *ru
 	} else {
 		r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonResourcesHealthy, "All resources are healthy.")
 	}
-	if len(progressing) > 0 {
+	switch {
+	case len(progressing) > 0:
 		r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionTrue, progressing[0].reason, messages(progressing))
-	} else {
+	case podsUnknown: // what was said before is the best that is known
+	default:
 		r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
 	}
 }
 
-// progressing tells whether an object is being rolled out; the pods of a Deployment have the last word.
-func (r *reconciler) progressing(work *run, key inventory.Key, p health.ProgressResult) (message string, yes bool) {
+// progressing tells whether an object is being rolled out; the pods of a Deployment have the last word. known is false
+// while they are not known.
+func (r *reconciler) progressing(work *run, key inventory.Key, p health.ProgressResult) (message string, yes, known bool) {
 	if p.Progressing || p.Selector == nil {
-		return p.Message, p.Progressing
+		return p.Message, p.Progressing, true
 	}
 	pods, synced := r.tracker.Pods(work.target, key.Namespace)
 	if !synced {
-		return "its pods are not known yet", true
+		return "", false, false
 	}
 	done, message := health.PodsRolledOut(p, pods)
-	return message, !done
+	return message, !done, true
 }
 
 func messages(problems []problem) string {

@@ -150,8 +150,8 @@ func (h *handler) watchChanged(cluster clustercache.ClusterKey, watch string, er
 }
 
 func (m *tracked) uses(watch string) bool {
-	for _, o := range m.objects {
-		if o.watch == watch {
+	for key, o := range m.objects {
+		if o.watch == watch || watch == podWatch && needsPods(key) {
 			return true
 		}
 	}
@@ -182,7 +182,7 @@ func (h *handler) podChanged(n news, tgt *target, namespace string, podLabels ma
 // Pods returns the pods of a namespace that the watch of a target shows, and whether that watch is synced.
 func (t *Tracker) Pods(cluster clustercache.ClusterKey, namespace string) (pods iter.Seq[health.Pod], synced bool) {
 	var found []health.Pod
-	synced = t.clusters.Range(cluster, podKind.GroupKind().String(), func(key types.NamespacedName, value any) bool {
+	synced = t.clusters.Range(cluster, podWatch, func(key types.NamespacedName, value any) bool {
 		if obs, ok := value.(*Observation); ok && obs.Pod != nil && key.Namespace == namespace {
 			found = append(found, *obs.Pod)
 		}

@@ -22,6 +22,9 @@ type Verdict struct {
 	Unknown []inventory.Key
 	// Unseen counts objects whose last write the watches did not show yet; it will come without asking.
 	Unseen int
+	// PodsUnknown is true if there are Deployments and the watch of pods is not synced. Then nobody can tell how far they are
+	// rolled out; the ManagedResource is notified when it is.
+	PodsUnknown bool
 	// Observed are the objects as they are now, of all synced watches.
 	Observed map[inventory.Key]Accepted
 }
@@ -40,15 +43,24 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 		return Verdict{}
 	}
 	v.Observed = make(map[inventory.Key]Accepted, len(m.objects))
+	failed := func(watch string) {
+		if need := tgt.watches[watch]; need != nil && need.err != nil {
+			if v.Failed == nil {
+				v.Failed = map[string]error{}
+			}
+			v.Failed[watch] = need.err
+		}
+	}
 	for key, o := range m.objects {
+		if needsPods(key) && !v.PodsUnknown {
+			if _, _, synced := t.clusters.Lookup(tgt.key, podWatch, types.NamespacedName{}); !synced {
+				v.PodsUnknown = true
+				failed(podWatch)
+			}
+		}
 		obs, found, synced := t.observed(tgt.key, o.watch, key)
 		if !synced {
-			if need := tgt.watches[o.watch]; need != nil && need.err != nil {
-				if v.Failed == nil {
-					v.Failed = map[string]error{}
-				}
-				v.Failed[o.watch] = need.err
-			}
+			failed(o.watch)
 			v.Synced = false
 			continue
 		}
@@ -76,7 +88,7 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 		}
 	}
 	m.recount()
-	m.waiting = !v.Synced
+	m.waiting = !v.Synced || v.PodsUnknown
 	return v
 }
 

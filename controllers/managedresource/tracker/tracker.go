@@ -218,7 +218,7 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 		delete(entry.objects, key)
 		stop = tgt.release(old.watch, stop)
 		if needsPods(key) {
-			stop = tgt.release(podKind.GroupKind().String(), stop)
+			stop = tgt.release(podWatch, stop)
 		}
 		left := slices.DeleteFunc(tgt.owners[key], func(n types.NamespacedName) bool { return n == mr })
 		if len(left) == 0 {
@@ -330,7 +330,10 @@ func Fold(states map[inventory.Key]Accepted) string {
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
-var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+var (
+	podKind  = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	podWatch = podKind.GroupKind().String()
+)
 
 // needsPods tells whether the progress of an object depends on pods.
 func needsPods(key inventory.Key) bool { return key.Group == "apps" && key.Kind == "Deployment" }

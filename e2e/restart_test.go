@@ -1,0 +1,151 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// definition and instance are manifests of a kind of the space's own, and of an object of that kind.
+func definition(s *space) string {
+	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.%[1]s.example.com"},
+		"spec":{"group":"%[1]s.example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}]}}`, s.name)
+}
+
+func instance(s *space) string {
+	return fmt.Sprintf(`{"apiVersion":"%[1]s.example.com/v1","kind":"Widget","metadata":{"namespace":%[1]q,"name":"one"},"spec":{"size":3}}`, s.name)
+}
+
+// deployment is the manifest of a Deployment in the space.
+func deployment(s *space, name string, replicas int) string {
+	return fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":%[2]q},"spec":{"replicas":%d,"selector":{"matchLabels":{"app":%[2]q}},
+		"template":{"metadata":{"labels":{"app":%[2]q}},"spec":{"containers":[{"name":"main","image":"example.com/web:1"}]}}}}`, s.name, name, replicas)
+}
+
+// workload is a Deployment with what belongs to it.
+func workload(s *space) []string {
+	return []string{
+		fmt.Sprintf(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"namespace":%q,"name":"web"}}`, s.name),
+		fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"web"},"spec":{"selector":{"app":"web"},"ports":[{"port":80}]}}`, s.name),
+		deployment(s, "web", 2),
+	}
+}
+
+// fleet is ManagedResources of all kinds in both targets and the source, all Ready.
+func fleet(t *testing.T) (inEast, inWest *space) {
+	t.Helper()
+	inEast, inWest = newSpace(t, map[string]string{"seed": "true"}), newSpace(t, nil)
+	t.Cleanup(func() {
+		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "widgets." + inWest.name + ".example.com"}}
+		inWest.Expect(west.Client.Delete(inWest.ctx, crd)).To(Succeed())
+	})
+	inEast.register("target", east)
+	inWest.register("target", west)
+
+	var many []string
+	for i := range 30 {
+		many = append(many, inEast.configMap(fmt.Sprint("many-", i), "m"))
+	}
+	compressed := hubtest.Content(inEast.name, "compressed", "objects.yaml.br")
+	compressed.Data["objects.yaml.br"] = hubtest.Brotli([]byte(strings.Join(many, "\n---\n")))
+	inEast.manageWith(hubtest.ManagedResource(inEast.name, "compressed", "compressed"), compressed)
+	inEast.manage("ignoring", inEast.configMap("watched", "w"),
+		fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"ignored","annotations":{"resources.gardener.cloud/ignore":"true"}},"data":{"key":"i"}}`, inEast.name))
+	seeded := hubtest.ManagedResource(inEast.name, "seeded", "seeded")
+	seeded.Spec.Class = new("seed")
+	inEast.manageWith(seeded, hubtest.Content(inEast.name, "seeded", "objects.yaml", inEast.configMap("seeded", "s")))
+	kept := hubtest.ManagedResource(inEast.name, "two-secrets", "two-secrets", "second-secret")
+	kept.Spec.InjectLabels = map[string]string{"injected": "yes"}
+	inEast.Expect(source.Client.Create(inEast.ctx, hubtest.Content(inEast.name, "second-secret", "a.yaml", inEast.configMap("second", "2")))).To(Succeed())
+	inEast.manageWith(kept, hubtest.Content(inEast.name, "two-secrets", "a.yaml", inEast.configMap("first", "1")))
+
+	inWest.manage("custom", definition(inWest), instance(inWest))
+	inWest.manage("workload", workload(inWest)...)
+	inWest.manage("idle", deployment(inWest, "idle", 0))
+	return inEast, inWest
+}
+
+// eventuallySettled waits until what is said of a target agrees with its ManagedResources, so that nothing is left to write.
+func (s *space) eventuallySettled(name string, managedResources int32) {
+	s.t.Helper()
+	s.Eventually(func() string {
+		status := s.target(name).Status
+		if counts := status.ManagedResources; counts != nil && counts.Total == managedResources && counts.Ready == managedResources {
+			return ""
+		}
+		return fmt.Sprintf("%+v", status.ManagedResources)
+	}).Should(BeEmpty())
+}
+
+func TestRestartOverAnUnchangedFleetSendsNothing(t *testing.T) {
+	inEast, inWest := fleet(t)
+	s := inEast
+	first := s.startHub()
+	inEast.eventuallyReady("compressed", "ignoring", "seeded", "two-secrets")
+	inWest.eventuallyReady("custom", "workload", "idle")
+	inEast.eventuallySettled("target", 3)
+	inWest.eventuallySettled("target", 3)
+	s.stopHub(first)
+	s.edit(east, "ignored", "what is ignored may change")
+
+	changesInEast, changesInWest := inEast.watchStatus(), inWest.watchStatus()
+	askedSource, askedEast, askedWest := listen(s.WithT, source), listen(s.WithT, east), listen(s.WithT, west)
+	s.startHub()
+
+	// The hub lists and watches each kind in use, in each target that it uses it in.
+	watched := func(asked func() []request) func() []string {
+		return func() []string {
+			kinds := []string{}
+			for _, e := range without(asked(), func(e request) bool { return e.Verb != "watch" }) {
+				kinds = append(kinds, e.Resource)
+			}
+			slices.Sort(kinds)
+			return slices.Compact(kinds)
+		}
+	}
+	s.Eventually(watched(askedEast)).Should(ContainElements("configmaps", "nodes"))
+	s.Eventually(watched(askedWest)).Should(ContainElements("customresourcedefinitions", "deployments", "nodes", "pods", "serviceaccounts", "services", "widgets"))
+	s.Eventually(watched(askedSource)).Should(ContainElements("configmaps", "leases", "managedresources", "namespaces", "secrets", "targetclusters"))
+
+	// In the source it also keeps its Lease and gets the token by which it is a client of its own source.
+	own := func(e request) bool {
+		return e.Namespace == hubtest.HubNamespace && (e.Resource == "leases" || e.Resource == "serviceaccounts" && e.Subresource == "token")
+	}
+	unexpected := func() []string {
+		return slices.Concat(
+			texts(without(askedEast(), isConnectionCheck, isRead)),
+			texts(without(askedWest(), isConnectionCheck, isRead)),
+			texts(without(askedSource(), isConnectionCheck, isRead, own)),
+		)
+	}
+	// A start that does not know enough applies after 20 s.
+	s.Consistently(unexpected, 25*time.Second, time.Second).Should(BeEmpty())
+	s.Expect(changesInEast()).To(BeEmpty())
+	s.Expect(changesInWest()).To(BeEmpty())
+	for _, each := range []struct {
+		*space
+		names []string
+	}{{inEast, []string{"compressed", "ignoring", "seeded", "two-secrets"}}, {inWest, []string{"custom", "workload", "idle"}}} {
+		for _, name := range each.names {
+			each.Expect(each.condition(name, ready)).To(Equal("True/Ready"), name)
+		}
+	}
+	s.Expect(s.value(east, "ignored")).To(Equal("what is ignored may change"))
+
+	// It knows all of it.
+	s.edit(east, "many-7", "drift")
+	s.remove(east, "first")
+	s.edit(source, "seeded", "drift")
+	s.eventuallyValue(east, "many-7", "m")
+	s.eventuallyValue(east, "first", "1")
+	s.eventuallyValue(source, "seeded", "s")
+}
