@@ -228,7 +228,7 @@ func (d *dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventH
 		UpdateFunc: func(before, after any) {
 			a, ok1 := before.(*coordinationv1.Lease)
 			b, ok2 := after.(*coordinationv1.Lease)
-			if ok1 && ok2 && d.held(a) != d.held(b) {
+			if ok1 && ok2 && (d.heldUntil(b).Before(d.heldUntil(a)) || d.heldUntil(a).IsZero() != d.heldUntil(b).IsZero()) {
 				changed(after)
 			}
 		},
@@ -236,8 +236,8 @@ func (d *dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventH
 	}
 }
 
-func (d *dispatcher) held(lease *coordinationv1.Lease) bool {
-	return !claim.HeldUntil(lease, d.clock.Now().Add(-time.Second)).IsZero()
+func (d *dispatcher) heldUntil(lease *coordinationv1.Lease) time.Time {
+	return claim.HeldUntil(lease, d.clock.Now().Add(-time.Second))
 }
 
 func (d *dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEventHandler {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
@@ -20,24 +21,48 @@ import (
 // dryRun finds out what an apply would do and reports it on the TargetCluster and in the logs. Nothing is written, neither
 // to the ManagedResource nor to the target: applies are sent with the server's own dry run.
 func (r *reconciler) dryRun(ctx context.Context, work *run) (reconcile.Result, error) {
+	report := &hubv1alpha1.DryRunReport{}
+	switch {
+	case work.mr.DeletionTimestamp != nil || work.decision.Leaving:
+		if !deref(work.mr.Spec.KeepObjects) {
+			r.planDeletes(work, report, work.mr.Status.Resources)
+		}
+	case resourcesv1alpha1.IsTruthy(work.mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]), work.decision.AwaitFinalizer != "":
+	default:
+		if planned, err := r.planApply(ctx, work, report); !planned || err != nil {
+			return r.resync(), err
+		}
+	}
+	r.memory.with(work.name, func(e *remembered) { e.target, e.dryRun = work.target, report })
+	return r.resync(), nil
+}
+
+func (r *reconciler) planDeletes(work *run, report *hubv1alpha1.DryRunReport, refs []resourcesv1alpha1.ObjectReference) {
+	for _, ref := range refs {
+		report.Deletes++
+		work.log.Info("Dry run", "object", inventory.KeyOf(ref).String(), "would", "delete")
+	}
+}
+
+// planApply reports what applying would change. planned is false if that cannot be told.
+func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alpha1.DryRunReport) (planned bool, err error) {
 	if !work.decision.HasTarget {
 		work.log.Info("Dry run: no target", "reason", work.decision.Reason)
-		return r.resync(), nil
+		return false, nil
 	}
 	b, _, err := r.read(ctx, work)
 	if err != nil {
 		work.log.Info("Dry run: cannot read the content", "error", err.Error())
-		return r.resync(), nil
+		return false, nil
 	}
 	target, err := r.access(ctx, work.target)
 	if err != nil {
-		return reconcile.Result{}, err
+		return false, err
 	}
 	p, err := r.plan(work, b, target)
 	if err != nil {
-		return reconcile.Result{}, err
+		return false, err
 	}
-	var report hubv1alpha1.DryRunReport
 	for i := range p.objects {
 		change, err := r.wouldChange(ctx, target, p.objects[i])
 		if err != nil {
@@ -55,13 +80,9 @@ func (r *reconciler) dryRun(ctx context.Context, work *run) (reconcile.Result, e
 		work.log.Info("Dry run", "object", p.objects[i].Key.String(), "would", change)
 	}
 	if p.complete() {
-		for _, ref := range inventory.Without(inventory.Without(work.mr.Status.Resources, keysOf(p.entries())), p.released) {
-			report.Deletes++
-			work.log.Info("Dry run", "object", inventory.KeyOf(ref).String(), "would", "delete")
-		}
+		r.planDeletes(work, report, inventory.Without(inventory.Without(work.mr.Status.Resources, keysOf(p.entries())), p.released))
 	}
-	r.memory.with(work.name, func(e *remembered) { e.target, e.dryRun = work.target, &report })
-	return r.resync(), nil
+	return true, nil
 }
 
 // wouldChange asks the server what an apply would make of an object: create, update or nothing.

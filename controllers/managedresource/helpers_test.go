@@ -229,10 +229,16 @@ func checksumOtherThan(mr *resourcesv1alpha1.ManagedResource) gomegatypes.Gomega
 // fence has another ManagedResource of the namespace applied: no worker hangs, and what happened before is dealt with.
 func (p place) fence() {
 	p.t.Helper()
+	p.fenceThrough("a")
+}
+
+// fenceThrough is a fence by another registration.
+func (p place) fenceThrough(registration string) {
+	p.t.Helper()
 	name := fmt.Sprintf("fence-%d", time.Now().UnixNano())
 	p.content(name, hubtest.ConfigMap(p.ns, name, "fence"))
 	mr := hubtest.ManagedResource(p.ns, name, name)
-	mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "a"}
+	mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: registration}
 	p.inSource(mr)
 	p.awaitReady(name)
 }
@@ -442,4 +448,12 @@ func at(value any, path string) any {
 		}
 	}
 	return value
+}
+
+// all are the ManagedResources of the namespace.
+func (p place) all() []resourcesv1alpha1.ManagedResource {
+	p.t.Helper()
+	list := &resourcesv1alpha1.ManagedResourceList{}
+	p.Expect(source.Client.List(p.ctx, list, client.InNamespace(p.ns))).To(Succeed())
+	return list.Items
 }

@@ -95,16 +95,8 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 		r.forget(ctx, req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	switch mr.Annotations[resourcesv1alpha1.OperationAnnotation] {
-	case resourcesv1alpha1.OperationWaitForState:
+	if mr.Annotations[resourcesv1alpha1.OperationAnnotation] == resourcesv1alpha1.OperationWaitForState {
 		return reconcile.Result{}, nil
-	case resourcesv1alpha1.OperationReconcile:
-		base := mr.DeepCopy()
-		delete(mr.Annotations, resourcesv1alpha1.OperationAnnotation)
-		if err := r.source.patch(ctx, base, mr, false); err != nil {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
-		}
-		r.memory.demandApply(req.NamespacedName)
 	}
 
 	decision, err := r.claims.Decide(ctx, mr)
@@ -132,10 +124,20 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 	if err != nil || paused {
 		return reconcile.Result{}, err
 	}
+	if work.class.DryRun {
+		return r.dryRun(ctx, work)
+	}
+	// From here on it may be written to.
+	if mr.Annotations[resourcesv1alpha1.OperationAnnotation] == resourcesv1alpha1.OperationReconcile {
+		base := mr.DeepCopy()
+		delete(mr.Annotations, resourcesv1alpha1.OperationAnnotation)
+		if err := r.source.patch(ctx, base, mr, false); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		r.memory.demandApply(req.NamespacedName)
+	}
 	deleting := mr.DeletionTimestamp != nil
 	switch {
-	case work.class.DryRun:
-		return r.dryRun(ctx, work)
 	case resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]) && !deleting:
 		r.tracker.Forget(ctx, work.name)
 		return reconcile.Result{}, r.ignored(ctx, work)

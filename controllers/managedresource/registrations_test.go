@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd/api"
 
@@ -136,11 +137,12 @@ func mute(p place) string {
 func (p place) register(name string, kubeconfig []byte) {
 	p.t.Helper()
 	s := hubtest.Registration(p.ns, name, kubeconfig)
-	if p.targetCluster(name).Name == "" {
-		p.inSource(s)
+	err := source.Client.Create(p.ctx, s)
+	if apierrors.IsAlreadyExists(err) {
+		p.edit(source, s, func() { s.Data = map[string][]byte{"value": kubeconfig} })
 		return
 	}
-	p.edit(source, s, func() { s.Data = map[string][]byte{"value": kubeconfig} })
+	p.Expect(err).NotTo(HaveOccurred())
 }
 
 // pick creates a ManagedResource that picks a target of the namespace.

@@ -2,13 +2,17 @@ package managedresource
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 )
 
 // Summary is what is known of the ManagedResources of a target.
@@ -115,13 +119,35 @@ func (c *Controller) InUse(cluster clustercache.ClusterKey) bool {
 	if err := c.options.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return true
 	}
+	targets := make(map[string]configv1alpha1.ClassTarget, len(c.options.Classes))
+	for _, class := range c.options.Classes {
+		targets[class.Name] = class.Target
+	}
 	for i := range list.Items {
-		mr := &list.Items[i]
-		if mr.Annotations[hubv1alpha1.TargetUIDAnnotation] == string(tc.Status.ClusterUID) && len(mr.Status.Resources) > 0 {
+		if len(list.Items[i].Status.Resources) > 0 && depends(&list.Items[i], cluster, tc.Status.ClusterUID, targets, c.options.Clusters.List) {
 			return true
 		}
 	}
 	return false
+}
+
+// depends tells whether a ManagedResource has its objects in a cluster and reaches it by a registration alone. Several
+// registrations of one cluster are common; what one of them brought there is none of the others' business. targets are
+// those of the classes.
+func depends(mr *resourcesv1alpha1.ManagedResource, registration clustercache.ClusterKey, uid types.UID,
+	targets map[string]configv1alpha1.ClassTarget, registered func(namespace string) []clustercache.Status) bool {
+	if mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != string(uid) {
+		return false
+	}
+	for name, t := range targets {
+		ours := name == claim.SpecClass(mr) || slices.Contains(mr.Finalizers, resourcesv1alpha1.Finalizer(name))
+		if ours && t.Type == configv1alpha1.TargetRegistration && t.Namespace == registration.Namespace && t.Name == registration.Name {
+			return true
+		}
+	}
+	return mr.Namespace == registration.Namespace && !slices.ContainsFunc(registered(mr.Namespace), func(st clustercache.Status) bool {
+		return st.Cluster != registration && st.UID == uid && st.State != clustercache.StateDraining
+	})
 }
 
 // releaseGrace is how long the connection to a target whose registration is gone serves ManagedResources that are not
@@ -130,12 +156,17 @@ func (c *Controller) InUse(cluster clustercache.ClusterKey) bool {
 const releaseGrace = 5 * time.Second
 
 // StillNeeded returns the function by which the cluster cache learns whether a ManagedResource still has to clean up in a
-// target whose registration is gone: one that is being deleted and has objects there, or may be about to be.
-func StillNeeded(reader client.Reader, status func(clustercache.ClusterKey) (clustercache.Status, bool)) func(clustercache.ClusterKey) bool {
+// target whose registration is gone: one that is being deleted and has objects there, or may be about to be. clusters is
+// only called by that function.
+func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache, classes []configv1alpha1.Class) func(clustercache.ClusterKey) bool {
+	targets := make(map[string]configv1alpha1.ClassTarget, len(classes))
+	for _, class := range classes {
+		targets[claim.Normalize(class.Name)] = class.Target
+	}
 	return func(cluster clustercache.ClusterKey) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
 		defer cancel()
-		st, ok := status(cluster)
+		st, ok := clusters().GetStatus(cluster)
 		if !ok || st.UID == "" {
 			return false
 		}
@@ -146,8 +177,8 @@ func StillNeeded(reader client.Reader, status func(clustercache.ClusterKey) (clu
 		}
 		for i := range list.Items {
 			mr := &list.Items[i]
-			if (waiting || mr.DeletionTimestamp != nil) && mr.Annotations[hubv1alpha1.TargetUIDAnnotation] == string(st.UID) &&
-				len(mr.Status.Resources) > 0 && !deref(mr.Spec.KeepObjects) {
+			if (waiting || mr.DeletionTimestamp != nil) && len(mr.Status.Resources) > 0 && !deref(mr.Spec.KeepObjects) &&
+				depends(mr, cluster, st.UID, targets, clusters().List) {
 				return true
 			}
 		}

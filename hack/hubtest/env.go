@@ -147,7 +147,7 @@ var counter atomic.Int64
 func Namespace(t testing.TB, labels map[string]string, clusters ...*Cluster) string {
 	t.Helper()
 	g := NewWithT(t)
-	name := fmt.Sprintf("test-%d", counter.Add(1))
+	name := fmt.Sprintf("test-%04d", counter.Add(1))
 	for _, c := range clusters {
 		g.Expect(c.Client.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})).To(Succeed())
 	}

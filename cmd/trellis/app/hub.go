@@ -202,7 +202,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 	options := clustercache.Options{
 		Secrets:          h.manager.GetCache(),
 		VerifyIdentity:   h.guard.Verify,
-		StillNeeded:      managedresource.StillNeeded(h.manager.GetCache(), func(k clustercache.ClusterKey) (clustercache.Status, bool) { return h.clusters.GetStatus(k) }),
+		StillNeeded:      managedresource.StillNeeded(h.manager.GetCache(), func() clustercache.ClusterCache { return h.clusters }, h.Config.Classes),
 		DrainTimeout:     c.DrainTimeout.Duration,
 		AllowedProxyURLs: c.AllowedProxyURLs,
 		UserAgent:        userAgent,

@@ -1,0 +1,58 @@
+package managedresource_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+func TestDryRunPlansAndWritesNothing(t *testing.T) {
+	t.Parallel()
+	p := unregistered(t, nil)
+	differs := p.configMap("differs")
+	differs.Data = map[string]string{"key": "of somebody"}
+	p.inTarget(differs)
+	p.content("content", hubtest.ConfigMap(p.ns, "new", "1"), hubtest.ConfigMap(p.ns, "newer", "1"), hubtest.ConfigMap(p.ns, "differs", "1"))
+	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr.Spec.Class = ptr.To("planned")
+	deleted := hubtest.ManagedResource(p.ns, "deleted", "content")
+	deleted.Spec.Class = ptr.To("planned")
+	deleted.Finalizers = []string{resourcesv1alpha1.Finalizer("planned")}
+	asked := hubtest.ManagedResource(p.ns, "asked", "nothing")
+	asked.Spec.Class = ptr.To("planned")
+	asked.Annotations = map[string]string{resourcesv1alpha1.OperationAnnotation: resourcesv1alpha1.OperationReconcile}
+	p.inSource(mr, deleted, asked)
+	p.deleteMR("deleted")
+	deleted = p.get("deleted")
+	registration := hubtest.Registration(p.ns, "a", target.Kubeconfig())
+	registration.Labels[hubv1alpha1.ClassLabel] = "planned"
+	p.inSource(registration)
+
+	report := func() *hubv1alpha1.DryRunReport { return p.targetCluster("a").Status.DryRun }
+	p.Eventually(report).Should(HaveValue(SatisfyAll(HaveField("Creates", int32(2)), HaveField("Updates", int32(1)))), func() string { return hub.Log.About(p.ns) })
+
+	// It follows the content and the target.
+	p.inTarget(p.object(hubtest.ConfigMap(p.ns, "new", "1")))
+	p.content("content", hubtest.ConfigMap(p.ns, "new", "1"), hubtest.ConfigMap(p.ns, "differs", "1"))
+	p.Eventually(report).Should(HaveValue(SatisfyAll(HaveField("Creates", int32(0)), HaveField("Updates", int32(2)))), func() string { return hub.Log.About(p.ns) })
+
+	p.Expect(p.get("mr")).To(Equal(mr))
+	p.Expect(p.get("deleted")).To(Equal(deleted))
+	p.Expect(p.get("asked")).To(Equal(asked))
+	p.expectAbsent(p.configMap("newer"))
+	p.Expect(read(p, p.configMap("differs"))).To(Equal(differs))
+	p.Expect(p.requests(source, func(e controlplane.AuditEntry) bool { return p.writes(e) && e.Resource != "targetclusters" })).To(BeEmpty())
+	writes := p.requests(target, p.writes)
+	p.Expect(writes).NotTo(BeEmpty(), "the server is asked what it would do")
+	for _, w := range writes {
+		p.Expect(strings.Contains(w, "dryRun=All")).To(BeTrue(), fmt.Sprint(writes))
+	}
+}
