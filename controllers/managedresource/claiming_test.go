@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -131,7 +132,7 @@ func TestSourceClassServesSelectedNamespaces(t *testing.T) {
 
 	p.deleteMR("mr")
 	p.awaitGone("mr")
-	p.Expect(client.IgnoreNotFound(source.Client.Get(p.ctx, client.ObjectKeyFromObject(cm), cm))).To(Succeed())
+	p.Expect(source.Client.Get(p.ctx, client.ObjectKeyFromObject(cm), cm)).To(Satisfy(apierrors.IsNotFound))
 }
 
 func TestSourceClassNeedsTheSelector(t *testing.T) {
