@@ -276,7 +276,7 @@ func (a *arrivals) await(ctx context.Context, want int) (time.Time, error) {
 
 // profile writes a profile of the hub's processor time while it applies round after round.
 func (w *world) profile(ctx context.Context, file string) error {
-	const length = 10 * time.Second
+	const length = 20 * time.Second
 	var content []byte
 	group, ctx := errgroup.WithContext(ctx)
 	done := make(chan struct{})

@@ -30,6 +30,9 @@ const meddler = client.FieldOwner("somebody")
 // outage is how long a target is left alone, with the others being watched.
 const outage = 5 * time.Second
 
+// quiet is how long nothing changes before an act counts as over.
+const quiet = 500 * time.Millisecond
+
 // show goes through the acts. Each fails if what it wants to show is not true, and all do if the hub ends.
 func (w *world) show(ctx context.Context) error {
 	w.act("The hub starts")
@@ -57,7 +60,11 @@ func (w *world) show(ctx context.Context) error {
 		{"A ManagedResource is removed", w.resourceIsRemoved},
 	} {
 		w.act(act.name)
-		if err := act.play(ctx); err != nil {
+		err := act.play(ctx)
+		if err == nil {
+			err = w.settle(ctx)
+		}
+		if err != nil {
 			return fmt.Errorf("%q: %w", act.name, err)
 		}
 	}
@@ -348,6 +355,34 @@ func (w *world) onlyUnready(since time.Time, except ...stage.Ref) error {
 		}
 	}
 	return nil
+}
+
+// settle waits until the Deployments are rolled out and everything on the board is ready and stays so: what an act does may
+// have consequences after its end, and they are not to be taken for those of the next one.
+func (w *world) settle(ctx context.Context) error {
+	for range 120 {
+		done := true
+		for _, target := range w.targets() {
+			web, err := live(ctx, target, deployment())
+			if client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			done = done && err == nil && web.Status.ObservedGeneration == web.Generation && web.Status.AvailableReplicas == 3
+		}
+		for _, e := range w.board.Entries() {
+			done = done && ready(e) && time.Since(e.Since) > quiet
+		}
+		if done {
+			return nil
+		}
+		time.Sleep(quiet / 2)
+	}
+	for _, e := range w.board.Entries() {
+		if !ready(e) {
+			return fmt.Errorf("%s does not become ready again: it %s", e.Ref, e.Describe())
+		}
+	}
+	return errors.New("the Deployments do not become available, or conditions keep changing")
 }
 
 func (w *world) tokenIsRotated(ctx context.Context) error {
