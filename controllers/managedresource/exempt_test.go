@@ -2,6 +2,7 @@ package managedresource_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -24,9 +25,12 @@ type exempt struct {
 	undone map[string]any
 }
 
+var nodePorts atomic.Int32
+
 func exempts(p place) map[string]exempt {
 	const bundle = "Zm9yZWlnbg==" // "foreign"
 	name := p.ns + "-obj"
+	nodePort := 31000 + nodePorts.Add(1)%1500 // one of its own for each test that runs
 	webhook := func(kind, extra string) string {
 		return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"webhooks":[{"name":"a.trellis.test",
 "clientConfig":{%s"service":{"namespace":"nowhere","name":"nothing"}},"failurePolicy":"Ignore","sideEffects":"None","admissionReviewVersions":["v1"],
@@ -64,7 +68,7 @@ func exempts(p place) map[string]exempt {
 		},
 		"nodePort and health check of a Service": {
 			manifest: service(`"type":"LoadBalancer","externalTrafficPolicy":"Local",`),
-			foreign:  `{"spec":{"ports":[{"name":"http","port":80,"nodePort":31999}],"loadBalancerIP":"192.0.2.7"}}`,
+			foreign:  fmt.Sprintf(`{"spec":{"ports":[{"name":"http","port":80,"nodePort":%d}],"loadBalancerIP":"192.0.2.7"}}`, nodePort),
 			stays:    map[string]any{"spec.ports.0.nodePort": nil, "spec.loadBalancerIP": "192.0.2.7", "spec.clusterIP": nil, "spec.healthCheckNodePort": nil},
 			drift:    `{"spec":{"selector":{"app":"b"},"sessionAffinity":"ClientIP"}}`, undone: map[string]any{"spec.selector.app": "a", "spec.sessionAffinity": "None"},
 		},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -34,7 +35,12 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", parallel); err != nil {
 		panic(err) // a flag of every test binary
 	}
-	os.Exit(run(m))
+	code := run(m)
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, "The hub is gone, but not all it started:", err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 func run(m *testing.M) int {
