@@ -65,16 +65,20 @@ type Options struct {
 	Started func()
 }
 
-// Run runs a hub until ctx ends.
+// Run runs a hub until ctx ends. The error is nil if it was that, and the end was an orderly one.
 func Run(ctx context.Context, o Options) error {
 	h, err := newHub(o) //nolint:contextcheck // some callbacks answer from memory and get no context to pass on
 	if err != nil {
 		return err
 	}
-	if err := h.manager.Start(ctx); err != nil && ctx.Err() == nil {
+	err = h.manager.Start(ctx)
+	switch {
+	case err != nil && ctx.Err() == nil:
 		return fmt.Errorf("running the hub: %w", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("ending the hub: %w", err) // not everything ended in time
 	}
-	return nil
+	return nil // what else comes after the end of ctx comes from it
 }
 
 // hub is what lives as long as the process.

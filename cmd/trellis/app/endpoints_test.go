@@ -1,0 +1,150 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/cmd/trellis/app"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// freePort returns a port that was free a moment ago.
+func (e *env) freePort() int32 {
+	e.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	e.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	address, ok := listener.Addr().(*net.TCPAddr)
+	e.Expect(ok).To(BeTrue())
+	return int32(address.Port)
+}
+
+// get asks a port of this machine. A port that nobody listens on answers with code 0.
+func (e *env) get(port int32, path string) (code int, body string) {
+	e.t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true}
+	c := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	response, err := c.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	e.Expect(err).NotTo(HaveOccurred())
+	return response.StatusCode, string(content)
+}
+
+func (e *env) code(port int32, path string) int {
+	e.t.Helper()
+	code, _ := e.get(port, path)
+	return code
+}
+
+// ports gives a hub ports that the test knows.
+func (e *env) ports() (probes, metrics int32, set func(*configv1alpha1.HubConfiguration)) {
+	e.t.Helper()
+	probes, metrics = e.freePort(), e.freePort()
+	return probes, metrics, func(c *configv1alpha1.HubConfiguration) {
+		c.Server.HealthProbes.Port, c.Server.Metrics.Port = probes, metrics
+	}
+}
+
+func TestProbesAnswer(t *testing.T) {
+	e := newEnv(t)
+	probes, _, set := e.ports()
+	hub := e.startHub(set)
+	e.Eventually(func() int { return e.code(probes, "/readyz") }).Should(Equal(http.StatusOK))
+	e.Expect(e.code(probes, "/healthz")).To(Equal(http.StatusOK))
+	e.stop(hub)
+	e.Expect(e.code(probes, "/healthz")).To(BeZero(), "nobody listens any more")
+}
+
+func TestStandbyIsReady(t *testing.T) {
+	e := newEnv(t)
+	leader := e.startHub()
+	e.expectWork()
+	probes, _, set := e.ports()
+	standby := e.startHub(set)
+	e.Eventually(func() int { return e.code(probes, "/readyz") }).Should(Equal(http.StatusOK))
+	e.stop(standby)
+	e.stop(leader)
+}
+
+func TestHubIsAliveWhateverItsClustersDo(t *testing.T) {
+	e := newEnv(t)
+	probes, _, set := e.ports()
+	hub := e.startHub(set)
+	e.expectWork()
+	t.Cleanup(func() {
+		e.Expect(source.Thaw()).To(Succeed())
+		e.Expect(target.Thaw()).To(Succeed())
+	})
+	e.Expect(source.Freeze()).To(Succeed())
+	e.Expect(target.Freeze()).To(Succeed())
+	e.Eventually(termGoroutines).Should(BeEmpty(), "the hub has noticed")
+	e.Expect(e.code(probes, "/healthz")).To(Equal(http.StatusOK))
+	e.Expect(source.Thaw()).To(Succeed())
+	e.Expect(target.Thaw()).To(Succeed())
+	e.expectWork()
+	e.stop(hub)
+}
+
+func TestProfilesAreBehindASwitch(t *testing.T) {
+	e := newEnv(t)
+	_, metrics, set := e.ports()
+	closed := e.startHub(set)
+	e.Eventually(func() int { return e.code(metrics, "/metrics") }).Should(Equal(http.StatusOK))
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine", "/debug/pprof/cmdline"} {
+		e.Expect(e.code(metrics, path)).To(Equal(http.StatusNotFound), path)
+	}
+	e.stop(closed)
+
+	_, metrics, set = e.ports()
+	open := e.startHub(set, func(c *configv1alpha1.HubConfiguration) { c.Debugging.EnableProfiling = true })
+	e.Eventually(func() int { return e.code(metrics, "/debug/pprof/") }).Should(Equal(http.StatusOK))
+	for _, path := range []string{"/debug/pprof/goroutine?debug=1", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/pprof/profile?seconds=1"} {
+		e.Expect(e.code(metrics, path)).To(Equal(http.StatusOK), path)
+	}
+	e.stop(open)
+}
+
+// TestCommandRunsAHub goes the whole way from the command line, by a kubeconfig from the environment.
+func TestCommandRunsAHub(t *testing.T) {
+	e := newEnv(t)
+	probes, metrics := e.freePort(), e.freePort()
+	kubeconfig, err := source.ServiceAccountKubeconfig(e.ctx, hubtest.HubNamespace, chart.ServiceAccount, time.Hour)
+	e.Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	e.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
+	t.Setenv("KUBECONFIG", path)
+	config := configFile(t, validConfig+fmt.Sprintf("server:\n  healthProbes: {bindAddress: 127.0.0.1, port: %d}\n  metrics: {bindAddress: 127.0.0.1, port: %d}\n", probes, metrics))
+
+	ctx, stop := context.WithCancel(e.ctx)
+	defer stop()
+	var stdout, stderr bytes.Buffer
+	done := make(chan error, 1)
+	go func() { done <- app.Main(ctx, []string{"--config", config}, &stdout, &stderr) }()
+	e.expectWork()
+	e.Expect(e.code(probes, "/readyz")).To(Equal(http.StatusOK))
+	_, exposed := e.get(metrics, "/metrics")
+	for _, name := range []string{"trellis_", "go_goroutines"} {
+		e.Expect(exposed).To(ContainSubstring(name))
+	}
+	stop()
+	e.Eventually(done).Should(Receive(BeNil()))
+	e.Expect(stdout.String()).To(BeEmpty())
+	e.Expect(stderr.String()).To(And(ContainSubstring(`"msg":"Starting"`), ContainSubstring(`"msg":"Leading"`), Not(ContainSubstring("token:"))))
+	e.Expect(e.holder()).To(BeEmpty())
+}
