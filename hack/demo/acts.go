@@ -367,7 +367,8 @@ func (w *world) settle(ctx context.Context) error {
 			if client.IgnoreNotFound(err) != nil {
 				return err
 			}
-			done = done && err == nil && web.Status.ObservedGeneration == web.Generation && web.Status.AvailableReplicas == 3
+			// Before the second act it does not exist.
+			done = done && (err != nil || web.Status.ObservedGeneration == web.Generation && web.Status.AvailableReplicas == 3)
 		}
 		for _, e := range w.board.Entries() {
 			done = done && ready(e) && time.Since(e.Since) > quiet

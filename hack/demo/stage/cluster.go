@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,11 +95,32 @@ func (c *Cluster) Access(ctx context.Context, name string, lifetime time.Duratio
 	if err := c.Client.SubResource("token").Create(ctx, owner, request); err != nil {
 		return nil, fmt.Errorf("access of the hub to %s: %w", c.Name, err)
 	}
+	if err := c.awaitRights(ctx); err != nil {
+		return nil, err
+	}
 	return hubtest.Rewrite(kubeconfig, func(config *hubtest.KubeConfig) {
 		for _, user := range config.AuthInfos {
 			user.Token = request.Status.Token
 		}
 	}), nil
+}
+
+// awaitRights waits until the API server knows of the binding, which is a moment after it was created.
+func (c *Cluster) awaitRights(ctx context.Context) error {
+	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
+	for range 100 {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + metav1.NamespaceSystem + ":" + account, ResourceAttributes: &everything,
+		}}
+		if err := c.Client.Create(ctx, review); err != nil {
+			return fmt.Errorf("access of the hub to %s: %w", c.Name, err)
+		}
+		if review.Status.Allowed {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("access of the hub to %s: its rights do not come into force", c.Name)
 }
 
 // Revoke takes back a token of Access. The API server remembers for up to ten seconds that it was good.
