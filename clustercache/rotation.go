@@ -168,6 +168,8 @@ func (t *target) install(next *generation, bindings map[*declaredWatch]*watching
 	}
 	t.mu.Lock()
 	t.gen = next
+	// Whoever gets the new connection must not take it for the old cluster, so its identity is published with it.
+	t.status.Generation, t.status.UID = next.number, next.uid
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
 	for w, b := range bindings {
@@ -179,7 +181,7 @@ func (t *target) install(next *generation, bindings map[*declaredWatch]*watching
 		if t.loop.removedAt.IsZero() {
 			s.State, s.Reason, s.Message = StateConnected, ReasonConnected, ""
 		}
-		s.Generation, s.UID, s.KubernetesVersion, s.NextAttempt = next.number, next.uid, next.version, time.Time{}
+		s.KubernetesVersion, s.NextAttempt = next.version, time.Time{}
 		s.inUse(t.loop.registration)
 	}, event)
 	if previous != nil {

@@ -31,6 +31,9 @@ const (
 	watchRetryMin   = time.Second
 	watchRetryMax   = 30 * time.Second
 	watchRetryReset = 2 * time.Minute
+	// unknownRetryMax is watchRetryMax for kinds that the target does not know: looking again costs no call, and their
+	// definitions are often applied in the same breath.
+	unknownRetryMax = 2 * time.Second
 )
 
 // ErrStalled is reported when a target accepts a watch and then says nothing.
@@ -107,13 +110,21 @@ func (b *Binding) Run() {
 				b.connection.Mapper.Reset()
 			}
 		}
+		if meta.IsNoMatchError(err) {
+			pause = min(pause, unknownRetryMax)
+		}
 		b.sleep(wait.Jitter(pause, 0.5))
 		pause = min(2*pause, watchRetryMax)
 	}
 }
 
-// IsAnswer tells whether an error is the target's definite answer, in contrast to a call that failed on the way.
+// IsAnswer tells whether an error is the target's definite answer, in contrast to a call that failed on the way, or that
+// the target is too busy for just now.
 func IsAnswer(err error) bool {
+	if apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) {
+		return false
+	}
 	var status apierrors.APIStatus
 	return errors.As(err, &status) || meta.IsNoMatchError(err)
 }
@@ -160,6 +171,10 @@ func (b *Binding) settle(err error) {
 func (b *Binding) newReflector() (*toolscache.Reflector, error) {
 	kind := b.watch.spec.Kind
 	mapping, err := b.connection.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		// The version may be gone while the kind is not. Who declared the watch asked for the kind.
+		mapping, err = b.connection.Mapper.RESTMapping(kind.GroupKind())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w", kind.Kind, err)
 	}
