@@ -1,23 +1,16 @@
 package app_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
-	chart "github.com/trellis-hub/trellis/charts/trellis"
-	"github.com/trellis-hub/trellis/cmd/trellis/app"
-	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 // freePort returns a port that was free a moment ago.
@@ -118,33 +111,4 @@ func TestProfilesAreBehindASwitch(t *testing.T) {
 		e.Expect(e.code(metrics, path)).To(Equal(http.StatusOK), path)
 	}
 	e.stop(open)
-}
-
-// TestCommandRunsAHub goes the whole way from the command line, by a kubeconfig from the environment.
-func TestCommandRunsAHub(t *testing.T) {
-	e := newEnv(t)
-	probes, metrics := e.freePort(), e.freePort()
-	kubeconfig, err := source.ServiceAccountKubeconfig(e.ctx, hubtest.HubNamespace, chart.ServiceAccount, time.Hour)
-	e.Expect(err).NotTo(HaveOccurred())
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	e.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
-	t.Setenv("KUBECONFIG", path)
-	config := configFile(t, validConfig+fmt.Sprintf("server:\n  healthProbes: {bindAddress: 127.0.0.1, port: %d}\n  metrics: {bindAddress: 127.0.0.1, port: %d}\n", probes, metrics))
-
-	ctx, stop := context.WithCancel(e.ctx)
-	defer stop()
-	var stdout, stderr bytes.Buffer
-	done := make(chan error, 1)
-	go func() { done <- app.Main(ctx, []string{"--config", config}, &stdout, &stderr) }()
-	e.expectWork()
-	e.Expect(e.code(probes, "/readyz")).To(Equal(http.StatusOK))
-	_, exposed := e.get(metrics, "/metrics")
-	for _, name := range []string{"trellis_", "go_goroutines"} {
-		e.Expect(exposed).To(ContainSubstring(name))
-	}
-	stop()
-	e.Eventually(done).Should(Receive(BeNil()))
-	e.Expect(stdout.String()).To(BeEmpty())
-	e.Expect(stderr.String()).To(And(ContainSubstring(`"msg":"Starting"`), ContainSubstring(`"msg":"Leading"`), Not(ContainSubstring("token:"))))
-	e.Expect(e.holder()).To(BeEmpty())
 }

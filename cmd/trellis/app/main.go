@@ -114,6 +114,6 @@ func newLogger(config *configv1alpha1.HubConfiguration, out io.Writer) logr.Logg
 	if config.LogFormat == "text" {
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
-	core := zapcore.NewCore(encoder, zapcore.AddSync(out), zap.NewAtomicLevelAt(level))
+	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), zap.NewAtomicLevelAt(level))
 	return zapr.NewLogger(zap.New(core))
 }

@@ -47,6 +47,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(commandEnv) != "" {
+		os.Exit(beCommand())
+	}
 	ctrllog.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	SetDefaultEventuallyTimeout(60 * time.Second)

@@ -1,0 +1,83 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/cmd/trellis/app"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// commandEnv makes the test binary the command.
+const commandEnv = "TRELLIS_TEST_COMMAND"
+
+// beCommand is what main does, and returns the exit code.
+func beCommand() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := app.Main(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "trellis:", err)
+		return 1
+	}
+	return 0
+}
+
+// command prepares a process that is the command. It does not outlive the test.
+func command(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	executable, err := os.Executable()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	cmd, stdout, stderr = exec.CommandContext(t.Context(), executable, args...), &bytes.Buffer{}, &bytes.Buffer{}
+	cmd.Env = append(os.Environ(), commandEnv+"=1")
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd, stdout, stderr
+}
+
+func TestFaultyConfigurationEndsTheProcess(t *testing.T) {
+	g := NewWithT(t)
+	cmd, stdout, stderr := command(t, "--check", "--config", configFile(t, validConfig+"logLevle: info\n"))
+	g.Expect(cmd.Run()).To(MatchError("exit status 1"))
+	g.Expect(stdout.String()).To(BeEmpty())
+	g.Expect(stderr.String()).To(And(ContainSubstring("logLevle"), ContainSubstring(`"logLevel"`)))
+
+	cmd, stdout, _ = command(t, "--check", "--config", configFile(t, validConfig))
+	g.Expect(cmd.Run()).To(Succeed())
+	g.Expect(stdout.String()).To(ContainSubstring("is valid"))
+}
+
+// TestProcessIsAHub goes the whole way from the command line, by a kubeconfig from the environment, to a signal.
+func TestProcessIsAHub(t *testing.T) {
+	e := newEnv(t)
+	probes, metrics := e.freePort(), e.freePort()
+	kubeconfig, err := source.ServiceAccountKubeconfig(e.ctx, hubtest.HubNamespace, chart.ServiceAccount, time.Hour)
+	e.Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	e.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
+	config := validConfig + fmt.Sprintf("server:\n  healthProbes: {bindAddress: 127.0.0.1, port: %d}\n  metrics: {bindAddress: 127.0.0.1, port: %d}\n", probes, metrics)
+	cmd, stdout, stderr := command(t, "--config", configFile(t, config))
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+path)
+	e.Expect(cmd.Start()).To(Succeed())
+
+	e.expectWork()
+	e.Expect(e.code(probes, "/readyz")).To(Equal(200))
+	_, exposed := e.get(metrics, "/metrics")
+	for _, name := range []string{"trellis_", "go_goroutines"} {
+		e.Expect(exposed).To(ContainSubstring(name))
+	}
+	e.Expect(cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	e.Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
+	e.Expect(stdout.String()).To(BeEmpty())
+	e.Expect(stderr.String()).To(And(ContainSubstring(`"msg":"Starting"`), ContainSubstring(`"msg":"Leading"`), ContainSubstring(`"msg":"Not leading any more"`)))
+	e.Expect(e.holder()).To(BeEmpty())
+}
