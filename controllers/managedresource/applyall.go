@@ -5,11 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"reflect"
 	"slices"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -25,6 +32,12 @@ import (
 // inventoryLimit bounds the inventory in the status. An API server takes requests of about 1.5 MiB, and the rest of the
 // object needs room, too.
 const inventoryLimit = 1 << 20
+
+// Bounds of a run. The calls to the target end early enough for the result to be written.
+const (
+	runTimeout   = 10 * time.Minute
+	callsTimeout = 8 * time.Minute
+)
 
 // plan is what a bundle means for a target.
 type plan struct {
@@ -113,7 +126,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	target, err := r.access(ctx, work.target)
+	target, err := r.access(ctx, work.target, status.UID)
 	if isDown(err) {
 		if b.Complete() {
 			return r.unreachable(ctx, work, status)
@@ -148,13 +161,19 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 		return reconcile.Result{}, err
 	}
 
+	policy, err := r.prunePolicy(ctx, work, status.UID)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	calls, cancel := context.WithTimeout(ctx, callsTimeout)
+	defer cancel()
 	r.tracker.Begin(work.name)
 	var pruned []prune.Outcome
 	if p.complete() && len(old) > 0 {
-		pruned = prune.Objects(ctx, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, old, r.prunePolicy(work))
+		pruned = prune.Objects(calls, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, old, policy)
 	}
-	releaseErrors := r.release(ctx, work, target, released)
-	outcomes := r.applier.Run(ctx, target, intents(p.objects, before), func(o apply.Outcome) { r.accept(work, o) })
+	releaseErrors := r.release(calls, work, target, released)
+	outcomes := r.applier.Run(calls, target, intents(p.objects, before), func(o apply.Outcome) { r.accept(work, o) })
 	r.tracker.End(work.name)
 	if err := ctx.Err(); err != nil {
 		return reconcile.Result{}, err
@@ -183,14 +202,28 @@ func (r *reconciler) accept(work *run, o apply.Outcome) {
 	}
 }
 
-func (r *reconciler) prunePolicy(work *run) prune.Policy {
+// prunePolicy says what may be deleted in the cluster with a UID: what no other ManagedResource lists that has its objects
+// there. All of them are asked, those that are ignored or not looked at yet included, and whatever registration they use.
+func (r *reconciler) prunePolicy(ctx context.Context, work *run, uid types.UID) (prune.Policy, error) {
+	list := &resourcesv1alpha1.ManagedResourceList{}
+	if err := r.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return prune.Policy{}, fmt.Errorf("finding out what other ManagedResources list: %w", err)
+	}
+	listed := map[inventory.Key]bool{}
+	for i := range list.Items {
+		other := &list.Items[i]
+		leaving := other.DeletionTimestamp != nil && !deref(other.Spec.KeepObjects) // it deletes them itself
+		if client.ObjectKeyFromObject(other) == work.name || leaving || other.Annotations[hubv1alpha1.TargetUIDAnnotation] != string(uid) {
+			continue
+		}
+		for _, ref := range other.Status.Resources {
+			listed[inventory.KeyOf(ref)] = true
+		}
+	}
 	return prune.Policy{
 		Origin: work.origin(), FieldManager: r.applier.FieldManager, Parallel: r.applier.Parallel,
-		ListedByOther: func(k inventory.Key) bool {
-			cluster, ok := r.tracker.Target(work.name)
-			return ok && r.tracker.ListedByOther(work.name, cluster, k)
-		},
-	}
+		ListedByOther: func(k inventory.Key) bool { return listed[k] },
+	}, nil
 }
 
 func (r *reconciler) release(ctx context.Context, work *run, target apply.Target, refs []resourcesv1alpha1.ObjectReference) map[inventory.Key]error {
@@ -226,6 +259,9 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 	outcomes []apply.Outcome, pruned []prune.Outcome, releaseErrors map[inventory.Key]error) (reconcile.Result, error) {
 	inv, pending := r.inventoryAfter(work, p, old, released, outcomes, pruned, releaseErrors)
 	failures := apply.Failures(outcomes)
+	if r.lost(ctx, work, failures, pending) {
+		return r.concludeLost(ctx, work, inv)
+	}
 	c := conclusion(p, failures, pending, releaseErrors)
 	finished := c.reason == resourcesv1alpha1.ReasonApplySucceeded || c.reason == resourcesv1alpha1.ReasonDecodingFailed
 
@@ -251,18 +287,60 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 		if err := r.unmarkApplied(ctx, work, input); err != nil {
 			return reconcile.Result{}, err
 		}
-		return r.retryAfterFailure(work, input), nil
+		result := r.retryAfterFailure(work, input)
+		if slices.ContainsFunc(r.tracker.Judge(work.name).Missing, r.memory.waitsFor(work.name)) {
+			return sooner(result, busyRetry), nil // it went while the run was busy
+		}
+		return result, nil
 	}
 	r.memory.settled(work.name)
 	if err := r.markApplied(ctx, work, input); err != nil {
 		return reconcile.Result{}, err
 	}
 	// What happened to the objects while they were written was noted, not judged.
-	if v := r.tracker.Judge(work.name); v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
+	v := r.tracker.Judge(work.name)
+	if v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
 		return reconcile.Result{RequeueAfter: busyRetry, Priority: new(priorityDrift)}, nil
 	}
-	return r.resync(), nil
+	return r.settled(v), nil
 }
+
+// lost tells whether a run failed because its target went away. Then nothing is said about the objects: what was applied
+// stays applied, as far as anybody knows (design.md section 5).
+func (r *reconciler) lost(ctx context.Context, work *run, failures []apply.Outcome, pending []prune.Outcome) bool {
+	unanswered := func(err error) bool {
+		var answer apierrors.APIStatus
+		return isDown(err) || errors.Is(err, clustercache.ErrConnectionReplaced) || !errors.As(err, &answer) && isTransport(err)
+	}
+	failed := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return unanswered(o.Err) }) ||
+		slices.ContainsFunc(pending, func(o prune.Outcome) bool { return o.Err != nil && unanswered(o.Err) })
+	if !failed {
+		return false
+	}
+	status, _ := r.clusters.GetStatus(work.target)
+	return status.State != clustercache.StateConnected || r.clusters.GetHealthCheckingState(ctx, work.target).ConsecutiveFailures > 0
+}
+
+func isTransport(err error) bool {
+	var call *url.Error
+	var network net.Error
+	return errors.As(err, &call) || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// concludeLost notes what is owned after a run whose target went away. The connect event brings the ManagedResource back;
+// the timer is for a target that was only about to go.
+func (r *reconciler) concludeLost(ctx context.Context, work *run, inv []resourcesv1alpha1.ObjectReference) (reconcile.Result, error) {
+	status, _ := r.clusters.GetStatus(work.target)
+	hibernated := r.hibernated(ctx, work)
+	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		s.Resources = inv
+		r.assess(s, work, status, hibernated)
+	})
+	return reconcile.Result{RequeueAfter: retryLost}, err
+}
+
+// retryLost is the pause after a run whose target went away. If it is away, the next run ends at once and waits for events.
+const retryLost = 2 * time.Second
 
 // awaited are the objects that have to go before a run can succeed.
 func awaited(failures []apply.Outcome, pending []prune.Outcome) map[inventory.Key]bool {
@@ -329,6 +407,9 @@ func (r *reconciler) retryAfterFailure(work *run, input string) reconcile.Result
 func (r *reconciler) cannotRead(ctx context.Context, work *run, secret *secretError) (reconcile.Result, error) {
 	if err := r.setApplied(ctx, work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonCannotReadSecret, secret.Error()); err != nil {
 		return reconcile.Result{}, err
+	}
+	if version, known := r.secrets.Get(secret.name); known && !version.Exists() {
+		return reconcile.Result{}, nil
 	}
 	return r.retryAfterFailure(work, secret.Error()), nil
 }

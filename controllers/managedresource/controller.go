@@ -37,6 +37,14 @@ type ClassOptions struct {
 	ConcurrentSyncs int
 }
 
+// share is how many of a class's workers may work on one target: a few where there are many targets, all where there is one.
+func (c ClassOptions) share(workers int) int {
+	if c.FixedTarget() != (clustercache.ClusterKey{}) {
+		return workers
+	}
+	return max(1, min(4, workers))
+}
+
 // Options of a Controller. All fields without a default are required.
 type Options struct {
 	// Cache holds the informers of the source: ManagedResources, TargetClusters, Leases and Namespaces.
@@ -98,7 +106,7 @@ func New(o Options) (*Controller, error) {
 		queues: map[string]priorityqueue.PriorityQueue[Request]{},
 	}
 	c.tracker = tracker.New(tracker.Options{
-		Clusters: o.Clusters, FieldManager: hubv1alpha1.FieldManager, Selector: selector, Notify: c.notify,
+		Clusters: o.Clusters, FieldManager: hubv1alpha1.FieldManager, Selector: selector, Notify: c.notify, Clock: o.Clock,
 	})
 	c.dispatcher.tracker = c.tracker
 	c.reconciler = &reconciler{
@@ -187,13 +195,13 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 		NewQueue: func(controllerName string, limiter workqueue.TypedRateLimiter[Request]) workqueue.TypedRateLimitingInterface[Request] {
 			return fairqueue.New(controllerName, fairqueue.Options[Request]{
 				Lane:        lane,
-				MaxInFlight: func(string) int { return max(1, min(4, workers)) },
+				MaxInFlight: func(string) int { return class.share(workers) },
 				RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[Request](retryFirst/4, retryLast),
 				Metrics:     c.options.QueueMetrics,
 			})
 		},
 		// A run is bounded by its own deadlines for each call; this is the last resort against one that hangs.
-		ReconciliationTimeout: 10 * time.Minute,
+		ReconciliationTimeout: runTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("class %q: %w", class.Name, err)

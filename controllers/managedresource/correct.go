@@ -54,7 +54,7 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 	if readInput != input {
 		return r.applyAll(ctx, work, status) // the content changed meanwhile
 	}
-	target, err := r.access(ctx, work.target)
+	target, err := r.access(ctx, work.target, status.UID)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -63,7 +63,12 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 		return reconcile.Result{}, err
 	}
 
-	r.tracker.Begin(work.name)
+	// Every attempt counts, those with nothing to do included: an object that is going, or one that is only kept because
+	// the bundle is incomplete, would otherwise be looked at again and again.
+	for _, key := range keys {
+		r.memory.corrected(work.name, key, now)
+	}
+	r.tracker.Begin(work.name, keys...)
 	drifts, err := r.examine(ctx, work, target, p, keys)
 	var outcomes []apply.Outcome
 	if err == nil && len(drifts) > 0 {
@@ -142,7 +147,7 @@ func (r *reconciler) blame(live *metav1.PartialObjectMetadata, prepared *apply.P
 
 // concludeCorrection writes the result of a correction. The conditions stay unless it failed.
 func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status clustercache.Status, input string, drifts []drift, outcomes []apply.Outcome, wait time.Duration) (reconcile.Result, error) {
-	now := r.clock.Now()
+	now := r.clock.Now() // the correction took time
 	uids := map[inventory.Key]apply.Outcome{}
 	for i, o := range outcomes {
 		if errors.Is(o.Err, apply.ErrTerminating) {
@@ -150,7 +155,6 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 		}
 		if o.Err == nil {
 			uids[o.Key] = o
-			r.memory.corrected(work.name, o.Key, now)
 			if drifts[i].created || len(drifts[i].by) > 0 {
 				r.events.corrected(work.mr, drifts[i])
 				r.metrics.corrected(work, drifts[i], now)
@@ -158,14 +162,15 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 			}
 		}
 	}
+	if r.lost(ctx, work, apply.Failures(outcomes), nil) {
+		inv := slices.Clone(work.mr.Status.Resources)
+		noteUIDs(inv, uids)
+		return r.concludeLost(ctx, work, inv)
+	}
 	failures := slices.DeleteFunc(apply.Failures(outcomes), func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
 	hibernated := r.hibernated(ctx, work)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		for i := range s.Resources {
-			if o, ok := uids[inventory.KeyOf(s.Resources[i])]; ok {
-				s.Resources[i].UID = o.UID
-			}
-		}
+		noteUIDs(s.Resources, uids)
 		if len(failures) > 0 {
 			c := conclusion(&plan{}, failures, nil, nil)
 			r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
@@ -186,13 +191,26 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 			return reconcile.Result{}, err
 		}
 	}
-	if v := r.tracker.Judge(work.name); v.Synced && len(v.Drifted)+len(v.Missing) > 0 {
-		return reconcile.Result{RequeueAfter: max(wait, busyRetry), Priority: new(priorityDrift)}, nil
+	// What drifted again meanwhile is looked at when its turn comes.
+	v := r.tracker.Judge(work.name)
+	for _, key := range slices.Concat(v.Drifted, v.Missing) {
+		if again := max(r.memory.mayCorrect(work.name, key, now), busyRetry); wait == 0 || again < wait {
+			wait = again
+		}
 	}
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait, Priority: new(priorityDrift)}, nil
 	}
-	return r.resync(), nil
+	return r.settled(v), nil
+}
+
+// noteUIDs writes the UIDs of objects that were created again into an inventory.
+func noteUIDs(refs []resourcesv1alpha1.ObjectReference, outcomes map[inventory.Key]apply.Outcome) {
+	for i := range refs {
+		if o, ok := outcomes[inventory.KeyOf(refs[i])]; ok {
+			refs[i].UID = o.UID
+		}
+	}
 }
 
 func appliedTrue(mr *resourcesv1alpha1.ManagedResource) bool {

@@ -35,7 +35,7 @@ func (r *reconciler) delete(ctx context.Context, work *run) (reconcile.Result, e
 		switch {
 		case !registered:
 			r.events.released(work.mr, "its target cluster is not registered any more", work.mr.Status.Resources)
-		case resourcesv1alpha1.IsTruthy(work.mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation]) && status.State != clustercache.StateConnected && status.State != clustercache.StateDraining:
+		case givenUp(work.mr, status):
 			r.events.released(work.mr, "its deletion is forced and the target cluster is not reachable", work.mr.Status.Resources)
 		default:
 			if gone, result, err := r.clean(ctx, work, key, status); err != nil || !gone {
@@ -44,6 +44,15 @@ func (r *reconciler) delete(ctx context.Context, work *run) (reconcile.Result, e
 		}
 	}
 	return reconcile.Result{}, r.letGo(ctx, work)
+}
+
+// givenUp tells whether a user gave up on the objects in a target that cannot be reached.
+func givenUp(mr *resourcesv1alpha1.ManagedResource, status clustercache.Status) bool {
+	return !reachable(status) && resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
+}
+
+func reachable(status clustercache.Status) bool {
+	return status.State == clustercache.StateConnected || status.State == clustercache.StateDraining
 }
 
 func (r *reconciler) deletionConditions(s *resourcesv1alpha1.ManagedResourceStatus) {
@@ -87,6 +96,12 @@ func (r *reconciler) targetOfObjects(ctx context.Context, work *run) (clustercac
 			return work.target, status, true, nil
 		}
 	}
+	// A fixed target is still there for the operator when a namespace is not selected any more: that is for him to mend.
+	if fixed := work.class.FixedTarget(); fixed != (clustercache.ClusterKey{}) && !work.decision.HasTarget {
+		if status, ok := r.clusters.GetStatus(fixed); ok && status.UID == bound {
+			return clustercache.ClusterKey{}, clustercache.Status{State: clustercache.StateDisconnected, Message: work.decision.Message}, true, nil
+		}
+	}
 	return key, clustercache.Status{}, false, nil
 }
 
@@ -94,13 +109,19 @@ func (r *reconciler) targetOfObjects(ctx context.Context, work *run) (clustercac
 // at once, so that a later registration of the same name finds nothing to delete.
 func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.ClusterKey, status clustercache.Status) (gone bool, result reconcile.Result, err error) {
 	bound := types.UID(work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
-	reachable := status.State == clustercache.StateConnected || status.State == clustercache.StateDraining
-	if !reachable || bound != "" && status.UID != bound {
-		message := fmt.Sprintf("Waiting for the target cluster %s to delete %d objects: it is %s. The annotation %s=true gives up on them.",
-			key, len(work.mr.Status.Resources), describeState(status), resourcesv1alpha1.ForceDeletionAnnotation)
+	if !reachable(status) || bound != "" && status.UID != bound {
+		message := fmt.Sprintf("Waiting for the target cluster to delete %d objects: %s. The annotation %s=true gives up on them.",
+			len(work.mr.Status.Resources), describeState(key, status), resourcesv1alpha1.ForceDeletionAnnotation)
 		return false, result, r.setApplied(ctx, work, resourcesv1alpha1.ConditionProgressing, resourcesv1alpha1.ReasonDeletionPending, message)
 	}
-	target, err := r.access(ctx, key)
+	if paused, err := r.paused(ctx, key); err != nil || paused {
+		return false, result, err // the operator stopped all work there; unpausing it is an event
+	}
+	target, err := r.access(ctx, key, status.UID)
+	if err != nil {
+		return false, result, err
+	}
+	policy, err := r.prunePolicy(ctx, work, status.UID)
 	if err != nil {
 		return false, result, err
 	}
@@ -108,7 +129,9 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 		return false, result, err
 	}
 	r.tracker.Begin(work.name)
-	outcomes := prune.Objects(ctx, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, work.mr.Status.Resources, r.prunePolicy(work))
+	calls, cancel := context.WithTimeout(ctx, callsTimeout)
+	defer cancel()
+	outcomes := prune.Objects(calls, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, work.mr.Status.Resources, policy)
 	r.tracker.End(work.name)
 	if err := ctx.Err(); err != nil {
 		return false, result, err
@@ -141,14 +164,15 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 	return false, reconcile.Result{RequeueAfter: pause}, nil
 }
 
-func describeState(status clustercache.Status) string {
-	if status.State == "" {
-		return "not registered"
+func describeState(key clustercache.ClusterKey, status clustercache.Status) string {
+	switch {
+	case key.Name == "":
+		return status.Message
+	case status.Message == "":
+		return fmt.Sprintf("%s is %s", key, status.State)
+	default:
+		return fmt.Sprintf("%s is %s (%s)", key, status.State, status.Message)
 	}
-	if status.Message == "" {
-		return string(status.State)
-	}
-	return fmt.Sprintf("%s (%s)", status.State, status.Message)
 }
 
 // letGo removes our finalizer and marks. A ManagedResource that lives on under another class starts with an empty
@@ -169,6 +193,9 @@ func (r *reconciler) letGo(ctx context.Context, work *run) error {
 			return nil
 		}
 		return err
+	}
+	if work.mr.DeletionTimestamp != nil && len(work.mr.Finalizers) == 0 {
+		r.source.drop(work.name)
 	}
 	work.log.Info("Let go of the ManagedResource", "handedOver", work.decision.Leaving)
 	return nil

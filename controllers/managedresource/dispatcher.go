@@ -2,6 +2,7 @@ package managedresource
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,18 +64,21 @@ func (d *dispatcher) enqueue(ctx context.Context, mr *resourcesv1alpha1.ManagedR
 		}
 		return
 	}
-	request := Request{NamespacedName: client.ObjectKeyFromObject(mr)}
-	class := claim.SpecClass(mr)
-	switch {
-	case decision.Class != nil:
+	name := client.ObjectKeyFromObject(mr)
+	if _, tracked := d.tracker.Target(name); decision.Class != nil || tracked {
+		d.forward(decision, name, priority)
+	}
+}
+
+// forward queues a ManagedResource where a decision wants it.
+func (d *dispatcher) forward(decision claim.Decision, name types.NamespacedName, priority int) {
+	request := Request{NamespacedName: name}
+	class := ""
+	if decision.Class != nil {
 		class = decision.Class.Name
-		if decision.HasTarget {
-			request.Target = decision.Target
-		}
-	default:
-		if _, tracked := d.tracker.Target(request.NamespacedName); !tracked {
-			return
-		}
+	}
+	if decision.HasTarget {
+		request.Target = decision.Target
 	}
 	d.mu.RLock()
 	queue := d.queues[class]
@@ -88,11 +92,6 @@ func (d *dispatcher) enqueue(ctx context.Context, mr *resourcesv1alpha1.ManagedR
 	if queue != nil {
 		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 	}
-}
-
-// forward is enqueueName for requests that ended up in the wrong lane.
-func (d *dispatcher) forward(ctx context.Context, name types.NamespacedName, priority int) {
-	d.enqueueName(ctx, name, priority)
 }
 
 // watch registers all handlers and delivers events until ctx ends.
@@ -263,8 +262,11 @@ func (d *dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEv
 // event, and so does every later failure with another text.
 func (d *dispatcher) clusterChanged(ctx context.Context, event clustercache.Event, told map[clustercache.ClusterKey]string) {
 	status, registered := d.clusters.GetStatus(event.Cluster)
-	now := string(status.State) + " " + status.Reason
-	concerns := status.State == clustercache.StateRefused || status.State != clustercache.StateConnected && told[event.Cluster] != now
+	now := string(status.State) + " " + whyDown(status)
+	if status.State == clustercache.StateRefused {
+		now += " " + status.Message
+	}
+	concerns := status.State != clustercache.StateConnected && told[event.Cluster] != now
 	for _, t := range event.Types {
 		concerns = concerns || t != clustercache.EventProbed
 	}
@@ -299,7 +301,8 @@ func (d *dispatcher) enqueueTarget(ctx context.Context, cluster clustercache.Clu
 
 func (d *dispatcher) enqueueClass(ctx context.Context, class *claim.Class, priority int) {
 	d.each(ctx, func(mr *resourcesv1alpha1.ManagedResource) {
-		if claim.SpecClass(mr) == class.Name {
+		// Those that are leaving the class still have their objects in its target.
+		if claim.SpecClass(mr) == class.Name || slices.Contains(mr.Finalizers, class.Finalizer) {
 			d.enqueue(ctx, mr, priority)
 		}
 	})

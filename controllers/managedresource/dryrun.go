@@ -55,7 +55,8 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 		work.log.Info("Dry run: cannot read the content", "error", err.Error())
 		return false, nil
 	}
-	target, err := r.access(ctx, work.target)
+	status, _ := r.clusters.GetStatus(work.target)
+	target, err := r.access(ctx, work.target, status.UID)
 	if err != nil {
 		return false, err
 	}

@@ -81,7 +81,7 @@ func (r *recorder) takenBack(mr *resourcesv1alpha1.ManagedResource, o apply.Outc
 		fmt.Sprintf("%s had fields that the manifest does not have, set by %s", o.Key, by))
 }
 
-// applied tells the result of a run when it differs from the one before.
+// applied tells that a run failed, and why. The events client makes a series of what repeats.
 func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, c concluded) {
 	if c.status == resourcesv1alpha1.ConditionFalse {
 		r.write(mr, nil, corev1.EventTypeWarning, c.reason, eventApplied, c.message)

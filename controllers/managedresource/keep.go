@@ -42,6 +42,9 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 	}
 
 	input, current := r.input(work)
+	if missing, ok := r.missingSecret(work); ok {
+		return r.cannotRead(ctx, work, missing)
+	}
 	if current && !r.memory.applyDemanded(work.name) && work.mr.Status.ObservedGeneration == work.mr.Generation {
 		done, result, err := r.unchanged(ctx, work, status, input)
 		if done || err != nil {
@@ -71,6 +74,10 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 		result, err = r.unreachable(ctx, work, status)
 		return true, result, err
 	}
+	// Somebody may have taken our marks off. Without them nobody would clean up.
+	if err := r.mark(ctx, work, status.UID); err != nil {
+		return true, result, err
+	}
 	verdict := r.tracker.Judge(work.name)
 	if _, complete := r.tracker.AcceptedStates(work.name); !complete {
 		// A start with nothing in memory: what the watches show decides, as a whole.
@@ -88,7 +95,7 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 		result, err = r.evaluateApplied(ctx, work, status)
 		return true, result, err
 	}
-	if drifted := slices.Concat(verdict.Drifted, verdict.Missing, verdict.Unknown); len(drifted) > 0 {
+	if drifted := slices.Concat(verdict.Drifted, verdict.Missing); len(drifted) > 0 {
 		result, err = r.correct(ctx, work, status, input, drifted)
 		return true, result, err
 	}
@@ -101,7 +108,7 @@ func (r *reconciler) keepAccepted(ctx context.Context, work *run, status cluster
 	states, _ := r.tracker.AcceptedStates(work.name)
 	drifted := slices.DeleteFunc(slices.Concat(verdict.Drifted, verdict.Missing), func(k inventory.Key) bool {
 		_, known := states[k]
-		return !known
+		return !known || r.memory.mayCorrect(work.name, k, r.clock.Now()) > 0
 	})
 	if len(drifted) > 0 {
 		return r.correct(ctx, work, status, input, drifted)
@@ -122,6 +129,16 @@ func (r *reconciler) input(work *run) (text string, current bool) {
 		versions = append(versions, version)
 	}
 	return inputOf(work, r.managedBy, versions), current
+}
+
+// missingSecret returns a referenced Secret that is known not to exist. Its creation is an event, so nobody has to ask.
+func (r *reconciler) missingSecret(work *run) (*secretError, bool) {
+	for _, name := range secretNames(work.mr) {
+		if version, known := r.secrets.Get(name); known && !version.Exists() {
+			return &secretError{name: name, err: apierrors.NewNotFound(corev1.Resource("secrets"), name.Name)}, true
+		}
+	}
+	return nil, false
 }
 
 func secretNames(mr *resourcesv1alpha1.ManagedResource) []types.NamespacedName {
@@ -180,22 +197,27 @@ func (r *reconciler) leaveOldTarget(ctx context.Context, work *run, now clusterc
 	if err != nil {
 		return true, result, err
 	}
-	if found && !deref(work.mr.Spec.KeepObjects) {
-		status, _ := r.clusters.GetStatus(old)
+	status, _ := r.clusters.GetStatus(old)
+	switch {
+	case len(work.mr.Status.Resources) == 0 || deref(work.mr.Spec.KeepObjects):
+	case !found:
+		r.events.released(work.mr, fmt.Sprintf("the cluster with UID %s is not registered any more", bound), work.mr.Status.Resources)
+	case givenUp(work.mr, status):
+		r.events.released(work.mr, "their deletion is forced and the old target cluster is not reachable", work.mr.Status.Resources)
+	default:
 		gone, result, err := r.clean(ctx, work, old, status)
 		if err != nil || !gone {
 			return true, result, err
 		}
-	} else if len(work.mr.Status.Resources) > 0 {
-		r.events.released(work.mr, fmt.Sprintf("the cluster with UID %s is not registered any more", bound), work.mr.Status.Resources)
 	}
 	work.log.Info("Moving to another target", "oldTargetUID", bound, "newTargetUID", now.UID)
 	r.forget(ctx, work.name)
 	if err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { s.Resources = nil }); err != nil {
 		return true, result, err
 	}
+	// Bound to the new one in one step: a finalizer without a mark would be nobody's.
 	base := work.mr.DeepCopy()
-	delete(work.mr.Annotations, hubv1alpha1.TargetUIDAnnotation)
+	work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(now.UID)
 	delete(work.mr.Annotations, hubv1alpha1.AppliedAnnotation)
 	return false, result, r.source.patch(ctx, base, work.mr, false)
 }

@@ -47,7 +47,7 @@ type reconciler struct {
 
 	managedBy  string
 	syncPeriod time.Duration
-	forward    func(ctx context.Context, name types.NamespacedName, priority int)
+	forward    func(decision claim.Decision, name types.NamespacedName, priority int)
 
 	busy sync.Map // types.NamespacedName -> struct{}: in the hands of a worker
 }
@@ -76,10 +76,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req Request) (reconcile.Resu
 	switch {
 	case err == nil:
 		return result, nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return reconcile.Result{}, fmt.Errorf("a run took longer than %s: %w", runTimeout, err) // tried again, ever later
 	case ctx.Err() != nil:
 		return reconcile.Result{}, nil // leadership or the process ends; the successor starts from the source
-	case errors.Is(err, clustercache.ErrClusterNotConnected), errors.Is(err, clustercache.ErrClusterUnknown):
+	case isDown(err):
 		return reconcile.Result{}, nil // the connect event brings it back
+	case errors.Is(err, clustercache.ErrConnectionReplaced):
+		return reconcile.Result{RequeueAfter: busyRetry}, nil
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: busyRetry}, nil
 	}
@@ -109,7 +113,7 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 	}
 	if decision.HasTarget && decision.Target != req.Target || !decision.HasTarget && req.Target != (clustercache.ClusterKey{}) {
 		// It moved since it was queued: its new target's lane is where it waits its turn.
-		r.forward(ctx, req.NamespacedName, priorityRetry)
+		r.forward(decision, req.NamespacedName, priorityRetry)
 		return reconcile.Result{}, nil
 	}
 	work := &run{
@@ -120,7 +124,7 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 		r.forget(ctx, work.name)
 		return reconcile.Result{RequeueAfter: decision.ElsewhereUntil.Sub(r.clock.Now()) + time.Second}, nil
 	}
-	paused, err := r.paused(ctx, work)
+	paused, err := r.paused(ctx, work.target)
 	if err != nil || paused {
 		return reconcile.Result{}, err
 	}
@@ -157,9 +161,9 @@ func (r *reconciler) forget(ctx context.Context, name types.NamespacedName) {
 	r.memory.forget(name)
 }
 
-// paused tells whether the operator stopped all work on the target.
-func (r *reconciler) paused(ctx context.Context, work *run) (bool, error) {
-	tc, err := r.targetCluster(ctx, work.target)
+// paused tells whether the operator stopped all work on a target.
+func (r *reconciler) paused(ctx context.Context, target clustercache.ClusterKey) (bool, error) {
+	tc, err := r.targetCluster(ctx, target)
 	if err != nil || tc == nil {
 		return false, err
 	}
@@ -187,8 +191,9 @@ func (r *reconciler) targetCluster(ctx context.Context, key clustercache.Cluster
 	return tc, nil
 }
 
-// access returns the clients of a target.
-func (r *reconciler) access(ctx context.Context, key clustercache.ClusterKey) (apply.Target, error) {
+// access returns the clients of a target that is known to be the cluster with a UID. If it is another one meanwhile, it
+// counts as not connected.
+func (r *reconciler) access(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (apply.Target, error) {
 	metadataClient, err := r.clusters.GetMetadataClient(ctx, key)
 	if err != nil {
 		return apply.Target{}, err
@@ -201,6 +206,9 @@ func (r *reconciler) access(ctx context.Context, key clustercache.ClusterKey) (a
 	if err != nil {
 		return apply.Target{}, err
 	}
+	if status, _ := r.clusters.GetStatus(key); status.UID != uid {
+		return apply.Target{}, fmt.Errorf("target %s is not the cluster with UID %s any more: %w", key, uid, clustercache.ErrConnectionReplaced)
+	}
 	return apply.Target{Metadata: metadataClient, Client: uncached, Mapper: mapper}, nil
 }
 
@@ -208,4 +216,13 @@ func (r *reconciler) access(ctx context.Context, key clustercache.ClusterKey) (a
 func (r *reconciler) resync() reconcile.Result {
 	jitter := 0.9 + 0.2*rand.Float64()
 	return reconcile.Result{RequeueAfter: time.Duration(float64(r.syncPeriod) * jitter), Priority: new(priorityResync)}
+}
+
+// settled is the result of a run after which the watches have to show the last writes: resync, or a look when they should
+// have shown them.
+func (r *reconciler) settled(v tracker.Verdict) reconcile.Result {
+	if v.Unseen > 0 {
+		return sooner(r.resync(), tracker.UnseenGrace+time.Second)
+	}
+	return r.resync()
 }

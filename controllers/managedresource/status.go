@@ -83,7 +83,7 @@ func (r *reconciler) unreachable(ctx context.Context, work *run, status clusterc
 
 func (r *reconciler) setUnreachable(s *resourcesv1alpha1.ManagedResourceStatus, work *run, status clustercache.Status) {
 	reason := resourcesv1alpha1.ReasonTargetUnreachable
-	message := fmt.Sprintf("The target cluster %s is not reachable since %s: %s", work.target, status.Since.UTC().Format(time.RFC3339), status.Reason)
+	message := fmt.Sprintf("The target cluster %s is not reachable since %s: %s", work.target, status.Since.UTC().Format(time.RFC3339), whyDown(status))
 	if status.State == clustercache.StateRefused {
 		reason = resourcesv1alpha1.ReasonTargetRefused
 		if status.Reason == clustercache.ReasonIdentityChanged {
@@ -92,6 +92,15 @@ func (r *reconciler) setUnreachable(s *resourcesv1alpha1.ManagedResourceStatus, 
 		message = fmt.Sprintf("The registration of the target cluster %s is not usable: %s", work.target, status.Message)
 	}
 	r.unknownHealth(s, reason, message)
+}
+
+// whyDown is the reason of a target that is down. That probes fail is how it begins; it is not another reason than being
+// unreachable, which it is called a moment later.
+func whyDown(status clustercache.Status) string {
+	if status.Reason == clustercache.ReasonProbeFailed {
+		return clustercache.ReasonUnreachable
+	}
+	return status.Reason
 }
 
 func (r *reconciler) unknownHealth(s *resourcesv1alpha1.ManagedResourceStatus, reason, message string) {

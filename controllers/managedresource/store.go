@@ -80,6 +80,13 @@ func (s *store) remember(mr *resourcesv1alpha1.ManagedResource) {
 	s.written[client.ObjectKeyFromObject(mr)] = mr.DeepCopy()
 }
 
+// drop forgets what was written to a ManagedResource that is gone.
+func (s *store) drop(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.written, name)
+}
+
 // refresh reads the ManagedResource live, so that the retry after a conflict does not meet the same old state.
 func (s *store) refresh(ctx context.Context, name types.NamespacedName) {
 	mr := &resourcesv1alpha1.ManagedResource{}

@@ -43,7 +43,7 @@ const (
 	userAgent = "trellis"
 	// bundleMemory bounds what decoded bundles may take.
 	bundleMemory = 128 << 20
-	// shutdownTimeout bounds the orderly end. A run in progress gets to write its result.
+	// shutdownTimeout bounds the orderly end: runs are cancelled, watches closed, and the Lease is given back.
 	shutdownTimeout = 20 * time.Second
 )
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -79,6 +80,11 @@ func (a *Applier) one(ctx context.Context, t Target, in Intent) Outcome {
 	mapping, err := mappingFor(t.Mapper, in.Object)
 	if err != nil {
 		out.Err = err
+		return out
+	}
+	if in.Key.Namespace != "" && mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		// Planned while the kind was not known. Under a key with a namespace the object would not be found again.
+		out.Err = errors.New("its kind turned out to be cluster-scoped; it is planned again")
 		return out
 	}
 	resource := resourceFor(t.Metadata, mapping, in.Key.Namespace)
@@ -156,7 +162,7 @@ func (a *Applier) one(ctx context.Context, t Target, in Intent) Outcome {
 			return out
 		}
 		if err := a.takeBack(ctx, resource, answer, in.Object.GetAPIVersion(), exempt); err != nil {
-			if apierrors.IsConflict(err) || apierrors.IsInvalid(err) && strings.Contains(err.Error(), "test") {
+			if apierrors.IsConflict(err) {
 				continue // somebody wrote in between; look again
 			}
 			out.Err = fmt.Errorf("taking back fields of %s: %w", managers(foreign), err)
@@ -173,9 +179,27 @@ func (a *Applier) patch(ctx context.Context, resource metadata.ResourceInterface
 	if err != nil {
 		return nil, fmt.Errorf("encoding the manifest: %w", err)
 	}
-	return resource.Patch(ctx, obj.GetName(), types.ApplyPatchType, raw,
+	answer, err := resource.Patch(ctx, obj.GetName(), types.ApplyPatchType, raw,
 		metav1.PatchOptions{FieldManager: a.FieldManager, Force: ptr.To(true)})
+	if err != nil && obj.GetKind() == "Secret" {
+		err = withoutValues(err)
+	}
+	return answer, err
 }
+
+// withoutValues cuts what a server quotes of an object from its answer. Everything else of the text stays as it is.
+func withoutValues(err error) error {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || !quotedValue.MatchString(status.ErrStatus.Message) {
+		return err
+	}
+	status = &apierrors.StatusError{ErrStatus: *status.ErrStatus.DeepCopy()}
+	status.ErrStatus.Message = quotedValue.ReplaceAllString(status.ErrStatus.Message, "$1 (not shown)")
+	return status
+}
+
+// quotedValue matches the two ways in which API servers quote values, with the rest of the line.
+var quotedValue = regexp.MustCompile(`(got &value|Invalid value:).*`)
 
 // takeBack moves foreign payload into our entry, provided that nobody wrote since the answer was given.
 func (a *Applier) takeBack(ctx context.Context, resource metadata.ResourceInterface, seen *metav1.PartialObjectMetadata, apiVersion string, exempt ownership.Exempt) error {
@@ -184,7 +208,6 @@ func (a *Applier) takeBack(ctx context.Context, resource metadata.ResourceInterf
 		return err
 	}
 	raw, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": "/metadata/uid", "value": seen.UID},
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": seen.ResourceVersion},
 		{"op": "replace", "path": "/metadata/managedFields", "value": entries},
 	})

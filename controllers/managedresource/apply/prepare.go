@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +34,9 @@ type Prepared struct {
 // mapper: namespaced kinds default to "default", cluster-scoped ones lose theirs. scoped tells for kinds that the mapper
 // does not know yet, because their definition is in the same bundle, whether they are namespaced; nil knows none.
 func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (namespaced, known bool), marks Marks) (Prepared, error) {
+	if err := checkSecret(manifest); err != nil {
+		return Prepared{}, err
+	}
 	obj := manifest.DeepCopy()
 	clean(obj)
 	if err := settleNamespace(obj, mapper, scoped); err != nil {
@@ -83,6 +87,29 @@ func clean(obj *unstructured.Unstructured) {
 	case "apiextensions.k8s.io":
 		dropEmptyCABundle(obj.Object, "spec", "conversion", "webhook", "clientConfig")
 	}
+}
+
+// checkSecret refuses values that are no strings, such as an unquoted number. An API server would, too, but its answer
+// quotes them.
+func checkSecret(obj *unstructured.Unstructured) error {
+	if gk := obj.GroupVersionKind().GroupKind(); gk.Group != "" || gk.Kind != "Secret" {
+		return nil
+	}
+	for _, field := range []string{"data", "stringData"} {
+		value := obj.Object[field]
+		values, ok := value.(map[string]any)
+		if !ok && value != nil {
+			return fmt.Errorf("%s of the Secret is not a map", field)
+		}
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			if v := values[key]; v != nil {
+				if _, ok := v.(string); !ok {
+					return fmt.Errorf("%s.%s of the Secret is not a string; a number or truth value needs quotes", field, key)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // foldStringData moves stringData into data. Sent as it is, a key that later vanishes from stringData would stay in data,

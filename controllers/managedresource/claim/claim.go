@@ -70,6 +70,18 @@ func Normalize(class string) string {
 	return class
 }
 
+// FixedTarget is the target of a class that has one for all its ManagedResources, empty for the others.
+func (c *Class) FixedTarget() clustercache.ClusterKey {
+	switch c.Target.Type {
+	case configv1alpha1.TargetSource:
+		return SourceTarget
+	case configv1alpha1.TargetRegistration:
+		return clustercache.ClusterKey{Namespace: c.Target.Namespace, Name: c.Target.Name}
+	default:
+		return clustercache.ClusterKey{}
+	}
+}
+
 // Origin is the origin annotation of a ManagedResource in this class (spec/managedresource.md 1.8).
 func (c *Class) Origin(mr types.NamespacedName) string {
 	if c.ClusterID == "" {

@@ -113,52 +113,64 @@ func deletionGroup(gk schema.GroupKind) int {
 	}
 }
 
+// attempts bounds how often an object is looked at anew because it changed before it could be deleted.
+const attempts = 4
+
 func one(ctx context.Context, t Target, out *Outcome, policy Policy) {
-	key := out.Key
-	fail := func(err error) {
-		out.Result, out.Err = Pending, err
+	for range attempts {
+		if err := try(ctx, t, out, policy); !apierrors.IsConflict(err) {
+			return
+		}
 	}
+}
+
+// try deletes an object as it is now. A conflict means that it changed since it was looked at.
+func try(ctx context.Context, t Target, out *Outcome, policy Policy) error {
+	key := out.Key
+	fail := func(err error) error {
+		out.Result, out.Err = Pending, err
+		return err
+	}
+	out.Err = nil
 	if policy.ListedByOther != nil && policy.ListedByOther(key) {
 		out.Result, out.Reason = Kept, "another ManagedResource lists it"
-		return
+		return nil
 	}
 	resource, found, err := resourceOf(t, out.Ref)
 	if err != nil {
-		fail(err)
-		return
+		return fail(err)
 	}
 	if !found {
 		out.Result = Gone // its kind is gone, and the kind's objects with it
-		return
+		return nil
 	}
 	live, err := resource.Get(ctx, key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		out.Result = Gone
-		return
+		return nil
 	}
 	if err != nil {
-		fail(fmt.Errorf("reading the live object: %w", err))
-		return
+		return fail(fmt.Errorf("reading the live object: %w", err))
 	}
 	if reason := keepReason(live, out.Ref, policy); reason != "" {
 		out.Result, out.Reason = Kept, reason
-		return
+		return nil
 	}
 	if live.DeletionTimestamp != nil {
 		out.Result, out.Reason = Pending, pendingReason(live)
-		return
+		return nil
 	}
 	err = resource.Delete(ctx, key.Name, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: ptr.To(live.UID)},
+		// The version as well: between the look and the delete, somebody may have taken it over.
+		Preconditions:     &metav1.Preconditions{UID: ptr.To(live.UID), ResourceVersion: ptr.To(live.ResourceVersion)},
 		PropagationPolicy: propagation(key.Group),
 	})
 	switch {
 	case apierrors.IsNotFound(err):
 		out.Result = Gone
-		return
+		return nil
 	case err != nil:
-		fail(fmt.Errorf("deleting the object: %w", err))
-		return
+		return fail(fmt.Errorf("deleting the object: %w", err))
 	}
 	out.Deleted = true
 	// Most objects are gone at once. Asking now saves them the wait for the next pass.
@@ -171,6 +183,7 @@ func one(ctx context.Context, t Target, out *Outcome, policy Policy) {
 	default:
 		out.Result, out.Reason = Pending, pendingReason(left)
 	}
+	return nil
 }
 
 // keepReason says why a live object must stay, empty if it may be deleted.
@@ -181,7 +194,7 @@ func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.Object
 		return "its annotation " + resourcesv1alpha1.KeepObjectAnnotation + " asks for it"
 	case origin != "" && origin != policy.Origin:
 		return "its origin is " + origin
-	case ref.UID != "" && live.UID != ref.UID && origin != policy.Origin:
+	case ref.UID != "" && live.UID != ref.UID && origin != policy.Origin && !createdToBeIgnored(live, ref, policy.FieldManager):
 		return "it is not the object that was applied, and it has no origin"
 	case ref.UID == "" && origin != policy.Origin && !createdToBeIgnored(live, ref, policy.FieldManager):
 		return "nothing on it says that it was applied for this ManagedResource"
@@ -245,7 +258,7 @@ func Release(ctx context.Context, t Target, ref resourcesv1alpha1.ObjectReferenc
 	return nil
 }
 
-// resourceOf resolves an entry's kind; found is false if the target does not serve it.
+// resourceOf resolves an entry's kind; found is false if the target cannot have the object.
 func resourceOf(t Target, ref resourcesv1alpha1.ObjectReference) (resource metadata.ResourceInterface, found bool, err error) {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	mapping, err := t.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -261,6 +274,10 @@ func resourceOf(t Target, ref resourcesv1alpha1.ObjectReference) (resource metad
 	}
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		return t.Metadata.Resource(mapping.Resource).Namespace(ref.Namespace), true, nil
+	}
+	if ref.Namespace != "" {
+		// An entry from before the kind was known. Nothing was ever applied under it: what has the name is another entry's.
+		return nil, false, nil
 	}
 	return t.Metadata.Resource(mapping.Resource), true, nil
 }

@@ -42,6 +42,7 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 	if m == nil {
 		return Verdict{}
 	}
+	unseenTooLong := t.clock.Now().Add(-UnseenGrace)
 	v.Observed = make(map[inventory.Key]Accepted, len(m.objects))
 	failed := func(watch string) {
 		if need := tgt.watches[watch]; need != nil && need.err != nil {
@@ -65,11 +66,11 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			continue
 		}
 		switch {
-		case !found && o.known && !o.seen && !o.missing:
+		case !found && o.known && !o.seen && !o.missing && o.since.After(unseenTooLong):
 			v.Unseen++
 		case !found:
 			v.Missing = append(v.Missing, key)
-		case o.known && obs.olderThan(o.accepted.ResourceVersion):
+		case o.known && obs.olderThan(o.accepted.ResourceVersion) && o.since.After(unseenTooLong):
 			v.Unseen++
 		default:
 			o.seen, o.missing = true, false
@@ -81,7 +82,7 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			switch {
 			case !o.known:
 				v.Unknown = append(v.Unknown, key)
-			case o.createOnly:
+			case o.createOnly, obs.Terminating: // what is going is made again when it is gone
 			case obs.State != o.accepted.State || obs.UID != o.accepted.UID:
 				v.Drifted = append(v.Drifted, key)
 			}

@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,8 +53,9 @@ type object struct {
 	createOnly bool
 	known      bool // accepted holds a state
 	accepted   Accepted
-	seen       bool // the watch showed it as of the accepted write, or later
-	missing    bool // a delete event came, and nothing since
+	since      time.Time // of the acceptance
+	seen       bool      // the watch showed it as of the accepted write, or later
+	missing    bool      // a delete event came, and nothing since
 }
 
 // Accepted is how an object was when it was last found or made right.

@@ -8,10 +8,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
@@ -38,7 +40,13 @@ type Options struct {
 	Selector labels.Selector
 	// Notify hears of ManagedResources that should be looked at. It must return quickly.
 	Notify func(mr types.NamespacedName, cause Cause)
+	// Clock defaults to the real one.
+	Clock clock.PassiveClock
 }
+
+// UnseenGrace is how long a synced watch may take to show a write. What it does not show by then is taken for changed or
+// gone, and the live object decides.
+const UnseenGrace = 30 * time.Second
 
 // Tracker tracks the objects of all ManagedResources in all targets.
 type Tracker struct {
@@ -46,6 +54,7 @@ type Tracker struct {
 	fieldManager string
 	selector     labels.Selector
 	notify       func(mr types.NamespacedName, cause Cause)
+	clock        clock.PassiveClock
 
 	mu      sync.RWMutex
 	targets map[clustercache.ClusterKey]*target
@@ -54,14 +63,20 @@ type Tracker struct {
 
 // New returns an empty tracker.
 func New(o Options) *Tracker {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
 	return &Tracker{
-		clusters: o.Clusters, fieldManager: o.FieldManager, selector: o.Selector, notify: o.Notify,
+		clock: o.Clock, clusters: o.Clusters, fieldManager: o.FieldManager, selector: o.Selector, notify: o.Notify,
 		targets: map[clustercache.ClusterKey]*target{}, places: map[types.NamespacedName]clustercache.ClusterKey{},
 	}
 }
 
 // Track records what a ManagedResource lists in a target, and has the kinds watched that this needs. Objects that stay
 // keep what is known of them. A ManagedResource is in one target at a time; a change of the target forgets the old one.
+//
+// Every watch is declared each time, not only when it is new: the cluster cache forgets the watches of a target whose
+// registration goes, and declaring one that it has is free.
 func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster clustercache.ClusterKey, refs []resourcesv1alpha1.ObjectReference) error {
 	t.mu.Lock()
 	if old, ok := t.places[mr]; ok && old != cluster {
@@ -206,9 +221,9 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 		}
 		// A selected watch carries a label selector; one without is that of a create-only object.
 		entry.objects[key] = &object{watch: w.Name, createOnly: w.FieldSelector != nil}
-		start = tgt.need(w, start)
-		if needsPods(key) {
-			start = tgt.need(t.kindWatcher(podKind), start)
+		tgt.need(w)
+		if needsPods(key) && old == nil {
+			tgt.need(t.kindWatcher(podKind))
 		}
 	}
 	for key, old := range entry.objects {
@@ -235,16 +250,31 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 	entry.recount()
 	// A watch that was given up and taken again in the same breath goes on.
 	stop = slices.DeleteFunc(stop, func(name string) bool { return tgt.watches[name] != nil })
-	return start, stop
+	return tgt.needed(entry), stop
 }
 
-func (tgt *target) need(w clustercache.Watcher, start []clustercache.Watcher) []clustercache.Watcher {
+func (tgt *target) need(w clustercache.Watcher) {
 	if n := tgt.watches[w.Name]; n != nil {
 		n.count++
-		return start
+		return
 	}
 	tgt.watches[w.Name] = &watchNeed{watcher: w, count: 1}
-	return append(start, w)
+}
+
+// needed lists the watches that the objects of a ManagedResource need.
+func (tgt *target) needed(m *tracked) []clustercache.Watcher {
+	names := map[string]bool{}
+	for key, o := range m.objects {
+		names[o.watch] = true
+		if needsPods(key) {
+			names[podKind.GroupKind().String()] = true
+		}
+	}
+	watchers := make([]clustercache.Watcher, 0, len(names))
+	for name := range names {
+		watchers = append(watchers, tgt.watches[name].watcher)
+	}
+	return watchers
 }
 
 func (tgt *target) release(name string, stop []string) []string {
@@ -268,13 +298,14 @@ func (m *tracked) recount() {
 	}
 }
 
-// Begin marks a ManagedResource as being written: its events are noted, not judged, until End.
-func (t *Tracker) Begin(mr types.NamespacedName) { t.setBusy(mr, true) }
+// Begin marks a ManagedResource as being written: its events are noted, not judged, until End. keys are the objects that
+// the run deals with, none for all.
+func (t *Tracker) Begin(mr types.NamespacedName, keys ...inventory.Key) { t.setBusy(mr, true, keys) }
 
 // End is the counterpart of Begin. The caller judges afterwards.
-func (t *Tracker) End(mr types.NamespacedName) { t.setBusy(mr, false) }
+func (t *Tracker) End(mr types.NamespacedName) { t.setBusy(mr, false, nil) }
 
-func (t *Tracker) setBusy(mr types.NamespacedName, busy bool) {
+func (t *Tracker) setBusy(mr types.NamespacedName, busy bool, keys []inventory.Key) {
 	if tgt := t.of(mr); tgt != nil {
 		tgt.mu.Lock()
 		defer tgt.mu.Unlock()
@@ -287,8 +318,8 @@ func (t *Tracker) setBusy(mr types.NamespacedName, busy bool) {
 			return
 		}
 		// Delete events so far are what this run deals with. One that comes during it is about its own result.
-		for _, o := range m.objects {
-			if o.missing {
+		for key, o := range m.objects {
+			if o.missing && (len(keys) == 0 || slices.Contains(keys, key)) {
 				o.missing, o.known = false, false
 			}
 		}
@@ -309,7 +340,7 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 		return
 	}
 	o := m.objects[key]
-	o.known, o.accepted = true, accepted
+	o.known, o.accepted, o.since = true, accepted, t.clock.Now()
 	obs, found, synced := t.observed(tgt.key, o.watch, key)
 	o.seen = synced && found && !obs.olderThan(accepted.ResourceVersion)
 	m.recount()
