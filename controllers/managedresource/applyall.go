@@ -165,6 +165,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	right := r.right(work)
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)
 	defer cancel()
 	r.tracker.Begin(work.name)
@@ -173,7 +174,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 		pruned = prune.Objects(calls, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, old, policy)
 	}
 	releaseErrors := r.release(calls, work, target, released)
-	outcomes := r.applier.Run(calls, target, intents(p.objects, before), func(o apply.Outcome) { r.accept(work, o) })
+	outcomes := r.applyChanged(calls, work, target, intents(p.objects, before), right)
 	r.tracker.End(work.name)
 	if err := ctx.Err(); err != nil {
 		return reconcile.Result{}, err
@@ -196,10 +197,51 @@ func intents(objects []apply.Prepared, known []resourcesv1alpha1.ObjectReference
 	return out
 }
 
-func (r *reconciler) accept(work *run, o apply.Outcome) {
-	if o.Err == nil {
-		r.tracker.Accept(work.name, o.Key, tracker.Accepted{UID: o.UID, ResourceVersion: o.ResourceVersion, State: o.State})
+// right returns the objects that the watches show as they were sent last. None if an apply of everything is asked for.
+func (r *reconciler) right(work *run) map[inventory.Key]tracker.Accepted {
+	if r.memory.applyDemanded(work.name) {
+		return nil
 	}
+	verdict := r.tracker.Judge(work.name)
+	right, _ := r.tracker.AcceptedStates(work.name)
+	for _, key := range slices.Concat(verdict.Drifted, verdict.Missing, verdict.Unknown) {
+		delete(right, key)
+	}
+	for key := range right {
+		if _, observed := verdict.Observed[key]; !observed {
+			delete(right, key)
+		}
+	}
+	return right
+}
+
+// applyChanged applies intents but those that say what was sent last for an object that is right. Of a large bundle of which
+// one object changed, one is sent.
+func (r *reconciler) applyChanged(ctx context.Context, work *run, target apply.Target, all []apply.Intent, right map[inventory.Key]tracker.Accepted) []apply.Outcome {
+	outcomes := make([]apply.Outcome, len(all))
+	var changed []apply.Intent
+	var places []int
+	for i, in := range all {
+		was, ok := right[in.Key]
+		if ok && in.Digest != 0 && was.Intent == in.Digest {
+			outcomes[i] = apply.Outcome{Key: in.Key, UID: was.UID, ResourceVersion: was.ResourceVersion, State: was.State, Unchanged: true}
+			continue
+		}
+		changed, places = append(changed, in), append(places, i)
+	}
+	for i, o := range r.applyIntents(ctx, work, target, changed) {
+		outcomes[places[i]] = o
+	}
+	return outcomes
+}
+
+// applyIntents applies and accepts each object as soon as it is right.
+func (r *reconciler) applyIntents(ctx context.Context, work *run, target apply.Target, todo []apply.Intent) []apply.Outcome {
+	return r.applier.Run(ctx, target, todo, func(o apply.Outcome) {
+		if o.Err == nil {
+			r.tracker.Accept(work.name, o.Key, tracker.Accepted{UID: o.UID, ResourceVersion: o.ResourceVersion, State: o.State, Intent: o.Digest})
+		}
+	})
 }
 
 // prunePolicy says what may be deleted in the cluster with a UID: what no other ManagedResource lists that has its objects

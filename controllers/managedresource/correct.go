@@ -76,7 +76,7 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 		for _, d := range drifts {
 			todo = append(todo, d.intent)
 		}
-		outcomes = r.applier.Run(ctx, target, todo, func(o apply.Outcome) { r.accept(work, o) })
+		outcomes = r.applyIntents(ctx, work, target, todo)
 	}
 	r.tracker.End(work.name)
 	if err == nil {

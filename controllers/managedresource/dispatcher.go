@@ -192,10 +192,15 @@ func foreignFinalizers(mr *resourcesv1alpha1.ManagedResource) []string {
 
 func (d *dispatcher) targetClusterHandler(ctx context.Context) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if tc, ok := obj.(*hubv1alpha1.TargetCluster); ok && tc.Status.ClusterUID != "" {
+				d.enqueueTarget(ctx, client.ObjectKeyFromObject(tc), priorityResync)
+			}
+		},
 		UpdateFunc: func(before, after any) {
 			a, ok1 := before.(*hubv1alpha1.TargetCluster)
 			b, ok2 := after.(*hubv1alpha1.TargetCluster)
-			if !ok1 || !ok2 || a.Spec.Paused == b.Spec.Paused &&
+			if !ok1 || !ok2 || a.Spec.Paused == b.Spec.Paused && a.Status.ClusterUID == b.Status.ClusterUID &&
 				a.Annotations[hubv1alpha1.HibernatedAnnotation] == b.Annotations[hubv1alpha1.HibernatedAnnotation] {
 				return
 			}

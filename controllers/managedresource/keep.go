@@ -37,6 +37,9 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 	if status.UID == "" || status.State == clustercache.StateRefused || bound != "" && bound != status.UID {
 		return r.unreachable(ctx, work, status)
 	}
+	if known, err := r.identityKnown(ctx, work.target, status.UID); err != nil || !known {
+		return reconcile.Result{RequeueAfter: identityRetry}, err
+	}
 	if err := r.tracker.Track(ctx, work.name, work.target, work.mr.Status.Resources); err != nil && !isDown(err) {
 		return reconcile.Result{}, err
 	}
@@ -129,6 +132,19 @@ func (r *reconciler) input(work *run) (text string, current bool) {
 		versions = append(versions, version)
 	}
 	return inputOf(work, r.managedBy, versions), current
+}
+
+// identityRetry is for a TargetCluster whose event was missed.
+const identityRetry = 10 * time.Second
+
+// identityKnown tells whether it is written down which cluster the target is. Nothing is written to a target before:
+// otherwise a hub that dies in this moment would not notice that the kubeconfig leads elsewhere when it starts again.
+func (r *reconciler) identityKnown(ctx context.Context, target clustercache.ClusterKey, uid types.UID) (bool, error) {
+	if target.Namespace == "" {
+		return true, nil
+	}
+	tc, err := r.targetCluster(ctx, target)
+	return err == nil && tc != nil && tc.Status.ClusterUID == uid, err
 }
 
 // missingSecret returns a referenced Secret that is known not to exist. Its creation is an event, so nobody has to ask.

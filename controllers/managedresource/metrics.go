@@ -92,6 +92,9 @@ func (m *Metrics) driftLastHour(cluster clustercache.ClusterKey, now time.Time) 
 // report counts and tells what a run did.
 func (r *reconciler) report(work *run, outcomes []apply.Outcome, pruned []prune.Outcome) {
 	for _, o := range outcomes {
+		if o.Unchanged {
+			continue
+		}
 		result := "ok"
 		if o.Err != nil {
 			result = "error"

@@ -1,6 +1,7 @@
 package targetcluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -89,14 +90,18 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 	case !registered:
 		return r.unregistered(ctx, key, tc)
 	case tc == nil:
-		return reconcile.Result{}, r.create(ctx, key) // its appearance brings it back
+		return reconcile.Result{}, r.create(ctx, key, status.SecretName) // its appearance brings it back
 	default:
 		return r.update(ctx, tc, r.observe(ctx, tc, status))
 	}
 }
 
-func (r *reconciler) create(ctx context.Context, key clustercache.ClusterKey) error {
-	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+func (r *reconciler) create(ctx context.Context, key clustercache.ClusterKey, secretName string) error {
+	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: key.Namespace, Name: key.Name,
+		// From the first moment on it can be told from one that a user made in advance.
+		Annotations: map[string]string{hubv1alpha1.RegistrationAnnotation: secretName},
+	}}
 	if err := r.Client.Create(ctx, tc); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot create the TargetCluster: %w", err)
 	}
@@ -110,10 +115,11 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 		r.forget(key)
 		return reconcile.Result{}, r.nodes.forget(ctx, key)
 	}
-	if tc.Status.SecretName == "" {
+	secretName := cmp.Or(tc.Status.SecretName, tc.Annotations[hubv1alpha1.RegistrationAnnotation])
+	if secretName == "" {
 		return reconcile.Result{}, nil // it never had a registration
 	}
-	exists, err := r.registrationExists(ctx, key, tc.Status.SecretName)
+	exists, err := r.registrationExists(ctx, key, secretName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

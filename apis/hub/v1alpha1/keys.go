@@ -20,6 +20,10 @@ const (
 	// its conditions stay as they are.
 	HibernatedAnnotation = "hub.gardener.cloud/hibernated"
 
+	// RegistrationAnnotation, on a TargetCluster that the hub made, is the name of the registration Secret that it was made
+	// for. One without it was made by a user in advance, and stays when there is no registration.
+	RegistrationAnnotation = "hub.gardener.cloud/registration"
+
 	// TargetUIDAnnotation, on a ManagedResource, is the UID of the cluster that its inventory belongs to. Nothing is ever
 	// deleted in another one. It is also the mark by which the hub knows its own ManagedResources.
 	TargetUIDAnnotation = "hub.gardener.cloud/target-uid"

@@ -31,8 +31,9 @@ const (
 	watchRetryMin   = time.Second
 	watchRetryMax   = 30 * time.Second
 	watchRetryReset = 2 * time.Minute
-	// unknownRetryMax is watchRetryMax for kinds that the target does not know: looking again costs no call, and their
-	// definitions are often applied in the same breath.
+	// unknownRetryMin and unknownRetryMax are the same for kinds that the target does not know: looking again is cheap,
+	// and their definitions are often applied in the same breath.
+	unknownRetryMin = 200 * time.Millisecond
 	unknownRetryMax = 2 * time.Second
 )
 
@@ -84,7 +85,7 @@ func (b *Binding) Run() {
 	defer b.cancel()
 	var lister *toolscache.Reflector
 	var err error
-	pause := watchRetryMin
+	pause, unknown := watchRetryMin, time.Duration(0)
 	failures := 0
 	for b.ctx.Err() == nil {
 		started := b.connection.Clock.Now()
@@ -111,7 +112,9 @@ func (b *Binding) Run() {
 			}
 		}
 		if meta.IsNoMatchError(err) {
-			pause = min(pause, unknownRetryMax)
+			unknown = min(max(2*unknown, unknownRetryMin), unknownRetryMax)
+			b.sleep(wait.Jitter(unknown, 0.5))
+			continue
 		}
 		b.sleep(wait.Jitter(pause, 0.5))
 		pause = min(2*pause, watchRetryMax)

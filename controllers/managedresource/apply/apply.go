@@ -45,6 +45,8 @@ type Intent struct {
 	Key    inventory.Key
 	// UID is that of the live object if it is known to exist, else empty.
 	UID types.UID
+	// Digest condenses Object.
+	Digest uint64
 	// CreateOnly is for objects with the ignore annotation: created if absent and never touched afterwards.
 	CreateOnly bool
 }
@@ -56,6 +58,10 @@ type Outcome struct {
 	UID             types.UID
 	ResourceVersion string
 	State           ownership.State
+	// Digest is that of the intent; zero if what was sent is not what it says, for lack of fields that the target knows.
+	Digest uint64
+	// Unchanged is true if nothing was sent, because the object is known to be right.
+	Unchanged bool
 	// TakenBack is the payload of others that this run removed or took over.
 	TakenBack []ownership.Foreign
 	// UnknownFields are paths that the target's schema does not know; they were left out.
@@ -157,7 +163,7 @@ func (a *Applier) one(ctx context.Context, t Target, in Intent) Outcome {
 			return out
 		}
 		if len(foreign) == 0 {
-			out.UID, out.ResourceVersion = answer.UID, answer.ResourceVersion
+			out.UID, out.ResourceVersion, out.Digest = answer.UID, answer.ResourceVersion, in.Digest
 			out.State = ownership.Observe(answer, a.FieldManager)
 			return out
 		}

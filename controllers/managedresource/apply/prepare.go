@@ -2,10 +2,12 @@ package apply
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -58,6 +60,11 @@ func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped
 		resourcesv1alpha1.OriginAnnotation:      marks.Origin,
 		resourcesv1alpha1.DescriptionAnnotation: Description,
 	}))
+	raw, err := json.Marshal(obj.Object) // with sorted keys
+	if err != nil {
+		return Prepared{}, fmt.Errorf("encoding the manifest: %w", err)
+	}
+	prepared.Digest = xxhash.Sum64(raw)
 	return prepared, nil
 }
 

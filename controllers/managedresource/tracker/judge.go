@@ -74,7 +74,7 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			v.Unseen++
 		default:
 			o.seen, o.missing = true, false
-			now := Accepted{UID: obs.UID, ResourceVersion: obs.ResourceVersion, State: obs.State}
+			now := Accepted{UID: obs.UID, ResourceVersion: obs.ResourceVersion, State: obs.State, Intent: o.accepted.Intent}
 			if o.createOnly {
 				now.State = o.accepted.State // what others do to it is no drift
 			}

@@ -63,6 +63,8 @@ type Accepted struct {
 	UID             types.UID
 	ResourceVersion string
 	State           ownership.State
+	// Intent is a digest of what was sent, zero if that is not known, as after a restart.
+	Intent uint64
 }
 
 // kindRef is a kind as an inventory entry names it.
