@@ -60,7 +60,23 @@ type place struct {
 // unregistered returns a place without a registration.
 func unregistered(t *testing.T, labels map[string]string) place {
 	t.Helper()
-	return place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: hubtest.Namespace(t, labels, source, target)}
+	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: hubtest.Namespace(t, labels, source, target)}
+	t.Cleanup(p.abandon)
+	return p
+}
+
+// abandon leaves nothing of a place for the hub to work on, whatever state it is in. All places register the same cluster,
+// and each TargetCluster names the others.
+func (p place) abandon() {
+	for _, mr := range p.all() {
+		p.Expect(client.IgnoreNotFound(source.Client.Patch(p.ctx, &mr, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+	}
+	for _, obj := range []client.Object{&resourcesv1alpha1.ManagedResource{}, &corev1.Secret{}} {
+		p.Expect(source.Client.DeleteAllOf(p.ctx, obj, client.InNamespace(p.ns))).To(Succeed())
+	}
+	for _, mr := range p.all() { // the hub may have put its finalizer back on
+		p.Expect(client.IgnoreNotFound(source.Client.Patch(p.ctx, &mr, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+	}
 }
 
 // registered returns a place in which the target is registered as "a".

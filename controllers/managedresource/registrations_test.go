@@ -187,6 +187,36 @@ func TestBadRegistrationSaysWhyAndHeals(t *testing.T) {
 	}
 }
 
+// That there was no target is forgotten when there is one, even if it is of no use: the reason has to be the present one.
+func TestBadRegistrationAfterNone(t *testing.T) {
+	t.Parallel()
+	for name, reason := range map[string]string{
+		"garbage":       resourcesv1alpha1.ReasonTargetRefused,
+		"a closed port": resourcesv1alpha1.ReasonTargetUnreachable,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := registered(t)
+			p.pick("mr", "late")
+			p.await("mr", has(applied, no, resourcesv1alpha1.ReasonTargetNotFound), has(ready, no, resourcesv1alpha1.ReasonTargetNotFound))
+			p.register("late", badRegistrations()[name].kubeconfig(p))
+			p.await("mr", has(applied, unknown, reason), has(ready, unknown, reason, p.ns+"/late"))
+			p.register("late", target.Kubeconfig())
+			p.awaitReady("mr")
+
+			// The other way round: what was applied is told again when the target is back.
+			p.unregister("late")
+			p.await("mr", has(applied, no, resourcesv1alpha1.ReasonTargetNotFound))
+			p.awaitTargetClusterGone("late")
+			p.register("late", badRegistrations()[name].kubeconfig(p))
+			p.await("mr", has(applied, unknown, reason), has(ready, unknown, reason))
+			p.register("late", target.Kubeconfig())
+			p.awaitReady("mr")
+			p.awaitValue("mr", "1")
+		})
+	}
+}
+
 // A kubeconfig that stops to be of use leaves the connection in place that works, and what was applied over it.
 func TestRegistrationThatTurnsBadDeletesNothingAndHeals(t *testing.T) {
 	t.Parallel()

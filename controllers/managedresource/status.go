@@ -92,6 +92,11 @@ func (r *reconciler) setUnreachable(s *resourcesv1alpha1.ManagedResourceStatus, 
 		message = fmt.Sprintf("The registration of the target cluster %s is not usable: %s", work.target, status.Message)
 	}
 	r.unknownHealth(s, reason, message)
+	// There was no target before, and now there is one. Whether anything was applied to it shows when it can be asked.
+	if c := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesApplied); c != nil &&
+		(c.Reason == resourcesv1alpha1.ReasonTargetNotFound || c.Reason == resourcesv1alpha1.ReasonTargetAmbiguous) {
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionUnknown, reason, message)
+	}
 }
 
 // whyDown is the reason of a target that is down. That probes fail is how it begins; it is not another reason than being
