@@ -56,7 +56,7 @@ func TestOnlyOneOfTwoHubsLeads(t *testing.T) {
 	}
 	content = append(content, hubtest.ConfigMap(e.name, "one", "1"))
 	e.Expect(source.Client.Update(e.ctx, hubtest.Content(e.name, "mr", "objects.yaml", content...))).To(Succeed())
-	e.Eventually(func() int { return len(writes(asked())) }).Should(BeNumerically(">=", 31))
+	e.Eventually(func() int { return len(writes(asked())) }).Should(BeNumerically(">=", 30))
 	e.eventuallyReady()
 	e.edit("drift")
 	e.Eventually(e.value).Should(Equal("1"))
@@ -64,7 +64,7 @@ func TestOnlyOneOfTwoHubsLeads(t *testing.T) {
 	for i := range 30 {
 		want = append(want, fmt.Sprint("patch many-", i))
 	}
-	want = append(want, "patch one", "patch one")
+	want = append(want, "patch one") // by the edit; the new content says of it what was applied before
 	e.Consistently(func() []string { return writes(asked()) }, 2*time.Second).Should(ConsistOf(want), "each write was made once")
 
 	// The Lease is given back: nobody has to wait for its end, which is minutes away.
