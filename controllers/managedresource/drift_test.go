@@ -22,20 +22,26 @@ import (
 // editor changes an object of the target the way one kind of client does.
 type editor func(p place, obj client.Object, change func())
 
+func copied(p place, obj client.Object) client.Object {
+	out, ok := obj.DeepCopyObject().(client.Object)
+	p.Expect(ok).To(BeTrue())
+	return out
+}
+
 // editors are all ways to change payload. Each names its field manager.
 var editors = map[string]editor{
 	"by update": func(p place, obj client.Object, change func()) { p.edit(target, obj, change) },
 	"by merge patch": func(p place, obj client.Object, change func()) {
 		p.t.Helper()
 		read(p, obj)
-		base := obj.DeepCopyObject().(client.Object)
+		base := copied(p, obj)
 		change()
 		p.Expect(target.Client.Patch(p.ctx, obj, client.MergeFrom(base), client.FieldOwner("somebody"))).To(Succeed())
 	},
 	"by strategic merge patch": func(p place, obj client.Object, change func()) {
 		p.t.Helper()
 		read(p, obj)
-		base := obj.DeepCopyObject().(client.Object)
+		base := copied(p, obj)
 		change()
 		p.Expect(target.Client.Patch(p.ctx, obj, client.StrategicMergeFrom(base), client.FieldOwner("somebody"))).To(Succeed())
 	},

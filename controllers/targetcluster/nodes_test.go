@@ -1,6 +1,7 @@
 package targetcluster
 
 import (
+	"errors"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -84,7 +85,7 @@ func TestSummaryOfNodes(t *testing.T) {
 	clusters.PutValue(key, nodesWatch, clustercache.ClusterKey{Name: "b"}, nodeState{cloud: "aws", region: "r1"})
 	g.Expect(changes).To(Equal(before), "a heartbeat is no change")
 
-	clusters.Fail(key, nodesWatch, errForTest("forbidden"))
+	clusters.Fail(key, nodesWatch, errors.New("forbidden"))
 	g.Expect(n.summarize(t.Context(), key).fault).To(MatchError("forbidden"))
 	clusters.Sync(key, nodesWatch, true)
 	g.Expect(n.summarize(t.Context(), key).known).To(BeTrue())
@@ -112,10 +113,6 @@ func TestIdentities(t *testing.T) {
 	g.Expect(i.byUID).To(BeEmpty())
 	g.Expect(i.uids).To(BeEmpty())
 }
-
-type errForTest string
-
-func (e errForTest) Error() string { return string(e) }
 
 func asUnstructured(t *testing.T, node *corev1.Node) *unstructured.Unstructured {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)

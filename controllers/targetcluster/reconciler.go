@@ -67,7 +67,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	result, err := r.reconcile(ctx, request.NamespacedName)
 	switch {
 	case ctx.Err() != nil:
-		return reconcile.Result{}, nil // the term ends
+		return reconcile.Result{}, nil //nolint:nilerr // the term ends, and what it could not do its successor does
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictRetry}, nil
 	default:
