@@ -344,7 +344,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 	if v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
 		return reconcile.Result{RequeueAfter: busyRetry, Priority: new(priorityDrift)}, nil
 	}
-	return r.settled(v), nil
+	return r.settled(work, v), nil
 }
 
 // lost tells whether a run failed because its target went away. Then nothing is said about the objects: what was applied

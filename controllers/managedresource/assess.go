@@ -27,7 +27,7 @@ func (r *reconciler) evaluate(ctx context.Context, work *run, status clustercach
 	}
 	hibernated := r.hibernated(ctx, work)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { r.assess(s, work, status, hibernated) })
-	return r.settled(r.tracker.Judge(work.name)), err
+	return r.settled(work, r.tracker.Judge(work.name)), err
 }
 
 // evaluateApplied is evaluate for a ManagedResource that is known to be applied, whatever its condition said in the
@@ -42,7 +42,7 @@ func (r *reconciler) evaluateApplied(ctx context.Context, work *run, status clus
 		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
 		r.assess(s, work, status, hibernated)
 	})
-	return r.settled(r.tracker.Judge(work.name)), err
+	return r.settled(work, r.tracker.Judge(work.name)), err
 }
 
 // problem is one object that is not as it should be.
@@ -68,6 +68,7 @@ func (r *reconciler) assess(s *resourcesv1alpha1.ManagedResourceStatus, work *ru
 	var unhealthy, progressing []problem
 	verdict := r.tracker.Judge(work.name)
 	podsUnknown := verdict.PodsUnknown
+	work.unjudged = verdict.Unseen > 0 || !verdict.Synced || podsUnknown
 	for _, ref := range s.Resources {
 		key := inventory.KeyOf(ref)
 		obs, found, synced := r.tracker.Observed(work.name, key)

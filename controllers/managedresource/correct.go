@@ -201,7 +201,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 	if wait > 0 {
 		return reconcile.Result{RequeueAfter: wait, Priority: new(priorityDrift)}, nil
 	}
-	return r.settled(v), nil
+	return r.settled(work, v), nil
 }
 
 // noteUIDs writes the UIDs of objects that were created again into an inventory.

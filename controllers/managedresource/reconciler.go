@@ -61,6 +61,8 @@ type run struct {
 	log      logr.Logger
 	// mr is the state that the next write is based on. It is replaced by what the server answers.
 	mr *resourcesv1alpha1.ManagedResource
+	// unjudged is true if the conditions were left pending because the watches did not show everything yet.
+	unjudged bool
 }
 
 func (r *run) origin() string { return r.class.Origin(r.name) }
@@ -219,10 +221,15 @@ func (r *reconciler) resync() reconcile.Result {
 }
 
 // settled is the result of a run after which the watches have to show the last writes: resync, or a look when they should
-// have shown them.
-func (r *reconciler) settled(v tracker.Verdict) reconcile.Result {
-	if v.Unseen > 0 {
+// have shown them. Nobody is notified of what a verdict already has, so if the watches caught up between the verdict behind
+// the conditions and this one, the next look is due now.
+func (r *reconciler) settled(work *run, v tracker.Verdict) reconcile.Result {
+	switch {
+	case v.Unseen > 0:
 		return sooner(r.resync(), tracker.UnseenGrace+time.Second)
+	case work.unjudged && v.Synced && !v.PodsUnknown:
+		return sooner(r.resync(), busyRetry)
+	default:
+		return r.resync()
 	}
-	return r.resync()
 }
