@@ -222,6 +222,11 @@ func (r *reconciler) applyChanged(ctx context.Context, work *run, target apply.T
 	var changed []apply.Intent
 	var places []int
 	for i, in := range all {
+		// An object that is going is not written to: it is made again when it is gone.
+		if obs, found, synced := r.tracker.Observed(work.name, in.Key); found && synced && obs.Terminating {
+			outcomes[i] = apply.Outcome{Key: in.Key, Err: apply.ErrTerminating}
+			continue
+		}
 		was, ok := right[in.Key]
 		if ok && in.Digest != 0 && was.Intent == in.Digest {
 			outcomes[i] = apply.Outcome{Key: in.Key, UID: was.UID, ResourceVersion: was.ResourceVersion, State: was.State, Unchanged: true}
