@@ -11,6 +11,7 @@ import (
 
 func TestRemovedTargetLeavesNothing(t *testing.T) {
 	h, a, key := connected(t, Options{})
+	h.expectEvent(key, EventConnected) // who never heard of a target is spared its end
 	h.watchConfigMaps(key)
 	h.unregister(key)
 	h.expectEvent(key, EventGone)
@@ -24,6 +25,7 @@ func TestRemovedTargetLeavesNothing(t *testing.T) {
 
 func TestLostLabelIsARemoval(t *testing.T) {
 	h, a, key := connected(t, Options{})
+	h.expectEvent(key, EventConnected)
 	secret := registrationSecret(key, a.kubeconfig("x"))
 	secret.Labels = map[string]string{"cluster.x-k8s.io/cluster-name": "another"}
 	h.secrets.set(secret)

@@ -26,14 +26,22 @@ type sources struct {
 
 	mu    sync.Mutex
 	queue queue
+	ended bool // nothing is started any more
 }
 
 // Start implements source.Source. It returns once all TargetClusters that exist were seen, so that the first
 // reconciliation already knows which targets are the same cluster.
 func (s *sources) Start(ctx context.Context, q queue) error {
+	// The controller does not wait for a source that is still starting when its context ends, but wait does.
 	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return nil
+	}
 	s.queue = q
+	s.running.Add(1)
 	s.mu.Unlock()
+	defer s.running.Done()
 
 	informer, err := s.options.Cache.GetInformer(ctx, &hubv1alpha1.TargetCluster{})
 	if err != nil {
@@ -60,8 +68,11 @@ func (s *sources) Start(ctx context.Context, q queue) error {
 	return nil
 }
 
-// wait returns when everything that Start started has ended.
+// wait returns when Start and everything it started have ended.
 func (s *sources) wait() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
 	s.running.Wait()
 }
 
