@@ -362,10 +362,15 @@ func (r *reconciler) lost(ctx context.Context, work *run, failures []apply.Outco
 	failed := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return unanswered(o.Err) }) ||
 		slices.ContainsFunc(pending, func(o prune.Outcome) bool { return o.Err != nil && unanswered(o.Err) })
 	if !failed {
+		r.memory.answered(work.name)
 		return false
 	}
 	status, _ := r.clusters.GetStatus(work.target)
-	return status.State != clustercache.StateConnected || r.clusters.GetHealthCheckingState(ctx, work.target).ConsecutiveFailures > 0
+	if status.State != clustercache.StateConnected || r.clusters.GetHealthCheckingState(ctx, work.target).ConsecutiveFailures > 0 {
+		return true
+	}
+	// Calls fail before a probe finds out. It will have by the next run, and then the failures are told if it is not that.
+	return r.memory.unanswered(work.name)
 }
 
 func isTransport(err error) bool {

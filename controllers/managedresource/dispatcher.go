@@ -158,11 +158,19 @@ func (d *dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 
 // relevantChange leaves out our own writes to status, marks and finalizer (spec/managedresource.md 2.2).
 func relevantChange(a, b *resourcesv1alpha1.ManagedResource) bool {
-	return a.UID != b.UID || a.Generation != b.Generation ||
+	return a.UID != b.UID || a.Generation != b.Generation || marksLost(a, b) ||
 		(a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) ||
 		!equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
 		!equality.Semantic.DeepEqual(foreignFinalizers(a), foreignFinalizers(b)) ||
 		!equality.Semantic.DeepEqual(foreignAnnotations(a), foreignAnnotations(b))
+}
+
+// marksLost tells whether somebody took off what says where the objects are, or what keeps the ManagedResource until they
+// are gone. If it was us, there is nothing left to do.
+func marksLost(a, b *resourcesv1alpha1.ManagedResource) bool {
+	own := resourcesv1alpha1.Finalizer(claim.SpecClass(b))
+	return a.Annotations[hubv1alpha1.TargetUIDAnnotation] != "" && (b.Annotations[hubv1alpha1.TargetUIDAnnotation] == "" ||
+		slices.Contains(a.Finalizers, own) && !slices.Contains(b.Finalizers, own))
 }
 
 func foreignAnnotations(mr *resourcesv1alpha1.ManagedResource) map[string]string {

@@ -38,6 +38,8 @@ type remembered struct {
 	failures    int
 	retryAt     time.Time
 
+	noAnswer bool // to some call of the last run
+
 	corrections map[inventory.Key]*corrections
 
 	target clustercache.ClusterKey   // of the last dry run
@@ -108,6 +110,17 @@ func (m *memory) failed(name types.NamespacedName, input string, now time.Time) 
 		e.retryAt = now.Add(pause)
 	})
 	return pause
+}
+
+// unanswered notes that calls of a run got no answer, and tells whether it is the first such run.
+func (m *memory) unanswered(name types.NamespacedName) (first bool) {
+	m.with(name, func(e *remembered) { first, e.noAnswer = !e.noAnswer, true })
+	return first
+}
+
+// answered ends what unanswered began.
+func (m *memory) answered(name types.NamespacedName) {
+	m.with(name, func(e *remembered) { e.noAnswer = false })
 }
 
 // await notes what the next run waits for.

@@ -193,7 +193,8 @@ func (a *Applier) patch(ctx context.Context, resource metadata.ResourceInterface
 	return answer, err
 }
 
-// withoutValues cuts what a server quotes of an object from its answer. Everything else of the text stays as it is.
+// withoutValues cuts what a server quotes of an object from its answer, and what follows: nobody can tell where a value of
+// several lines ends.
 func withoutValues(err error) error {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) || !quotedValue.MatchString(status.ErrStatus.Message) {
@@ -204,8 +205,8 @@ func withoutValues(err error) error {
 	return status
 }
 
-// quotedValue matches the two ways in which API servers quote values, with the rest of the line.
-var quotedValue = regexp.MustCompile(`(got &value|Invalid value:).*`)
+// quotedValue matches the two ways in which API servers quote values, with the rest of the text.
+var quotedValue = regexp.MustCompile(`(?s)(, got|Invalid value:) .*`)
 
 // takeBack moves foreign payload into our entry, provided that nobody wrote since the answer was given.
 func (a *Applier) takeBack(ctx context.Context, resource metadata.ResourceInterface, seen *metav1.PartialObjectMetadata, apiVersion string, exempt ownership.Exempt) error {

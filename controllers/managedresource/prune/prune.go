@@ -133,6 +133,10 @@ func try(ctx context.Context, t Target, out *Outcome, policy Policy) error {
 	}
 	out.Err = nil
 	if policy.ListedByOther != nil && policy.ListedByOther(key) {
+		// It is that one's now. Our origin on it would keep that one from deleting it.
+		if err := Release(ctx, t, out.Ref, policy.Origin, policy.FieldManager); err != nil {
+			return fail(err)
+		}
 		out.Result, out.Reason = Kept, "another ManagedResource lists it"
 		return nil
 	}
