@@ -3,9 +3,11 @@ package tracker_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
@@ -34,16 +37,17 @@ const watch = "ConfigMap"
 type setup struct {
 	*tracker.Tracker
 	clusters *fake.Cache
+	clock    *clocktesting.FakeClock
 
 	mu   sync.Mutex
 	told []tracker.Cause
 }
 
 func newSetup() *setup {
-	s := &setup{clusters: fake.New(nil)}
+	s := &setup{clusters: fake.New(nil), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
 	s.clusters.Add(cluster, fake.Target{})
 	s.Tracker = tracker.New(tracker.Options{
-		Clusters: s.clusters, FieldManager: "trellis", Selector: labels.Everything(),
+		Clusters: s.clusters, FieldManager: "trellis", Selector: labels.Everything(), Clock: s.clock,
 		Notify: func(_ types.NamespacedName, cause tracker.Cause) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -60,6 +64,11 @@ func (s *setup) news() []tracker.Cause {
 	told := s.told
 	s.told = nil
 	return told
+}
+
+// watchNames are those of the watches that are declared, sorted.
+func (s *setup) watchNames() []string {
+	return slices.Sorted(maps.Keys(s.clusters.Watches(cluster)))
 }
 
 func ref(kind, namespace, name string) resourcesv1alpha1.ObjectReference {
@@ -229,26 +238,18 @@ func TestWatchesComeAndGoWithNeed(t *testing.T) {
 	track := func(mr types.NamespacedName, refs ...resourcesv1alpha1.ObjectReference) {
 		g.Expect(s.Track(ctx, mr, cluster, refs)).To(Succeed())
 	}
-	names := func() []string {
-		var out []string
-		for name := range s.clusters.Watches(cluster) {
-			out = append(out, name)
-		}
-		slices.Sort(out)
-		return out
-	}
 	deployment := ref("Deployment", "default", "d")
 	deployment.APIVersion = "apps/v1"
 	ignored := ref("Secret", "default", "s")
 	ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
 
 	track(mr1, ref("ConfigMap", "default", "a"), deployment, ignored)
-	g.Expect(names()).To(Equal([]string{"ConfigMap", "Deployment.apps", "Pod", "Secret default/s"}))
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap", "Deployment.apps", "Pod", "Secret default/s"}))
 	track(mr2, ref("ConfigMap", "default", "b"))
 	track(mr1)
-	g.Expect(names()).To(Equal([]string{"ConfigMap"}))
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap"}))
 	s.Forget(ctx, mr2)
-	g.Expect(names()).To(BeEmpty())
+	g.Expect(s.watchNames()).To(BeEmpty())
 	g.Expect(s.In(cluster)).To(ConsistOf(mr1))
 	s.Close(ctx)
 	g.Expect(s.In(cluster)).To(BeEmpty())

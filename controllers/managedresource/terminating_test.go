@@ -1,0 +1,48 @@
+package managedresource_test
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// An object that somebody deletes, and that a finalizer holds, cannot be mended. Its end is the event that brings it back.
+func TestTerminatingObjectIsLeftAloneAndCreatedAgain(t *testing.T) {
+	t.Parallel()
+	p := registered(t)
+	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"))
+	p.mr("mr", "content")
+	p.awaitReady("mr")
+	one := p.configMap("one")
+	p.edit(target, one, func() { one.Finalizers = []string{blocker} })
+	p.fence()
+	p.Expect(target.Client.Delete(p.ctx, one)).To(Succeed())
+	p.fence()
+
+	const edits = 8
+	looks := func() int {
+		return len(p.requests(source, p.looks("secrets", "content"))) + len(p.requests(target, p.looks("configmaps", "one")))
+	}
+	before := looks()
+	for i := range edits {
+		p.edit(target, one, func() { one.Data["key"] = fmt.Sprint("by hand ", i) })
+		p.fence()
+	}
+	p.Expect(looks()-before).To(BeNumerically("<", edits/2), "looks at what cannot be mended")
+	p.awaitValue("one", fmt.Sprint("by hand ", edits-1))
+
+	// The others are kept right meanwhile.
+	two := p.configMap("two")
+	p.edit(target, two, func() { two.Data["key"] = "by hand" })
+	p.awaitValue("two", "1")
+	uid := read(p, one).UID
+	p.Expect(one.DeletionTimestamp).NotTo(BeNil())
+
+	p.unblock(one)
+	p.awaitValue("one", "1")
+	p.awaitReady("mr")
+	p.Expect(read(p, p.configMap("one")).UID).NotTo(Equal(uid))
+}

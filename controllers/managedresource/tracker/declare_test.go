@@ -1,0 +1,56 @@
+package tracker_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache/fake"
+)
+
+// The cluster cache forgets the watches of a target whose registration goes. If that comes back before anybody looked, all
+// is as before for the tracker.
+func TestWatchesAreDeclaredAgainAfterTheTargetWasForgotten(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	deployment := ref("Deployment", "default", "d")
+	deployment.APIVersion = "apps/v1"
+	ignored := ref("Secret", "default", "s")
+	ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
+	first := []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a"), deployment, ignored}
+	second := []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "b"), ref("Service", "default", "b")}
+	g.Expect(s.Track(t.Context(), mr1, cluster, first)).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr2, cluster, second)).To(Succeed())
+	before := s.watchNames()
+
+	s.clusters.Remove(cluster)
+	s.clusters.Add(cluster, fake.Target{})
+	g.Expect(s.watchNames()).To(BeEmpty())
+	g.Expect(s.Track(t.Context(), mr2, cluster, second)).To(Succeed())
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap", "Service"}), "each declares what it needs")
+	g.Expect(s.Track(t.Context(), mr1, cluster, first)).To(Succeed())
+	g.Expect(s.watchNames()).To(Equal(before))
+
+	s.Forget(t.Context(), mr1)
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap", "Service"}))
+	s.Forget(t.Context(), mr2)
+	g.Expect(s.watchNames()).To(BeEmpty())
+}
+
+// An ignored object is watched by its name. When that changes back and forth, the Pods of a Deployment stay watched, and
+// are not when it is gone.
+func TestIgnoredDeploymentLeavesNoWatchOfPodsBehind(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	deployment := ref("Deployment", "default", "d")
+	deployment.APIVersion = "apps/v1"
+	ignored := deployment
+	ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
+	for range 3 {
+		g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{deployment})).To(Succeed())
+		g.Expect(s.watchNames()).To(Equal([]string{"Deployment.apps", "Pod"}))
+		g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ignored})).To(Succeed())
+		g.Expect(s.watchNames()).To(Equal([]string{"Deployment.apps default/d", "Pod"}))
+	}
+	g.Expect(s.Track(t.Context(), mr1, cluster, nil)).To(Succeed())
+	g.Expect(s.watchNames()).To(BeEmpty())
+}

@@ -1,0 +1,62 @@
+package tracker_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+// An object is written, the connection breaks, and the object is deleted meanwhile: no event will ever tell of the write.
+func TestWriteThatIsNeverSeenIsMissingInTheEnd(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	s.clusters.Sync(cluster, watch, true)
+	s.Begin(mr1)
+	s.Accept(mr1, key, accepted("100"))
+	s.End(mr1)
+	s.clusters.Sync(cluster, watch, false)
+	s.clusters.Sync(cluster, watch, true) // a complete list without the object
+
+	s.clock.Step(tracker.UnseenGrace - time.Nanosecond)
+	v := s.Judge(mr1)
+	g.Expect(v.Unseen).To(Equal(1), "the list may be older than the write")
+	g.Expect(v.Missing).To(BeEmpty())
+
+	s.clock.Step(time.Nanosecond)
+	v = s.Judge(mr1)
+	g.Expect(v.Unseen).To(BeZero())
+	g.Expect(v.Missing).To(ConsistOf(key))
+}
+
+// A watch that shows an older version for good, as after the storage was restored from a backup.
+func TestObjectThatStaysOlderThanTheWriteIsDriftInTheEnd(t *testing.T) {
+	g, s := settled(t)
+	s.Begin(mr1)
+	s.Accept(mr1, key, accepted("20"))
+	s.End(mr1)
+	s.clusters.Put(cluster, watch, configMap("15", "other"))
+
+	s.clock.Step(tracker.UnseenGrace - time.Nanosecond)
+	v := s.Judge(mr1)
+	g.Expect(v.Unseen).To(Equal(1))
+	g.Expect(v.Drifted).To(BeEmpty())
+
+	s.clock.Step(time.Nanosecond)
+	v = s.Judge(mr1)
+	g.Expect(v.Unseen).To(BeZero())
+	g.Expect(v.Drifted).To(ConsistOf(key))
+}
+
+// Each write has its own grace.
+func TestGraceBeginsWithTheLastWrite(t *testing.T) {
+	g, s := settled(t)
+	s.clock.Step(10 * tracker.UnseenGrace)
+	s.Begin(mr1)
+	s.Accept(mr1, key, accepted("20"))
+	s.End(mr1)
+	g.Expect(s.Judge(mr1).Unseen).To(Equal(1))
+}
