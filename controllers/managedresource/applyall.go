@@ -161,9 +161,11 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 		return reconcile.Result{}, err
 	}
 
-	policy, err := r.prunePolicy(ctx, work, status.UID)
-	if err != nil {
-		return reconcile.Result{}, err
+	var policy prune.Policy
+	if p.complete() && len(old) > 0 { // it takes a look at all ManagedResources
+		if policy, err = r.prunePolicy(ctx, work, status.UID); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	right := r.right(work)
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)

@@ -125,15 +125,11 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 }
 
 func (r *reconciler) liveMetadata(ctx context.Context, target apply.Target, in apply.Intent) (*metav1.PartialObjectMetadata, error) {
-	gvk := in.Object.GroupVersionKind()
-	mapping, err := target.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	resource, err := target.Resource(in)
 	if err != nil {
 		return nil, err
 	}
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		return target.Metadata.Resource(mapping.Resource).Namespace(in.Key.Namespace).Get(ctx, in.Key.Name, metav1.GetOptions{})
-	}
-	return target.Metadata.Resource(mapping.Resource).Get(ctx, in.Key.Name, metav1.GetOptions{})
+	return resource.Get(ctx, in.Key.Name, metav1.GetOptions{})
 }
 
 // blame lists who holds fields that are ours to set, or added payload beside them.

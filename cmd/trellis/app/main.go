@@ -19,6 +19,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
 )
 
 // Version is the hub's version, set by the build.
@@ -69,6 +70,10 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	source, err := sourceConfig(config)
 	if err != nil {
 		return err
+	}
+	if host, _, err := rest.DefaultServerUrlFor(source); err == nil {
+		// A counter for each target's address would never go away again.
+		clustercache.MergeHostsInClientMetrics(host.Host)
 	}
 	log.Info("Starting", "version", Version, "go", goVersion(), "classes", len(config.Classes))
 	return Run(ctx, Options{Config: config, Source: source, Logger: log})

@@ -304,6 +304,15 @@ func Knows(mapper meta.RESTMapper, obj *unstructured.Unstructured) bool {
 	return !meta.IsNoMatchError(err)
 }
 
+// Resource returns the access to the metadata of the objects of an intent's kind and namespace.
+func (t Target) Resource(in Intent) (metadata.ResourceInterface, error) {
+	mapping, err := mappingFor(t.Mapper, in.Object)
+	if err != nil {
+		return nil, err
+	}
+	return resourceFor(t.Metadata, mapping, in.Key.Namespace), nil
+}
+
 func resourceFor(c metadata.Interface, mapping *meta.RESTMapping, namespace string) metadata.ResourceInterface {
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		return c.Resource(mapping.Resource).Namespace(namespace)

@@ -173,17 +173,6 @@ func (t *Tracker) In(cluster clustercache.ClusterKey) []types.NamespacedName {
 	return slices.Collect(maps.Keys(tgt.mrs))
 }
 
-// ListedByOther tells whether another ManagedResource lists an object in the same target.
-func (t *Tracker) ListedByOther(mr types.NamespacedName, cluster clustercache.ClusterKey, key inventory.Key) bool {
-	tgt := t.target(cluster)
-	if tgt == nil {
-		return false
-	}
-	tgt.mu.Lock()
-	defer tgt.mu.Unlock()
-	return slices.ContainsFunc(tgt.owners[key], func(n types.NamespacedName) bool { return n != mr })
-}
-
 func (t *Tracker) target(cluster clustercache.ClusterKey) *target {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

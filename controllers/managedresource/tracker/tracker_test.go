@@ -255,15 +255,6 @@ func TestWatchesComeAndGoWithNeed(t *testing.T) {
 	g.Expect(s.In(cluster)).To(BeEmpty())
 }
 
-func TestListedByOther(t *testing.T) {
-	g, s := settled(t)
-	g.Expect(s.ListedByOther(mr1, cluster, key)).To(BeFalse())
-	g.Expect(s.Track(t.Context(), mr2, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
-	g.Expect(s.ListedByOther(mr1, cluster, key)).To(BeTrue())
-	s.Forget(t.Context(), mr2)
-	g.Expect(s.ListedByOther(mr1, cluster, key)).To(BeFalse())
-}
-
 func TestHealthOfADeploymentIsNewsWhenItChanges(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	deployment := ref("Deployment", "default", "d")
