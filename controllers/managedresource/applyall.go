@@ -192,7 +192,7 @@ func intents(objects []apply.Prepared, known []resourcesv1alpha1.ObjectReference
 	for i := range objects {
 		in := objects[i].Intent
 		if ref := index[in.Key]; ref != nil {
-			in.UID = ref.UID
+			in.UID, in.Base = ref.UID, apply.BaseOf(ref)
 		}
 		out = append(out, in)
 	}

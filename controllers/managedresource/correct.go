@@ -103,6 +103,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 			continue // on its way out, or kept because the bundle is incomplete
 		}
 		d := drift{intent: prepared.Intent, entry: prepared.Entry}
+		d.intent.Base = apply.BaseOf(ref)
 		live, err := r.liveMetadata(ctx, target, prepared.Intent)
 		switch {
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 )
@@ -49,7 +50,34 @@ type Intent struct {
 	Digest uint64
 	// CreateOnly is for objects with the ignore annotation: created if absent and never touched afterwards.
 	CreateOnly bool
+	// Autoscaled is set by SetAutoscaled: somebody else scales the object, so its live replicas stay.
+	Autoscaled bool
+	// Base is what the object's labels and annotations were to be at its last apply: the base of three-way merges.
+	Base Base
 }
+
+// Base is the part of an inventory entry that later merges need: a label that was managed then, is not any more, and still
+// has the value of then, goes.
+type Base struct {
+	Labels, Annotations map[string]string
+}
+
+// BaseOf returns the base that an inventory entry holds.
+func BaseOf(ref *resourcesv1alpha1.ObjectReference) Base {
+	return Base{Labels: ref.Labels, Annotations: ref.Annotations}
+}
+
+// SetAutoscaled says whether an autoscaler sets the replicas of the object. It is a part of what is sent, hence of the
+// digest.
+func (in *Intent) SetAutoscaled(yes bool) {
+	if in.Autoscaled != yes {
+		in.Autoscaled = yes
+		in.Digest ^= autoscaledBit
+	}
+}
+
+// autoscaledBit is any number that changes a digest.
+const autoscaledBit = 0x9e3779b97f4a7c15
 
 // Outcome is what became of an intent.
 type Outcome struct {

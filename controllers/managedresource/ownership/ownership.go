@@ -13,10 +13,34 @@ import (
 // State condenses the ownership of one object. Two equal states of the same object mean that nobody touched what the hub
 // set and that nobody added or gave up payload beside it. The zero value stands for an object that the hub never applied.
 type State struct {
-	// Own is a digest of our Apply entry and of the values of the labels, annotations and owner references it names.
+	// Own is a digest of our Apply entry, of the values of the labels and annotations it names, and of all owner references:
+	// those are to be exactly what the manifest says, also if it says none.
 	Own uint64
 	// Foreign is a digest of the payload that others own beside ours, zero if there is none.
 	Foreign uint64
+	// Labels is a digest of the labels that our entry does not name, zero if there are none.
+	Labels uint64
+	// Annotations is the same for annotations, but for those that the control plane itself wrote (ControlPlane), such as
+	// the revision of a Deployment: they come and go with what the object does.
+	Annotations uint64
+}
+
+// Within leaves what counts. Labels and annotations of others belong to the object, unless its ManagedResource wants to have
+// exactly its own.
+func (s State) Within(exactLabels, exactAnnotations bool) State {
+	if !exactLabels {
+		s.Labels = 0
+	}
+	if !exactAnnotations {
+		s.Annotations = 0
+	}
+	return s
+}
+
+// ControlPlane tells of a field manager whether it is a part of the control plane whose annotations on an object are not
+// anybody's wish but a record of what it did.
+func ControlPlane(manager string) bool {
+	return manager == "kube-controller-manager" || manager == "kube-scheduler"
 }
 
 // Foreign is payload that one other manager owns and we do not.
@@ -48,6 +72,9 @@ func Observe(obj metav1.Object, manager string) State {
 	if own != nil {
 		state.Own = ownDigest(obj, own, ownSet)
 	}
+	metadata := child(ownSet, "metadata")
+	state.Labels = restDigest(obj.GetLabels(), child(metadata, "labels"), nil)
+	state.Annotations = restDigest(obj.GetAnnotations(), child(metadata, "annotations"), func() *fieldpath.Set { return controlPlaneAnnotations(entries) })
 	hash := xxhash.New()
 	for i := range entries {
 		e := &entries[i]
@@ -279,12 +306,60 @@ func ownDigest(obj metav1.Object, own *metav1.ManagedFieldsEntry, set *fieldpath
 	meta := child(set, "metadata")
 	writeValues(hash, child(meta, "labels"), obj.GetLabels())
 	writeValues(hash, child(meta, "annotations"), obj.GetAnnotations())
-	if owners := child(meta, "ownerReferences"); owners != nil {
-		for _, o := range obj.GetOwnerReferences() {
-			_, _ = hash.WriteString(o.APIVersion + "/" + o.Kind + "/" + o.Name + "/" + string(o.UID) + ";")
-		}
+	for _, o := range obj.GetOwnerReferences() {
+		_, _ = fmt.Fprintf(hash, "%s/%s/%s/%s/%t/%t;", o.APIVersion, o.Kind, o.Name, o.UID,
+			o.Controller != nil && *o.Controller, o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion)
 	}
 	return hash.Sum64()
+}
+
+// restDigest hashes the values whose keys are in neither set, whatever their order; zero if there are none. but is asked
+// for only if it matters.
+func restDigest(values map[string]string, own *fieldpath.Set, but func() *fieldpath.Set) (sum uint64) {
+	var others *fieldpath.Set
+	asked := but == nil
+	for k, v := range values {
+		pe := fieldpath.PathElement{FieldName: &k}
+		if own != nil && own.Members.Has(pe) {
+			continue
+		}
+		if !asked {
+			others, asked = but(), true
+		}
+		if others != nil && others.Members.Has(pe) {
+			continue
+		}
+		hash := xxhash.New()
+		_, _ = hash.WriteString(k)
+		_, _ = hash.Write([]byte{0})
+		_, _ = hash.WriteString(v)
+		sum += hash.Sum64()
+	}
+	return sum
+}
+
+// controlPlaneAnnotations are the annotations that parts of the control plane own, through whatever subresource; nil if
+// there are none.
+func controlPlaneAnnotations(entries []metav1.ManagedFieldsEntry) (out *fieldpath.Set) {
+	for i := range entries {
+		e := &entries[i]
+		if !ControlPlane(e.Manager) || e.FieldsV1 == nil {
+			continue
+		}
+		set, err := parse(e)
+		if err != nil {
+			continue
+		}
+		annotations := child(child(set, "metadata"), "annotations")
+		switch {
+		case annotations == nil:
+		case out == nil:
+			out = annotations
+		default:
+			out = out.Union(annotations)
+		}
+	}
+	return out
 }
 
 func writeValues(hash *xxhash.Digest, set *fieldpath.Set, values map[string]string) {

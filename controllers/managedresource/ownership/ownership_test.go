@@ -180,3 +180,47 @@ func BenchmarkObserve(b *testing.B) {
 		ownership.Observe(o, manager)
 	}
 }
+
+func TestStateOfLabelsAndAnnotations(t *testing.T) {
+	base := entries{}.ours(`{"f:metadata":{"f:labels":{"f:ours":{}},"f:annotations":{"f:ours":{}}}}`)
+	with := func(change func(o *metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
+		o := object(base)
+		o.Labels, o.Annotations = map[string]string{"ours": "1"}, map[string]string{"ours": "1"}
+		change(o)
+		return o
+	}
+	was := ownership.Observe(with(func(*metav1.PartialObjectMetadata) {}), manager)
+	for name, c := range map[string]struct {
+		change                      func(o *metav1.PartialObjectMetadata)
+		always, labels, annotations bool
+	}{
+		"nothing":                {change: func(*metav1.PartialObjectMetadata) {}},
+		"a foreign label":        {change: func(o *metav1.PartialObjectMetadata) { o.Labels["theirs"] = "1" }, labels: true},
+		"an empty foreign label": {change: func(o *metav1.PartialObjectMetadata) { o.Labels["theirs"] = "" }, labels: true},
+		"a foreign annotation":   {change: func(o *metav1.PartialObjectMetadata) { o.Annotations["theirs"] = "1" }, annotations: true},
+		"our label":              {change: func(o *metav1.PartialObjectMetadata) { o.Labels["ours"] = "2" }, always: true},
+		"an owner that nobody of us named": {change: func(o *metav1.PartialObjectMetadata) {
+			o.OwnerReferences = []metav1.OwnerReference{{Kind: "ConfigMap", Name: "a", UID: "u"}}
+		}, always: true},
+		"a revision that the controller manager notes": {change: func(o *metav1.PartialObjectMetadata) {
+			o.Annotations["revision"] = "2"
+			o.ManagedFields = base.of("kube-controller-manager", metav1.ManagedFieldsOperationUpdate, "status", `{"f:metadata":{"f:annotations":{"f:revision":{}}}}`)
+		}},
+		"a note of the scheduler": {change: func(o *metav1.PartialObjectMetadata) {
+			o.Annotations["node"] = "a"
+			o.ManagedFields = base.of("kube-scheduler", metav1.ManagedFieldsOperationUpdate, "", `{"f:metadata":{"f:annotations":{".":{},"f:node":{}}}}`)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			now := ownership.Observe(with(c.change), manager)
+			same := func(labels, annotations bool) bool {
+				return now.Within(labels, annotations) == was.Within(labels, annotations)
+			}
+			g.Expect(same(false, false)).To(Equal(!c.always))
+			g.Expect(same(true, false)).To(Equal(!c.always && !c.labels))
+			g.Expect(same(false, true)).To(Equal(!c.always && !c.annotations))
+			g.Expect(same(true, true)).To(Equal(!c.always && !c.labels && !c.annotations))
+		})
+	}
+}

@@ -71,7 +71,7 @@ func (m *tracked) update(n news, mr types.NamespacedName, key inventory.Key, bef
 		}
 		return
 	}
-	if !o.createOnly && !obs.Terminating && (obs.State != o.accepted.State || obs.UID != o.accepted.UID) {
+	if !o.createOnly && !obs.Terminating && (obs.State.Within(false, false) != o.accepted.State.Within(false, false) || obs.UID != o.accepted.UID) {
 		n.add(mr, CauseDrift)
 	}
 	if !o.seen {

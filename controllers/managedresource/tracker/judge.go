@@ -83,7 +83,7 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			case !o.known:
 				v.Unknown = append(v.Unknown, key)
 			case o.createOnly, obs.Terminating: // what is going is made again when it is gone
-			case obs.State != o.accepted.State || obs.UID != o.accepted.UID:
+			case obs.State.Within(false, false) != o.accepted.State.Within(false, false) || obs.UID != o.accepted.UID:
 				v.Drifted = append(v.Drifted, key)
 			}
 		}
