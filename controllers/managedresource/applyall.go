@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -56,6 +55,17 @@ type plan struct {
 
 // complete tells whether everything in the bundle is understood. An incomplete plan prunes nothing.
 func (p *plan) complete() bool { return len(p.faults) == 0 && p.decoding == "" && !p.strange }
+
+// found are the keys of the entries in an inventory that objects of the plan have, some of them under an equivalent kind.
+func (p *plan) found(book inventory.Book) map[inventory.Key]bool {
+	keys := make(map[inventory.Key]bool, len(p.objects))
+	for i := range p.objects {
+		if ref := book.Find(p.objects[i].Key); ref != nil {
+			keys[inventory.KeyOf(*ref)] = true
+		}
+	}
+	return keys
+}
 
 func (p *plan) entries() []resourcesv1alpha1.ObjectReference {
 	out := make([]resourcesv1alpha1.ObjectReference, 0, len(p.objects))
@@ -146,8 +156,9 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 
 	before := work.mr.Status.Resources
 	desired := p.entries()
-	old := inventory.Without(inventory.Without(before, keysOf(desired)), p.released)
-	released := inventory.Without(before, keysOf(slices.Concat(desired, old)))
+	book := inventory.NewBook(before, inventory.NewEquivalences(work.mr.Spec.Equivalences...))
+	old := inventory.Without(inventory.Without(before, p.found(book)), p.released)
+	released := inventory.Without(inventory.Without(before, p.found(book)), keysOf(old))
 	ahead := inventory.Union(before, desired)
 	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
 		message := fmt.Sprintf("The inventory of %d objects takes %d KiB, more than the %d KiB that fit into one ManagedResource. Nothing was written; split the ManagedResource.",
@@ -161,22 +172,22 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 		return reconcile.Result{}, err
 	}
 
-	var policy prune.Policy
-	if p.complete() && len(old) > 0 { // it takes a look at all ManagedResources
-		if policy, err = r.prunePolicy(ctx, work, status.UID); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
 	right := r.right(work)
+	todo := intents(p.objects, before)
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)
 	defer cancel()
 	r.tracker.Begin(work.name)
+	yields, err := r.yield(calls, work, target, todo, before)
+	if err != nil {
+		r.tracker.End(work.name)
+		return reconcile.Result{}, err
+	}
 	var pruned []prune.Outcome
 	if p.complete() && len(old) > 0 {
-		pruned = prune.Objects(calls, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, old, policy)
+		pruned = prune.Objects(calls, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, old, r.prunePolicy(work, status.UID))
 	}
 	releaseErrors := r.release(calls, work, target, released)
-	outcomes := r.applyChanged(calls, work, target, intents(p.objects, before), right)
+	outcomes := r.applyChanged(calls, work, target, todo, right, yields)
 	r.tracker.End(work.name)
 	if err := ctx.Err(); err != nil {
 		return reconcile.Result{}, err
@@ -219,11 +230,15 @@ func (r *reconciler) right(work *run) map[inventory.Key]tracker.Accepted {
 
 // applyChanged applies intents but those that say what was sent last for an object that is right. Of a large bundle of which
 // one object changed, one is sent.
-func (r *reconciler) applyChanged(ctx context.Context, work *run, target apply.Target, all []apply.Intent, right map[inventory.Key]tracker.Accepted) []apply.Outcome {
+func (r *reconciler) applyChanged(ctx context.Context, work *run, target apply.Target, all []apply.Intent, right map[inventory.Key]tracker.Accepted, yields map[inventory.Key]apply.Outcome) []apply.Outcome {
 	outcomes := make([]apply.Outcome, len(all))
 	var changed []apply.Intent
 	var places []int
 	for i, in := range all {
+		if yielded, ok := yields[in.Key]; ok {
+			outcomes[i] = yielded
+			continue
+		}
 		// An object that is going is not written to: it is made again when it is gone.
 		if obs, found, synced := r.tracker.Observed(work.name, in.Key); found && synced && obs.Terminating {
 			outcomes[i] = apply.Outcome{Key: in.Key, Err: apply.ErrTerminating}
@@ -252,27 +267,12 @@ func (r *reconciler) applyIntents(ctx context.Context, work *run, target apply.T
 }
 
 // prunePolicy says what may be deleted in the cluster with a UID: what no other ManagedResource lists that has its objects
-// there. All of them are asked, those that are ignored or not looked at yet included, and whatever registration they use.
-func (r *reconciler) prunePolicy(ctx context.Context, work *run, uid types.UID) (prune.Policy, error) {
-	list := &resourcesv1alpha1.ManagedResourceList{}
-	if err := r.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return prune.Policy{}, fmt.Errorf("finding out what other ManagedResources list: %w", err)
-	}
-	listed := map[inventory.Key]bool{}
-	for i := range list.Items {
-		other := &list.Items[i]
-		leaving := other.DeletionTimestamp != nil && !deref(other.Spec.KeepObjects) // it deletes them itself
-		if client.ObjectKeyFromObject(other) == work.name || leaving || other.Annotations[hubv1alpha1.TargetUIDAnnotation] != string(uid) {
-			continue
-		}
-		for _, ref := range other.Status.Resources {
-			listed[inventory.KeyOf(ref)] = true
-		}
-	}
+// there.
+func (r *reconciler) prunePolicy(work *run, uid types.UID) prune.Policy {
 	return prune.Policy{
 		Origin: work.origin(), FieldManager: r.applier.FieldManager, Parallel: r.applier.Parallel,
-		ListedByOther: func(k inventory.Key) bool { return listed[k] },
-	}, nil
+		ListedByOther: func(k inventory.Key) bool { return len(r.others(work, uid, k)) > 0 },
+	}
 }
 
 func (r *reconciler) release(ctx context.Context, work *run, target apply.Target, refs []resourcesv1alpha1.ObjectReference) map[inventory.Key]error {
@@ -311,13 +311,15 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 	if r.lost(ctx, work, failures, pending) {
 		return r.concludeLost(ctx, work, inv)
 	}
-	c := conclusion(p, failures, pending, releaseErrors)
-	finished := c.reason == resourcesv1alpha1.ReasonApplySucceeded || c.reason == resourcesv1alpha1.ReasonDecodingFailed
+	c := conclusion(p, failures, pending, releaseErrors, r.memory.yields(work.name))
+	finished := c.reason == resourcesv1alpha1.ReasonApplySucceeded || c.reason == resourcesv1alpha1.ReasonDecodingFailed ||
+		c.reason == resourcesv1alpha1.ReasonOwnedByOther
 
 	if err := r.tracker.Track(ctx, work.name, work.target, inv); err != nil {
 		return reconcile.Result{}, err
 	}
 	hibernated := r.hibernated(ctx, work)
+	before := r.memory.concluded(work.name, c)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		s.Resources = inv
 		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
@@ -331,10 +333,14 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 		return reconcile.Result{}, err
 	}
 	r.memory.await(work.name, awaited(failures, pending))
-	r.events.applied(work.mr, c)
+	r.events.applied(work.mr, before, c)
 	if c.reason != resourcesv1alpha1.ReasonApplySucceeded {
 		if err := r.unmarkApplied(ctx, work, input); err != nil {
 			return reconcile.Result{}, err
+		}
+		if c.reason == resourcesv1alpha1.ReasonOwnedByOther && len(pending) == 0 {
+			r.memory.settled(work.name, input) // what was left to others comes back by events
+			return r.settled(work, r.tracker.Judge(work.name)), nil
 		}
 		result := r.retryAfterFailure(work, input)
 		if slices.ContainsFunc(r.tracker.Judge(work.name).Missing, r.memory.waitsFor(work.name)) {
@@ -342,7 +348,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 		}
 		return result, nil
 	}
-	r.memory.settled(work.name)
+	r.memory.settled(work.name, input)
 	if err := r.markApplied(ctx, work, input); err != nil {
 		return reconcile.Result{}, err
 	}

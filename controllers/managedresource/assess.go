@@ -33,12 +33,12 @@ func (r *reconciler) evaluate(ctx context.Context, work *run, status clustercach
 // evaluateApplied is evaluate for a ManagedResource that is known to be applied, whatever its condition said in the
 // meantime: that it had no target, or was ignored.
 func (r *reconciler) evaluateApplied(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
-	if c := resourcesv1alpha1.GetCondition(work.mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied); c != nil && c.Reason == resourcesv1alpha1.ReasonApplySucceeded {
+	if appliedTrue(work.mr) && len(r.memory.yields(work.name)) == 0 {
 		return r.evaluate(ctx, work, status)
 	}
 	hibernated := r.hibernated(ctx, work)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		c := conclusion(&plan{}, nil, nil, nil)
+		c := conclusion(&plan{}, nil, nil, nil, r.memory.yields(work.name))
 		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
 		r.assess(s, work, status, hibernated)
 	})
@@ -62,7 +62,8 @@ func (r *reconciler) assess(s *resourcesv1alpha1.ManagedResourceStatus, work *ru
 		return
 	}
 	applied := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
-	if applied == nil || applied.Status != resourcesv1alpha1.ConditionTrue && applied.Reason != resourcesv1alpha1.ReasonDecodingFailed {
+	if applied == nil || applied.Status != resourcesv1alpha1.ConditionTrue &&
+		applied.Reason != resourcesv1alpha1.ReasonDecodingFailed && applied.Reason != resourcesv1alpha1.ReasonOwnedByOther {
 		return // spec/managedresource.md 3.1: health is said of what was applied
 	}
 	var unhealthy, progressing []problem

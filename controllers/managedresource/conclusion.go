@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
@@ -22,7 +24,7 @@ type concluded struct {
 }
 
 // conclusion sums up a run. What failed comes first, then what could not be read, then what is still going away.
-func conclusion(p *plan, failures []apply.Outcome, pending []prune.Outcome, releases map[inventory.Key]error) concluded {
+func conclusion(p *plan, failures []apply.Outcome, pending []prune.Outcome, releases map[inventory.Key]error, yields map[inventory.Key]types.NamespacedName) concluded {
 	var lines []string
 	c := concluded{status: resourcesv1alpha1.ConditionTrue, reason: resourcesv1alpha1.ReasonApplySucceeded, message: "All resources are applied."}
 	fail := func(reason string) {
@@ -44,7 +46,7 @@ func conclusion(p *plan, failures []apply.Outcome, pending []prune.Outcome, rele
 	if len(releases) > 0 {
 		fail(resourcesv1alpha1.ReasonReleaseOfOrphanedResourcesFailed)
 		var texts []string
-		for _, k := range slices.SortedFunc(maps.Keys(releases), inventory.Key.Compare) {
+		for _, k := range sortedByInventory(releases) {
 			texts = append(texts, releases[k].Error())
 		}
 		lines = append(lines, "Could not release all orphaned resources: "+bounded(texts))
@@ -52,6 +54,10 @@ func conclusion(p *plan, failures []apply.Outcome, pending []prune.Outcome, rele
 	if p.decoding != "" {
 		fail(resourcesv1alpha1.ReasonDecodingFailed)
 		lines = append(lines, "Could not decode all new resources: "+p.decoding)
+	}
+	if len(yields) > 0 {
+		fail(resourcesv1alpha1.ReasonOwnedByOther)
+		lines = append(lines, "Left some resources to other ManagedResources: "+bounded(ownedByOther(yields)))
 	}
 	if len(pending) > 0 {
 		if c.reason == resourcesv1alpha1.ReasonApplySucceeded {
@@ -117,6 +123,10 @@ func describeForeign(foreign []ownership.Foreign) string {
 		out = append(out, fmt.Sprintf("%s (%s)", m, strings.Join(paths, ", ")))
 	}
 	return strings.Join(out, "; ")
+}
+
+func sortedByInventory[V any](m map[inventory.Key]V) []inventory.Key {
+	return slices.SortedFunc(maps.Keys(m), inventory.Key.Compare)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

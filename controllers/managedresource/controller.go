@@ -27,6 +27,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
+	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
@@ -74,6 +75,7 @@ type Options struct {
 type Controller struct {
 	options    Options
 	tracker    *tracker.Tracker
+	shared     *sharing.Index
 	dispatcher *dispatcher
 	reconciler *reconciler
 }
@@ -96,27 +98,32 @@ func New(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the value of label %s: %w", resourcesv1alpha1.ManagedByLabel, err)
 	}
-	c := &Controller{options: o}
+	c := &Controller{options: o, shared: sharing.NewIndex()}
 	claims := &claim.Claims{Classes: map[string]*claim.Class{}, Clusters: o.Clusters, Reader: o.Cache, Clock: o.Clock}
 	for _, class := range o.Classes {
 		claims.Classes[class.Name] = class.Class
 	}
 	c.dispatcher = &dispatcher{
 		cache: o.Cache, clusters: o.Clusters, claims: claims, clock: o.Clock, log: o.Logger,
-		queues: map[string]priorityqueue.PriorityQueue[Request]{},
+		shared: c.shared, queues: map[string]priorityqueue.PriorityQueue[Request]{},
 	}
 	c.tracker = tracker.New(tracker.Options{
 		Clusters: o.Clusters, FieldManager: hubv1alpha1.FieldManager, Selector: selector, Notify: c.notify, Clock: o.Clock,
 	})
 	c.dispatcher.tracker = c.tracker
 	c.reconciler = &reconciler{
-		source: &store{cached: o.Cache, live: o.Client, client: o.Client, written: map[types.NamespacedName]*resourcesv1alpha1.ManagedResource{}},
-		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker,
+		source: &store{cached: o.Cache, live: o.Client, client: o.Client, observe: c.observe, written: map[types.NamespacedName]*resourcesv1alpha1.ManagedResource{}},
+		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared,
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
-		events:  &recorder{o.Events}, metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
+		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
 		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, forward: c.dispatcher.forward,
 	}
 	return c, nil
+}
+
+// observe takes note of a ManagedResource as it was written.
+func (c *Controller) observe(mr *resourcesv1alpha1.ManagedResource) {
+	c.dispatcher.observe(context.Background(), mr)
 }
 
 // notify brings the tracker's news to the queues.
@@ -133,6 +140,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	if !c.options.Cache.WaitForCacheSync(ctx) || !c.options.Secrets.WaitForSync(ctx) {
 		return nil
 	}
+	// Before the first run, not by events that come beside it: what is not known to be listed may be deleted.
+	c.dispatcher.each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { c.shared.Observe(mr) })
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -69,7 +70,10 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 		r.memory.corrected(work.name, key, now)
 	}
 	r.tracker.Begin(work.name, keys...)
-	drifts, err := r.examine(ctx, work, target, p, keys)
+	drifts, left, err := r.examine(ctx, work, target, p, keys)
+	if left > 0 && (wait == 0 || left < wait) {
+		wait = left
+	}
 	var outcomes []apply.Outcome
 	if err == nil && len(drifts) > 0 {
 		todo := make([]apply.Intent, 0, len(drifts))
@@ -88,15 +92,20 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 	return r.concludeCorrection(ctx, work, status, input, drifts, outcomes, wait)
 }
 
-// examine reads the drifted objects live: whether they exist, and who changed them. Objects that turn out to be right are
-// accepted as they are.
-func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target, p *plan, keys []inventory.Key) ([]drift, error) {
+// examine reads the drifted objects live: whether they exist, and who changed them. Objects that turn out to be right, or to
+// be those of another ManagedResource, are accepted as they are. wait is when to look again at one that its owner has to
+// bring back; zero if there is none.
+func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target, p *plan, keys []inventory.Key) (drifts []drift, wait time.Duration, err error) {
+	yields := r.memory.yields(work.name)
+	if yields == nil {
+		yields = map[inventory.Key]types.NamespacedName{}
+	}
+	defer func() { r.memory.yield(work.name, yields) }()
 	known := inventory.Index(work.mr.Status.Resources)
 	planned := make(map[inventory.Key]*apply.Prepared, len(p.objects))
 	for i := range p.objects {
 		planned[p.objects[i].Key] = &p.objects[i]
 	}
-	var drifts []drift
 	for _, key := range keys {
 		prepared, ref := planned[key], known[key]
 		if prepared == nil || ref == nil {
@@ -107,11 +116,20 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		live, err := r.liveMetadata(ctx, target, prepared.Intent)
 		switch {
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			if _, yielded := yields[key]; yielded && len(r.others(work, work.clusterUID(), key)) > 0 {
+				if left := r.memory.leaveTo(work.name, key, r.clock.Now()); left > 0 {
+					wait = left
+					continue
+				}
+			}
+			delete(yields, key)
 			d.created, d.intent.UID = true, ""
 		case err != nil:
-			return nil, fmt.Errorf("reading %s: %w", key, err)
+			return nil, 0, fmt.Errorf("reading %s: %w", key, err)
 		case live.DeletionTimestamp != nil:
 			continue // its delete event brings us back
+		case r.yieldTo(work, key, live, yields):
+			continue
 		case d.intent.CreateOnly:
 			r.tracker.Accept(work.name, key, tracker.Accepted{UID: live.UID, ResourceVersion: live.ResourceVersion})
 			continue
@@ -122,7 +140,19 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		}
 		drifts = append(drifts, d)
 	}
-	return drifts, nil
+	return drifts, wait, nil
+}
+
+// yieldTo accepts an object that belongs to another ManagedResource, and notes to which.
+func (r *reconciler) yieldTo(work *run, key inventory.Key, live *metav1.PartialObjectMetadata, yields map[inventory.Key]types.NamespacedName) bool {
+	owner, owned := r.ownerOf(work, key, live)
+	if !owned {
+		delete(yields, key)
+		return false
+	}
+	yields[key] = owner
+	r.acceptForeign(work, key, live)
+	return true
 }
 
 func (r *reconciler) liveMetadata(ctx context.Context, target apply.Target, in apply.Intent) (*metav1.PartialObjectMetadata, error) {
@@ -154,6 +184,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 			uids[o.Key] = o
 			if drifts[i].created || len(drifts[i].by) > 0 {
 				r.events.corrected(work.mr, drifts[i])
+				r.memory.fought(work.name, o.Key, describeForeign(drifts[i].by), now)
 				r.metrics.corrected(work, drifts[i], now)
 				work.log.Info("Corrected drift", "object", o.Key.String(), "recreated", drifts[i].created, "changedBy", describeForeign(drifts[i].by))
 			}
@@ -166,10 +197,11 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 	}
 	failures := slices.DeleteFunc(apply.Failures(outcomes), func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
 	hibernated := r.hibernated(ctx, work)
+	c := conclusion(&plan{}, failures, nil, nil, r.memory.yields(work.name))
+	concerned := len(failures) > 0 || appliedTrue(work.mr) || owned(work.mr)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		noteUIDs(s.Resources, uids)
-		if len(failures) > 0 {
-			c := conclusion(&plan{}, failures, nil, nil)
+		if concerned {
 			r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
 		}
 		r.assess(s, work, status, hibernated)
@@ -177,16 +209,23 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if concerned {
+		r.events.applied(work.mr, r.memory.concluded(work.name, c), c)
+	}
 	if len(failures) > 0 {
 		if err := r.unmarkApplied(ctx, work, input); err != nil {
 			return reconcile.Result{}, err
 		}
 		return r.retryAfterFailure(work, input), nil
 	}
-	if appliedTrue(work.mr) {
-		if err := r.markApplied(ctx, work, input); err != nil {
-			return reconcile.Result{}, err
-		}
+	switch {
+	case appliedTrue(work.mr):
+		err = r.markApplied(ctx, work, input)
+	case owned(work.mr):
+		err = r.unmarkApplied(ctx, work, input) // a restart has to find out anew who owns what
+	}
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	// What drifted again meanwhile is looked at when its turn comes.
 	v := r.tracker.Judge(work.name)
@@ -208,6 +247,12 @@ func noteUIDs(refs []resourcesv1alpha1.ObjectReference, outcomes map[inventory.K
 			refs[i].UID = o.UID
 		}
 	}
+}
+
+// owned tells whether objects of a ManagedResource were left to another one that lists them, too.
+func owned(mr *resourcesv1alpha1.ManagedResource) bool {
+	c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
+	return c != nil && c.Reason == resourcesv1alpha1.ReasonOwnedByOther
 }
 
 func appliedTrue(mr *resourcesv1alpha1.ManagedResource) bool {

@@ -19,9 +19,8 @@ import (
 
 // delete cleans up for a ManagedResource that is being deleted or handed over to another class, and lets go of it.
 func (r *reconciler) delete(ctx context.Context, work *run) (reconcile.Result, error) {
-	marked := work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != ""
-	if !marked && !slices.Contains(work.mr.Finalizers, work.class.Finalizer) {
-		r.forget(ctx, work.name)
+	if states, _ := r.tracker.AcceptedStates(work.name); len(states) == 0 && !slices.Contains(work.mr.Finalizers, work.class.Finalizer) {
+		r.forget(ctx, work.name) // nothing of it is ours: see takeUp
 		return reconcile.Result{}, nil
 	}
 	if err := r.updateStatus(ctx, work, r.deletionConditions); err != nil {
@@ -121,10 +120,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 	if err != nil {
 		return false, result, err
 	}
-	policy, err := r.prunePolicy(ctx, work, status.UID)
-	if err != nil {
-		return false, result, err
-	}
+	policy := r.prunePolicy(work, status.UID)
 	if err := r.tracker.Track(ctx, work.name, key, work.mr.Status.Resources); err != nil && !isDown(err) {
 		return false, result, err
 	}

@@ -23,6 +23,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
@@ -32,6 +33,7 @@ type dispatcher struct {
 	clusters clustercache.ClusterCache
 	claims   *claim.Claims
 	tracker  *tracker.Tracker
+	shared   *sharing.Index
 	clock    clock.PassiveClock
 	log      logr.Logger
 
@@ -135,13 +137,18 @@ func (d *dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 				priority = priorityResync
 			}
 			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
+				d.observe(ctx, mr)
 				d.enqueue(ctx, mr, priority)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			a, ok1 := before.(*resourcesv1alpha1.ManagedResource)
 			b, ok2 := after.(*resourcesv1alpha1.ManagedResource)
-			if ok1 && ok2 && relevantChange(a, b) {
+			if !ok1 || !ok2 {
+				return
+			}
+			d.observe(ctx, b)
+			if relevantChange(a, b) {
 				d.enqueue(ctx, b, priorityUser)
 			}
 		},
@@ -150,9 +157,21 @@ func (d *dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 				obj = tombstone.Obj
 			}
 			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
+				d.concerned(ctx, d.shared.Forget(client.ObjectKeyFromObject(mr), mr.UID))
 				d.enqueue(ctx, mr, priorityResync)
 			}
 		},
+	}
+}
+
+// observe takes note of what a ManagedResource lists. Those that share objects with it hear of what it gives up.
+func (d *dispatcher) observe(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) {
+	d.concerned(ctx, d.shared.Observe(mr))
+}
+
+func (d *dispatcher) concerned(ctx context.Context, names []types.NamespacedName) {
+	for _, name := range names {
+		d.enqueueName(ctx, name, priorityRetry)
 	}
 }
 

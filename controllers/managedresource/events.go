@@ -3,10 +3,15 @@ package managedresource
 import (
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
@@ -28,9 +33,61 @@ const noteLimit = 1024
 // recorder writes events. The events client aggregates repeated ones into series and keeps the note of the first. What
 // makes two events the same is everything but their notes, so an event about an object of the target refers to it, and to
 // the fields that are concerned.
-type recorder struct{ events.EventRecorder }
+//
+// An object that fails, drifts or is contested all the time must not flood the source: a ManagedResource has a budget of
+// events, which is refilled slowly.
+type recorder struct {
+	events.EventRecorder
+	clock clock.PassiveClock
+	// spent maps the UID of a ManagedResource to what it wrote lately.
+	spent *lru.Cache[types.UID, *budget]
+}
+
+// The budget of a ManagedResource: that many events at once, and one more after each pause.
+const (
+	eventBurst = 25
+	eventPause = 30 * time.Second
+	// budgetLimit bounds the budgets that are kept. One that is forgotten starts anew.
+	budgetLimit = 4096
+)
+
+// budget counts the events of one ManagedResource. It is empty when full is eventBurst pauses ahead.
+type budget struct {
+	mu   sync.Mutex
+	full time.Time // when all events may be written again
+}
+
+// take uses one event, and is false if there is none left.
+func (b *budget) take(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.full.Before(now) {
+		b.full = now
+	}
+	if b.full.Sub(now) > (eventBurst-1)*eventPause {
+		return false
+	}
+	b.full = b.full.Add(eventPause)
+	return true
+}
+
+func newRecorder(r events.EventRecorder, c clock.PassiveClock) *recorder {
+	spent, err := lru.New[types.UID, *budget](budgetLimit)
+	if err != nil {
+		panic(err) // of a size that is not positive
+	}
+	return &recorder{EventRecorder: r, clock: c, spent: spent}
+}
 
 func (r *recorder) write(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action, note string) {
+	b, known := r.spent.Get(mr.UID)
+	if !known { // a ManagedResource is in the hands of one worker
+		b = &budget{}
+		r.spent.Add(mr.UID, b)
+	}
+	if !b.take(r.clock.Now()) {
+		return
+	}
 	if len(note) > noteLimit {
 		note = note[:noteLimit-3] + "..."
 	}
@@ -81,9 +138,16 @@ func (r *recorder) takenBack(mr *resourcesv1alpha1.ManagedResource, o apply.Outc
 		fmt.Sprintf("%s had fields that the manifest does not have, set by %s", o.Key, by))
 }
 
-// applied tells that a run failed, and why. The events client makes a series of what repeats.
-func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, c concluded) {
-	if c.status == resourcesv1alpha1.ConditionFalse {
+// applied tells that the result of a run is another than that of the run before: that it failed and why, or that it did
+// not fail any more.
+func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *concluded, c concluded) {
+	if before != nil && *before == c {
+		return
+	}
+	switch {
+	case c.status == resourcesv1alpha1.ConditionFalse:
 		r.write(mr, nil, corev1.EventTypeWarning, c.reason, eventApplied, c.message)
+	case c.status == resourcesv1alpha1.ConditionTrue && before != nil && before.status == resourcesv1alpha1.ConditionFalse:
+		r.write(mr, nil, corev1.EventTypeNormal, c.reason, eventApplied, c.message)
 	}
 }

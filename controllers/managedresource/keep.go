@@ -29,6 +29,9 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 	if !work.decision.HasTarget {
 		return r.withoutTarget(ctx, work)
 	}
+	if err := r.takeUp(ctx, work); err != nil {
+		return reconcile.Result{}, err
+	}
 	status, _ := r.clusters.GetStatus(work.target)
 	if moved, result, err := r.leaveOldTarget(ctx, work, status); moved || err != nil {
 		return result, err
@@ -66,11 +69,36 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 	return r.applyAll(ctx, work, status)
 }
 
+// takeUp forgets what a ManagedResource that is not ours yet says about objects. Our finalizer comes before the first write
+// to a target and goes after the last, so without it there is nothing of ours: an inventory is what an instance of another
+// class left behind when it cleaned up its own target, and objects of the same names in our target are not meant by it
+// (spec/managedresource.md 2.4, BUG-8). A Gardener resource manager of the same class has the same finalizer: what it leaves
+// is taken over.
+func (r *reconciler) takeUp(ctx context.Context, work *run) error {
+	if slices.Contains(work.mr.Finalizers, work.class.Finalizer) {
+		return nil
+	}
+	if states, _ := r.tracker.AcceptedStates(work.name); len(states) > 0 {
+		return nil // somebody took the finalizer off
+	}
+	if err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { s.Resources = nil }); err != nil {
+		return err
+	}
+	base := work.mr.DeepCopy()
+	delete(work.mr.Annotations, hubv1alpha1.TargetUIDAnnotation)
+	delete(work.mr.Annotations, hubv1alpha1.AppliedAnnotation)
+	if len(base.Annotations) == len(work.mr.Annotations) {
+		return nil
+	}
+	return r.source.patch(ctx, base, work.mr, false)
+}
+
 // unchanged handles a ManagedResource whose input is the one that was applied last. done is false if it has to be applied
 // again after all.
 func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercache.Status, input string) (done bool, result reconcile.Result, err error) {
 	applied, ok := parseApplied(work.mr.Annotations[hubv1alpha1.AppliedAnnotation])
-	if !ok || applied.Input != input {
+	noted := ok && applied.Input == input
+	if !noted && !r.memory.appliedHere(work.name, input) {
 		return false, result, nil
 	}
 	if status.State != clustercache.StateConnected {
@@ -83,6 +111,9 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 	}
 	verdict := r.tracker.Judge(work.name)
 	if _, complete := r.tracker.AcceptedStates(work.name); !complete {
+		if !noted {
+			return false, result, nil
+		}
 		// A start with nothing in memory: what the watches show decides, as a whole.
 		if !verdict.Synced && len(verdict.Failed) == 0 {
 			if waited := r.memory.waited(work.name, r.clock.Now()); waited < syncGrace {
@@ -94,11 +125,11 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 			return false, result, nil
 		}
 		r.tracker.AcceptObserved(work.name, verdict.Observed)
-		r.memory.settled(work.name)
+		r.memory.settled(work.name, input)
 		result, err = r.evaluateApplied(ctx, work, status)
 		return true, result, err
 	}
-	if drifted := slices.Concat(verdict.Drifted, verdict.Missing); len(drifted) > 0 {
+	if drifted := slices.Concat(verdict.Drifted, verdict.Missing, r.abandoned(work)); len(drifted) > 0 {
 		result, err = r.correct(ctx, work, status, input, drifted)
 		return true, result, err
 	}

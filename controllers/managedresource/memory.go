@@ -1,6 +1,7 @@
 package managedresource
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -41,6 +42,12 @@ type remembered struct {
 	noAnswer bool // to some call of the last run
 
 	corrections map[inventory.Key]*corrections
+	fights      map[inventory.Key]*fight
+
+	last   *concluded                             // the result of the last run of everything
+	yields map[inventory.Key]types.NamespacedName // objects that were left to another ManagedResource
+	absent map[inventory.Key]time.Time            // since when such an object is gone
+	input  string                                 // what was applied as far as it is ours to apply; empty if not all of it was
 
 	target clustercache.ClusterKey   // of the last dry run
 	dryRun *hubv1alpha1.DryRunReport // nil without one
@@ -82,9 +89,10 @@ func (m *memory) waited(name types.NamespacedName, now time.Time) (d time.Durati
 	return d
 }
 
-// settled ends a wait and forgets failures.
-func (m *memory) settled(name types.NamespacedName) {
+// settled ends a wait and forgets failures: an input was applied.
+func (m *memory) settled(name types.NamespacedName, input string) {
 	m.with(name, func(e *remembered) {
+		e.input = input
 		e.since, e.demanded, e.failures, e.failedInput, e.awaited = time.Time{}, false, 0, "", nil
 	})
 }
@@ -104,6 +112,7 @@ func (m *memory) failed(name types.NamespacedName, input string, now time.Time) 
 		if e.failedInput != input {
 			e.failedInput, e.failures = input, 0
 		}
+		e.input = ""
 		pause = doubled(retryFirst, retryLast, e.failures)
 		e.failures++
 		e.demanded = false
@@ -143,6 +152,47 @@ func (m *memory) backoff(name types.NamespacedName, input string, now time.Time)
 		}
 	})
 	return max(rest, 0)
+}
+
+// appliedHere tells whether an input was applied since the start.
+func (m *memory) appliedHere(name types.NamespacedName, input string) (yes bool) {
+	m.with(name, func(e *remembered) { yes = e.input != "" && e.input == input })
+	return yes
+}
+
+// concluded notes the result of a run and returns that of the run before, nil if there was none.
+func (m *memory) concluded(name types.NamespacedName, c concluded) (before *concluded) {
+	m.with(name, func(e *remembered) { before, e.last = e.last, &c })
+	return before
+}
+
+// yield notes which objects are left to which other ManagedResources, instead of what was noted before.
+func (m *memory) yield(name types.NamespacedName, yields map[inventory.Key]types.NamespacedName) {
+	m.with(name, func(e *remembered) {
+		e.yields = yields
+		maps.DeleteFunc(e.absent, func(key inventory.Key, _ time.Time) bool { _, yielded := yields[key]; return !yielded })
+	})
+}
+
+// leaveTo returns how long the owner of an object that is gone may still take to bring it back.
+func (m *memory) leaveTo(name types.NamespacedName, key inventory.Key, now time.Time) (left time.Duration) {
+	m.with(name, func(e *remembered) {
+		since, known := e.absent[key]
+		if !known {
+			if e.absent == nil {
+				e.absent = map[inventory.Key]time.Time{}
+			}
+			since, e.absent[key] = now, now
+		}
+		left = since.Add(ownerGrace).Sub(now)
+	})
+	return max(left, 0)
+}
+
+// yields returns a copy of what was noted by yield.
+func (m *memory) yields(name types.NamespacedName) (yields map[inventory.Key]types.NamespacedName) {
+	m.with(name, func(e *remembered) { yields = maps.Clone(e.yields) })
+	return yields
 }
 
 // mayCorrect returns how long the correction of an object has to wait.

@@ -18,9 +18,13 @@ type Metrics struct {
 	pruned      *prometheus.CounterVec
 	corrections *prometheus.CounterVec
 
-	mu    sync.Mutex
-	drift map[clustercache.ClusterKey]*hour
+	mu       sync.Mutex
+	drift    map[clustercache.ClusterKey]*hour
+	managers map[string]bool // those that have a series of their own
 }
+
+// managerLimit bounds the field managers that are told apart: anybody in a target may invent any number of names.
+const managerLimit = 50
 
 // NewMetrics registers the figures.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
@@ -32,9 +36,10 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Name: "trellis_objects_pruned_total", Help: "Objects that left an inventory, by class and what became of them.",
 		}, []string{"class", "result"}),
 		corrections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trellis_drift_corrections_total", Help: "Objects in targets brought back after somebody else changed or deleted them, by class and kind.",
-		}, []string{"class", "kind", "action"}),
-		drift: map[clustercache.ClusterKey]*hour{},
+			Name: "trellis_drift_corrections_total", Help: "Objects in targets brought back after somebody else changed or deleted them, by class, kind, what was done, and who had changed it.",
+		}, []string{"class", "kind", "action", "manager"}),
+		managers: map[string]bool{},
+		drift:    map[clustercache.ClusterKey]*hour{},
 	}
 	registerer.MustRegister(m.applied, m.pruned, m.corrections)
 	return m
@@ -58,9 +63,9 @@ func (m *Metrics) corrected(work *run, d drift, now time.Time) {
 	if d.created {
 		action = "created"
 	}
-	m.corrections.WithLabelValues(work.class.Name, d.intent.Key.Kind, action).Inc()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.corrections.WithLabelValues(work.class.Name, d.intent.Key.Kind, action, m.manager(d)).Inc()
 	h := m.drift[work.target]
 	if h == nil {
 		h = &hour{}
@@ -69,6 +74,21 @@ func (m *Metrics) corrected(work *run, d drift, now time.Time) {
 	minute := now.Unix() / 60
 	h.advance(minute)
 	h.minutes[minute%60]++
+}
+
+// manager is the label for who changed an object first of those who did; empty if nobody can tell, as for a delete.
+func (m *Metrics) manager(d drift) string {
+	if len(d.by) == 0 {
+		return ""
+	}
+	name := d.by[0].Manager
+	if !m.managers[name] {
+		if len(m.managers) >= managerLimit {
+			return "other"
+		}
+		m.managers[name] = true
+	}
+	return name
 }
 
 // driftLastHour counts the corrections in a target during the last hour.

@@ -22,6 +22,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
+	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
@@ -38,6 +39,7 @@ type reconciler struct {
 	secrets  *secretindex.Index
 	bundles  *bundle.Cache
 	tracker  *tracker.Tracker
+	shared   *sharing.Index
 	applier  *apply.Applier
 	events   *recorder
 	metrics  *Metrics
@@ -66,6 +68,11 @@ type run struct {
 }
 
 func (r *run) origin() string { return r.class.Origin(r.name) }
+
+// clusterUID is that of the cluster which the ManagedResource is bound to.
+func (r *run) clusterUID() types.UID {
+	return types.UID(r.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
+}
 
 // Reconcile works on one request.
 func (r *reconciler) Reconcile(ctx context.Context, req Request) (reconcile.Result, error) {
@@ -224,12 +231,17 @@ func (r *reconciler) resync() reconcile.Result {
 // have shown them. Nobody is notified of what a verdict already has, so if the watches caught up between the verdict behind
 // the conditions and this one, the next look is due now.
 func (r *reconciler) settled(work *run, v tracker.Verdict) reconcile.Result {
+	result := r.resync()
+	now := r.clock.Now()
+	if _, until := r.memory.contested(work.name, now); !until.IsZero() {
+		result = sooner(result, until.Sub(now)+time.Second)
+	}
 	switch {
 	case v.Unseen > 0:
-		return sooner(r.resync(), tracker.UnseenGrace+time.Second)
+		return sooner(result, tracker.UnseenGrace+time.Second)
 	case work.unjudged && v.Synced && !v.PodsUnknown:
-		return sooner(r.resync(), busyRetry)
+		return sooner(result, busyRetry)
 	default:
-		return r.resync()
+		return result
 	}
 }

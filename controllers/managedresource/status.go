@@ -15,6 +15,7 @@ import (
 func (r *reconciler) updateStatus(ctx context.Context, work *run, change func(*resourcesv1alpha1.ManagedResourceStatus)) error {
 	base := work.mr.DeepCopy()
 	change(&work.mr.Status)
+	r.contest(&work.mr.Status, work.name)
 	r.summarize(&work.mr.Status, work.mr.Generation)
 	if equalStatus(&base.Status, &work.mr.Status) {
 		return nil

@@ -19,6 +19,8 @@ type store struct {
 	cached client.Reader // informers
 	live   client.Reader
 	client client.Client // writes
+	// observe hears of every write, before anything is done that relies on it.
+	observe func(*resourcesv1alpha1.ManagedResource)
 
 	mu      sync.Mutex
 	written map[types.NamespacedName]*resourcesv1alpha1.ManagedResource // until the informer has caught up
@@ -75,6 +77,7 @@ func (s *store) patch(ctx context.Context, base, mr *resourcesv1alpha1.ManagedRe
 }
 
 func (s *store) remember(mr *resourcesv1alpha1.ManagedResource) {
+	s.observe(mr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.written[client.ObjectKeyFromObject(mr)] = mr.DeepCopy()

@@ -18,6 +18,9 @@ const (
 	// ConditionReady sums up the three others: True if the present generation is applied, healthy and rolled out. It is
 	// an addition of Trellis, so that `kubectl wait --for=condition=Ready` works.
 	ConditionReady ConditionType = "Ready"
+	// ConditionContested tells that somebody else keeps changing objects which this ManagedResource lists: their corrections
+	// are slowed down. It is an addition of Trellis, and absent until it happens.
+	ConditionContested ConditionType = "Contested"
 )
 
 // ConditionStatus is the value of a condition.
@@ -82,8 +85,12 @@ const (
 	ReasonManagedElsewhere = "ManagedElsewhere"
 	// ReasonInventoryTooLarge: the inventory does not fit into one object, so nothing was written.
 	ReasonInventoryTooLarge = "InventoryTooLarge"
-	// ReasonOwnedByOther: another ManagedResource lists the same object and was there first.
+	// ReasonOwnedByOther: another ManagedResource lists the same object, too, and was the last to do so. It is left to that one.
 	ReasonOwnedByOther = "OwnedByOther"
+	// ReasonObjectsContested (Contested True): somebody else keeps changing objects.
+	ReasonObjectsContested = "ObjectsContested"
+	// ReasonUncontested (Contested False): that is over.
+	ReasonUncontested = "Uncontested"
 	// ReasonIdentityChanged: the kubeconfig leads to another cluster than before.
 	ReasonIdentityChanged = "IdentityChanged"
 )

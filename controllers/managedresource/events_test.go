@@ -1,0 +1,71 @@
+package managedresource
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+// counting counts what reaches the events client. It stands for a client whose events nobody sees.
+type counting map[types.UID]int
+
+func (c counting) Eventf(regarding, _ runtime.Object, _, _, _, _ string, _ ...any) {
+	if mr, ok := regarding.(*resourcesv1alpha1.ManagedResource); ok {
+		c[mr.UID]++
+	}
+}
+
+func TestEventsOfAManagedResourceAreLimited(t *testing.T) {
+	g := NewWithT(t)
+	clock := testclock.NewFakePassiveClock(time.Now())
+	written := counting{}
+	r := newRecorder(written, clock)
+	loud := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "loud"}}
+	other := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "other"}}
+	for range 10 * eventBurst {
+		r.released(loud, "it is a test", nil)
+	}
+	r.released(other, "it is a test", nil)
+	g.Expect(written).To(Equal(counting{"loud": eventBurst, "other": 1}))
+	clock.SetTime(clock.Now().Add(2 * eventPause))
+	for range eventBurst {
+		r.released(loud, "it is a test", nil)
+	}
+	g.Expect(written["loud"]).To(Equal(eventBurst + 2))
+	clock.SetTime(clock.Now().Add(time.Hour))
+	for range 10 * eventBurst {
+		r.released(loud, "it is a test", nil)
+	}
+	g.Expect(written["loud"]).To(Equal(2*eventBurst + 2))
+}
+
+func TestEventsTellOfChangesOnly(t *testing.T) {
+	failed := concluded{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "one failed"}
+	failedToo := concluded{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "two failed"}
+	fine := concluded{resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonApplySucceeded, "all applied"}
+	for name, c := range map[string]struct {
+		before *concluded
+		now    concluded
+		told   int
+	}{
+		"the first run fails":       {nil, failed, 1},
+		"it fails the same way":     {&failed, failed, 0},
+		"it fails another way":      {&failed, failedToo, 1},
+		"it does not fail any more": {&failed, fine, 1},
+		"the first run succeeds":    {nil, fine, 0},
+		"it goes on succeeding":     {&fine, fine, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			written := counting{}
+			newRecorder(written, testclock.NewFakePassiveClock(time.Now())).applied(&resourcesv1alpha1.ManagedResource{}, c.before, c.now)
+			NewWithT(t).Expect(written[""]).To(Equal(c.told))
+		})
+	}
+}

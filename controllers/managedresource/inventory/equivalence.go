@@ -1,0 +1,94 @@
+package inventory
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+// Equivalences are sets of kinds that name the same objects, so that a manifest which moves from one to another does not
+// have its object deleted (spec/managedresource.md 2.5). The zero value knows none; NewEquivalences knows those that
+// Kubernetes itself made.
+type Equivalences struct {
+	sets map[schema.GroupKind]*[]schema.GroupKind
+}
+
+// NewEquivalences returns the default sets extended by additional ones. A set with a member that is known already joins the
+// set of the first such member; every member of it then counts to that set alone.
+func NewEquivalences(additional ...[]metav1.GroupKind) Equivalences {
+	e := Equivalences{sets: map[schema.GroupKind]*[]schema.GroupKind{}}
+	for kind, group := range map[string]string{
+		"Deployment": "apps", "DaemonSet": "apps", "ReplicaSet": "apps", "StatefulSet": "apps",
+		"Ingress": "networking.k8s.io", "NetworkPolicy": "networking.k8s.io",
+	} {
+		e.add([]schema.GroupKind{{Group: "extensions", Kind: kind}, {Group: group, Kind: kind}})
+	}
+	for _, set := range additional {
+		members := make([]schema.GroupKind, 0, len(set))
+		for _, gk := range set {
+			members = append(members, schema.GroupKind{Group: gk.Group, Kind: gk.Kind})
+		}
+		e.add(members)
+	}
+	return e
+}
+
+func (e Equivalences) add(members []schema.GroupKind) {
+	var set *[]schema.GroupKind
+	for _, gk := range members {
+		if set = e.sets[gk]; set != nil {
+			break
+		}
+	}
+	if set == nil {
+		set = &[]schema.GroupKind{}
+	}
+	for _, gk := range members {
+		if e.sets[gk] != set {
+			*set = append(*set, gk)
+			e.sets[gk] = set
+		}
+	}
+}
+
+// Of returns the other kinds of the set that a kind counts to.
+func (e Equivalences) Of(gk schema.GroupKind) []schema.GroupKind {
+	set := e.sets[gk]
+	if set == nil {
+		return nil
+	}
+	others := make([]schema.GroupKind, 0, len(*set))
+	for _, other := range *set {
+		if other != gk {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// Book finds the entries of an inventory by key, under any of the equivalent kinds.
+type Book struct {
+	entries      map[Key]*resourcesv1alpha1.ObjectReference
+	equivalences Equivalences
+}
+
+// NewBook returns a book of an inventory.
+func NewBook(refs []resourcesv1alpha1.ObjectReference, equivalences Equivalences) Book {
+	return Book{entries: Index(refs), equivalences: equivalences}
+}
+
+// Find returns the entry with the key, or else that of the same object under an equivalent kind; nil if there is neither.
+func (b Book) Find(key Key) *resourcesv1alpha1.ObjectReference {
+	if ref := b.entries[key]; ref != nil {
+		return ref
+	}
+	for _, gk := range b.equivalences.Of(key.GroupKind()) {
+		other := key
+		other.Group, other.Kind = gk.Group, gk.Kind
+		if ref := b.entries[other]; ref != nil {
+			return ref
+		}
+	}
+	return nil
+}

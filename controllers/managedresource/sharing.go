@@ -1,0 +1,104 @@
+package managedresource
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+// ownerGrace is how long the owner of a shared object has to bring it back before another one that lists it does.
+const ownerGrace = 10 * time.Second
+
+// others returns the other ManagedResources that list an object in a cluster. Those that a Gardener resource manager left to
+// this hub, and that were not looked at yet, count by their namespace: their objects are where those of their neighbours are.
+func (r *reconciler) others(work *run, cluster types.UID, key inventory.Key) []types.NamespacedName {
+	others := r.shared.Others(cluster, key, work.name)
+	return append(others, r.shared.Others(sharing.Unbound(work.name.Namespace, work.class.Finalizer), key, work.name)...)
+}
+
+// ownerOf tells whether a live object belongs to another ManagedResource that lists it in the same cluster. Its origin says
+// who wrote it last; a ManagedResource that does not list it any more, or does not exist, owns nothing.
+func (r *reconciler) ownerOf(work *run, key inventory.Key, live metav1.Object) (owner types.NamespacedName, owned bool) {
+	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]
+	if origin == "" || origin == work.origin() {
+		return owner, false
+	}
+	for _, other := range r.others(work, work.clusterUID(), key) {
+		for _, class := range r.claims.Classes {
+			if class.Origin(other) == origin {
+				return other, true
+			}
+		}
+	}
+	return owner, false
+}
+
+// yield looks at the objects that other ManagedResources list, too, before they are written. Those that another one took are
+// accepted as they are, and returned with their outcome. One that is not in the inventory with a UID was never applied by
+// this ManagedResource: it is the last to list it, and takes it.
+func (r *reconciler) yield(ctx context.Context, work *run, target apply.Target, all []apply.Intent, before []resourcesv1alpha1.ObjectReference) (map[inventory.Key]apply.Outcome, error) {
+	known := inventory.Index(before)
+	yields := map[inventory.Key]types.NamespacedName{}
+	outcomes := map[inventory.Key]apply.Outcome{}
+	for _, in := range all {
+		ref := known[in.Key]
+		if ref == nil || ref.UID == "" || len(r.others(work, work.clusterUID(), in.Key)) == 0 {
+			continue
+		}
+		live, err := r.liveMetadata(ctx, target, in)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("finding out who owns %s: %w", in.Key, err)
+		}
+		owner, owned := r.ownerOf(work, in.Key, live)
+		if !owned {
+			continue
+		}
+		yields[in.Key] = owner
+		accepted := r.acceptForeign(work, in.Key, live)
+		outcomes[in.Key] = apply.Outcome{Key: in.Key, UID: accepted.UID, ResourceVersion: accepted.ResourceVersion, State: accepted.State, Unchanged: true}
+	}
+	r.memory.yield(work.name, yields)
+	return outcomes, nil
+}
+
+// acceptForeign takes an object of another ManagedResource as it is: only a change of its ownership is of interest.
+func (r *reconciler) acceptForeign(work *run, key inventory.Key, live *metav1.PartialObjectMetadata) tracker.Accepted {
+	accepted := tracker.Accepted{UID: live.UID, ResourceVersion: live.ResourceVersion, State: ownership.Observe(live, r.applier.FieldManager)}
+	r.tracker.Accept(work.name, key, accepted)
+	return accepted
+}
+
+// abandoned returns the objects that were left to others who have no say in them any more.
+func (r *reconciler) abandoned(work *run) []inventory.Key {
+	var keys []inventory.Key
+	for key := range r.memory.yields(work.name) {
+		if len(r.others(work, work.clusterUID(), key)) == 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// ownedByOther says of each object that was left to another ManagedResource to which one.
+func ownedByOther(yields map[inventory.Key]types.NamespacedName) []string {
+	lines := make([]string, 0, len(yields))
+	for _, key := range sortedByInventory(yields) {
+		lines = append(lines, fmt.Sprintf("%s is applied by ManagedResource %s, which listed it last", key, yields[key]))
+	}
+	return lines
+}
