@@ -332,6 +332,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	r.memory.appliedAll(work.name, r.clock.Now())
 	r.memory.await(work.name, awaited(failures, pending))
 	r.events.applied(work.mr, before, c)
 	if c.reason != resourcesv1alpha1.ReasonApplySucceeded {

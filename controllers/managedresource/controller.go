@@ -65,6 +65,8 @@ type Options struct {
 	ManagedBy string
 	// SyncPeriod is the safety net's period; default 10 minutes.
 	SyncPeriod time.Duration
+	// AlwaysUpdate has all objects of a ManagedResource applied once in each SyncPeriod, whether or not they differ.
+	AlwaysUpdate bool
 	// ParallelObjects bounds the objects of one ManagedResource that are applied at the same time; default 16.
 	ParallelObjects int
 	// QueueMetrics takes the figures of the queues, those of all terms; nil for none.
@@ -116,7 +118,7 @@ func New(o Options) (*Controller, error) {
 		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared,
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
-		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, forward: c.dispatcher.forward,
+		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate, forward: c.dispatcher.forward,
 	}
 	return c, nil
 }

@@ -48,6 +48,9 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 	}
 
 	input, current := r.input(work)
+	if r.alwaysUpdate && r.memory.applyDue(work.name, r.clock.Now(), r.syncPeriod) {
+		r.memory.demandApply(work.name)
+	}
 	if missing, ok := r.missingSecret(work); ok {
 		return r.cannotRead(ctx, work, missing)
 	}
@@ -252,6 +255,9 @@ func (r *reconciler) leaveOldTarget(ctx context.Context, work *run, now clusterc
 	case givenUp(work.mr, status):
 		r.events.released(work.mr, "their deletion is forced and the old target cluster is not reachable", work.mr.Status.Resources)
 	default:
+		if err := r.updateStatus(ctx, work, r.pendingConditions); err != nil {
+			return true, result, err
+		}
 		gone, result, err := r.clean(ctx, work, old, status)
 		if err != nil || !gone {
 			return true, result, err

@@ -34,6 +34,8 @@ type remembered struct {
 	since    time.Time // first seen without knowledge of its objects; zero once known
 	demanded bool      // an apply is asked for, whether or not anything changed
 
+	appliedAt time.Time // everything, right or not; zero if not since the start
+
 	awaited     map[inventory.Key]bool // objects that have to go before the next run can succeed
 	failedInput string
 	failures    int
@@ -95,6 +97,23 @@ func (m *memory) settled(name types.NamespacedName, input string) {
 		e.input = input
 		e.since, e.demanded, e.failures, e.failedInput, e.awaited = time.Time{}, false, 0, "", nil
 	})
+}
+
+// applyDue tells whether everything was applied longer ago than a period, give or take the jitter of the timer. What was
+// applied before the start counts as applied then.
+func (m *memory) applyDue(name types.NamespacedName, now time.Time, period time.Duration) (due bool) {
+	m.with(name, func(e *remembered) {
+		if e.appliedAt.IsZero() {
+			e.appliedAt = now
+		}
+		due = now.Sub(e.appliedAt) >= period*8/10
+	})
+	return due
+}
+
+// appliedAll notes that everything was applied just now.
+func (m *memory) appliedAll(name types.NamespacedName, now time.Time) {
+	m.with(name, func(e *remembered) { e.appliedAt = now })
 }
 
 func (m *memory) demandApply(name types.NamespacedName) {

@@ -47,9 +47,10 @@ type reconciler struct {
 	clock    clock.Clock
 	log      logr.Logger
 
-	managedBy  string
-	syncPeriod time.Duration
-	forward    func(decision claim.Decision, name types.NamespacedName, priority int)
+	managedBy    string
+	syncPeriod   time.Duration
+	alwaysUpdate bool // once in each period
+	forward      func(decision claim.Decision, name types.NamespacedName, priority int)
 
 	busy sync.Map // types.NamespacedName -> struct{}: in the hands of a worker
 }

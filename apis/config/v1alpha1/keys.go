@@ -26,7 +26,6 @@ var foreign = map[string]string{
 	"controllers.garbageCollector":                notPorted,
 	"controllers.health":                          "health is watched, it needs no workers and no period",
 	"controllers.istioClusterConfiguration":       notPorted,
-	"controllers.managedResource.alwaysUpdate":    "an object is written when it differs from its manifest and never otherwise",
 	"controllers.managedResource.concurrentSyncs": "each class has its own workers, see classes[].concurrentSyncs",
 	"controllers.networkPolicy":                   notPorted,
 	"controllers.nodeAgentReconciliationDelay":    notPorted,

@@ -168,12 +168,11 @@ func TestLoadRejects(t *testing.T) {
 			},
 		},
 		"keys of gardener-resource-manager that the hub does not have": {
-			withNamespace + "controllers: {garbageCollector: {enabled: true}, managedResources: {concurrentSyncs: 5, alwaysUpdate: true}}\n" +
+			withNamespace + "controllers: {garbageCollector: {enabled: true}, managedResources: {concurrentSyncs: 5}}\n" +
 				"targetClientConnection: {kubeconfig: x, namespaces: [a]}\nwebhooks: {}",
 			[]string{
 				"controllers.garbageCollector: Forbidden: this key of gardener-resource-manager is not supported (line 9): the hub does not do this",
 				"controllers.managedResources.concurrentSyncs: Forbidden: this key of gardener-resource-manager is not supported (line 9): each class has its own workers",
-				"controllers.managedResources.alwaysUpdate: Forbidden",
 				"targetClientConnection.kubeconfig: Forbidden: this key of gardener-resource-manager is not supported (line 10): a target is registered by",
 				"targetClientConnection.namespaces: Forbidden",
 				"webhooks: Forbidden",

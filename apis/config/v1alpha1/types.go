@@ -187,6 +187,10 @@ type ManagedResourceController struct {
 	// SyncPeriod is how often a ManagedResource is compared with what the watches hold although nothing happened, with
 	// jitter. Default: 10m. Drift is corrected by watches, so this is only a safety net and costs the targets nothing.
 	SyncPeriod metav1.Duration `json:"syncPeriod,omitempty"`
+	// AlwaysUpdate has every object sent to its target in each sync period, whether or not it differs. Default: false. It
+	// changes nothing that the watches do not see anyway, and costs each target one request an object; it is there for
+	// targets whose admission has to see all objects regularly.
+	AlwaysUpdate bool `json:"alwaysUpdate,omitempty"`
 	// ManagedByLabelValue is the value of the label resources.gardener.cloud/managed-by on all objects. Default: gardener.
 	ManagedByLabelValue string `json:"managedByLabelValue,omitempty"`
 	// MaxConcurrentObjects is how many objects of one stage of a ManagedResource are applied at a time. Default: 16.

@@ -32,7 +32,7 @@ func (h *hub) term(ctx context.Context) error {
 		Cache: h.manager.GetCache(), Client: h.client, Clusters: h.clusters, Secrets: h.secrets, Bundles: h.bundles,
 		Classes: classes, Events: h.manager.GetEventRecorder("trellis"), Metrics: h.metrics, QueueMetrics: h.queues,
 		Logger: h.Logger.WithName("managedresource"), Clock: h.Clock,
-		ManagedBy: settings.ManagedByLabelValue, SyncPeriod: settings.SyncPeriod.Duration, ParallelObjects: settings.MaxConcurrentObjects,
+		ManagedBy: settings.ManagedByLabelValue, SyncPeriod: settings.SyncPeriod.Duration, AlwaysUpdate: settings.AlwaysUpdate, ParallelObjects: settings.MaxConcurrentObjects,
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the controller of ManagedResources: %w", err)

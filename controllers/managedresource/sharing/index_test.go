@@ -77,8 +77,8 @@ func TestWhoHasNoSay(t *testing.T) {
 			x.Observe(mr(a, 1, "both"))
 			x.Observe(tc.other)
 			g.Expect(x.Others(cluster, key("both"), a)).To(HaveLen(map[bool]int{true: 1}[tc.says]))
-			_, _, any := x.Any(cluster, a, func(inventory.Key) bool { return true })
-			g.Expect(any).To(Equal(tc.says))
+			_, _, found := x.Any(cluster, a, func(inventory.Key) bool { return true })
+			g.Expect(found).To(Equal(tc.says))
 		})
 	}
 }
