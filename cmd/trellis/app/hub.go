@@ -255,8 +255,10 @@ func (h *hub) assemble() error {
 			return fmt.Errorf("setting up the hub: %w", err)
 		}
 	}
-	if err := h.manager.Add(everyReplica(h.lead)); err != nil {
-		return fmt.Errorf("setting up the hub: %w", err)
+	for _, run := range []everyReplica{h.lead, keepHeapRoom} {
+		if err := h.manager.Add(run); err != nil {
+			return fmt.Errorf("setting up the hub: %w", err)
+		}
 	}
 	if err := h.manager.AddHealthzCheck("ping", func(*http.Request) error { return nil }); err != nil {
 		return fmt.Errorf("setting up the hub: %w", err)
