@@ -168,10 +168,11 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	if err := r.writeAhead(ctx, work, ahead, p); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.tracker.Track(ctx, work.name, work.target, ahead); err != nil {
+	if err := r.tracker.Track(ctx, work.name, work.target, ahead, exact(work.mr)); err != nil {
 		return reconcile.Result{}, err
 	}
 
+	r.noteAutoscalers(ctx, work, target, p.planned(), false)
 	right := r.right(work)
 	todo := intents(p.objects, before)
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)
@@ -259,9 +260,17 @@ func (r *reconciler) applyChanged(ctx context.Context, work *run, target apply.T
 
 // applyIntents applies and accepts each object as soon as it is right.
 func (r *reconciler) applyIntents(ctx context.Context, work *run, target apply.Target, todo []apply.Intent) []apply.Outcome {
+	scaled := map[inventory.Key]bool{}
+	for _, in := range todo {
+		if in.Autoscaled {
+			scaled[in.Key] = true
+		}
+	}
 	return r.applier.Run(ctx, target, todo, func(o apply.Outcome) {
 		if o.Err == nil {
-			r.tracker.Accept(work.name, o.Key, tracker.Accepted{UID: o.UID, ResourceVersion: o.ResourceVersion, State: o.State, Intent: o.Digest})
+			r.tracker.Accept(work.name, o.Key, tracker.Accepted{
+				UID: o.UID, ResourceVersion: o.ResourceVersion, State: o.State, Autoscaled: scaled[o.Key], Intent: o.Digest,
+			})
 		}
 	})
 }
@@ -315,7 +324,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 	finished := c.reason == resourcesv1alpha1.ReasonApplySucceeded || c.reason == resourcesv1alpha1.ReasonDecodingFailed ||
 		c.reason == resourcesv1alpha1.ReasonOwnedByOther
 
-	if err := r.tracker.Track(ctx, work.name, work.target, inv); err != nil {
+	if err := r.tracker.Track(ctx, work.name, work.target, inv, exact(work.mr)); err != nil {
 		return reconcile.Result{}, err
 	}
 	hibernated := r.hibernated(ctx, work)

@@ -69,6 +69,7 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 	for _, key := range keys {
 		r.memory.corrected(work.name, key, now)
 	}
+	r.noteAutoscalers(ctx, work, target, p.planned(keys...), true)
 	r.tracker.Begin(work.name, keys...)
 	drifts, left, err := r.examine(ctx, work, target, p, keys)
 	if left > 0 && (wait == 0 || left < wait) {

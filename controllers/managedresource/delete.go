@@ -121,7 +121,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 		return false, result, err
 	}
 	policy := r.prunePolicy(work, status.UID)
-	if err := r.tracker.Track(ctx, work.name, key, work.mr.Status.Resources); err != nil && !isDown(err) {
+	if err := r.tracker.Track(ctx, work.name, key, work.mr.Status.Resources, exact(work.mr)); err != nil && !isDown(err) {
 		return false, result, err
 	}
 	r.tracker.Begin(work.name)

@@ -43,7 +43,7 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 	if known, err := r.identityKnown(ctx, work.target, status.UID); err != nil || !known {
 		return reconcile.Result{RequeueAfter: identityRetry}, err
 	}
-	if err := r.tracker.Track(ctx, work.name, work.target, work.mr.Status.Resources); err != nil && !isDown(err) {
+	if err := r.tracker.Track(ctx, work.name, work.target, work.mr.Status.Resources, exact(work.mr)); err != nil && !isDown(err) {
 		return reconcile.Result{}, err
 	}
 
@@ -118,13 +118,15 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 			return false, result, nil
 		}
 		// A start with nothing in memory: what the watches show decides, as a whole.
-		if !verdict.Synced && len(verdict.Failed) == 0 {
+		if (!verdict.Synced || verdict.AutoscalersUnknown) && len(verdict.Failed) == 0 {
 			if waited := r.memory.waited(work.name, r.clock.Now()); waited < syncGrace {
 				return true, reconcile.Result{RequeueAfter: syncGrace - waited}, nil
 			}
 			return false, result, nil
 		}
-		if !verdict.Synced || len(verdict.Missing) > 0 || tracker.Fold(verdict.Observed) != applied.Fold {
+		same := verdict.Synced && !verdict.AutoscalersUnknown && len(verdict.Missing) == 0 &&
+			(tracker.Fold(verdict.Observed) == applied.Fold || tracker.Fold(tracker.WithoutAutoscalers(verdict.Observed)) == applied.Fold)
+		if !same {
 			return false, result, nil
 		}
 		r.tracker.AcceptObserved(work.name, verdict.Observed)

@@ -7,6 +7,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
 // The cluster cache forgets the watches of a target whose registration goes. If that comes back before anybody looked, all
@@ -19,16 +20,16 @@ func TestWatchesAreDeclaredAgainAfterTheTargetWasForgotten(t *testing.T) {
 	ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
 	first := []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a"), deployment, ignored}
 	second := []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "b"), ref("Service", "default", "b")}
-	g.Expect(s.Track(t.Context(), mr1, cluster, first)).To(Succeed())
-	g.Expect(s.Track(t.Context(), mr2, cluster, second)).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr1, cluster, first, tracker.Exact{})).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr2, cluster, second, tracker.Exact{})).To(Succeed())
 	before := s.watchNames()
 
 	s.clusters.Remove(cluster)
 	s.clusters.Add(cluster, fake.Target{})
 	g.Expect(s.watchNames()).To(BeEmpty())
-	g.Expect(s.Track(t.Context(), mr2, cluster, second)).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr2, cluster, second, tracker.Exact{})).To(Succeed())
 	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap", "Service"}), "each declares what it needs")
-	g.Expect(s.Track(t.Context(), mr1, cluster, first)).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr1, cluster, first, tracker.Exact{})).To(Succeed())
 	g.Expect(s.watchNames()).To(Equal(before))
 
 	s.Forget(t.Context(), mr1)
@@ -46,11 +47,11 @@ func TestIgnoredDeploymentLeavesNoWatchOfPodsBehind(t *testing.T) {
 	ignored := deployment
 	ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
 	for range 3 {
-		g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{deployment})).To(Succeed())
-		g.Expect(s.watchNames()).To(Equal([]string{"Deployment.apps", "Pod"}))
-		g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ignored})).To(Succeed())
+		g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{deployment}, tracker.Exact{})).To(Succeed())
+		g.Expect(s.watchNames()).To(Equal([]string{"Deployment.apps", autoscalers, "Pod"}))
+		g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ignored}, tracker.Exact{})).To(Succeed())
 		g.Expect(s.watchNames()).To(Equal([]string{"Deployment.apps default/d", "Pod"}))
 	}
-	g.Expect(s.Track(t.Context(), mr1, cluster, nil)).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr1, cluster, nil, tracker.Exact{})).To(Succeed())
 	g.Expect(s.watchNames()).To(BeEmpty())
 }

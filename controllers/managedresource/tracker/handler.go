@@ -34,13 +34,24 @@ func (h *handler) tell(n news) {
 
 // OnUpdate judges an object that appeared or changed.
 func (h *handler) OnUpdate(cluster clustercache.ClusterKey, watch string, name types.NamespacedName, old, value any) {
-	obs, ok := value.(*Observation)
 	tgt := (*Tracker)(h).target(cluster)
-	if !ok || tgt == nil {
+	if tgt == nil {
+		return
+	}
+	n := news{}
+	if scaler, ok := value.(*autoscaler); ok {
+		before, _ := old.(*autoscaler)
+		tgt.mu.Lock()
+		h.autoscalerChanged(n, tgt, before, scaler)
+		tgt.mu.Unlock()
+		h.tell(n)
+		return
+	}
+	obs, ok := value.(*Observation)
+	if !ok {
 		return
 	}
 	before, _ := old.(*Observation)
-	n := news{}
 	tgt.mu.Lock()
 	if need := tgt.watches[watch]; need != nil {
 		key := keyIn(need.watcher, name)
@@ -71,7 +82,7 @@ func (m *tracked) update(n news, mr types.NamespacedName, key inventory.Key, bef
 		}
 		return
 	}
-	if !o.createOnly && !obs.Terminating && (obs.State.Within(false, false) != o.accepted.State.Within(false, false) || obs.UID != o.accepted.UID) {
+	if !o.createOnly && !obs.Terminating && (m.exact.of(obs.State) != o.accepted.State || obs.UID != o.accepted.UID) {
 		n.add(mr, CauseDrift)
 	}
 	if !o.seen {
@@ -93,7 +104,9 @@ func (h *handler) OnDelete(cluster clustercache.ClusterKey, watch string, name t
 	}
 	n := news{}
 	tgt.mu.Lock()
-	if need := tgt.watches[watch]; need != nil {
+	if scaler, ok := old.(*autoscaler); ok {
+		h.autoscalerChanged(n, tgt, scaler, nil)
+	} else if need := tgt.watches[watch]; need != nil {
 		key := keyIn(need.watcher, name)
 		for _, mr := range tgt.owners[key] {
 			m := tgt.mrs[mr]
@@ -150,8 +163,8 @@ func (h *handler) watchChanged(cluster clustercache.ClusterKey, watch string, er
 }
 
 func (m *tracked) uses(watch string) bool {
-	for key, o := range m.objects {
-		if o.watch == watch || watch == podWatch && needsPods(key) {
+	for _, o := range m.objects {
+		if o.watch == watch || slices.Contains(o.more, watch) {
 			return true
 		}
 	}

@@ -1,6 +1,9 @@
 package tracker
 
 import (
+	"maps"
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/clustercache"
@@ -25,6 +28,8 @@ type Verdict struct {
 	// PodsUnknown is true if there are Deployments and the watch of pods is not synced. Then nobody can tell how far they are
 	// rolled out; the ManagedResource is notified when it is.
 	PodsUnknown bool
+	// AutoscalersUnknown is true if there are objects that may be scaled by others and the watch of autoscalers is not synced.
+	AutoscalersUnknown bool
 	// Observed are the objects as they are now, of all synced watches.
 	Observed map[inventory.Key]Accepted
 }
@@ -52,7 +57,16 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			v.Failed[watch] = need.err
 		}
 	}
+	var scaled map[inventory.Key]bool
+	var scalersKnown bool
+	if m.scalable() {
+		scaled, scalersKnown = t.autoscaled(tgt)
+	}
 	for key, o := range m.objects {
+		if o.scalable && !scalersKnown {
+			v.AutoscalersUnknown = true
+			failed(autoscalerWatch)
+		}
 		if needsPods(key) && !v.PodsUnknown {
 			if _, _, synced := t.clusters.Lookup(tgt.key, podWatch, types.NamespacedName{}); !synced {
 				v.PodsUnknown = true
@@ -74,7 +88,15 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			v.Unseen++
 		default:
 			o.seen, o.missing = true, false
-			now := Accepted{UID: obs.UID, ResourceVersion: obs.ResourceVersion, State: obs.State, Intent: o.accepted.Intent}
+			now := Accepted{UID: obs.UID, ResourceVersion: obs.ResourceVersion, State: m.exact.of(obs.State), Autoscaled: o.accepted.Autoscaled, Intent: o.accepted.Intent}
+			unscaled := false
+			if o.scalable && scalersKnown {
+				now.Autoscaled = scaled[canonical(key)]
+				unscaled = o.lostAutoscaler(now.Autoscaled, unseenTooLong)
+				if !now.Autoscaled && o.accepted.Autoscaled && !unscaled {
+					v.Unseen++
+				}
+			}
 			if o.createOnly {
 				now.State = o.accepted.State // what others do to it is no drift
 			}
@@ -83,14 +105,27 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			case !o.known:
 				v.Unknown = append(v.Unknown, key)
 			case o.createOnly, obs.Terminating: // what is going is made again when it is gone
-			case obs.State.Within(false, false) != o.accepted.State.Within(false, false) || obs.UID != o.accepted.UID:
+			case unscaled, now.State != o.accepted.State, obs.UID != o.accepted.UID:
 				v.Drifted = append(v.Drifted, key)
 			}
 		}
 	}
 	m.recount()
-	m.waiting = !v.Synced || v.PodsUnknown
+	m.waiting = !v.Synced || v.PodsUnknown || v.AutoscalersUnknown
 	return v
+}
+
+// lostAutoscaler tells whether an object's autoscaler is gone. One that appears is noted, no more: as long as it is there
+// the replicas are its own. One that the target told of and the watch did not show yet is given time.
+func (o *object) lostAutoscaler(scaled bool, unseenTooLong time.Time) bool {
+	if !o.known {
+		return false
+	}
+	if scaled {
+		o.accepted.Autoscaled, o.scaledSeen = true, true
+		return false
+	}
+	return o.accepted.Autoscaled && (o.scaledSeen || !o.since.After(unseenTooLong))
 }
 
 // AcceptObserved accepts objects as a verdict saw them.
@@ -145,4 +180,15 @@ func (t *Tracker) observed(cluster clustercache.ClusterKey, watch string, key in
 	}
 	obs, ok := value.(*Observation)
 	return obs, ok, synced
+}
+
+// WithoutAutoscalers returns states as they would be if nobody scaled anything. An autoscaler that appeared while nobody
+// looked changes nothing, so states that differ in that alone are the same to whoever compares folds.
+func WithoutAutoscalers(states map[inventory.Key]Accepted) map[inventory.Key]Accepted {
+	states = maps.Clone(states)
+	for key, s := range states {
+		s.Autoscaled = false
+		states[key] = s
+	}
+	return states
 }

@@ -39,6 +39,7 @@ type watchNeed struct {
 // tracked is what is known about one ManagedResource in its target.
 type tracked struct {
 	objects map[inventory.Key]*object
+	exact   Exact
 	// busy is true while its objects are being written: events are noted, not judged.
 	busy bool
 	// waiting is true while it wants to hear of every sync of its watches.
@@ -50,22 +51,34 @@ type tracked struct {
 // object is one object of a ManagedResource.
 type object struct {
 	watch      string
+	more       []string // watches beside, that its progress or replicas depend on
 	createOnly bool
+	scalable   bool // an autoscaler may own its replicas
 	known      bool // accepted holds a state
 	accepted   Accepted
 	since      time.Time // of the acceptance
 	seen       bool      // the watch showed it as of the accepted write, or later
 	missing    bool      // a delete event came, and nothing since
+	scaledSeen bool      // the watch showed an autoscaler since the acceptance
 }
 
 // Accepted is how an object was when it was last found or made right.
 type Accepted struct {
 	UID             types.UID
 	ResourceVersion string
-	State           ownership.State
+	// State is kept as far as the ManagedResource is Exact.
+	State ownership.State
+	// Autoscaled is true if an autoscaler had its replicas.
+	Autoscaled bool
 	// Intent is a digest of what was sent, zero if that is not known, as after a restart.
 	Intent uint64
 }
+
+// Exact says of what an object may have nothing beside what its ManagedResource sets: then labels or annotations of others
+// are drift.
+type Exact struct{ Labels, Annotations bool }
+
+func (e Exact) of(s ownership.State) ownership.State { return s.Within(e.Labels, e.Annotations) }
 
 // kindRef is a kind as an inventory entry names it.
 type kindRef struct{ apiVersion, kind string }
@@ -110,6 +123,18 @@ func (t *Tracker) kindWatcher(gvk schema.GroupVersionKind) clustercache.Watcher 
 		Transform:     t.transform,
 		Handler:       (*handler)(t),
 	}
+}
+
+// moreFor returns the watches that an inventory entry needs beside that of its kind.
+func (t *Tracker) moreFor(ref resourcesv1alpha1.ObjectReference, key inventory.Key) []clustercache.Watcher {
+	var more []clustercache.Watcher
+	if needsPods(key) {
+		more = append(more, t.kindWatcher(podKind))
+	}
+	if needsAutoscalers(ref, key) {
+		more = append(more, t.autoscalerWatcher())
+	}
+	return more
 }
 
 // olderThan tells whether an observation shows an object as it was before the accepted write. Versions that cannot be

@@ -34,7 +34,7 @@ func TestRunOverSomeObjectsLeavesTheOthersMissing(t *testing.T) {
 	g, s := settled(t)
 	other := inventory.Key{Kind: "ConfigMap", Namespace: "default", Name: "b"}
 	refs := []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a"), ref("ConfigMap", "default", "b")}
-	g.Expect(s.Track(t.Context(), mr1, cluster, refs)).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr1, cluster, refs, tracker.Exact{})).To(Succeed())
 	live := configMap("11", "")
 	live.Name, live.UID = "b", "uid-b"
 	s.clusters.Put(cluster, watch, live)

@@ -77,7 +77,7 @@ func New(o Options) *Tracker {
 //
 // Every watch is declared each time, not only when it is new: the cluster cache forgets the watches of a target whose
 // registration goes, and declaring one that it has is free.
-func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster clustercache.ClusterKey, refs []resourcesv1alpha1.ObjectReference) error {
+func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster clustercache.ClusterKey, refs []resourcesv1alpha1.ObjectReference, exact Exact) error {
 	t.mu.Lock()
 	if old, ok := t.places[mr]; ok && old != cluster {
 		t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster cl
 	}
 	tgt.declare.Lock()
 	defer tgt.declare.Unlock()
-	start, stop := tgt.replace(t, mr, refs)
+	start, stop := tgt.replace(t, mr, refs, exact)
 	return t.apply(ctx, cluster, start, stop)
 }
 
@@ -113,7 +113,7 @@ func (t *Tracker) Forget(ctx context.Context, mr types.NamespacedName) {
 	}
 	tgt.declare.Lock()
 	defer tgt.declare.Unlock()
-	start, stop := tgt.replace(t, mr, nil)
+	start, stop := tgt.replace(t, mr, nil, Exact{})
 	_ = t.apply(ctx, cluster, start, stop)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,44 +186,48 @@ func (t *Tracker) of(mr types.NamespacedName) *target {
 }
 
 // replace makes refs the objects of mr and returns the watches to start and to stop.
-func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resourcesv1alpha1.ObjectReference) (start []clustercache.Watcher, stop []string) {
+func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resourcesv1alpha1.ObjectReference, exact Exact) (start []clustercache.Watcher, stop []string) {
 	tgt.mu.Lock()
 	defer tgt.mu.Unlock()
 	entry := tgt.mrs[mr]
 	if entry == nil {
 		entry = &tracked{objects: map[inventory.Key]*object{}}
 	}
-	needed := make(map[inventory.Key]clustercache.Watcher, len(refs))
+	entry.exact = exact
 	kinds := map[kindRef]clustercache.Watcher{}
+	wanted := make(map[inventory.Key]bool, len(refs))
 	for _, ref := range refs {
-		needed[inventory.KeyOf(ref)] = t.watcherFor(ref, kinds)
-	}
-	for key, w := range needed {
-		old := entry.objects[key]
-		if old != nil && old.watch == w.Name {
+		key := inventory.KeyOf(ref)
+		if wanted[key] {
 			continue
 		}
-		if old == nil {
-			tgt.owners[key] = append(tgt.owners[key], mr)
-		} else {
-			stop = tgt.release(old.watch, stop)
-		}
-		// A selected watch carries a label selector; one without is that of a create-only object.
-		entry.objects[key] = &object{watch: w.Name, createOnly: w.FieldSelector != nil}
+		wanted[key] = true
+		w, more := t.watcherFor(ref, kinds), t.moreFor(ref, key)
+		old := entry.objects[key]
+		o := &object{watch: w.Name, createOnly: isCreateOnly(ref), scalable: needsAutoscalers(ref, key)}
 		tgt.need(w)
-		if needsPods(key) && old == nil {
-			tgt.need(t.kindWatcher(podKind))
+		for _, w := range more {
+			tgt.need(w)
+			o.more = append(o.more, w.Name)
+		}
+		switch {
+		case old == nil:
+			tgt.owners[key] = append(tgt.owners[key], mr)
+			entry.objects[key] = o
+		case old.watch == o.watch:
+			stop = tgt.release(old, stop)
+			old.more, old.scalable = o.more, o.scalable
+		default:
+			stop = tgt.release(old, stop)
+			entry.objects[key] = o
 		}
 	}
 	for key, old := range entry.objects {
-		if _, ok := needed[key]; ok {
+		if wanted[key] {
 			continue
 		}
 		delete(entry.objects, key)
-		stop = tgt.release(old.watch, stop)
-		if needsPods(key) {
-			stop = tgt.release(podWatch, stop)
-		}
+		stop = tgt.release(old, stop)
 		left := slices.DeleteFunc(tgt.owners[key], func(n types.NamespacedName) bool { return n == mr })
 		if len(left) == 0 {
 			delete(tgt.owners, key)
@@ -253,10 +257,10 @@ func (tgt *target) need(w clustercache.Watcher) {
 // needed lists the watches that the objects of a ManagedResource need.
 func (tgt *target) needed(m *tracked) []clustercache.Watcher {
 	names := map[string]bool{}
-	for key, o := range m.objects {
+	for _, o := range m.objects {
 		names[o.watch] = true
-		if needsPods(key) {
-			names[podKind.GroupKind().String()] = true
+		for _, name := range o.more {
+			names[name] = true
 		}
 	}
 	watchers := make([]clustercache.Watcher, 0, len(names))
@@ -266,14 +270,16 @@ func (tgt *target) needed(m *tracked) []clustercache.Watcher {
 	return watchers
 }
 
-func (tgt *target) release(name string, stop []string) []string {
-	n := tgt.watches[name]
-	if n == nil {
-		return stop
-	}
-	if n.count--; n.count == 0 {
-		delete(tgt.watches, name)
-		return append(stop, name)
+func (tgt *target) release(o *object, stop []string) []string {
+	for _, name := range append([]string{o.watch}, o.more...) {
+		n := tgt.watches[name]
+		if n == nil {
+			continue
+		}
+		if n.count--; n.count == 0 {
+			delete(tgt.watches, name)
+			stop = append(stop, name)
+		}
 	}
 	return stop
 }
@@ -329,7 +335,14 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 		return
 	}
 	o := m.objects[key]
-	o.known, o.accepted, o.since = true, accepted, t.clock.Now()
+	accepted.State = m.exact.of(accepted.State)
+	scaled := false
+	if o.scalable {
+		all, _ := t.autoscaled(tgt)
+		scaled = all[canonical(key)]
+		accepted.Autoscaled = accepted.Autoscaled || scaled
+	}
+	o.known, o.accepted, o.since, o.scaledSeen = true, accepted, t.clock.Now(), scaled
 	obs, found, synced := t.observed(tgt.key, o.watch, key)
 	o.seen = synced && found && !obs.olderThan(accepted.ResourceVersion)
 	m.recount()
@@ -339,12 +352,18 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 func Fold(states map[inventory.Key]Accepted) string {
 	keys := slices.SortedFunc(maps.Keys(states), inventory.Key.Compare)
 	hash := sha256.New()
-	var number [16]byte
+	var number [33]byte
 	for _, k := range keys {
 		s := states[k]
 		hash.Write([]byte(k.Group + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name + "/" + string(s.UID) + "/"))
 		binary.LittleEndian.PutUint64(number[:8], s.State.Own)
 		binary.LittleEndian.PutUint64(number[8:], s.State.Foreign)
+		binary.LittleEndian.PutUint64(number[16:], s.State.Labels)
+		binary.LittleEndian.PutUint64(number[24:], s.State.Annotations)
+		number[32] = 0
+		if s.Autoscaled {
+			number[32] = 1
+		}
 		hash.Write(number[:])
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:16])

@@ -103,7 +103,7 @@ func accepted(version string) tracker.Accepted {
 // settled has one object tracked, accepted at version 10, and seen.
 func settled(t *testing.T) (*WithT, *setup) {
 	g, s := NewWithT(t), newSetup()
-	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
 	s.clusters.Sync(cluster, watch, true)
 	s.Accept(mr1, key, accepted("10"))
 	s.clusters.Put(cluster, watch, configMap("10", ""))
@@ -190,7 +190,7 @@ func TestObjectDeletedDuringARunIsMissingAfterIt(t *testing.T) {
 
 func TestObjectJustCreatedIsNotMissing(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
-	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
 	s.clusters.Sync(cluster, watch, true)
 	s.Accept(mr1, key, accepted("10"))
 	v := s.Judge(mr1)
@@ -200,7 +200,7 @@ func TestObjectJustCreatedIsNotMissing(t *testing.T) {
 
 func TestNothingIsConcludedBeforeTheFirstList(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
-	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
 	v := s.Judge(mr1)
 	g.Expect(v.Synced).To(BeFalse())
 	g.Expect(v.Missing).To(BeEmpty())
@@ -221,7 +221,7 @@ func TestRestartComparesFolds(t *testing.T) {
 	before := tracker.Fold(states)
 
 	restarted := newSetup()
-	g.Expect(restarted.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	g.Expect(restarted.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
 	restarted.clusters.Sync(cluster, watch, true)
 	restarted.clusters.Put(cluster, watch, configMap("99", ""))
 	v := restarted.Judge(mr1)
@@ -236,7 +236,7 @@ func TestWatchesComeAndGoWithNeed(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	ctx := context.Background()
 	track := func(mr types.NamespacedName, refs ...resourcesv1alpha1.ObjectReference) {
-		g.Expect(s.Track(ctx, mr, cluster, refs)).To(Succeed())
+		g.Expect(s.Track(ctx, mr, cluster, refs, tracker.Exact{})).To(Succeed())
 	}
 	deployment := ref("Deployment", "default", "d")
 	deployment.APIVersion = "apps/v1"
@@ -244,7 +244,7 @@ func TestWatchesComeAndGoWithNeed(t *testing.T) {
 	ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
 
 	track(mr1, ref("ConfigMap", "default", "a"), deployment, ignored)
-	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap", "Deployment.apps", "Pod", "Secret default/s"}))
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap", "Deployment.apps", autoscalers, "Pod", "Secret default/s"}))
 	track(mr2, ref("ConfigMap", "default", "b"))
 	track(mr1)
 	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap"}))
@@ -260,7 +260,7 @@ func TestHealthOfADeploymentIsNewsWhenItChanges(t *testing.T) {
 	deployment := ref("Deployment", "default", "d")
 	deployment.APIVersion = "apps/v1"
 	k := inventory.KeyOf(deployment)
-	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{deployment})).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{deployment}, tracker.Exact{})).To(Succeed())
 	s.clusters.Sync(cluster, "Deployment.apps", true)
 	live := func(version, available string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
@@ -287,7 +287,7 @@ func TestHealthOfADeploymentIsNewsWhenItChanges(t *testing.T) {
 
 func BenchmarkUpdate(b *testing.B) {
 	s := newSetup()
-	if err := s.Track(b.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}); err != nil {
+	if err := s.Track(b.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}, tracker.Exact{}); err != nil {
 		b.Fatal(err)
 	}
 	s.clusters.Sync(cluster, watch, true)

@@ -13,7 +13,7 @@ import (
 // An object is written, the connection breaks, and the object is deleted meanwhile: no event will ever tell of the write.
 func TestWriteThatIsNeverSeenIsMissingInTheEnd(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
-	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")})).To(Succeed())
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
 	s.clusters.Sync(cluster, watch, true)
 	s.Begin(mr1)
 	s.Accept(mr1, key, accepted("100"))
