@@ -14,7 +14,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -172,6 +171,12 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 		return reconcile.Result{}, err
 	}
 
+	var pruning prune.Target
+	if p.complete() && len(old) > 0 {
+		if pruning, err = r.pruneTarget(ctx, work.target, status.UID, target); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	r.noteAutoscalers(ctx, work, target, p.planned(), false)
 	right := r.right(work)
 	todo := intents(p.objects, before)
@@ -185,7 +190,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	}
 	var pruned []prune.Outcome
 	if p.complete() && len(old) > 0 {
-		pruned = prune.Objects(calls, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, old, r.prunePolicy(work, status.UID))
+		pruned = prune.Objects(calls, pruning, old, r.prunePolicy(work, status.UID, desired))
 	}
 	releaseErrors := r.release(calls, work, target, released)
 	outcomes := r.applyChanged(calls, work, target, todo, right, yields)
@@ -275,26 +280,6 @@ func (r *reconciler) applyIntents(ctx context.Context, work *run, target apply.T
 	})
 }
 
-// prunePolicy says what may be deleted in the cluster with a UID: what no other ManagedResource lists that has its objects
-// there.
-func (r *reconciler) prunePolicy(work *run, uid types.UID) prune.Policy {
-	return prune.Policy{
-		Origin: work.origin(), FieldManager: r.applier.FieldManager, Parallel: r.applier.Parallel,
-		ListedByOther: func(k inventory.Key) bool { return len(r.others(work, uid, k)) > 0 },
-	}
-}
-
-func (r *reconciler) release(ctx context.Context, work *run, target apply.Target, refs []resourcesv1alpha1.ObjectReference) map[inventory.Key]error {
-	failed := map[inventory.Key]error{}
-	for _, ref := range refs {
-		err := prune.Release(ctx, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, ref, work.origin(), r.applier.FieldManager)
-		if err != nil {
-			failed[inventory.KeyOf(ref)] = err
-		}
-	}
-	return failed
-}
-
 // writeAhead stores the inventory that may exist from now on, and says in the conditions that the content changed.
 func (r *reconciler) writeAhead(ctx context.Context, work *run, ahead []resourcesv1alpha1.ObjectReference, p *plan) error {
 	changed := !slices.EqualFunc(work.mr.Status.Resources, p.entries(), sameEntry) || ptr.Deref(work.mr.Status.SecretsDataChecksum, "") != p.checksum
@@ -352,7 +337,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 			r.memory.settled(work.name, input) // what was left to others comes back by events
 			return r.settled(work, r.tracker.Judge(work.name)), nil
 		}
-		result := r.retryAfterFailure(work, input)
+		result := r.atDue(work, r.retryAfterFailure(work, input), pending)
 		if slices.ContainsFunc(r.tracker.Judge(work.name).Missing, r.memory.waitsFor(work.name)) {
 			return sooner(result, busyRetry), nil // it went while the run was busy
 		}

@@ -69,6 +69,8 @@ type Options struct {
 	AlwaysUpdate bool
 	// ParallelObjects bounds the objects of one ManagedResource that are applied at the same time; default 16.
 	ParallelObjects int
+	// KeepGarbageCollectable leaves ConfigMaps and Secrets with the garbage collector's label to it.
+	KeepGarbageCollectable bool
 	// QueueMetrics takes the figures of the queues, those of all terms; nil for none.
 	QueueMetrics *fairqueue.Metrics
 }
@@ -118,7 +120,8 @@ func New(o Options) (*Controller, error) {
 		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared,
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
-		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate, forward: c.dispatcher.forward,
+		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate, keepGarbageCollectable: o.KeepGarbageCollectable,
+		forward: c.dispatcher.forward,
 	}
 	return c, nil
 }

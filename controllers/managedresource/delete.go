@@ -26,7 +26,7 @@ func (r *reconciler) delete(ctx context.Context, work *run) (reconcile.Result, e
 	if err := r.updateStatus(ctx, work, r.deletionConditions); err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(work.mr.Status.Resources) > 0 && !deref(work.mr.Spec.KeepObjects) {
+	if !work.needsNoTarget() {
 		key, status, registered, err := r.targetOfObjects(ctx, work)
 		if err != nil {
 			return reconcile.Result{}, err
@@ -120,14 +120,18 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 	if err != nil {
 		return false, result, err
 	}
-	policy := r.prunePolicy(work, status.UID)
+	pruning, err := r.pruneTarget(ctx, key, status.UID, target)
+	if err != nil {
+		return false, result, err
+	}
+	policy := r.prunePolicy(work, status.UID, nil)
 	if err := r.tracker.Track(ctx, work.name, key, work.mr.Status.Resources, exact(work.mr)); err != nil && !isDown(err) {
 		return false, result, err
 	}
 	r.tracker.Begin(work.name)
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)
 	defer cancel()
-	outcomes := prune.Objects(calls, prune.Target{Metadata: target.Metadata, Mapper: target.Mapper}, work.mr.Status.Resources, policy)
+	outcomes := prune.Objects(calls, pruning, work.mr.Status.Resources, policy)
 	r.tracker.End(work.name)
 	if err := ctx.Err(); err != nil {
 		return false, result, err
@@ -157,7 +161,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 	if progress {
 		pause = min(pause, time.Second)
 	}
-	return false, reconcile.Result{RequeueAfter: pause}, nil
+	return false, r.atDue(work, reconcile.Result{RequeueAfter: pause}, pending), nil
 }
 
 func describeState(key clustercache.ClusterKey, status clustercache.Status) string {

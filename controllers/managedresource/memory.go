@@ -140,6 +140,15 @@ func (m *memory) failed(name types.NamespacedName, input string, now time.Time) 
 	return pause
 }
 
+// retryBy has the next attempt after a failed run be made at a time if it is not made before.
+func (m *memory) retryBy(name types.NamespacedName, at time.Time) {
+	m.with(name, func(e *remembered) {
+		if e.retryAt.After(at) {
+			e.retryAt = at
+		}
+	})
+}
+
 // unanswered notes that calls of a run got no answer, and tells whether it is the first such run.
 func (m *memory) unanswered(name types.NamespacedName) (first bool) {
 	m.with(name, func(e *remembered) { first, e.noAnswer = !e.noAnswer, true })

@@ -129,6 +129,9 @@ func (r *reconciler) report(work *run, outcomes []apply.Outcome, pruned []prune.
 		}
 	}
 	for _, o := range pruned {
+		if len(o.Finalized) > 0 {
+			work.log.Info("Took the finalizers off an object", "object", o.Key.String(), "finalizers", o.Finalized)
+		}
 		switch {
 		case o.Err != nil:
 			r.metrics.pruned.WithLabelValues(work.class.Name, "error").Inc()

@@ -50,7 +50,10 @@ type reconciler struct {
 	managedBy    string
 	syncPeriod   time.Duration
 	alwaysUpdate bool // once in each period
-	forward      func(decision claim.Decision, name types.NamespacedName, priority int)
+	// keepGarbageCollectable leaves ConfigMaps and Secrets with the garbage collector's label to it.
+	keepGarbageCollectable bool
+
+	forward func(decision claim.Decision, name types.NamespacedName, priority int)
 
 	busy sync.Map // types.NamespacedName -> struct{}: in the hands of a worker
 }
@@ -135,7 +138,7 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 		return reconcile.Result{RequeueAfter: decision.ElsewhereUntil.Sub(r.clock.Now()) + time.Second}, nil
 	}
 	paused, err := r.paused(ctx, work.target)
-	if err != nil || paused {
+	if err != nil || paused && !work.needsNoTarget() {
 		return reconcile.Result{}, err
 	}
 	if work.class.DryRun {
@@ -163,6 +166,11 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 	default:
 		return r.keep(ctx, work)
 	}
+}
+
+// needsNoTarget tells whether all that is left to do is to let go of the ManagedResource.
+func (r *run) needsNoTarget() bool {
+	return (r.mr.DeletionTimestamp != nil || r.decision.Leaving) && (len(r.mr.Status.Resources) == 0 || deref(r.mr.Spec.KeepObjects))
 }
 
 // forget drops everything in memory about a ManagedResource that is gone or not ours.

@@ -64,6 +64,7 @@ func run(m *testing.M) int {
 	hub, err = hubtest.StartHub(ctx, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 		// Leases and plans of dry runs come into TargetClusters by timer.
 		c.Controllers.TargetCluster.SyncPeriod = metav1.Duration{Duration: time.Second}
+		c.Controllers.ManagedResource.KeepGarbageCollectable = true
 	}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -23,7 +23,7 @@ var synonyms = map[string]string{
 var foreign = map[string]string{
 	"controllers.cacheSyncTimeout":                "each step of a connection has a deadline of its own, see clusterCache",
 	"controllers.csrApprover":                     notPorted,
-	"controllers.garbageCollector":                notPorted,
+	"controllers.garbageCollector":                "the hub collects no garbage; where another collector does, controllers.managedResource.keepGarbageCollectable leaves objects to it",
 	"controllers.health":                          "health is watched, it needs no workers and no period",
 	"controllers.istioClusterConfiguration":       notPorted,
 	"controllers.managedResource.concurrentSyncs": "each class has its own workers, see classes[].concurrentSyncs",

@@ -195,6 +195,10 @@ type ManagedResourceController struct {
 	ManagedByLabelValue string `json:"managedByLabelValue,omitempty"`
 	// MaxConcurrentObjects is how many objects of one stage of a ManagedResource are applied at a time. Default: 16.
 	MaxConcurrentObjects int `json:"maxConcurrentObjects,omitempty"`
+	// KeepGarbageCollectable leaves ConfigMaps and Secrets with the label
+	// resources.gardener.cloud/garbage-collectable-reference in the target when they are not wanted any more: a garbage
+	// collector works there and deletes them once nothing refers to them. Without one they stay for ever. Default: false.
+	KeepGarbageCollectable bool `json:"keepGarbageCollectable,omitempty"`
 }
 
 // TargetClusterController is about the controller of TargetClusters.

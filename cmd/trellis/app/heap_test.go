@@ -13,7 +13,7 @@ func TestHeapRoomOfSmallAndLargeHeaps(t *testing.T) {
 	g.Expect(gcPercent(0)).To(Equal(400))
 	g.Expect(gcPercent(32 << 20)).To(Equal(200))
 	g.Expect(gcPercent(64 << 20)).To(Equal(100))
-	g.Expect(gcPercent(4 << 30)).To(Equal(100), "a large heap is collected as always")
+	g.Expect(gcPercent(4<<30)).To(Equal(100), "a large heap is collected as always")
 }
 
 func TestPaceOfGarbageCollectionIsGivenBack(t *testing.T) {

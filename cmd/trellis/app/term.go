@@ -33,6 +33,7 @@ func (h *hub) term(ctx context.Context) error {
 		Classes: classes, Events: h.manager.GetEventRecorder("trellis"), Metrics: h.metrics, QueueMetrics: h.queues,
 		Logger: h.Logger.WithName("managedresource"), Clock: h.Clock,
 		ManagedBy: settings.ManagedByLabelValue, SyncPeriod: settings.SyncPeriod.Duration, AlwaysUpdate: settings.AlwaysUpdate, ParallelObjects: settings.MaxConcurrentObjects,
+		KeepGarbageCollectable: settings.KeepGarbageCollectable,
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the controller of ManagedResources: %w", err)

@@ -82,7 +82,7 @@ func TestObjectThatChangesBeforeItsDeletionIsLookedAtAnew(t *testing.T) {
 			m.afterGet = sync.OnceFunc(func() {
 				g.Expect(cluster.Client.Patch(t.Context(), cm.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(c.patch)))).To(Succeed())
 			})
-			out := prune.Objects(t.Context(), prune.Target{Metadata: m, Mapper: access.Mapper}, []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}, policy)[0]
+			out := prune.Objects(t.Context(), prune.Target{Metadata: m, Deletes: access.Deletes, Client: access.Client, Mapper: access.Mapper}, []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}, policy)[0]
 			g.Expect(out.Err).NotTo(HaveOccurred())
 			g.Expect(out.Result).To(Equal(c.want), out.Reason)
 			g.Expect(exists(g, cm)).To(Equal(c.want == prune.Kept))
@@ -101,7 +101,7 @@ func TestObjectThatKeepsChangingIsPending(t *testing.T) {
 		live.Data["key"] += "1"
 		g.Expect(cluster.Client.Update(t.Context(), live)).To(Succeed())
 	}
-	out := prune.Objects(t.Context(), prune.Target{Metadata: m, Mapper: access.Mapper}, []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}, policy)[0]
+	out := prune.Objects(t.Context(), prune.Target{Metadata: m, Deletes: access.Deletes, Client: access.Client, Mapper: access.Mapper}, []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}, policy)[0]
 	g.Expect(out.Result).To(Equal(prune.Pending))
 	g.Expect(out.Err).To(MatchError(ContainSubstring("deleting the object")))
 	g.Expect(exists(g, cm)).To(BeTrue())
@@ -120,7 +120,7 @@ func TestEntryWithANamespaceOfAClusterScopedKindIsGone(t *testing.T) {
 	ref.APIVersion, ref.Kind, ref.Namespace, ref.Name, ref.UID = "v1", "Namespace", "default", name, ns.UID
 
 	m := &meddler{Interface: access.Metadata, afterGet: func() {}}
-	out := prune.Objects(t.Context(), prune.Target{Metadata: m, Mapper: access.Mapper}, []resourcesv1alpha1.ObjectReference{ref}, policy)[0]
+	out := prune.Objects(t.Context(), prune.Target{Metadata: m, Deletes: access.Deletes, Client: access.Client, Mapper: access.Mapper}, []resourcesv1alpha1.ObjectReference{ref}, policy)[0]
 	g.Expect(out.Err).NotTo(HaveOccurred())
 	g.Expect(out.Result).To(Equal(prune.Gone))
 	g.Expect(out.Deleted).To(BeFalse())

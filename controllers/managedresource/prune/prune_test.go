@@ -59,7 +59,12 @@ func run(m *testing.M) int {
 			return 1
 		}
 	}
-	access = prune.Target{Metadata: md, Mapper: mapper}
+	deletes, err := prune.NewDeletes(config)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	access = prune.Target{Metadata: md, Deletes: deletes, Client: cluster.Client, Mapper: mapper}
 	return m.Run()
 }
 

@@ -1,0 +1,147 @@
+package prune
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+)
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// kinds resolves the kinds of a target for one run.
+type kinds struct {
+	Target
+
+	mu sync.Mutex
+	// asked is true once discovery was asked anew.
+	asked bool
+	// absent are kinds that the target does not have, with an error if that is not certain.
+	absent map[schema.GroupKind]error
+}
+
+// place is where an object is found.
+type place struct {
+	mapping   *meta.RESTMapping
+	namespace string
+	objects   metadata.ResourceInterface
+}
+
+// place resolves an entry; found is false if the target cannot have the object.
+func (k *kinds) place(ctx context.Context, ref resourcesv1alpha1.ObjectReference) (p place, found bool, err error) {
+	if ref.Name == "" || len(path.IsValidPathSegmentName(ref.Name)) > 0 || len(path.IsValidPathSegmentName(ref.Namespace)) > 0 {
+		return p, false, nil // no object has such a name, and in an address it would lead to another one
+	}
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	mapping, err := k.mapping(ctx, gvk)
+	if err != nil || mapping == nil {
+		return p, false, err
+	}
+	p = place{mapping: mapping, namespace: ref.Namespace}
+	switch {
+	case mapping.Scope.Name() == meta.RESTScopeNameNamespace:
+		p.objects = k.Metadata.Resource(mapping.Resource).Namespace(ref.Namespace)
+	case ref.Namespace != "":
+		// An entry from before the kind was known. Nothing was ever applied under it: what has the name is another entry's.
+		return p, false, nil
+	default:
+		p.objects = k.Metadata.Resource(mapping.Resource)
+	}
+	return p, true, nil
+}
+
+// mapping returns nil if it is certain that the target does not have the kind.
+func (k *kinds) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	ask := func() (*meta.RESTMapping, error) {
+		mapping, err := k.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if meta.IsNoMatchError(err) {
+			// The version may be gone while the kind is not.
+			mapping, err = k.Mapper.RESTMapping(gvk.GroupKind())
+		}
+		return mapping, err
+	}
+	mapping, err := ask()
+	if meta.IsNoMatchError(err) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if absent, known := k.absent[gvk.GroupKind()]; known {
+			return nil, absent
+		}
+		// What the mapper knows may be older than the kind.
+		if mapper, ok := k.Mapper.(meta.ResettableRESTMapper); ok && !k.asked {
+			mapper.Reset()
+		}
+		k.asked = true
+		mapping, err = ask()
+	}
+	switch {
+	case err == nil:
+		return mapping, nil
+	case !meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("looking up %s: %w", gvk, err)
+	}
+	if k.absent == nil {
+		k.absent = map[schema.GroupKind]error{}
+	}
+	k.absent[gvk.GroupKind()] = k.defined(ctx, gvk.GroupKind())
+	return nil, k.absent[gvk.GroupKind()]
+}
+
+// defined returns an error unless a kind that is not served has no definition either. A definition that is not served yet,
+// or not any more, still has its objects.
+func (k *kinds) defined(ctx context.Context, gk schema.GroupKind) error {
+	if gk.Group == "" || k.Client == nil {
+		return nil
+	}
+	guess, _ := meta.UnsafeGuessKindToResource(gk.WithVersion("v1"))
+	name := guess.GroupResource().String()
+	_, err := k.Metadata.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("finding out whether %s is defined: %w", gk, err)
+	}
+	kind, err := k.definedBy(ctx, name)
+	if err != nil || kind != gk {
+		return err
+	}
+	return fmt.Errorf("CustomResourceDefinition %s is not served", name)
+}
+
+// definedBy reads the kind out of a definition, empty if it does not exist.
+func (k *kinds) definedBy(ctx context.Context, crd string) (schema.GroupKind, error) {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(definitions.GroupVersion().WithKind("CustomResourceDefinition"))
+	if err := k.Client.Get(ctx, client.ObjectKey{Name: crd}, live); err != nil {
+		if apierrors.IsNotFound(err) {
+			return schema.GroupKind{}, nil
+		}
+		return schema.GroupKind{}, fmt.Errorf("reading CustomResourceDefinition %s: %w", crd, err)
+	}
+	group, _, _ := unstructured.NestedString(live.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(live.Object, "spec", "names", "kind")
+	return schema.GroupKind{Group: group, Kind: kind}, nil
+}
+
+// defines tells whether a definition is that of an object's kind. What cannot be told counts as yes.
+func (k *kinds) defines(crd, object inventory.Key) bool {
+	plural, ok := strings.CutSuffix(crd.Name, "."+object.Group)
+	if !ok || object.Group == "" || strings.Contains(plural, ".") {
+		return false
+	}
+	mapping, err := k.Mapper.RESTMapping(object.GroupKind())
+	return err != nil || mapping.Resource.Resource == plural
+}

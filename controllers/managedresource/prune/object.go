@@ -1,0 +1,203 @@
+package prune
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+)
+
+// attempts bounds how often an object is looked at anew because it changed before it could be deleted.
+const attempts = 4
+
+func (r *run) one(ctx context.Context, out *Outcome) {
+	for range attempts {
+		out.Reason = ""
+		if out.Err = r.try(ctx, out); out.Err == nil {
+			return
+		}
+		out.Result = Pending
+		if !apierrors.IsConflict(out.Err) {
+			return
+		}
+	}
+}
+
+// try deletes an object as it is now. A conflict means that it changed since it was looked at.
+func (r *run) try(ctx context.Context, out *Outcome) error {
+	end := func(result Result, reason string) error {
+		out.Result, out.Reason = result, reason
+		return nil
+	}
+	if r.policy.ListedByOther != nil && r.policy.ListedByOther(out.Key) {
+		// It is that one's now. Our origin on it would keep that one from deleting it.
+		if err := r.kinds.release(ctx, out.Ref, r.policy.Origin, r.policy.FieldManager); err != nil {
+			return err
+		}
+		return end(Kept, "another ManagedResource lists it")
+	}
+	at, found, err := r.kinds.place(ctx, out.Ref)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return end(Gone, "") // its kind is gone, and the kind's objects with it
+	}
+	live, err := at.objects.Get(ctx, out.Key.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return end(Gone, "")
+	}
+	if err != nil {
+		return fmt.Errorf("reading the live object: %w", err)
+	}
+	if reason := keepReason(live, out.Ref, r.policy); reason != "" {
+		return end(Kept, reason)
+	}
+	if err := r.deleteClaims(ctx, at, live); err != nil {
+		return err
+	}
+	if live.DeletionTimestamp != nil {
+		return r.linger(ctx, out, at, live)
+	}
+	if who, err := r.holder(ctx, out.Key); err != nil {
+		return err
+	} else if who != "" {
+		return end(Pending, "waits for "+who)
+	}
+	left, err := r.delete(ctx, at, live)
+	switch {
+	case apierrors.IsNotFound(err):
+		return end(Gone, "")
+	case err != nil:
+		return fmt.Errorf("deleting the object: %w", err)
+	}
+	out.Deleted = true
+	if left == nil {
+		return end(Gone, "")
+	}
+	return r.linger(ctx, out, at, left)
+}
+
+// holder names who has objects that would be deleted with a namespace or a definition although they are to stay.
+func (r *run) holder(ctx context.Context, key inventory.Key) (string, error) {
+	switch gk := key.GroupKind(); {
+	case inventory.IsNamespace(gk) && r.policy.HolderIn != nil:
+		if who := r.policy.HolderIn(key.Name); who != "" {
+			return who + ", which lists objects in it", nil
+		}
+	case inventory.IsCustomResourceDefinition(gk) && r.policy.HolderOf != nil:
+		kind, err := r.kinds.definedBy(ctx, key.Name)
+		if err != nil {
+			return "", err
+		}
+		if who := r.policy.HolderOf(kind); who != "" {
+			return fmt.Sprintf("%s, which lists objects of kind %s", who, kind), nil
+		}
+	}
+	return "", nil
+}
+
+// errUnclear is an answer that does not say what is left of an object.
+var errUnclear = errors.New("deleted, and not seen since")
+
+// delete deletes the object that was looked at, and returns what is left of it, nil if that is nothing.
+func (r *run) delete(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
+	options, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		// The version as well: between the look and the delete, somebody may have taken it over.
+		Preconditions:     &metav1.Preconditions{UID: ptr.To(seen.UID), ResourceVersion: ptr.To(seen.ResourceVersion)},
+		PropagationPolicy: propagation(at.mapping.Resource.Group),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the options: %w", err)
+	}
+	code := 0
+	answer, err := r.Deletes.Delete().AbsPath(at.path(seen.Name)...).
+		SetHeader("Content-Type", "application/json").
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
+		Body(options).Do(ctx).StatusCode(&code).Raw()
+	if err != nil {
+		return nil, err
+	}
+	left := &metav1.PartialObjectMetadata{}
+	if err := json.Unmarshal(answer, left); err == nil && code == http.StatusOK {
+		switch {
+		case left.APIVersion == "v1" && left.Kind == "Status":
+			return nil, nil // it is gone at once, like most objects
+		case left.UID == seen.UID && left.DeletionTimestamp != nil && len(left.Finalizers) > 0:
+			return left, nil
+		}
+	}
+	// Some kinds answer with the object that was, or without saying what is left.
+	left, err = at.objects.Get(ctx, seen.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && left.UID != seen.UID:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errUnclear, err)
+	}
+	return left, nil
+}
+
+// path is the address of an object.
+func (p place) path(name string) []string {
+	resource := p.mapping.Resource
+	segments := []string{"apis", resource.Group, resource.Version}
+	if resource.Group == "" {
+		segments = []string{"api", resource.Version}
+	}
+	if p.namespace != "" {
+		segments = append(segments, "namespaces", p.namespace)
+	}
+	return append(segments, resource.Resource, name)
+}
+
+// keepReason says why a live object must stay, empty if it may be deleted.
+func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, policy Policy) string {
+	origin := live.Annotations[resourcesv1alpha1.OriginAnnotation]
+	switch {
+	case resourcesv1alpha1.IsTruthy(live.Annotations[resourcesv1alpha1.KeepObjectAnnotation]):
+		return "its annotation " + resourcesv1alpha1.KeepObjectAnnotation + " asks for it"
+	case origin != "" && origin != policy.Origin:
+		return "its origin is " + origin
+	case ref.UID != "" && live.UID != ref.UID && origin != policy.Origin && !createdToBeIgnored(live, ref, policy.FieldManager):
+		return "it is not the object that was applied, and it has no origin"
+	case ref.UID == "" && origin != policy.Origin && !createdToBeIgnored(live, ref, policy.FieldManager):
+		return "nothing on it says that it was applied for this ManagedResource"
+	case policy.KeepGarbageCollectable && garbageCollectable(live, ref):
+		return "the garbage collector is in charge of it"
+	}
+	return ""
+}
+
+// createdToBeIgnored tells whether we created an object that bears no marks because its manifest asks to ignore it. It
+// matters only if the hub died between creating it and noting its UID.
+func createdToBeIgnored(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, manager string) bool {
+	return resourcesv1alpha1.IsTruthy(ref.Annotations[resourcesv1alpha1.IgnoreAnnotation]) &&
+		slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager })
+}
+
+func garbageCollectable(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference) bool {
+	return ref.APIVersion == "v1" && (ref.Kind == "ConfigMap" || ref.Kind == "Secret") &&
+		resourcesv1alpha1.IsTruthy(live.Labels[resourcesv1alpha1.GarbageCollectableReferenceLabel])
+}
+
+// propagation is Foreground for workloads, so that their pods are gone when they are, and the server's default otherwise
+// (spec/managedresource.md 2.12).
+func propagation(group string) *metav1.DeletionPropagation {
+	switch group {
+	case "apps", "extensions", "batch":
+		return ptr.To(metav1.DeletePropagationForeground)
+	default:
+		return nil
+	}
+}
