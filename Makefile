@@ -4,6 +4,10 @@ GO            ?= go
 GOLANGCI_LINT := $(GO) tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
 TEST_TIMEOUT  ?= 20m
 
+# The Gardener resource manager that tests of the migration run beside the hub, in the version that hack/grm/go.mod pins.
+GRM_MODULE := github.com/gardener/gardener
+GRM        := bin/grm/$(shell awk '$$1 == "$(GRM_MODULE)" {print $$2}' hack/grm/go.mod)/gardener-resource-manager
+
 .DEFAULT_GOAL := help
 
 ##@ Try
@@ -45,6 +49,10 @@ unit: ## Run only the tests that need no control plane
 e2e: kube ## Run only the end-to-end tests
 	$(GO) test -race -timeout $(TEST_TIMEOUT) -v $(ARGS) ./e2e/...
 
+.PHONY: e2e-grm
+e2e-grm: kube grm ## Run the hub and a real Gardener resource manager on the same ManagedResources, in turns and at once
+	TRELLIS_E2E_GRM=$(abspath $(GRM)) $(GO) test -race -timeout $(TEST_TIMEOUT) -v -tags grm -run TestGRM $(ARGS) ./e2e
+
 .PHONY: lint
 lint: ## Check style, layering, and that generated files are up to date
 	$(GOLANGCI_LINT) run
@@ -56,6 +64,16 @@ lint: ## Check style, layering, and that generated files are up to date
 .PHONY: kube
 kube: ## Build etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok into bin/kube/, once
 	@$(GO) -C hack/kube run . -o ../../bin/kube
+
+.PHONY: grm
+grm: $(GRM) ## Build the Gardener resource manager that "make e2e-grm" needs into bin/grm/, once
+
+$(GRM): hack/grm/go.mod hack/grm/go.sum
+	@echo "building $(@F), which takes a few minutes"
+	@mkdir -p $(@D)
+	@cp -f "$$($(GO) -C hack/grm mod download -json $(GRM_MODULE) | awk -F'"' '$$2 == "Dir" {print $$4}')"/example/resource-manager/10-crd-resources.gardener.cloud_managedresources.yaml $(@D)/crd.yaml
+	@CGO_ENABLED=0 GOWORK=off $(GO) -C hack/grm build -ldflags "-s -w" -o $(abspath $@) $(GRM_MODULE)/cmd/$(@F)
+	@touch $@
 
 .PHONY: clean
 clean: ## Remove everything that was built
