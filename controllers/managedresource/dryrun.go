@@ -114,11 +114,14 @@ func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, prepa
 	return "update", nil
 }
 
-// stripped removes what differs without a change of content.
+// stripped removes what differs without a change of content. A Gardener resource manager describes its objects in other words.
 func stripped(obj *unstructured.Unstructured) map[string]any {
 	content := obj.DeepCopy()
 	content.SetManagedFields(nil)
 	content.SetResourceVersion("")
 	content.SetGeneration(0)
+	annotations := content.GetAnnotations()
+	delete(annotations, resourcesv1alpha1.DescriptionAnnotation)
+	content.SetAnnotations(annotations)
 	return content.Object
 }

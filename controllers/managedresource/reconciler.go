@@ -133,7 +133,7 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 		name: req.NamespacedName, decision: decision, class: decision.Class, target: decision.Target, mr: mr,
 		log: r.log.WithValues("class", decision.Class.Name, "target", decision.Target.String(), "managedResource", req.String()),
 	}
-	if !decision.ElsewhereUntil.IsZero() {
+	if !decision.ElsewhereUntil.IsZero() && !work.class.DryRun { // whoever is there is not disturbed by a plan
 		r.forget(ctx, work.name)
 		return reconcile.Result{RequeueAfter: decision.ElsewhereUntil.Sub(r.clock.Now()) + time.Second}, nil
 	}

@@ -158,7 +158,7 @@ func (c *conditions) ready(o observation) {
 	case !o.connected():
 		set(metav1.ConditionFalse, reasonOf(status), status.Message)
 	case o.elsewhere != "":
-		set(metav1.ConditionFalse, hubv1alpha1.ReasonManagedElsewhere, o.elsewhere+" is at work in this namespace; stop it, or give it another class")
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonManagedElsewhere, o.elsewhere+" is at work in this namespace; stop it, or give it another class and another Lease")
 	case o.paused:
 		set(metav1.ConditionFalse, hubv1alpha1.ReasonPaused, "spec.paused is set, nothing is written to the target")
 	case len(o.others) > 0:
