@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -47,6 +48,7 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 		return reconcile.Result{}, err
 	}
 
+	r.learnSecrets(ctx, work)
 	input, current := r.input(work)
 	if r.alwaysUpdate && r.memory.applyDue(work.name, r.clock.Now(), r.syncPeriod) {
 		r.memory.demandApply(work.name)
@@ -170,6 +172,29 @@ func (r *reconciler) input(work *run) (text string, current bool) {
 	return inputOf(work, r.managedBy, versions), current
 }
 
+// learnSecrets looks up Secrets whose versions are not known, for a ManagedResource that may be as it was applied. They came
+// while this hub was standing by, after its first list: without a look, a new leader would apply again whatever changed
+// since it was started.
+func (r *reconciler) learnSecrets(ctx context.Context, work *run) {
+	if work.mr.Annotations[hubv1alpha1.AppliedAnnotation] == "" || work.mr.Status.ObservedGeneration != work.mr.Generation {
+		return
+	}
+	for _, name := range secretNames(work.mr) {
+		if _, known := r.secrets.Get(name); known || name.Name == "" {
+			continue
+		}
+		secret := &metav1.PartialObjectMetadata{}
+		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		reading := r.secrets.Begin(name)
+		switch err := r.live.Get(ctx, name, secret); {
+		case err == nil:
+			reading.Found(secretindex.Version{UID: secret.UID, ResourceVersion: secret.ResourceVersion})
+		case apierrors.IsNotFound(err):
+			reading.Found(secretindex.Version{})
+		}
+	}
+}
+
 // identityRetry is for a TargetCluster whose event was missed.
 const identityRetry = 10 * time.Second
 
@@ -222,14 +247,15 @@ func (r *reconciler) read(ctx context.Context, work *run) (*bundle.Bundle, strin
 			return nil, "", &secretError{name: name, err: errors.New("the reference has no name")}
 		}
 		secret := &corev1.Secret{}
+		reading := r.secrets.Begin(name)
 		if err := r.live.Get(ctx, name, secret); err != nil {
 			if apierrors.IsNotFound(err) {
-				r.secrets.Observe(name, secretindex.Version{})
+				reading.Found(secretindex.Version{})
 			}
 			return nil, "", &secretError{name: name, err: err}
 		}
 		version := secretindex.Version{UID: secret.UID, ResourceVersion: secret.ResourceVersion}
-		r.secrets.Observe(name, version)
+		reading.Found(version)
 		versions = append(versions, version)
 		sources = append(sources, bundle.Source{
 			Namespace: name.Namespace, Name: name.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion, Data: secret.Data,

@@ -5,5 +5,7 @@
 // Content is never held here: whoever needs it reads it when it is needed.
 //
 // References are collected before the watch begins, so after the start every referenced Secret is known. One that is
-// referenced later is unknown until somebody reads it (Observe) or its next event comes.
+// referenced later is unknown until somebody reads it (Begin, Found) or its next event comes. Nothing is lost in between:
+// a read counts only if it began when the reference was known, and who refers to a Secret that is unknown is told so. The
+// watch may be behind such a read; what it says of the time before is no news.
 package secretindex

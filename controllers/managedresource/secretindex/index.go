@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -27,6 +28,13 @@ type Version struct {
 // Exists tells whether the Secret exists.
 func (v Version) Exists() bool { return v.UID != "" }
 
+// known is what is known of a referenced Secret.
+type known struct {
+	Version
+	// ahead is the resourceVersion of a live read that the watch did not show yet; empty if there is none.
+	ahead string
+}
+
 // Index is the memory of referenced Secrets. It is a Runnable that needs no leadership: a standby keeps it warm.
 type Index struct {
 	secrets metadata.Interface
@@ -35,7 +43,9 @@ type Index struct {
 	mu       sync.Mutex
 	refs     map[types.NamespacedName][]types.NamespacedName // Secret -> ManagedResources
 	byMR     map[types.NamespacedName][]types.NamespacedName // ManagedResource -> Secrets
-	versions map[types.NamespacedName]Version                // of referenced Secrets; absent = unknown
+	versions map[types.NamespacedName]known                  // of referenced Secrets; absent = unknown
+	noted    map[types.NamespacedName]uint64                 // of referenced Secrets: which reference since the start was its first
+	notes    uint64
 	handler  func(mr types.NamespacedName)
 
 	synced chan struct{}
@@ -47,7 +57,8 @@ func New(secrets metadata.Interface, cache ctrlcache.Cache) *Index {
 		secrets: secrets, cache: cache,
 		refs:     map[types.NamespacedName][]types.NamespacedName{},
 		byMR:     map[types.NamespacedName][]types.NamespacedName{},
-		versions: map[types.NamespacedName]Version{},
+		versions: map[types.NamespacedName]known{},
+		noted:    map[types.NamespacedName]uint64{},
 		synced:   make(chan struct{}),
 	}
 }
@@ -118,17 +129,43 @@ func (x *Index) SetHandler(handler func(mr types.NamespacedName)) {
 func (x *Index) Get(secret types.NamespacedName) (version Version, known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	version, known = x.versions[secret]
-	return version, known
+	v, known := x.versions[secret]
+	return v.Version, known
 }
 
-// Observe records what a live read found. What the watch said in the meantime wins.
-func (x *Index) Observe(secret types.NamespacedName, version Version) {
+// Reading is a live read of a Secret that has begun.
+type Reading struct {
+	index  *Index
+	secret types.NamespacedName
+	note   uint64
+}
+
+// Begin begins a live read. What it finds counts only if the reference was known to the index by now: then what happens to
+// the Secret after the read comes as an event. Of a Secret that is not referenced yet events are not kept, so one may have
+// been missed between the read and the reference; the index tells when the reference is there, and it is read again.
+func (x *Index) Begin(secret types.NamespacedName) Reading {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if _, known := x.versions[secret]; !known && len(x.refs[secret]) > 0 {
-		x.versions[secret] = version
+	return Reading{index: x, secret: secret, note: x.noted[secret]}
+}
+
+// Found records what a live read found. What the watch said in the meantime wins, unless it is older.
+func (r Reading) Found(version Version) {
+	x := r.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if r.note == 0 || x.noted[r.secret] != r.note {
+		return
 	}
+	if v, known := x.versions[r.secret]; known && !(v.Exists() && version.Exists() && older(v.ResourceVersion, version.ResourceVersion)) {
+		return
+	}
+	x.versions[r.secret] = known{Version: version, ahead: version.ResourceVersion}
+}
+
+func older(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c < 0
 }
 
 func (x *Index) setRefs(obj any) {
@@ -145,8 +182,12 @@ func (x *Index) setRefs(obj any) {
 		}
 	}
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.replaceRefs(name, secrets)
+	unknown := x.replaceRefs(name, secrets)
+	handler := x.handler
+	x.mu.Unlock()
+	if unknown && handler != nil {
+		handler(name)
+	}
 }
 
 func (x *Index) drop(obj any) {
@@ -160,7 +201,8 @@ func (x *Index) drop(obj any) {
 	}
 }
 
-func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedName) {
+// replaceRefs tells whether there is a new reference to a Secret whose version is unknown.
+func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedName) (unknown bool) {
 	old := x.byMR[mr]
 	for _, s := range old {
 		if slices.Contains(secrets, s) {
@@ -170,13 +212,21 @@ func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedN
 		if len(left) == 0 {
 			delete(x.refs, s)
 			delete(x.versions, s)
+			delete(x.noted, s)
 		} else {
 			x.refs[s] = left
 		}
 	}
 	for _, s := range secrets {
-		if !slices.Contains(old, s) {
-			x.refs[s] = append(x.refs[s], mr)
+		if slices.Contains(old, s) {
+			continue
+		}
+		if x.refs[s] = append(x.refs[s], mr); len(x.refs[s]) == 1 {
+			x.notes++
+			x.noted[s] = x.notes
+		}
+		if _, known := x.versions[s]; !known {
+			unknown = true
 		}
 	}
 	if len(secrets) == 0 {
@@ -184,19 +234,23 @@ func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedN
 	} else {
 		x.byMR[mr] = secrets
 	}
+	return unknown
 }
 
-// changed records a version and tells who refers to the Secret, if that is news.
-func (x *Index) changed(secret types.NamespacedName, version Version) {
+// changed records a version as of a resourceVersion and tells who refers to the Secret, if that is news. What was before a
+// live read that is known is none: it is older than what somebody worked with. The event of what was read is, for all but
+// the one who read it.
+func (x *Index) changed(secret types.NamespacedName, version Version, at string) {
 	x.mu.Lock()
 	mrs := slices.Clone(x.refs[secret])
-	old, known := x.versions[secret]
-	if len(mrs) > 0 {
-		x.versions[secret] = version
+	old, isKnown := x.versions[secret]
+	outdated := old.ahead != "" && older(at, old.ahead)
+	if len(mrs) > 0 && !outdated {
+		x.versions[secret] = known{Version: version}
 	}
 	handler := x.handler
 	x.mu.Unlock()
-	if handler == nil || known && old == version {
+	if handler == nil || outdated || isKnown && old == (known{Version: version}) {
 		return
 	}
 	for _, mr := range mrs {

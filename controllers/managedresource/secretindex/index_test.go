@@ -89,9 +89,9 @@ func TestIndex(t *testing.T) {
 	mr.Spec.SecretRefs = []corev1.LocalObjectReference{{Name: "foreign"}}
 	g.Expect(source.Update(t.Context(), mr)).To(Succeed())
 	g.Eventually(func() bool { _, known := index.Get(name("late")); return known }, within).Should(BeFalse())
-	index.Observe(name("foreign"), secretindex.Version{UID: "u", ResourceVersion: "1"})
+	index.Begin(name("foreign")).Found(secretindex.Version{UID: "u", ResourceVersion: "1"})
 	g.Expect(version("foreign")()).To(Equal(secretindex.Version{UID: "u", ResourceVersion: "1"}))
-	index.Observe(name("late"), secretindex.Version{UID: "u", ResourceVersion: "1"})
+	index.Begin(name("late")).Found(secretindex.Version{UID: "u", ResourceVersion: "1"})
 	_, known = index.Get(name("late"))
 	g.Expect(known).To(BeFalse(), "nothing is kept of what nobody refers to")
 }

@@ -29,12 +29,12 @@ func (s *store) event(obj any, gone bool) error {
 	if gone {
 		version = Version{}
 	}
-	s.index().changed(types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, version)
+	s.index().changed(types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, version, m.GetResourceVersion())
 	return nil
 }
 
 // Replace takes a complete list: what is referenced and not in it does not exist.
-func (s *store) Replace(list []any, _ string) error {
+func (s *store) Replace(list []any, resourceVersion string) error {
 	x := s.index()
 	present := make(map[types.NamespacedName]Version)
 	x.mu.Lock()
@@ -53,7 +53,11 @@ func (s *store) Replace(list []any, _ string) error {
 		}
 	}
 	for name := range referenced {
-		x.changed(name, present[name])
+		at := resourceVersion
+		if v := present[name]; v.Exists() {
+			at = v.ResourceVersion
+		}
+		x.changed(name, present[name], at)
 	}
 	select {
 	case <-x.synced:

@@ -60,3 +60,26 @@ func TestGraceBeginsWithTheLastWrite(t *testing.T) {
 	s.End(mr1)
 	g.Expect(s.Judge(mr1).Unseen).To(Equal(1))
 }
+
+// Versions that cannot be compared count as newer: judging once too often costs a read, judging never would miss drift.
+func TestVersionsThatCannotBeComparedAreJudged(t *testing.T) {
+	g, s := settled(t)
+	for _, version := range []string{"a1", ""} {
+		s.clusters.Put(cluster, watch, configMap(version, "other"))
+		g.Expect(s.news()).To(ContainElement(tracker.CauseDrift))
+		v := s.Judge(mr1)
+		g.Expect(v.Unseen).To(BeZero())
+		g.Expect(v.Drifted).To(ConsistOf(key))
+	}
+}
+
+// A watch that shows what was before the write has not shown the write, whatever the object was like then.
+func TestWriteIsNotSeenByAnOlderVersion(t *testing.T) {
+	g, s := settled(t)
+	s.Begin(mr1)
+	s.Accept(mr1, key, accepted("20"))
+	s.End(mr1)
+	s.clusters.Put(cluster, watch, configMap("15", ""))
+	g.Expect(s.news()).To(BeEmpty())
+	g.Expect(s.Judge(mr1).Unseen).To(Equal(1))
+}
