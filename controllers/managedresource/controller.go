@@ -24,6 +24,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/catchup"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
@@ -147,6 +148,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	// Before the first run, not by events that come beside it: what is not known to be listed may be deleted.
 	c.dispatcher.each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { c.shared.Observe(mr) })
+	if !c.caughtUp(ctx) {
+		return nil
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -183,6 +187,29 @@ func (c *Controller) Start(ctx context.Context) error {
 		return cause
 	}
 	return nil
+}
+
+// catchupRetry is the pause after the source did not say what is there.
+const catchupRetry = time.Second
+
+// caughtUp waits until the informer shows what the previous leader wrote; false if ctx ended before.
+func (c *Controller) caughtUp(ctx context.Context) bool {
+	for {
+		behind, err := catchup.Await(ctx, c.options.Client, c.options.Cache)
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case err == nil:
+			c.options.Logger.Info("A term begins", "waitedFor", behind)
+			return true
+		}
+		c.options.Logger.Error(err, "Cannot find out whether all ManagedResources are known; trying again")
+		select {
+		case <-ctx.Done():
+			return false
+		case <-c.options.Clock.After(catchupRetry):
+		}
+	}
 }
 
 // classController has the queue and the workers of a class. It tells ready when its queue takes requests.

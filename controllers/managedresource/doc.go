@@ -11,6 +11,7 @@
 //	prune        deleting, and only what may be deleted
 //	inventory    what a ManagedResource owns
 //	tracker      watching what it owns
+//	catchup      beginning a term with what the last one wrote
 //	health       judging it
 //	fairqueue    whose turn it is
 //
