@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -207,6 +208,46 @@ func TestIdentityIsVerifiedBeforeUse(t *testing.T) {
 	confirmed.Annotations = map[string]string{"confirm": "uid-a"}
 	h.secrets.set(confirmed)
 	h.expectState(key, StateConnected)
+}
+
+// The refusal of an attempt that began before the confirmation came must not outlive it: nothing else would wake the target.
+func TestIdentityConfirmedDuringAnAttempt(t *testing.T) {
+	for name, confirm := range map[string]func(h *hub, key ClusterKey, a *apiServer, allow *atomic.Bool){
+		"by the Secret": func(h *hub, key ClusterKey, a *apiServer, _ *atomic.Bool) {
+			confirmed := registrationSecret(key, a.kubeconfig("x"))
+			confirmed.Annotations = map[string]string{"confirm": "uid-a"}
+			h.secrets.set(confirmed)
+			h.Eventually(func() string { return h.status(key).Annotations["confirm"] }).Should(Equal("uid-a"))
+		},
+		"by what is known of the target": func(h *hub, key ClusterKey, _ *apiServer, allow *atomic.Bool) {
+			allow.Store(true)
+			h.cache.Recheck(key)
+			h.Consistently(func() State { return h.state(key) }).ShouldNot(Equal(StateConnected), "the attempt is under way")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var allow atomic.Bool
+			asked, answer := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			h := start(t, Options{VerifyIdentity: func(_ context.Context, _ ClusterKey, uid types.UID, annotations map[string]string) error {
+				allowed := allow.Load() || annotations["confirm"] == string(uid)
+				once.Do(func() {
+					close(asked)
+					<-answer
+				})
+				if allowed {
+					return nil
+				}
+				return errors.New("it was another cluster before")
+			}})
+			a := newAPIServer(t, newStore("uid-a"))
+			key := h.register("a", a.kubeconfig("x"))
+			<-asked
+			confirm(h, key, a, &allow)
+			close(answer)
+			h.expectState(key, StateConnected)
+		})
+	}
 }
 
 func TestUndecidedIdentityIsTriedAgain(t *testing.T) {

@@ -135,6 +135,9 @@ func (t *target) attempted(result attemptResult) {
 		return // it was for a registration that is outdated
 	}
 	t.cache.metrics.attempted(a.mode, result.err)
+	if result.err != nil && a.outdated {
+		return // the next one is due at once
+	}
 	if result.err != nil {
 		t.attemptFailed(g, result.err)
 		return

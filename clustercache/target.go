@@ -83,6 +83,9 @@ type attempt struct {
 	registration *registration
 	mode         string
 	cancel       context.CancelFunc
+	// outdated is true if there was a reason to try again since it began. Its failure says nothing then: the identity that
+	// it refused may be the one that was confirmed meanwhile.
+	outdated bool
 }
 
 type attemptResult struct {
@@ -241,6 +244,7 @@ func (t *target) readInbox() {
 		t.throttle.Store(t.cache.options.throttle(t.key))
 		t.loop.blocked = false
 		t.retryNow()
+		t.outdateAttempt()
 	}
 	switch {
 	case in.registration != nil:
@@ -263,6 +267,7 @@ func (t *target) take(r *registration) {
 	}
 	t.loop.blocked = false
 	t.retryNow()
+	t.outdateAttempt()
 	if t.loop.attempt != nil && !t.loop.attempt.registration.access.equal(r.access) {
 		t.loop.attempt.cancel()
 	}
@@ -298,6 +303,12 @@ func (s *Status) inUse(r *registration) {
 
 func (t *target) retryNow() {
 	t.loop.nextAttempt, t.loop.retry = time.Time{}, 0
+}
+
+func (t *target) outdateAttempt() {
+	if t.loop.attempt != nil {
+		t.loop.attempt.outdated = true
+	}
 }
 
 // drained tells whether the registration is gone and nobody needs the target any more.
