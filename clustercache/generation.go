@@ -45,6 +45,9 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 	g.ctx, g.end = context.WithCancelCause(t.ctx)
 	config := a.config()
 	config.UserAgent = t.cache.options.UserAgent
+	if wrap := t.cache.options.WrapTransport; wrap != nil {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wrap(t.key, next) })
+	}
 	var err error
 	g.transport, err = transport.New(g.ctx, transport.Options{Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint})
 	if err != nil {

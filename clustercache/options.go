@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -69,6 +70,9 @@ type Options struct {
 	AllowedProxyURLs []string
 	// UserAgent of all calls. Default "trellis".
 	UserAgent string
+	// WrapTransport, if set, is put around the transport of every connection. It sees each request as it is sent, those of
+	// watches and probes included. It is for tracing and for tests.
+	WrapTransport func(cluster ClusterKey, next http.RoundTripper) http.RoundTripper
 	// Limits returns the limits of one target; it is asked when the target connects and on Recheck. Nil: DefaultLimits.
 	Limits func(cluster ClusterKey) Limits
 	// Scheme is used by typed clients. Default: that of client-go.

@@ -61,6 +61,9 @@ type Options struct {
 	Identity string
 	// Clock defaults to the real one. It times decisions, not connections.
 	Clock clock.Clock
+	// WrapTransport, if set, is put around the transport of every connection to a target. For the source there is
+	// Source.WrapTransport.
+	WrapTransport func(target clustercache.ClusterKey, next http.RoundTripper) http.RoundTripper
 	// Started, if set, is called once when the hub contends for leadership: everything else is running.
 	Started func()
 }
@@ -210,6 +213,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		DrainTimeout:     c.DrainTimeout.Duration,
 		AllowedProxyURLs: c.AllowedProxyURLs,
 		UserAgent:        userAgent,
+		WrapTransport:    h.WrapTransport,
 		Limits:           h.limits,
 		Scheme:           scheme,
 		ProbeInterval:    c.ProbeInterval.Duration,
