@@ -82,7 +82,10 @@ func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target) (*pl
 		manifests = append(manifests, o.Unstructured)
 	}
 	scoped := apply.ScopeOfDefined(manifests)
-	marks := apply.Marks{Labels: r.labels(work.mr), Origin: work.origin()}
+	marks := apply.Marks{
+		Labels: r.labels(work.mr), Origin: work.origin(),
+		ForceLabels: deref(work.mr.Spec.ForceOverwriteLabels), ForceAnnotations: deref(work.mr.Spec.ForceOverwriteAnnotations),
+	}
 	byKey := map[inventory.Key]int{}
 	for _, o := range b.Objects {
 		if err := o.Invalid(); err != nil {

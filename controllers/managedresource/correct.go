@@ -166,8 +166,9 @@ func (r *reconciler) liveMetadata(ctx context.Context, target apply.Target, in a
 
 // blame lists who holds fields that are ours to set, or added payload beside them.
 func (r *reconciler) blame(live *metav1.PartialObjectMetadata, prepared *apply.Prepared) []ownership.Foreign {
-	by := ownership.LostTo(live, r.applier.FieldManager, ownership.Fields(prepared.Object.Object))
-	if added, err := ownership.ForeignPayload(live, r.applier.FieldManager, ownership.ExemptFor(prepared.Object)); err == nil {
+	exempt := prepared.Exempt()
+	by := ownership.LostTo(live, r.applier.FieldManager, ownership.Fields(prepared.Object.Object), exempt)
+	if added, err := ownership.ForeignPayload(live, r.applier.FieldManager, exempt); err == nil {
 		by = append(by, added...)
 	}
 	return by

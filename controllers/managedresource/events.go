@@ -23,6 +23,8 @@ const (
 	eventDriftCorrected = "DriftCorrected"
 	eventReleased       = "ObjectsReleased"
 	eventUnknownFields  = "UnknownFields"
+	eventDuplicates     = "DuplicateListKeys"
+	eventRecreated      = "Recreated"
 	eventApplied        = "Applied"
 	eventTakenBack      = "FieldsTakenBack"
 )
@@ -129,6 +131,18 @@ func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string, r
 func (r *recorder) unknownFields(mr *resourcesv1alpha1.ManagedResource, key inventory.Key, fields []string) {
 	r.write(mr, aboutObject(mr, key, strings.Join(fields, " ")), corev1.EventTypeWarning, eventUnknownFields, "Apply",
 		fmt.Sprintf("%s is applied without fields that the target's API does not know: %v", key, fields))
+}
+
+// duplicates warns of list items in a manifest that are the same to the target's API server, which may drop one of them.
+func (r *recorder) duplicates(mr *resourcesv1alpha1.ManagedResource, key inventory.Key, places []string) {
+	r.write(mr, aboutObject(mr, key, strings.Join(places, " ")), corev1.EventTypeWarning, eventDuplicates, "Apply",
+		fmt.Sprintf("%s cannot be applied server-side, so it is updated as a whole: %v", key, places))
+}
+
+// recreated tells that an object was deleted because it could not be updated.
+func (r *recorder) recreated(mr *resourcesv1alpha1.ManagedResource, key inventory.Key) {
+	r.write(mr, aboutObject(mr, key, ""), corev1.EventTypeNormal, eventRecreated, "Delete",
+		fmt.Sprintf("%s was deleted because its update was invalid, to be created again", key))
 }
 
 // takenBack tells that payload of others was removed or taken over while the manifest was applied.

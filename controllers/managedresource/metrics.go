@@ -124,6 +124,12 @@ func (r *reconciler) report(work *run, outcomes []apply.Outcome, pruned []prune.
 		if len(o.UnknownFields) > 0 {
 			r.events.unknownFields(work.mr, o.Key, o.UnknownFields)
 		}
+		if len(o.Duplicates) > 0 {
+			r.events.duplicates(work.mr, o.Key, o.Duplicates)
+		}
+		if o.Recreated {
+			r.events.recreated(work.mr, o.Key)
+		}
 		if o.Err == nil && len(o.TakenBack) > 0 {
 			r.events.takenBack(work.mr, o)
 		}

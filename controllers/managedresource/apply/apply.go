@@ -1,8 +1,6 @@
 package apply
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -11,20 +9,19 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 )
 
 // attempts bounds how often one object is tried within one run when it changes under our hands.
-const attempts = 4
+const attempts = 6
 
 // ErrTerminating is the failure of an object that is being deleted: it is created again when it is gone.
 var ErrTerminating = errors.New("the object is being deleted; it is created again when it is gone")
@@ -52,6 +49,8 @@ type Intent struct {
 	CreateOnly bool
 	// Autoscaled is set by SetAutoscaled: somebody else scales the object, so its live replicas stay.
 	Autoscaled bool
+	// ForceLabels and ForceAnnotations drop live ones that are not in Object.
+	ForceLabels, ForceAnnotations bool
 	// Base is what the object's labels and annotations were to be at its last apply: the base of three-way merges.
 	Base Base
 }
@@ -72,12 +71,27 @@ func BaseOf(ref *resourcesv1alpha1.ObjectReference) Base {
 func (in *Intent) SetAutoscaled(yes bool) {
 	if in.Autoscaled != yes {
 		in.Autoscaled = yes
-		in.Digest ^= autoscaledBit
+		in.Digest ^= autoscaledMark
 	}
 }
 
-// autoscaledBit is any number that changes a digest.
-const autoscaledBit = 0x9e3779b97f4a7c15
+// Any numbers by which a digest tells what is not in the object.
+const (
+	autoscaledMark       = 0x9e3779b97f4a7c15
+	forceLabelsMark      = 0xbf58476d1ce4e5b9
+	forceAnnotationsMark = 0x94d049bb133111eb
+)
+
+// options are what the merge rules ask for.
+func (in *Intent) options() merge.Options {
+	return merge.Options{
+		BaseLabels: in.Base.Labels, BaseAnnotations: in.Base.Annotations,
+		ForceLabels: in.ForceLabels, ForceAnnotations: in.ForceAnnotations, Autoscaled: in.Autoscaled,
+	}
+}
+
+// Exempt is the foreign payload that stays with its owners in the object of an intent.
+func (in *Intent) Exempt() ownership.Exempt { return ownership.ExemptFor(in.Object, in.Autoscaled) }
 
 // Outcome is what became of an intent.
 type Outcome struct {
@@ -94,6 +108,10 @@ type Outcome struct {
 	TakenBack []ownership.Foreign
 	// UnknownFields are paths that the target's schema does not know; they were left out.
 	UnknownFields []string
+	// Duplicates say where the manifest has several list items that the target's schema takes for the same one.
+	Duplicates []string
+	// Recreated is true if the object was deleted and created again, because the server called the update invalid.
+	Recreated bool
 	// Err is nil if the object is as it should be.
 	Err error
 }
@@ -106,119 +124,6 @@ type Applier struct {
 	Parallel int
 	// KindTimeout bounds the wait for a kind whose definition is in the same bundle.
 	KindTimeout time.Duration
-}
-
-// one applies a single intent.
-func (a *Applier) one(ctx context.Context, t Target, in Intent) Outcome {
-	out := Outcome{Key: in.Key}
-	mapping, err := mappingFor(t.Mapper, in.Object)
-	if err != nil {
-		out.Err = err
-		return out
-	}
-	if in.Key.Namespace != "" && mapping.Scope.Name() == meta.RESTScopeNameRoot {
-		// Planned while the kind was not known. Under a key with a namespace the object would not be found again.
-		out.Err = errors.New("its kind turned out to be cluster-scoped; it is planned again")
-		return out
-	}
-	resource := resourceFor(t.Metadata, mapping, in.Key.Namespace)
-	if in.CreateOnly {
-		a.createOnly(ctx, t, resource, in, &out)
-		return out
-	}
-
-	exempt := ownership.ExemptFor(in.Object)
-	body := in.Object
-	copied := false
-	mutable := func() *unstructured.Unstructured {
-		if !copied {
-			body, copied = body.DeepCopy(), true
-		}
-		return body
-	}
-	uid := in.UID
-	for range attempts {
-		version := ""
-		if needsLive(in.Object) {
-			live, err := a.live(ctx, t, in.Object)
-			if err != nil {
-				out.Err = err
-				return out
-			}
-			if live != nil {
-				if live.GetDeletionTimestamp() != nil {
-					out.Err = ErrTerminating
-					return out
-				}
-				uid, version = live.GetUID(), live.GetResourceVersion()
-				preserve(mutable(), in.Object, live, ownership.Owned(live, a.FieldManager))
-			}
-		}
-		if uid != "" || copied {
-			mutable().SetUID(uid)
-			mutable().SetResourceVersion(version)
-		}
-		answer, err := a.patch(ctx, resource, body)
-		switch {
-		case err == nil:
-		case copied && version != "" && apierrors.IsConflict(err) && !mentionsUID(err):
-			continue // it changed since it was read
-		case uid != "" && mentionsUID(err):
-			// The object that we knew is gone. What is there now, if anything, is looked at before it is written to.
-			if uid, err = a.presentUID(ctx, resource, in.Key.Name); err != nil {
-				out.Err = err
-				return out
-			}
-			continue
-		default:
-			unknown := cutUnknownFields(mutable(), err)
-			if len(unknown) == 0 {
-				out.Err = err
-				return out
-			}
-			in.Object = body.DeepCopy()
-			out.UnknownFields = append(out.UnknownFields, unknown...)
-			continue
-		}
-		if answer.DeletionTimestamp != nil {
-			out.Err = ErrTerminating
-			return out
-		}
-		uid = answer.UID
-		foreign, err := ownership.ForeignPayload(answer, a.FieldManager, exempt)
-		if err != nil {
-			out.Err = err
-			return out
-		}
-		if len(foreign) == 0 {
-			out.UID, out.ResourceVersion, out.Digest = answer.UID, answer.ResourceVersion, in.Digest
-			out.State = ownership.Observe(answer, a.FieldManager)
-			return out
-		}
-		if err := a.takeBack(ctx, resource, answer, in.Object.GetAPIVersion(), exempt); err != nil {
-			if apierrors.IsConflict(err) {
-				continue // somebody wrote in between; look again
-			}
-			out.Err = fmt.Errorf("taking back fields of %s: %w", managers(foreign), err)
-			return out
-		}
-		out.TakenBack = append(out.TakenBack, foreign...)
-	}
-	out.Err = fmt.Errorf("the object kept changing during %d attempts; it is tried again", attempts)
-	return out
-}
-
-func (a *Applier) patch(ctx context.Context, resource metadata.ResourceInterface, obj *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
-	raw, err := json.Marshal(obj.Object)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the manifest: %w", err)
-	}
-	answer, err := resource.Patch(ctx, obj.GetName(), types.ApplyPatchType, raw,
-		metav1.PatchOptions{FieldManager: a.FieldManager, Force: ptr.To(true)})
-	if err != nil && obj.GetKind() == "Secret" {
-		err = withoutValues(err)
-	}
-	return answer, err
 }
 
 // withoutValues cuts what a server quotes of an object from its answer, and what follows: nobody can tell where a value of
@@ -235,82 +140,6 @@ func withoutValues(err error) error {
 
 // quotedValue matches the two ways in which API servers quote values, with the rest of the text.
 var quotedValue = regexp.MustCompile(`(?s)(, got|Invalid value:) .*`)
-
-// takeBack moves foreign payload into our entry, provided that nobody wrote since the answer was given.
-func (a *Applier) takeBack(ctx context.Context, resource metadata.ResourceInterface, seen *metav1.PartialObjectMetadata, apiVersion string, exempt ownership.Exempt) error {
-	entries, changed, err := ownership.TakeBack(seen, a.FieldManager, apiVersion, exempt)
-	if err != nil || !changed {
-		return err
-	}
-	raw, err := json.Marshal([]map[string]any{
-		{"op": "replace", "path": "/metadata/resourceVersion", "value": seen.ResourceVersion},
-		{"op": "replace", "path": "/metadata/managedFields", "value": entries},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding managed fields: %w", err)
-	}
-	_, err = resource.Patch(ctx, seen.Name, types.JSONPatchType, raw, metav1.PatchOptions{FieldManager: a.FieldManager})
-	return err
-}
-
-// createOnly creates the object as the manifest says, and accepts whatever is there already.
-func (a *Applier) createOnly(ctx context.Context, t Target, resource metadata.ResourceInterface, in Intent, out *Outcome) {
-	live, err := resource.Get(ctx, in.Key.Name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-	case !apierrors.IsNotFound(err):
-		out.Err = err
-		return
-	default:
-		obj := in.Object.DeepCopy()
-		err := t.Client.Create(ctx, obj, client.FieldOwner(a.FieldManager))
-		if err == nil {
-			out.UID, out.ResourceVersion = obj.GetUID(), obj.GetResourceVersion()
-			return
-		}
-		if !apierrors.IsAlreadyExists(err) {
-			out.Err = err
-			return
-		}
-		if live, err = resource.Get(ctx, in.Key.Name, metav1.GetOptions{}); err != nil {
-			out.Err = err
-			return
-		}
-	}
-	if live.DeletionTimestamp != nil {
-		out.Err = ErrTerminating
-		return
-	}
-	out.UID, out.ResourceVersion = live.UID, live.ResourceVersion
-}
-
-// live reads the object in full, nil if it does not exist.
-func (a *Applier) live(ctx context.Context, t Target, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(obj.GroupVersionKind())
-	if err := t.Client.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("reading the live object: %w", err)
-	}
-	return live, nil
-}
-
-// presentUID returns the UID of the object that has the name now, empty if there is none.
-func (a *Applier) presentUID(ctx context.Context, resource metadata.ResourceInterface, name string) (types.UID, error) {
-	live, err := resource.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the live object: %w", err)
-	}
-	if live.DeletionTimestamp != nil {
-		return "", ErrTerminating
-	}
-	return live.UID, nil
-}
 
 // mentionsUID tells whether the server refused because the object is not the one that we named.
 func mentionsUID(err error) bool {

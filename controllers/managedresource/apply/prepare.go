@@ -13,6 +13,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
 )
 
 // Description is the value of the description annotation. It never varies: a change would rewrite every object.
@@ -24,6 +25,8 @@ type Marks struct {
 	Labels map[string]string
 	// Origin names the ManagedResource (spec/managedresource.md 1.8).
 	Origin string
+	// ForceLabels and ForceAnnotations are set if objects are to have no labels or annotations but the manifest's and ours.
+	ForceLabels, ForceAnnotations bool
 }
 
 // Prepared is a manifest ready to be applied, with its entry in the inventory.
@@ -37,6 +40,9 @@ type Prepared struct {
 // does not know yet, because their definition is in the same bundle, whether they are namespaced; nil knows none.
 func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (namespaced, known bool), marks Marks) (Prepared, error) {
 	if err := checkSecret(manifest); err != nil {
+		return Prepared{}, err
+	}
+	if err := merge.Supported(manifest); err != nil {
 		return Prepared{}, err
 	}
 	obj := manifest.DeepCopy()
@@ -65,6 +71,14 @@ func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped
 		return Prepared{}, fmt.Errorf("encoding the manifest: %w", err)
 	}
 	prepared.Digest = xxhash.Sum64(raw)
+	if marks.ForceLabels {
+		prepared.ForceLabels = true
+		prepared.Digest ^= forceLabelsMark
+	}
+	if marks.ForceAnnotations {
+		prepared.ForceAnnotations = true
+		prepared.Digest ^= forceAnnotationsMark
+	}
 	return prepared, nil
 }
 

@@ -9,15 +9,15 @@ import (
 // notDeclared matches one fault in the answer of a server whose schema lacks a field.
 var notDeclared = regexp.MustCompile(`(?m)(\.[^\s].*?): field not declared in schema`)
 
+func mentionsUnknownFields(err error) bool {
+	return strings.Contains(err.Error(), "field not declared in schema")
+}
+
 // cutUnknownFields removes from obj what the server says it does not know and returns the paths it removed. Nothing is
 // removed if the error is of another kind.
 func cutUnknownFields(obj interface{ UnstructuredContent() map[string]any }, err error) []string {
-	text := err.Error()
-	if !strings.Contains(text, "field not declared in schema") {
-		return nil
-	}
 	var cut []string
-	for _, m := range notDeclared.FindAllStringSubmatch(text, -1) {
+	for _, m := range notDeclared.FindAllStringSubmatch(err.Error(), -1) {
 		if path, ok := splitPath(m[1]); ok && removePath(obj.UnstructuredContent(), path) {
 			cut = append(cut, m[1])
 		}

@@ -4,10 +4,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
 )
 
 // Exempt tells whether foreign payload at a path stays with its owner. own are the fields of our Apply entry (nil without
@@ -16,10 +16,10 @@ type Exempt func(path fieldpath.Path, own *fieldpath.Set, subresource string) bo
 
 // ExemptFor returns the foreign payload that is never taken back from an object of the manifest's kind (design.md section
 // 5, spec/managedresource.md 2.10). All of it holds only while the manifest leaves the field empty: what the manifest sets
-// is ours and never reaches the exemption.
-func ExemptFor(manifest *unstructured.Unstructured) Exempt {
-	gk := manifest.GroupVersionKind().GroupKind()
-	rules := rulesFor(gk, manifest.Object)
+// is ours and never reaches the exemption. Fields whose live value wins over the manifest's belong to whoever writes them:
+// replicas of an object that something scales (autoscaled) or that preserves them, and preserved resources.
+func ExemptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
+	rules := rulesFor(manifest, autoscaled)
 	return func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool {
 		for _, r := range rules {
 			if r.matches(path, own, subresource) {
@@ -37,7 +37,7 @@ type rule struct {
 	deep bool
 	// parents exempts the path's own ancestors below the named depth as well: their presence carries no content.
 	parents int
-	// onlyIn restricts the rule to items that we own: the path's prefix of that length must be in our entry.
+	// onlyIn restricts the rule to items that we own: the path's prefix of that length must be in our entry, once there is one.
 	onlyIn int
 }
 
@@ -53,7 +53,7 @@ func (r rule) matches(path fieldpath.Path, own *fieldpath.Set, _ string) bool {
 			return false
 		}
 	}
-	return r.onlyIn == 0 || own != nil && own.Has(path[:r.onlyIn])
+	return r.onlyIn == 0 || own == nil || own.Has(path[:r.onlyIn])
 }
 
 func prefix(names []string, path fieldpath.Path) bool {
@@ -74,12 +74,25 @@ func elementIs(pe fieldpath.PathElement, want string) bool {
 
 func exact(path string) rule   { return rule{path: strings.Split(path, ".")} }
 func subtree(path string) rule { return rule{path: strings.Split(path, "."), deep: true} }
-func restarted(at string) rule {
-	path := append(strings.Split(at, "."), "metadata", "annotations", resourcesv1alpha1.RestartedAtAnnotation)
+func restarted(template []string) rule {
+	path := append(template[:len(template):len(template)], "metadata", "annotations", resourcesv1alpha1.RestartedAtAnnotation)
 	return rule{path: path, parents: len(path) - 2}
 }
 
-func rulesFor(gk schema.GroupKind, manifest map[string]any) []rule {
+// resources are the CPU and memory of our containers.
+func resources(template []string) (rules []rule) {
+	container := append(template[:len(template):len(template)], "spec", "containers", "*")
+	for _, kind := range []string{"requests", "limits"} {
+		for _, name := range []string{"cpu", "memory"} {
+			path := append(container[:len(container):len(container)], "resources", kind, name)
+			rules = append(rules, rule{path: path, parents: len(container) + 1, onlyIn: len(container)})
+		}
+	}
+	return rules
+}
+
+func rulesFor(obj *unstructured.Unstructured, autoscaled bool) []rule {
+	gk, manifest := obj.GroupVersionKind().GroupKind(), obj.Object
 	set := func(fields ...string) bool {
 		_, found, _ := unstructured.NestedFieldNoCopy(manifest, fields...)
 		return found
@@ -105,26 +118,12 @@ func rulesFor(gk schema.GroupKind, manifest map[string]any) []rule {
 		case "ServiceAccount":
 			rules = append(rules, subtree("secrets"), subtree("imagePullSecrets"))
 		case "Service":
+			if t, _, _ := unstructured.NestedString(manifest, "spec", "type"); t == "LoadBalancer" || t == "NodePort" {
+				rules = append(rules, exact("spec.loadBalancerIP"))
+			}
 			rules = append(rules,
 				exact("spec.clusterIP"), subtree("spec.clusterIPs"), exact("spec.healthCheckNodePort"),
-				exact("spec.loadBalancerIP"), rule{path: []string{"spec", "ports", "*", "nodePort"}, onlyIn: 3})
-		}
-	case "apps":
-		switch gk.Kind {
-		case "Deployment", "StatefulSet":
-			if !set("spec", "replicas") {
-				rules = append(rules, exact("spec.replicas"))
-			}
-			rules = append(rules, restarted("spec.template"))
-		case "DaemonSet":
-			rules = append(rules, restarted("spec.template"))
-		}
-	case "batch":
-		switch gk.Kind {
-		case "Job":
-			rules = append(rules, subtree("spec.selector"), subtree("spec.template.metadata.labels"), restarted("spec.template"))
-		case "CronJob":
-			rules = append(rules, restarted("spec.jobTemplate.spec.template"))
+				rule{path: []string{"spec", "ports", "*", "nodePort"}, onlyIn: 3})
 		}
 	case "admissionregistration.k8s.io":
 		rules = append(rules, exact("webhooks.*.clientConfig.caBundle"))
@@ -136,6 +135,21 @@ func rulesFor(gk schema.GroupKind, manifest map[string]any) []rule {
 		if gk.Kind == "ClusterRole" && set("aggregationRule") {
 			rules = append(rules, subtree("rules"))
 		}
+	}
+	if merge.KeepsReplicas(obj, autoscaled) {
+		rules = append(rules, exact("spec.replicas"))
+	}
+	if template := merge.TemplatePath(gk); template != nil {
+		rules = append(rules, restarted(template))
+		if merge.KeepsResources(obj) {
+			rules = append(rules, resources(template)...)
+		}
+	}
+	switch {
+	case gk.Group == "batch" && gk.Kind == "Job":
+		rules = append(rules, subtree("spec.selector"), subtree("spec.template.metadata.labels"))
+	case (gk.Group == "apps" || gk.Group == "extensions") && gk.Kind == "StatefulSet":
+		rules = append(rules, subtree("spec.volumeClaimTemplates"))
 	}
 	return rules
 }

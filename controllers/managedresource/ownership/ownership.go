@@ -8,6 +8,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
 )
 
 // State condenses the ownership of one object. Two equal states of the same object mean that nobody touched what the hub
@@ -63,36 +65,93 @@ func (f Foreign) Paths(limit int) []string {
 	return out
 }
 
+// Record is what the managedFields of an object say, parsed once.
+type Record struct {
+	obj     metav1.Object
+	manager string
+	entries []entry
+	own     int // index of our entry, -1 without one
+}
+
+// entry is one parsed entry; set is nil if there is nothing to parse or err says that it cannot be.
+type entry struct {
+	*metav1.ManagedFieldsEntry
+	set *fieldpath.Set
+	err error
+}
+
+// Read parses the managedFields of an object for a field manager. Only the metadata of the object is read.
+func Read(obj metav1.Object, manager string) *Record {
+	managed := obj.GetManagedFields()
+	r := &Record{obj: obj, manager: manager, entries: make([]entry, len(managed)), own: -1}
+	for i := range managed {
+		e := entry{ManagedFieldsEntry: &managed[i]}
+		if e.FieldsV1 != nil {
+			e.set, e.err = parse(e.ManagedFieldsEntry)
+		}
+		if r.own < 0 && isOwn(e.ManagedFieldsEntry, manager) && e.set != nil {
+			r.own = i
+		}
+		r.entries[i] = e
+	}
+	if r.own >= 0 {
+		return r
+	}
+	for i, e := range r.entries { // an object that was written by updates, because the server refuses to apply it
+		if e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && e.set != nil {
+			r.own = i
+		}
+	}
+	return r
+}
+
+// Owned returns the fields of our entry, nil without one.
+func (r *Record) Owned() *fieldpath.Set {
+	if r.own < 0 {
+		return nil
+	}
+	return r.entries[r.own].set
+}
+
+// others iterates over the entries of others that may hold payload.
+func (r *Record) others(f func(e entry)) {
+	for i, e := range r.entries {
+		if i != r.own && !isOwn(e.ManagedFieldsEntry, r.manager) && e.Subresource != "status" && (e.set != nil || e.err != nil) {
+			f(e)
+		}
+	}
+}
+
 // Observe computes the state of an object for a field manager. Only the metadata of the object is read. Entries that
 // cannot be parsed count as foreign, so that they lead to an apply and never to silence.
-func Observe(obj metav1.Object, manager string) State {
-	entries := obj.GetManagedFields()
-	own, ownSet := ownEntry(entries, manager)
+//
+// An object that has no managedFields at all comes from a server that does not keep them. Then its generation stands for
+// its payload, or its resourceVersion if it has none, and all its labels and annotations count.
+func Observe(obj metav1.Object, manager string) State { return Read(obj, manager).State() }
+
+// State condenses the record.
+func (r *Record) State() State {
+	if len(r.entries) == 0 {
+		return stateWithoutFields(r.obj)
+	}
+	ownSet := r.Owned()
 	var state State
-	if own != nil {
-		state.Own = ownDigest(obj, own, ownSet)
+	if ownSet != nil {
+		state.Own = ownDigest(r.obj, r.entries[r.own].ManagedFieldsEntry, ownSet)
 	}
 	metadata := child(ownSet, "metadata")
-	state.Labels = restDigest(obj.GetLabels(), child(metadata, "labels"), nil)
-	state.Annotations = restDigest(obj.GetAnnotations(), child(metadata, "annotations"), func() *fieldpath.Set { return controlPlaneAnnotations(entries) })
+	state.Labels = restDigest(r.obj.GetLabels(), child(metadata, "labels"), nil)
+	state.Annotations = restDigest(r.obj.GetAnnotations(), child(metadata, "annotations"), r.ByControlPlane)
 	hash := xxhash.New()
-	for i := range entries {
-		e := &entries[i]
-		if isOwn(e, manager) || e.Subresource == "status" || e.FieldsV1 == nil {
-			continue
-		}
-		set, err := parse(e)
-		if err != nil {
+	r.others(func(e entry) {
+		if e.err != nil {
 			_, _ = hash.WriteString(e.FieldsV1.GetRawString())
 			state.Foreign = hash.Sum64()
-			continue
+			return
 		}
-		left := withoutMetadataAndStatus(set)
-		if ownSet != nil {
-			left = left.Difference(ownSet)
-		}
+		left := payload(e.set, ownSet, e.Subresource, nil)
 		if left.Empty() {
-			continue
+			return
 		}
 		_, _ = hash.WriteString(e.Manager)
 		_, _ = hash.WriteString(string(e.Operation))
@@ -101,56 +160,61 @@ func Observe(obj metav1.Object, manager string) State {
 			_, _ = hash.Write(raw)
 		}
 		state.Foreign = hash.Sum64()
-	}
+	})
 	return state
+}
+
+func stateWithoutFields(obj metav1.Object) State {
+	hash := xxhash.New()
+	if generation := obj.GetGeneration(); generation > 0 {
+		_, _ = fmt.Fprintf(hash, "generation %d;", generation)
+	} else {
+		_, _ = hash.WriteString("version " + obj.GetResourceVersion() + ";")
+	}
+	writeOwners(hash, obj)
+	return State{Own: hash.Sum64() + restDigest(obj.GetLabels(), nil, nil) + 3*restDigest(obj.GetAnnotations(), nil, nil)}
 }
 
 // ForeignPayload lists the payload that others own beside ours and that is not exempt.
 func ForeignPayload(obj metav1.Object, manager string, exempt Exempt) ([]Foreign, error) {
-	entries := obj.GetManagedFields()
-	_, ownSet := ownEntry(entries, manager)
-	var out []Foreign
-	for i := range entries {
-		e := &entries[i]
-		if isOwn(e, manager) || e.Subresource == "status" || e.FieldsV1 == nil {
-			continue
+	return Read(obj, manager).Foreign(exempt)
+}
+
+// Foreign lists the payload that others own beside ours and that is not exempt.
+func (r *Record) Foreign(exempt Exempt) (out []Foreign, err error) {
+	ownSet := r.Owned()
+	r.others(func(e entry) {
+		if e.err != nil {
+			err = fmt.Errorf("reading the fields of manager %q: %w", e.Manager, e.err)
+			return
 		}
-		set, err := parse(e)
-		if err != nil {
-			return nil, fmt.Errorf("reading the fields of manager %q: %w", e.Manager, err)
-		}
-		if left := payload(set, ownSet, e.Subresource, exempt); !left.Empty() {
+		if left := payload(e.set, ownSet, e.Subresource, exempt); !left.Empty() {
 			out = append(out, Foreign{Manager: e.Manager, Operation: e.Operation, Subresource: e.Subresource, Fields: left})
 		}
-	}
-	return out, nil
+	})
+	return out, err
 }
 
 // LostTo lists who holds fields that an intent sets and that we do not own any more: the writers whose changes an apply is
-// about to undo. Elements of lists count with their list.
-func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set) []Foreign {
-	entries := obj.GetManagedFields()
-	_, ownSet := ownEntry(entries, manager)
+// about to undo. Elements of lists count with their list. What is exempt is not undone.
+func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, exempt Exempt) []Foreign {
+	r := Read(obj, manager)
+	ownSet := r.Owned()
 	var out []Foreign
-	for i := range entries {
-		e := &entries[i]
-		if isOwn(e, manager) || e.FieldsV1 == nil || e.Subresource == "status" {
-			continue
-		}
-		set, err := parse(e)
-		if err != nil {
-			continue
+	r.others(func(e entry) {
+		if e.err != nil {
+			return
 		}
 		taken := fieldpath.NewSet()
-		set.Leaves().Iterate(func(p fieldpath.Path) {
-			if (ownSet == nil || !ownSet.Has(p)) && coveredBy(p, intended) {
+		e.set.Leaves().Iterate(func(p fieldpath.Path) {
+			if (ownSet == nil || !ownSet.Has(p)) && coveredBy(p, intended) && (exempt == nil || !exempt(p, ownSet, e.Subresource)) {
 				taken.Insert(p.Copy())
 			}
 		})
 		if !taken.Empty() {
 			out = append(out, Foreign{Manager: e.Manager, Operation: e.Operation, Subresource: e.Subresource, Fields: taken})
 		}
-	}
+	})
 	return out
 }
 
@@ -167,64 +231,79 @@ func coveredBy(p fieldpath.Path, set *fieldpath.Set) bool {
 // TakeBack returns the managedFields in which everything that ForeignPayload lists belongs to our Apply entry, and whether
 // that differs from what the object has. apiVersion is the version of our applies; it is used if we have no entry yet.
 func TakeBack(obj metav1.Object, manager, apiVersion string, exempt Exempt) ([]metav1.ManagedFieldsEntry, bool, error) {
-	entries := obj.GetManagedFields()
-	own, ownSet := ownEntry(entries, manager)
+	return Read(obj, manager).Rewrite(apiVersion, exempt, nil)
+}
+
+// Rewrite returns the managedFields in which foreign payload that is not exempt is ours, and the fields to let go of are
+// nobody's, and whether that differs from what the object has. Only an Apply entry can hold what is ours.
+func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Path) ([]metav1.ManagedFieldsEntry, bool, error) {
+	applied := r.own >= 0 && isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager)
+	var ownSet *fieldpath.Set
 	union := fieldpath.NewSet()
-	if ownSet != nil {
-		union = ownSet.Copy()
+	if applied {
+		ownSet = r.Owned()
+		union = ownSet
 	}
 	changed := false
-	out := make([]metav1.ManagedFieldsEntry, 0, len(entries)+1)
-	for i := range entries {
-		e := entries[i]
-		if isOwn(&e, manager) {
+	out := make([]metav1.ManagedFieldsEntry, 0, len(r.entries)+1)
+	for i, e := range r.entries {
+		switch {
+		case i == r.own && applied, isOwn(e.ManagedFieldsEntry, r.manager):
+			continue
+		case e.err != nil && e.Subresource != "status":
+			return nil, false, fmt.Errorf("reading the fields of manager %q: %w", e.Manager, e.err)
+		case e.set == nil || e.Subresource == "status":
+			out = append(out, *e.ManagedFieldsEntry)
 			continue
 		}
-		if e.Subresource == "status" || e.FieldsV1 == nil {
-			out = append(out, e)
-			continue
-		}
-		set, err := parse(&e)
-		if err != nil {
-			return nil, false, fmt.Errorf("reading the fields of manager %q: %w", e.Manager, err)
-		}
-		left := payload(set, ownSet, e.Subresource, exempt)
+		left := payload(e.set, ownSet, e.Subresource, exempt)
 		if left.Empty() {
-			out = append(out, e)
+			out = append(out, *e.ManagedFieldsEntry)
 			continue
 		}
 		changed = true
 		union = union.Union(left)
-		if rest := set.Difference(left); !rest.Empty() {
+		if rest := e.set.Difference(left); !rest.Empty() {
 			raw, err := rest.ToJSON()
 			if err != nil {
 				return nil, false, fmt.Errorf("encoding the remaining fields of manager %q: %w", e.Manager, err)
 			}
-			e.FieldsV1 = rawFields(raw)
-			out = append(out, e)
+			other := *e.ManagedFieldsEntry
+			other.FieldsV1 = rawFields(raw)
+			out = append(out, other)
+		}
+	}
+	for _, path := range letGo {
+		if given := below(union, path); !given.Empty() {
+			union, changed = union.Difference(given), true
 		}
 	}
 	if !changed {
-		return entries, false, nil
+		return r.obj.GetManagedFields(), false, nil
 	}
 	raw, err := union.ToJSON()
 	if err != nil {
 		return nil, false, fmt.Errorf("encoding our fields: %w", err)
 	}
 	mine := metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, FieldsType: "FieldsV1",
+		Manager: r.manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, FieldsType: "FieldsV1",
 	}
-	if own != nil {
-		mine = *own
+	if applied {
+		mine = *r.entries[r.own].ManagedFieldsEntry
 	}
 	mine.FieldsV1 = rawFields(raw)
 	return append([]metav1.ManagedFieldsEntry{mine}, out...), true, nil
 }
 
-// Owned returns the fields of our Apply entry, nil without one.
-func Owned(obj metav1.Object, manager string) *fieldpath.Set {
-	_, set := ownEntry(obj.GetManagedFields(), manager)
-	return set
+// below returns what a set has at a path and under it.
+func below(set *fieldpath.Set, path fieldpath.Path) *fieldpath.Set {
+	out := fieldpath.NewSet()
+	set.Iterate(func(p fieldpath.Path) {
+		if len(p) >= len(path) && p[:len(path)].Equals(path) {
+			out.Insert(p.Copy())
+		}
+	})
+	return out
 }
 
 func rawFields(raw []byte) *metav1.FieldsV1 {
@@ -235,17 +314,6 @@ func rawFields(raw []byte) *metav1.FieldsV1 {
 
 func isOwn(e *metav1.ManagedFieldsEntry, manager string) bool {
 	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
-}
-
-func ownEntry(entries []metav1.ManagedFieldsEntry, manager string) (*metav1.ManagedFieldsEntry, *fieldpath.Set) {
-	for i := range entries {
-		if e := &entries[i]; isOwn(e, manager) && e.FieldsV1 != nil {
-			if set, err := parse(e); err == nil {
-				return e, set
-			}
-		}
-	}
-	return nil, nil
 }
 
 func parse(e *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
@@ -306,11 +374,15 @@ func ownDigest(obj metav1.Object, own *metav1.ManagedFieldsEntry, set *fieldpath
 	meta := child(set, "metadata")
 	writeValues(hash, child(meta, "labels"), obj.GetLabels())
 	writeValues(hash, child(meta, "annotations"), obj.GetAnnotations())
+	writeOwners(hash, obj)
+	return hash.Sum64()
+}
+
+func writeOwners(hash *xxhash.Digest, obj metav1.Object) {
 	for _, o := range obj.GetOwnerReferences() {
 		_, _ = fmt.Fprintf(hash, "%s/%s/%s/%s/%t/%t;", o.APIVersion, o.Kind, o.Name, o.UID,
 			o.Controller != nil && *o.Controller, o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion)
 	}
-	return hash.Sum64()
 }
 
 // restDigest hashes the values whose keys are in neither set, whatever their order; zero if there are none. but is asked
@@ -326,7 +398,7 @@ func restDigest(values map[string]string, own *fieldpath.Set, but func() *fieldp
 		if !asked {
 			others, asked = but(), true
 		}
-		if others != nil && others.Members.Has(pe) {
+		if others != nil && others.Members.Has(pe) || but != nil && merge.ByServer(k) {
 			continue
 		}
 		hash := xxhash.New()
@@ -338,19 +410,14 @@ func restDigest(values map[string]string, own *fieldpath.Set, but func() *fieldp
 	return sum
 }
 
-// controlPlaneAnnotations are the annotations that parts of the control plane own, through whatever subresource; nil if
-// there are none.
-func controlPlaneAnnotations(entries []metav1.ManagedFieldsEntry) (out *fieldpath.Set) {
-	for i := range entries {
-		e := &entries[i]
-		if !ControlPlane(e.Manager) || e.FieldsV1 == nil {
+// ByControlPlane returns the annotations that parts of the control plane own, through whatever subresource; nil if there
+// are none.
+func (r *Record) ByControlPlane() (out *fieldpath.Set) {
+	for _, e := range r.entries {
+		if !ControlPlane(e.Manager) || e.set == nil {
 			continue
 		}
-		set, err := parse(e)
-		if err != nil {
-			continue
-		}
-		annotations := child(child(set, "metadata"), "annotations")
+		annotations := child(child(e.set, "metadata"), "annotations")
 		switch {
 		case annotations == nil:
 		case out == nil:

@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 )
@@ -82,6 +83,9 @@ func retimed(e entries) entries {
 }
 
 func TestTakeBackLeavesWhatIsExempt(t *testing.T) {
+	annotated := func(name string) map[string]any {
+		return map[string]any{"annotations": map[string]any{"resources.gardener.cloud/" + name: "true"}}
+	}
 	manifest := func(apiVersion, kind string, extra map[string]any) *unstructured.Unstructured {
 		content := map[string]any{"apiVersion": apiVersion, "kind": kind}
 		for k, v := range extra {
@@ -94,43 +98,63 @@ func TestTakeBackLeavesWhatIsExempt(t *testing.T) {
 		own      string
 		foreign  string
 		taken    bool
+		// autoscaled objects have their replicas set by somebody else.
+		autoscaled bool
 	}{
 		"a CA bundle of a webhook": {manifest("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", nil),
-			`{"f:webhooks":{"k:{\"name\":\"a\"}":{".":{}}}}`, `{"f:webhooks":{"k:{\"name\":\"a\"}":{"f:clientConfig":{"f:caBundle":{}}}}}`, false},
+			`{"f:webhooks":{"k:{\"name\":\"a\"}":{".":{}}}}`, `{"f:webhooks":{"k:{\"name\":\"a\"}":{"f:clientConfig":{"f:caBundle":{}}}}}`, false, false},
 		"the URL of a webhook": {manifest("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", nil),
-			`{}`, `{"f:webhooks":{"k:{\"name\":\"a\"}":{"f:clientConfig":{"f:url":{}}}}}`, true},
-		"the CA bundle of an APIService": {manifest("apiregistration.k8s.io/v1", "APIService", nil), `{}`, `{"f:spec":{"f:caBundle":{}}}`, false},
+			`{}`, `{"f:webhooks":{"k:{\"name\":\"a\"}":{"f:clientConfig":{"f:url":{}}}}}`, true, false},
+		"the CA bundle of an APIService": {manifest("apiregistration.k8s.io/v1", "APIService", nil), `{}`, `{"f:spec":{"f:caBundle":{}}}`, false, false},
 		"the CA bundle of a conversion": {manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", nil),
-			`{}`, `{"f:spec":{"f:conversion":{"f:webhook":{"f:clientConfig":{"f:caBundle":{}}}}}}`, false},
-		"rules of an aggregated role": {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{"aggregationRule": map[string]any{}}), `{}`, `{"f:rules":{}}`, false},
-		"rules of a plain role":       {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", nil), `{}`, `{"f:rules":{}}`, true},
-		"data of a token Secret":      {manifest("v1", "Secret", map[string]any{"type": "kubernetes.io/service-account-token"}), `{}`, `{"f:data":{"f:token":{}}}`, false},
-		"data of another Secret":      {manifest("v1", "Secret", map[string]any{"type": "Opaque"}), `{}`, `{"f:data":{"f:token":{}}}`, true},
-		"secrets of an account":       {manifest("v1", "ServiceAccount", nil), `{}`, `{"f:secrets":{".":{},"k:{\"name\":\"a\"}":{}}}`, false},
-		"the volume of a claim":       {manifest("v1", "PersistentVolumeClaim", nil), `{}`, `{"f:spec":{"f:volumeName":{}}}`, false},
-		"the claim of a volume":       {manifest("v1", "PersistentVolume", nil), `{}`, `{"f:spec":{"f:claimRef":{"f:name":{}}}}`, false},
-		"the spec of a Node":          {manifest("v1", "Node", nil), `{}`, `{"f:spec":{"f:podCIDR":{},"f:taints":{}}}`, false},
-		"the node of a Pod":           {manifest("v1", "Pod", nil), `{}`, `{"f:spec":{"f:nodeName":{},"f:tolerations":{}}}`, false},
-		"the image of a Pod":          {manifest("v1", "Pod", nil), `{}`, `{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}`, true},
-		"finalizers of a Namespace":   {manifest("v1", "Namespace", nil), `{}`, `{"f:spec":{"f:finalizers":{}}}`, false},
-		"a cluster IP":                {manifest("v1", "Service", nil), `{}`, `{"f:spec":{"f:clusterIP":{},"f:clusterIPs":{}}}`, false},
+			`{}`, `{"f:spec":{"f:conversion":{"f:webhook":{"f:clientConfig":{"f:caBundle":{}}}}}}`, false, false},
+		"rules of an aggregated role": {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{"aggregationRule": map[string]any{}}), `{}`, `{"f:rules":{}}`, false, false},
+		"rules of a plain role":       {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", nil), `{}`, `{"f:rules":{}}`, true, false},
+		"data of a token Secret":      {manifest("v1", "Secret", map[string]any{"type": "kubernetes.io/service-account-token"}), `{}`, `{"f:data":{"f:token":{}}}`, false, false},
+		"data of another Secret":      {manifest("v1", "Secret", map[string]any{"type": "Opaque"}), `{}`, `{"f:data":{"f:token":{}}}`, true, false},
+		"secrets of an account":       {manifest("v1", "ServiceAccount", nil), `{}`, `{"f:secrets":{".":{},"k:{\"name\":\"a\"}":{}}}`, false, false},
+		"the volume of a claim":       {manifest("v1", "PersistentVolumeClaim", nil), `{}`, `{"f:spec":{"f:volumeName":{}}}`, false, false},
+		"the claim of a volume":       {manifest("v1", "PersistentVolume", nil), `{}`, `{"f:spec":{"f:claimRef":{"f:name":{}}}}`, false, false},
+		"the spec of a Node":          {manifest("v1", "Node", nil), `{}`, `{"f:spec":{"f:podCIDR":{},"f:taints":{}}}`, false, false},
+		"the node of a Pod":           {manifest("v1", "Pod", nil), `{}`, `{"f:spec":{"f:nodeName":{},"f:tolerations":{}}}`, false, false},
+		"the image of a Pod":          {manifest("v1", "Pod", nil), `{}`, `{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}`, true, false},
+		"finalizers of a Namespace":   {manifest("v1", "Namespace", nil), `{}`, `{"f:spec":{"f:finalizers":{}}}`, false, false},
+		"a cluster IP":                {manifest("v1", "Service", nil), `{}`, `{"f:spec":{"f:clusterIP":{},"f:clusterIPs":{}}}`, false, false},
 		"the node port of our port": {manifest("v1", "Service", nil),
-			`{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}}`, `{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{"f:nodePort":{}}}}}`, false},
+			`{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}}`, `{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{"f:nodePort":{}}}}}`, false, false},
 		"the node port of a foreign port": {manifest("v1", "Service", nil),
-			`{}`, `{"f:spec":{"f:ports":{"k:{\"port\":81,\"protocol\":\"TCP\"}":{"f:nodePort":{}}}}}`, true},
-		"replicas that the manifest leaves out": {manifest("apps/v1", "Deployment", nil), `{}`, `{"f:spec":{"f:replicas":{}}}`, false},
+			`{}`, `{"f:spec":{"f:ports":{"k:{\"port\":81,\"protocol\":\"TCP\"}":{"f:nodePort":{}}}}}`, true, false},
+		"replicas that the manifest leaves out": {manifest("apps/v1", "Deployment", nil), `{}`, `{"f:spec":{"f:replicas":{}}}`, false, false},
 		"replicas that the manifest sets": {manifest("apps/v1", "Deployment", map[string]any{"spec": map[string]any{"replicas": int64(1)}}),
-			`{}`, `{"f:spec":{"f:replicas":{}}}`, true},
+			`{}`, `{"f:spec":{"f:replicas":{}}}`, true, false},
 		"a restart": {manifest("apps/v1", "Deployment", nil), `{}`,
-			`{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, false},
+			`{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/restartedAt":{}}}}}}`, false, false},
 		"another template annotation": {manifest("apps/v1", "Deployment", nil), `{}`,
-			`{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{"f:other":{}}}}}}`, true},
-		"the selector of a Job": {manifest("batch/v1", "Job", nil), `{}`, `{"f:spec":{"f:selector":{}}}`, false},
+			`{"f:spec":{"f:template":{"f:metadata":{"f:annotations":{"f:other":{}}}}}}`, true, false},
+		"the selector of a Job": {manifest("batch/v1", "Job", nil), `{}`, `{"f:spec":{"f:selector":{}}}`, false, false},
+		"replicas that something scales": {manifest("apps/v1", "Deployment", map[string]any{"spec": map[string]any{"replicas": int64(1)}}),
+			`{}`, `{"f:spec":{"f:replicas":{}}}`, false, true},
+		"replicas that are preserved": {manifest("apps/v1", "StatefulSet", map[string]any{"spec": map[string]any{"replicas": int64(1)}, "metadata": annotated("preserve-replicas")}),
+			`{}`, `{"f:spec":{"f:replicas":{}}}`, false, false},
+		"preserved CPU of our container": {manifest("apps/v1", "DaemonSet", map[string]any{"metadata": annotated("preserve-resources")}),
+			`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{}}}}}}}`,
+			`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:resources":{".":{},"f:requests":{".":{},"f:cpu":{}},"f:limits":{"f:memory":{}}}}}}}}}`, false, false},
+		"other preserved resources": {manifest("apps/v1", "DaemonSet", map[string]any{"metadata": annotated("preserve-resources")}),
+			`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{}}}}}}}`,
+			`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:resources":{"f:requests":{"f:ephemeral-storage":{}}}}}}}}}`, true, false},
+		"preserved CPU of a foreign container": {manifest("apps/v1", "DaemonSet", map[string]any{"metadata": annotated("preserve-resources")}),
+			`{}`, `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"b\"}":{"f:resources":{"f:requests":{"f:cpu":{}}}}}}}}}`, true, false},
+		"CPU without preservation": {manifest("apps/v1", "DaemonSet", nil),
+			`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{".":{}}}}}}}`,
+			`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:resources":{"f:requests":{"f:cpu":{}}}}}}}}}`, true, false},
+		"claim templates of a StatefulSet": {manifest("apps/v1", "StatefulSet", nil), `{}`, `{"f:spec":{"f:volumeClaimTemplates":{}}}`, false, false},
+		"a load balancer's address":        {manifest("v1", "Service", map[string]any{"spec": map[string]any{"type": "LoadBalancer"}}), `{}`, `{"f:spec":{"f:loadBalancerIP":{}}}`, false, false},
+		"the same without a load balancer": {manifest("v1", "Service", nil), `{}`, `{"f:spec":{"f:loadBalancerIP":{}}}`, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			o := object(entries{}.ours(c.own).update(c.foreign))
-			exempt := ownership.ExemptFor(c.manifest)
+			exempt := ownership.ExemptFor(c.manifest, c.autoscaled)
 			foreign, err := ownership.ForeignPayload(o, manager, exempt)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(foreign).To(HaveLen(map[bool]int{true: 1}[c.taken]))
@@ -165,7 +189,7 @@ func TestLostTo(t *testing.T) {
 	o := object(entries{}.ours(`{"f:spec":{"f:paused":{}},"f:data":{"f:a":{}}}`).
 		of("scaler", metav1.ManagedFieldsOperationUpdate, "scale", `{"f:spec":{"f:replicas":{}}}`).
 		update(`{"f:spec":{"f:minReadySeconds":{}}}`))
-	lost := ownership.LostTo(o, manager, ownership.Fields(intent))
+	lost := ownership.LostTo(o, manager, ownership.Fields(intent), nil)
 	g.Expect(lost).To(HaveLen(1))
 	g.Expect(lost[0].Manager).To(Equal("scaler"))
 	g.Expect(lost[0].Paths(5)).To(Equal([]string{".spec.replicas"}))
@@ -223,4 +247,60 @@ func TestStateOfLabelsAndAnnotations(t *testing.T) {
 			g.Expect(same(true, true)).To(Equal(!c.always && !c.labels && !c.annotations))
 		})
 	}
+}
+
+func TestObjectsWithoutManagedFields(t *testing.T) {
+	with := func(change func(o *metav1.PartialObjectMetadata)) ownership.State {
+		o := object(nil)
+		o.Generation, o.ResourceVersion, o.Annotations = 1, "1", map[string]string{"a": "1"}
+		change(o)
+		return ownership.Observe(o, manager)
+	}
+	was := with(func(*metav1.PartialObjectMetadata) {})
+	for name, c := range map[string]struct {
+		now     ownership.State
+		drifted bool
+	}{
+		"a status was written":   {now: with(func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "2" })},
+		"the payload changed":    {now: with(func(o *metav1.PartialObjectMetadata) { o.Generation = 2 }), drifted: true},
+		"a label changed":        {now: with(func(o *metav1.PartialObjectMetadata) { o.Labels["ours"] = "2" }), drifted: true},
+		"an annotation is there": {now: with(func(o *metav1.PartialObjectMetadata) { o.Annotations["b"] = "1" }), drifted: true},
+		"no generation":          {now: with(func(o *metav1.PartialObjectMetadata) { o.Generation = 0 }), drifted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(c.now != was).To(Equal(c.drifted))
+		})
+	}
+	t.Run("the resourceVersion counts where there is no generation", func(t *testing.T) {
+		version := func(v string) ownership.State {
+			return with(func(o *metav1.PartialObjectMetadata) { o.Generation, o.ResourceVersion = 0, v })
+		}
+		NewWithT(t).Expect(version("1")).NotTo(Equal(version("2")))
+	})
+}
+
+func TestObjectsThatWereUpdatedByUs(t *testing.T) {
+	g := NewWithT(t)
+	updated := entries{}.of(manager, metav1.ManagedFieldsOperationUpdate, "", `{"f:metadata":{"f:labels":{"f:ours":{}}},"f:spec":{"f:replicas":{}}}`)
+	g.Expect(ownership.ForeignPayload(object(updated), manager, nil)).To(BeEmpty())
+	was := ownership.Observe(object(updated), manager)
+	g.Expect(was.Own).NotTo(BeZero())
+	g.Expect(was.Foreign).To(BeZero())
+	relabelled := object(updated)
+	relabelled.Labels["ours"] = "2"
+	g.Expect(ownership.Observe(relabelled, manager)).NotTo(Equal(was))
+	g.Expect(ownership.Observe(object(updated.update(`{"f:spec":{"f:paused":{}}}`)), manager)).NotTo(Equal(was))
+}
+
+func TestRewriteTakesFromAllAndLetsGo(t *testing.T) {
+	g := NewWithT(t)
+	finalizers := "finalizers"
+	meta := "metadata"
+	o := object(entries{}.ours(`{"f:metadata":{"f:finalizers":{".":{},"v:\"a\"":{}}},"f:spec":{"f:replicas":{}}}`).
+		update(`{"f:spec":{"f:paused":{}}}`).of("other", metav1.ManagedFieldsOperationUpdate, "", `{"f:spec":{"f:paused":{}}}`))
+	after, changed, err := ownership.Read(o, manager).Rewrite("apps/v1", nil, []fieldpath.Path{{{FieldName: &meta}, {FieldName: &finalizers}}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(changed).To(BeTrue())
+	g.Expect(after).To(HaveLen(1), "what two own is taken from both")
+	g.Expect(after[0].FieldsV1.GetRawString()).To(MatchJSON(`{"f:spec":{"f:replicas":{},"f:paused":{}}}`))
 }

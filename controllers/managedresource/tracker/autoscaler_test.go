@@ -39,7 +39,7 @@ func autoscaler(name, apiVersion, kind, target string) *unstructured.Unstructure
 func liveWorkload(version string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment",
-		"metadata": map[string]any{"namespace": "default", "name": "d", "uid": "uid", "resourceVersion": version},
+		"metadata": map[string]any{"namespace": "default", "name": "d", "uid": "uid", "resourceVersion": version, "generation": int64(1)},
 	}}
 }
 
@@ -50,7 +50,7 @@ func scalable(t *testing.T) (*WithT, *setup) {
 	for _, w := range s.watchNames() {
 		s.clusters.Sync(cluster, w, true)
 	}
-	s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10"})
+	s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(liveWorkload("10"), "trellis")})
 	s.clusters.Put(cluster, deployments, liveWorkload("10"))
 	g.Expect(s.Judge(mr1).Synced).To(BeTrue())
 	s.news()
@@ -149,7 +149,7 @@ func TestAutoscalerThatLeavesIsDrift(t *testing.T) {
 			leave(s)
 			g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
 			g.Expect(s.Judge(mr1).Drifted).To(ConsistOf(workload))
-			s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10"})
+			s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(liveWorkload("10"), "trellis")})
 			g.Expect(s.Judge(mr1).Drifted).To(BeEmpty())
 		})
 	}
@@ -167,7 +167,7 @@ func TestOneOfTwoAutoscalersLeaves(t *testing.T) {
 // The target was asked, and told of an autoscaler that the watch does not show: it is late, or the autoscaler is gone.
 func TestAutoscalerThatTheWatchDoesNotShow(t *testing.T) {
 	g, s := scalable(t)
-	s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10", Autoscaled: true})
+	s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(liveWorkload("10"), "trellis"), Autoscaled: true})
 	v := s.Judge(mr1)
 	g.Expect(v.Drifted).To(BeEmpty())
 	g.Expect(v.Unseen).To(Equal(1), "somebody has to look again")
@@ -176,7 +176,7 @@ func TestAutoscalerThatTheWatchDoesNotShow(t *testing.T) {
 	g.Expect(s.Judge(mr1).Unseen).To(BeZero())
 
 	s.clusters.Delete(cluster, autoscalers, types.NamespacedName{Namespace: "default", Name: "hpa"})
-	s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10", Autoscaled: true})
+	s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(liveWorkload("10"), "trellis"), Autoscaled: true})
 	g.Expect(s.Judge(mr1).Drifted).To(BeEmpty())
 	s.clock.Step(tracker.UnseenGrace)
 	g.Expect(s.Judge(mr1).Drifted).To(ConsistOf(workload))

@@ -273,7 +273,7 @@ func TestHealthOfADeploymentIsNewsWhenItChanges(t *testing.T) {
 			}},
 		}}
 	}
-	s.Accept(mr1, k, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.State{}})
+	s.Accept(mr1, k, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(live("10", "True"), "trellis")})
 	s.clusters.Put(cluster, "Deployment.apps", live("10", "True"))
 	s.news()
 	s.clusters.Put(cluster, "Deployment.apps", live("11", "True"))

@@ -1,0 +1,152 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+)
+
+// invalid deals with an object of which the server says that the update is invalid. What an apply leaves in place is taken
+// back first, immutable fields get their live value, and if nothing of that helps the object may have to make room for a new
+// one. done and a nil error have the meaning of attempt.
+func (o *object) invalid(live *unstructured.Unstructured, refusal error) (done bool, err error) {
+	if live == nil {
+		if o.look || merge.NeedsLive(o.manifest, o.options, o.uid != "") {
+			return false, refusal // it does not exist, so this is not an update
+		}
+		if live, err = o.read(); err != nil {
+			return false, err
+		}
+		if live == nil {
+			return false, refusal
+		}
+		o.look = true
+		changed, err := o.keepsMore(live)
+		if err != nil || changed {
+			return false, err
+		}
+	}
+	taken, err := o.takeBackFirst(live)
+	if err != nil || taken {
+		return false, err
+	}
+	if !apierrors.IsInvalid(refusal) {
+		return false, refusal
+	}
+	return o.replace(live, refusal)
+}
+
+// refusesNodePorts tells whether the server means that a Service has two ports with one node port. It calls that an internal
+// error.
+func refusesNodePorts(err error) bool { return strings.Contains(err.Error(), "duplicate nodePort") }
+
+// keepsMore tells whether the rules for live values change what is sent.
+func (o *object) keepsMore(live *unstructured.Unstructured) (bool, error) {
+	adapted, err := o.body(live)
+	if err != nil {
+		return false, err
+	}
+	plain, err := o.body(nil)
+	if err != nil {
+		return false, err
+	}
+	adapted.SetResourceVersion("")
+	return !sameContent(adapted, plain), nil
+}
+
+// takeBackFirst takes foreign payload back before an apply. An apply adds to what others own in lists, and the result may be
+// invalid: two ports of one name, if the number of a port changed.
+func (o *object) takeBackFirst(live *unstructured.Unstructured) (taken bool, err error) {
+	if len(o.out.TakenBack) > 0 {
+		return false, nil
+	}
+	record := ownership.Read(live, o.FieldManager)
+	foreign, err := record.Foreign(o.exempt)
+	if err != nil || len(foreign) == 0 {
+		return false, err
+	}
+	_, err = o.rewrite(partial(live), record, nil, nil)
+	if err != nil && !apierrors.IsConflict(err) {
+		return false, fmt.Errorf("taking back fields of %s: %w", managers(foreign), err)
+	}
+	if err == nil {
+		o.out.TakenBack = append(o.out.TakenBack, foreign...)
+	}
+	return true, nil
+}
+
+func partial(obj *unstructured.Unstructured) *metav1.PartialObjectMetadata {
+	p := &metav1.PartialObjectMetadata{}
+	p.Name, p.UID, p.ResourceVersion, p.ManagedFields = obj.GetName(), obj.GetUID(), obj.GetResourceVersion(), obj.GetManagedFields()
+	return p
+}
+
+// replace deletes an object whose update is invalid, if its manifest asks for that or if it is an immutable ConfigMap or
+// Secret, which cannot be changed in another way (spec/managedresource.md 2.11). The next attempt creates it.
+//
+// It is not deleted if it is not ours, if keep-object is on the live object, which promises that the hub never deletes it,
+// or if the manifest would be invalid for a new object, too: then nothing would take its place.
+func (o *object) replace(live *unstructured.Unstructured, refusal error) (done bool, err error) {
+	asked, propagation, err := merge.DeleteOnInvalidUpdate(merge.Annotations(o.manifest, live, o.options))
+	if !asked && !immutable(o.in, refusal) {
+		return false, refusal
+	}
+	if err != nil {
+		return false, fmt.Errorf("%w; not deleted: %w", refusal, err)
+	}
+	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]
+	if o.in.UID != live.GetUID() && (origin == "" || origin != o.manifest.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]) {
+		return false, fmt.Errorf("%w; not deleted because it is not known to be ours", refusal)
+	}
+	if resourcesv1alpha1.IsTruthy(live.GetAnnotations()[resourcesv1alpha1.KeepObjectAnnotation]) {
+		return false, fmt.Errorf("%w; not deleted because of its annotation %s", refusal, resourcesv1alpha1.KeepObjectAnnotation)
+	}
+	rehearsal := o.manifest.DeepCopy()
+	if err := o.target.Client.Create(o.ctx, rehearsal, client.FieldOwner(o.FieldManager), client.DryRunAll); apierrors.IsInvalid(err) {
+		return false, fmt.Errorf("%w; not deleted because a new object would be invalid as well: %w", refusal, o.discreet(err))
+	}
+	uid, version := live.GetUID(), live.GetResourceVersion()
+	err = o.resource.Delete(o.ctx, o.in.Key.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}, PropagationPolicy: propagation,
+	})
+	switch {
+	case apierrors.IsConflict(err):
+		return false, nil // somebody wrote in between; look again
+	case err != nil && !apierrors.IsNotFound(err):
+		return false, fmt.Errorf("%w; deleting it: %w", refusal, err)
+	}
+	o.out.Recreated = true
+	if o.uid, err = o.presentUID(); err != nil {
+		return false, err
+	}
+	if o.uid == uid {
+		return false, ErrTerminating
+	}
+	return false, nil
+}
+
+// immutable tells whether a ConfigMap or Secret could not be updated because it is immutable.
+func immutable(in Intent, refusal error) bool {
+	if gvk := in.Object.GroupVersionKind(); gvk.Group != "" || gvk.Version != "v1" || gvk.Kind != "ConfigMap" && gvk.Kind != "Secret" {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(refusal, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type == metav1.CauseType("FieldValueForbidden") && strings.Contains(cause.Message, "immutable") {
+			return true
+		}
+	}
+	return false
+}

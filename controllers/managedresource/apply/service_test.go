@@ -1,0 +1,93 @@
+package apply_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func serviceWith(ns, spec, ports string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {namespace: %s, name: web}\nspec: {%s ports: [%s]}\n", ns, spec, ports)
+}
+
+// countingClient counts reads.
+type countingClient struct {
+	client.Client
+	gets int
+}
+
+func (c *countingClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	c.gets++
+	return c.Client.Get(ctx, key, obj, opts...)
+}
+
+func TestMR29Services(t *testing.T) {
+	const http = "{name: http, port: 80}"
+	for name, c := range map[string]struct {
+		first, firstPorts string
+		change            string
+		now, nowPorts     string
+		same              []string // fields that stay as they were before the last apply
+		want              kept
+	}{
+		"ClusterIP with other ports":                 {firstPorts: http, nowPorts: "{name: http, port: 81}", same: []string{"spec|clusterIP"}, want: kept{"spec|ports|0|port": 81, "spec|ports|1": nil}},
+		"ClusterIP with another address":             {firstPorts: http, now: "clusterIP: 10.96.0.77,", nowPorts: http, same: []string{"spec|clusterIP", "spec|clusterIPs|0"}},
+		"ClusterIP of its own with another address":  {first: "clusterIP: 10.96.0.78,", firstPorts: http, now: "clusterIP: 10.96.0.77, clusterIPs: [10.96.0.77],", nowPorts: http, same: []string{"spec|clusterIP", "spec|clusterIPs|0"}},
+		"ClusterIP of its own dropped":               {first: "clusterIP: 10.96.0.79,", firstPorts: http, nowPorts: http, same: []string{"spec|clusterIP"}},
+		"headless that is not said any more":         {first: "clusterIP: None,", firstPorts: http, nowPorts: http, want: kept{"spec|clusterIP": "None"}},
+		"ClusterIP to NodePort":                      {firstPorts: http, now: "type: NodePort,", nowPorts: http, same: []string{"spec|clusterIP"}, want: kept{"spec|type": "NodePort"}},
+		"ClusterIP to ExternalName":                  {firstPorts: http, now: "type: ExternalName, externalName: a.example.com,", nowPorts: http, want: kept{"spec|clusterIP": nil}},
+		"ExternalName to ClusterIP with an address":  {first: "type: ExternalName, externalName: a.example.com,", firstPorts: http, now: "clusterIP: 10.96.0.80,", nowPorts: http, want: kept{"spec|clusterIP": "10.96.0.80", "spec|externalName": nil}},
+		"ExternalName to LoadBalancer":               {first: "type: ExternalName, externalName: a.example.com,", firstPorts: http, now: "type: LoadBalancer,", nowPorts: http, want: kept{"spec|type": "LoadBalancer"}},
+		"NodePort whose port moves":                  {first: "type: NodePort,", firstPorts: http, now: "type: NodePort,", nowPorts: "{name: http, port: 81}", same: []string{"spec|ports|0|nodePort"}, want: kept{"spec|ports|0|port": 81, "spec|ports|1": nil}},
+		"NodePort whose port is renamed":             {first: "type: NodePort,", firstPorts: http, now: "type: NodePort,", nowPorts: "{name: web, port: 80}", same: []string{"spec|ports|0|nodePort"}, want: kept{"spec|ports|0|name": "web"}},
+		"NodePort of its own that is dropped":        {first: "type: NodePort,", firstPorts: "{name: http, port: 80, nodePort: 30777}", now: "type: NodePort,", nowPorts: http, want: kept{"spec|ports|0|nodePort": 30777}},
+		"NodePort with two protocols":                {first: "type: NodePort,", firstPorts: "{name: a, port: 53}, {name: b, port: 53, protocol: UDP}", now: "type: NodePort,", nowPorts: "{name: a, port: 53}, {name: b, port: 53, protocol: UDP}", same: []string{"spec|ports|0|nodePort", "spec|ports|1|nodePort"}},
+		"LoadBalancer to NodePort":                   {first: "type: LoadBalancer,", firstPorts: http, now: "type: NodePort,", nowPorts: http, same: []string{"spec|clusterIP", "spec|ports|0|nodePort"}},
+		"LoadBalancer to ClusterIP":                  {first: "type: LoadBalancer,", firstPorts: http, nowPorts: http, same: []string{"spec|clusterIP"}, want: kept{"spec|ports|0|nodePort": nil}},
+		"LoadBalancer with an address of others":     {first: "type: LoadBalancer,", firstPorts: http, change: `{"spec":{"loadBalancerIP":"192.0.2.7"}}`, now: "type: LoadBalancer,", nowPorts: http, want: kept{"spec|loadBalancerIP": "192.0.2.7"}},
+		"LoadBalancer whose address is dropped":      {first: "type: LoadBalancer, loadBalancerIP: 192.0.2.8,", firstPorts: http, now: "type: LoadBalancer,", nowPorts: http, want: kept{"spec|loadBalancerIP": "192.0.2.8"}},
+		"LoadBalancer with another address":          {first: "type: LoadBalancer, loadBalancerIP: 192.0.2.8,", firstPorts: http, now: "type: LoadBalancer, loadBalancerIP: 192.0.2.9,", nowPorts: http, want: kept{"spec|loadBalancerIP": "192.0.2.9"}},
+		"LoadBalancer with a health check":           {first: "type: LoadBalancer, externalTrafficPolicy: Local,", firstPorts: http, now: "type: LoadBalancer, externalTrafficPolicy: Local,", nowPorts: "{name: http, port: 81}", same: []string{"spec|healthCheckNodePort", "spec|ports|0|nodePort"}},
+		"LoadBalancer whose health check is dropped": {first: "type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30778,", firstPorts: http, now: "type: LoadBalancer, externalTrafficPolicy: Local,", nowPorts: http, want: kept{"spec|healthCheckNodePort": 30778}},
+		"LoadBalancer without local traffic":         {first: "type: LoadBalancer, externalTrafficPolicy: Local,", firstPorts: http, now: "type: LoadBalancer,", nowPorts: http, want: kept{"spec|healthCheckNodePort": nil}},
+	} {
+		for owner, create := range map[string]func(t *testing.T, text string) types.UID{
+			"ours": func(t *testing.T, text string) types.UID { return run1(t, text).UID },
+			"adopted": func(t *testing.T, text string) types.UID {
+				obj := manifest(t, text)
+				NewWithT(t).Expect(cluster.Client.Create(t.Context(), obj, client.FieldOwner("gardener-resource-manager"))).To(Succeed())
+				return obj.GetUID()
+			},
+		} {
+			t.Run(name+", "+owner, func(t *testing.T) {
+				g := NewWithT(t)
+				ns := namespace(t)
+				uid := create(t, serviceWith(ns, c.first, c.firstPorts))
+				obj := live(t, manifest(t, serviceWith(ns, c.first, c.firstPorts)))
+				if c.change != "" {
+					change(t, obj, "someone", c.change)
+				}
+				want := kept{}
+				for k, v := range c.want {
+					want[k] = v
+				}
+				for _, path := range c.same {
+					want[path] = find(live(t, obj).Object, path)
+					g.Expect(want[path]).NotTo(BeNil())
+				}
+				for range 2 {
+					out := run1(t, serviceWith(ns, c.now, c.nowPorts))
+					g.Expect(out.Err).NotTo(HaveOccurred())
+					g.Expect(out.UID).To(Equal(uid))
+					expectKept(g, live(t, obj), want)
+				}
+				g.Expect(cluster.Client.Delete(t.Context(), obj)).To(Succeed()) // addresses are few
+			})
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package merge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+// Options are what decides beside the manifest and the live object.
+type Options struct {
+	// BaseLabels and BaseAnnotations are what the last apply wanted, the base of the three-way merges.
+	BaseLabels, BaseAnnotations map[string]string
+	// ForceLabels and ForceAnnotations drop what the manifest does not have.
+	ForceLabels, ForceAnnotations bool
+	// Autoscaled objects have their replicas set by an autoscaler.
+	Autoscaled bool
+	// ControlPlane tells of an annotation whether a part of the control plane wrote it; nil knows of none. Such stay.
+	ControlPlane func(key string) bool
+}
+
+// StaleLabels returns the labels of the live object that have to go, in order.
+func StaleLabels(desired Values, live map[string]string, o Options) []string {
+	if !o.ForceLabels {
+		return unchangedSince(o.BaseLabels, desired, live)
+	}
+	var stale []string
+	for k := range live {
+		if !desired.has(k) && k != namespaceNameLabel {
+			stale = append(stale, k)
+		}
+	}
+	slices.Sort(stale)
+	return stale
+}
+
+// StaleAnnotations is StaleLabels for annotations. References for the garbage collector that the manifest does not have
+// go in any case.
+func StaleAnnotations(kind schema.GroupKind, desired Values, live map[string]string, o Options) []string {
+	var stale []string
+	if o.ForceAnnotations {
+		for k := range live {
+			if !desired.has(k) && !stays(kind, k, o.ControlPlane) {
+				stale = append(stale, k)
+			}
+		}
+	} else {
+		stale = unchangedSince(o.BaseAnnotations, desired, live)
+		for k := range live {
+			if strings.HasPrefix(k, resourcesv1alpha1.ReferencePrefix) && !desired.has(k) && !slices.Contains(stale, k) {
+				stale = append(stale, k)
+			}
+		}
+	}
+	slices.Sort(stale)
+	return stale
+}
+
+// unchangedSince lists what was managed once, is not any more, and still has the value of then.
+func unchangedSince(base map[string]string, desired Values, live map[string]string) (keys []string) {
+	for k, v := range base {
+		if now, there := live[k]; there && now == v && !desired.has(k) {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// namespaceNameLabel is put on every Namespace by the API server.
+const namespaceNameLabel = "kubernetes.io/metadata.name"
+
+// stays tells of an annotation whether it survives although the annotations are forced.
+func stays(kind schema.GroupKind, key string, controlPlane func(string) bool) bool {
+	return kind == service && strings.HasPrefix(key, "loadbalancer.openstack.org") || ByServer(key) || controlPlane != nil && controlPlane(key)
+}
+
+// ByServer tells of an annotation whether it is the API server's own way to show a field that a version of a kind does not
+// have. Nobody can remove such.
+func ByServer(key string) bool {
+	return key == "deprecated.daemonset.template.generation" || strings.HasPrefix(key, "autoscaling.alpha.kubernetes.io/")
+}
+
+// Values are the labels or annotations of a manifest, as they stand in its content.
+type Values map[string]any
+
+func (v Values) has(key string) bool {
+	_, ok := v[key]
+	return ok
+}
+
+// LabelsOf returns the labels of a manifest without copying them.
+func LabelsOf(obj *unstructured.Unstructured) Values { return metadataOf(obj, "labels") }
+
+// AnnotationsOf returns the annotations of a manifest without copying them.
+func AnnotationsOf(obj *unstructured.Unstructured) Values { return metadataOf(obj, "annotations") }
+
+func metadataOf(obj *unstructured.Unstructured, field string) Values {
+	return mapAt(mapAt(obj.Object, "metadata"), field)
+}
+
+// labels merges three-way: live and desired, desired wins, without what is stale.
+func labels(desired, live *unstructured.Unstructured, o Options) map[string]string {
+	return without(union(live.GetLabels(), desired.GetLabels()), StaleLabels(LabelsOf(desired), live.GetLabels(), o))
+}
+
+func annotations(desired, live *unstructured.Unstructured, o Options) map[string]string {
+	kind := desired.GroupVersionKind().GroupKind()
+	return without(union(live.GetAnnotations(), desired.GetAnnotations()), StaleAnnotations(kind, AnnotationsOf(desired), live.GetAnnotations(), o))
+}
+
+// Annotations are those that an object has after it was merged.
+func Annotations(desired, live *unstructured.Unstructured, o Options) map[string]string {
+	return annotations(desired, live, o)
+}
+
+func union(base, over map[string]string) map[string]string {
+	if base == nil {
+		base = map[string]string{}
+	}
+	for k, v := range over {
+		base[k] = v
+	}
+	return base
+}
+
+func without(values map[string]string, keys []string) map[string]string {
+	for _, k := range keys {
+		delete(values, k)
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	return values
+}
+
+// SameOwners tells whether live owner references are exactly the wanted ones, in whatever order.
+func SameOwners(wanted, live []metav1.OwnerReference) bool {
+	if len(wanted) != len(live) {
+		return false
+	}
+	for _, w := range wanted {
+		if !slices.ContainsFunc(live, func(l metav1.OwnerReference) bool { return sameOwner(w, l) }) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameOwner(a, b metav1.OwnerReference) bool {
+	yes := func(b *bool) bool { return b != nil && *b }
+	return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID &&
+		yes(a.Controller) == yes(b.Controller) && yes(a.BlockOwnerDeletion) == yes(b.BlockOwnerDeletion)
+}
+
+// DeleteOnInvalidUpdate tells whether an object with these annotations is to be deleted when its update is called invalid,
+// and how. A propagation that does not exist is an error, and then nothing is to be deleted. No propagation leaves the choice
+// to the API server.
+func DeleteOnInvalidUpdate(annotations map[string]string) (yes bool, propagation *metav1.DeletionPropagation, err error) {
+	yes = resourcesv1alpha1.IsTruthy(annotations[resourcesv1alpha1.DeleteOnInvalidUpdateAnnotation])
+	value, set := annotations[resourcesv1alpha1.DeletionPropagationOnInvalidUpdateAnnotation]
+	if !set {
+		return yes, nil, nil
+	}
+	switch p := metav1.DeletionPropagation(value); p {
+	case metav1.DeletePropagationForeground, metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan:
+		return yes, &p, nil
+	}
+	return yes, nil, fmt.Errorf("annotation %s has the value %q; it has to be Foreground, Background or Orphan",
+		resourcesv1alpha1.DeletionPropagationOnInvalidUpdateAnnotation, value)
+}
