@@ -104,7 +104,8 @@ func (o *object) replace(live *unstructured.Unstructured, refusal error) (done b
 		return false, fmt.Errorf("%w; not deleted: %w", refusal, err)
 	}
 	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]
-	if o.in.UID != live.GetUID() && (origin == "" || origin != o.manifest.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]) {
+	ours := origin == o.manifest.GetAnnotations()[resourcesv1alpha1.OriginAnnotation] || origin == "" && o.in.UID == live.GetUID()
+	if !ours {
 		return false, fmt.Errorf("%w; not deleted because it is not known to be ours", refusal)
 	}
 	if resourcesv1alpha1.IsTruthy(live.GetAnnotations()[resourcesv1alpha1.KeepObjectAnnotation]) {

@@ -101,6 +101,12 @@ func TestMR15InvalidUpdates(t *testing.T) {
 			prepare: annotate(`{"metadata":{"annotations":{"resources.gardener.cloud/origin":"other/mr"}}}`),
 			err:     "not known to be ours",
 		},
+		"that somebody else has the origin of, although the inventory has it": {
+			text:    func(ns, s string) string { return statefulSet(ns, onInvalid, s) },
+			prepare: annotate(`{"metadata":{"annotations":{"resources.gardener.cloud/origin":"other/mr"}}}`),
+			in:      func(in *apply.Intent) { in.UID = live(t, in.Object).GetUID() },
+			err:     "not known to be ours",
+		},
 		"that somebody took our origin from, but the inventory has it": {
 			text:      func(ns, s string) string { return statefulSet(ns, onInvalid, s) },
 			prepare:   annotate(`{"metadata":{"annotations":{"resources.gardener.cloud/origin":null}}}`),
