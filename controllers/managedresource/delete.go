@@ -13,6 +13,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
 )
@@ -179,14 +180,17 @@ func describeState(key clustercache.ClusterKey, status clustercache.Status) stri
 // inventory: what is in it was ours, in our target.
 func (r *reconciler) letGo(ctx context.Context, work *run) error {
 	r.forget(ctx, work.name)
-	if work.decision.Leaving && len(work.mr.Status.Resources) > 0 {
+	others := slices.ContainsFunc(r.claims.Holders(work.mr), func(c *claim.Class) bool { return c != work.class })
+	if (work.decision.Leaving || others) && len(work.mr.Status.Resources) > 0 {
 		if err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { s.Resources = nil }); err != nil {
 			return err
 		}
 	}
 	base := work.mr.DeepCopy()
 	work.mr.Finalizers = slices.DeleteFunc(work.mr.Finalizers, func(f string) bool { return f == work.class.Finalizer })
-	delete(work.mr.Annotations, hubv1alpha1.TargetUIDAnnotation)
+	if !others { // a class of ours that has nothing left to clean lets go in its turn, by the same mark
+		delete(work.mr.Annotations, hubv1alpha1.TargetUIDAnnotation)
+	}
 	delete(work.mr.Annotations, hubv1alpha1.AppliedAnnotation)
 	if err := r.source.patch(ctx, base, work.mr, false); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -244,31 +244,36 @@ func (d *dispatcher) targetClusterHandler(ctx context.Context) toolscache.Resour
 	}
 }
 
-// leaseHandler notices when a Gardener resource manager takes or gives up a namespace. Renewals are no news.
+// leaseHandler notices when a Gardener resource manager takes or gives up a namespace. Renewals are no news, but they are
+// seen here first, and it is the time of that which counts.
 func (d *dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventHandler {
-	changed := func(obj any) {
+	told := map[string]time.Time{} // until when a namespace was said to be held; handlers are called one at a time
+	seen := func(obj any, exists bool) {
 		if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 			obj = tombstone.Obj
 		}
-		if lease, ok := obj.(*coordinationv1.Lease); ok && lease.Name == claim.ResourceManagerLease {
+		lease, ok := obj.(*coordinationv1.Lease)
+		if !ok || lease.Name != claim.ResourceManagerLease {
+			return
+		}
+		before, now := told[lease.Namespace], d.clock.Now()
+		var until time.Time
+		if exists {
+			until = d.claims.SeeLease(lease)
+			told[lease.Namespace] = until
+		} else {
+			d.claims.LeaseGone(lease.Namespace)
+			delete(told, lease.Namespace)
+		}
+		if before.After(now) != until.After(now) || until.Before(before) {
 			d.enqueueNamespace(ctx, lease.Namespace, priorityRetry)
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: changed,
-		UpdateFunc: func(before, after any) {
-			a, ok1 := before.(*coordinationv1.Lease)
-			b, ok2 := after.(*coordinationv1.Lease)
-			if ok1 && ok2 && (d.heldUntil(b).Before(d.heldUntil(a)) || d.heldUntil(a).IsZero() != d.heldUntil(b).IsZero()) {
-				changed(after)
-			}
-		},
-		DeleteFunc: changed,
+		AddFunc:    func(obj any) { seen(obj, true) },
+		UpdateFunc: func(_, obj any) { seen(obj, true) },
+		DeleteFunc: func(obj any) { seen(obj, false) },
 	}
-}
-
-func (d *dispatcher) heldUntil(lease *coordinationv1.Lease) time.Time {
-	return claim.HeldUntil(lease, d.clock.Now().Add(-time.Second))
 }
 
 func (d *dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEventHandler {

@@ -144,6 +144,17 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 	if work.class.DryRun {
 		return r.dryRun(ctx, work)
 	}
+	if mr.Annotations[hubv1alpha1.TargetUIDAnnotation] == "" {
+		// Nothing of it is ours yet. A resource manager that has just come must not meet us.
+		until, err := r.claims.ManagedElsewhereNow(ctx, r.live, work.class, work.name.Namespace)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if !until.IsZero() {
+			r.forget(ctx, work.name)
+			return reconcile.Result{RequeueAfter: until.Sub(r.clock.Now()) + time.Second}, nil
+		}
+	}
 	// From here on it may be written to.
 	if mr.Annotations[resourcesv1alpha1.OperationAnnotation] == resourcesv1alpha1.OperationReconcile {
 		base := mr.DeepCopy()

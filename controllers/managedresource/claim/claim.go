@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,6 +116,8 @@ type Claims struct {
 	// Reader reads Namespaces, Leases and TargetClusters of the source from informers.
 	Reader client.Reader
 	Clock  clock.PassiveClock
+
+	leases leases
 }
 
 // Decide takes the decision for a ManagedResource.
@@ -126,11 +127,11 @@ func (c *Claims) Decide(ctx context.Context, mr *resourcesv1alpha1.ManagedResour
 	marked := mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != ""
 
 	if marked {
-		for _, class := range c.Classes {
-			if class != wanted && slices.Contains(mr.Finalizers, class.Finalizer) {
-				d.Class, d.Leaving = class, true
-			}
+		left, err := c.left(ctx, mr, wanted)
+		if err != nil {
+			return Decision{}, err
 		}
+		d.Class, d.Leaving = left, left != nil
 	}
 	if d.Class == nil {
 		d.Class = wanted
@@ -146,7 +147,7 @@ func (c *Claims) Decide(ctx context.Context, mr *resourcesv1alpha1.ManagedResour
 	if !marked && !selected && len(candidates) == 0 {
 		return Decision{}, nil
 	}
-	if d.Class.Target.Type == configv1alpha1.TargetNamespace && d.Class.Name == resourcesv1alpha1.DefaultClass {
+	if d.Class.sharesFinalizer() {
 		if d.ElsewhereUntil, err = c.ManagedElsewhere(ctx, mr.Namespace); err != nil {
 			return Decision{}, err
 		}
@@ -161,6 +162,50 @@ func (c *Claims) Decide(ctx context.Context, mr *resourcesv1alpha1.ManagedResour
 	}
 	d.choose(mr, candidates)
 	return d, nil
+}
+
+// left returns the class of ours that a marked ManagedResource has to leave next, nil if there is none. If it carries the
+// finalizers of several, that whose target got the objects comes first: under another one they would count as lost. Nothing
+// is left while the objects are in a target of the class that it belongs to now.
+func (c *Claims) left(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, wanted *Class) (*Class, error) {
+	classes := c.Holders(mr)
+	others := slices.DeleteFunc(slices.Clone(classes), func(class *Class) bool { return class == wanted })
+	if len(others) == 0 || len(classes) == 1 {
+		return first(others), nil
+	}
+	uid := types.UID(mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
+	for _, class := range classes {
+		_, found, err := c.FindUID(ctx, class, mr.Namespace, uid)
+		switch {
+		case err != nil:
+			return nil, err
+		case found && class == wanted:
+			return nil, nil
+		case found:
+			return class, nil
+		}
+	}
+	return first(others), nil
+}
+
+func first(classes []*Class) *Class {
+	if len(classes) == 0 {
+		return nil
+	}
+	return classes[0]
+}
+
+// Holders are the classes of this hub whose finalizers a ManagedResource carries, in the order of the finalizers.
+func (c *Claims) Holders(mr *resourcesv1alpha1.ManagedResource) []*Class {
+	var out []*Class
+	for _, f := range mr.Finalizers {
+		for _, class := range c.Classes {
+			if class.Finalizer == f {
+				out = append(out, class)
+			}
+		}
+	}
+	return out
 }
 
 // SpecClass is the normalised class of a ManagedResource.
@@ -290,34 +335,4 @@ func (c *Claims) selects(ctx context.Context, class *Class, namespace string) (b
 		return false, fmt.Errorf("reading the labels of namespace %s: %w", namespace, err)
 	}
 	return class.Selector.Matches(labels.Set(ns.Labels)), nil
-}
-
-// ManagedElsewhere returns until when a Gardener resource manager holds the namespace, by the Lease it renews; zero if
-// none does. Its default class and ours use the same finalizer, so the Lease is all that tells them apart.
-func (c *Claims) ManagedElsewhere(ctx context.Context, namespace string) (time.Time, error) {
-	lease := &coordinationv1.Lease{}
-	err := c.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ResourceManagerLease}, lease)
-	if apierrors.IsNotFound(err) {
-		return time.Time{}, nil
-	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("reading the Lease of a Gardener resource manager in namespace %s: %w", namespace, err)
-	}
-	return HeldUntil(lease, c.Clock.Now()), nil
-}
-
-// HeldUntil is when a Lease expires; zero if it is not held at the given time.
-func HeldUntil(lease *coordinationv1.Lease, now time.Time) time.Time {
-	spec := lease.Spec
-	if spec.RenewTime == nil || spec.HolderIdentity == nil || *spec.HolderIdentity == "" {
-		return time.Time{}
-	}
-	duration := 15 * time.Second
-	if spec.LeaseDurationSeconds != nil {
-		duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
-	}
-	if until := spec.RenewTime.Add(duration); until.After(now) {
-		return until
-	}
-	return time.Time{}
 }

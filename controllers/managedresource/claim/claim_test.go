@@ -6,7 +6,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -156,6 +155,47 @@ func TestMR34_Responsibility(t *testing.T) {
 	}
 }
 
+// BUG-9: what is done must not depend on the order in which finalizers stand, or maps are walked. The class whose target has
+// the objects comes first; the others have nothing to clean, and let go in their turn.
+func TestBUG9_SeveralClassesOfOurs(t *testing.T) {
+	const seed, garden = own + "-seed", own + "-garden"
+	bound := func(uid string) mrOption {
+		return func(mr *resourcesv1alpha1.ManagedResource) {
+			mr.Annotations = map[string]string{hubv1alpha1.TargetUIDAnnotation: uid}
+		}
+	}
+	tests := map[string]struct {
+		class, uid string
+		finalizers []string
+		leaves     string // a class, or - for none
+		await      string
+	}{
+		"objects of the first":              {uid: "uid-source", finalizers: []string{seed, garden}, leaves: "seed"},
+		"objects of the second":             {uid: "uid-virtual", finalizers: []string{seed, garden}, leaves: "garden"},
+		"objects of nobody":                 {uid: "uid-gone", finalizers: []string{seed, garden}, leaves: "seed"},
+		"objects of nobody, the other way":  {uid: "uid-gone", finalizers: []string{garden, seed}, leaves: "garden"},
+		"to a third class":                  {class: "test", uid: "uid-virtual", finalizers: []string{seed, garden, own}, leaves: "garden"},
+		"the objects are where they belong": {class: "seed", uid: "uid-source", finalizers: []string{garden, seed}, leaves: "-", await: garden},
+		"the objects are to be moved":       {class: "seed", uid: "uid-virtual", finalizers: []string{seed, garden}, leaves: "garden"},
+		"one is left":                       {uid: "uid-virtual", finalizers: []string{seed}, leaves: "seed"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := claims(t)
+			for range 20 { // maps are walked in another order each time
+				d, err := c.Decide(context.Background(), managedResource("seed", class(test.class), finalizers(test.finalizers...), bound(test.uid)))
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(d.AwaitFinalizer).To(Equal(test.await))
+				g.Expect(d.Leaving).To(Equal(test.leaves != "-"))
+				if d.Leaving {
+					g.Expect(d.Class.Name).To(Equal(test.leaves))
+				}
+			}
+		})
+	}
+}
+
 func TestTarget(t *testing.T) {
 	key := func(namespace, name string) clustercache.ClusterKey {
 		return clustercache.ClusterKey{Namespace: namespace, Name: name}
@@ -226,44 +266,6 @@ func TestFindUID(t *testing.T) {
 			g.Expect(found).To(Equal(test.found != ""))
 			if found {
 				g.Expect(key.Name).To(Equal(test.found))
-			}
-		})
-	}
-}
-
-func lease(change func(l *coordinationv1.LeaseSpec)) *coordinationv1.Lease {
-	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: ResourceManagerLease}, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: ptr.To("grm"), LeaseDurationSeconds: ptr.To(int32(10)), RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-4 * time.Second))),
-	}}
-	change(&l.Spec)
-	return l
-}
-
-func TestManagedElsewhere(t *testing.T) {
-	tests := map[string]struct {
-		change func(l *coordinationv1.LeaseSpec)
-		until  time.Time
-	}{
-		"renewed":               {change: func(*coordinationv1.LeaseSpec) {}, until: now.Add(6 * time.Second)},
-		"without a duration":    {change: func(l *coordinationv1.LeaseSpec) { l.LeaseDurationSeconds = nil }, until: now.Add(11 * time.Second)},
-		"expired":               {change: func(l *coordinationv1.LeaseSpec) { l.LeaseDurationSeconds = ptr.To(int32(4)) }},
-		"given up":              {change: func(l *coordinationv1.LeaseSpec) { l.HolderIdentity = ptr.To("") }},
-		"without a holder":      {change: func(l *coordinationv1.LeaseSpec) { l.HolderIdentity = nil }},
-		"never renewed":         {change: func(l *coordinationv1.LeaseSpec) { l.RenewTime = nil }},
-		"renewed in the future": {change: func(l *coordinationv1.LeaseSpec) { l.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(time.Second))) }, until: now.Add(11 * time.Second)},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			c := claims(t, lease(test.change))
-			d, err := c.Decide(context.Background(), managedResource("one"))
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(d.ElsewhereUntil.Equal(test.until)).To(BeTrue(), d.ElsewhereUntil.String())
-			// It holds the default class, in its own namespace.
-			for _, mr := range []*resourcesv1alpha1.ManagedResource{managedResource("two"), managedResource("seed", class("seed"))} {
-				d, err := c.Decide(context.Background(), mr)
-				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(d.ElsewhereUntil.IsZero()).To(BeTrue())
 			}
 		})
 	}
