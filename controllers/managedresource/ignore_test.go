@@ -36,6 +36,38 @@ func TestMR20_IgnoredObjectIsCreatedAndThenLeftAlone(t *testing.T) {
 	p.expectAbsent(p.configMap("one"))
 }
 
+// What has the name when the ManagedResource lists it is what it lists, whoever made it, as with GRM. What takes the name
+// later is not.
+func TestMR20_IgnoredObjectThatWasThereBefore(t *testing.T) {
+	t.Parallel()
+	for name, replaced := range map[string]bool{"it is the one that was listed": false, "another one took its name": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := registered(t)
+			cm := p.configMap("one")
+			cm.Data = map[string]string{"key": "theirs"}
+			p.inTarget(cm)
+			p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/ignore":"true"}}`))
+			p.mr("mr", "content")
+			p.Expect(p.awaitReady("mr").Status.Resources).To(ConsistOf(HaveField("UID", cm.UID)))
+			p.awaitValue("one", "theirs")
+			if replaced {
+				p.annotateMR("mr", resourcesv1alpha1.IgnoreAnnotation, "true")
+				p.await("mr", has(applied, yes, resourcesv1alpha1.ReasonManagedResourceIgnored))
+				p.Expect(target.Client.Delete(p.ctx, p.configMap("one"))).To(Succeed())
+				p.inTarget(p.configMap("one"))
+			}
+			p.deleteMR("mr")
+			p.awaitGone("mr")
+			if replaced {
+				p.Expect(read(p, p.configMap("one")).DeletionTimestamp).To(BeNil())
+			} else {
+				p.expectAbsent(p.configMap("one"))
+			}
+		})
+	}
+}
+
 func TestMR21_IgnoredManagedResource(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -8,7 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,7 +41,7 @@ type place struct {
 
 // place resolves an entry; found is false if the target cannot have the object.
 func (k *kinds) place(ctx context.Context, ref resourcesv1alpha1.ObjectReference) (p place, found bool, err error) {
-	if ref.Name == "" || len(path.IsValidPathSegmentName(ref.Name)) > 0 || len(path.IsValidPathSegmentName(ref.Namespace)) > 0 {
+	if ref.Name == "" || len(content.IsPathSegmentName(ref.Name)) > 0 || len(content.IsPathSegmentName(ref.Namespace)) > 0 {
 		return p, false, nil // no object has such a name, and in an address it would lead to another one
 	}
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
