@@ -2,7 +2,9 @@ package prune
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -97,6 +99,25 @@ func (k *kinds) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta
 	}
 	k.absent[gvk.GroupKind()] = k.defined(ctx, gvk.GroupKind())
 	return nil, k.absent[gvk.GroupKind()]
+}
+
+// unserved returns an error unless it is certain that a kind which the server did not find has no objects any more.
+func (k *kinds) unserved(ctx context.Context, gvk schema.GroupVersionKind) error {
+	if mapper, ok := k.Mapper.(meta.ResettableRESTMapper); ok {
+		mapper.Reset()
+		if mapping, err := k.mapping(ctx, gvk); err != nil || mapping == nil {
+			return err
+		}
+		return fmt.Errorf("%s is not served at present", gvk)
+	}
+	return k.defined(ctx, gvk.GroupKind())
+}
+
+// isUnserved tells whether an answer says that the server does not know the kind, rather than that there is no such object.
+func isUnserved(err error) bool {
+	var status *apierrors.StatusError
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.ErrStatus.Details != nil &&
+		slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
 }
 
 // defined returns an error unless a kind that is not served has no definition either. A definition that is not served yet,

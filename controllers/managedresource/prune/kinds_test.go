@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,14 +18,14 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
 )
 
-// pooled is the target with the mapper that the hub uses.
-func pooled(t *testing.T) prune.Target {
+// pooled is the target with the mapper that the hub uses, and how long that one takes an unknown kind for unknown.
+func pooled(t *testing.T, believes time.Duration) prune.Target {
 	g := NewWithT(t)
 	config := cluster.RESTConfig()
 	http, err := rest.HTTPClientFor(config)
 	g.Expect(err).NotTo(HaveOccurred())
 	target := access
-	target.Mapper = mapperpool.New(mapperpool.Options{}).Mapper(context.Background(), config, http, nil)
+	target.Mapper = mapperpool.New(mapperpool.Options{MinRefresh: believes}).Mapper(context.Background(), config, http, nil)
 	return target
 }
 
@@ -42,7 +43,7 @@ func outcomeOf(t *testing.T, target prune.Target, ref resourcesv1alpha1.ObjectRe
 // A server behind the API server that is down has its objects all the same.
 func TestKindOfAServerThatIsDownIsNotGone(t *testing.T) {
 	g := NewWithT(t)
-	target := pooled(t)
+	target := pooled(t, time.Second)
 	ref := reference("down.example.com/v1", "Thing", "default", "a", "")
 	g.Expect(outcomeOf(t, target, ref).Result).To(Equal(prune.Gone))
 	service := create(g, `{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.down.example.com},
@@ -56,7 +57,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 100, versionP
 // An APIService goes after the objects that are reached through it.
 func TestObjectsGoBeforeTheirAPIService(t *testing.T) {
 	g := NewWithT(t)
-	target := pooled(t)
+	target := pooled(t, time.Second)
 	service := create(g, `{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.behind.example.com, annotations: {resources.gardener.cloud/origin: `+origin+`}},
 spec: {group: behind.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}`)
 	thing := reference("behind.example.com/v1", "Thing", "default", "a", "")
@@ -71,7 +72,7 @@ spec: {group: behind.example.com, version: v1, groupPriorityMinimum: 100, versio
 // The objects of a definition of which no version is served are still there.
 func TestKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
 	w := newWorld(t, []string{"crd", "thing"})
-	target := pooled(t)
+	target := pooled(t, time.Hour)
 	serve := func(yes bool) {
 		crd := w.object("crd")
 		patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/versions/0/served","value":%t}]`, yes)
@@ -87,7 +88,7 @@ func TestKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
 
 // What the mapper knew when it was asked last is not what is.
 func TestKindThatIsNewIsNotGone(t *testing.T) {
-	target := pooled(t)
+	target := pooled(t, time.Hour)
 	w := newWorld(t, []string{"lease"})
 	ref := reference(w.group+"/v1", "Thing", w.ns, "a", "")
 	w.Expect(outcomeOf(t, target, ref).Result).To(Equal(prune.Gone)) // the mapper will not ask again so soon by itself
@@ -105,7 +106,7 @@ func TestVersionThatIsGone(t *testing.T) {
 	w := newWorld(t, []string{"crd", "thing"})
 	ref := w.refs["thing"]
 	ref.APIVersion = w.group + "/v1alpha1"
-	w.Expect(outcomeOf(t, pooled(t), ref)).To(SatisfyAll(HaveField("Result", prune.Gone), HaveField("Deleted", true)))
+	w.Expect(outcomeOf(t, pooled(t, time.Hour), ref)).To(SatisfyAll(HaveField("Result", prune.Gone), HaveField("Deleted", true)))
 	w.Expect(w.intact()).To(ConsistOf("crd"))
 }
 

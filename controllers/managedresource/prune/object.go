@@ -53,6 +53,11 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 		return end(Gone, "") // its kind is gone, and the kind's objects with it
 	}
 	live, err := at.objects.Get(ctx, out.Key.Name, metav1.GetOptions{})
+	if isUnserved(err) {
+		if err := r.kinds.unserved(ctx, at.mapping.GroupVersionKind); err != nil {
+			return err
+		}
+	}
 	if apierrors.IsNotFound(err) {
 		return end(Gone, "")
 	}
@@ -75,7 +80,7 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 	}
 	left, err := r.delete(ctx, at, live)
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err) && !isUnserved(err):
 		return end(Gone, "")
 	case err != nil:
 		return fmt.Errorf("deleting the object: %w", err)
