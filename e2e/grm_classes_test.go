@@ -21,13 +21,15 @@ const (
 	otherFinalizer = resourcesv1alpha1.FinalizerBase + "-" + otherClass
 )
 
-// somebodys creates ConfigMaps of somebody else in a cluster and returns a function that expects them untouched.
+// somebodys creates ConfigMaps of somebody else in a cluster and returns a function that expects them untouched. They even bear
+// the origin of the ManagedResource "mr", as what it once left behind there does.
 func (s *space) somebodys(cluster *hubtest.Cluster, names ...string) (untouched func()) {
 	s.t.Helper()
 	versions := map[string]string{}
 	for _, name := range names {
 		cm := &corev1.ConfigMap{Data: map[string]string{"key": "of somebody"}}
 		cm.Namespace, cm.Name = s.name, name
+		cm.Annotations = map[string]string{resourcesv1alpha1.OriginAnnotation: s.name + "/mr"}
 		s.Expect(cluster.Client.Create(s.ctx, cm)).To(Succeed())
 		versions[name] = cm.ResourceVersion
 	}
