@@ -212,7 +212,7 @@ func intents(objects []apply.Prepared, known []resourcesv1alpha1.ObjectReference
 	for i := range objects {
 		in := objects[i].Intent
 		if ref := index[in.Key]; ref != nil {
-			in.UID, in.Base = ref.UID, apply.BaseOf(ref)
+			in.UID, in.Base, in.Adopt = ref.UID, apply.BaseOf(ref), ref.UID == ""
 		}
 		out = append(out, in)
 	}

@@ -43,6 +43,9 @@ type Intent struct {
 	Key    inventory.Key
 	// UID is that of the live object if it is known to exist, else empty.
 	UID types.UID
+	// Adopt says that the object was probably applied by another manager for the same ManagedResource: the inventory has it,
+	// but not its UID.
+	Adopt bool
 	// Digest condenses Object.
 	Digest uint64
 	// CreateOnly is for objects with the ignore annotation: created if absent and never touched afterwards.

@@ -38,6 +38,7 @@ type object struct {
 	uid      types.UID                  // of the live object, empty if there is none or it is not known
 	look     bool                       // the live object is read although the rules do not ask for it
 	tidied   bool                       // labels, annotations and owner references were cleaned up
+	adopting bool                       // it was not looked at yet what another manager made of the object
 }
 
 // one applies a single intent.
@@ -55,7 +56,7 @@ func (a *Applier) one(ctx context.Context, t Target, in Intent) Outcome {
 	}
 	o := &object{
 		Applier: a, ctx: ctx, target: t, resource: resourceFor(t.Metadata, mapping, in.Key.Namespace),
-		in: in, options: in.options(), exempt: in.Exempt(), out: &out, manifest: in.Object, uid: in.UID,
+		in: in, options: in.options(), exempt: in.Exempt(), out: &out, manifest: in.Object, uid: in.UID, adopting: in.Adopt,
 	}
 	run := o.attempt
 	if in.CreateOnly {
@@ -77,6 +78,11 @@ func (a *Applier) one(ctx context.Context, t Target, in Intent) Outcome {
 
 // attempt tries once. done is false without an error if it is to be tried again.
 func (o *object) attempt() (done bool, err error) {
+	if o.adopting {
+		if adopted, err := o.adopt(); err != nil || !adopted {
+			return false, err
+		}
+	}
 	var live *unstructured.Unstructured
 	if o.look || merge.NeedsLive(o.manifest, o.options, o.uid != "") {
 		if live, err = o.read(); err != nil {
@@ -110,6 +116,46 @@ func (o *object) attempt() (done bool, err error) {
 		return o.invalid(live, err)
 	}
 	return false, err
+}
+
+// adopt makes ours what another manager applied for the same ManagedResource, so that the apply that follows finds nothing to
+// change where the content is the same. A description in other words stays until more than that is to be changed: a new one
+// would raise the generation of every Deployment, whose controller would have to look at each. adopted is false if the
+// object changed meanwhile.
+func (o *object) adopt() (adopted bool, err error) {
+	live, err := o.resource.Get(o.ctx, o.in.Key.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		o.adopting = false
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the object that is adopted: %w", err)
+	}
+	if live.DeletionTimestamp != nil {
+		return false, ErrTerminating
+	}
+	record := ownership.Read(live, o.FieldManager)
+	foreign, err := record.Foreign(o.exempt)
+	if err != nil {
+		return false, err
+	}
+	if len(foreign) > 0 {
+		if _, err = o.rewrite(live, record, nil, nil); apierrors.IsConflict(err) {
+			return false, nil
+		} else if err != nil {
+			return false, fmt.Errorf("taking over the fields of another manager: %w", err)
+		}
+		o.out.TakenBack = append(o.out.TakenBack, foreign...)
+	}
+	annotations := o.manifest.GetAnnotations()
+	theirs := live.Annotations[resourcesv1alpha1.DescriptionAnnotation]
+	if theirs != "" && theirs != annotations[resourcesv1alpha1.DescriptionAnnotation] && !o.options.ForceAnnotations {
+		delete(annotations, resourcesv1alpha1.DescriptionAnnotation)
+		o.manifest = o.manifest.DeepCopy()
+		o.manifest.SetAnnotations(annotations)
+	}
+	o.uid, o.adopting = live.UID, false
+	return true, nil
 }
 
 // body is what is sent: the manifest, adapted to the live object if that was read, addressed to the object we mean.
