@@ -54,6 +54,7 @@ spec:
 			adopt := func(in *apply.Intent) { in.Adopt = true }
 			out, _ := runMarked(t, m, fmt.Sprintf(text(""), ns), nil, adopt)
 			g.Expect(out.Err).NotTo(HaveOccurred())
+			g.Expect(out.TakenBack).To(BeEmpty())
 			g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(live), live)).To(Succeed())
 			g.Expect(live.GetUID()).To(Equal(before))
 			g.Expect(live.GetGeneration()).To(Equal(c.generation))

@@ -120,8 +120,9 @@ func (o *object) attempt() (done bool, err error) {
 
 // adopt makes ours what another manager applied for the same ManagedResource, so that the apply that follows finds nothing to
 // change where the content is the same. A description in other words stays until more than that is to be changed: a new one
-// would raise the generation of every Deployment, whose controller would have to look at each. adopted is false if the
-// object changed meanwhile.
+// would raise the generation of every Deployment, whose controller would have to look at each. What is taken over is not
+// reported: it is all that the other one wrote, and next to nothing of it is to go. adopted is false if the object changed
+// meanwhile.
 func (o *object) adopt() (adopted bool, err error) {
 	live, err := o.resource.Get(o.ctx, o.in.Key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -145,7 +146,6 @@ func (o *object) adopt() (adopted bool, err error) {
 		} else if err != nil {
 			return false, fmt.Errorf("taking over the fields of another manager: %w", err)
 		}
-		o.out.TakenBack = append(o.out.TakenBack, foreign...)
 	}
 	annotations := o.manifest.GetAnnotations()
 	theirs := live.Annotations[resourcesv1alpha1.DescriptionAnnotation]
