@@ -114,7 +114,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		}
 		d := drift{intent: prepared.Intent, entry: prepared.Entry}
 		d.intent.Base = apply.BaseOf(ref)
-		live, err := r.liveMetadata(ctx, target, prepared.Intent)
+		live, err := target.Head(ctx, prepared.Intent)
 		switch {
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 			if _, yielded := yields[key]; yielded && len(r.others(work, work.clusterUID(), key)) > 0 {
@@ -154,14 +154,6 @@ func (r *reconciler) yieldTo(work *run, key inventory.Key, live *metav1.PartialO
 	yields[key] = owner
 	r.acceptForeign(work, key, live)
 	return true
-}
-
-func (r *reconciler) liveMetadata(ctx context.Context, target apply.Target, in apply.Intent) (*metav1.PartialObjectMetadata, error) {
-	resource, err := target.Resource(in)
-	if err != nil {
-		return nil, err
-	}
-	return resource.Get(ctx, in.Key.Name, metav1.GetOptions{})
 }
 
 // blame lists who holds fields that are ours to set, or added payload beside them.

@@ -57,7 +57,7 @@ func (r *reconciler) yield(ctx context.Context, work *run, target apply.Target, 
 		if ref == nil || ref.UID == "" || len(r.others(work, work.clusterUID(), in.Key)) == 0 {
 			continue
 		}
-		live, err := r.liveMetadata(ctx, target, in)
+		live, err := target.Head(ctx, in)
 		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 			continue
 		}

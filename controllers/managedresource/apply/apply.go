@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
@@ -171,6 +173,33 @@ func (t Target) Resource(in Intent) (metadata.ResourceInterface, error) {
 		return nil, err
 	}
 	return resourceFor(t.Metadata, mapping, in.Key.Namespace), nil
+}
+
+// Head reads the metadata of the object of an intent, in full from servers that cannot give the metadata alone.
+func (t Target) Head(ctx context.Context, in Intent) (*metav1.PartialObjectMetadata, error) {
+	resource, err := t.Resource(in)
+	if err != nil {
+		return nil, err
+	}
+	live, err := resource.Get(ctx, in.Key.Name, metav1.GetOptions{})
+	if !apierrors.IsNotAcceptable(err) {
+		return live, err
+	}
+	full := &unstructured.Unstructured{}
+	full.SetGroupVersionKind(in.Object.GroupVersionKind())
+	if err := t.Client.Get(ctx, client.ObjectKeyFromObject(in.Object), full); err != nil {
+		return nil, err
+	}
+	return partial(full), nil
+}
+
+// partial is the metadata of an object.
+func partial(obj *unstructured.Unstructured) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(), Generation: obj.GetGeneration(),
+		Labels: obj.GetLabels(), Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(), Finalizers: obj.GetFinalizers(),
+		CreationTimestamp: obj.GetCreationTimestamp(), DeletionTimestamp: obj.GetDeletionTimestamp(), ManagedFields: obj.GetManagedFields(),
+	}}
 }
 
 func resourceFor(c metadata.Interface, mapping *meta.RESTMapping, namespace string) metadata.ResourceInterface {

@@ -142,22 +142,6 @@ func container(g *WithT, obj *unstructured.Unstructured) ([]any, map[string]any)
 	return containers, c
 }
 
-func TestAdoptionChangesOwnershipOnly(t *testing.T) {
-	g := NewWithT(t)
-	ns := namespace(t)
-	text := fmt.Sprintf(deployment, ns)
-	obj := manifest(t, text)
-	p := prepare(t, obj)[0].Object.DeepCopy()
-	g.Expect(cluster.Client.Create(t.Context(), p, client.FieldOwner("gardener-resource-manager"))).To(Succeed())
-	generation := live(t, obj).GetGeneration()
-	out := run1(t, text)
-	g.Expect(out.Err).NotTo(HaveOccurred())
-	g.Expect(out.UID).To(Equal(p.GetUID()))
-	now := live(t, obj)
-	g.Expect(now.GetGeneration()).To(Equal(generation))
-	g.Expect(run1(t, text).TakenBack).To(BeEmpty())
-}
-
 func TestUnknownFieldsAreLeftOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    func(ns string) string

@@ -84,12 +84,6 @@ func (o *object) takeBackFirst(live *unstructured.Unstructured) (taken bool, err
 	return true, nil
 }
 
-func partial(obj *unstructured.Unstructured) *metav1.PartialObjectMetadata {
-	p := &metav1.PartialObjectMetadata{}
-	p.Name, p.UID, p.ResourceVersion, p.ManagedFields = obj.GetName(), obj.GetUID(), obj.GetResourceVersion(), obj.GetManagedFields()
-	return p
-}
-
 // replace deletes an object whose update is invalid, if its manifest asks for that or if it is an immutable ConfigMap or
 // Secret, which cannot be changed in another way (spec/managedresource.md 2.11). The next attempt creates it.
 //

@@ -349,7 +349,7 @@ func (o *object) read() (*unstructured.Unstructured, error) {
 
 // presentUID returns the UID of the object that has the name now, empty if there is none.
 func (o *object) presentUID() (types.UID, error) {
-	live, err := o.resource.Get(o.ctx, o.in.Key.Name, metav1.GetOptions{})
+	live, err := o.target.Head(o.ctx, o.in)
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}
@@ -365,7 +365,7 @@ func (o *object) presentUID() (types.UID, error) {
 // createOnly creates the object as the manifest says, and accepts whatever is there already. The description on such an
 // object would not be true any more, so it goes (spec/managedresource.md 2.9).
 func (o *object) createOnly() (done bool, err error) {
-	live, err := o.resource.Get(o.ctx, o.in.Key.Name, metav1.GetOptions{})
+	live, err := o.target.Head(o.ctx, o.in)
 	if apierrors.IsNotFound(err) {
 		obj := o.in.Object.DeepCopy()
 		err := o.target.Client.Create(o.ctx, obj, client.FieldOwner(o.FieldManager))

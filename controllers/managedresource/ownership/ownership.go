@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sort"
+	"strings"
 
 	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,7 +74,8 @@ type Record struct {
 	own     int // index of our entry, -1 without one
 }
 
-// entry is one parsed entry; set is nil if there is nothing to parse or err says that it cannot be.
+// entry is one parsed entry; set is nil if there is nothing to parse or err says that it cannot be. What was written as status
+// is parsed only where it matters.
 type entry struct {
 	*metav1.ManagedFieldsEntry
 	set *fieldpath.Set
@@ -86,7 +88,7 @@ func Read(obj metav1.Object, manager string) *Record {
 	r := &Record{obj: obj, manager: manager, entries: make([]entry, len(managed)), own: -1}
 	for i := range managed {
 		e := entry{ManagedFieldsEntry: &managed[i]}
-		if e.FieldsV1 != nil {
+		if e.FieldsV1 != nil && e.Subresource != "status" {
 			e.set, e.err = parse(e.ManagedFieldsEntry)
 		}
 		if r.own < 0 && isOwn(e.ManagedFieldsEntry, manager) && e.set != nil {
@@ -414,10 +416,17 @@ func restDigest(values map[string]string, own *fieldpath.Set, but func() *fieldp
 // are none.
 func (r *Record) ByControlPlane() (out *fieldpath.Set) {
 	for _, e := range r.entries {
-		if !ControlPlane(e.Manager) || e.set == nil {
+		if !ControlPlane(e.Manager) || e.FieldsV1 == nil || !strings.Contains(e.FieldsV1.GetRawString(), `"f:annotations"`) {
 			continue
 		}
-		annotations := child(child(e.set, "metadata"), "annotations")
+		set := e.set
+		if set == nil {
+			var err error
+			if set, err = parse(e.ManagedFieldsEntry); err != nil {
+				continue
+			}
+		}
+		annotations := child(child(set, "metadata"), "annotations")
 		switch {
 		case annotations == nil:
 		case out == nil:

@@ -196,9 +196,7 @@ func TestLostTo(t *testing.T) {
 }
 
 func BenchmarkObserve(b *testing.B) {
-	o := object(entries{}.
-		ours(`{"f:metadata":{"f:annotations":{"f:resources.gardener.cloud/description":{},"f:resources.gardener.cloud/origin":{}},"f:labels":{"f:app":{},"f:ours":{}}},"f:spec":{"f:replicas":{},"f:selector":{},"f:template":{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:env":{"k:{\"name\":\"A\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:name":{},"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}}}}}}}}`).
-		of("kube-controller-manager", metav1.ManagedFieldsOperationUpdate, "status", `{"f:metadata":{"f:annotations":{"f:deployment.kubernetes.io/revision":{}}},"f:status":{"f:availableReplicas":{},"f:conditions":{".":{},"k:{\"type\":\"Available\"}":{".":{},"f:status":{}}},"f:replicas":{}}}`))
+	o := benchObject()
 	b.ReportAllocs()
 	for b.Loop() {
 		ownership.Observe(o, manager)
@@ -303,4 +301,28 @@ func TestRewriteTakesFromAllAndLetsGo(t *testing.T) {
 	g.Expect(changed).To(BeTrue())
 	g.Expect(after).To(HaveLen(1), "what two own is taken from both")
 	g.Expect(after[0].FieldsV1.GetRawString()).To(MatchJSON(`{"f:spec":{"f:replicas":{},"f:paused":{}}}`))
+}
+
+// benchObject is a Deployment as it is in a cluster, with what its controller notes on it.
+func benchObject() *metav1.PartialObjectMetadata {
+	o := object(entries{}.
+		ours(`{"f:metadata":{"f:annotations":{"f:resources.gardener.cloud/description":{},"f:resources.gardener.cloud/origin":{}},"f:labels":{"f:app":{},"f:ours":{}}},"f:spec":{"f:replicas":{},"f:selector":{},"f:template":{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:env":{"k:{\"name\":\"A\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:name":{},"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{}}}}}}}}}`).
+		of("kube-controller-manager", metav1.ManagedFieldsOperationUpdate, "status", `{"f:metadata":{"f:annotations":{"f:deployment.kubernetes.io/revision":{}}},"f:status":{"f:availableReplicas":{},"f:conditions":{".":{},"k:{\"type\":\"Available\"}":{".":{},"f:status":{}}},"f:replicas":{}}}`))
+	o.Labels = map[string]string{"app": "web", "ours": "1"}
+	o.Annotations = map[string]string{"resources.gardener.cloud/description": "d", "resources.gardener.cloud/origin": "o", "deployment.kubernetes.io/revision": "1"}
+	return o
+}
+
+// BenchmarkSettle is what an answer to an apply costs: is there anything foreign, and how is the object now.
+func BenchmarkSettle(b *testing.B) {
+	o := benchObject()
+	exempt := ownership.ExemptFor(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}}, false)
+	b.ReportAllocs()
+	for b.Loop() {
+		r := ownership.Read(o, manager)
+		if foreign, err := r.Foreign(exempt); err != nil || len(foreign) > 0 {
+			b.Fatal(foreign, err)
+		}
+		r.State()
+	}
 }
