@@ -177,7 +177,7 @@ func TestMR24MR25LiveValuesThatWin(t *testing.T) {
 			g.Expect(first.Err).NotTo(HaveOccurred())
 			obj := live(t, intent(c.first).Object)
 			if c.change != "" {
-				writer := client.Client(cluster.Client)
+				writer := cluster.Client
 				patch := client.RawPatch(types.StrategicMergePatchType, []byte(c.change))
 				var err error
 				if c.sub != "" {
@@ -198,7 +198,8 @@ func TestMR24MR25LiveValuesThatWin(t *testing.T) {
 				g.Expect(out.UID).To(Equal(first.UID))
 				expectKept(g, live(t, obj), c.want)
 				if i == 0 {
-					g.Expect(len(out.TakenBack) > 0).To(Equal(c.taken), "%v", out.TakenBack)
+					took := len(out.TakenBack) > 0
+					g.Expect(took).To(Equal(c.taken), "%v", out.TakenBack)
 				} else {
 					g.Expect(out.TakenBack).To(BeEmpty())
 					g.Expect(out.ResourceVersion).To(Equal(last.ResourceVersion), "applying again changes nothing")
@@ -239,7 +240,8 @@ func TestPreservationChangesNothing(t *testing.T) {
 			in := prepare(t, manifest(t, statefulSetWith(ns, c.annotations, "replicas: 2", container)))[0]
 			plain := in.Digest
 			in.SetAutoscaled(c.autoscaled)
-			g.Expect(in.Digest != plain).To(Equal(c.autoscaled))
+			changed := in.Digest != plain
+			g.Expect(changed).To(Equal(c.autoscaled))
 			out := applier.Run(t.Context(), access, []apply.Intent{in}, nil)[0]
 			g.Expect(out.Err).NotTo(HaveOccurred())
 			g.Expect(out.TakenBack).To(BeEmpty())
@@ -278,7 +280,8 @@ func TestReadsAreRare(t *testing.T) {
 			in[0].UID = first.UID
 			out := applier.Run(t.Context(), counted, in, nil)[0]
 			g.Expect(out.Err).NotTo(HaveOccurred())
-			g.Expect(counting.gets > 0).To(Equal(c.read))
+			read := counting.gets > 0
+			g.Expect(read).To(Equal(c.read))
 		})
 	}
 }
