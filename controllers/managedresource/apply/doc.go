@@ -2,8 +2,11 @@
 // server-side apply under one field manager (Applier.Run).
 //
 // The manifest is authoritative. What others added to an object's payload is taken back, except where the control plane
-// or an operator has to own it (package ownership); what the hub itself owns and must not change is sent with its live
-// value, because a field that an applier stops sending is deleted (preserve.go). An object that is known to exist is
+// or an operator has to own it (package ownership). The exceptions, and what becomes of labels and annotations, are in package
+// merge: what the hub owns and must not change is sent with its live value, because a field that an applier stops sending is
+// deleted. Fields that count at creation only are sent then and let go of at once, so that no later apply can take them off.
+// Labels, annotations and owner references that an apply leaves alone but that have to go are removed by a patch which is
+// tested against the version of the answer. An object that is known to exist is
 // addressed with its UID, so that an apply never brings a deleted object back by accident or writes into a stranger.
 //
 // In the normal case one object costs one request, and its answer, asked for as metadata only, holds all that is needed to
@@ -11,6 +14,12 @@
 //
 // Objects are applied in the stages of package inventory, in parallel inside a stage. A failure stops only what needs the
 // object that failed: a namespace its contents, a CustomResourceDefinition its instances. Every failure is reported.
+//
+// What cannot be applied is updated as a whole (update.go): manifests with several list items of one key, and kinds of servers
+// that lack apply. What cannot be updated at all is deleted and created again, if its manifest or the live object asks for it
+// or if it is an immutable ConfigMap or Secret (invalid.go). That needs certainty: the object bears our origin or has the UID
+// of the inventory, nobody wrote since it was read, a new object would be valid, and the live object does not say
+// keep-object, which promises that the hub never deletes it, whatever else is asked for.
 //
 // Trade-offs: fields that the server's schema does not know are cut out of the intent and reported, since server-side apply
 // refuses the whole object for them. The cut follows the paths in the server's answer, the only place where they stand.

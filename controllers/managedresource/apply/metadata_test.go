@@ -38,6 +38,20 @@ func change(t *testing.T, obj *unstructured.Unstructured, manager, patch string)
 	NewWithT(t).Expect(cluster.Client.Patch(t.Context(), obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(manager))).To(Succeed())
 }
 
+// Turning force on sends every object again, each in its own way.
+func TestForceIsAPartOfTheDigest(t *testing.T) {
+	g := NewWithT(t)
+	digests := map[uint64]bool{}
+	for _, force := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
+		m := marks
+		m.ForceLabels, m.ForceAnnotations = force[0], force[1]
+		p, err := apply.Prepare(manifest(t, configMap("ns", "a", "1")), mapper(), nil, m)
+		g.Expect(err).NotTo(HaveOccurred())
+		digests[p.Digest] = true
+	}
+	g.Expect(digests).To(HaveLen(4))
+}
+
 func withMetadata(ns, labels, annotations string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: " + ns + ", name: a, labels: {" + labels + "}, annotations: {" + annotations + "}}\ndata: {k: v}\n"
 }
