@@ -53,6 +53,10 @@ e2e: kube ## Run only the end-to-end tests
 e2e-grm: kube grm ## Run the hub and a real Gardener resource manager on the same ManagedResources, in turns and at once
 	TRELLIS_E2E_GRM=$(abspath $(GRM)) $(GO) test -race -timeout $(TEST_TIMEOUT) -v -tags grm -run TestGRM $(ARGS) ./e2e
 
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (default 10s), one after the other
+	GO=$(GO) hack/fuzz.sh $(or $(FUZZTIME),10s)
+
 .PHONY: histories
 histories: kube ## Take N random steps against real API servers, with crashes at any call: never a wrong delete. SEED=s repeats
 	$(GO) test -count=1 -timeout 0 -v ./hack/histories -run TestNeverAWrongDelete \
