@@ -43,6 +43,7 @@
 //
 //   - nothing is written for a ManagedResource that is not in its inventory for this cluster already (write-ahead),
 //   - nothing is written that nobody asks for,
+//   - an inventory belongs to one cluster: a ManagedResource that is bound to another one begins with an empty one,
 //   - an inventory does not lose what its ManagedResource wants,
 //   - a target that is paused is not written to, and one whose identity changed gets no call,
 //   - at rest, every ManagedResource is applied, its inventory is what it wants, its objects are there with their content,

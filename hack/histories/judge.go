@@ -106,7 +106,7 @@ type judge struct {
 	rest      time.Time // when the world was at rest the last time
 	step      int
 	epoch     [spaces * resourcesEach]epoch
-	disturbed [spaces]bool // some registration was gone or led elsewhere in this epoch
+	gone      [spaces][clusters]bool // there was a time in this epoch when no registration led there for certain
 	stats     Stats
 
 	first    *Violation
@@ -119,10 +119,10 @@ type epoch struct {
 	keep, force bool // it was to keep its objects, or to give up on them
 }
 
-// mayLeaveBehind tells whether the rules let objects of a ManagedResource stay without it.
-func (j *judge) mayLeaveBehind(m int) bool {
+// mayLeaveBehind tells whether the rules let objects of a ManagedResource stay in a cluster without it.
+func (j *judge) mayLeaveBehind(m, cluster int) bool {
 	e := j.epoch[m]
-	return e.left && (e.keep || e.force || j.disturbed[spaceOfResource(m)])
+	return e.left && (e.keep || e.force || j.gone[spaceOfResource(m)][cluster])
 }
 
 // note remembers what a change means for what may stay behind.
@@ -132,10 +132,9 @@ func (j *judge) note(next *state) {
 		e.left = e.left || was.wanted && (!is.wanted || was.class != is.class || j.state.target(m) != next.target(m))
 		e.keep, e.force = e.keep || was.keep || is.keep, e.force || was.force || is.force
 	}
-	for r := range next.registrations {
-		was, is := j.state.registrations[r], next.registrations[r]
-		if !is.exists || was.exists && was.cluster != is.cluster || !is.confirm {
-			j.disturbed[r/registrations] = true
+	for space := range spaces {
+		for c := range clusters {
+			j.gone[space][c] = j.gone[space][c] || !next.registered(space, c)
 		}
 	}
 }
@@ -345,8 +344,12 @@ func (j *judge) observeResource(mr *resourcesv1alpha1.ManagedResource, gone bool
 			}
 		}
 	}
-	if old.uid == next.uid && old.bound >= 0 && old.bound != next.bound {
-		j.epoch[m].left = true
+	if old.uid == next.uid && old.bound != next.bound {
+		j.epoch[m].left = j.epoch[m].left || old.bound >= 0
+		if next.bound >= 0 && len(next.inventory) > 0 {
+			j.violate("an inventory stays in its cluster", []string{j.origin(m)}, "%s was bound to %s with an inventory of objects that it has elsewhere, or nowhere",
+				j.origin(m), clusterNames[next.bound])
+		}
 	}
 	j.seen[m] = next
 	j.refresh(m, now)

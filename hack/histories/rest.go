@@ -257,7 +257,7 @@ func (j *judge) complaints() (out []string) {
 				complain("%s: %s is not gone", clusterNames[c], j.describe(o))
 				continue
 			}
-			if m := j.resourceOfOrigin(l.live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]); m >= 0 && l.exempt == "" && !j.mayLeaveBehind(m) {
+			if m := j.resourceOfOrigin(l.live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]); m >= 0 && l.exempt == "" && !j.mayLeaveBehind(m, c) {
 				complain("%s: %s is left behind by %s", clusterNames[c], j.describe(o), j.origin(m))
 			}
 		}
@@ -347,7 +347,8 @@ func (j *judge) atRest(took time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.rest = time.Now()
-	j.epoch, j.disturbed = [allResources]epoch{}, [spaces]bool{}
+	j.epoch, j.gone = [allResources]epoch{}, [spaces][clusters]bool{}
+	j.note(j.state)
 	for _, l := range j.lives {
 		l.exempt = ""
 		if l.live == nil {

@@ -111,6 +111,13 @@ func (s *state) target(m int) int {
 	return found
 }
 
+// registered tells whether a registration of a space leads to a cluster for certain.
+func (s *state) registered(space, cluster int) bool {
+	return slices.ContainsFunc(s.registrations[space*registrations:(space+1)*registrations], func(r registration) bool {
+		return r.exists && r.confirm && r.cluster == cluster
+	})
+}
+
 // wish is what a ManagedResource asks for one object.
 type wish int
 

@@ -111,7 +111,7 @@ func init() {
 		"oignore":  {1, pick(allSecrets, 64), (*world).objectIgnore},
 
 		// What users do to ManagedResources.
-		"mr":        {4, pick(allResources), (*world).toggleResource},
+		"mr":        {6, pick(allResources, 3), (*world).toggleResource},
 		"remr":      {2, pick(allResources), (*world).recreateResource},
 		"refs":      {2, sameSpaceSecret, (*world).refs},
 		"keep":      {1, pick(allResources), (*world).keep},

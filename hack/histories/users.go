@@ -214,6 +214,9 @@ func (w *world) alive(m int) bool { return w.state().resources[m].wanted }
 
 func (w *world) toggleResource(s Step) error {
 	if w.alive(s.A) {
+		if s.B > 0 {
+			return errVoid // most of them live most of the time
+		}
 		return w.change(
 			func(st *state) { st.resources[s.A].wanted = false },
 			func(ctx context.Context, st *state) error { return w.source.Delete(ctx, w.resourceObject(st, s.A)) })
@@ -233,11 +236,11 @@ func (w *world) recreateResource(s Step) error {
 	if !w.alive(s.A) {
 		return errVoid
 	}
-	if err := w.toggleResource(s); err != nil {
+	if err := w.toggleResource(Step{A: s.A}); err != nil {
 		return err
 	}
 	for range 5 {
-		if err := w.toggleResource(s); !errors.Is(err, errVoid) {
+		if err := w.toggleResource(Step{A: s.A}); !errors.Is(err, errVoid) {
 			return err
 		}
 		time.Sleep(15 * time.Millisecond)
