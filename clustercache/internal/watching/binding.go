@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -52,6 +53,9 @@ type Connection struct {
 	// SyncTimeout bounds how long an initial list may stand still.
 	SyncTimeout time.Duration
 	Logger      logr.Logger
+
+	// full are the resources that this target does not serve as metadata.
+	full sync.Map // schema.GroupVersionResource -> struct{}
 }
 
 // Binding runs a declared watch in one connection. It is a store that a reflector fills: the reflector lists, watches
@@ -66,6 +70,11 @@ type Binding struct {
 	outcome chan error
 	// watchdog ends an initial list that stands still. Only used by the goroutine of Run.
 	watchdog clock.Timer
+
+	// resource is what the kind is served as. trims is true if it comes in full and is cut down here. Both are only used by
+	// the goroutine of Run and what it calls.
+	resource schema.GroupVersionResource
+	trims    bool
 
 	// staged is what a binding collects that is not the declared watch's feeder yet. Guarded by watch.deliver.
 	staged map[types.NamespacedName]any
@@ -97,6 +106,11 @@ func (b *Binding) Run() {
 		}
 		if b.ctx.Err() != nil {
 			return
+		}
+		if lister != nil && b.refused() {
+			b.connection.Logger.Info("The target does not serve metadata of a kind; it is watched in full", "watch", b.watch.spec.Name)
+			lister = nil
+			continue
 		}
 		if b.connection.Clock.Since(started) > watchRetryReset {
 			pause, failures = watchRetryMin, 0
@@ -181,7 +195,10 @@ func (b *Binding) newReflector() (*toolscache.Reflector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch %s: %w", kind.Kind, err)
 	}
-	example, lister := b.resource(mapping.Resource)
+	b.resource = mapping.Resource
+	_, full := b.connection.full.Load(b.resource)
+	b.trims = b.watch.spec.MetadataOnly && full
+	example, lister := b.lister()
 	log := b.connection.Logger.V(3)
 	return toolscache.NewReflectorWithOptions(b.restrict(lister), example, b, toolscache.ReflectorOptions{
 		Logger:          &log,
@@ -192,24 +209,45 @@ func (b *Binding) newReflector() (*toolscache.Reflector, error) {
 	}), nil
 }
 
-// resource returns how to list and watch a resource, and an example of what comes.
-func (b *Binding) resource(resource schema.GroupVersionResource) (runtime.Object, *toolscache.ListWatch) {
-	if b.watch.spec.MetadataOnly {
-		client := b.connection.Metadata.Resource(resource).Namespace(b.watch.spec.Namespace)
+// lister returns how to list and watch the resource, and an example of what comes.
+func (b *Binding) lister() (runtime.Object, *toolscache.ListWatch) {
+	if b.watch.spec.MetadataOnly && !b.trims {
+		client := b.connection.Metadata.Resource(b.resource).Namespace(b.watch.spec.Namespace)
+		resource := b.resource
 		return &metav1.PartialObjectMetadata{}, &toolscache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				return client.List(ctx, options)
+				list, err := client.List(ctx, options)
+				b.connection.noteRefusal(resource, err)
+				return list, err
 			},
-			WatchFuncWithContext: client.Watch,
+			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				w, err := client.Watch(ctx, options)
+				b.connection.noteRefusal(resource, err)
+				return w, err
+			},
 		}
 	}
-	client := b.connection.Dynamic.Resource(resource).Namespace(b.watch.spec.Namespace)
+	client := b.connection.Dynamic.Resource(b.resource).Namespace(b.watch.spec.Namespace)
 	return &unstructured.Unstructured{}, &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			return client.List(ctx, options)
 		},
 		WatchFuncWithContext: client.Watch,
 	}
+}
+
+// noteRefusal remembers that a target says that it does not serve a resource as metadata. Servers behind the aggregation
+// layer need not know how.
+func (c *Connection) noteRefusal(resource schema.GroupVersionResource, err error) {
+	if apierrors.IsNotAcceptable(err) || apierrors.IsUnsupportedMediaType(err) {
+		c.full.Store(resource, struct{}{})
+	}
+}
+
+// refused tells whether the target turned out not to serve what is asked for.
+func (b *Binding) refused() bool {
+	_, full := b.connection.full.Load(b.resource)
+	return full && b.watch.spec.MetadataOnly && !b.trims
 }
 
 // restrict adds the selection to each call, and mends two habits of the reflector.
@@ -261,6 +299,11 @@ func (b *Binding) keep(obj any) (kept, bool) {
 		return kept{}, false
 	}
 	key := client.ObjectKeyFromObject(o)
+	if b.trims {
+		partial := meta.AsPartialObjectMetadata(o)
+		partial.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+		o = partial
+	}
 	return kept{key: key, value: b.watch.keep(o)}, true
 }
 

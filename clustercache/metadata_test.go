@@ -1,0 +1,97 @@
+package clustercache
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// noMetadata stands before a real API server and treats requests for the metadata of ConfigMaps like a server behind the
+// aggregation layer that knows nothing of it.
+type noMetadata struct {
+	http.RoundTripper
+	status int // of the answer; OK passes them on
+	asked  *atomic.Int32
+}
+
+func (n noMetadata) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(r.URL.Path, "/configmaps") || !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		return n.RoundTripper.RoundTrip(r)
+	}
+	n.asked.Add(1)
+	if n.status == http.StatusOK {
+		return n.RoundTripper.RoundTrip(r)
+	}
+	return &http.Response{
+		StatusCode: n.status, Status: http.StatusText(n.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": []string{"text/plain"}}, Body: io.NopCloser(strings.NewReader("only the following media types are accepted: application/json")),
+	}, nil
+}
+
+func TestRealKindThatIsNotServedAsMetadata(t *testing.T) {
+	cp := realCluster(t)
+	for name, status := range map[string]int{
+		"not acceptable": http.StatusNotAcceptable,
+		"unsupported":    http.StatusUnsupportedMediaType,
+		"served":         http.StatusOK,
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := &atomic.Int32{}
+			h := start(t, Options{WrapTransport: func(_ ClusterKey, rt http.RoundTripper) http.RoundTripper {
+				return noMetadata{RoundTripper: rt, status: status, asked: asked}
+			}})
+			ctx := context.Background()
+			c, namespace := realNamespace(t, cp)
+			h.Expect(c.Create(ctx, configMap(namespace, "one", "a"))).To(Succeed())
+			key := h.register("real", cp.Kubeconfig())
+			h.expectState(key, StateConnected)
+			watch := func(name string) *recorder {
+				r := newRecorder()
+				h.Expect(h.cache.Watch(ctx, key, Watcher{
+					Name: name, Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r,
+					Transform: func(obj client.Object) any {
+						if partial, ok := obj.(*metav1.PartialObjectMetadata); ok && len(partial.ManagedFields) > 0 {
+							return string(partial.UID)
+						}
+						return fmt.Sprintf("not what was asked for: %#v", obj)
+					},
+				})).To(Succeed())
+				return r
+			}
+			lookup := func(w, name string) func() any {
+				return func() any {
+					value, _, _ := h.cache.Lookup(key, w, types.NamespacedName{Namespace: namespace, Name: name})
+					return value
+				}
+			}
+			r := watch("cm")
+			h.Eventually(r.names).Should(ContainElement("one"))
+			two := configMap(namespace, "two", "b")
+			h.Expect(c.Create(ctx, two)).To(Succeed())
+			h.Eventually(lookup("cm", "two")).Should(Equal(string(two.UID)))
+			h.Expect(c.Delete(ctx, two)).To(Succeed())
+			h.Eventually(r.names).ShouldNot(ContainElement("two"))
+			h.Expect(r.errs).To(BeEmpty(), "it is no fault of anybody")
+
+			before := asked.Load()
+			h.Expect(before).NotTo(BeZero())
+			again := watch("another")
+			h.Eventually(again.syncs).Should(Equal(1))
+			h.Eventually(lookup("another", "one")).Should(Equal(lookup("cm", "one")()))
+			if status == http.StatusOK {
+				h.Expect(asked.Load()).To(BeNumerically(">", before), "metadata is what is watched where it is served")
+				return
+			}
+			h.Expect(asked.Load()).To(Equal(before), "it is remembered of the kind")
+		})
+	}
+}
