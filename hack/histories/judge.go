@@ -21,7 +21,7 @@ import (
 
 // grace is how old a wish must be before the hub is blamed for not having known it. A wish that was there when the world
 // was at rest the last time needs no age: the hub said then that it had fulfilled it.
-const grace = 3 * time.Second
+const grace = 5 * time.Second
 
 // span is for how long something has been so without a break.
 type span struct {

@@ -168,7 +168,7 @@ func history(o Options) func() (Step, bool) {
 	left := 60
 	return func() (Step, bool) {
 		if left--; left < 0 {
-			left = 100 + lengths.IntN(200)
+			left = 150 + lengths.IntN(250)
 			return Step{Op: restOp}, true
 		}
 		return g.next(), true

@@ -136,12 +136,12 @@ func init() {
 		"strip":    {3, pick(clusters, objects, 3), (*world).strip},
 		"steal":    {1, pick(clusters, objects), (*world).steal},
 		"block":    {2, pick(clusters, objects), (*world).block},
-		"keepobj":  {1, pick(clusters, objects), (*world).keepObject},
+		"keepobj":  {2, pick(clusters, objects), (*world).keepObject},
 
 		// What the infrastructure does.
 		"call":     {18, func(r *rand.Rand) (int, int, int) { return 1 + r.IntN(int(crashBefore)-1), r.IntN(30), r.IntN(2) }, (*world).call},
-		"crash":    {2, func(r *rand.Rand) (int, int, int) { return int(crashBefore) + r.IntN(2), r.IntN(40), r.IntN(2) }, (*world).call},
-		"handover": {1, pick(), (*world).handover},
+		"crash":    {1, func(r *rand.Rand) (int, int, int) { return int(crashBefore) + r.IntN(2), r.IntN(40), r.IntN(2) }, (*world).call},
+		"handover": {1, pick(3), (*world).handover},
 		"stall":    {2, pick(clusters, 900), (*world).stall},
 		"cut":      {2, pick(clusters), (*world).cut},
 	}
