@@ -87,21 +87,21 @@ func newHubs(ctx context.Context, w *wire, t *trace, source *hubtest.Cluster, lo
 		return nil, fmt.Errorf("identity of the hub: %w", err)
 	}
 	w.crashed = func(i *instance) { h.commands <- command{crashed: i} }
-	go h.supervise()
+	go h.supervise(ctx)
 	return h, nil
 }
 
 // supervise keeps one hub running until ctx ends.
-func (h *hubs) supervise() {
+func (h *hubs) supervise(ctx context.Context) {
 	defer close(h.stopped)
-	current := h.start()
+	current := h.start(ctx)
 	defer func() {
 		current.cancel()
 		<-current.ended
 	}()
 	for {
 		select {
-		case <-h.ctx.Done():
+		case <-ctx.Done():
 			return
 		case c := <-h.commands:
 			switch {
@@ -111,12 +111,12 @@ func (h *hubs) supervise() {
 				for current.inFlight.Load() > 0 {
 					time.Sleep(time.Millisecond)
 				}
-				current = h.start()
+				current = h.start(ctx)
 			case c.handover:
 				h.trace.add("hub%d hands over", current.number)
 				current.cancel()
 				<-current.ended
-				current = h.start()
+				current = h.start(ctx)
 			}
 			if c.await != nil {
 				close(c.await)
@@ -126,11 +126,10 @@ func (h *hubs) supervise() {
 }
 
 // start starts a hub.
-func (h *hubs) start() *instance {
+func (h *hubs) start(ctx context.Context) *instance {
 	h.lives++
 	i := &instance{number: h.lives, ended: make(chan struct{})}
-	ctx, cancel := context.WithCancel(h.ctx)
-	i.cancel = cancel
+	ctx, i.cancel = context.WithCancel(ctx)
 	source := rest.CopyConfig(h.source)
 	source.Wrap(func(next http.RoundTripper) http.RoundTripper { return h.wire.transport(i, "", next) })
 	h.trace.add("hub%d started", i.number)

@@ -45,7 +45,8 @@ type Violation struct {
 	About []string
 }
 
-func (v *Violation) Error() string { return fmt.Sprintf("step %d: %s: %s", v.Step, v.Rule, v.Text) }
+// String tells it in one line.
+func (v *Violation) String() string { return fmt.Sprintf("step %d: %s: %s", v.Step, v.Rule, v.Text) }
 
 // seen is what the oracle saw last of a ManagedResource.
 type seen struct {
@@ -160,8 +161,6 @@ func (j *judge) violate(rule string, about []string, format string, args ...any)
 func (j *judge) stable(s span, now time.Time) bool {
 	return s.on && (!s.since.After(j.rest) || now.Sub(s.since) >= grace)
 }
-
-func (j *judge) exists(m int) bool { return j.seen[m].exists }
 
 // wishes are what a ManagedResource asks for, objects of documents that cannot be read included: what was asked for when
 // everything could be read last still counts.

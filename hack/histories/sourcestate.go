@@ -17,8 +17,6 @@ const (
 	faults
 )
 
-var faultNames = [faults]string{"sound", "document", "kind", "nameless", "brotli"}
-
 // secret is the content of a ManagedResource, or a part of it.
 type secret struct {
 	exists  bool

@@ -89,7 +89,7 @@ func newWorld(ctx context.Context, prefix string, all [clusters]*hubtest.Cluster
 			return nil, fmt.Errorf("creating content: %w", err)
 		}
 	}
-	if err := w.watchAll(all); err != nil {
+	if err := w.watchAll(); err != nil {
 		return nil, err
 	}
 	w.judge.commit(nil)
@@ -162,8 +162,8 @@ func firstState() *state {
 }
 
 // watchAll shows the judge everything that happens.
-func (w *world) watchAll(all [clusters]*hubtest.Cluster) error {
-	for c := range all {
+func (w *world) watchAll() error {
+	for c := range w.dynamic {
 		for _, k := range kinds {
 			err := w.watch(w.dynamic[c].Resource(k.GroupVersionResource), func(obj *unstructured.Unstructured, gone bool) { w.judge.observeObject(c, obj, gone) })
 			if err != nil {
