@@ -41,7 +41,9 @@ func (p place) replicas(name string) func() int32 {
 
 // patchesOf keeps writes of the hub to a Deployment.
 func (p place) patchesOf(name string) func(controlplane.AuditEntry) bool {
-	return func(e controlplane.AuditEntry) bool { return p.writes(e) && e.Resource == "deployments" && e.Name == name }
+	return func(e controlplane.AuditEntry) bool {
+		return p.writes(e) && e.Resource == "deployments" && e.Name == name
+	}
 }
 
 func (p place) corrections() []string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,8 +122,8 @@ func (o *object) attempt() (done bool, err error) {
 // adopt makes ours what another manager applied for the same ManagedResource, so that the apply that follows finds nothing to
 // change where the content is the same. A description in other words stays until more than that is to be changed: a new one
 // would raise the generation of every Deployment, whose controller would have to look at each. What is taken over is not
-// reported: it is all that the other one wrote, and next to nothing of it is to go. adopted is false if the object changed
-// meanwhile.
+// reported: it is all that the other one wrote, and next to nothing of it is to go. Where the manifest sets all that the
+// other one set, the apply alone does. adopted is false if the object changed meanwhile.
 func (o *object) adopt() (adopted bool, err error) {
 	live, err := o.resource.Get(o.ctx, o.in.Key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -140,7 +141,8 @@ func (o *object) adopt() (adopted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if len(foreign) > 0 {
+	intended := ownership.Fields(o.manifest.Object)
+	if slices.ContainsFunc(foreign, func(f ownership.Foreign) bool { return !f.Within(intended) }) {
 		if _, err = o.rewrite(live, record, nil, nil); apierrors.IsConflict(err) {
 			return false, nil
 		} else if err != nil {

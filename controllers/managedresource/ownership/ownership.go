@@ -66,6 +66,13 @@ func (f Foreign) Paths(limit int) []string {
 	return out
 }
 
+// Within tells whether an intent sets all of the fields, as far as that can be told without a schema.
+func (f Foreign) Within(intended *fieldpath.Set) bool {
+	within := true
+	f.Fields.Leaves().Iterate(func(p fieldpath.Path) { within = within && coveredBy(p, intended) })
+	return within
+}
+
 // Record is what the managedFields of an object say, parsed once.
 type Record struct {
 	obj     metav1.Object
@@ -353,7 +360,7 @@ func isMetadataOrStatus(pe fieldpath.PathElement) bool {
 func payload(set, own *fieldpath.Set, subresource string, exempt Exempt) *fieldpath.Set {
 	left := withoutMetadataAndStatus(set)
 	if own != nil {
-		left = left.Difference(own)
+		left = withoutParents(left.Difference(own), own)
 	}
 	if exempt == nil || left.Empty() {
 		return left
@@ -365,6 +372,27 @@ func payload(set, own *fieldpath.Set, subresource string, exempt Exempt) *fieldp
 		}
 	})
 	return kept
+}
+
+// withoutParents leaves out the maps and lists of a set under which we own something: whoever writes by updates owns them
+// beside their content, an applier owns the content alone. They hold nothing that ours does not.
+func withoutParents(set, own *fieldpath.Set) *fieldpath.Set {
+	out := fieldpath.NewSet()
+	set.Members.Iterate(func(pe fieldpath.PathElement) {
+		if _, parent := own.Children.Get(pe); !parent {
+			out.Members.Insert(pe)
+		}
+	})
+	set.Children.Iterate(func(pe fieldpath.PathElement) {
+		theirs, _ := set.Children.Get(pe)
+		if ours, both := own.Children.Get(pe); both {
+			theirs = withoutParents(theirs, ours)
+		}
+		if !theirs.Empty() {
+			*out.Children.Descend(pe) = *theirs
+		}
+	})
+	return out
 }
 
 // ownDigest hashes our entry without its time, and the metadata values it names: an entry alone holds names, and values

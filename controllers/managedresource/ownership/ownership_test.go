@@ -50,6 +50,8 @@ func TestState(t *testing.T) {
 		"status without a subresource":    {now: base.update(`{"f:status":{"f:phase":{}}}`)},
 		"a label of others":               {now: base.update(`{"f:metadata":{"f:labels":{"f:theirs":{}}}}`)},
 		"others own our value as well":    {now: base.update(`{"f:spec":{"f:replicas":{}}}`)},
+		"the parent of our value, too":    {now: base.update(`{"f:spec":{".":{},"f:replicas":{}}}`)},
+		"a parent of nothing of ours":     {now: base.update(`{"f:spec":{"f:strategy":{".":{}}}}`), drifted: true},
 		"payload of others":               {now: base.update(`{"f:spec":{"f:paused":{}}}`), drifted: true},
 		"scaled":                          {now: base.of("hpa", metav1.ManagedFieldsOperationUpdate, "scale", `{"f:spec":{"f:minReadySeconds":{}}}`), drifted: true},
 		"a field of ours was changed":     {now: entries{}.ours(`{"f:metadata":{"f:labels":{"f:ours":{}}}}`), drifted: true},
