@@ -157,8 +157,11 @@ func (r Reading) Found(version Version) {
 	if r.note == 0 || x.noted[r.secret] != r.note {
 		return
 	}
-	if v, known := x.versions[r.secret]; known && !(v.Exists() && version.Exists() && older(v.ResourceVersion, version.ResourceVersion)) {
-		return
+	if v, isKnown := x.versions[r.secret]; isKnown {
+		newer := v.Exists() && version.Exists() && older(v.ResourceVersion, version.ResourceVersion)
+		if !newer {
+			return
+		}
 	}
 	x.versions[r.secret] = known{Version: version, ahead: version.ResourceVersion}
 }
