@@ -211,9 +211,3 @@ func (j *judge) exempt(l *life, why string) {
 		known.exempt = why
 	}
 }
-
-func (j *judge) seenExists(m int) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.seen[m].exists
-}

@@ -27,6 +27,7 @@ var (
 	length = flag.Int("history.length", 5000, "how long each history of a long run is")
 	seed   = flag.Uint64("history.seed", 0, "the seed of the first history, 0 for one that nobody knows")
 	replay = flag.String("history.replay", "", "a file with the steps of a history to run again")
+	shrink = flag.Duration("history.shrink", 0, "for how long to look for a shorter history that fails in the same way")
 	out    = flag.String("history.out", "", "a directory for results, and for what belongs to failures")
 )
 
@@ -135,6 +136,14 @@ func live(t *testing.T, o histories.Options) *histories.Result {
 	write("result.json", string(raw))
 	if result.Violation == nil {
 		return result
+	}
+	if *shrink > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), *shrink)
+		defer cancel()
+		stats := result.Stats
+		result, err = histories.Shrink(ctx, all, o.Name, result)
+		g.Expect(err).NotTo(HaveOccurred())
+		result.Stats = stats
 	}
 	var history strings.Builder
 	for _, s := range result.History {

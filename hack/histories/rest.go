@@ -17,6 +17,8 @@ import (
 const (
 	// patience is how long the hub may take to bring a mended world to rest.
 	patience = 60 * time.Second
+	// late is after what time the world's reasons for not being at rest are noted.
+	late = 10 * time.Second
 	// quiet is for how long the hub must not have written before the world counts as being at rest.
 	quiet = 150 * time.Millisecond
 )
@@ -33,10 +35,15 @@ func (w *world) rest() error {
 		return fmt.Errorf("mending the targets: %w", err)
 	}
 	var complaints []string
+	noted := false
 	for deadline := time.Now().Add(patience); ; {
 		idle := time.Since(time.Unix(0, w.wire.lastWrite.Load()))
 		if complaints = w.judge.complaints(); len(complaints) == 0 && idle > quiet {
 			break
+		}
+		if !noted && time.Since(begin) > late {
+			noted = true
+			w.judge.noteSlow(complaints)
 		}
 		if time.Now().After(deadline) {
 			w.judge.notAtRest(complaints)
@@ -300,6 +307,13 @@ func describeConditions(s resourcesv1alpha1.ManagedResourceStatus) string {
 		out = append(out, fmt.Sprintf("%s=%s/%s %s", c.Type, c.Status, c.Reason, c.Message))
 	}
 	return strings.Join(out, "; ")
+}
+
+func (j *judge) noteSlow(complaints []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.trace.add("slow: %v", complaints)
+	j.stats.Slow = append(j.stats.Slow, fmt.Sprintf("step %d: %s", j.step, strings.Join(complaints, " | ")))
 }
 
 func (j *judge) notAtRest(complaints []string) {

@@ -36,6 +36,7 @@ type Stats struct {
 	Rests       int            // how often the world came to rest
 	Resting     time.Duration
 	LongestRest time.Duration
+	Slow        []string `json:",omitempty"` // why the world was not at rest after ten seconds
 	Duration    time.Duration
 }
 
@@ -61,6 +62,7 @@ func (s *Stats) Add(o Stats) {
 		}
 	}
 	s.Void, s.Hubs, s.Deletes, s.Rests = s.Void+o.Void, s.Hubs+o.Hubs, s.Deletes+o.Deletes, s.Rests+o.Rests
+	s.Slow = append(s.Slow, o.Slow...)
 	s.Resting, s.Duration, s.LongestRest = s.Resting+o.Resting, s.Duration+o.Duration, max(s.LongestRest, o.LongestRest)
 }
 
@@ -150,6 +152,31 @@ func Run(ctx context.Context, all [clusters]*hubtest.Cluster, o Options) (*Resul
 		r.Trace, r.About, r.Log = all.String(), about.String(), log.String()
 	}
 	return r, nil
+}
+
+// Shrink looks for a shorter history that breaks the same rule, by leaving out ever smaller parts, until ctx ends. name makes
+// the names of the attempts. What it returns failed at least once.
+func Shrink(ctx context.Context, all [clusters]*hubtest.Cluster, name string, failed *Result) (*Result, error) {
+	attempts := 0
+	for part := len(failed.History) / 2; part > 0; part /= 2 {
+		for from := 0; from < len(failed.History) && ctx.Err() == nil; {
+			attempts++
+			shorter := slices.Delete(slices.Clone(failed.History), from, min(from+part, len(failed.History)))
+			if len(shorter) == 0 {
+				break
+			}
+			result, err := Run(context.WithoutCancel(ctx), all, Options{Name: fmt.Sprint(name, "x", attempts), Replay: shorter})
+			if err != nil {
+				return failed, err
+			}
+			if result.Violation != nil && result.Violation.Rule == failed.Violation.Rule {
+				result.Seed, failed = failed.Seed, result
+			} else {
+				from += part
+			}
+		}
+	}
+	return failed, nil
 }
 
 // history yields the steps of a history.

@@ -253,9 +253,6 @@ func (w *world) editResource(m int, f func(r *resource)) error {
 	return w.change(
 		func(st *state) { f(&st.resources[m]) },
 		func(ctx context.Context, st *state) error {
-			if !w.judge.seenExists(m) {
-				return nil
-			}
 			mr, r := w.resourceObject(st, m), st.resources[m]
 			value := func(on bool, v string) any {
 				if on {
