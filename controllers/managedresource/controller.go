@@ -117,7 +117,7 @@ func New(o Options) (*Controller, error) {
 	})
 	c.dispatcher.tracker = c.tracker
 	c.reconciler = &reconciler{
-		source: &store{cached: o.Cache, live: o.Client, client: o.Client, observe: c.observe, written: map[types.NamespacedName]*resourcesv1alpha1.ManagedResource{}},
+		source: newStore(o.Cache, o.Client, c.observe),
 		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared,
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,

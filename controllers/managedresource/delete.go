@@ -198,9 +198,6 @@ func (r *reconciler) letGo(ctx context.Context, work *run) error {
 		}
 		return err
 	}
-	if work.mr.DeletionTimestamp != nil && len(work.mr.Finalizers) == 0 {
-		r.source.drop(work.name)
-	}
 	work.log.Info("Let go of the ManagedResource", "handedOver", work.decision.Leaving)
 	return nil
 }

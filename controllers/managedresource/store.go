@@ -14,7 +14,7 @@ import (
 )
 
 // store reads and writes ManagedResources. Reads come from the informer, but never older than the last own write: an
-// inventory that goes back in time would lose objects.
+// inventory that goes back in time would lose objects, and one that comes back from the dead would delete them.
 type store struct {
 	cached client.Reader // informers
 	live   client.Reader
@@ -24,6 +24,14 @@ type store struct {
 
 	mu      sync.Mutex
 	written map[types.NamespacedName]*resourcesv1alpha1.ManagedResource // until the informer has caught up
+	gone    map[types.NamespacedName]types.UID                          // the same for what does not exist any more
+}
+
+func newStore(cached client.Reader, writes client.Client, observe func(*resourcesv1alpha1.ManagedResource)) *store {
+	return &store{
+		cached: cached, live: writes, client: writes, observe: observe,
+		written: map[types.NamespacedName]*resourcesv1alpha1.ManagedResource{}, gone: map[types.NamespacedName]types.UID{},
+	}
 }
 
 // get returns a copy of the ManagedResource, nil if it does not exist.
@@ -36,17 +44,17 @@ func (s *store) get(ctx context.Context, name types.NamespacedName) (*resourcesv
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.written[name]
-	if err != nil {
-		delete(s.written, name)
-		return nil, nil
-	}
-	if own == nil {
-		return mr, nil
-	}
-	if own.UID == mr.UID && older(mr.ResourceVersion, own.ResourceVersion) {
-		return own.DeepCopy(), nil
+	if own != nil && err == nil && older(mr.ResourceVersion, own.ResourceVersion) {
+		return own.DeepCopy(), nil // whatever the informer has is older, if only the predecessor of this one
 	}
 	delete(s.written, name)
+	if err == nil && mr.UID == s.gone[name] {
+		return nil, nil
+	}
+	delete(s.gone, name)
+	if err != nil {
+		return nil, nil
+	}
 	return mr, nil
 }
 
@@ -66,13 +74,19 @@ func (s *store) patch(ctx context.Context, base, mr *resourcesv1alpha1.ManagedRe
 	} else {
 		err = s.client.Patch(ctx, mr, patch)
 	}
-	if apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsConflict(err):
 		s.refresh(ctx, name)
+	case apierrors.IsNotFound(err):
+		s.ended(name, base.UID)
 	}
 	if err != nil {
 		return fmt.Errorf("writing ManagedResource %s: %w", name, err)
 	}
 	s.remember(mr)
+	if mr.DeletionTimestamp != nil && len(mr.Finalizers) == 0 {
+		s.ended(name, mr.UID)
+	}
 	return nil
 }
 
@@ -83,11 +97,12 @@ func (s *store) remember(mr *resourcesv1alpha1.ManagedResource) {
 	s.written[client.ObjectKeyFromObject(mr)] = mr.DeepCopy()
 }
 
-// drop forgets what was written to a ManagedResource that is gone.
-func (s *store) drop(name types.NamespacedName) {
+// ended notes that a ManagedResource does not exist any more.
+func (s *store) ended(name types.NamespacedName, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.written, name)
+	s.gone[name] = uid
 }
 
 // refresh reads the ManagedResource live, so that the retry after a conflict does not meet the same old state.

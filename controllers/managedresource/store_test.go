@@ -1,0 +1,90 @@
+package managedresource
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+// informer is what an informer shows, which only changes when a test says so.
+type informer struct {
+	client.Reader
+	shows *resourcesv1alpha1.ManagedResource
+}
+
+func (i *informer) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	if i.shows == nil {
+		return apierrors.NewNotFound(resourcesv1alpha1.GroupVersion.WithResource("managedresources").GroupResource(), key.Name)
+	}
+	i.shows.DeepCopyInto(obj.(*resourcesv1alpha1.ManagedResource))
+	return nil
+}
+
+func TestLateInformerDoesNotBringBackWhatWasLetGo(t *testing.T) {
+	const finalizer = resourcesv1alpha1.FinalizerBase
+	for name, letGo := range map[string]func(g Gomega, server client.Client, s *store, mr *resourcesv1alpha1.ManagedResource){
+		"by us": func(g Gomega, _ client.Client, s *store, mr *resourcesv1alpha1.ManagedResource) {
+			base := mr.DeepCopy()
+			mr.Finalizers = nil
+			g.Expect(s.patch(t.Context(), base, mr, false)).To(Succeed())
+		},
+		"by somebody else": func(g Gomega, server client.Client, s *store, mr *resourcesv1alpha1.ManagedResource) {
+			other := mr.DeepCopy()
+			other.Finalizers = nil
+			g.Expect(server.Update(t.Context(), other)).To(Succeed())
+			base := mr.DeepCopy()
+			mr.Finalizers = nil
+			g.Expect(s.patch(t.Context(), base, mr, false)).To(MatchError(apierrors.IsNotFound, "NotFound"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			scheme := runtime.NewScheme()
+			g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+			mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "first", Finalizers: []string{finalizer}}}
+			server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).Build()
+			key := client.ObjectKeyFromObject(mr)
+			g.Expect(server.Delete(t.Context(), mr)).To(Succeed())
+			g.Expect(server.Get(t.Context(), key, mr)).To(Succeed())
+
+			seen := &informer{shows: mr.DeepCopy()}
+			s := newStore(seen, server, func(*resourcesv1alpha1.ManagedResource) {})
+			found, err := s.get(t.Context(), key)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found.UID).To(BeEquivalentTo("first"))
+
+			letGo(g, server, s, found)
+			g.Expect(s.get(t.Context(), key)).To(BeNil(), "although the informer still shows it")
+
+			successor := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "second", ResourceVersion: "9999"}}
+			seen.shows = successor
+			found, err = s.get(t.Context(), key)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found.UID).To(BeEquivalentTo("second"))
+		})
+	}
+}
+
+func TestLateInformerDoesNotBringBackAPredecessor(t *testing.T) {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+	mr := func(uid, version string) *resourcesv1alpha1.ManagedResource {
+		return &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: types.UID(uid), ResourceVersion: version}}
+	}
+	first, second := mr("first", "7"), mr("second", "12")
+	s := newStore(&informer{shows: first}, fake.NewClientBuilder().WithScheme(scheme).Build(), func(*resourcesv1alpha1.ManagedResource) {})
+	s.remember(second)
+	found, err := s.get(t.Context(), client.ObjectKeyFromObject(first))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.UID).To(BeEquivalentTo("second"))
+}
