@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
@@ -68,6 +69,8 @@ type HubOptions struct {
 	Clock  clock.Clock
 	// Logger replaces the collected log.
 	Logger logr.Logger
+	// WrapSource, if set, is put around the transport of the connections to the source.
+	WrapSource transport.WrapperFunc
 }
 
 // StartHub starts a hub on a source cluster that InstallSource prepared, and returns when it contends for the Lease.
@@ -79,6 +82,9 @@ func StartHub(ctx context.Context, source *Cluster, o HubOptions) (*Hub, error) 
 	rest, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("identity of the hub: %w", err)
+	}
+	if o.WrapSource != nil {
+		rest.Wrap(o.WrapSource)
 	}
 	config, err := Config()
 	if err != nil {

@@ -49,11 +49,27 @@ func (l *leadership) Start(ctx context.Context) error {
 		return fmt.Errorf("leader election: %w", err)
 	}
 	for ctx.Err() == nil {
-		if err := l.contend(ctx, lock); err != nil {
+		if err := l.contend(ctx, wholeCalls{lock}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// wholeCalls is a lock whose calls are not cut short by the end of the hub, only by their own timeout. Who cancels a call does
+// not learn whether it took the Lease, cannot give it back, and has the next hub wait until it runs out.
+type wholeCalls struct{ resourcelock.Interface }
+
+func (w wholeCalls) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return w.Interface.Get(context.WithoutCancel(ctx))
+}
+
+func (w wholeCalls) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return w.Interface.Create(context.WithoutCancel(ctx), record)
+}
+
+func (w wholeCalls) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return w.Interface.Update(context.WithoutCancel(ctx), record)
 }
 
 // contend waits for the Lease, runs a term, and gives the Lease back when the term has ended.

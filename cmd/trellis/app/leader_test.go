@@ -2,13 +2,17 @@ package app_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
 
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
@@ -139,4 +143,43 @@ func TestSourceThatHangsEndsTheTermAndNotTheHub(t *testing.T) {
 	e.Eventually(e.value).Should(Equal("1"))
 	e.expectWork()
 	e.stop(hub)
+}
+
+// slowAnswers holds the answers to writes of a Lease back until the test lets them go.
+type slowAnswers struct {
+	next    http.RoundTripper
+	written func()        // tells of an answer
+	give    chan struct{} // lets the answers through when it is closed
+}
+
+func (s slowAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := s.next.RoundTrip(r)
+	if r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/leases") {
+		return answer, err
+	}
+	s.written()
+	select {
+	case <-s.give:
+		return answer, err
+	case <-r.Context().Done():
+		if err == nil {
+			answer.Body.Close()
+		}
+		return nil, r.Context().Err()
+	}
+}
+
+func TestHubThatEndsWhileItTakesTheLeaseGivesItBack(t *testing.T) {
+	e := newEnv(t)
+	written, give := make(chan struct{}), make(chan struct{})
+	tell := sync.OnceFunc(func() { close(written) })
+	hub := e.startHubWith(hubtest.HubOptions{WrapSource: func(next http.RoundTripper) http.RoundTripper {
+		return slowAnswers{next: next, written: tell, give: give}
+	}}, func(c *configv1alpha1.HubConfiguration) { c.LeaderElection.RenewDeadline.Duration = time.Minute })
+	e.Eventually(written).Should(BeClosed())
+	e.Expect(e.holder()).NotTo(BeEmpty())
+	// The end comes before the answer.
+	time.AfterFunc(time.Second, func() { close(give) })
+	e.stop(hub)
+	e.Expect(e.holder()).To(BeEmpty())
 }

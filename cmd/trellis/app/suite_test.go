@@ -95,14 +95,20 @@ func newEnv(t *testing.T) *env {
 // startHub starts a hub that gives up a lost Lease soon, and waits long for that of another.
 func (e *env) startHub(changes ...func(*configv1alpha1.HubConfiguration)) *hubtest.Hub {
 	e.t.Helper()
-	return hubtest.StartHubForTest(e.t, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+	return e.startHubWith(hubtest.HubOptions{}, changes...)
+}
+
+func (e *env) startHubWith(o hubtest.HubOptions, changes ...func(*configv1alpha1.HubConfiguration)) *hubtest.Hub {
+	e.t.Helper()
+	o.Config = func(c *configv1alpha1.HubConfiguration) {
 		c.LeaderElection.LeaseDuration.Duration = 5 * time.Minute
 		c.LeaderElection.RenewDeadline.Duration = 2 * time.Second
 		c.LeaderElection.RetryPeriod.Duration = 300 * time.Millisecond
 		for _, change := range changes {
 			change(c)
 		}
-	}})
+	}
+	return hubtest.StartHubForTest(e.t, source, o)
 }
 
 // stop ends a hub and insists that it ended in order.
