@@ -338,7 +338,14 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 // Freeze stops the API server from running without ending it: connections stay open or are still accepted by the kernel,
 // and nobody answers. It is how a hanging server or a broken network looks to a client.
 func (cp *ControlPlane) Freeze() error {
-	return cp.signalAPIServer(syscall.SIGSTOP)
+	if err := cp.signalAPIServer(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	cp.mu.Lock()
+	api := cp.processes[APIServer]
+	cp.mu.Unlock()
+	api.awaitStop()
+	return nil
 }
 
 // Thaw lets a frozen API server go on.

@@ -1,12 +1,14 @@
 package controlplane
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -77,6 +79,29 @@ func (p *process) signal(signal syscall.Signal) error {
 		return errors.New("not running")
 	}
 	return p.cmd.Process.Signal(signal)
+}
+
+// stopTimeout is how long a busy machine may take to stop all threads of a process.
+const stopTimeout = 10 * time.Second
+
+// awaitStop returns when no thread of a process that was told to stop runs any more: on a busy machine some go on for a
+// moment, and answer. Where the kernel does not show threads it returns at once.
+func (p *process) awaitStop() {
+	for deadline := time.Now().Add(stopTimeout); time.Now().Before(deadline) && !p.ended(); time.Sleep(time.Millisecond) {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid)) // the pattern is valid
+		running := slices.ContainsFunc(threads, func(path string) bool {
+			stat, err := os.ReadFile(path)
+			if err != nil {
+				return false // it has just ended
+			}
+			// The state follows the name, which is in parentheses and may contain anything.
+			state := strings.TrimSpace(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+			return !strings.HasPrefix(state, "T")
+		})
+		if !running {
+			return
+		}
+	}
 }
 
 // terminate asks the process to end and kills it if it has not done so in time.
