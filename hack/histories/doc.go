@@ -45,12 +45,13 @@
 //   - nothing is written that nobody asks for,
 //   - an inventory belongs to one cluster: a ManagedResource that is bound to another one begins with an empty one,
 //   - an inventory does not lose what its ManagedResource wants,
-//   - a target that is paused is not written to, and one whose identity changed gets no call,
+//   - a target that is paused is not written to; one that leads to another cluster gets no call, and does not become that
+//     cluster, without a confirmation,
 //   - at rest, every ManagedResource is applied, its inventory is what it wants, its objects are there with their content,
 //     and nothing is left behind but what the rules leave: kept, released or stolen objects, and those of a ManagedResource
 //     that lost its target.
 //
 // The hub cannot know what changed a moment ago. A wish counts if it was there at the last rest, when the hub said that it
-// had fulfilled it, or is older than a few seconds. Everything that does not depend on knowing the newest wish is judged
-// without such a grace.
+// had fulfilled it, or is older than this life of the hub, or than a few seconds. Everything that does not depend on knowing
+// the newest wish is judged without such a grace.
 package histories

@@ -128,7 +128,7 @@ func (h *hubs) supervise(ctx context.Context) {
 // start starts a hub.
 func (h *hubs) start(ctx context.Context) *instance {
 	h.lives++
-	i := &instance{number: h.lives, ended: make(chan struct{})}
+	i := &instance{number: h.lives, started: time.Now(), ended: make(chan struct{})}
 	ctx, i.cancel = context.WithCancel(ctx)
 	source := rest.CopyConfig(h.source)
 	source.Wrap(func(next http.RoundTripper) http.RoundTripper { return h.wire.transport(i, "", next) })

@@ -142,10 +142,11 @@ func (j *judge) note(next *state) {
 
 // targetSeen is what the oracle saw last of a TargetCluster.
 type targetSeen struct {
-	exists   bool
-	uid      types.UID
-	paused   span
-	mismatch span // it is known as another cluster than the one its kubeconfig leads to
+	exists    bool
+	uid       types.UID
+	paused    span
+	mismatch  span                // it is known as another cluster than the one its kubeconfig leads to
+	confirmed [clusters]time.Time // when its registration was last confirmed to lead there
 }
 
 func (j *judge) violate(rule string, about []string, format string, args ...any) {
@@ -157,9 +158,10 @@ func (j *judge) violate(rule string, about []string, format string, args ...any)
 	close(j.violated)
 }
 
-// stable tells whether something has been so for long enough that the hub must know it.
-func (j *judge) stable(s span, now time.Time) bool {
-	return s.on && (!s.since.After(j.rest) || now.Sub(s.since) >= grace)
+// stable tells whether something has been so for long enough that a hub must know it: since the last rest, since before the
+// hub started, or for a while. The hub may be nil.
+func (j *judge) stable(s span, now time.Time, hub *instance) bool {
+	return s.on && (!s.since.After(j.rest) || now.Sub(s.since) >= grace || hub != nil && s.since.Before(hub.started))
 }
 
 // wishes are what a ManagedResource asks for, objects of documents that cannot be read included: what was asked for when
@@ -190,7 +192,7 @@ func (j *judge) mustStay(s *state, m, cluster int, wishes map[int]wish) (out [ob
 	for o := range v.inventory {
 		switch {
 		case v.deleting || !r.wanted:
-			out[o] = r.keep && v.deleting
+			out[o] = r.keep && (v.deleting || wishes[o] != unwanted)
 		case !slices.Equal(hubFinalizers(v.finalizers), []string{resourcesv1alpha1.Finalizer(classes[r.class])}):
 			// Between two classes.
 		case s.target(m) >= 0 && s.target(m) != cluster:
@@ -236,6 +238,9 @@ func (j *judge) narrow(next *state) {
 	now := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	for r := range j.targets {
+		j.refreshTarget(r, now)
+	}
 	for m := range j.seen {
 		_, possible, _ := j.state.bundle(m)
 		for o := range possible {
@@ -275,6 +280,9 @@ func (j *judge) commit(next *state) {
 
 func (j *judge) refreshTarget(r int, now time.Time) {
 	t, reg := &j.targets[r], j.state.registrations[r]
+	if reg.confirm {
+		t.confirmed[reg.cluster] = now
+	}
 	t.mismatch.set(t.exists && reg.exists && !reg.confirm && t.uid != "" && t.uid != j.uids[reg.cluster], now)
 }
 
@@ -288,6 +296,11 @@ func (j *judge) observeTarget(tc *hubv1alpha1.TargetCluster, gone bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	t := &j.targets[r]
+	if c := slices.Index(j.uids[:], tc.Status.ClusterUID); t.exists && !gone && t.uid != "" && t.uid != tc.Status.ClusterUID && c >= 0 {
+		if reg := j.state.registrations[r]; !(reg.confirm && reg.cluster == c) && now.Sub(t.confirmed[c]) >= grace {
+			j.violate("a target changes its identity only with a confirmation", []string{tc.Namespace + "/" + tc.Name}, "%s/%s became %s", tc.Namespace, tc.Name, clusterNames[c])
+		}
+	}
 	t.exists, t.uid = !gone, tc.Status.ClusterUID
 	t.paused.set(!gone && tc.Spec.Paused, now)
 	j.refreshTarget(r, now)
@@ -337,7 +350,7 @@ func (j *judge) observeResource(mr *resourcesv1alpha1.ManagedResource, gone bool
 	}
 	if old.uid == next.uid && old.bound >= 0 && old.bound == next.bound && !next.deleting {
 		for o := range old.inventory {
-			if _, still := next.inventory[o]; !still && j.stable(j.managed[m][o][old.bound], now) {
+			if _, still := next.inventory[o]; !still && j.stable(j.managed[m][o][old.bound], now, nil) {
 				j.violate("the inventory keeps what is wanted", []string{j.origin(m), j.name(o)},
 					"%s lost %s from its inventory although it wants it", j.origin(m), j.describe(o))
 			}
@@ -487,7 +500,7 @@ func (j *judge) snapshot(c *call, o int, now time.Time) *deletion {
 				d.ignoredUID = append(d.ignoredUID, ref.UID)
 			}
 		}
-		if j.stable(j.protected[m][o][c.cluster], now) {
+		if j.stable(j.protected[m][o][c.cluster], now, c.instance) {
 			d.wantedBy = append(d.wantedBy, m)
 		}
 	}
@@ -534,10 +547,10 @@ func (j *judge) checkVia(c *call, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	t := j.targets[r]
-	if c.write() && t.paused.on && now.Sub(t.paused.since) >= grace {
+	if c.write() && j.stable(t.paused, now, c.instance) {
 		j.violate("a paused target is not written to", []string{c.via, c.name}, "%s, although %s is paused", c, c.via)
 	}
-	if t.mismatch.on && now.Sub(t.mismatch.since) >= grace && c.cluster == j.state.registrations[r].cluster {
+	if j.stable(t.mismatch, now, c.instance) && c.cluster == j.state.registrations[r].cluster {
 		j.violate("a target whose identity changed gets no call", []string{c.via}, "%s, although %s is known as another cluster", c, c.via)
 	}
 }

@@ -118,14 +118,19 @@ func TestDeletionsAreJudged(t *testing.T) {
 			unwant(c)
 			c.change(func(s *state) { s.secrets[0].entries[0] = entry{value: 2} })
 		}, "uid-1", nil, hub, ""},
-		"its document is broken":  {func(c *court) { c.change(func(s *state) { s.secrets[0].fault = faultDocument }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
-		"its bundle is cut off":   {func(c *court) { c.change(func(s *state) { s.secrets[0].fault = faultBrotli }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
-		"its Secret is missing":   {func(c *court) { c.change(func(s *state) { s.secrets[0].exists = false }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
-		"another one is missing":  {func(c *court) { unwant(c); c.change(func(s *state) { s.secrets[1].exists = false }) }, "uid-1", nil, hub, ""},
-		"no target any more":      {func(c *court) { c.change(func(s *state) { s.registrations[0].exists = false }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
-		"on its way elsewhere":    {func(c *court) { c.change(func(s *state) { s.registrations[0].cluster = east }) }, "uid-1", nil, hub, ""},
-		"mode Ignore":             {func(c *court) { c.change(func(s *state) { s.secrets[0].entries[0] = entry{modeIgnore: true} }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
-		"the class changed":       {func(c *court) { c.change(func(s *state) { s.resources[0].class = 1 }) }, "uid-1", nil, hub, ""},
+		"its document is broken": {func(c *court) { c.change(func(s *state) { s.secrets[0].fault = faultDocument }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"its bundle is cut off":  {func(c *court) { c.change(func(s *state) { s.secrets[0].fault = faultBrotli }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"its Secret is missing":  {func(c *court) { c.change(func(s *state) { s.secrets[0].exists = false }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"another one is missing": {func(c *court) { unwant(c); c.change(func(s *state) { s.secrets[1].exists = false }) }, "uid-1", nil, hub, ""},
+		"no target any more":     {func(c *court) { c.change(func(s *state) { s.registrations[0].exists = false }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"on its way elsewhere":   {func(c *court) { c.change(func(s *state) { s.registrations[0].cluster = east }) }, "uid-1", nil, hub, ""},
+		"mode Ignore":            {func(c *court) { c.change(func(s *state) { s.secrets[0].entries[0] = entry{modeIgnore: true} }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"the class changed":      {func(c *court) { c.change(func(s *state) { s.resources[0].class = 1 }) }, "uid-1", nil, hub, ""},
+		"its resource goes":      {func(c *court) { c.change(func(s *state) { s.resources[0].wanted = false }) }, "uid-1", nil, hub, ""},
+		"its resource goes without it": {func(c *court) {
+			c.change(func(s *state) { s.resources[0].keep = true })
+			c.change(func(s *state) { s.resources[0].wanted = false })
+		}, "uid-1", nil, hub, "what is wanted is not deleted"},
 		"in no inventory":         {func(c *court) { unwant(c); c.resource() }, "uid-1", nil, hub, "what is deleted is in an inventory"},
 		"keep-object":             {unwant, "uid-1", map[string]string{resourcesv1alpha1.KeepObjectAnnotation: "true"}, hub, "keep-object is kept"},
 		"of somebody else":        {unwant, "uid-1", map[string]string{resourcesv1alpha1.OriginAnnotation: "a/b"}, hub, "a foreign origin is respected"},
@@ -179,6 +184,27 @@ func TestWritesAreJudged(t *testing.T) {
 			c.Expect(err).NotTo(HaveOccurred())
 			c.before(&call{instance: &instance{}, cluster: test.cluster, method: http.MethodPatch, resource: "configmaps",
 				namespace: c.namespace(test.object), name: c.name(test.object), body: raw})
+			c.expect(test.rule)
+		})
+	}
+}
+
+func TestTargetsKeepTheirIdentity(t *testing.T) {
+	for name, test := range map[string]struct {
+		confirm bool
+		rule    string
+	}{
+		"confirmed":     {true, ""},
+		"not confirmed": {false, "a target changes its identity only with a confirmation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourt(t)
+			tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.space(0), Name: registrationName(0)}}
+			tc.Status.ClusterUID = "uid-west"
+			c.observeTarget(tc, false)
+			c.change(func(s *state) { s.registrations[0].cluster, s.registrations[0].confirm = east, test.confirm })
+			tc.Status.ClusterUID = "uid-east"
+			c.observeTarget(tc, false)
 			c.expect(test.rule)
 		})
 	}

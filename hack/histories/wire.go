@@ -104,6 +104,7 @@ type wire struct {
 // instance is one life of the hub.
 type instance struct {
 	number   int
+	started  time.Time
 	dead     atomic.Bool
 	cancel   context.CancelFunc
 	ended    chan struct{} // closed when it has ended
