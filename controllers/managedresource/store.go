@@ -2,7 +2,9 @@ package managedresource
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,8 +15,9 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// store reads and writes ManagedResources. Reads come from the informer, but never older than the last own write: an
-// inventory that goes back in time would lose objects, and one that comes back from the dead would delete them.
+// store reads and writes ManagedResources. Reads come from the informer, but never older than the last own write, even if
+// nobody knows whether that was executed: an inventory that goes back in time would lose objects, or delete what was left to
+// others, and one that comes back from the dead would delete all of them.
 type store struct {
 	cached client.Reader // informers
 	live   client.Reader
@@ -25,12 +28,14 @@ type store struct {
 	mu      sync.Mutex
 	written map[types.NamespacedName]*resourcesv1alpha1.ManagedResource // until the informer has caught up
 	gone    map[types.NamespacedName]types.UID                          // the same for what does not exist any more
+	doubted map[types.NamespacedName]bool                               // what the server has may be newer than what is known
 }
 
 func newStore(cached client.Reader, writes client.Client, observe func(*resourcesv1alpha1.ManagedResource)) *store {
 	return &store{
 		cached: cached, live: writes, client: writes, observe: observe,
 		written: map[types.NamespacedName]*resourcesv1alpha1.ManagedResource{}, gone: map[types.NamespacedName]types.UID{},
+		doubted: map[types.NamespacedName]bool{},
 	}
 }
 
@@ -40,6 +45,11 @@ func (s *store) get(ctx context.Context, name types.NamespacedName) (*resourcesv
 	err := s.cached.Get(ctx, name, mr)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading ManagedResource %s: %w", name, err)
+	}
+	if s.inDoubt(name) {
+		if err := s.refresh(ctx, name, mr.UID); err != nil {
+			return nil, fmt.Errorf("reading ManagedResource %s after a write that may have failed: %w", name, err)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,10 +85,10 @@ func (s *store) patch(ctx context.Context, base, mr *resourcesv1alpha1.ManagedRe
 		err = s.client.Patch(ctx, mr, patch)
 	}
 	switch {
-	case apierrors.IsConflict(err):
-		s.refresh(ctx, name)
 	case apierrors.IsNotFound(err):
 		s.ended(name, base.UID)
+	case err != nil && !rejected(err):
+		s.doubt(name)
 	}
 	if err != nil {
 		return fmt.Errorf("writing ManagedResource %s: %w", name, err)
@@ -105,10 +115,43 @@ func (s *store) ended(name types.NamespacedName, uid types.UID) {
 	s.gone[name] = uid
 }
 
-// refresh reads the ManagedResource live, so that the retry after a conflict does not meet the same old state.
-func (s *store) refresh(ctx context.Context, name types.NamespacedName) {
-	mr := &resourcesv1alpha1.ManagedResource{}
-	if err := s.live.Get(ctx, name, mr); err == nil {
-		s.remember(mr)
+// rejected tells whether an error is the answer of a server to a write that it understood and did not execute, though it was
+// based on what the server has. A conflict means that it was not; without an answer nobody knows.
+func rejected(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsTimeout(err) {
+		return false
 	}
+	return status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
+}
+
+// doubt has the next get ask the server.
+func (s *store) doubt(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doubted[name] = true
+}
+
+func (s *store) inDoubt(name types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.doubted[name]
+}
+
+// refresh asks the server for a ManagedResource that the informer shows with a UID, empty if it shows none.
+func (s *store) refresh(ctx context.Context, name types.NamespacedName, shown types.UID) error {
+	mr := &resourcesv1alpha1.ManagedResource{}
+	err := s.live.Get(ctx, name, mr)
+	switch {
+	case err == nil:
+		s.remember(mr)
+	case apierrors.IsNotFound(err):
+		s.ended(name, shown)
+	default:
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.doubted, name)
+	return nil
 }

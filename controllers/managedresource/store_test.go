@@ -2,6 +2,7 @@ package managedresource
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
@@ -87,4 +89,81 @@ func TestLateInformerDoesNotBringBackAPredecessor(t *testing.T) {
 	found, err := s.get(t.Context(), client.ObjectKeyFromObject(first))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.UID).To(BeEquivalentTo("second"))
+}
+
+// A write whose answer was lost may have been executed. Until the informer shows it, what it shows is not to be acted on: an
+// object that was left alone and dropped from the inventory would be back in it, and deleted.
+func TestLateInformerDoesNotHideAWriteWithoutAnswer(t *testing.T) {
+	gr := resourcesv1alpha1.GroupVersion.WithResource("managedresources").GroupResource()
+	for name, c := range map[string]struct {
+		answer     error
+		unexecuted bool
+		asked      bool
+	}{
+		"the answer was lost":           {answer: errors.New("connection reset by peer"), asked: true},
+		"it was not sent":               {answer: errors.New("connection refused"), unexecuted: true, asked: true},
+		"the deadline passed":           {answer: context.DeadlineExceeded, asked: true},
+		"the server took too long":      {answer: apierrors.NewTimeoutError("late", 1), asked: true},
+		"the server failed":             {answer: apierrors.NewInternalError(errors.New("broken")), asked: true},
+		"somebody else wrote":           {answer: apierrors.NewConflict(gr, "b", errors.New("modified")), unexecuted: true, asked: true},
+		"the server has too much to do": {answer: apierrors.NewTooManyRequestsError("later"), unexecuted: true},
+		"the server does not accept it": {answer: apierrors.NewBadRequest("nonsense"), unexecuted: true},
+		"the server does not permit it": {answer: apierrors.NewForbidden(gr, "b", errors.New("no")), unexecuted: true},
+		"the server executed it":        {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			scheme := runtime.NewScheme()
+			g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+			mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "first"}}
+			mr.Status.Resources = make([]resourcesv1alpha1.ObjectReference, 1)
+			lost := errors.New("no answer either")
+			asked, down := 0, true
+			server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).WithStatusSubresource(mr).WithInterceptorFuncs(interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, server client.Client, sub string, obj client.Object, patch client.Patch, o ...client.SubResourcePatchOption) error {
+					if !c.unexecuted {
+						if err := server.SubResource(sub).Patch(ctx, obj, patch, o...); err != nil {
+							return err
+						}
+					}
+					return c.answer
+				},
+				Get: func(ctx context.Context, server client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+					asked++
+					if down {
+						return lost
+					}
+					return server.Get(ctx, key, obj, o...)
+				},
+			}).Build()
+			key := client.ObjectKeyFromObject(mr)
+			down = false
+			g.Expect(server.Get(t.Context(), key, mr)).To(Succeed())
+			asked, down = 0, true
+
+			s := newStore(&informer{shows: mr.DeepCopy()}, server, func(*resourcesv1alpha1.ManagedResource) {})
+			base := mr.DeepCopy()
+			mr.Status.Resources = nil
+			if c.answer == nil {
+				g.Expect(s.patch(t.Context(), base, mr, true)).To(Succeed())
+			} else {
+				g.Expect(s.patch(t.Context(), base, mr, true)).To(MatchError(c.answer))
+			}
+			if c.asked {
+				_, err := s.get(t.Context(), key)
+				g.Expect(err).To(MatchError(lost), "nobody knows how it is")
+				down = false
+			}
+			for range 2 {
+				found, err := s.get(t.Context(), key)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(len(found.Status.Resources) > 0).To(Equal(c.unexecuted))
+			}
+			if c.asked {
+				g.Expect(asked).To(Equal(2), "no more than necessary")
+			} else {
+				g.Expect(asked).To(BeZero())
+			}
+		})
+	}
 }
