@@ -138,7 +138,7 @@ func (w *world) become(goal *state) error {
 			}
 		}
 		if !sameSecret(w.state().secrets[i], goal.secrets[i]) {
-			if err := w.editSecrets(func(s *state) { s.secrets[i] = goal.secrets[i].clone() }, i); err != nil {
+			if err := w.editSecret(i, func(s *secret) { *s = goal.secrets[i].clone() }); err != nil {
 				return err
 			}
 		}

@@ -54,19 +54,16 @@ func (w *world) secretObject(st *state, i int) *corev1.Secret {
 	}
 }
 
-// editSecrets changes Secrets and writes those that exist, in the given order.
-func (w *world) editSecrets(f func(s *state), order ...int) error {
-	return w.change(f, func(ctx context.Context, s *state) error {
-		for _, i := range order {
-			if !s.secrets[i].exists {
-				continue
+// editSecret changes a Secret and writes it if it exists.
+func (w *world) editSecret(i int, f func(s *secret)) error {
+	return w.change(
+		func(st *state) { f(&st.secrets[i]) },
+		func(ctx context.Context, st *state) error {
+			if !st.secrets[i].exists {
+				return nil
 			}
-			if err := w.source.Update(ctx, w.secretObject(s, i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+			return w.source.Update(ctx, w.secretObject(st, i))
+		})
 }
 
 func (w *world) nextValue() int {
@@ -76,24 +73,23 @@ func (w *world) nextValue() int {
 
 func (w *world) toggle(s Step) error {
 	v := w.nextValue()
-	return w.editSecrets(func(st *state) {
-		entries := st.secrets[s.A].entries
-		if _, ok := entries[s.B]; ok {
-			delete(entries, s.B)
+	return w.editSecret(s.A, func(sec *secret) {
+		if _, ok := sec.entries[s.B]; ok {
+			delete(sec.entries, s.B)
 		} else {
-			entries[s.B] = entry{value: v}
+			sec.entries[s.B] = entry{value: v}
 		}
-	}, s.A)
+	})
 }
 
 func (w *world) value(s Step) error {
 	v := w.nextValue()
-	return w.editSecrets(func(st *state) {
-		for o, e := range st.secrets[s.A].entries {
+	return w.editSecret(s.A, func(sec *secret) {
+		for o, e := range sec.entries {
 			e.value = v
-			st.secrets[s.A].entries[o] = e
+			sec.entries[o] = e
 		}
-	}, s.A)
+	})
 }
 
 // nth is the object at a place in a Secret, -1 if it is empty.
@@ -105,19 +101,23 @@ func nth(s secret, n int) int {
 	return all[n%len(all)]
 }
 
+// move takes an object from one Secret to another one, with two writes: in between it is in both, or in none.
 func (w *world) move(s Step) error {
 	o := nth(w.state().secrets[s.A], s.C)
 	if o < 0 || s.A == s.B {
 		return errVoid
 	}
-	order := []int{s.A, s.B} // first away, then there
+	e := w.state().secrets[s.A].entries[o]
+	away := func() error { return w.editSecret(s.A, func(sec *secret) { delete(sec.entries, o) }) }
+	there := func() error { return w.editSecret(s.B, func(sec *secret) { sec.entries[o] = e }) }
+	first, second := away, there
 	if s.C%2 == 0 {
-		order = []int{s.B, s.A}
+		first, second = there, away
 	}
-	return w.editSecrets(func(st *state) {
-		st.secrets[s.B].entries[o] = st.secrets[s.A].entries[o]
-		delete(st.secrets[s.A].entries, o)
-	}, order...)
+	if err := first(); err != nil {
+		return err
+	}
+	return second()
 }
 
 func (w *world) copy(s Step) error {
@@ -125,22 +125,23 @@ func (w *world) copy(s Step) error {
 	if o < 0 || s.A == s.B {
 		return errVoid
 	}
-	return w.editSecrets(func(st *state) { st.secrets[s.B].entries[o] = st.secrets[s.A].entries[o] }, s.B)
+	e := w.state().secrets[s.A].entries[o]
+	return w.editSecret(s.B, func(sec *secret) { sec.entries[o] = e })
 }
 
 func (w *world) spoil(s Step) error {
-	return w.editSecrets(func(st *state) { st.secrets[s.A].fault = faultOf(s.B) }, s.A)
+	return w.editSecret(s.A, func(sec *secret) { sec.fault = faultOf(s.B) })
 }
 
 func (w *world) mendSecret(s Step) error {
 	if w.state().secrets[s.A].fault == faultNone {
 		return errVoid
 	}
-	return w.editSecrets(func(st *state) { st.secrets[s.A].fault = faultNone }, s.A)
+	return w.editSecret(s.A, func(sec *secret) { sec.fault = faultNone })
 }
 
 func (w *world) brotli(s Step) error {
-	return w.editSecrets(func(st *state) { st.secrets[s.A].brotli = !st.secrets[s.A].brotli }, s.A)
+	return w.editSecret(s.A, func(sec *secret) { sec.brotli = !sec.brotli })
 }
 
 func (w *world) toggleSecret(s Step) error {
@@ -169,11 +170,11 @@ func (w *world) mode(s Step) error {
 	if o < 0 {
 		return errVoid
 	}
-	return w.editSecrets(func(st *state) {
-		e := st.secrets[s.A].entries[o]
+	return w.editSecret(s.A, func(sec *secret) {
+		e := sec.entries[o]
 		e.modeIgnore = !e.modeIgnore
-		st.secrets[s.A].entries[o] = e
-	}, s.A)
+		sec.entries[o] = e
+	})
 }
 
 func (w *world) objectIgnore(s Step) error {
@@ -181,11 +182,11 @@ func (w *world) objectIgnore(s Step) error {
 	if o < 0 {
 		return errVoid
 	}
-	return w.editSecrets(func(st *state) {
-		e := st.secrets[s.A].entries[o]
+	return w.editSecret(s.A, func(sec *secret) {
+		e := sec.entries[o]
 		e.ignore = !e.ignore
-		st.secrets[s.A].entries[o] = e
-	}, s.A)
+		sec.entries[o] = e
+	})
 }
 
 func (w *world) resourceObject(st *state, m int) *resourcesv1alpha1.ManagedResource {
