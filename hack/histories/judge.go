@@ -71,7 +71,7 @@ type life struct {
 	byHub           bool // the hub wrote to it at some time
 	exempt          string
 	going, gone     bool // it has a deletion timestamp; it is gone
-	goingAt         time.Time
+	went            *unstructured.Unstructured // how it was when it began to go
 	byDriver        bool // we deleted it
 	deletes         []*deletion
 	judged          bool
@@ -392,7 +392,7 @@ func (j *judge) observeObject(cluster int, obj *unstructured.Unstructured, gone 
 	l.gone = gone
 	l.going = gone || obj.GetDeletionTimestamp() != nil
 	if l.going && !was {
-		l.goingAt = time.Now()
+		l.went = obj
 	}
 	if gone {
 		if j.current[cluster][o] == l {
@@ -439,7 +439,7 @@ func (j *judge) judgeLife(l *life) {
 
 func (j *judge) judgeDeletion(l *life, d *deletion) {
 	j.stats.Deletes++
-	annotations := l.live.GetAnnotations()
+	annotations := l.went.GetAnnotations()
 	origin := annotations[resourcesv1alpha1.OriginAnnotation]
 	where := clusterNames[l.cluster] + ": " + j.describe(l.object)
 	about := []string{j.name(l.object)}

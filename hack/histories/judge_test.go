@@ -166,6 +166,34 @@ func TestLostDeletionsAreJudged(t *testing.T) {
 	c.expect("what is wanted is not deleted")
 }
 
+func TestDeletionsAreJudgedByHowTheObjectWasThen(t *testing.T) {
+	foreign := map[string]string{resourcesv1alpha1.OriginAnnotation: "a/b"}
+	for name, test := range map[string]struct {
+		then, later map[string]string
+		rule        string
+	}{
+		"stolen while it went": {nil, foreign, ""},
+		"stolen before":        {foreign, map[string]string{}, "a foreign origin is respected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourt(t)
+			c.change(func(s *state) { delete(s.secrets[0].entries, 0) })
+			request := &call{instance: &instance{}, cluster: west, method: http.MethodDelete, resource: "configmaps", namespace: c.namespace(0), name: c.name(0),
+				body: []byte(`{"preconditions":{"uid":"uid-1"}}`)}
+			c.before(request)
+			c.after(request, 0, nil, errDead)
+			for _, annotations := range []map[string]string{test.then, test.later} {
+				obj := c.live("uid-1", annotations, hubv1alpha1.FieldManager)
+				obj.SetFinalizers([]string{blocker})
+				obj.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+				c.observeObject(west, obj, false)
+			}
+			c.attribute()
+			c.expect(test.rule)
+		})
+	}
+}
+
 func TestWritesAreJudged(t *testing.T) {
 	for name, test := range map[string]struct {
 		object, cluster int
