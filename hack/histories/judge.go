@@ -70,9 +70,9 @@ type life struct {
 	live            *unstructured.Unstructured
 	byHub           bool // the hub wrote to it at some time
 	exempt          string
-	going, gone     bool // it has a deletion timestamp; it is gone
+	going, gone     bool                       // it has a deletion timestamp; it is gone
 	went            *unstructured.Unstructured // how it was when it began to go
-	byDriver        bool // we deleted it
+	byDriver        bool                       // we deleted it
 	deletes         []*deletion
 	judged          bool
 }
@@ -297,7 +297,7 @@ func (j *judge) observeTarget(tc *hubv1alpha1.TargetCluster, gone bool) {
 	defer j.mu.Unlock()
 	t := &j.targets[r]
 	if c := slices.Index(j.uids[:], tc.Status.ClusterUID); t.exists && !gone && t.uid != "" && t.uid != tc.Status.ClusterUID && c >= 0 {
-		if reg := j.state.registrations[r]; !(reg.confirm && reg.cluster == c) && now.Sub(t.confirmed[c]) >= grace {
+		if reg := j.state.registrations[r]; (!reg.confirm || reg.cluster != c) && now.Sub(t.confirmed[c]) >= grace {
 			j.violate("a target changes its identity only with a confirmation", []string{tc.Namespace + "/" + tc.Name}, "%s/%s became %s", tc.Namespace, tc.Name, clusterNames[c])
 		}
 	}
