@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -35,10 +34,15 @@ type round struct {
 	Millis  float64 `json:"ms"`
 	// PerSecond counts from the first request to the last object that a watch on the target showed.
 	PerSecond float64 `json:"perSecond"`
-	// ReportedMillis is when the last ManagedResource said that it is applied, and CPUMillis what the hub used until then
-	// for each object.
+	// ReportedMillis is when the last ManagedResource said that it is applied, and CPUMillis what the hub used until all
+	// notes were written, for each object.
 	ReportedMillis float64 `json:"reportedms,omitempty"`
 	CPUMillis      float64 `json:"cpumsPerObject,omitempty"`
+	// Processors is what each process used for an object, in milliseconds, from the first request to the last object: on a
+	// busy machine it tells more than a rate.
+	Processors map[string]float64 `json:"processorms"`
+	// Requests are the hub's to the source cluster in that time.
+	Requests map[string]int `json:"requests,omitempty"`
 	// RemovedPerSecond is the rate at which the objects went when the ManagedResources were deleted.
 	RemovedPerSecond float64 `json:"removedPerSecond,omitempty"`
 }
@@ -70,7 +74,7 @@ func (w *world) bring(ctx context.Context, way string, number int) (round, error
 	if err != nil {
 		return r, err
 	}
-	defer arrivals.watch.Stop()
+	defer arrivals.stop()
 	if way == byHub {
 		err = w.bringByHub(ctx, target, &r, arrivals, fmt.Sprintf("round-%d", number))
 	} else {
@@ -122,7 +126,7 @@ func (w *world) bringByHub(ctx context.Context, target *stage.Cluster, r *round,
 			return fmt.Errorf("creating a Secret: %w", err)
 		}
 	}
-	before, err := w.hub.CPU()
+	before, err := w.processors(target)
 	if err != nil {
 		return err
 	}
@@ -138,6 +142,9 @@ func (w *world) bringByHub(ctx context.Context, target *stage.Cluster, r *round,
 		return err
 	}
 	r.Millis = milliseconds(last.Sub(began))
+	if err := w.account(r, target, before); err != nil {
+		return err
+	}
 	for i := range w.resources {
 		entry, err := w.board.Await(ctx, stage.ManagedResource(ns, name(i)), applied)
 		if err != nil {
@@ -145,11 +152,19 @@ func (w *world) bringByHub(ctx context.Context, target *stage.Cluster, r *round,
 		}
 		r.ReportedMillis = max(r.ReportedMillis, milliseconds(entry.Since.Sub(began)))
 	}
+	for i := range w.resources {
+		if _, err := w.board.Await(ctx, stage.ManagedResource(ns, name(i)), noted); err != nil {
+			return err
+		}
+	}
 	after, err := w.hub.CPU()
 	if err != nil {
 		return err
 	}
-	r.CPUMillis = milliseconds(after-before) / float64(r.Objects)
+	r.CPUMillis = milliseconds(after-before[hubProcess]) / float64(r.Objects)
+	if r.Requests, err = requests(w.source, began, time.Now()); err != nil {
+		return err
+	}
 	return w.removeByHub(ctx, ns, r, arrivals, name)
 }
 
@@ -200,6 +215,10 @@ func (w *world) bringBare(ctx context.Context, target *stage.Cluster, r *round, 
 				Param("fieldManager", "bench").Param("force", "true").Body(bodies[i]).Do(ctx).Error()
 		}
 	}
+	before, err := w.processors(target)
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	if err := inParallel(ctx, w.inFlight, r.Objects, send); err != nil {
 		return err
@@ -209,6 +228,9 @@ func (w *world) bringBare(ctx context.Context, target *stage.Cluster, r *round, 
 		return err
 	}
 	r.Millis = milliseconds(last.Sub(began))
+	if err := w.account(r, target, before); err != nil {
+		return err
+	}
 	if err := target.Client.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(namespace), client.MatchingLabels{"load": "true"}); err != nil {
 		return fmt.Errorf("cleaning up: %w", err)
 	}
@@ -234,71 +256,103 @@ func inParallel(ctx context.Context, parallel, total int, do func(context.Contex
 	return group.Wait()
 }
 
-// arrivals counts the objects of a round in a target.
+// arrivals counts the objects of a round in a target. A server that is short of time ends watches, so it begins anew.
 type arrivals struct {
-	watch watch.Interface
-	count int
+	target *stage.Cluster
+	counts chan count // the latest one
+	stop   context.CancelFunc
+}
+
+// count is how many objects there were at a time.
+type count struct {
+	objects int
+	at      time.Time
+	err     error
 }
 
 func countArrivals(ctx context.Context, target *stage.Cluster) (*arrivals, error) {
+	ctx, stop := context.WithCancel(ctx)
+	a := &arrivals{target: target, counts: make(chan count, 1), stop: stop}
+	w, present, err := a.watch(ctx)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	go func() {
+		for err == nil {
+			a.read(w, present)
+			w, present, err = a.watch(ctx)
+		}
+		if ctx.Err() == nil {
+			a.tell(count{at: time.Now(), err: err})
+		}
+	}()
+	return a, nil
+}
+
+// watch counts what is there and follows it from then on, until ctx ends.
+func (a *arrivals) watch(ctx context.Context) (watch.Interface, map[string]bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	w, err := target.Watch.Watch(ctx, list, client.InNamespace(namespace), client.MatchingLabels{"load": "true"})
-	if err != nil {
-		return nil, fmt.Errorf("watching %s: %w", target.Name, err)
+	ours := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{"load": "true"}}
+	if err := a.target.Watch.List(ctx, list, ours...); err != nil {
+		return nil, nil, fmt.Errorf("listing %s: %w", a.target.Name, err)
 	}
-	return &arrivals{watch: w}, nil
+	present := map[string]bool{}
+	for i := range list.Items {
+		present[list.Items[i].Name] = true
+	}
+	a.tell(count{objects: len(present), at: time.Now()})
+	from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}}
+	w, err := a.target.Watch.Watch(ctx, list, append(ours, from)...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("watching %s: %w", a.target.Name, err)
+	}
+	return w, present, nil
+}
+
+// read counts until the watch ends.
+func (a *arrivals) read(w watch.Interface, present map[string]bool) {
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		object, ok := event.Object.(metav1.Object)
+		switch {
+		case event.Type == watch.Error || !ok:
+			return
+		case event.Type == watch.Added:
+			present[object.GetName()] = true
+		case event.Type == watch.Deleted:
+			delete(present, object.GetName())
+		default:
+			continue
+		}
+		a.tell(count{objects: len(present), at: time.Now()})
+	}
+}
+
+func (a *arrivals) tell(c count) {
+	select {
+	case <-a.counts:
+	default:
+	}
+	a.counts <- c // nobody else fills it
 }
 
 // await waits until there are so many objects, and returns when that was seen.
 func (a *arrivals) await(ctx context.Context, want int) (time.Time, error) {
 	timeout := time.NewTimer(time.Minute)
 	defer timeout.Stop()
-	for a.count != want {
+	var now count
+	for {
 		select {
-		case event, open := <-a.watch.ResultChan():
-			switch {
-			case !open || event.Type == watch.Error:
-				return time.Now(), fmt.Errorf("the watch of arriving objects ended: %v", event.Object)
-			case event.Type == watch.Added:
-				a.count++
-			case event.Type == watch.Deleted:
-				a.count--
+		case now = <-a.counts:
+			if now.objects == want || now.err != nil {
+				return now.at, now.err
 			}
 		case <-timeout.C:
-			return time.Now(), fmt.Errorf("there are %d objects instead of %d", a.count, want)
+			return time.Now(), fmt.Errorf("there are %d objects instead of %d", now.objects, want)
 		case <-ctx.Done():
 			return time.Now(), context.Cause(ctx)
 		}
 	}
-	return time.Now(), nil
-}
-
-// profile writes a profile of the hub's processor time while it applies round after round.
-func (w *world) profile(ctx context.Context, file string) error {
-	const length = 20 * time.Second
-	var content []byte
-	group, ctx := errgroup.WithContext(ctx)
-	done := make(chan struct{})
-	group.Go(func() (err error) {
-		defer close(done)
-		content, err = w.hub.Get(ctx, w.hub.ProfileURL(length))
-		return err
-	})
-	group.Go(func() error {
-		for i := 0; ; i++ {
-			select {
-			case <-done:
-				return nil
-			default:
-			}
-			if _, err := w.bring(ctx, byHub, 1000+i); err != nil {
-				return err
-			}
-		}
-	})
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("profiling the hub: %w", err)
-	}
-	return os.WriteFile(file, content, 0o600)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,7 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +25,9 @@ type sample struct {
 	Kind   string  `json:"kind"`
 	Change string  `json:"change"`
 	Millis float64 `json:"ms"`
+	// ReferenceMillis is what the same change took right afterwards where the benchmark itself did the hub's part, knowing
+	// beforehand what to write.
+	ReferenceMillis float64 `json:"referencems"`
 }
 
 // samples are those of several runs, in which all targets are worked on at a time, each by one change after the other.
@@ -30,30 +36,60 @@ type samples struct {
 }
 
 // latencies are the figures of each run.
-func (s samples) latencies() []latencies {
+func (s samples) latencies(figure func(sample) float64) []latencies {
 	out := make([]latencies, 0, len(s.Runs))
 	for _, run := range s.Runs {
 		values := make([]float64, 0, len(run))
 		for _, one := range run {
-			values = append(values, one.Millis)
+			values = append(values, figure(one))
 		}
 		out = append(out, latenciesOf(values))
 	}
 	return out
 }
 
+func ofHub(s sample) float64       { return s.Millis }
+func ofReference(s sample) float64 { return s.ReferenceMillis }
+
+// referencePrefix is for objects that the hub does not know.
+const referencePrefix = "reference-"
+
 // measureDrift edits and deletes random objects.
 func measureDrift(ctx context.Context, w *world) (samples, error) {
 	decks := map[*stage.Cluster]*deck{}
+	references := map[schema.GroupVersionKind]victim{}
+	for _, v := range victims(append(mixture(referencePrefix, "steady"), definition("Reference"))) {
+		references[v.kind] = v
+	}
 	for i, target := range w.targets {
 		decks[target] = newDeck(rand.New(rand.NewPCG(w.seed, uint64(i))), w.fixture)
+		for _, v := range references {
+			if err := target.Client.Create(ctx, decode(v.manifest)); err != nil {
+				return samples{}, fmt.Errorf("creating %s %s: %w", v.kind.Kind, v.key, err)
+			}
+		}
 	}
 	return w.inRuns(ctx, w.edits, func(ctx context.Context, target *stage.Cluster) (sample, error) {
 		d := decks[target]
 		victim := d.draw()
 		how := randomEdit(d.random, victim.kind)
-		took, err := restore(ctx, target, victim, how)
-		return sample{Target: target.Name, Kind: victim.kind.Kind, Change: how.name, Millis: milliseconds(took)}, err
+		s := sample{Target: target.Name, Kind: victim.kind.Kind, Change: how.name}
+		took, err := restore(ctx, target, victim, how, nil)
+		if err != nil {
+			return s, err
+		}
+		s.Millis = milliseconds(took)
+		reference := references[victim.kind]
+		took, err = restore(ctx, target, reference, how, func(before, now *unstructured.Unstructured) error {
+			if now == nil {
+				return target.Client.Create(ctx, decode(reference.manifest))
+			}
+			again := before.DeepCopy()
+			again.SetResourceVersion(now.GetResourceVersion())
+			return target.Client.Update(ctx, again)
+		})
+		s.ReferenceMillis = milliseconds(took)
+		return s, err
 	})
 }
 
@@ -88,8 +124,9 @@ func (w *world) inRuns(ctx context.Context, changes int, change func(context.Con
 	return out, nil
 }
 
-// restore meddles with an object and measures until it is as before.
-func restore(ctx context.Context, target *stage.Cluster, v victim, how edit) (time.Duration, error) {
+// restore meddles with an object and measures until it is as before. undo, if not nil, is called once when the change is
+// seen, with the object before and after it.
+func restore(ctx context.Context, target *stage.Cluster, v victim, how edit, undo func(before, now *unstructured.Unstructured) error) (time.Duration, error) {
 	follower, err := stage.Follow(ctx, target, v.kind, v.key)
 	if err != nil {
 		return 0, err
@@ -108,11 +145,25 @@ func restore(ctx context.Context, target *stage.Cluster, v victim, how edit) (ti
 	if err != nil {
 		return 0, fmt.Errorf("%s of %s %s: %w", how.name, v.kind.Kind, v.key, err)
 	}
+	var failed error
 	seen, err := follower.Until(ctx, func(u *unstructured.Unstructured) bool {
-		return u != nil && u.GetResourceVersion() != before.GetResourceVersion() && samePayload(before, u) &&
-			(how.patch != "" || u.GetUID() != before.GetUID())
+		switch {
+		case u == nil:
+		case u.GetResourceVersion() == before.GetResourceVersion():
+			return false
+		case samePayload(before, u) && (how.patch != "" || u.GetUID() != before.GetUID()):
+			return true
+		}
+		if undo != nil {
+			if failed = undo(before, u); apierrors.IsConflict(failed) {
+				failed = nil // the server wrote meanwhile, which is to be seen, too
+				return false
+			}
+			undo = nil
+		}
+		return failed != nil
 	})
-	if err != nil {
+	if err := errors.Join(err, failed); err != nil {
 		return 0, fmt.Errorf("after %q: %w", how.name, err)
 	}
 	return max(0, seen.Sub(answered)), nil
@@ -127,9 +178,9 @@ type deck struct {
 }
 
 func newDeck(random *rand.Rand, fixture int) *deck {
-	d := &deck{random: random}
+	d := &deck{random: random, all: victims(definitions())}
 	for i := range fixture {
-		d.all = append(d.all, editable(fixtureName(i)+"-")...)
+		d.all = append(d.all, victims(mixture(fixtureName(i)+"-", "steady"))...)
 	}
 	return d
 }

@@ -57,7 +57,7 @@ func parseFlags() options {
 	flag.IntVar(&o.inFlight, "in-flight", 40, "apply: requests in flight, of the hub and of the bare clients")
 	flag.DurationVar(&o.rest, "rest", 30*time.Second, "rest: how long")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the random choice of edits")
-	flag.BoolVar(&o.profiled, "profile", false, "apply: write a profile of the hub, of rounds that are not counted")
+	flag.BoolVar(&o.profiled, "profile", false, "apply: write profiles of the hub and of the API servers, of rounds that are not counted")
 	flag.Parse()
 	o.parts = strings.Split(*parts, ",")
 	return o
@@ -146,7 +146,7 @@ func measure(ctx context.Context, w *world, res *result, base string) (err error
 			res.Secret = &s
 		case partApply:
 			if res.Apply, err = measureApply(ctx, w); err == nil && w.profiled {
-				err = w.profile(ctx, base+"-apply.pprof")
+				err = w.profile(ctx, base)
 			}
 		default:
 			err = fmt.Errorf("there is no part %q, only %s", part, strings.Join(slices.Sorted(slices.Values([]string{partApply, partDrift, partRest, partSecret})), ", "))

@@ -37,24 +37,30 @@ func printLine(out io.Writer, name, unit string, s spread) {
 
 func printLatencies(out io.Writer, title string, s samples) {
 	fmt.Fprintf(out, "\n%s\n", title)
-	runs := s.latencies()
-	printLine(out, "p50", "ms", overRuns(runs, func(l latencies) float64 { return l.P50 }))
-	printLine(out, "p99", "ms", overRuns(runs, func(l latencies) float64 { return l.P99 }))
-	printLine(out, "max", "ms", overRuns(runs, func(l latencies) float64 { return l.Max }))
+	for _, who := range []struct {
+		name   string
+		figure func(sample) float64
+	}{{"", ofHub}, {", reference", ofReference}} {
+		runs := s.latencies(who.figure)
+		printLine(out, "p50"+who.name, "ms", overRuns(runs, func(l latencies) float64 { return l.P50 }))
+		printLine(out, "p99"+who.name, "ms", overRuns(runs, func(l latencies) float64 { return l.P99 }))
+		printLine(out, "max"+who.name, "ms", overRuns(runs, func(l latencies) float64 { return l.Max }))
+	}
 }
 
-// printKinds prints what the changes of all runs took, by kind and change.
+// printKinds prints what the changes of all runs took, by kind.
 func printKinds(out io.Writer, s samples) {
-	byChange := map[string][]float64{}
+	hub, reference := map[string][]float64{}, map[string][]float64{}
 	for _, run := range s.Runs {
 		for _, one := range run {
-			name := one.Kind + ": " + one.Change
-			byChange[name] = append(byChange[name], one.Millis)
+			hub[one.Kind] = append(hub[one.Kind], one.Millis)
+			reference[one.Kind] = append(reference[one.Kind], one.ReferenceMillis)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(byChange)) {
-		l := latenciesOf(byChange[name])
-		fmt.Fprintf(out, "    %-36s%10.2f %-12s (max %.2f of %d)\n", name, l.P50, "ms", l.Max, len(byChange[name]))
+	fmt.Fprintf(out, "    %-26s%8s%10s%10s%10s%16s%10s\n", "ms, by kind", "edits", "p50", "p99", "max", "reference p50", "p99")
+	for _, kind := range slices.Sorted(maps.Keys(hub)) {
+		l, r := latenciesOf(hub[kind]), latenciesOf(reference[kind])
+		fmt.Fprintf(out, "    %-26s%8d%10.2f%10.2f%10.2f%16.2f%10.2f\n", kind, len(hub[kind]), l.P50, l.P99, l.Max, r.P50, r.P99)
 	}
 }
 
@@ -79,9 +85,48 @@ func printApply(out io.Writer, o options, rounds []round) {
 		}
 		printLine(out, "hub, of "+way+" in the same round", "%", spreadOf(ratios))
 	}
-	printLine(out, "processor time of the hub", "ms/object", spreadOf(figures["cpu"]))
+	printLine(out, "processor time of the hub, to the end", "ms/object", spreadOf(figures["cpu"]))
+	printProcessors(out, rounds)
+	counts := map[string][]float64{}
+	for _, r := range rounds {
+		for request, n := range r.Requests {
+			counts[request] = append(counts[request], float64(n)/float64(o.resources))
+		}
+	}
+	for _, request := range slices.Sorted(maps.Keys(counts)) {
+		printLine(out, request, "/MR", spreadOf(counts[request]))
+	}
 	printLine(out, "last object to last condition", "ms", spreadOf(figures["reported"]))
 	printLine(out, "removed by the hub", "objects/s", spreadOf(figures["removed"]))
+}
+
+// printProcessors prints what each process used for an object, one column for each way: the rates follow from that where
+// the processors are what there is too little of.
+func printProcessors(out io.Writer, rounds []round) {
+	ways := []string{byHub, byApply, byPost}
+	used := map[string]map[string][]float64{}
+	for _, r := range rounds {
+		total := 0.0
+		for name, cpu := range r.Processors {
+			total += cpu
+			if used[name] == nil {
+				used[name] = map[string][]float64{}
+			}
+			used[name][r.Way] = append(used[name][r.Way], cpu)
+		}
+		if used["all"] == nil {
+			used["all"] = map[string][]float64{}
+		}
+		used["all"][r.Way] = append(used["all"][r.Way], total)
+	}
+	fmt.Fprintf(out, "  %-30s%14s%14s%14s\n", "ms/object, to the last object", ways[0], ways[1], ways[2])
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		fmt.Fprintf(out, "    %-28s", name)
+		for _, way := range ways {
+			fmt.Fprintf(out, "%14.2f", median(used[name][way]))
+		}
+		fmt.Fprintln(out)
+	}
 }
 
 func printRest(out io.Writer, r atRest) {

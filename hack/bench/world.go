@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/demo/stage"
@@ -80,6 +81,9 @@ func (w *world) start(ctx context.Context, root string) error {
 		for _, name := range targetNames {
 			planes = append(planes, controlplane.Options{Name: name, Audit: name == audited})
 		}
+		for i := range planes {
+			planes[i].ExtraAPIServerArgs = []string{fmt.Sprintf("--profiling=%t", w.profiled)}
+		}
 		clusters, err := stage.StartClusters(starting, planes...)
 		if err != nil {
 			return err
@@ -129,6 +133,13 @@ func (w *world) fill(ctx context.Context, target *stage.Cluster) error {
 			return fmt.Errorf("preparing %s: %w", target.Name, err)
 		}
 	}
+	const kinds = "definitions"
+	if err := w.create(ctx, target, kinds, definitions()); err != nil {
+		return err
+	}
+	if _, err := w.board.Await(ctx, stage.ManagedResource(ns, kinds), applied); err != nil {
+		return err
+	}
 	for i := range w.fixture {
 		if err := w.create(ctx, target, fixtureName(i), mixture(fixtureName(i)+"-", "steady")); err != nil {
 			return err
@@ -159,6 +170,11 @@ func (w *world) create(ctx context.Context, target *stage.Cluster, name string, 
 // become ready there.
 func applied(e stage.Entry) bool {
 	return e.Is(string(resourcesv1alpha1.ConditionResourcesApplied), string(resourcesv1alpha1.ConditionTrue))
+}
+
+// noted tells whether the hub is done with a ManagedResource.
+func noted(e stage.Entry) bool {
+	return e.Object != nil && e.Object.GetAnnotations()[hubv1alpha1.AppliedAnnotation] != ""
 }
 
 // tearDown ends everything at once, and removes what is of no use without it.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -28,8 +29,6 @@ const (
 	logTail = 8 << 10
 	// portAttempts is how often ports are chosen that somebody else then takes.
 	portAttempts = 3
-	// clockTick is the unit of /proc/<pid>/stat.
-	clockTick = 10 * time.Millisecond
 )
 
 // endpoints complete a configuration by what only a start knows.
@@ -258,28 +257,7 @@ func hasAll(series string, labels map[string]string) bool {
 }
 
 // CPU is the processor time that the operating system has accounted to the hub so far, to the hundredth of a second.
-func (h *Hub) CPU() (time.Duration, error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.Pid()))
-	if err != nil {
-		return 0, fmt.Errorf("accounting of the hub: %w", err)
-	}
-	// The name of the process, in parentheses, is the only field that may hold spaces; user and system time are the 12th
-	// and 13th behind it.
-	_, rest, _ := strings.Cut(string(content), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, errors.New("accounting of the hub: unknown format")
-	}
-	ticks := 0
-	for _, field := range fields[11:13] {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			return 0, fmt.Errorf("accounting of the hub: %w", err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * clockTick, nil
-}
+func (h *Hub) CPU() (time.Duration, error) { return controlplane.ProcessCPU(h.Pid()) }
 
 // RSS is the resident memory of the hub in bytes.
 func (h *Hub) RSS() (int64, error) {
