@@ -177,7 +177,7 @@ func assemble(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*meta
 		}
 		all = append(all, &restmapper.APIGroupResources{Group: *group, VersionedResources: versioned})
 	}
-	return &entry{mapper: restmapper.NewDiscoveryRESTMapper(all), failed: failed}
+	return &entry{mapper: &remembering{RESTMapper: restmapper.NewDiscoveryRESTMapper(all)}, failed: failed}
 }
 
 func hash(raw []byte) string {
