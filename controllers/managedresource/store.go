@@ -2,12 +2,15 @@ package managedresource
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,16 +76,42 @@ func older(a, b string) bool {
 	return err == nil && c < 0
 }
 
-// patch sends the difference between base and mr, metadata and spec or status, and fails if somebody else wrote since. On
-// success mr is what the server answered. Nothing is sent if there is no difference.
+// patch sends the difference between base and mr, of the status or of the annotations and finalizers, and fails if somebody
+// else wrote since. On success mr has the metadata of the answer. Nothing is sent if there is no difference.
+//
+// The answer is metadata only: but for that it holds what mr says, since nobody else wrote, and an inventory costs both
+// sides more than the rest of the call.
 func (s *store) patch(ctx context.Context, base, mr *resourcesv1alpha1.ManagedResource, status bool) error {
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	name := client.ObjectKeyFromObject(mr)
-	var err error
+	document := map[string]any{}
 	if status {
-		err = s.client.Status().Patch(ctx, mr, patch)
+		if changes := statusChanges(&base.Status, &mr.Status); len(changes) > 0 {
+			document["status"] = changes
+		}
 	} else {
-		err = s.client.Patch(ctx, mr, patch)
+		document = marksChanges(base, mr)
+	}
+	if len(document) == 0 {
+		return nil
+	}
+	metadata, _ := document["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		document["metadata"] = metadata
+	}
+	metadata["resourceVersion"] = base.ResourceVersion
+	raw, err := json.Marshal(document)
+	name := client.ObjectKeyFromObject(mr)
+	if err != nil {
+		return fmt.Errorf("encoding a change of ManagedResource %s: %w", name, err)
+	}
+	answer := &metav1.PartialObjectMetadata{}
+	answer.SetGroupVersionKind(resourcesv1alpha1.GroupVersion.WithKind("ManagedResource"))
+	answer.Namespace, answer.Name = name.Namespace, name.Name
+	patch := client.RawPatch(types.MergePatchType, raw)
+	if status {
+		err = s.client.Status().Patch(ctx, answer, patch)
+	} else {
+		err = s.client.Patch(ctx, answer, patch)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -93,11 +122,58 @@ func (s *store) patch(ctx context.Context, base, mr *resourcesv1alpha1.ManagedRe
 	if err != nil {
 		return fmt.Errorf("writing ManagedResource %s: %w", name, err)
 	}
+	answer.ManagedFields = nil // as the informer has it
+	mr.ObjectMeta = answer.ObjectMeta
 	s.remember(mr)
 	if mr.DeletionTimestamp != nil && len(mr.Finalizers) == 0 {
 		s.ended(name, mr.UID)
 	}
 	return nil
+}
+
+// statusChanges is the part of a merge patch that turns one status into another.
+func statusChanges(base, status *resourcesv1alpha1.ManagedResourceStatus) map[string]any {
+	changes := map[string]any{}
+	note := func(field string, before, after any, empty bool) {
+		switch {
+		case semantic.DeepEqual(before, after):
+		case empty:
+			changes[field] = nil
+		default:
+			changes[field] = after
+		}
+	}
+	note("conditions", base.Conditions, status.Conditions, len(status.Conditions) == 0)
+	note("observedGeneration", base.ObservedGeneration, status.ObservedGeneration, status.ObservedGeneration == 0)
+	note("resources", base.Resources, status.Resources, len(status.Resources) == 0)
+	note("secretsDataChecksum", base.SecretsDataChecksum, status.SecretsDataChecksum, status.SecretsDataChecksum == nil)
+	return changes
+}
+
+// marksChanges is a merge patch that turns the annotations and finalizers of one ManagedResource into those of another.
+func marksChanges(base, mr *resourcesv1alpha1.ManagedResource) map[string]any {
+	metadata := map[string]any{}
+	annotations := map[string]any{}
+	for key, value := range mr.Annotations {
+		if before, had := base.Annotations[key]; !had || before != value {
+			annotations[key] = value
+		}
+	}
+	for key := range base.Annotations {
+		if _, has := mr.Annotations[key]; !has {
+			annotations[key] = nil
+		}
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	if !slices.Equal(base.Finalizers, mr.Finalizers) {
+		metadata["finalizers"] = mr.Finalizers
+	}
+	if len(metadata) == 0 {
+		return nil
+	}
+	return map[string]any{"metadata": metadata}
 }
 
 func (s *store) remember(mr *resourcesv1alpha1.ManagedResource) {
