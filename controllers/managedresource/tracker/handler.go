@@ -88,7 +88,12 @@ func (m *tracked) update(n news, mr types.NamespacedName, key inventory.Key, bef
 	if !o.seen {
 		o.seen = true
 		if m.unseen--; m.unseen == 0 {
-			n.add(mr, CauseHealth)
+			if m.shown != nil {
+				close(m.shown)
+				m.shown = nil
+			} else {
+				n.add(mr, CauseHealth)
+			}
 		}
 	}
 	if m.unseen == 0 && before != nil && !sameJudgement(before, obs) {

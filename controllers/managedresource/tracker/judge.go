@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"context"
 	"maps"
 	"time"
 
@@ -113,6 +114,39 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 	m.recount()
 	m.waiting = !v.Synced || v.PodsUnknown || v.AutoscalersUnknown
 	return v
+}
+
+// AwaitShown waits until the watches show the last write of every object of a ManagedResource, but no longer than limit.
+func (t *Tracker) AwaitShown(ctx context.Context, mr types.NamespacedName, limit time.Duration) {
+	if t.Judge(mr).Unseen == 0 {
+		return
+	}
+	tgt := t.of(mr)
+	if tgt == nil {
+		return
+	}
+	tgt.mu.Lock()
+	m := tgt.mrs[mr]
+	if m == nil || m.unseen == 0 {
+		tgt.mu.Unlock()
+		return
+	}
+	shown := make(chan struct{})
+	m.shown = shown
+	tgt.mu.Unlock()
+	patience := time.NewTimer(limit)
+	defer patience.Stop()
+	select {
+	case <-shown:
+		return
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	if m.shown == shown {
+		m.shown = nil
+	}
 }
 
 // lostAutoscaler tells whether an object's autoscaler is gone. One that appears is noted, no more: as long as it is there

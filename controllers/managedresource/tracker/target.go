@@ -46,6 +46,8 @@ type tracked struct {
 	waiting bool
 	// unseen counts objects whose last write the watches did not show yet.
 	unseen int
+	// shown, if not nil, is closed when there are none left: somebody waits for it, and need not be notified.
+	shown chan struct{}
 }
 
 // object is one object of a ManagedResource.

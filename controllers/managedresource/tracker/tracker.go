@@ -287,10 +287,16 @@ func (tgt *target) release(o *object, stop []string) []string {
 func (m *tracked) recount() {
 	m.unseen = 0
 	for _, o := range m.objects {
-		if o.known && !o.seen {
-			m.unseen++
-		}
+		m.unseen += o.unseen()
 	}
+}
+
+// unseen is 1 if the watch did not show the last write of the object yet.
+func (o *object) unseen() int {
+	if o.known && !o.seen {
+		return 1
+	}
+	return 0
 }
 
 // Begin marks a ManagedResource as being written: its events are noted, not judged, until End. keys are the objects that
@@ -342,10 +348,11 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 		scaled = all[canonical(key)]
 		accepted.Autoscaled = accepted.Autoscaled || scaled
 	}
+	m.unseen -= o.unseen()
 	o.known, o.accepted, o.since, o.scaledSeen = true, accepted, t.clock.Now(), scaled
 	obs, found, synced := t.observed(tgt.key, o.watch, key)
 	o.seen = synced && found && !obs.olderThan(accepted.ResourceVersion)
-	m.recount()
+	m.unseen += o.unseen()
 }
 
 // Fold condenses the states of objects to one text. Equal folds mean equal states of the same objects.
