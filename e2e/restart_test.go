@@ -92,6 +92,8 @@ func TestRestartOverAnUnchangedFleetSendsNothing(t *testing.T) {
 	first := s.startHub()
 	inEast.eventuallyReady("compressed", "ignoring", "seeded", "two-secrets")
 	inWest.eventuallyReady("custom", "workload", "idle")
+	inEast.eventuallyNoted("compressed", "ignoring", "seeded", "two-secrets")
+	inWest.eventuallyNoted("custom", "workload", "idle")
 	inEast.eventuallySettled("target", 3)
 	inWest.eventuallySettled("target", 3)
 	s.stopHub(first)

@@ -169,6 +169,14 @@ func (s *space) eventuallyReady(names ...string) {
 	}
 }
 
+// eventuallyNoted waits until the hub has written down that ManagedResources are applied, a moment after they are.
+func (s *space) eventuallyNoted(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		s.Eventually(func() map[string]string { return s.mr(name).Annotations }).Should(HaveKey(hubv1alpha1.AppliedAnnotation), name)
+	}
+}
+
 // eventuallyCondition waits for a condition of a ManagedResource, given as "status/reason".
 func (s *space) eventuallyCondition(name string, t resourcesv1alpha1.ConditionType, want string) {
 	s.t.Helper()

@@ -31,6 +31,9 @@ import (
 // object needs room, too.
 const inventoryLimit = 1 << 20
 
+// shownPatience is how long a run waits for the watches to show what it wrote.
+const shownPatience = 100 * time.Millisecond
+
 // Bounds of a run. The calls to the target end early enough for the result to be written.
 const (
 	runTimeout   = 10 * time.Minute
@@ -315,6 +318,9 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 	if err := r.tracker.Track(ctx, work.name, work.target, inv, exact(work.mr)); err != nil {
 		return reconcile.Result{}, err
 	}
+	if finished {
+		r.tracker.AwaitShown(ctx, work.name, shownPatience) // or else the health needs a write of its own right afterwards
+	}
 	hibernated := r.hibernated(ctx, work)
 	before := r.memory.concluded(work.name, c)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
@@ -347,15 +353,13 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 		return result, nil
 	}
 	r.memory.settled(work.name, input)
-	if err := r.markApplied(ctx, work, input); err != nil {
-		return reconcile.Result{}, err
-	}
+	r.memory.note(work.name, r.clock.Now().Add(noteDelay))
 	// What happened to the objects while they were written was noted, not judged.
 	v := r.tracker.Judge(work.name)
 	if v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
 		return reconcile.Result{RequeueAfter: busyRetry, Priority: new(priorityDrift)}, nil
 	}
-	return r.settled(work, v), nil
+	return r.noteApplied(ctx, work, input, r.settled(work, v))
 }
 
 // lost tells whether a run failed because its target went away. Then nothing is said about the objects: what was applied
@@ -448,6 +452,7 @@ func (r *reconciler) inventoryAfter(work *run, p *plan, old, released []resource
 
 // unmarkApplied takes back the note that an input was applied, after a run that failed with the same input.
 func (r *reconciler) unmarkApplied(ctx context.Context, work *run, input string) error {
+	r.memory.note(work.name, time.Time{})
 	noted, ok := parseApplied(work.mr.Annotations[hubv1alpha1.AppliedAnnotation])
 	if !ok || noted.Input != input {
 		return nil

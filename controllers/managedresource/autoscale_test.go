@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
@@ -155,7 +156,8 @@ func TestRestartedHubKnowsWhatIsScaled(t *testing.T) {
 		p.Eventually(func(g Gomega) {
 			mr := &resourcesv1alpha1.ManagedResource{}
 			g.Expect(own.Client.Get(p.ctx, client.ObjectKey{Namespace: p.ns, Name: name}, mr)).To(Succeed())
-			g.Expect(mr).To(SatisfyAll(has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), observed()))
+			g.Expect(mr).To(SatisfyAll(has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), observed(),
+				HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation))))
 		}).Should(Succeed())
 	}
 	fences := 0

@@ -141,6 +141,9 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 		return true, result, err
 	}
 	result, err = r.evaluateApplied(ctx, work, status)
+	if err == nil && appliedTrue(work.mr) {
+		result, err = r.noteApplied(ctx, work, input, result)
+	}
 	return true, result, err
 }
 
@@ -319,6 +322,25 @@ func (r *reconciler) mark(ctx context.Context, work *run, uid types.UID) error {
 	return r.source.patch(ctx, base, work.mr, false)
 }
 
+// noteDelay is how long after a run of everything its note is written. A change that comes meanwhile saves the write, and in
+// a roll-out to many targets the objects come first. A restart meanwhile costs applies that change nothing.
+const noteDelay = 2 * time.Second
+
+// noteApplied writes the note that is due, or has it written when it is.
+func (r *reconciler) noteApplied(ctx context.Context, work *run, input string, result reconcile.Result) (reconcile.Result, error) {
+	due := r.memory.noteDue(work.name)
+	if due.IsZero() {
+		return result, nil
+	}
+	if left := due.Sub(r.clock.Now()); left > 0 {
+		if result = sooner(result, left); result.RequeueAfter == left {
+			result.Priority = new(priorityResync)
+		}
+		return result, nil
+	}
+	return result, r.markApplied(ctx, work, input)
+}
+
 // markApplied notes on the ManagedResource what was applied and how the objects were then, so that a restart can see that
 // nothing changed. Nothing is written while something is not known.
 func (r *reconciler) markApplied(ctx context.Context, work *run, input string) error {
@@ -327,12 +349,15 @@ func (r *reconciler) markApplied(ctx context.Context, work *run, input string) e
 		return nil
 	}
 	value := applied{Input: input, Fold: tracker.Fold(states)}.String()
-	if work.mr.Annotations[hubv1alpha1.AppliedAnnotation] == value {
-		return nil
+	if work.mr.Annotations[hubv1alpha1.AppliedAnnotation] != value {
+		base := work.mr.DeepCopy()
+		work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = value
+		if err := r.source.patch(ctx, base, work.mr, false); err != nil {
+			return err
+		}
 	}
-	base := work.mr.DeepCopy()
-	work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = value
-	return r.source.patch(ctx, base, work.mr, false)
+	r.memory.note(work.name, time.Time{})
+	return nil
 }
 
 func keysOf(refs []resourcesv1alpha1.ObjectReference) map[inventory.Key]bool {

@@ -51,6 +51,8 @@ type remembered struct {
 	absent map[inventory.Key]time.Time            // since when such an object is gone
 	input  string                                 // what was applied as far as it is ours to apply; empty if not all of it was
 
+	noteDue time.Time // when the annotation that everything was applied is to be written; zero if it is
+
 	target clustercache.ClusterKey   // of the last dry run
 	dryRun *hubv1alpha1.DryRunReport // nil without one
 }
@@ -97,6 +99,17 @@ func (m *memory) settled(name types.NamespacedName, input string) {
 		e.input = input
 		e.since, e.demanded, e.failures, e.failedInput, e.awaited = time.Time{}, false, 0, "", nil
 	})
+}
+
+// note sets when the annotation that everything was applied is to be written; zero for not at all.
+func (m *memory) note(name types.NamespacedName, due time.Time) {
+	m.with(name, func(e *remembered) { e.noteDue = due })
+}
+
+// noteDue returns what was set by note.
+func (m *memory) noteDue(name types.NamespacedName) (due time.Time) {
+	m.with(name, func(e *remembered) { due = e.noteDue })
+	return due
 }
 
 // applyDue tells whether everything was applied longer ago than a period, give or take the jitter of the timer. What was
