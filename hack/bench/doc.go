@@ -4,7 +4,7 @@
 // and measures what an operator would notice:
 //
 //	drift    how long an edit or delete in a target is there: from the answer to whoever did it to the moment that a watch
-//	         on the target shows the object as it was
+//	         on the target shows the object as it was; by kind, beside a client that does nothing else
 //	apply    how many objects a second arrive in one target, beside bare server-side applies and bare creates of the same
 //	         objects with the same number of requests in flight, and what each costs the hub
 //	secret   how long a change takes from the answer of the source cluster to the object in the target
