@@ -141,6 +141,9 @@ func (w *wire) roundTrip(i *instance, via string, next http.RoundTripper, req *h
 		req = req.Clone(req.Context())
 		req.Body = io.NopCloser(bytes.NewReader(raw))
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
+		if c.resource == "managedresources" {
+			req.Header.Set("Accept", "application/json") // the hub asks for metadata only, the observer wants to see all of it
+		}
 	}
 	i.inFlight.Add(1)
 	defer i.inFlight.Add(-1)
