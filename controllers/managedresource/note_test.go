@@ -1,0 +1,154 @@
+package managedresource
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+// noting is a reconciler right after a run of everything, with all that it takes to note it.
+type noting struct {
+	*WithT
+	*reconciler
+	t      *testing.T
+	server client.Client
+	clock  *clocktesting.FakeClock
+	work   *run
+}
+
+const (
+	content = "input" // what was applied
+	later   = 10 * time.Minute
+)
+
+func ran(t *testing.T) noting {
+	t.Helper()
+	g, source, server, mr := serve(t, written())
+	cluster := clustercache.ClusterKey{Namespace: "a", Name: "target"}
+	clusters := clustersfake.New(nil)
+	clusters.Add(cluster, clustersfake.Target{})
+	n := noting{WithT: g, t: t, server: server, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
+	n.work = &run{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr}
+	n.reconciler = &reconciler{source: source, memory: newMemory(), clock: n.clock, tracker: tracker.New(tracker.Options{
+		Clusters: clusters, Selector: labels.Everything(), Clock: n.clock, Notify: func(types.NamespacedName, tracker.Cause) {},
+	})}
+	g.Expect(n.tracker.Track(t.Context(), n.work.name, cluster, mr.Status.Resources, tracker.Exact{})).To(Succeed())
+	n.accept("uid")
+	n.memory.note(n.work.name, n.clock.Now().Add(noteDelay))
+	return n
+}
+
+// accept has the one object be right.
+func (n noting) accept(uid types.UID) {
+	n.tracker.Accept(n.work.name, inventory.KeyOf(n.work.mr.Status.Resources[0]), tracker.Accepted{UID: uid})
+}
+
+// look is a later run that finds nothing to do until a time.
+func (n noting) look(input string, until time.Duration) reconcile.Result {
+	n.t.Helper()
+	result, err := n.noteApplied(n.t.Context(), n.work, input, reconcile.Result{RequeueAfter: until})
+	n.Expect(err).NotTo(HaveOccurred())
+	return result
+}
+
+// note is what the server has.
+func (n noting) note() string {
+	n.t.Helper()
+	mr := &resourcesv1alpha1.ManagedResource{}
+	n.Expect(n.server.Get(n.t.Context(), n.work.name, mr)).To(Succeed())
+	return mr.Annotations[hubv1alpha1.AppliedAnnotation]
+}
+
+func TestNoteIsWrittenWhenItIsDue(t *testing.T) {
+	n := ran(t)
+	n.Expect(n.look(content, later)).To(SatisfyAll(HaveField("RequeueAfter", noteDelay), HaveField("Priority", HaveValue(Equal(priorityResync)))))
+	n.clock.Step(noteDelay / 2)
+	n.Expect(n.look(content, time.Millisecond)).To(Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "who looks earlier anyway asks for nothing")
+	n.Expect(n.note()).To(BeEmpty())
+
+	n.clock.Step(noteDelay / 2)
+	n.Expect(n.look(content, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
+	note, ok := parseApplied(n.note())
+	n.Expect(ok).To(BeTrue())
+	states, _ := n.tracker.AcceptedStates(n.work.name)
+	n.Expect(note).To(Equal(applied{Input: content, Fold: tracker.Fold(states)}))
+}
+
+func TestNoteThatIsWrittenIsNotWrittenAgain(t *testing.T) {
+	n := ran(t)
+	n.clock.Step(noteDelay)
+	n.look(content, later)
+	before := n.note()
+	n.accept("another")
+	n.Expect(n.look(content, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
+	n.Expect(n.note()).To(Equal(before), "corrections write theirs themselves")
+}
+
+func TestNoteWaitsForTheLastOfManyRuns(t *testing.T) {
+	n := ran(t)
+	for range 5 {
+		n.clock.Step(noteDelay - time.Millisecond)
+		n.memory.note(n.work.name, n.clock.Now().Add(noteDelay)) // as a run of everything does
+		n.Expect(n.look(content, later).RequeueAfter).To(Equal(noteDelay))
+	}
+	n.Expect(n.note()).To(BeEmpty())
+	n.clock.Step(noteDelay)
+	n.look("last", later)
+	n.Expect(n.note()).To(HavePrefix("last."))
+}
+
+func TestNoteThatFailedStaysDue(t *testing.T) {
+	n := ran(t)
+	n.clock.Step(noteDelay)
+	other := n.work.mr.DeepCopy()
+	other.Labels["team"] = "y"
+	n.Expect(n.server.Update(t.Context(), other)).To(Succeed())
+	_, err := n.noteApplied(t.Context(), n.work, content, reconcile.Result{})
+	n.Expect(err).To(MatchError(apierrors.IsConflict, "Conflict"))
+
+	n.work.mr, err = n.source.get(t.Context(), n.work.name)
+	n.Expect(err).NotTo(HaveOccurred())
+	n.look(content, later)
+	n.Expect(n.note()).To(HavePrefix(content + "."))
+}
+
+func TestNothingIsNotedWhileSomethingIsNotKnown(t *testing.T) {
+	n := ran(t)
+	n.tracker.Forget(t.Context(), n.work.name)
+	n.Expect(n.tracker.Track(t.Context(), n.work.name, n.work.target, n.work.mr.Status.Resources, tracker.Exact{})).To(Succeed())
+	n.clock.Step(noteDelay)
+	n.look(content, later)
+	n.Expect(n.note()).To(BeEmpty())
+	n.accept("uid")
+	n.look(content, later)
+	n.Expect(n.note()).NotTo(BeEmpty(), "it is made good")
+}
+
+// What failed is applied again by whoever starts next, whatever was right before.
+func TestFailureTakesBackTheNoteWrittenOrNot(t *testing.T) {
+	for name, before := range map[string]time.Duration{"before it is written": 0, "when it is written": noteDelay} {
+		t.Run(name, func(t *testing.T) {
+			n := ran(t)
+			n.clock.Step(before)
+			n.look(content, later)
+			n.Expect(n.unmarkApplied(t.Context(), n.work, content)).To(Succeed())
+			n.clock.Step(noteDelay)
+			n.Expect(n.look(content, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
+			n.Expect(n.note()).To(BeEmpty())
+		})
+	}
+}
