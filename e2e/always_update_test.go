@@ -13,7 +13,7 @@ import (
 )
 
 // With alwaysUpdate every object is sent again in each period, although nothing differs; without, nothing is (see
-// TestRestartOverAnUnchangedFleetSendsNothing).
+// TestW07_W08_RestartOverAnUnchangedFleetSendsNothing).
 func TestAlwaysUpdateSendsEverythingOnceAPeriod(t *testing.T) {
 	s := newSpace(t, nil)
 	s.register("target", east)

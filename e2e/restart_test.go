@@ -86,7 +86,7 @@ func (s *space) eventuallySettled(name string, managedResources int32) {
 	}).Should(BeEmpty())
 }
 
-func TestRestartOverAnUnchangedFleetSendsNothing(t *testing.T) {
+func TestW07_W08_RestartOverAnUnchangedFleetSendsNothing(t *testing.T) {
 	inEast, inWest := fleet(t)
 	s := inEast
 	first := s.startHub()

@@ -203,7 +203,7 @@ func TestMR08_ObjectWithoutTypeAddedToAHealthyManagedResource(t *testing.T) {
 }
 
 // An unknown field is no reason to withhold the rest: the object is applied without it, and somebody is told.
-func TestUnknownFieldIsLeftOutWithAWarning(t *testing.T) {
+func TestW22_UnknownFieldIsLeftOutWithAWarning(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
 	p.content("content", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"`+p.ns+`","name":"app"},

@@ -47,7 +47,7 @@ var editors = map[string]editor{
 	},
 }
 
-func TestMR24_DriftOfAConfigMapIsCorrected(t *testing.T) {
+func TestMR24_W15_DriftOfAConfigMapIsCorrected(t *testing.T) {
 	t.Parallel()
 	edits := map[string]struct {
 		change func(cm *corev1.ConfigMap)
@@ -94,7 +94,7 @@ func TestMR24_DriftOfAConfigMapIsCorrected(t *testing.T) {
 	}
 }
 
-func TestMR24_DriftOfADeploymentIsCorrected(t *testing.T) {
+func TestMR24_W15_DriftOfADeploymentIsCorrected(t *testing.T) {
 	t.Parallel()
 	container := func(d *appsv1.Deployment) *corev1.Container { return &d.Spec.Template.Spec.Containers[0] }
 	edits := map[string]func(d *appsv1.Deployment){
@@ -157,7 +157,7 @@ func TestMR24_PayloadOfAnotherApplierIsTakenBack(t *testing.T) {
 		ContainSubstring("applier"), ContainSubstring("FOREIGN"))))
 }
 
-func TestMR24_DeletedObjectsAreCreatedAgain(t *testing.T) {
+func TestMR24_MR35_DeletedObjectsAreCreatedAgain(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
 	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "2"), p.deploymentManifest("app", "{}"))
@@ -271,7 +271,7 @@ func TestMR24_OperationReconcileAppliesAll(t *testing.T) {
 	p.Expect(p.get("mr").Annotations).NotTo(HaveKey(resourcesv1alpha1.OperationAnnotation))
 }
 
-func TestX11_OwnWritesEchoForFree(t *testing.T) {
+func TestX11_W10_OwnWritesEchoForFree(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
 	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.deploymentManifest("app", "{}"), p.crd("Namespaced"), p.plant("rose", fmt.Sprintf(`,"namespace":%q`, p.ns), 1),

@@ -46,7 +46,7 @@ func TestEventsOfAManagedResourceAreLimited(t *testing.T) {
 	g.Expect(written["loud"]).To(Equal(2*eventBurst + 2))
 }
 
-func TestEventsTellOfChangesOnly(t *testing.T) {
+func TestW19_EventsTellOfChangesOnly(t *testing.T) {
 	failed := concluded{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "one failed"}
 	failedToo := concluded{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "two failed"}
 	fine := concluded{resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonApplySucceeded, "all applied"}

@@ -67,7 +67,7 @@ func TestForeignOwnersAreDrift(t *testing.T) {
 }
 
 // Fifty objects are fifty requests: what they cause in the watches causes none.
-func TestX11_EchoesOfManyObjectsCostNothing(t *testing.T) {
+func TestX11_W11_EchoesOfManyObjectsCostNothing(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
 	const objects = 50

@@ -13,7 +13,7 @@ import (
 
 // An object of a kind that is not known gets a namespace, as most objects have one. If the kind turns out to have none
 // while the object is about to be applied, the object must not be taken for two.
-func TestObjectWhoseScopeIsLearnedWhileItIsAppliedIsNotReplaced(t *testing.T) {
+func TestBUG14_ObjectWhoseScopeIsLearnedWhileItIsAppliedIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	for name, define := range map[string]func(p place){
 		"by somebody": func(p place) { p.inTarget(p.object(p.crd("Cluster"))) },

@@ -87,7 +87,7 @@ func TestLoadReadsTheDocumentedExample(t *testing.T) {
 	g.Expect(config.Classes[2].ConcurrentSyncs).To(Equal(5))
 }
 
-func TestLoadAcceptsBothSpellingsOfManagedResource(t *testing.T) {
+func TestBUG10_BothSpellingsOfManagedResourceAreAccepted(t *testing.T) {
 	for _, key := range []string{"managedResource", "managedResources"} {
 		t.Run(key, func(t *testing.T) {
 			g := NewWithT(t)

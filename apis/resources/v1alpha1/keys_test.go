@@ -21,7 +21,7 @@ func TestFinalizer(t *testing.T) {
 	}
 }
 
-func TestIsTruthy(t *testing.T) {
+func TestBUG15_IsTruthy(t *testing.T) {
 	g := NewWithT(t)
 	for _, value := range []string{"1", "t", "T", "true", "TRUE", "True"} {
 		g.Expect(IsTruthy(value)).To(BeTrue(), value)

@@ -185,7 +185,7 @@ spec:
 	g.Expect(live(t, widget).Object["spec"]).To(Equal(map[string]any{"size": int64(3)}))
 }
 
-func TestFailureStopsOnlyWhatNeedsIt(t *testing.T) {
+func TestW16_FailureStopsOnlyWhatNeedsIt(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)
 	outs := applier.Run(t.Context(), access, prepare(t,

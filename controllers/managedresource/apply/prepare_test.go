@@ -53,7 +53,7 @@ status: {replicas: 3}
 	g.Expect(p.Entry.Labels).To(Equal(o.GetLabels()))
 }
 
-func TestPrepareNamespaces(t *testing.T) {
+func TestBUG14_NamespacesOfObjects(t *testing.T) {
 	crd := manifest(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: x}, spec: {group: e.com, scope: Cluster, names: {kind: Global}}}")
 	for name, c := range map[string]struct{ text, want string }{
 		"a namespaced kind without one":          {"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", "default"},

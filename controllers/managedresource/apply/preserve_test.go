@@ -74,7 +74,7 @@ func find(v any, path string) any {
 	return v
 }
 
-func TestMR24MR25LiveValuesThatWin(t *testing.T) {
+func TestMR24_MR25_BUG15_LiveValuesThatWin(t *testing.T) {
 	scale := func(n int) string { return fmt.Sprintf(`{"spec":{"replicas":%d}}`, n) }
 	cpu := func(name, requests string) string {
 		return fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":%q,"resources":{"requests":%s}}]}}}}`, name, requests)

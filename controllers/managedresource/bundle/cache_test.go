@@ -51,7 +51,7 @@ func TestCacheOfNoSizeKeepsNothing(t *testing.T) {
 	g.Expect(cache.Stats()).To(Equal(CacheStats{Misses: 1}))
 }
 
-func TestCacheDecodesEqualContentOnce(t *testing.T) {
+func TestW09_EqualContentIsDecodedOnce(t *testing.T) {
 	g := NewWithT(t)
 	cache := NewCache(64<<20, Limits{})
 	text := manyConfigMaps(2000)

@@ -24,7 +24,7 @@ func laughs(leaf string) string {
 	return text.String()
 }
 
-func TestBombsAreRefused(t *testing.T) {
+func TestW20_BombsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		source Source
 		err    error

@@ -33,7 +33,7 @@ func TestALaneHasACapOnItemsInFlight(t *testing.T) {
 	}
 }
 
-func TestAHangingLaneLeavesTheOthersAlone(t *testing.T) {
+func TestW20_AHangingLaneLeavesTheOthersAlone(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{})
 	addMany(q, "hanging", 100)

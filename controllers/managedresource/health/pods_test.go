@@ -56,7 +56,7 @@ func TestH21_NumberOfPodsDecides(t *testing.T) {
 	}
 }
 
-func TestPodsAreNotLookedAtBeforeTheDeploymentIsRolledOut(t *testing.T) {
+func TestW14_PodsAreNotLookedAtBeforeTheDeploymentIsRolledOut(t *testing.T) {
 	g := NewWithT(t)
 	progress := Progress(object(t, deployment))
 	done, message := PodsRolledOut(progress, func(func(Pod) bool) { t.Error("pods were looked at") })

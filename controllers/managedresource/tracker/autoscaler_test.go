@@ -88,20 +88,20 @@ func TestAutoscalersAreWatchedWhileTheyMatter(t *testing.T) {
 	g.Expect(synced).To(BeFalse())
 }
 
-func TestAutoscaledObjects(t *testing.T) {
+func TestW16_AutoscaledObjects(t *testing.T) {
 	for name, test := range map[string]struct {
 		apiVersion, kind, target string
 		yes                      bool
 	}{
-		"aimed at":                           {"apps/v1", "Deployment", "d", true},
-		"aimed at in another version":        {"apps/v1beta2", "Deployment", "d", true},
-		"aimed at under its old name":        {"extensions/v1beta1", "Deployment", "d", true},
-		"another kind":                       {"apps/v1", "StatefulSet", "d", false},
-		"another name":                       {"apps/v1", "Deployment", "e", false},
-		"another group":                      {"example.org/v1", "Deployment", "d", false},
-		"no group":                           {"", "Deployment", "d", false},
-		"W-16: an API version that is none":  {"a/b/c/d", "Deployment", "d", false},
-		"W-16: a broken one, of another one": {"a/b/c/d", "Deployment", "e", false},
+		"aimed at":                         {"apps/v1", "Deployment", "d", true},
+		"aimed at in another version":      {"apps/v1beta2", "Deployment", "d", true},
+		"aimed at under its old name":      {"extensions/v1beta1", "Deployment", "d", true},
+		"another kind":                     {"apps/v1", "StatefulSet", "d", false},
+		"another name":                     {"apps/v1", "Deployment", "e", false},
+		"another group":                    {"example.org/v1", "Deployment", "d", false},
+		"no group":                         {"", "Deployment", "d", false},
+		"W16 an API version that is none":  {"a/b/c/d", "Deployment", "d", false},
+		"W16 a broken one, of another one": {"a/b/c/d", "Deployment", "e", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, s := scalable(t)

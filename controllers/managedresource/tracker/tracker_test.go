@@ -232,7 +232,7 @@ func TestRestartComparesFolds(t *testing.T) {
 	g.Expect(tracker.Fold(restarted.Judge(mr1).Observed)).NotTo(Equal(before))
 }
 
-func TestWatchesComeAndGoWithNeed(t *testing.T) {
+func TestW12_WatchesComeAndGoWithNeed(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	ctx := context.Background()
 	track := func(mr types.NamespacedName, refs ...resourcesv1alpha1.ObjectReference) {
