@@ -170,6 +170,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 			len(ahead), len(size)>>10, inventoryLimit>>10)
 		return r.retryAfterFailure(work, input), r.setApplied(ctx, work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonInventoryTooLarge, message)
 	}
+	r.shared.Keep(work.name)
 	if err := r.writeAhead(ctx, work, ahead, p); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -146,11 +146,12 @@ func (c *Controller) Start(ctx context.Context) error {
 	if !c.options.Cache.WaitForCacheSync(ctx) || !c.options.Secrets.WaitForSync(ctx) {
 		return nil
 	}
-	// Before the first run, not by events that come beside it: what is not known to be listed may be deleted.
-	c.dispatcher.each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { c.shared.Observe(mr) })
 	if !c.caughtUp(ctx) {
 		return nil
 	}
+	// Before the first run, not by events that come beside it, and with what the last leader wrote: what is not known to be
+	// listed may be deleted.
+	c.dispatcher.each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { c.shared.Observe(mr) })
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup

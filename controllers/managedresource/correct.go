@@ -101,7 +101,11 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 	if yields == nil {
 		yields = map[inventory.Key]types.NamespacedName{}
 	}
-	defer func() { r.memory.yield(work.name, yields) }()
+	defer func() {
+		if err == nil { // otherwise nothing is written, and what others gave up is still to be taken
+			r.memory.yield(work.name, yields)
+		}
+	}()
 	known := inventory.Index(work.mr.Status.Resources)
 	planned := make(map[inventory.Key]*apply.Prepared, len(p.objects))
 	for i := range p.objects {

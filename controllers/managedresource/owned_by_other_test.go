@@ -1,6 +1,7 @@
 package managedresource_test
 
 import (
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -160,4 +161,39 @@ func TestMovingAnObjectBetweenManagedResources(t *testing.T) {
 	p.awaitReady("to")
 	p.Expect(p.get("from").Status.Resources).To(ConsistOf(HaveField("Name", "two")))
 	p.expectOrigin("one", "to")
+}
+
+// Both hear of it at the same moment: what they list comes from one Secret. Neither may leave the objects to the other.
+func TestObjectsThatTwoManagedResourcesGiveUpAtOnceAreDeleted(t *testing.T) {
+	t.Parallel()
+	p := registered(t)
+	var all []string
+	for i := range 8 {
+		all = append(all, hubtest.ConfigMap(p.ns, fmt.Sprintf("shared-%d", i), "1"))
+	}
+	p.content("both", append(all, hubtest.ConfigMap(p.ns, "left", "1"))...)
+	for _, name := range []string{"a", "b", "c"} {
+		p.mr(name, "both")
+	}
+	p.Eventually(func(g Gomega) {
+		var uids int
+		for _, name := range []string{"a", "b", "c"} {
+			for _, ref := range p.get(name).Status.Resources {
+				if ref.UID != "" {
+					uids++
+				}
+			}
+		}
+		g.Expect(uids).To(Equal(3 * 9))
+	}).Should(Succeed())
+	p.fence()
+	p.content("both", hubtest.ConfigMap(p.ns, "left", "1"))
+	for _, name := range []string{"a", "b", "c"} {
+		p.Eventually(func() int { return len(p.get(name).Status.Resources) }).Should(Equal(1))
+	}
+	p.fence()
+	for i := range all {
+		p.expectAbsent(p.configMap(fmt.Sprintf("shared-%d", i)))
+	}
+	p.Expect(read(p, p.configMap("left")).Data).To(HaveKeyWithValue("key", "1"))
 }

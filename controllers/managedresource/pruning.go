@@ -53,6 +53,9 @@ func (r *reconciler) prunePolicy(work *run, uid types.UID, desired []resourcesv1
 		KeepGarbageCollectable:       r.keepGarbageCollectable,
 		DeletePersistentVolumeClaims: deref(work.mr.Spec.DeletePersistentVolumeClaims),
 		ListedByOther:                func(k inventory.Key) bool { return len(r.others(work, uid, k)) > 0 },
+		GiveUp: func(k inventory.Key) bool {
+			return r.shared.GiveUp(work.name, k, uid, sharing.Unbound(work.name.Namespace, work.class.Finalizer))
+		},
 		HolderIn: func(namespace string) string {
 			return holder(func(k inventory.Key) bool { return k.Namespace == namespace })
 		},

@@ -43,7 +43,10 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 		if err := r.kinds.release(ctx, out.Ref, r.policy.Origin, r.policy.FieldManager); err != nil {
 			return err
 		}
-		return end(Kept, "another ManagedResource lists it")
+		// After the release, so that if that one gives it up, too, there is no origin that keeps it from deleting.
+		if r.policy.GiveUp == nil || r.policy.GiveUp(out.Key) {
+			return end(Kept, "another ManagedResource lists it")
+		}
 	}
 	at, found, err := r.kinds.place(ctx, out.Ref)
 	if err != nil {

@@ -57,6 +57,9 @@ type Policy struct {
 	FieldManager string
 	// ListedByOther tells whether another ManagedResource lists the object in the same target. Nil means no.
 	ListedByOther func(inventory.Key) bool
+	// GiveUp is ListedByOther for an object that is left to that one; false if that one has given it up meanwhile. Nil means
+	// ListedByOther.
+	GiveUp func(inventory.Key) bool
 	// HolderIn names who lists an object in a namespace that is to stay, empty if nobody does. Deleting the namespace would
 	// delete that object. Nil means nobody.
 	HolderIn func(namespace string) string

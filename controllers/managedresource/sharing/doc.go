@@ -8,7 +8,8 @@
 //
 // The rules for an object of two ManagedResources (design.md section 5): the one that listed it last takes it, the other
 // stops writing it and says so; neither deletes it while the other lists it (Index.Others). One that is being
-// deleted, and does not keep its objects, has no say.
+// deleted, and does not keep its objects, has no say. Two that stop listing it at the same time must not leave it to each
+// other: the second one to give it up is told that it is the last (Index.GiveUp).
 //
 // Trade-offs: the index costs about 150 bytes an object, which saves a look at every ManagedResource of the fleet for each
 // delete. Clusters are told apart by the UID that a ManagedResource is bound to. One that another instance applied and that

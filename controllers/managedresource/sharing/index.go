@@ -30,7 +30,12 @@ type list struct {
 	keys            []inventory.Key
 	// leaving is true if it deletes its objects itself.
 	leaving bool
+	// givenUp are objects that it is about to stop listing, without deleting them, because others list them.
+	givenUp map[inventory.Key]bool
 }
+
+// wants tells whether it has a say in an object that it lists.
+func (l *list) wants(key inventory.Key) bool { return !l.leaving && !l.givenUp[key] }
 
 // Unbound stands for the cluster of the ManagedResources of a namespace that carry a finalizer and are not bound to a
 // cluster by this hub: a Gardener resource manager of that class applied them.
@@ -75,6 +80,9 @@ func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) (concerned []type
 		return nil
 	}
 	x.lists[name] = now
+	if before != nil && before.uid == now.uid {
+		now.givenUp = before.givenUp
+	}
 	if before == nil {
 		x.add(name, now.cluster, now.keys)
 		return nil
@@ -120,12 +128,43 @@ func (x *Index) Others(cluster types.UID, key inventory.Key, except types.Namesp
 	defer x.mu.RUnlock()
 	var others []types.NamespacedName
 	for _, name := range x.clusters[cluster][key] {
-		if name != except && !x.lists[name].leaving {
+		if name != except && x.lists[name].wants(key) {
 			others = append(others, name)
 		}
 	}
 	slices.SortFunc(others, compareNames)
 	return others
+}
+
+// GiveUp tells whether another ManagedResource lists an object in one of the clusters and has a say in it, and if so, that
+// this one has none any more. Of two that give up an object at the same time, one learns that it is the last.
+func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, clusters ...types.UID) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, cluster := range clusters {
+		for _, other := range x.clusters[cluster][key] {
+			if other == name || !x.lists[other].wants(key) {
+				continue
+			}
+			if l := x.lists[name]; l != nil {
+				if l.givenUp == nil {
+					l.givenUp = map[inventory.Key]bool{}
+				}
+				l.givenUp[key] = true
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// Keep ends all GiveUps of a ManagedResource: a run begins, and what it lists now it may want again.
+func (x *Index) Keep(name types.NamespacedName) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if l := x.lists[name]; l != nil {
+		l.givenUp = nil
+	}
 }
 
 // Shared returns those of the keys that others list, too, and have a say in.
@@ -149,7 +188,7 @@ func (x *Index) Any(cluster types.UID, except types.NamespacedName, match func(i
 			continue
 		}
 		for _, name := range slices.SortedFunc(slices.Values(names), compareNames) {
-			if name != except && !x.lists[name].leaving {
+			if name != except && x.lists[name].wants(k) {
 				key, by, found = k, name, true
 				break
 			}

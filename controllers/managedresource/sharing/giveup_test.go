@@ -1,0 +1,27 @@
+package sharing_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
+)
+
+func TestTwoThatGiveUpAnObjectDoNotLeaveItToEachOther(t *testing.T) {
+	g := NewWithT(t)
+	x := sharing.NewIndex()
+	x.Observe(mr(a, 1, "both", "mine"))
+	x.Observe(mr(b, 2, "both"))
+	g.Expect(x.GiveUp(a, key("mine"), cluster)).To(BeFalse(), "nobody else lists it")
+	g.Expect(x.GiveUp(a, key("both"), "unbound", cluster)).To(BeTrue())
+	g.Expect(x.Others(cluster, key("both"), b)).To(BeEmpty())
+	x.Observe(mr(a, 1, "both", "mine")) // a late echo of what it wrote before
+	g.Expect(x.GiveUp(b, key("both"), cluster)).To(BeFalse(), "it is the last")
+	g.Expect(x.Others(cluster, key("both"), a)).To(ConsistOf(b))
+
+	g.Expect(x.Observe(mr(a, 3, "mine"))).To(ConsistOf(b), "it hears of it when it is done")
+	x.Observe(mr(a, 4, "both", "mine"))
+	x.Keep(a)
+	g.Expect(x.Others(cluster, key("both"), b)).To(ConsistOf(a))
+}
