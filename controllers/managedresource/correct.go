@@ -107,6 +107,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		}
 	}()
 	known := inventory.Index(work.mr.Status.Resources)
+	accepted, _ := r.tracker.AcceptedStates(work.name)
 	planned := make(map[inventory.Key]*apply.Prepared, len(p.objects))
 	for i := range p.objects {
 		planned[p.objects[i].Key] = &p.objects[i]
@@ -141,11 +142,31 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		default:
 			d.intent.UID = live.UID
 			d.created = ref.UID != "" && ref.UID != live.UID && live.Annotations[resourcesv1alpha1.OriginAnnotation] == ""
+			if as, ok := accepted[key]; ok && r.isUndisturbed(live, prepared, as, exact(work.mr)) {
+				r.tracker.Accept(work.name, key, tracker.Accepted{
+					UID: live.UID, ResourceVersion: live.ResourceVersion, State: ownership.Observe(live, r.applier.FieldManager),
+					Autoscaled: as.Autoscaled, Intent: as.Intent,
+				})
+				continue
+			}
 			d.by = r.blame(live, prepared)
 		}
 		drifts = append(drifts, d)
 	}
 	return drifts, wait, nil
+}
+
+// isUndisturbed tells of an object that is not as it was accepted whether that is only because others wrote what is theirs
+// to write. The watches cannot tell: what is whose depends on the manifest.
+func (r *reconciler) isUndisturbed(live *metav1.PartialObjectMetadata, prepared *apply.Prepared, was tracker.Accepted, exact tracker.Exact) bool {
+	record := ownership.Read(live, r.applier.FieldManager)
+	if record.Owned() == nil || was.UID != live.UID || was.Intent != prepared.Digest || was.Autoscaled != prepared.Autoscaled {
+		return false
+	}
+	before, now := was.State, record.State().Within(exact.Labels, exact.Annotations)
+	before.Foreign, now.Foreign = 0, 0
+	foreign, err := record.Foreign(prepared.Exempt())
+	return err == nil && len(foreign) == 0 && before == now
 }
 
 // yieldTo accepts an object that belongs to another ManagedResource, and notes to which.
@@ -162,9 +183,8 @@ func (r *reconciler) yieldTo(work *run, key inventory.Key, live *metav1.PartialO
 
 // blame lists who holds fields that are ours to set, or added payload beside them.
 func (r *reconciler) blame(live *metav1.PartialObjectMetadata, prepared *apply.Prepared) []ownership.Foreign {
-	exempt := prepared.Exempt()
-	by := ownership.LostTo(live, r.applier.FieldManager, ownership.Fields(prepared.Object.Object), exempt)
-	if added, err := ownership.ForeignPayload(live, r.applier.FieldManager, exempt); err == nil {
+	by := ownership.LostTo(live, r.applier.FieldManager, ownership.Fields(prepared.Object.Object), prepared.Kept())
+	if added, err := ownership.ForeignPayload(live, r.applier.FieldManager, prepared.Exempt()); err == nil {
 		by = append(by, added...)
 	}
 	return by

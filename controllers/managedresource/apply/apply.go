@@ -98,6 +98,9 @@ func (in *Intent) options() merge.Options {
 // Exempt is the foreign payload that stays with its owners in the object of an intent.
 func (in *Intent) Exempt() ownership.Exempt { return ownership.ExemptFor(in.Object, in.Autoscaled) }
 
+// Kept is the foreign payload that wins over what an intent says.
+func (in *Intent) Kept() ownership.Exempt { return ownership.KeptFor(in.Object, in.Autoscaled) }
+
 // Outcome is what became of an intent.
 type Outcome struct {
 	Key inventory.Key

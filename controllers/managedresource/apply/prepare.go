@@ -91,23 +91,10 @@ func clean(obj *unstructured.Unstructured) {
 			delete(metadata, field)
 		}
 	}
-	gk := obj.GroupVersionKind().GroupKind()
-	switch gk.Group {
-	case "":
-		if gk.Kind == "Secret" {
-			foldStringData(obj)
-		}
-	case "admissionregistration.k8s.io":
-		if webhooks, ok := obj.Object["webhooks"].([]any); ok {
-			for _, w := range webhooks {
-				dropEmptyCABundle(w, "clientConfig")
-			}
-		}
-	case "apiregistration.k8s.io":
-		dropEmptyCABundle(obj.Object, "spec")
-	case "apiextensions.k8s.io":
-		dropEmptyCABundle(obj.Object, "spec", "conversion", "webhook", "clientConfig")
+	if gk := obj.GroupVersionKind().GroupKind(); gk.Group == "" && gk.Kind == "Secret" {
+		foldStringData(obj)
 	}
+	dropEmpty(obj)
 }
 
 // checkSecret refuses values that are no strings, such as an unquoted number. An API server would, too, but its answer
@@ -156,19 +143,67 @@ func foldStringData(obj *unstructured.Unstructured) {
 	}
 }
 
-func dropEmptyCABundle(node any, path ...string) {
-	for _, p := range path {
-		m, ok := node.(map[string]any)
-		if !ok {
-			return
-		}
-		node = m[p]
+// leftToOthers are fields that somebody else fills (package ownership), by group and kind. "*" stands for all fields of a
+// map or all items of a list.
+var leftToOthers = map[string][][]string{
+	"/Namespace":             {{"spec", "finalizers"}},
+	"/Node":                  {{"spec", "*"}},
+	"/PersistentVolume":      {{"spec", "claimRef"}},
+	"/PersistentVolumeClaim": {{"spec", "volumeName"}},
+	"/Pod":                   {{"spec", "nodeName"}, {"spec", "tolerations"}, {"spec", "ephemeralContainers"}},
+	"admissionregistration.k8s.io/MutatingWebhookConfiguration":   {{"webhooks", "*", "clientConfig", "caBundle"}},
+	"admissionregistration.k8s.io/ValidatingWebhookConfiguration": {{"webhooks", "*", "clientConfig", "caBundle"}},
+	"apiregistration.k8s.io/APIService":                           {{"spec", "caBundle"}},
+	"apiextensions.k8s.io/CustomResourceDefinition":               {{"spec", "conversion", "webhook", "clientConfig", "caBundle"}},
+}
+
+// dropEmpty removes what a manifest leaves empty for others. Sent as it is, it would be ours, and taken from them.
+func dropEmpty(obj *unstructured.Unstructured) {
+	gk := obj.GroupVersionKind().GroupKind()
+	for _, path := range leftToOthers[gk.Group+"/"+gk.Kind] {
+		dropEmptyAt(obj.Object, path)
 	}
-	if m, ok := node.(map[string]any); ok {
-		if v, found := m["caBundle"]; found && (v == nil || v == "") {
-			delete(m, "caBundle")
+	if gk.Group == "rbac.authorization.k8s.io" && gk.Kind == "ClusterRole" && obj.Object["aggregationRule"] != nil {
+		dropEmptyAt(obj.Object, []string{"rules"})
+	}
+	if gk.Group == "" && gk.Kind == "Secret" && obj.Object["type"] == "kubernetes.io/service-account-token" {
+		dropEmptyAt(obj.Object, []string{"data"})
+	}
+}
+
+func dropEmptyAt(node any, path []string) {
+	switch node := node.(type) {
+	case []any:
+		if path[0] == "*" && len(path) > 1 {
+			for _, item := range node {
+				dropEmptyAt(item, path[1:])
+			}
+		}
+	case map[string]any:
+		for field, value := range node {
+			switch {
+			case field != path[0] && path[0] != "*":
+			case len(path) > 1:
+				dropEmptyAt(value, path[1:])
+			case isEmpty(value):
+				delete(node, field)
+			}
 		}
 	}
+}
+
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
 }
 
 func settleNamespace(obj *unstructured.Unstructured, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (bool, bool)) error {

@@ -1,10 +1,12 @@
 package ownership
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
@@ -30,6 +32,51 @@ func ExemptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 	}
 }
 
+// KeptFor returns the part of ExemptFor that stays whatever the manifest sets: fields whose live value wins, and those that
+// the manifest does leave empty.
+func KeptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
+	rules := rulesFor(manifest, autoscaled)
+	return func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool {
+		for _, r := range rules {
+			if r.matches(path, own, subresource) && (r.wins || !isSet(manifest.Object, path)) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// isSet tells whether there is anything at a path. Items of lists are found by their keys; without keys they count as there
+// if the list is.
+func isSet(node any, path fieldpath.Path) bool {
+	for _, pe := range path {
+		switch {
+		case pe.FieldName != nil:
+			m, _ := node.(map[string]any)
+			node = m[*pe.FieldName]
+		case pe.Key != nil:
+			list, _ := node.([]any)
+			i := slices.IndexFunc(list, func(item any) bool { return hasKeys(item, *pe.Key) })
+			if i < 0 {
+				return false
+			}
+			node = list[i]
+		}
+	}
+	return node != nil && node != ""
+}
+
+// hasKeys tells whether an item of a list has the values of a key. What it leaves to defaults may be anything.
+func hasKeys(item any, key value.FieldList) bool {
+	m, _ := item.(map[string]any)
+	for _, field := range key {
+		if v, found := m[field.Name]; found && !value.Equals(value.NewValueInterface(v), field.Value) {
+			return false
+		}
+	}
+	return m != nil
+}
+
 // rule describes exempt paths. Elements are field names; "*" stands for any list item or map key.
 type rule struct {
 	path []string
@@ -39,6 +86,8 @@ type rule struct {
 	parents int
 	// onlyIn restricts the rule to items that we own: the path's prefix of that length must be in our entry, once there is one.
 	onlyIn int
+	// wins is set if the live value wins over the manifest's.
+	wins bool
 }
 
 func (r rule) matches(path fieldpath.Path, own *fieldpath.Set, _ string) bool {
@@ -74,9 +123,10 @@ func elementIs(pe fieldpath.PathElement, want string) bool {
 
 func exact(path string) rule   { return rule{path: strings.Split(path, ".")} }
 func subtree(path string) rule { return rule{path: strings.Split(path, "."), deep: true} }
+func winning(r rule) rule      { r.wins = true; return r }
 func restarted(template []string) rule {
 	path := append(template[:len(template):len(template)], "metadata", "annotations", resourcesv1alpha1.RestartedAtAnnotation)
-	return rule{path: path, parents: len(path) - 2}
+	return rule{path: path, parents: len(path) - 2, wins: true}
 }
 
 // resources are the CPU and memory of our containers.
@@ -85,7 +135,7 @@ func resources(template []string) (rules []rule) {
 	for _, kind := range []string{"requests", "limits"} {
 		for _, name := range []string{"cpu", "memory"} {
 			path := append(container[:len(container):len(container)], "resources", kind, name)
-			rules = append(rules, rule{path: path, parents: len(container) + 1, onlyIn: len(container)})
+			rules = append(rules, rule{path: path, parents: len(container) + 1, onlyIn: len(container), wins: true})
 		}
 	}
 	return rules
@@ -116,13 +166,13 @@ func rulesFor(obj *unstructured.Unstructured, autoscaled bool) []rule {
 				rules = append(rules, subtree("data"))
 			}
 		case "ServiceAccount":
-			rules = append(rules, subtree("secrets"), subtree("imagePullSecrets"))
+			rules = append(rules, winning(subtree("secrets")), winning(subtree("imagePullSecrets")))
 		case "Service":
 			if t, _, _ := unstructured.NestedString(manifest, "spec", "type"); t == "LoadBalancer" || t == "NodePort" {
 				rules = append(rules, exact("spec.loadBalancerIP"))
 			}
 			rules = append(rules,
-				exact("spec.clusterIP"), subtree("spec.clusterIPs"), exact("spec.healthCheckNodePort"),
+				winning(exact("spec.clusterIP")), winning(subtree("spec.clusterIPs")), exact("spec.healthCheckNodePort"),
 				rule{path: []string{"spec", "ports", "*", "nodePort"}, onlyIn: 3})
 		}
 	case "admissionregistration.k8s.io":
@@ -137,7 +187,7 @@ func rulesFor(obj *unstructured.Unstructured, autoscaled bool) []rule {
 		}
 	}
 	if merge.KeepsReplicas(obj, autoscaled) {
-		rules = append(rules, exact("spec.replicas"))
+		rules = append(rules, winning(exact("spec.replicas")))
 	}
 	if template := merge.TemplatePath(gk); template != nil {
 		rules = append(rules, restarted(template))
@@ -147,9 +197,9 @@ func rulesFor(obj *unstructured.Unstructured, autoscaled bool) []rule {
 	}
 	switch {
 	case gk.Group == "batch" && gk.Kind == "Job":
-		rules = append(rules, subtree("spec.selector"), subtree("spec.template.metadata.labels"))
+		rules = append(rules, winning(subtree("spec.selector")), subtree("spec.template.metadata.labels"))
 	case (gk.Group == "apps" || gk.Group == "extensions") && gk.Kind == "StatefulSet":
-		rules = append(rules, subtree("spec.volumeClaimTemplates"))
+		rules = append(rules, winning(subtree("spec.volumeClaimTemplates")))
 	}
 	return rules
 }

@@ -205,8 +205,8 @@ func (r *Record) Foreign(exempt Exempt) (out []Foreign, err error) {
 }
 
 // LostTo lists who holds fields that an intent sets and that we do not own any more: the writers whose changes an apply is
-// about to undo. Elements of lists count with their list. What is exempt is not undone.
-func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, exempt Exempt) []Foreign {
+// about to undo. Elements of lists count with their list. What is kept (KeptFor) is not undone.
+func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, kept Exempt) []Foreign {
 	r := Read(obj, manager)
 	ownSet := r.Owned()
 	var out []Foreign
@@ -216,7 +216,7 @@ func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, exempt E
 		}
 		taken := fieldpath.NewSet()
 		e.set.Leaves().Iterate(func(p fieldpath.Path) {
-			if (ownSet == nil || !ownSet.Has(p)) && coveredBy(p, intended) && (exempt == nil || !exempt(p, ownSet, e.Subresource)) {
+			if (ownSet == nil || !ownSet.Has(p)) && coveredBy(p, intended) && (kept == nil || !kept(p, ownSet, e.Subresource)) {
 				taken.Insert(p.Copy())
 			}
 		})

@@ -329,3 +329,46 @@ func BenchmarkSettle(b *testing.B) {
 		r.State()
 	}
 }
+
+// What a manifest sets is undone if somebody else takes it, unless it is of the kind where the live value wins.
+func TestLostToWhoeverMayNotHaveIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		manifest string
+		field    fieldpath.Path
+		kept     bool
+	}{
+		"caBundle of one webhook of the manifest": {
+			`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingWebhookConfiguration","webhooks":[{"name":"a"},{"name":"b","clientConfig":{"caBundle":"b3Vycw=="}}]}`,
+			fieldpath.MakePathOrDie("webhooks", fieldpath.KeyByFields("name", "b"), "clientConfig", "caBundle"), false,
+		},
+		"caBundle that a webhook of the manifest leaves empty": {
+			`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingWebhookConfiguration","webhooks":[{"name":"a"},{"name":"b","clientConfig":{"caBundle":"b3Vycw=="}}]}`,
+			fieldpath.MakePathOrDie("webhooks", fieldpath.KeyByFields("name", "a"), "clientConfig", "caBundle"), true,
+		},
+		"caBundle of the manifest": {
+			`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","spec":{"caBundle":"b3Vycw=="}}`, fieldpath.MakePathOrDie("spec", "caBundle"), false,
+		},
+		"replicas of the manifest": {`{"apiVersion":"apps/v1","kind":"Deployment","spec":{"replicas":1}}`, fieldpath.MakePathOrDie("spec", "replicas"), false},
+		"preserved replicas": {
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"annotations":{"resources.gardener.cloud/preserve-replicas":"true"}},"spec":{"replicas":1}}`,
+			fieldpath.MakePathOrDie("spec", "replicas"), true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			manifest := &unstructured.Unstructured{}
+			g.Expect(manifest.UnmarshalJSON([]byte(c.manifest))).To(Succeed())
+			taken, err := fieldpath.NewSet(c.field).ToJSON()
+			g.Expect(err).NotTo(HaveOccurred())
+			fields := &metav1.FieldsV1{}
+			fields.SetRawBytes(taken)
+			live := &metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "other", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: fields}}}
+			lost := ownership.LostTo(live, "trellis", ownership.Fields(manifest.Object), ownership.KeptFor(manifest, false))
+			if c.kept {
+				g.Expect(lost).To(BeEmpty())
+			} else {
+				g.Expect(lost).To(HaveLen(1))
+			}
+		})
+	}
+}
