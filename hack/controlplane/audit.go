@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -50,31 +52,53 @@ func (cp *ControlPlane) AuditEntries() ([]AuditEntry, error) {
 	if !cp.options.Audit {
 		return nil, errors.New("controlplane: started without Options.Audit")
 	}
-	file, err := os.Open(filepath.Join(cp.dir, auditFile))
-	if err != nil {
-		return nil, fmt.Errorf("controlplane: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	entries, err := parseAudit(file)
+	entries, err := cp.audit.read(filepath.Join(cp.dir, auditFile))
 	if err != nil {
 		return nil, fmt.Errorf("controlplane: cannot read the audit log: %w", err)
 	}
 	return entries, nil
 }
 
-func parseAudit(log io.Reader) ([]AuditEntry, error) {
-	var entries []AuditEntry
-	// A long-running request is logged when its answer begins and again when it ends.
-	begun := map[string]bool{}
+// audit remembers what was read of an audit log, which only ever grows: tests look again and again.
+type audit struct {
+	mu      sync.Mutex
+	offset  int64
+	entries []AuditEntry
+	begun   map[string]bool // long-running requests, by their ID: logged when the answer begins and again when it ends
+}
+
+func (a *audit) read(path string) ([]AuditEntry, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(a.offset, io.SeekStart); err != nil {
+		return nil, err
+	}
+	if err := a.parse(file); err != nil {
+		return nil, err
+	}
+	return slices.Clone(a.entries), nil
+}
+
+// parse reads on from where the last one ended.
+func (a *audit) parse(log io.Reader) error {
+	if a.begun == nil {
+		a.begun = map[string]bool{}
+	}
 	reader := bufio.NewReader(log)
 	for {
 		line, err := reader.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return entries, nil // what follows the last line break is still being written
+			return nil // what follows the last line break is still being written
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
+		a.offset += int64(len(line))
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
@@ -90,15 +114,15 @@ func parseAudit(log io.Reader) ([]AuditEntry, error) {
 			RequestReceivedTimestamp time.Time
 		}
 		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, err
+			return err
 		}
-		if begun[event.AuditID] {
+		if a.begun[event.AuditID] {
 			continue
 		}
 		if event.Stage == "ResponseStarted" {
-			begun[event.AuditID] = true
+			a.begun[event.AuditID] = true
 		}
-		entries = append(entries, AuditEntry{
+		a.entries = append(a.entries, AuditEntry{
 			Time: event.RequestReceivedTimestamp, Verb: event.Verb,
 			APIGroup: event.ObjectRef.APIGroup, Resource: event.ObjectRef.Resource, Subresource: event.ObjectRef.Subresource,
 			Namespace: event.ObjectRef.Namespace, Name: event.ObjectRef.Name,

@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -68,14 +70,24 @@ func TestParseAudit(t *testing.T) {
 {"auditID":"2","stage":"ResponseComplete","verb":"watch","requestURI":"/api/v1/pods?watch=true","responseStatus":{"code":200}}
 {"auditID":"3","stage":"ResponseComplete","verb":"patch","objectRef":{"resource":"deployments","apiGroup":"apps","subresource":"scale","name":"a"}}
 {"auditID":"4","stage":"Respo`
-	entries, err := parseAudit(strings.NewReader(log))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(entries).To(Equal([]AuditEntry{
+	const rest = `nseComplete","verb":"list","requestURI":"/api/v1/nodes","responseStatus":{"code":200}}
+{"auditID":"2","stage":"ResponseComplete","verb":"watch","requestURI":"/api/v1/pods?watch=true","responseStatus":{"code":200}}
+`
+	path := filepath.Join(t.TempDir(), "audit.log")
+	g.Expect(os.WriteFile(path, []byte(log), 0o600)).To(Succeed())
+	a := &audit{}
+	expected := []AuditEntry{
 		{Verb: "get", RequestURI: "/version", Code: 200},
 		{Verb: "watch", RequestURI: "/api/v1/pods?watch=true", Code: 200},
 		{Verb: "patch", APIGroup: "apps", Resource: "deployments", Subresource: "scale", Name: "a"},
-	}))
+	}
+	first, err := a.read(path)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(first).To(Equal(expected))
+	first[0].Verb = "changed by its reader"
 
-	_, err = parseAudit(strings.NewReader("{\n"))
-	g.Expect(err).To(HaveOccurred())
+	g.Expect(os.WriteFile(path, []byte(log+rest), 0o600)).To(Succeed())
+	g.Expect(a.read(path)).To(Equal(append(expected, AuditEntry{Verb: "list", RequestURI: "/api/v1/nodes", Code: 200})))
+
+	g.Expect((&audit{}).parse(strings.NewReader("{\n"))).NotTo(Succeed())
 }

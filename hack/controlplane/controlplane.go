@@ -72,6 +72,8 @@ type ControlPlane struct {
 	restConfig *rest.Config
 	kubeconfig []byte
 
+	audit audit
+
 	// mu serialises what starts and stops processes.
 	mu        sync.Mutex
 	processes map[string]*process
