@@ -120,7 +120,14 @@ func describeForeign(foreign []ownership.Foreign) string {
 		if len(paths) > 5 {
 			paths = append(paths[:5], "...")
 		}
-		out = append(out, fmt.Sprintf("%s (%s)", m, strings.Join(paths, ", ")))
+		text := m
+		if m == "" {
+			text = "somebody who left no name"
+		}
+		if len(paths) > 0 {
+			text += " (" + strings.Join(paths, ", ") + ")"
+		}
+		out = append(out, text)
 	}
 	return strings.Join(out, "; ")
 }

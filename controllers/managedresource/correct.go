@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
@@ -70,8 +71,9 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 		r.memory.corrected(work.name, key, now)
 	}
 	r.noteAutoscalers(ctx, work, target, p.planned(keys...), true)
+	accepted, _ := r.tracker.AcceptedStates(work.name) // Begin forgets those that left the selection
 	r.tracker.Begin(work.name, keys...)
-	drifts, left, err := r.examine(ctx, work, target, p, keys)
+	drifts, left, err := r.examine(ctx, work, target, p, keys, accepted)
 	if left > 0 && (wait == 0 || left < wait) {
 		wait = left
 	}
@@ -93,10 +95,10 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 	return r.concludeCorrection(ctx, work, status, input, drifts, outcomes, wait)
 }
 
-// examine reads the drifted objects live: whether they exist, and who changed them. Objects that turn out to be right, or to
-// be those of another ManagedResource, are accepted as they are. wait is when to look again at one that its owner has to
-// bring back; zero if there is none.
-func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target, p *plan, keys []inventory.Key) (drifts []drift, wait time.Duration, err error) {
+// examine reads the drifted objects live: whether they exist, and who changed them since they were accepted. Objects that turn
+// out to be right, or to be those of another ManagedResource, are accepted as they are. wait is when to look again at one that
+// its owner has to bring back; zero if there is none.
+func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target, p *plan, keys []inventory.Key, accepted map[inventory.Key]tracker.Accepted) (drifts []drift, wait time.Duration, err error) {
 	yields := r.memory.yields(work.name)
 	if yields == nil {
 		yields = map[inventory.Key]types.NamespacedName{}
@@ -107,13 +109,13 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		}
 	}()
 	known := inventory.Index(work.mr.Status.Resources)
-	accepted, _ := r.tracker.AcceptedStates(work.name)
 	planned := make(map[inventory.Key]*apply.Prepared, len(p.objects))
 	for i := range p.objects {
 		planned[p.objects[i].Key] = &p.objects[i]
 	}
 	for _, key := range keys {
 		prepared, ref := planned[key], known[key]
+		_, yielded := yields[key]
 		if prepared == nil || ref == nil {
 			continue // on its way out, or kept because the bundle is incomplete
 		}
@@ -122,7 +124,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		live, err := target.Head(ctx, prepared.Intent)
 		switch {
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			if _, yielded := yields[key]; yielded && len(r.others(work, work.clusterUID(), key)) > 0 {
+			if yielded && len(r.others(work, work.clusterUID(), key)) > 0 {
 				if left := r.memory.leaveTo(work.name, key, r.clock.Now()); left > 0 {
 					wait = left
 					continue
@@ -142,14 +144,18 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		default:
 			d.intent.UID = live.UID
 			d.created = ref.UID != "" && ref.UID != live.UID && live.Annotations[resourcesv1alpha1.OriginAnnotation] == ""
-			if as, ok := accepted[key]; ok && r.isUndisturbed(live, prepared, as, exact(work.mr)) {
+			was, ok := accepted[key]
+			if ok && r.isUndisturbed(live, prepared, was, exact(work.mr)) {
 				r.tracker.Accept(work.name, key, tracker.Accepted{
 					UID: live.UID, ResourceVersion: live.ResourceVersion, State: ownership.Observe(live, r.applier.FieldManager),
-					Autoscaled: as.Autoscaled, Intent: as.Intent,
+					Autoscaled: was.Autoscaled, Intent: was.Intent,
 				})
 				continue
 			}
 			d.by = r.blame(live, prepared)
+			if len(d.by) == 0 && ok && !yielded {
+				d.by = r.removed(live, prepared, was)
+			}
 		}
 		drifts = append(drifts, d)
 	}
@@ -183,11 +189,33 @@ func (r *reconciler) yieldTo(work *run, key inventory.Key, live *metav1.PartialO
 
 // blame lists who holds fields that are ours to set, or added payload beside them.
 func (r *reconciler) blame(live *metav1.PartialObjectMetadata, prepared *apply.Prepared) []ownership.Foreign {
-	by := ownership.LostTo(live, r.applier.FieldManager, ownership.Fields(prepared.Object.Object), prepared.Kept())
+	by := ownership.LostTo(live, r.applier.FieldManager, toBeOurs(prepared), prepared.Kept())
 	if added, err := ownership.ForeignPayload(live, r.applier.FieldManager, prepared.Exempt()); err == nil {
 		by = append(by, added...)
 	}
 	return by
+}
+
+// removed tells of an object of which nobody holds what is ours whether it lacks something nevertheless: who takes a field
+// away owns nothing by that.
+func (r *reconciler) removed(live *metav1.PartialObjectMetadata, prepared *apply.Prepared, was tracker.Accepted) []ownership.Foreign {
+	record := ownership.Read(live, r.applier.FieldManager)
+	sameIntent := was.Intent == prepared.Digest || was.Intent == 0 // the latter after a restart
+	if record.Owned() == nil || was.UID != live.UID || !sameIntent || was.State.Own == record.State().Own {
+		return nil
+	}
+	if taken := ownership.LostTo(live, r.applier.FieldManager, toBeOurs(prepared), nil); len(taken) > 0 {
+		return nil // by somebody whose value wins
+	}
+	return []ownership.Foreign{{Fields: record.Gone(toBeOurs(prepared), prepared.Kept())}}
+}
+
+// toBeOurs are the fields that nobody else may change: those of the manifest, but for what counts at creation only, and the
+// owner references, of which there are to be none but the manifest's.
+func toBeOurs(prepared *apply.Prepared) *fieldpath.Set {
+	set := ownership.Fields(prepared.Object.Object).Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "finalizers")))
+	set.Insert(fieldpath.MakePathOrDie("metadata", "ownerReferences"))
+	return set
 }
 
 // concludeCorrection writes the result of a correction. The conditions stay unless it failed.

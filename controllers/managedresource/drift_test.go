@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -52,19 +53,24 @@ func TestMR24_W15_DriftOfAConfigMapIsCorrected(t *testing.T) {
 	edits := map[string]struct {
 		change func(cm *corev1.ConfigMap)
 		blames string
+		// removes is what is missed. Who took it leaves no name.
+		removes string
 	}{
 		"a value is changed":       {change: func(cm *corev1.ConfigMap) { cm.Data["key"] = "by hand" }, blames: ".data.key"},
-		"a key is removed":         {change: func(cm *corev1.ConfigMap) { delete(cm.Data, "key") }},
+		"a key is removed":         {change: func(cm *corev1.ConfigMap) { delete(cm.Data, "key") }, removes: ".data.key"},
 		"a key is added":           {change: func(cm *corev1.ConfigMap) { cm.Data["foreign"] = "1" }, blames: ".data.foreign"},
 		"binary data is added":     {change: func(cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"foreign": {1}} }, blames: ".binaryData.foreign"},
-		"it is emptied":            {change: func(cm *corev1.ConfigMap) { cm.Data = nil }},
+		"it is emptied":            {change: func(cm *corev1.ConfigMap) { cm.Data = nil }, removes: ".data.key"},
 		"a label is changed":       {change: func(cm *corev1.ConfigMap) { cm.Labels["mine"] = "other" }, blames: ".metadata.labels.mine"},
-		"a label is removed":       {change: func(cm *corev1.ConfigMap) { delete(cm.Labels, "mine") }},
-		"managed-by is removed":    {change: func(cm *corev1.ConfigMap) { delete(cm.Labels, resourcesv1alpha1.ManagedByLabel) }},
+		"a label is removed":       {change: func(cm *corev1.ConfigMap) { delete(cm.Labels, "mine") }, removes: ".metadata.labels.mine"},
+		"managed-by is removed":    {change: func(cm *corev1.ConfigMap) { delete(cm.Labels, resourcesv1alpha1.ManagedByLabel) }, removes: ".metadata.labels." + resourcesv1alpha1.ManagedByLabel},
 		"managed-by is changed":    {change: func(cm *corev1.ConfigMap) { cm.Labels[resourcesv1alpha1.ManagedByLabel] = "other" }, blames: ".metadata.labels." + resourcesv1alpha1.ManagedByLabel},
-		"all labels are removed":   {change: func(cm *corev1.ConfigMap) { cm.Labels = nil }},
+		"all labels are removed":   {change: func(cm *corev1.ConfigMap) { cm.Labels = nil }, removes: ".metadata.labels.mine"},
 		"an annotation is changed": {change: func(cm *corev1.ConfigMap) { cm.Annotations["mine"] = "other" }, blames: ".metadata.annotations.mine"},
-		"the origin is removed":    {change: func(cm *corev1.ConfigMap) { delete(cm.Annotations, resourcesv1alpha1.OriginAnnotation) }},
+		"the origin is removed":    {change: func(cm *corev1.ConfigMap) { delete(cm.Annotations, resourcesv1alpha1.OriginAnnotation) }, removes: ".metadata.annotations." + resourcesv1alpha1.OriginAnnotation},
+		"an owner is added": {change: func(cm *corev1.ConfigMap) {
+			cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: cm.Namespace, UID: "none"}}
+		}, blames: ".metadata.ownerReferences"},
 		"everything at once": {change: func(cm *corev1.ConfigMap) {
 			cm.Labels, cm.Annotations, cm.Data = nil, nil, map[string]string{"foreign": "1"}
 		}, blames: ".data.foreign"},
@@ -83,11 +89,15 @@ func TestMR24_W15_DriftOfAConfigMapIsCorrected(t *testing.T) {
 				edit(p, cm, func() { test.change(cm) })
 				p.Eventually(func() *corev1.ConfigMap { return read(p, p.configMap("one")) }).Should(SatisfyAll(
 					HaveField("UID", right.UID), HaveField("Labels", right.Labels), HaveField("Annotations", right.Annotations),
-					HaveField("Data", right.Data), HaveField("BinaryData", right.BinaryData)), func() string { return hub.Log.About(p.ns) })
+					HaveField("OwnerReferences", right.OwnerReferences), HaveField("Data", right.Data), HaveField("BinaryData", right.BinaryData)), func() string { return hub.Log.About(p.ns) })
 				p.awaitReady("mr")
 				if test.blames != "" {
 					p.Eventually(p.events).Should(ContainElement(SatisfyAll(HavePrefix("Normal DriftCorrected: "),
-						ContainSubstring("one"), ContainSubstring("somebody"), ContainSubstring(test.blames))))
+						ContainSubstring("one"), ContainSubstring("somebody ("), ContainSubstring(test.blames))))
+				}
+				if test.removes != "" {
+					p.Eventually(p.events).Should(ContainElement(SatisfyAll(HavePrefix("Normal DriftCorrected: "),
+						ContainSubstring("one"), ContainSubstring("left no name ("), ContainSubstring(test.removes))))
 				}
 			})
 		}

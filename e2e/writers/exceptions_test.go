@@ -157,6 +157,16 @@ func exceptions() map[string]exception {
 			change:  func(mr *resourcesv1alpha1.ManagedResource) { mr.Spec.ForceOverwriteAnnotations = new(true) },
 			manager: controllerManager, ready: true,
 		},
+		// What "kubectl rollout restart" does; that the Deployment then has new pods is the controller's doing.
+		"restart of a Deployment": {
+			manifests: deployment, manager: "kubectl-rollout", ready: true,
+			write: func(p place, obj *unstructured.Unstructured) {
+				p.send(obj, types.StrategicMergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`), "kubectl-rollout")
+				p.Eventually(p.replicaSets).Should(HaveLen(2))
+			},
+			written: is(`metadata.annotations.deployment\.kubernetes\.io/revision`, "2"),
+			stays:   []string{`spec.template.metadata.annotations.kubectl\.kubernetes\.io/restartedAt`, `metadata.annotations.deployment\.kubernetes\.io/revision`, "spec"},
+		},
 		"revision of a DaemonSet all of whose annotations are the manifest's": {
 			manifests: strings.NewReplacer("Deployment", "DaemonSet", "replicas: 1, ", "", "containers", "nodeSelector: {kubernetes.io/hostname: node-0}, containers").Replace(deployment),
 			change:    func(mr *resourcesv1alpha1.ManagedResource) { mr.Spec.ForceOverwriteAnnotations = new(true) },

@@ -167,7 +167,9 @@ func dropEmpty(obj *unstructured.Unstructured) {
 		dropEmptyAt(obj.Object, []string{"rules"})
 	}
 	if gk.Group == "" && gk.Kind == "Secret" && obj.Object["type"] == "kubernetes.io/service-account-token" {
-		dropEmptyAt(obj.Object, []string{"data"})
+		for _, path := range [][]string{{"data", "token"}, {"data", "ca.crt"}, {"data", "namespace"}, {"data"}} {
+			dropEmptyAt(obj.Object, path)
+		}
 	}
 }
 

@@ -95,17 +95,18 @@ func TestPrepareDropsWhatIsLeftToOthers(t *testing.T) {
 		manifest string
 		wants    map[string]string // field at the top -> its content
 	}{
-		"claim":                 {"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\nspec: {volumeName: \"\", storageClassName: \"\"}", map[string]string{"spec": "map[storageClassName:]"}},
-		"claim with a volume":   {"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\nspec: {volumeName: v}", map[string]string{"spec": "map[volumeName:v]"}},
-		"volume":                {"apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: a}\nspec: {claimRef: null}", map[string]string{"spec": "map[]"}},
-		"pod":                   {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {nodeName: \"\", tolerations: [], ephemeralContainers: [], volumes: []}", map[string]string{"spec": "map[volumes:[]]"}},
-		"node":                  {"apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {taints: [], podCIDR: \"\", providerID: x}", map[string]string{"spec": "map[providerID:x]"}},
-		"namespace":             {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\nspec: {finalizers: []}", map[string]string{"spec": "map[]"}},
-		"aggregated role":       {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: []\naggregationRule: {x: z}", map[string]string{"rules": "<nil>", "aggregationRule": "map[x:z]"}},
-		"other role":            {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: []", map[string]string{"rules": "[]"}},
-		"service account token": {"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/service-account-token\nstringData: {}", map[string]string{"data": "<nil>"}},
-		"other Secret":          {"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {}", map[string]string{"data": "map[]"}},
-		"custom kind Pod":       {"apiVersion: example.com/v1\nkind: Pod\nmetadata: {name: a}\nspec: {nodeName: \"\"}", map[string]string{"spec": "map[nodeName:]"}},
+		"claim":                                 {"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\nspec: {volumeName: \"\", storageClassName: \"\"}", map[string]string{"spec": "map[storageClassName:]"}},
+		"claim with a volume":                   {"apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\nspec: {volumeName: v}", map[string]string{"spec": "map[volumeName:v]"}},
+		"volume":                                {"apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: a}\nspec: {claimRef: null}", map[string]string{"spec": "map[]"}},
+		"pod":                                   {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {nodeName: \"\", tolerations: [], ephemeralContainers: [], volumes: []}", map[string]string{"spec": "map[volumes:[]]"}},
+		"node":                                  {"apiVersion: v1\nkind: Node\nmetadata: {name: a}\nspec: {taints: [], podCIDR: \"\", providerID: x}", map[string]string{"spec": "map[providerID:x]"}},
+		"namespace":                             {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\nspec: {finalizers: []}", map[string]string{"spec": "map[]"}},
+		"aggregated role":                       {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: []\naggregationRule: {x: z}", map[string]string{"rules": "<nil>", "aggregationRule": "map[x:z]"}},
+		"other role":                            {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: []", map[string]string{"rules": "[]"}},
+		"service account token":                 {"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/service-account-token\nstringData: {}", map[string]string{"data": "<nil>"}},
+		"service account token with empty keys": {"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ntype: kubernetes.io/service-account-token\nstringData: {token: \"\", mine: \"\"}\ndata: {ca.crt: null}", map[string]string{"data": "map[mine:]"}},
+		"other Secret":                          {"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {}", map[string]string{"data": "map[]"}},
+		"custom kind Pod":                       {"apiVersion: example.com/v1\nkind: Pod\nmetadata: {name: a}\nspec: {nodeName: \"\"}", map[string]string{"spec": "map[nodeName:]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

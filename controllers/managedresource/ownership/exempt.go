@@ -143,10 +143,6 @@ func resources(template []string) (rules []rule) {
 
 func rulesFor(obj *unstructured.Unstructured, autoscaled bool) []rule {
 	gk, manifest := obj.GroupVersionKind().GroupKind(), obj.Object
-	set := func(fields ...string) bool {
-		_, found, _ := unstructured.NestedFieldNoCopy(manifest, fields...)
-		return found
-	}
 	var rules []rule
 	switch gk.Group {
 	case "":
@@ -182,7 +178,7 @@ func rulesFor(obj *unstructured.Unstructured, autoscaled bool) []rule {
 	case "apiextensions.k8s.io":
 		rules = append(rules, exact("spec.conversion.webhook.clientConfig.caBundle"))
 	case "rbac.authorization.k8s.io":
-		if gk.Kind == "ClusterRole" && set("aggregationRule") {
+		if gk.Kind == "ClusterRole" && manifest["aggregationRule"] != nil {
 			rules = append(rules, subtree("rules"))
 		}
 	}

@@ -46,7 +46,7 @@ func ControlPlane(manager string) bool {
 	return manager == "kube-controller-manager" || manager == "kube-scheduler"
 }
 
-// Foreign is payload that one other manager owns and we do not.
+// Foreign is payload that one other manager owns and we do not. Manager is empty for what was taken away.
 type Foreign struct {
 	Manager     string
 	Operation   metav1.ManagedFieldsOperationType
@@ -225,6 +225,47 @@ func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, kept Exe
 		}
 	})
 	return out
+}
+
+// Gone lists what an intent sets and nobody owns any more: somebody took it away, and that leaves no name. Elements of lists
+// count with their list. What is kept (KeptFor) may be missing.
+func (r *Record) Gone(intended *fieldpath.Set, kept Exempt) *fieldpath.Set {
+	all := fieldpath.NewSet()
+	for _, e := range r.entries {
+		if e.set != nil {
+			all = all.Union(e.set)
+		}
+	}
+	gone := fieldpath.NewSet()
+	intended.Leaves().Iterate(func(p fieldpath.Path) {
+		if isPayloadOrMark(p) && !coveredBy(p, all) && !hasBelow(all, p) && (kept == nil || !kept(p, r.Owned(), "")) {
+			gone.Insert(p.Copy())
+		}
+	})
+	return gone
+}
+
+// isPayloadOrMark leaves out what managedFields never mention.
+func isPayloadOrMark(p fieldpath.Path) bool {
+	switch first := p[0].FieldName; {
+	case first == nil:
+		return false
+	case *first == "metadata":
+		return len(p) == 3 && p[1].FieldName != nil && (*p[1].FieldName == "labels" || *p[1].FieldName == "annotations")
+	default:
+		return *first != "apiVersion" && *first != "kind"
+	}
+}
+
+func hasBelow(set *fieldpath.Set, path fieldpath.Path) bool {
+	for _, pe := range path {
+		next, ok := set.Children.Get(pe)
+		if !ok {
+			return false
+		}
+		set = next
+	}
+	return !set.Empty()
 }
 
 // coveredBy tells whether a path, or one of its ancestors, is in the set.

@@ -1,6 +1,8 @@
 package ownership_test
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -110,18 +112,19 @@ func TestTakeBackLeavesWhatIsExempt(t *testing.T) {
 		"the CA bundle of an APIService": {manifest("apiregistration.k8s.io/v1", "APIService", nil), `{}`, `{"f:spec":{"f:caBundle":{}}}`, false, false},
 		"the CA bundle of a conversion": {manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", nil),
 			`{}`, `{"f:spec":{"f:conversion":{"f:webhook":{"f:clientConfig":{"f:caBundle":{}}}}}}`, false, false},
-		"rules of an aggregated role": {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{"aggregationRule": map[string]any{}}), `{}`, `{"f:rules":{}}`, false, false},
-		"rules of a plain role":       {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", nil), `{}`, `{"f:rules":{}}`, true, false},
-		"data of a token Secret":      {manifest("v1", "Secret", map[string]any{"type": "kubernetes.io/service-account-token"}), `{}`, `{"f:data":{"f:token":{}}}`, false, false},
-		"data of another Secret":      {manifest("v1", "Secret", map[string]any{"type": "Opaque"}), `{}`, `{"f:data":{"f:token":{}}}`, true, false},
-		"secrets of an account":       {manifest("v1", "ServiceAccount", nil), `{}`, `{"f:secrets":{".":{},"k:{\"name\":\"a\"}":{}}}`, false, false},
-		"the volume of a claim":       {manifest("v1", "PersistentVolumeClaim", nil), `{}`, `{"f:spec":{"f:volumeName":{}}}`, false, false},
-		"the claim of a volume":       {manifest("v1", "PersistentVolume", nil), `{}`, `{"f:spec":{"f:claimRef":{"f:name":{}}}}`, false, false},
-		"the spec of a Node":          {manifest("v1", "Node", nil), `{}`, `{"f:spec":{"f:podCIDR":{},"f:taints":{}}}`, false, false},
-		"the node of a Pod":           {manifest("v1", "Pod", nil), `{}`, `{"f:spec":{"f:nodeName":{},"f:tolerations":{}}}`, false, false},
-		"the image of a Pod":          {manifest("v1", "Pod", nil), `{}`, `{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}`, true, false},
-		"finalizers of a Namespace":   {manifest("v1", "Namespace", nil), `{}`, `{"f:spec":{"f:finalizers":{}}}`, false, false},
-		"a cluster IP":                {manifest("v1", "Service", nil), `{}`, `{"f:spec":{"f:clusterIP":{},"f:clusterIPs":{}}}`, false, false},
+		"rules of an aggregated role":                       {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{"aggregationRule": map[string]any{}}), `{}`, `{"f:rules":{}}`, false, false},
+		"rules of a role whose aggregation rule is nothing": {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{"aggregationRule": nil}), `{}`, `{"f:rules":{}}`, true, false},
+		"rules of a plain role":                             {manifest("rbac.authorization.k8s.io/v1", "ClusterRole", nil), `{}`, `{"f:rules":{}}`, true, false},
+		"data of a token Secret":                            {manifest("v1", "Secret", map[string]any{"type": "kubernetes.io/service-account-token"}), `{}`, `{"f:data":{"f:token":{}}}`, false, false},
+		"data of another Secret":                            {manifest("v1", "Secret", map[string]any{"type": "Opaque"}), `{}`, `{"f:data":{"f:token":{}}}`, true, false},
+		"secrets of an account":                             {manifest("v1", "ServiceAccount", nil), `{}`, `{"f:secrets":{".":{},"k:{\"name\":\"a\"}":{}}}`, false, false},
+		"the volume of a claim":                             {manifest("v1", "PersistentVolumeClaim", nil), `{}`, `{"f:spec":{"f:volumeName":{}}}`, false, false},
+		"the claim of a volume":                             {manifest("v1", "PersistentVolume", nil), `{}`, `{"f:spec":{"f:claimRef":{"f:name":{}}}}`, false, false},
+		"the spec of a Node":                                {manifest("v1", "Node", nil), `{}`, `{"f:spec":{"f:podCIDR":{},"f:taints":{}}}`, false, false},
+		"the node of a Pod":                                 {manifest("v1", "Pod", nil), `{}`, `{"f:spec":{"f:nodeName":{},"f:tolerations":{}}}`, false, false},
+		"the image of a Pod":                                {manifest("v1", "Pod", nil), `{}`, `{"f:spec":{"f:containers":{"k:{\"name\":\"a\"}":{"f:image":{}}}}}`, true, false},
+		"finalizers of a Namespace":                         {manifest("v1", "Namespace", nil), `{}`, `{"f:spec":{"f:finalizers":{}}}`, false, false},
+		"a cluster IP":                                      {manifest("v1", "Service", nil), `{}`, `{"f:spec":{"f:clusterIP":{},"f:clusterIPs":{}}}`, false, false},
 		"the node port of our port": {manifest("v1", "Service", nil),
 			`{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}}`, `{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{"f:nodePort":{}}}}}`, false, false},
 		"the node port of a foreign port": {manifest("v1", "Service", nil),
@@ -369,6 +372,35 @@ func TestLostToWhoeverMayNotHaveIt(t *testing.T) {
 			} else {
 				g.Expect(lost).To(HaveLen(1))
 			}
+		})
+	}
+}
+
+// Who takes a field away owns nothing by that. What is missing can be told all the same, if it is not in a list.
+func TestGone(t *testing.T) {
+	const text = `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","finalizers":["x"],"labels":{"mine":"1","other":"1"}},
+"spec":{"height":3,"colours":["red"],"soil":{"ph":7,"wet":true},"empty":{},"nodeName":"n"},"data":{"a":"1"}}`
+	const all = `{"f:metadata":{"f:labels":{"f:mine":{},"f:other":{}}},"f:spec":{"f:height":{},"f:colours":{"v:\"red\"":{}},"f:soil":{"f:ph":{},"f:wet":{}},"f:empty":{},"f:nodeName":{}},"f:data":{"f:a":{}}}`
+	for name, c := range map[string]struct {
+		now  entries
+		gone string
+	}{
+		"nothing":                {entries{}.ours(all), ""},
+		"a key":                  {entries{}.ours(strings.Replace(all, `,"f:wet":{}`, "", 1)), ".spec.soil.wet"},
+		"a map":                  {entries{}.ours(strings.Replace(all, `,"f:data":{"f:a":{}}`, "", 1)), ".data.a"},
+		"a label":                {entries{}.ours(strings.Replace(all, `"f:mine":{},`, "", 1)), ".metadata.labels.mine"},
+		"a list":                 {entries{}.ours(strings.Replace(all, `,"f:colours":{"v:\"red\"":{}}`, "", 1)), ".spec.colours"},
+		"what somebody took":     {entries{}.ours(strings.Replace(all, `"f:height":{},`, "", 1)).update(`{"f:spec":{"f:height":{}}}`), ""},
+		"what is owned whole":    {entries{}.ours(strings.Replace(all, `"f:soil":{"f:ph":{},"f:wet":{}}`, `"f:soil":{}`, 1)), ""},
+		"all that we had, by us": {entries{}.ours(`{"f:metadata":{"f:labels":{"f:mine":{},"f:other":{}}}}`), ".data.a .spec.colours .spec.empty .spec.height .spec.soil.ph .spec.soil.wet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			intent := map[string]any{}
+			g.Expect(json.Unmarshal([]byte(text), &intent)).To(Succeed())
+			kept := func(p fieldpath.Path, _ *fieldpath.Set, _ string) bool { return p.String() == ".spec.nodeName" }
+			gone := ownership.Read(object(c.now), manager).Gone(ownership.Fields(intent), kept)
+			g.Expect(strings.Join(ownership.Foreign{Fields: gone}.Paths(10), " ")).To(Equal(c.gone))
 		})
 	}
 }
