@@ -74,7 +74,7 @@ func TestAutoscalerOfTheControllerManagerScales(t *testing.T) {
 				}
 				p.expectUndisturbed("mr")
 				for _, note := range p.corrections() {
-					p.Expect(note).NotTo(ContainSubstring("replicas"))
+					p.Expect(note).To(ContainSubstring("nudger"), "nobody else was corrected")
 				}
 			})
 		}
