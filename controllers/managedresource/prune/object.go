@@ -129,10 +129,14 @@ func (r *run) delete(ctx context.Context, at place, seen *metav1.PartialObjectMe
 		return nil, fmt.Errorf("encoding the options: %w", err)
 	}
 	code := 0
-	answer, err := r.Deletes.Delete().AbsPath(at.path(seen.Name)...).
+	result := r.Deletes.Delete().AbsPath(at.path(seen.Name)...).
 		SetHeader("Content-Type", "application/json").
 		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
-		Body(options).Do(ctx).StatusCode(&code).Raw()
+		Body(options).Do(ctx).StatusCode(&code)
+	if err := result.Error(); err != nil { // in the words of the server, which Raw does not read
+		return nil, err
+	}
+	answer, err := result.Raw()
 	if err != nil {
 		return nil, err
 	}

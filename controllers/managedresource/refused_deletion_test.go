@@ -1,0 +1,85 @@
+package managedresource_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// guard has the target refuse deletions of ConfigMaps in the namespace of the test, until it is called.
+func (p place) guard(message string) (lift func()) {
+	p.t.Helper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: p.ns},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: message}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: p.ns},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        p.ns,
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			MatchResources: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: p.ns}},
+			},
+		},
+	}
+	lift = func() {
+		p.Expect(client.IgnoreNotFound(target.Client.Delete(p.ctx, binding))).To(Succeed())
+		p.Expect(client.IgnoreNotFound(target.Client.Delete(p.ctx, policy))).To(Succeed())
+	}
+	p.t.Cleanup(lift)
+	p.inTarget(policy, binding)
+	probe := p.configMap("probe")
+	p.inTarget(probe)
+	p.Eventually(func() error { return target.Client.Delete(p.ctx, probe, client.DryRunAll) }).Should(Satisfy(apierrors.IsInvalid))
+	return lift
+}
+
+// A deletion that the target refuses is a pending one, as any that did not come to its end (spec/managedresource.md 2.19),
+// and it is said why it does not: in the words of the server, and of each object.
+func TestBUG07_RefusedDeletionSaysWhy(t *testing.T) {
+	t.Parallel()
+	const why = "nobody deletes this"
+	for name, remove := range map[string]func(p place){
+		"dropped":                  func(p place) { p.content("content", hubtest.ConfigMap(p.ns, "stays", "1")) },
+		"with its ManagedResource": func(p place) { p.deleteMR("mr") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := registered(t)
+			p.content("content", hubtest.ConfigMap(p.ns, "stays", "1"), hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"))
+			p.mr("mr", "content")
+			p.awaitReady("mr")
+			lift := p.guard(why)
+			remove(p)
+			p.await("mr", has(applied, ongoing, resourcesv1alpha1.ReasonDeletionPending, "v1/ConfigMap/"+p.ns+"/one", "v1/ConfigMap/"+p.ns+"/two", why),
+				HaveField("Status.Resources", ContainElements(HaveField("Name", "one"), HaveField("Name", "two"))))
+			p.awaitValue("one", "1")
+
+			lift()
+			p.awaitAbsent(p.configMap("one"))
+			p.awaitAbsent(p.configMap("two"))
+			if name == "dropped" {
+				p.awaitReady("mr")
+			} else {
+				p.awaitGone("mr")
+			}
+		})
+	}
+}
