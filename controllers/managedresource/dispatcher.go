@@ -175,13 +175,21 @@ func (d *dispatcher) concerned(ctx context.Context, names []types.NamespacedName
 	}
 }
 
-// relevantChange leaves out our own writes to status, marks and finalizer (spec/managedresource.md 2.2).
+// relevantChange leaves out our own writes to marks and finalizer, and all but one to the status (spec/managedresource.md
+// 2.2).
 func relevantChange(a, b *resourcesv1alpha1.ManagedResource) bool {
 	return a.UID != b.UID || a.Generation != b.Generation || marksLost(a, b) ||
-		(a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) ||
+		(a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) || becameUnhealthy(a, b) ||
 		!equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
 		!equality.Semantic.DeepEqual(foreignFinalizers(a), foreignFinalizers(b)) ||
 		!equality.Semantic.DeepEqual(foreignAnnotations(a), foreignAnnotations(b))
+}
+
+// becameUnhealthy tells whether a ManagedResource is said to be unhealthy which was not. Whoever says it, it is looked at.
+func becameUnhealthy(a, b *resourcesv1alpha1.ManagedResource) bool {
+	was := resourcesv1alpha1.GetCondition(a.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
+	is := resourcesv1alpha1.GetCondition(b.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
+	return is != nil && is.Status == resourcesv1alpha1.ConditionFalse && (was == nil || was.Status == resourcesv1alpha1.ConditionTrue)
 }
 
 // marksLost tells whether somebody took off what says where the objects are, or what keeps the ManagedResource until they
