@@ -18,7 +18,7 @@
 // What cannot be applied is updated as a whole (update.go): manifests with several list items of one key, and kinds of servers
 // that lack apply. What cannot be updated at all is deleted and created again, if its manifest or the live object asks for it
 // or if it is an immutable ConfigMap or Secret (invalid.go). That needs certainty: the object bears our origin or has the UID
-// of the inventory, nobody wrote since it was read, a new object would be valid, and the live object does not say
+// of the inventory, nobody wrote since it was read, the server would take a new object, and the live object does not say
 // keep-object, which promises that the hub never deletes it, whatever else is asked for.
 //
 // Trade-offs: fields that the server's schema does not know are cut out of the intent and reported, since server-side apply

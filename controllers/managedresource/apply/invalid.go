@@ -88,7 +88,8 @@ func (o *object) takeBackFirst(live *unstructured.Unstructured) (taken bool, err
 // Secret, which cannot be changed in another way (spec/managedresource.md 2.11). The next attempt creates it.
 //
 // It is not deleted if it is not ours, if keep-object is on the live object, which promises that the hub never deletes it,
-// or if the manifest would be invalid for a new object, too: then nothing would take its place.
+// or unless a rehearsal shows that a new object would be taken: what refuses it now, be it the manifest, a webhook or a quota,
+// would refuse it then, and nothing would take its place.
 func (o *object) replace(live *unstructured.Unstructured, refusal error) (done bool, err error) {
 	asked, propagation, err := merge.DeleteOnInvalidUpdate(merge.Annotations(o.manifest, live, o.options))
 	if !asked && !immutable(o.in, refusal) {
@@ -106,8 +107,9 @@ func (o *object) replace(live *unstructured.Unstructured, refusal error) (done b
 		return false, fmt.Errorf("%w; not deleted because of its annotation %s", refusal, resourcesv1alpha1.KeepObjectAnnotation)
 	}
 	rehearsal := o.manifest.DeepCopy()
-	if err := o.target.Client.Create(o.ctx, rehearsal, client.FieldOwner(o.FieldManager), client.DryRunAll); apierrors.IsInvalid(err) {
-		return false, fmt.Errorf("%w; not deleted because a new object would be invalid as well: %w", refusal, o.discreet(err))
+	err = o.target.Client.Create(o.ctx, rehearsal, client.FieldOwner(o.FieldManager), client.DryRunAll)
+	if err != nil && !apierrors.IsAlreadyExists(err) { // that is found out last, when nothing else speaks against it
+		return false, fmt.Errorf("%w; not deleted because a new object would be refused as well: %w", refusal, o.discreet(err))
 	}
 	uid, version := live.GetUID(), live.GetResourceVersion()
 	err = o.resource.Delete(o.ctx, o.in.Key.Name, metav1.DeleteOptions{

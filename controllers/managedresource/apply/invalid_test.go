@@ -1,12 +1,18 @@
 package apply_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
@@ -125,7 +131,7 @@ func TestMR15InvalidUpdates(t *testing.T) {
 				}
 				return statefulSet(ns, onInvalid, s)
 			},
-			err: "a new object would be invalid as well",
+			err: "a new object would be refused as well",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,6 +155,55 @@ func TestMR15InvalidUpdates(t *testing.T) {
 			}
 			g.Expect(out.Err).NotTo(HaveOccurred())
 			g.Expect(out.UID).NotTo(Equal(first.UID))
+		})
+	}
+}
+
+// What is deleted has to come back: whatever refuses a new object keeps the old one.
+func TestMR15InvalidUpdatesDeleteNothingThatCannotBeCreated(t *testing.T) {
+	for name, refuse := range map[string]func(g *WithT, ns string) client.Object{
+		"by a quota": func(g *WithT, ns string) client.Object {
+			none := corev1.ResourceList{"count/statefulsets.apps": resource.MustParse("0")}
+			quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none}}
+			g.Expect(cluster.Client.Create(t.Context(), quota)).To(Succeed())
+			quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as its controller would say
+			g.Expect(cluster.Client.Status().Update(t.Context(), quota)).To(Succeed())
+			return quota
+		},
+		"by a webhook that does not answer": func(g *WithT, ns string) client.Object {
+			webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: ns},
+				Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+					Name: "creates.example.com", SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+					ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/")},
+					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: ns}},
+					Rules: []admissionregistrationv1.RuleWithOperations{{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+						Rule:       admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"statefulsets"}},
+					}},
+				}},
+			}
+			g.Expect(cluster.Client.Create(t.Context(), webhook)).To(Succeed())
+			return webhook
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			ns := namespace(t)
+			first := run1(t, statefulSet(ns, onInvalid, "one"))
+			g.Expect(first.Err).NotTo(HaveOccurred())
+			refusal := refuse(g, ns)
+			t.Cleanup(func() { _ = cluster.Client.Delete(context.Background(), refusal) })
+			g.Eventually(func() error {
+				another := manifest(t, statefulSet(ns, "", "one"))
+				another.SetName("another")
+				return cluster.Client.Create(t.Context(), another, client.DryRunAll)
+			}).Should(HaveOccurred(), "admission knows what to refuse")
+
+			out := run1(t, statefulSet(ns, onInvalid, "two"))
+			g.Expect(out.Err).To(MatchError(ContainSubstring("not deleted because a new object would be refused as well")))
+			g.Expect(out.Recreated).To(BeFalse())
+			g.Expect(live(t, manifest(t, statefulSet(ns, "", "one"))).GetUID()).To(Equal(first.UID))
 		})
 	}
 }
