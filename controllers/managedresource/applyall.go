@@ -190,11 +190,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)
 	defer cancel()
 	r.tracker.Begin(work.name)
-	yields, err := r.yield(calls, work, target, todo, before)
-	if err != nil {
-		r.tracker.End(work.name)
-		return reconcile.Result{}, err
-	}
+	yields := r.yield(calls, work, target, todo, before)
 	var pruned []prune.Outcome
 	if p.complete() && len(old) > 0 {
 		pruned = prune.Objects(calls, pruning, old, r.prunePolicy(work, status.UID, desired))

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -73,12 +71,12 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 	r.noteAutoscalers(ctx, work, target, p.planned(keys...), true)
 	accepted, _ := r.tracker.AcceptedStates(work.name) // Begin forgets those that left the selection
 	r.tracker.Begin(work.name, keys...)
-	drifts, left, err := r.examine(ctx, work, target, p, keys, accepted)
+	drifts, unread, left := r.examine(ctx, work, target, p, keys, accepted)
 	if left > 0 && (wait == 0 || left < wait) {
 		wait = left
 	}
 	var outcomes []apply.Outcome
-	if err == nil && len(drifts) > 0 {
+	if len(drifts) > 0 {
 		todo := make([]apply.Intent, 0, len(drifts))
 		for _, d := range drifts {
 			todo = append(todo, d.intent)
@@ -86,44 +84,40 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 		outcomes = r.applyIntents(ctx, work, target, todo)
 	}
 	r.tracker.End(work.name)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return reconcile.Result{}, err
 	}
-	return r.concludeCorrection(ctx, work, status, input, drifts, outcomes, wait)
+	return r.concludeCorrection(ctx, work, status, input, drifts, append(outcomes, unread...), wait)
 }
 
 // examine reads the drifted objects live: whether they exist, and who changed them since they were accepted. Objects that turn
-// out to be right, or to be those of another ManagedResource, are accepted as they are. wait is when to look again at one that
-// its owner has to bring back; zero if there is none.
-func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target, p *plan, keys []inventory.Key, accepted map[inventory.Key]tracker.Accepted) (drifts []drift, wait time.Duration, err error) {
+// out to be right, or to be those of another ManagedResource, are accepted as they are. unread are those that could not be
+// looked at. wait is when to look again at one that its owner has to bring back; zero if there is none.
+func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target, p *plan, keys []inventory.Key, accepted map[inventory.Key]tracker.Accepted) (drifts []drift, unread []apply.Outcome, wait time.Duration) {
 	yields := r.memory.yields(work.name)
 	if yields == nil {
 		yields = map[inventory.Key]types.NamespacedName{}
 	}
-	defer func() {
-		if err == nil { // otherwise nothing is written, and what others gave up is still to be taken
-			r.memory.yield(work.name, yields)
-		}
-	}()
+	defer func() { r.memory.yield(work.name, yields) }() // what cannot be looked at stays whose it was
 	known := inventory.Index(work.mr.Status.Resources)
 	planned := make(map[inventory.Key]*apply.Prepared, len(p.objects))
 	for i := range p.objects {
 		planned[p.objects[i].Key] = &p.objects[i]
 	}
+	var todo []apply.Intent
 	for _, key := range keys {
+		if planned[key] != nil && known[key] != nil { // else on its way out, or kept because the bundle is incomplete
+			todo = append(todo, planned[key].Intent)
+		}
+	}
+	for i, head := range r.heads(ctx, target, todo) {
+		key, live := todo[i].Key, head.live
 		prepared, ref := planned[key], known[key]
 		_, yielded := yields[key]
-		if prepared == nil || ref == nil {
-			continue // on its way out, or kept because the bundle is incomplete
-		}
 		d := drift{intent: prepared.Intent, entry: prepared.Entry}
 		d.intent.Base = apply.BaseOf(ref)
-		live, err := target.Head(ctx, prepared.Intent)
 		switch {
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		case head.absent():
 			if yielded && len(r.others(work, work.clusterUID(), key)) > 0 {
 				if left := r.memory.leaveTo(work.name, key, r.clock.Now()); left > 0 {
 					wait = left
@@ -132,8 +126,9 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 			}
 			delete(yields, key)
 			d.created, d.intent.UID = true, ""
-		case err != nil:
-			return nil, 0, fmt.Errorf("reading %s: %w", key, err)
+		case head.err != nil:
+			unread = append(unread, apply.Outcome{Key: key, Err: fmt.Errorf("reading the live object: %w", head.err)})
+			continue
 		case live.DeletionTimestamp != nil:
 			continue // its delete event brings us back
 		case r.yieldTo(work, key, live, yields):
@@ -159,7 +154,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		}
 		drifts = append(drifts, d)
 	}
-	return drifts, wait, nil
+	return drifts, unread, wait
 }
 
 // isUndisturbed tells of an object that is not as it was accepted whether that is only because others wrote what is theirs
@@ -218,7 +213,8 @@ func toBeOurs(prepared *apply.Prepared) *fieldpath.Set {
 	return set
 }
 
-// concludeCorrection writes the result of a correction. The conditions stay unless it failed.
+// concludeCorrection writes the result of a correction. The first outcomes are those of the drifts. The conditions stay unless
+// it failed.
 func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status clustercache.Status, input string, drifts []drift, outcomes []apply.Outcome, wait time.Duration) (reconcile.Result, error) {
 	now := r.clock.Now() // the correction took time
 	uids := map[inventory.Key]apply.Outcome{}
@@ -261,6 +257,9 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 	if len(failures) > 0 {
 		if err := r.unmarkApplied(ctx, work, input); err != nil {
 			return reconcile.Result{}, err
+		}
+		if rest := r.memory.backoff(work.name, input, now); rest > 0 { // the pause after another failure gets no longer by this one
+			return reconcile.Result{RequeueAfter: rest, Priority: new(priorityRetry)}, nil
 		}
 		return r.retryAfterFailure(work, input), nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,34 +47,64 @@ func (r *reconciler) ownerOf(work *run, key inventory.Key, live metav1.Object) (
 }
 
 // yield looks at the objects that other ManagedResources list, too, before they are written. Those that another one took are
-// accepted as they are, and returned with their outcome. One that is not in the inventory with a UID was never applied by
-// this ManagedResource: it is the last to list it, and takes it.
-func (r *reconciler) yield(ctx context.Context, work *run, target apply.Target, all []apply.Intent, before []resourcesv1alpha1.ObjectReference) (map[inventory.Key]apply.Outcome, error) {
-	known := inventory.Index(before)
+// accepted as they are, and returned with their outcome. One that cannot be looked at may belong to another one: it fails,
+// alone. One that is not in the inventory with a UID was never applied by this ManagedResource: it is the last to list it, and
+// takes it.
+func (r *reconciler) yield(ctx context.Context, work *run, target apply.Target, all []apply.Intent, before []resourcesv1alpha1.ObjectReference) map[inventory.Key]apply.Outcome {
+	known, were := inventory.Index(before), r.memory.yields(work.name)
+	var shared []apply.Intent
+	for _, in := range all {
+		if ref := known[in.Key]; ref != nil && ref.UID != "" && len(r.others(work, work.clusterUID(), in.Key)) > 0 {
+			shared = append(shared, in)
+		}
+	}
 	yields := map[inventory.Key]types.NamespacedName{}
 	outcomes := map[inventory.Key]apply.Outcome{}
-	for _, in := range all {
-		ref := known[in.Key]
-		if ref == nil || ref.UID == "" || len(r.others(work, work.clusterUID(), in.Key)) == 0 {
-			continue
+	for i, head := range r.heads(ctx, target, shared) {
+		key := shared[i].Key
+		switch {
+		case head.absent():
+		case head.err != nil:
+			outcomes[key] = apply.Outcome{Key: key, Err: fmt.Errorf("finding out who owns it: %w", head.err)}
+			if owner, left := were[key]; left {
+				yields[key] = owner
+			}
+		default:
+			owner, owned := r.ownerOf(work, key, head.live)
+			if !owned {
+				continue
+			}
+			yields[key] = owner
+			accepted := r.acceptForeign(work, key, head.live)
+			outcomes[key] = apply.Outcome{Key: key, UID: accepted.UID, ResourceVersion: accepted.ResourceVersion, State: accepted.State, Unchanged: true}
 		}
-		live, err := target.Head(ctx, in)
-		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("finding out who owns %s: %w", in.Key, err)
-		}
-		owner, owned := r.ownerOf(work, in.Key, live)
-		if !owned {
-			continue
-		}
-		yields[in.Key] = owner
-		accepted := r.acceptForeign(work, in.Key, live)
-		outcomes[in.Key] = apply.Outcome{Key: in.Key, UID: accepted.UID, ResourceVersion: accepted.ResourceVersion, State: accepted.State, Unchanged: true}
 	}
 	r.memory.yield(work.name, yields)
-	return outcomes, nil
+	return outcomes
+}
+
+// head is what a look at the metadata of an object showed.
+type head struct {
+	live *metav1.PartialObjectMetadata
+	err  error
+}
+
+// absent tells whether it is certain that there is no such object.
+func (h head) absent() bool { return apierrors.IsNotFound(h.err) || meta.IsNoMatchError(h.err) }
+
+// heads looks at objects, several at a time, and returns what it saw in the same order.
+func (r *reconciler) heads(ctx context.Context, target apply.Target, all []apply.Intent) []head {
+	heads := make([]head, len(all))
+	var looks errgroup.Group
+	looks.SetLimit(max(r.applier.Parallel, 1))
+	for i, in := range all {
+		looks.Go(func() error {
+			heads[i].live, heads[i].err = target.Head(ctx, in)
+			return nil
+		})
+	}
+	_ = looks.Wait() // each has its own error
+	return heads
 }
 
 // acceptForeign takes an object of another ManagedResource as it is: only a change of its ownership is of interest.
