@@ -95,6 +95,13 @@ func isCreateOnly(ref resourcesv1alpha1.ObjectReference) bool {
 	return resourcesv1alpha1.IsTruthy(ref.Annotations[resourcesv1alpha1.IgnoreAnnotation])
 }
 
+// isWatchable tells of an inventory entry whether it names a kind. What does not, because somebody wrote it by hand, is no
+// object, and must not keep the rest from being watched.
+func isWatchable(ref resourcesv1alpha1.ObjectReference) bool {
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	return gvk.Kind != "" && gvk.Version != ""
+}
+
 // watcherFor returns the watch that an inventory entry needs. One watch serves a kind; an object with the ignore annotation
 // bears no label of ours and has a watch of its own.
 //

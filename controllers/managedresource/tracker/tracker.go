@@ -198,7 +198,7 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 	wanted := make(map[inventory.Key]bool, len(refs))
 	for _, ref := range refs {
 		key := inventory.KeyOf(ref)
-		if wanted[key] {
+		if wanted[key] || !isWatchable(ref) {
 			continue
 		}
 		wanted[key] = true
