@@ -34,9 +34,9 @@ func (r *reconciler) delete(ctx context.Context, work *run) (reconcile.Result, e
 		}
 		switch {
 		case !registered:
-			r.events.released(work.mr, "its target cluster is not registered any more", work.mr.Status.Resources)
+			r.leave(work, "its target cluster is not registered any more")
 		case givenUp(work.mr, status):
-			r.events.released(work.mr, "its deletion is forced and the target cluster is not reachable", work.mr.Status.Resources)
+			r.leave(work, "its deletion is forced and the target cluster is not reachable")
 		default:
 			if gone, result, err := r.clean(ctx, work, key, status); err != nil || !gone {
 				return result, err
@@ -200,6 +200,14 @@ func (r *reconciler) letGo(ctx context.Context, work *run) error {
 	}
 	work.log.Info("Let go of the ManagedResource", "handedOver", work.decision.Leaving)
 	return nil
+}
+
+// leave tells of all that is in the inventory that it stays in the target: in the log of each object, for an event holds few.
+func (r *reconciler) leave(work *run, why string) {
+	r.events.released(work.mr, why, work.mr.Status.Resources)
+	for _, ref := range work.mr.Status.Resources {
+		work.log.Info("Left an object in the target", "object", inventory.KeyOf(ref).String(), "reason", why)
+	}
 }
 
 // orphans are what an event lists of objects that stay behind.

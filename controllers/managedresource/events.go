@@ -82,14 +82,22 @@ func newRecorder(r events.EventRecorder, c clock.PassiveClock) *recorder {
 }
 
 func (r *recorder) write(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action, note string) {
+	if r.spare(mr) {
+		r.send(mr, about, kind, reason, action, note)
+	}
+}
+
+// spare takes an event out of the budget of a ManagedResource; false if there is none left.
+func (r *recorder) spare(mr *resourcesv1alpha1.ManagedResource) bool {
 	b, known := r.spent.Get(mr.UID)
 	if !known { // a ManagedResource is in the hands of one worker
 		b = &budget{}
 		r.spent.Add(mr.UID, b)
 	}
-	if !b.take(r.clock.Now()) {
-		return
-	}
+	return b.take(r.clock.Now())
+}
+
+func (r *recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action, note string) {
 	if len(note) > noteLimit {
 		note = note[:noteLimit-3] + "..."
 	}
@@ -122,9 +130,10 @@ func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
 	r.write(mr, aboutObject(mr, d.intent.Key, by), corev1.EventTypeNormal, eventDriftCorrected, "Apply", note)
 }
 
-// released lists objects that stay in a target because nobody can or may delete them there.
+// released lists objects that stay in a target because nobody can or may delete them there. It is the last that is heard of
+// them, so it needs no budget.
 func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string, refs []resourcesv1alpha1.ObjectReference) {
-	r.write(mr, nil, corev1.EventTypeWarning, eventReleased, "Release", fmt.Sprintf("Not deleted because %s: %s", why, orphans(refs, 20)))
+	r.send(mr, nil, corev1.EventTypeWarning, eventReleased, "Release", fmt.Sprintf("Not deleted because %s: %s", why, orphans(refs, 20)))
 }
 
 // unknownFields warns of parts of a manifest that the target's API server does not know.

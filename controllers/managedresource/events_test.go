@@ -11,6 +11,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
 // counting counts what reaches the events client. It stands for a client whose events nobody sees.
@@ -30,20 +31,33 @@ func TestEventsOfAManagedResourceAreLimited(t *testing.T) {
 	loud := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "loud"}}
 	other := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "other"}}
 	for range 10 * eventBurst {
-		r.released(loud, "it is a test", nil)
+		r.recreated(loud, inventory.Key{})
 	}
-	r.released(other, "it is a test", nil)
+	r.recreated(other, inventory.Key{})
 	g.Expect(written).To(Equal(counting{"loud": eventBurst, "other": 1}))
 	clock.SetTime(clock.Now().Add(2 * eventPause))
 	for range eventBurst {
-		r.released(loud, "it is a test", nil)
+		r.recreated(loud, inventory.Key{})
 	}
 	g.Expect(written["loud"]).To(Equal(eventBurst + 2))
 	clock.SetTime(clock.Now().Add(time.Hour))
 	for range 10 * eventBurst {
-		r.released(loud, "it is a test", nil)
+		r.recreated(loud, inventory.Key{})
 	}
 	g.Expect(written["loud"]).To(Equal(2*eventBurst + 2))
+}
+
+// Nothing else tells users what stays behind, and there may be reasons for many events before.
+func TestEventOfWhatStaysBehindIsWrittenWhateverWasWrittenBefore(t *testing.T) {
+	g := NewWithT(t)
+	written := counting{}
+	r := newRecorder(written, testclock.NewFakePassiveClock(time.Now()))
+	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "loud"}}
+	for range 2 * eventBurst {
+		r.recreated(mr, inventory.Key{})
+	}
+	r.released(mr, "it is a test", nil)
+	g.Expect(written["loud"]).To(Equal(eventBurst + 1))
 }
 
 func TestW19_EventsTellOfChangesOnly(t *testing.T) {

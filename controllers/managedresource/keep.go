@@ -282,9 +282,9 @@ func (r *reconciler) leaveOldTarget(ctx context.Context, work *run, now clusterc
 	switch {
 	case len(work.mr.Status.Resources) == 0 || deref(work.mr.Spec.KeepObjects):
 	case !found:
-		r.events.released(work.mr, fmt.Sprintf("the cluster with UID %s is not registered any more", bound), work.mr.Status.Resources)
+		r.leave(work, fmt.Sprintf("the cluster with UID %s is not registered any more", bound))
 	case givenUp(work.mr, status):
-		r.events.released(work.mr, "their deletion is forced and the old target cluster is not reachable", work.mr.Status.Resources)
+		r.leave(work, "their deletion is forced and the old target cluster is not reachable")
 	default:
 		if err := r.updateStatus(ctx, work, r.pendingConditions); err != nil {
 			return true, result, err
