@@ -179,13 +179,13 @@ func describeState(key clustercache.ClusterKey, status clustercache.Status) stri
 // letGo removes our finalizer and marks. A ManagedResource that lives on under another class starts with an empty
 // inventory: what is in it was ours, in our target.
 func (r *reconciler) letGo(ctx context.Context, work *run) error {
-	r.forget(ctx, work.name)
 	others := slices.ContainsFunc(r.claims.Holders(work.mr), func(c *claim.Class) bool { return c != work.class })
 	if (work.decision.Leaving || others) && len(work.mr.Status.Resources) > 0 {
 		if err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { s.Resources = nil }); err != nil {
 			return err
 		}
 	}
+	r.forget(ctx, work.name)
 	base := work.mr.DeepCopy()
 	work.mr.Finalizers = slices.DeleteFunc(work.mr.Finalizers, func(f string) bool { return f == work.class.Finalizer })
 	if !others { // a class of ours that has nothing left to clean lets go in its turn, by the same mark

@@ -158,7 +158,8 @@ func (d *dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 			}
 			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
 				d.concerned(ctx, d.shared.Forget(client.ObjectKeyFromObject(mr), mr.UID))
-				d.enqueue(ctx, mr, priorityResync)
+				// Whoever it belonged to: a run that finds nothing forgets what is remembered of it.
+				d.forward(claim.Decision{}, client.ObjectKeyFromObject(mr), priorityResync)
 			}
 		},
 	}
