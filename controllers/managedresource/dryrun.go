@@ -106,7 +106,7 @@ func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, prepa
 	after := prepared.Object.DeepCopy()
 	if err := target.Client.Patch(ctx, after, client.RawPatch(types.ApplyPatchType, raw),
 		client.DryRunAll, client.ForceOwnership, client.FieldOwner(r.applier.FieldManager)); err != nil {
-		return "", err
+		return "", apply.Discreet(prepared.Object, err)
 	}
 	if semantic.DeepEqual(stripped(live), stripped(after)) {
 		return "", nil

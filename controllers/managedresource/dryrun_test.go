@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -55,4 +57,19 @@ func TestDryRunPlansAndWritesNothing(t *testing.T) {
 	for _, w := range writes {
 		p.Expect(strings.Contains(w, "dryRun=All")).To(BeTrue(), fmt.Sprint(writes))
 	}
+}
+
+func TestDryRunDoesNotTellWhatIsInASecret(t *testing.T) {
+	t.Parallel()
+	p := unregistered(t, nil)
+	p.inTarget(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "secret"}})
+	p.content("content", fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":"secret"},"immutable":%q}`, p.ns, marker))
+	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr.Spec.Class = ptr.To("planned")
+	p.inSource(mr)
+	registration := hubtest.Registration(p.ns, "a", target.Kubeconfig())
+	registration.Labels[hubv1alpha1.ClassLabel] = "planned"
+	p.inSource(registration)
+	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(SatisfyAll(ContainSubstring("the apply would fail"), ContainSubstring("(not shown)")))
+	p.expectNoLeak()
 }

@@ -134,6 +134,14 @@ type Applier struct {
 	KindTimeout time.Duration
 }
 
+// Discreet keeps the values of Secrets out of what a server answered to a write of an object.
+func Discreet(obj *unstructured.Unstructured, err error) error {
+	if err != nil && obj.GetKind() == "Secret" {
+		return withoutValues(err)
+	}
+	return err
+}
+
 // withoutValues cuts what a server quotes of an object from its answer, and what follows: nobody can tell where a value of
 // several lines ends.
 func withoutValues(err error) error {

@@ -199,13 +199,7 @@ func (o *object) apply(body *unstructured.Unstructured) (*metav1.PartialObjectMe
 	return answer, o.discreet(err)
 }
 
-// discreet keeps the values of Secrets out of errors.
-func (o *object) discreet(err error) error {
-	if err != nil && o.in.Object.GetKind() == "Secret" {
-		return withoutValues(err)
-	}
-	return err
-}
+func (o *object) discreet(err error) error { return Discreet(o.in.Object, err) }
 
 // cut takes what the server does not know out of the manifest.
 func (o *object) cut(err error) []string {
@@ -328,7 +322,8 @@ func (o *object) rewrite(seen *metav1.PartialObjectMetadata, record *ownership.R
 	if err != nil {
 		return nil, fmt.Errorf("encoding managed fields: %w", err)
 	}
-	return o.resource.Patch(o.ctx, o.in.Key.Name, types.JSONPatchType, raw, metav1.PatchOptions{FieldManager: o.FieldManager})
+	answer, err := o.resource.Patch(o.ctx, o.in.Key.Name, types.JSONPatchType, raw, metav1.PatchOptions{FieldManager: o.FieldManager})
+	return answer, o.discreet(err)
 }
 
 // read reads the live object in full and addresses what follows to it; nil if it does not exist.
@@ -396,7 +391,7 @@ func (o *object) createOnly() (done bool, err error) {
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("removing the description: %w", err)
+			return false, fmt.Errorf("removing the description: %w", o.discreet(err))
 		}
 	}
 	o.out.UID, o.out.ResourceVersion = live.UID, live.ResourceVersion
