@@ -21,10 +21,15 @@ type Metrics struct {
 	mu       sync.Mutex
 	drift    map[clustercache.ClusterKey]*hour
 	managers map[string]bool // those that have a series of their own
+	kinds    map[string]bool // the same
 }
 
-// managerLimit bounds the field managers that are told apart: anybody in a target may invent any number of names.
-const managerLimit = 50
+// Bounds of the field managers and kinds that are told apart: anybody in a target may invent any number of names. What comes
+// later is "other".
+const (
+	managerLimit = 50
+	kindLimit    = 100
+)
 
 // NewMetrics registers the figures.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
@@ -38,8 +43,8 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		corrections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "trellis_drift_corrections_total", Help: "Objects in targets brought back after somebody else changed or deleted them, by class, kind, what was done, and who had changed it.",
 		}, []string{"class", "kind", "action", "manager"}),
-		managers: map[string]bool{},
-		drift:    map[clustercache.ClusterKey]*hour{},
+		managers: map[string]bool{}, kinds: map[string]bool{},
+		drift: map[clustercache.ClusterKey]*hour{},
 	}
 	registerer.MustRegister(m.applied, m.pruned, m.corrections)
 	return m
@@ -65,7 +70,7 @@ func (m *Metrics) corrected(work *run, d drift, now time.Time) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.corrections.WithLabelValues(work.class.Name, d.intent.Key.Kind, action, m.manager(d)).Inc()
+	m.corrections.WithLabelValues(work.class.Name, known(m.kinds, kindLimit, d.intent.Key.Kind), action, m.manager(d)).Inc()
 	h := m.drift[work.target]
 	if h == nil {
 		h = &hour{}
@@ -81,12 +86,16 @@ func (m *Metrics) manager(d drift) string {
 	if len(d.by) == 0 {
 		return ""
 	}
-	name := d.by[0].Manager
-	if !m.managers[name] {
-		if len(m.managers) >= managerLimit {
+	return known(m.managers, managerLimit, d.by[0].Manager)
+}
+
+// known is the label for a name: itself, if it is among the first so many.
+func known(names map[string]bool, limit int, name string) string {
+	if !names[name] {
+		if len(names) >= limit {
 			return "other"
 		}
-		m.managers[name] = true
+		names[name] = true
 	}
 	return name
 }
