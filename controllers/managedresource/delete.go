@@ -114,8 +114,10 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 			len(work.mr.Status.Resources), describeState(key, status), resourcesv1alpha1.ForceDeletionAnnotation)
 		return false, result, r.setApplied(ctx, work, resourcesv1alpha1.ConditionProgressing, resourcesv1alpha1.ReasonDeletionPending, message)
 	}
-	if paused, err := r.paused(ctx, key); err != nil || paused {
-		return false, result, err // the operator stopped all work there; unpausing it is an event
+	if paused, err := r.paused(ctx, key); err != nil {
+		return false, result, err
+	} else if paused { // unpausing it is an event
+		return false, result, r.setApplied(ctx, work, resourcesv1alpha1.ConditionProgressing, resourcesv1alpha1.ReasonDeletionPending, waitsForPause(work, key))
 	}
 	target, err := r.access(ctx, key, status.UID)
 	if err != nil {
@@ -163,6 +165,25 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 		pause = min(pause, time.Second)
 	}
 	return false, r.atDue(work, reconcile.Result{RequeueAfter: pause}, pending), nil
+}
+
+// sayPaused says of a deletion that it waits for the operator, who stopped all work on the target. Of others nothing is said:
+// what their conditions tell stays true, and the TargetCluster tells of the pause.
+func (r *reconciler) sayPaused(ctx context.Context, work *run) error {
+	deleting := work.mr.DeletionTimestamp != nil || work.decision.Leaving
+	ours := slices.Contains(work.mr.Finalizers, work.class.Finalizer) && work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != ""
+	if !deleting || !ours || work.class.DryRun {
+		return nil
+	}
+	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		r.deletionConditions(s)
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
+			resourcesv1alpha1.ReasonDeletionPending, waitsForPause(work, work.target))
+	})
+}
+
+func waitsForPause(work *run, target clustercache.ClusterKey) string {
+	return fmt.Sprintf("Waiting to delete %d objects: the target cluster %s is paused.", len(work.mr.Status.Resources), target)
 }
 
 func describeState(key clustercache.ClusterKey, status clustercache.Status) string {

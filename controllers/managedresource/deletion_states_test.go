@@ -162,7 +162,10 @@ func TestDeletionInEveryStateOfTheTarget(t *testing.T) {
 			}
 			p.awaitGone("kept")
 			p.awaitGone("empty")
-			if !state.reached {
+			if state.reached {
+				p.await("waiting", has(applied, ongoing, resourcesv1alpha1.ReasonDeletionPending, "Waiting to delete 1 objects", p.ns+"/a is paused"),
+					has(healthy, no, resourcesv1alpha1.ReasonDeletionPending))
+			} else {
 				p.await("waiting", has(applied, ongoing, resourcesv1alpha1.ReasonDeletionPending, "Waiting for the target cluster", resourcesv1alpha1.ForceDeletionAnnotation))
 				p.annotateMR("forced", resourcesv1alpha1.ForceDeletionAnnotation, "true")
 				p.awaitGone("forced")

@@ -138,8 +138,11 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 		return reconcile.Result{RequeueAfter: decision.ElsewhereUntil.Sub(r.clock.Now()) + time.Second}, nil
 	}
 	paused, err := r.paused(ctx, work.target)
-	if err != nil || paused && !work.needsNoTarget() {
+	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if paused && !work.needsNoTarget() {
+		return reconcile.Result{}, r.sayPaused(ctx, work)
 	}
 	if work.class.DryRun {
 		return r.dryRun(ctx, work)
