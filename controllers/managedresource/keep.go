@@ -274,6 +274,10 @@ func (r *reconciler) leaveOldTarget(ctx context.Context, work *run, now clusterc
 	if bound == "" || now.State != clustercache.StateConnected || now.UID == bound {
 		return false, result, nil
 	}
+	if now.PendingSecretResourceVersion != "" {
+		result, err = r.awaitConnection(ctx, work, now)
+		return true, result, err
+	}
 	old, found, err := r.claims.FindUID(ctx, work.class, work.name.Namespace, bound)
 	if err != nil {
 		return true, result, err
@@ -304,6 +308,21 @@ func (r *reconciler) leaveOldTarget(ctx context.Context, work *run, now clusterc
 	work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(now.UID)
 	delete(work.mr.Annotations, hubv1alpha1.AppliedAnnotation)
 	return false, result, r.source.patch(ctx, base, work.mr, false)
+}
+
+// awaitConnection is for a ManagedResource that would move over a connection that its registration does not mean any more.
+// The new content may lead to where its objects are, and nothing is deleted on account of what is outdated. The connection
+// that follows is an event.
+func (r *reconciler) awaitConnection(ctx context.Context, work *run, now clustercache.Status) (reconcile.Result, error) {
+	result := reconcile.Result{RequeueAfter: identityRetry, Priority: new(priorityRetry)}
+	if now.PendingReason == "" {
+		return result, nil // it is being connected
+	}
+	message := fmt.Sprintf("The present content of the registration of the target cluster %s cannot be used (%s), and its former connection leads to "+
+		"another cluster than the one that has the objects. They stay where they are.", work.target, now.PendingReason)
+	return result, r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		r.unknownHealth(s, resourcesv1alpha1.ReasonTargetUnreachable, message)
+	})
 }
 
 // mark writes the finalizer and the UID of the target, in one patch, before the first write to the target.

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -181,6 +182,34 @@ func TestMovedManagedResourceIsCleanedUpWhereItWas(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a registration says counts, not where its former connection leads: the new content may mean the cluster that has the
+// objects.
+func TestNothingMovesOverAnOutdatedConnection(t *testing.T) {
+	t.Parallel()
+	p := registered(t)
+	p.register("b", source.Kubeconfig())
+	p.awaitTarget("b", hubv1alpha1.ConditionConnected, metav1.ConditionTrue, hubv1alpha1.ReasonConnected)
+	p.pick("mr", "a")
+	p.awaitReady("mr")
+	uid := read(p, p.configMap("mr")).UID
+
+	unusable := badRegistrations()["a closed port"]
+	p.register("b", unusable.kubeconfig(p))
+	p.awaitTarget("b", hubv1alpha1.ConditionCredentialsValid, metav1.ConditionFalse, unusable.reason)
+	p.editMR("mr", func(mr *resourcesv1alpha1.ManagedResource) { mr.Labels[hubv1alpha1.ClusterNameLabel] = "b" })
+	p.await("mr", has(ready, unknown, resourcesv1alpha1.ReasonTargetUnreachable, p.ns+"/b", "They stay where they are"),
+		has(healthy, unknown, resourcesv1alpha1.ReasonTargetUnreachable))
+	p.fence()
+	p.Expect(read(p, p.configMap("mr")).UID).To(Equal(uid))
+	elsewhere := p.configMap("mr")
+	p.Expect(source.Client.Get(p.ctx, client.ObjectKeyFromObject(elsewhere), elsewhere)).To(MatchError(apierrors.IsNotFound, "NotFound"))
+
+	p.register("b", source.Kubeconfig())
+	p.Eventually(func() error { return source.Client.Get(p.ctx, client.ObjectKeyFromObject(elsewhere), elsewhere) }).Should(Succeed(), func() string { return hub.Log.About(p.ns) })
+	p.awaitReady("mr")
+	p.awaitAbsent(p.configMap("mr"))
 }
 
 func TestPausedTargetGetsNothing(t *testing.T) {
