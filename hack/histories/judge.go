@@ -3,6 +3,7 @@ package histories
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -268,6 +269,11 @@ func (j *judge) commit(next *state) {
 	defer j.mu.Unlock()
 	if next != nil {
 		j.note(next)
+		for m := range j.seen {
+			if asks := j.describeContent(next, m); asks != j.describeContent(j.state, m) {
+				j.trace.add("     %s asks for %s", j.origin(m), asks)
+			}
+		}
 		j.state = next
 	}
 	for m := range j.seen {
@@ -276,6 +282,29 @@ func (j *judge) commit(next *state) {
 	for r := range j.targets {
 		j.refreshTarget(r, now)
 	}
+}
+
+// describeContent tells what a ManagedResource asks for, and where.
+func (j *judge) describeContent(s *state, m int) string {
+	if !s.resources[m].wanted {
+		return "nothing"
+	}
+	entries, _, complete := s.bundle(m)
+	var b strings.Builder
+	for _, o := range slices.Sorted(maps.Keys(entries)) {
+		fmt.Fprintf(&b, "%s=%d", j.name(o), entries[o].value)
+		if entries[o].modeIgnore {
+			b.WriteString(" (mode Ignore)")
+		}
+		b.WriteString(" ")
+	}
+	if !complete {
+		b.WriteString("and what cannot be read ")
+	}
+	if t := s.target(m); t >= 0 {
+		return b.String() + "in the " + clusterNames[t]
+	}
+	return b.String() + "nowhere"
 }
 
 func (j *judge) refreshTarget(r int, now time.Time) {

@@ -118,9 +118,18 @@ func TestDeletionsAreJudged(t *testing.T) {
 			unwant(c)
 			c.change(func(s *state) { s.secrets[0].entries[0] = entry{value: 2} })
 		}, "uid-1", nil, hub, ""},
-		"its document is broken": {func(c *court) { c.change(func(s *state) { s.secrets[0].fault = faultDocument }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
-		"its bundle is cut off":  {func(c *court) { c.change(func(s *state) { s.secrets[0].fault = faultBrotli }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
-		"its Secret is missing":  {func(c *court) { c.change(func(s *state) { s.secrets[0].exists = false }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"its document is broken":             {func(c *court) { c.change(func(s *state) { s.secrets[0].fault = faultDocument }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"its bundle is cut off":              {func(c *court) { c.change(func(s *state) { s.secrets[0].fault = faultBrotli }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"its Secret is missing":              {func(c *court) { c.change(func(s *state) { s.secrets[0].exists = false }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"its document is of an unknown kind": {func(c *court) { c.change(func(s *state) { s.secrets[0].fault = faultKind }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"its document is of an unknown kind, with mode Ignore": {func(c *court) {
+			c.change(func(s *state) { s.secrets[0].fault, s.secrets[0].entries[0] = faultKind, entry{modeIgnore: true} })
+		}, "uid-1", nil, hub, ""},
+		"its document is of an unknown kind, with mode Ignore, and another one is cut off": {func(c *court) {
+			c.change(func(s *state) {
+				s.secrets[0].fault, s.secrets[0].entries[0], s.secrets[1].fault = faultKind, entry{modeIgnore: true}, faultBrotli
+			})
+		}, "uid-1", nil, hub, "what is wanted is not deleted"},
 		"another one is missing": {func(c *court) { unwant(c); c.change(func(s *state) { s.secrets[1].exists = false }) }, "uid-1", nil, hub, ""},
 		"no target any more":     {func(c *court) { c.change(func(s *state) { s.registrations[0].exists = false }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
 		"on its way elsewhere":   {func(c *court) { c.change(func(s *state) { s.registrations[0].cluster = east }) }, "uid-1", nil, hub, ""},

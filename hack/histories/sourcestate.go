@@ -38,6 +38,16 @@ func (s secret) hidden() (out []int) {
 	return out
 }
 
+// hides tells whether what cannot be read may ask for an object. A document of an unknown kind with mode=Ignore does not: it
+// names something that is to be left alone and that no target has, which is no fault (spec/managedresource.md 2.6), and the
+// object of the right kind is in no document (2.5).
+func (s secret) hides() bool {
+	if s.fault == faultKind && len(s.entries) > 0 {
+		return slices.ContainsFunc(s.hidden(), func(o int) bool { return !s.entries[o].modeIgnore })
+	}
+	return s.fault != faultNone
+}
+
 func (s secret) clone() secret {
 	s.entries = maps.Clone(s.entries)
 	return s
@@ -131,7 +141,7 @@ func (s *state) bundle(m int) (entries map[int]entry, possible map[int]bool, com
 	entries, possible, complete = map[int]entry{}, map[int]bool{}, true
 	for _, i := range s.resources[m].refs {
 		sec := s.secrets[i]
-		if !sec.exists || sec.fault != faultNone {
+		if !sec.exists || sec.hides() {
 			complete = false
 		}
 		if !sec.exists {
