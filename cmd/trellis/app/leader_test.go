@@ -163,7 +163,7 @@ func (s slowAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 		return answer, err
 	case <-r.Context().Done():
 		if err == nil {
-			answer.Body.Close()
+			_ = answer.Body.Close()
 		}
 		return nil, r.Context().Err()
 	}
