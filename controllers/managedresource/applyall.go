@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/url"
 	"reflect"
@@ -44,8 +45,8 @@ const (
 type plan struct {
 	// objects are to be applied, in the order of the inventory.
 	objects []apply.Prepared
-	// released are keys of objects that are not managed any more, and stay.
-	released map[inventory.Key]bool
+	// released are objects that are not managed any more, and stay.
+	released map[inventory.Key]resourcesv1alpha1.ObjectReference
 	// faults say what cannot be applied, whatever the target says; decoding are documents that could not be read.
 	faults   []string
 	decoding string
@@ -58,17 +59,6 @@ type plan struct {
 // complete tells whether everything in the bundle is understood. An incomplete plan prunes nothing.
 func (p *plan) complete() bool { return len(p.faults) == 0 && p.decoding == "" && !p.strange }
 
-// found are the keys of the entries in an inventory that objects of the plan have, some of them under an equivalent kind.
-func (p *plan) found(book inventory.Book) map[inventory.Key]bool {
-	keys := make(map[inventory.Key]bool, len(p.objects))
-	for i := range p.objects {
-		if ref := book.Find(p.objects[i].Key); ref != nil {
-			keys[inventory.KeyOf(*ref)] = true
-		}
-	}
-	return keys
-}
-
 func (p *plan) entries() []resourcesv1alpha1.ObjectReference {
 	out := make([]resourcesv1alpha1.ObjectReference, 0, len(p.objects))
 	for i := range p.objects {
@@ -79,7 +69,7 @@ func (p *plan) entries() []resourcesv1alpha1.ObjectReference {
 
 // plan prepares the objects of a bundle. known are the entries of the inventory.
 func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target) (*plan, error) {
-	p := &plan{released: map[inventory.Key]bool{}, decoding: b.FaultMessage(), checksum: b.Checksum}
+	p := &plan{released: map[inventory.Key]resourcesv1alpha1.ObjectReference{}, decoding: b.FaultMessage(), checksum: b.Checksum}
 	manifests := make([]*unstructured.Unstructured, 0, len(b.Objects))
 	for _, o := range b.Objects {
 		manifests = append(manifests, o.Unstructured)
@@ -104,7 +94,7 @@ func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target) (*pl
 			continue
 		}
 		if o.ModeIgnore {
-			p.released[prepared.Key] = true
+			p.released[prepared.Key] = prepared.Entry
 			continue
 		}
 		if _, defined := scoped(o.Unstructured); !defined && !apply.Knows(target.Mapper, o.Unstructured) {
@@ -161,10 +151,9 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 
 	before := work.mr.Status.Resources
 	desired := p.entries()
-	book := inventory.NewBook(before, inventory.NewEquivalences(work.mr.Spec.Equivalences...))
-	old := inventory.Without(inventory.Without(before, p.found(book)), p.released)
-	released := inventory.Without(inventory.Without(before, p.found(book)), keysOf(old))
-	ahead := inventory.Union(before, desired)
+	book := bookOf(work.mr)
+	old, released := p.leaving(book, before)
+	ahead := inventory.Union(before, book.Inherit(desired))
 	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
 		message := fmt.Sprintf("The inventory of %d objects takes %d KiB, more than the %d KiB that fit into one ManagedResource. Nothing was written; split the ManagedResource.",
 			len(ahead), len(size)>>10, inventoryLimit>>10)
@@ -186,14 +175,17 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	}
 	r.noteAutoscalers(ctx, work, target, p.planned(), false)
 	right := r.right(work)
-	todo := intents(p.objects, before)
+	todo := intents(p.objects, book)
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)
 	defer cancel()
 	r.tracker.Begin(work.name)
 	yields := r.yield(calls, work, target, todo, before)
 	var pruned []prune.Outcome
 	if p.complete() && len(old) > 0 {
-		pruned = prune.Objects(calls, pruning, old, r.prunePolicy(work, status.UID, desired))
+		policy := r.prunePolicy(work, status.UID, desired)
+		policy.Released = slices.Collect(maps.Values(p.released))
+		inventory.Sort(policy.Released)
+		pruned = prune.Objects(calls, pruning, old, policy)
 	}
 	releaseErrors := r.release(calls, work, target, released)
 	outcomes := r.applyChanged(calls, work, target, todo, right, yields)
@@ -206,12 +198,11 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 }
 
 // intents are the planned objects, addressed by the UIDs that the inventory knows.
-func intents(objects []apply.Prepared, known []resourcesv1alpha1.ObjectReference) []apply.Intent {
-	index := inventory.Index(known)
+func intents(objects []apply.Prepared, known inventory.Book) []apply.Intent {
 	out := make([]apply.Intent, 0, len(objects))
 	for i := range objects {
 		in := objects[i].Intent
-		if ref := index[in.Key]; ref != nil {
+		if ref := known.Find(in.Key); ref != nil {
 			in.UID, in.Base, in.Adopt = ref.UID, apply.BaseOf(ref), ref.UID == ""
 		}
 		out = append(out, in)
@@ -301,7 +292,7 @@ func sameEntry(a, b resourcesv1alpha1.ObjectReference) bool {
 }
 
 // conclude writes the result of a run.
-func (r *reconciler) conclude(ctx context.Context, work *run, status clustercache.Status, input string, p *plan, old, released []resourcesv1alpha1.ObjectReference,
+func (r *reconciler) conclude(ctx context.Context, work *run, status clustercache.Status, input string, p *plan, old []resourcesv1alpha1.ObjectReference, released []orphan,
 	outcomes []apply.Outcome, pruned []prune.Outcome, releaseErrors map[inventory.Key]error) (reconcile.Result, error) {
 	inv, pending := r.inventoryAfter(work, p, old, released, outcomes, pruned, releaseErrors)
 	failures := apply.Failures(outcomes)
@@ -417,15 +408,21 @@ func awaited(failures []apply.Outcome, pending []prune.Outcome) map[inventory.Ke
 
 // inventoryAfter is what the ManagedResource owns after a run: what is desired, what could not be deleted yet, and what
 // must not be given up because the bundle is incomplete. pending are the deletions that are not done.
-func (r *reconciler) inventoryAfter(work *run, p *plan, old, released []resourcesv1alpha1.ObjectReference,
+func (r *reconciler) inventoryAfter(work *run, p *plan, old []resourcesv1alpha1.ObjectReference, released []orphan,
 	outcomes []apply.Outcome, pruned []prune.Outcome, releaseErrors map[inventory.Key]error) (inv []resourcesv1alpha1.ObjectReference, pending []prune.Outcome) {
-	before := inventory.Index(work.mr.Status.Resources)
+	book := bookOf(work.mr)
+	wanted := keysOf(p.entries())
 	for i := range p.objects {
 		entry := p.objects[i].Entry
 		if o := outcomes[i]; o.Err == nil {
 			entry.UID = o.UID
-		} else if known := before[o.Key]; known != nil {
-			entry = *known // not applied, so the merge base stays
+		} else if same := book.Same(o.Key); len(same) > 0 {
+			entry = *same[0] // not applied, so the merge base stays
+			for _, ref := range same[1:] {
+				if key := inventory.KeyOf(*ref); !wanted[key] {
+					wanted[key], inv = true, append(inv, *ref) // the object may exist under the old kind only
+				}
+			}
 		}
 		inv = append(inv, entry)
 	}
@@ -438,9 +435,9 @@ func (r *reconciler) inventoryAfter(work *run, p *plan, old, released []resource
 	} else {
 		inv = append(inv, old...)
 	}
-	for _, ref := range released {
-		if releaseErrors[inventory.KeyOf(ref)] != nil {
-			inv = append(inv, ref)
+	for _, o := range released {
+		if releaseErrors[inventory.KeyOf(o.entry)] != nil {
+			inv = append(inv, o.entry)
 		}
 	}
 	inventory.Sort(inv)

@@ -81,7 +81,8 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 		work.log.Info("Dry run", "object", p.objects[i].Key.String(), "would", change)
 	}
 	if p.complete() {
-		r.planDeletes(work, report, inventory.Without(inventory.Without(work.mr.Status.Resources, keysOf(p.entries())), p.released))
+		old, _ := p.leaving(bookOf(work.mr), work.mr.Status.Resources)
+		r.planDeletes(work, report, old)
 	}
 	return true, nil
 }

@@ -65,21 +65,66 @@ func (r *reconciler) prunePolicy(work *run, uid types.UID, desired []resourcesv1
 	}
 }
 
-// release takes our marks off objects that are not managed any more, and returns what failed.
-func (r *reconciler) release(ctx context.Context, work *run, target apply.Target, refs []resourcesv1alpha1.ObjectReference) map[inventory.Key]error {
+// orphan is an entry of an object that is not managed any more, and stays.
+type orphan struct {
+	entry resourcesv1alpha1.ObjectReference
+	// manifest is what asks for it, possibly under an equivalent kind.
+	manifest resourcesv1alpha1.ObjectReference
+}
+
+// leaving are the entries of an inventory that are not wanted any more: old ones are to be deleted, orphans are to stay. An
+// entry counts for an object of any equivalent kind (spec/managedresource.md 2.5).
+func (p *plan) leaving(book inventory.Book, refs []resourcesv1alpha1.ObjectReference) (old []resourcesv1alpha1.ObjectReference, orphans []orphan) {
+	wanted := map[inventory.Key]bool{}
+	for i := range p.objects {
+		for _, ref := range book.Same(p.objects[i].Key) {
+			wanted[inventory.KeyOf(*ref)] = true
+		}
+	}
+	stay := map[inventory.Key]resourcesv1alpha1.ObjectReference{}
+	for key, manifest := range p.released {
+		for _, ref := range book.Same(key) {
+			stay[inventory.KeyOf(*ref)] = manifest
+		}
+	}
+	for _, ref := range refs {
+		key := inventory.KeyOf(ref)
+		if wanted[key] {
+			continue
+		}
+		if manifest, ok := stay[key]; ok {
+			orphans = append(orphans, orphan{ref, manifest})
+		} else {
+			old = append(old, ref)
+		}
+	}
+	return old, orphans
+}
+
+// bookOf finds what a ManagedResource lists.
+func bookOf(mr *resourcesv1alpha1.ManagedResource) inventory.Book {
+	return inventory.NewBook(mr.Status.Resources, inventory.NewEquivalences(mr.Spec.Equivalences...))
+}
+
+// release takes our marks off objects that are not managed any more, and returns what failed by the keys of their entries.
+func (r *reconciler) release(ctx context.Context, work *run, target apply.Target, orphans []orphan) map[inventory.Key]error {
 	failed := map[inventory.Key]error{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, max(r.applier.Parallel, 1))
-	for _, ref := range refs {
+	at := prune.Target{Metadata: target.Metadata, Client: target.Client, Mapper: target.Mapper}
+	for _, o := range orphans {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			at := prune.Target{Metadata: target.Metadata, Client: target.Client, Mapper: target.Mapper}
-			if err := prune.Release(ctx, at, ref, work.origin(), r.applier.FieldManager); err != nil {
+			err := prune.Release(ctx, at, o.entry, work.origin(), r.applier.FieldManager)
+			if err == nil && inventory.KeyOf(o.entry) != inventory.KeyOf(o.manifest) { // the old kind may not be served any more
+				err = prune.Release(ctx, at, o.manifest, work.origin(), r.applier.FieldManager)
+			}
+			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				failed[inventory.KeyOf(ref)] = err
+				failed[inventory.KeyOf(o.entry)] = err
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -80,15 +82,39 @@ func NewBook(refs []resourcesv1alpha1.ObjectReference, equivalences Equivalences
 
 // Find returns the entry with the key, or else that of the same object under an equivalent kind; nil if there is neither.
 func (b Book) Find(key Key) *resourcesv1alpha1.ObjectReference {
-	if ref := b.entries[key]; ref != nil {
-		return ref
+	if same := b.Same(key); len(same) > 0 {
+		return same[0]
 	}
+	return nil
+}
+
+// Same returns the entries of one object, the one that Find returns first. There are several while an object moves from one
+// kind to another: the new entry is written ahead of the object, with the UID that the old one has (Inherit). Entries of
+// equivalent kinds with other UIDs are other objects.
+func (b Book) Same(key Key) []*resourcesv1alpha1.ObjectReference {
+	var same []*resourcesv1alpha1.ObjectReference
+	take := func(k Key) {
+		if ref := b.entries[k]; ref != nil && (len(same) == 0 || same[0].UID == ref.UID) {
+			same = append(same, ref)
+		}
+	}
+	take(key)
 	for _, gk := range b.equivalences.Of(key.GroupKind()) {
 		other := key
 		other.Group, other.Kind = gk.Group, gk.Kind
-		if ref := b.entries[other]; ref != nil {
-			return ref
+		take(other)
+	}
+	return same
+}
+
+// Inherit returns entries for objects that are about to be applied, with what the book knows of them: UID, and the labels and
+// annotations of the last apply.
+func (b Book) Inherit(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.ObjectReference {
+	out := slices.Clone(refs)
+	for i := range out {
+		if known := b.Find(KeyOf(out[i])); known != nil {
+			out[i].UID, out[i].Labels, out[i].Annotations = known.UID, known.Labels, known.Annotations
 		}
 	}
-	return nil
+	return out
 }

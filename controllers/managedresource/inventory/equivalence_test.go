@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
@@ -64,4 +65,36 @@ func TestMR33_EntryIsFoundUnderAnEquivalentKind(t *testing.T) {
 	g.Expect(find("b", "old")).To(BeNil())
 	g.Expect(find("a", "other")).To(BeNil())
 	g.Expect(inventory.NewBook(nil, inventory.Equivalences{}).Find(inventory.Key{Kind: "X"})).To(BeNil())
+}
+
+// A hub that stops between writing an entry ahead and applying the object leaves two entries of one object.
+func TestObjectThatMovesToAnotherKindHasTwoEntries(t *testing.T) {
+	g := NewWithT(t)
+	ref := func(apiVersion, uid string) resourcesv1alpha1.ObjectReference {
+		out := resourcesv1alpha1.ObjectReference{Labels: map[string]string{"of": apiVersion}}
+		out.APIVersion, out.Kind, out.Name, out.UID = apiVersion, "Deployment", "a", types.UID(uid)
+		return out
+	}
+	old, moved := ref("extensions/v1beta1", "1"), ref("apps/v1", "")
+	before := []resourcesv1alpha1.ObjectReference{old}
+	ahead := inventory.Union(before, inventory.NewBook(before, inventory.NewEquivalences()).Inherit([]resourcesv1alpha1.ObjectReference{moved}))
+	g.Expect(moved.UID).To(BeEmpty(), "what was given is not changed")
+	moved.UID, moved.Labels = old.UID, old.Labels
+	g.Expect(ahead).To(ConsistOf(old, moved))
+
+	names := func(refs []*resourcesv1alpha1.ObjectReference) []string {
+		var out []string
+		for _, r := range refs {
+			out = append(out, r.APIVersion)
+		}
+		return out
+	}
+	apps, extensions := inventory.KeyOf(moved), inventory.KeyOf(old)
+	book := inventory.NewBook(ahead, inventory.NewEquivalences())
+	g.Expect(names(book.Same(apps))).To(Equal([]string{"apps/v1", "extensions/v1beta1"}))
+	g.Expect(names(book.Same(extensions))).To(Equal([]string{"extensions/v1beta1", "apps/v1"}))
+	moved.UID = "2" // two objects that were always listed side by side
+	book = inventory.NewBook([]resourcesv1alpha1.ObjectReference{old, moved}, inventory.NewEquivalences())
+	g.Expect(names(book.Same(apps))).To(Equal([]string{"apps/v1"}))
+	g.Expect(names(book.Same(extensions))).To(Equal([]string{"extensions/v1beta1"}))
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
 // attempts bounds how often an object is looked at anew because it changed before it could be deleted.
@@ -21,7 +20,7 @@ const attempts = 4
 
 func (r *run) one(ctx context.Context, out *Outcome) {
 	for range attempts {
-		out.Reason = ""
+		out.Reason, out.claimed = "", false
 		if out.Err = r.try(ctx, out); out.Err == nil {
 			return
 		}
@@ -67,7 +66,8 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 	if err != nil {
 		return fmt.Errorf("reading the live object: %w", err)
 	}
-	if reason := keepReason(live, out.Ref, r.policy); reason != "" {
+	if reason, claimed := keepReason(live, out.Ref, r.policy); reason != "" {
+		out.claimed = claimed
 		return end(Kept, reason)
 	}
 	if err := r.deleteClaims(ctx, at, live); err != nil {
@@ -93,25 +93,6 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 		return end(Gone, "")
 	}
 	return r.linger(ctx, out, at, left)
-}
-
-// holder names who has objects that would be deleted with a namespace or a definition although they are to stay.
-func (r *run) holder(ctx context.Context, key inventory.Key) (string, error) {
-	switch gk := key.GroupKind(); {
-	case inventory.IsNamespace(gk) && r.policy.HolderIn != nil:
-		if who := r.policy.HolderIn(key.Name); who != "" {
-			return who + ", which lists objects in it", nil
-		}
-	case inventory.IsCustomResourceDefinition(gk) && r.policy.HolderOf != nil:
-		kind, err := r.kinds.definedBy(ctx, key.Name)
-		if err != nil {
-			return "", err
-		}
-		if who := r.policy.HolderOf(kind); who != "" {
-			return fmt.Sprintf("%s, which lists objects of kind %s", who, kind), nil
-		}
-	}
-	return "", nil
 }
 
 // errUnclear is an answer that does not say what is left of an object.
@@ -173,22 +154,23 @@ func (p place) path(name string) []string {
 	return append(segments, resource.Resource, name)
 }
 
-// keepReason says why a live object must stay, empty if it may be deleted.
-func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, policy Policy) string {
+// keepReason says why a live object must stay, empty if it may be deleted. It is claimed if it must not go with its namespace
+// or its definition either.
+func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, policy Policy) (reason string, claimed bool) {
 	origin := live.Annotations[resourcesv1alpha1.OriginAnnotation]
 	switch {
 	case resourcesv1alpha1.IsTruthy(live.Annotations[resourcesv1alpha1.KeepObjectAnnotation]):
-		return "its annotation " + resourcesv1alpha1.KeepObjectAnnotation + " asks for it"
+		return "its annotation " + resourcesv1alpha1.KeepObjectAnnotation + " asks for it", true
 	case origin != "" && origin != policy.Origin:
-		return "its origin is " + origin
+		return "its origin is " + origin, true
 	case ref.UID != "" && live.UID != ref.UID && origin != policy.Origin && !createdToBeIgnored(live, ref, policy.FieldManager):
-		return "it is not the object that was applied, and it has no origin"
+		return "it is not the object that was applied, and it has no origin", false
 	case ref.UID == "" && origin != policy.Origin && !createdToBeIgnored(live, ref, policy.FieldManager):
-		return "nothing on it says that it was applied for this ManagedResource"
+		return "nothing on it says that it was applied for this ManagedResource", false
 	case policy.KeepGarbageCollectable && garbageCollectable(live, ref):
-		return "the garbage collector is in charge of it"
+		return "the garbage collector is in charge of it", false
 	}
-	return ""
+	return "", false
 }
 
 // createdToBeIgnored tells whether we created an object that bears no marks because its manifest asks to ignore it. It

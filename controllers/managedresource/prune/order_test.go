@@ -209,6 +209,130 @@ func TestX05_NamespaceAndDefinitionInUseByOthersWait(t *testing.T) {
 	w.Expect(w.intact()).To(BeEmpty())
 }
 
+// annotate puts an annotation on an object.
+func (w *world) annotate(name, key, value string) {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
+	w.Expect(cluster.Client.Patch(w.ctx, w.object(name), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+}
+
+// An object that stays must not go with its namespace or its definition. Both remain in the inventory, for without its entry
+// the next pass would not know of it.
+func TestMR17_NamespaceAndDefinitionWaitForWhatIsKept(t *testing.T) {
+	for name, c := range map[string]struct {
+		key, value, because string
+	}{
+		"because it asks for it":        {resourcesv1alpha1.KeepObjectAnnotation, "true", resourcesv1alpha1.KeepObjectAnnotation},
+		"because it is somebody else's": {resourcesv1alpha1.OriginAnnotation, "elsewhere:garden/mr", "its origin is elsewhere:garden/mr"},
+	} {
+		for kept, holds := range map[string][]string{
+			"config": {"namespace"}, // beside another object, which goes
+			"thing":  {"crd", "namespace"},
+			"other":  {"other crd"},
+		} {
+			t.Run(name+"/"+kept, func(t *testing.T) {
+				// The lease is stuck: what is kept must be known when it is the turn of the namespace at last.
+				w := newWorld(t, []string{"crd", "other crd", "thing", "other", "lease", "config", "namespace", "empty namespace"}, "lease")
+				w.annotate(kept, c.key, c.value)
+				for range 2 {
+					out := w.prune(policy)
+					w.Expect(w.intact()).To(ConsistOf(append([]string{kept, "namespace"}, slices.DeleteFunc(slices.Clone(holds), func(s string) bool { return s == "namespace" })...)))
+					w.drop(out)
+				}
+				w.unblock("lease")
+				for range 2 {
+					out := w.prune(policy)
+					w.Expect(w.intact()).To(ConsistOf(append([]string{kept}, holds...)))
+					w.drop(out)
+					w.Expect(out[kept]).To(SatisfyAll(HaveField("Result", prune.Pending), HaveField("Deleted", false), HaveField("Reason", ContainSubstring(c.because))))
+					for _, held := range holds {
+						w.Expect(out[held]).To(SatisfyAll(HaveField("Result", prune.Pending), HaveField("Deleted", false),
+							HaveField("Reason", SatisfyAll(ContainSubstring(inventory.KeyOf(w.refs[kept]).String()), ContainSubstring(c.because), ContainSubstring(resourcesv1alpha1.KeepObjectAnnotation+"=true")))), held)
+					}
+				}
+				// The user gives it up.
+				w.annotate(kept, resourcesv1alpha1.KeepObjectAnnotation, "false")
+				w.annotate(kept, resourcesv1alpha1.OriginAnnotation, origin)
+				w.prune(policy)
+				w.Expect(w.intact()).To(BeEmpty())
+			})
+		}
+	}
+}
+
+// drop forgets what leaves the inventory.
+func (w *world) drop(out map[string]prune.Outcome) {
+	for name, o := range out {
+		if o.Result != prune.Pending {
+			delete(w.refs, name)
+		}
+	}
+}
+
+// A user who keeps the namespace, too, has nothing to wait for, and neither has one whose namespace goes already.
+func TestMR17_WhatIsKeptHoldsOnlyWhatIsAboutToBeDeleted(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"the namespace is kept, too": func(w *world) { w.annotate("namespace", resourcesv1alpha1.KeepObjectAnnotation, "true") },
+		"there is no namespace":      func(w *world) { delete(w.refs, "namespace") },
+		"somebody deleted the namespace": func(w *world) {
+			w.Expect(cluster.Client.Delete(w.ctx, w.object("namespace"))).To(Succeed())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, []string{"config", "namespace"})
+			w.annotate("config", resourcesv1alpha1.KeepObjectAnnotation, "true")
+			change(w)
+			w.Expect(w.prune(policy)["config"].Result).To(Equal(prune.Kept))
+		})
+	}
+}
+
+// The collector's objects exist to be collected, and a stranger is no more than what else is in the namespace.
+func TestMR19_WhatNobodyClaimsGoesWithItsNamespace(t *testing.T) {
+	for name, patch := range map[string]string{
+		"a garbage-collectable object": `{"metadata":{"labels":{"` + resourcesv1alpha1.GarbageCollectableReferenceLabel + `":"true"}}}`,
+		"a stranger":                   `{"metadata":{"annotations":null}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, []string{"config", "namespace"})
+			w.Expect(cluster.Client.Patch(w.ctx, w.object("config"), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+			ref := w.refs["config"]
+			if name == "a stranger" {
+				ref.UID = "11111111-1111-1111-1111-111111111111"
+			}
+			w.refs["config"] = ref
+			p := policy
+			p.KeepGarbageCollectable = true
+			out := w.prune(p)
+			w.Expect(out["config"].Result).To(Equal(prune.Kept), out["config"].Reason)
+			w.Expect(out["namespace"].Deleted).To(BeTrue(), out["namespace"].Reason)
+		})
+	}
+}
+
+// An object that its manifest asks to release (spec 2.6) stays, too, and is not in the inventory any more.
+func TestReleasedObjectHoldsItsNamespaceAndItsDefinition(t *testing.T) {
+	for released, holds := range map[string][]string{"config": {"namespace"}, "thing": {"crd", "namespace"}, "other": {"other crd"}} {
+		t.Run(released, func(t *testing.T) {
+			w := newWorld(t, []string{"crd", "other crd", released, "namespace", "empty namespace"})
+			p := policy
+			ref := w.refs[released]
+			p.Released = []resourcesv1alpha1.ObjectReference{ref}
+			delete(w.refs, released)
+			for range 2 {
+				out := w.prune(p)
+				w.Expect(w.intact()).To(ConsistOf(holds))
+				for _, held := range holds {
+					w.Expect(out[held]).To(SatisfyAll(HaveField("Result", prune.Pending), HaveField("Deleted", false),
+						HaveField("Reason", SatisfyAll(ContainSubstring(inventory.KeyOf(ref).String()), ContainSubstring(resourcesv1alpha1.ModeAnnotation)))), held)
+				}
+			}
+			w.Expect(cluster.Client.Delete(w.ctx, w.object(released))).To(Succeed())
+			w.prune(p)
+			w.Expect(w.intact()).To(BeEmpty(), "what is not there holds nothing")
+		})
+	}
+}
+
 // What is kept has nothing to wait for.
 func TestX05_NamespaceThatIsKeptDoesNotWait(t *testing.T) {
 	w := newWorld(t, []string{"namespace"})

@@ -60,6 +60,9 @@ type Policy struct {
 	// GiveUp is ListedByOther for an object that is left to that one; false if that one has given it up meanwhile. Nil means
 	// ListedByOther.
 	GiveUp func(inventory.Key) bool
+	// Released are objects that the ManagedResource does not manage any more, and that are to stay. A namespace or a definition
+	// waits for them.
+	Released []resourcesv1alpha1.ObjectReference
 	// HolderIn names who lists an object in a namespace that is to stay, empty if nobody does. Deleting the namespace would
 	// delete that object. Nil means nobody.
 	HolderIn func(namespace string) string
@@ -103,6 +106,7 @@ type Outcome struct {
 	Err error
 
 	lingers bool // it is deleted and not gone
+	claimed bool // it is kept, and must not go with its namespace or its definition either
 }
 
 // Due is when the first of the pending objects may lose its finalizers; zero if there is none.
@@ -122,6 +126,7 @@ type run struct {
 	policy   Policy
 	outcomes []Outcome
 	kinds    kinds
+	staying  []int // the claimed outcomes of the phases that are over
 }
 
 // Objects deletes what the policy allows of the entries, and returns an outcome for each, sorted like the inventory.
@@ -145,7 +150,13 @@ func Objects(ctx context.Context, t Target, refs []resourcesv1alpha1.ObjectRefer
 			}
 			r.one(ctx, out)
 		})
+		for _, i := range members {
+			if r.outcomes[i].claimed {
+				r.staying = append(r.staying, i)
+			}
+		}
 	}
+	r.retain()
 	r.explain(ctx)
 	return r.outcomes
 }
