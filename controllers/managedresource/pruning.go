@@ -48,6 +48,7 @@ func (r *reconciler) prunePolicy(work *run, uid types.UID, desired []resourcesv1
 		}
 		return ""
 	}
+	wanted := keysOf(desired)
 	return prune.Policy{
 		Origin: work.origin(), FieldManager: r.applier.FieldManager, Parallel: r.applier.Parallel, Clock: r.clock,
 		KeepGarbageCollectable:       r.keepGarbageCollectable,
@@ -56,6 +57,7 @@ func (r *reconciler) prunePolicy(work *run, uid types.UID, desired []resourcesv1
 		GiveUp: func(k inventory.Key) bool {
 			return r.shared.GiveUp(work.name, k, uid, sharing.Unbound(work.name.Namespace, work.class.Finalizer))
 		},
+		Wanted: func(k inventory.Key) bool { return wanted[k] },
 		HolderIn: func(namespace string) string {
 			return holder(func(k inventory.Key) bool { return k.Namespace == namespace })
 		},

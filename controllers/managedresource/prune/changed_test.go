@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
@@ -107,23 +110,60 @@ func TestObjectThatKeepsChangingIsPending(t *testing.T) {
 	g.Expect(exists(g, cm)).To(BeTrue())
 }
 
-// While the kind of an object is not known, the entry has a namespace. If the kind turns out to have none, an object with
-// that name is another entry's, even one that looks like ours.
-func TestEntryWithANamespaceOfAClusterScopedKindIsGone(t *testing.T) {
-	g := NewWithT(t)
-	name := hubtest.Namespace(t, nil, cluster)
-	ns := &corev1.Namespace{}
-	g.Expect(cluster.Client.Get(t.Context(), types.NamespacedName{Name: name}, ns)).To(Succeed())
-	ns.Annotations = map[string]string{resourcesv1alpha1.OriginAnnotation: origin}
-	g.Expect(cluster.Client.Update(t.Context(), ns, client.FieldOwner("trellis"))).To(Succeed())
-	ref := resourcesv1alpha1.ObjectReference{}
-	ref.APIVersion, ref.Kind, ref.Namespace, ref.Name, ref.UID = "v1", "Namespace", "default", name, ns.UID
-
-	m := &meddler{Interface: access.Metadata, afterGet: func() {}}
-	out := prune.Objects(t.Context(), prune.Target{Metadata: m, Deletes: access.Deletes, Client: access.Client, Mapper: access.Mapper}, []resourcesv1alpha1.ObjectReference{ref}, policy)[0]
-	g.Expect(out.Err).NotTo(HaveOccurred())
-	g.Expect(out.Result).To(Equal(prune.Gone))
-	g.Expect(out.Deleted).To(BeFalse())
-	g.Expect(cluster.Client.Get(t.Context(), types.NamespacedName{Name: name}, ns)).To(Succeed())
-	g.Expect(ns.DeletionTimestamp).To(BeNil())
+// While the kind of an object is not known, the entry has a namespace. If the kind turns out to have none, the object with that
+// name is another entry's, if there is one; else a Gardener resource manager applied it (BUG-14), and it is deleted like others.
+func TestBUG14_EntryWithANamespaceOfAClusterScopedKind(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(class *schedulingv1.PriorityClass)
+		policy func(p *prune.Policy, key inventory.Key)
+		listed bool
+		want   prune.Result
+	}{
+		"the only entry": {want: prune.Gone},
+		"somebody else's": {want: prune.Kept, change: func(c *schedulingv1.PriorityClass) {
+			c.Annotations[resourcesv1alpha1.OriginAnnotation] = "garden/other"
+		}},
+		"a stranger":      {want: prune.Kept, change: func(c *schedulingv1.PriorityClass) { c.Annotations = nil }},
+		"another entry's": {want: prune.Gone, listed: true},
+		"wanted":          {want: prune.Gone, policy: func(p *prune.Policy, key inventory.Key) { p.Wanted = func(k inventory.Key) bool { return k == key } }},
+		"another one lists it": {want: prune.Kept, policy: func(p *prune.Policy, key inventory.Key) {
+			p.ListedByOther = func(k inventory.Key) bool { return k == key }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{
+				Name: hubtest.Namespace(t, nil, cluster), Annotations: map[string]string{resourcesv1alpha1.OriginAnnotation: origin}}}
+			if c.change != nil {
+				c.change(class)
+			}
+			g.Expect(cluster.Client.Create(t.Context(), class)).To(Succeed())
+			key := inventory.Key{Group: "scheduling.k8s.io", Kind: "PriorityClass", Name: class.Name}
+			p := policy
+			if c.policy != nil {
+				c.policy(&p, key)
+			}
+			refs := []resourcesv1alpha1.ObjectReference{reference("scheduling.k8s.io/v1", "PriorityClass", "default", class.Name, "")}
+			if c.listed {
+				p.ListedByOther = func(k inventory.Key) bool { return k == key }
+				refs = append(refs, reference("scheduling.k8s.io/v1", "PriorityClass", "", class.Name, class.UID))
+			}
+			for _, out := range prune.Objects(t.Context(), access, refs, p) {
+				g.Expect(out.Err).NotTo(HaveOccurred())
+				if out.Key.Namespace != "" {
+					g.Expect(out.Result).To(Equal(c.want), out.Reason)
+					g.Expect(out.Deleted).To(Equal(name == "the only entry"))
+				}
+			}
+			err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(class), class)
+			if name == "the only entry" {
+				g.Expect(err).To(Satisfy(apierrors.IsNotFound))
+			} else {
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			if name == "another one lists it" {
+				g.Expect(class.Annotations).NotTo(HaveKey(resourcesv1alpha1.OriginAnnotation), "or that one could not delete it")
+			}
+		})
+	}
 }

@@ -38,6 +38,12 @@ func (r *run) deleteClaims(ctx context.Context, at place, live *metav1.PartialOb
 	if len(prefixes) == 0 || selector.Empty() {
 		return nil
 	}
+	if live.DeletionTimestamp == nil {
+		// Claims are not had back. If the StatefulSet changed since, it may be one that stays.
+		if err := r.rehearse(ctx, at, live); err != nil {
+			return err
+		}
+	}
 	var failed []error
 	list := r.Metadata.Resource(claims).Namespace(live.Namespace)
 	options := metav1.ListOptions{LabelSelector: selector.String(), Limit: 500}

@@ -3,6 +3,7 @@ package prune_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -111,6 +113,32 @@ func TestX07_BUG05_MR31_ClaimsOfAStatefulSet(t *testing.T) {
 			g.Expect(out.Err).NotTo(HaveOccurred())
 			g.Expect(out.Deleted).To(BeTrue())
 			g.Expect(untouched(g, ns)).To(ConsistOf(append(foreign, c.stays...)))
+		})
+	}
+}
+
+// A StatefulSet that somebody wants kept in the last moment needs its claims.
+func TestMR31_ClaimsStayWithAStatefulSetThatIsKeptInTheLastMoment(t *testing.T) {
+	for name, patch := range map[string]string{
+		"somebody wants it kept":   `{"metadata":{"annotations":{"` + resourcesv1alpha1.KeepObjectAnnotation + `":"true"}}}`,
+		"another origin claims it": `{"metadata":{"annotations":{"` + resourcesv1alpha1.OriginAnnotation + `":"garden/other"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			ns := hubtest.Namespace(t, nil, cluster)
+			ref := statefulSet(g, ns, byLabel, "data")
+			persistentVolumeClaim(g, ns, "data-db-0", "db", nil)
+			m := &meddler{Interface: access.Metadata}
+			m.afterGet = sync.OnceFunc(func() {
+				set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "db"}}
+				g.Expect(cluster.Client.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+			})
+			p := policy
+			p.DeletePersistentVolumeClaims = true
+			out := prune.Objects(t.Context(), prune.Target{Metadata: m, Deletes: access.Deletes, Client: access.Client, Mapper: access.Mapper}, []resourcesv1alpha1.ObjectReference{ref}, p)[0]
+			g.Expect(out.Err).NotTo(HaveOccurred())
+			g.Expect(out.Result).To(Equal(prune.Kept), out.Reason)
+			g.Expect(untouched(g, ns)).To(ConsistOf("data-db-0"))
 		})
 	}
 }

@@ -3,6 +3,7 @@ package prune
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,6 +83,17 @@ func (r *run) retain() {
 			}
 		}
 	}
+}
+
+// listed tells whether another entry of the ManagedResource names an object.
+func (r *run) listed(key inventory.Key) bool {
+	for i := range r.outcomes {
+		if r.outcomes[i].Key == key { // nothing but the key, for the rest is being worked on
+			return true
+		}
+	}
+	return r.policy.Wanted != nil && r.policy.Wanted(key) ||
+		slices.ContainsFunc(r.policy.Released, func(ref resourcesv1alpha1.ObjectReference) bool { return inventory.KeyOf(ref) == key })
 }
 
 // exists tells whether an object is there.

@@ -37,7 +37,7 @@ type kinds struct {
 // place is where an object is found.
 type place struct {
 	mapping   *meta.RESTMapping
-	namespace string
+	namespace string // empty if the kind has none
 	objects   metadata.ResourceInterface
 }
 
@@ -51,15 +51,9 @@ func (k *kinds) place(ctx context.Context, ref resourcesv1alpha1.ObjectReference
 	if err != nil || mapping == nil {
 		return p, false, err
 	}
-	p = place{mapping: mapping, namespace: ref.Namespace}
-	switch {
-	case mapping.Scope.Name() == meta.RESTScopeNameNamespace:
-		p.objects = k.Metadata.Resource(mapping.Resource).Namespace(ref.Namespace)
-	case ref.Namespace != "":
-		// An entry from before the kind was known. Nothing was ever applied under it: what has the name is another entry's.
-		return p, false, nil
-	default:
-		p.objects = k.Metadata.Resource(mapping.Resource)
+	p = place{mapping: mapping, objects: k.Metadata.Resource(mapping.Resource)}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		p.namespace, p.objects = ref.Namespace, k.Metadata.Resource(mapping.Resource).Namespace(ref.Namespace)
 	}
 	return p, true, nil
 }

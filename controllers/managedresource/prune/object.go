@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
 // attempts bounds how often an object is looked at anew because it changed before it could be deleted.
@@ -37,15 +38,10 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 		out.Result, out.Reason = result, reason
 		return nil
 	}
-	if r.policy.ListedByOther != nil && r.policy.ListedByOther(out.Key) {
-		// It is that one's now. Our origin on it would keep that one from deleting it.
-		if err := r.kinds.release(ctx, out.Ref, r.policy.Origin, r.policy.FieldManager); err != nil {
-			return err
-		}
-		// After the release, so that if that one gives it up, too, there is no origin that keeps it from deleting.
-		if r.policy.GiveUp == nil || r.policy.GiveUp(out.Key) {
-			return end(Kept, "another ManagedResource lists it")
-		}
+	if left, err := r.leave(ctx, out.Ref); err != nil {
+		return err
+	} else if left {
+		return end(Kept, "another ManagedResource lists it")
 	}
 	at, found, err := r.kinds.place(ctx, out.Ref)
 	if err != nil {
@@ -53,6 +49,20 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 	}
 	if !found {
 		return end(Gone, "") // its kind is gone, and the kind's objects with it
+	}
+	if at.namespace != out.Key.Namespace {
+		// The entry is from before the kind was known, when it was taken for a namespaced one. We apply nothing under such an
+		// entry; a Gardener resource manager does (BUG-14).
+		ref := out.Ref
+		ref.Namespace = at.namespace
+		if r.listed(inventory.KeyOf(ref)) {
+			return end(Gone, "") // and what has the name is another entry's
+		}
+		if left, err := r.leave(ctx, ref); err != nil {
+			return err
+		} else if left {
+			return end(Kept, "another ManagedResource lists it")
+		}
 	}
 	live, err := at.objects.Get(ctx, out.Key.Name, metav1.GetOptions{})
 	if isUnserved(err) {
@@ -95,29 +105,58 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 	return r.linger(ctx, out, at, left)
 }
 
+// leave leaves an object to another ManagedResource that lists it, and tells whether there is one.
+func (r *run) leave(ctx context.Context, ref resourcesv1alpha1.ObjectReference) (bool, error) {
+	key := inventory.KeyOf(ref)
+	if r.policy.ListedByOther == nil || !r.policy.ListedByOther(key) {
+		return false, nil
+	}
+	// It is that one's now. Our origin on it would keep that one from deleting it.
+	if err := r.kinds.release(ctx, ref, r.policy.Origin, r.policy.FieldManager); err != nil {
+		return false, err
+	}
+	// After the release, so that if that one gives it up, too, there is no origin that keeps it from deleting.
+	return r.policy.GiveUp == nil || r.policy.GiveUp(key), nil
+}
+
 // errUnclear is an answer that does not say what is left of an object.
 var errUnclear = errors.New("deleted, and not seen since")
 
-// delete deletes the object that was looked at, and returns what is left of it, nil if that is nothing.
-func (r *run) delete(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
+// send sends the delete of an object that was looked at. dryRun is how much of it is only played.
+func (r *run) send(ctx context.Context, at place, seen *metav1.PartialObjectMetadata, dryRun ...string) (code int, answer []byte, err error) {
 	options, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
 		// The version as well: between the look and the delete, somebody may have taken it over.
 		Preconditions:     &metav1.Preconditions{UID: ptr.To(seen.UID), ResourceVersion: ptr.To(seen.ResourceVersion)},
 		PropagationPolicy: propagation(at.mapping.Resource.Group),
+		DryRun:            dryRun,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encoding the options: %w", err)
+		return 0, nil, fmt.Errorf("encoding the options: %w", err)
 	}
-	code := 0
 	result := r.Deletes.Delete().AbsPath(at.path(seen.Name)...).
 		SetHeader("Content-Type", "application/json").
 		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
 		Body(options).Do(ctx).StatusCode(&code)
 	if err := result.Error(); err != nil { // in the words of the server, which Raw does not read
-		return nil, err
+		return code, nil, err
 	}
-	answer, err := result.Raw()
+	answer, err = result.Raw()
+	return code, answer, err
+}
+
+// rehearse returns an error if an object would not be deleted as it was seen.
+func (r *run) rehearse(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) error {
+	_, _, err := r.send(ctx, at, seen, metav1.DryRunAll)
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) { // a webhook may not support it
+		return nil
+	}
+	return fmt.Errorf("rehearsing the deletion: %w", err)
+}
+
+// delete deletes the object that was looked at, and returns what is left of it, nil if that is nothing.
+func (r *run) delete(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
+	code, answer, err := r.send(ctx, at, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -174,10 +213,15 @@ func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.Object
 }
 
 // createdToBeIgnored tells whether we created an object that bears no marks because its manifest asks to ignore it. It
-// matters only if the hub died between creating it and noting its UID.
+// matters only if the hub died between creating it and noting its UID. Such an object is created, not applied, and the entry
+// of who does that is as old as the object. That we wrote to an object does not make it ours: another hub has the same field
+// manager, and an object that another ManagedResource released still bears the fields that it applied.
 func createdToBeIgnored(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, manager string) bool {
 	return resourcesv1alpha1.IsTruthy(ref.Annotations[resourcesv1alpha1.IgnoreAnnotation]) &&
-		slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager })
+		slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+			return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" &&
+				e.Time != nil && !e.Time.After(live.CreationTimestamp.Time)
+		})
 }
 
 func garbageCollectable(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference) bool {

@@ -21,7 +21,7 @@ func Release(ctx context.Context, t Target, ref resourcesv1alpha1.ObjectReferenc
 
 func (k *kinds) release(ctx context.Context, ref resourcesv1alpha1.ObjectReference, origin, fieldManager string) error {
 	at, found, err := k.place(ctx, ref)
-	if err != nil || !found {
+	if err != nil || !found || at.namespace != ref.Namespace { // a kind without namespaces: it is another entry's
 		return err
 	}
 	for range attempts {
