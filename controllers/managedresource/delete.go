@@ -97,9 +97,9 @@ func (r *reconciler) targetOfObjects(ctx context.Context, work *run) (clustercac
 		}
 	}
 	// A fixed target is still there for the operator when a namespace is not selected any more: that is for him to mend.
-	if fixed := work.class.FixedTarget(); fixed != (clustercache.ClusterKey{}) && !work.decision.HasTarget {
-		if status, ok := r.clusters.GetStatus(fixed); ok && status.UID == bound {
-			return clustercache.ClusterKey{}, clustercache.Status{State: clustercache.StateDisconnected, Message: work.decision.Message}, true, nil
+	if !work.decision.HasTarget {
+		if may, err := r.claims.FixedMayBe(ctx, work.class, bound); err != nil || may {
+			return clustercache.ClusterKey{}, clustercache.Status{State: clustercache.StateDisconnected, Message: work.decision.Message}, may, err
 		}
 	}
 	return key, clustercache.Status{}, false, nil

@@ -308,19 +308,37 @@ func (c *Claims) FindUID(ctx context.Context, class *Class, namespace string, ui
 	return key, is, err
 }
 
+// FixedMayBe tells whether the fixed target of a class may be the cluster with a UID, whatever namespaces the class selects.
+// Nobody knows which cluster a target is that was never connected.
+func (c *Claims) FixedMayBe(ctx context.Context, class *Class, uid types.UID) (bool, error) {
+	fixed := class.FixedTarget()
+	st, ok := c.Clusters.GetStatus(fixed)
+	if !ok || fixed == (clustercache.ClusterKey{}) {
+		return false, nil
+	}
+	known, err := c.clusterUID(ctx, st)
+	return err == nil && (known == "" || known == uid), err
+}
+
 // isCluster tells whether a registered target is the cluster with a UID.
 func (c *Claims) isCluster(ctx context.Context, st clustercache.Status, uid types.UID) (bool, error) {
+	known, err := c.clusterUID(ctx, st)
+	return err == nil && known == uid, err
+}
+
+// clusterUID is the UID of a registered target, empty if it is not known. Its TargetCluster knows it from before a restart.
+func (c *Claims) clusterUID(ctx context.Context, st clustercache.Status) (types.UID, error) {
 	if st.UID != "" || st.Cluster.Namespace == "" {
-		return st.UID == uid, nil
+		return st.UID, nil
 	}
 	tc := &hubv1alpha1.TargetCluster{}
 	if err := c.Reader.Get(ctx, st.Cluster, tc); err != nil {
 		if apierrors.IsNotFound(err) {
-			return false, nil
+			return "", nil
 		}
-		return false, fmt.Errorf("reading TargetCluster %s: %w", st.Cluster, err)
+		return "", fmt.Errorf("reading TargetCluster %s: %w", st.Cluster, err)
 	}
-	return tc.Status.ClusterUID == uid, nil
+	return tc.Status.ClusterUID, nil
 }
 
 func (c *Claims) selects(ctx context.Context, class *Class, namespace string) (bool, error) {

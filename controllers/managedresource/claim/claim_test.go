@@ -271,6 +271,43 @@ func TestFindUID(t *testing.T) {
 	}
 }
 
+// A namespace that is not selected any more has its objects in the fixed target still.
+func TestFixedTargetMayBeTheClusterOfADeselectedNamespace(t *testing.T) {
+	virtual := types.NamespacedName{Namespace: "garden", Name: "virtual"}
+	before := func(uid types.UID) client.Object {
+		return &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "virtual"}, Status: hubv1alpha1.TargetClusterStatus{ClusterUID: uid}}
+	}
+	for name, test := range map[string]struct {
+		class   string
+		status  *clustercache.Status
+		objects []client.Object
+		may     bool
+	}{
+		"it is":                                   {class: "garden", status: &clustercache.Status{Cluster: virtual, UID: "uid"}, may: true},
+		"it is another one":                       {class: "garden", status: &clustercache.Status{Cluster: virtual, UID: "other"}},
+		"it was before the restart":               {class: "garden", status: &clustercache.Status{Cluster: virtual}, objects: []client.Object{before("uid")}, may: true},
+		"it was another one before the restart":   {class: "garden", status: &clustercache.Status{Cluster: virtual}, objects: []client.Object{before("other")}},
+		"it was never connected":                  {class: "garden", status: &clustercache.Status{Cluster: virtual}, may: true},
+		"it is not registered":                    {class: "garden"},
+		"the source, which is not connected yet":  {class: "seed", status: &clustercache.Status{Cluster: SourceTarget}, may: true},
+		"the source, which is another cluster":    {class: "seed", status: &clustercache.Status{Cluster: SourceTarget, UID: "other"}},
+		"the class has its targets in namespaces": {class: "", status: &clustercache.Status{Cluster: SourceTarget}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := claims(t, test.objects...)
+			clusters := fake.New(nil)
+			if test.status != nil {
+				clusters.SetStatus(*test.status)
+			}
+			c.Clusters = clusters
+			may, err := c.FixedMayBe(context.Background(), c.Classes[test.class], "uid")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(may).To(Equal(test.may))
+		})
+	}
+}
+
 func TestMR37_Origin(t *testing.T) {
 	mr := types.NamespacedName{Namespace: "ns", Name: "mr"}
 	for name, test := range map[string]struct {
