@@ -178,7 +178,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	todo := intents(p.objects, book)
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)
 	defer cancel()
-	r.tracker.Begin(work.name)
+	r.begin(work)
 	yields := r.yield(calls, work, target, todo, before)
 	var pruned []prune.Outcome
 	if p.complete() && len(old) > 0 {
@@ -324,7 +324,8 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 		return reconcile.Result{}, err
 	}
 	r.memory.appliedAll(work.name, r.clock.Now())
-	r.memory.await(work.name, awaited(failures, pending))
+	waitsFor := awaited(failures, pending)
+	r.memory.await(work.name, waitsFor)
 	r.events.applied(work.mr, before, c)
 	if c.reason != resourcesv1alpha1.ReasonApplySucceeded {
 		if err := r.unmarkApplied(ctx, work, input); err != nil {
@@ -335,8 +336,8 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 			return r.settled(work, r.tracker.Judge(work.name)), nil
 		}
 		result := r.atDue(work, r.retryAfterFailure(work, input), pending)
-		if slices.ContainsFunc(r.tracker.Judge(work.name).Missing, r.memory.waitsFor(work.name)) {
-			return sooner(result, busyRetry), nil // it went while the run was busy
+		if r.wentMeanwhile(work, waitsFor) {
+			return sooner(result, busyRetry), nil
 		}
 		return result, nil
 	}

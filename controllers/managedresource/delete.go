@@ -131,7 +131,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 	if err := r.tracker.Track(ctx, work.name, key, work.mr.Status.Resources, exact(work.mr)); err != nil && !isDown(err) {
 		return false, result, err
 	}
-	r.tracker.Begin(work.name)
+	r.begin(work)
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)
 	defer cancel()
 	outcomes := prune.Objects(calls, pruning, work.mr.Status.Resources, policy)
@@ -163,6 +163,9 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 	pause := r.memory.failed(work.name, "deletion", r.clock.Now())
 	if progress {
 		pause = min(pause, time.Second)
+	}
+	if r.wentMeanwhile(work, awaited(nil, pending)) {
+		pause = busyRetry
 	}
 	return false, r.atDue(work, reconcile.Result{RequeueAfter: pause}, pending), nil
 }

@@ -138,17 +138,19 @@ func (m *memory) applyDemanded(name types.NamespacedName) (yes bool) {
 	return yes
 }
 
-// failed notes a failed run and returns the pause before the next one. Another input starts anew.
+// failed notes a failed run and returns the pause before the next one. Another input starts anew. A run that an event brought
+// before its time does not make the pause longer: objects that go one by one would make it minutes.
 func (m *memory) failed(name types.NamespacedName, input string, now time.Time) (pause time.Duration) {
 	m.with(name, func(e *remembered) {
 		if e.failedInput != input {
 			e.failedInput, e.failures = input, 0
 		}
-		e.input = ""
-		pause = doubled(retryFirst, retryLast, e.failures)
-		e.failures++
-		e.demanded = false
-		e.retryAt = now.Add(pause)
+		e.input, e.demanded = "", false
+		if e.failures == 0 || !now.Before(e.retryAt) {
+			e.retryAt = now.Add(doubled(retryFirst, retryLast, e.failures))
+			e.failures++
+		}
+		pause = e.retryAt.Sub(now)
 	})
 	return pause
 }

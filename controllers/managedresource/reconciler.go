@@ -21,6 +21,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
@@ -69,6 +70,8 @@ type run struct {
 	mr *resourcesv1alpha1.ManagedResource
 	// unjudged is true if the conditions were left pending because the watches did not show everything yet.
 	unjudged bool
+	// present are the objects that the watches showed when the run began to write to the target.
+	present map[inventory.Key]tracker.Accepted
 }
 
 func (r *run) origin() string { return r.class.Origin(r.name) }
@@ -248,6 +251,26 @@ func (r *reconciler) access(ctx context.Context, key clustercache.ClusterKey, ui
 func (r *reconciler) resync() reconcile.Result {
 	jitter := 0.9 + 0.2*rand.Float64()
 	return reconcile.Result{RequeueAfter: time.Duration(float64(r.syncPeriod) * jitter), Priority: new(priorityResync)}
+}
+
+// begin has what happens to all objects noted instead of told until tracker.End.
+func (r *reconciler) begin(work *run) {
+	work.present = r.tracker.Judge(work.name).Observed
+	r.tracker.Begin(work.name)
+}
+
+// wentMeanwhile tells whether one of some objects went since the run began, which nobody was told. An object that the
+// watches do not show because somebody took its label off did not.
+func (r *reconciler) wentMeanwhile(work *run, waitsFor map[inventory.Key]bool) bool {
+	for key := range waitsFor {
+		if _, was := work.present[key]; !was {
+			continue
+		}
+		if _, found, synced := r.tracker.Observed(work.name, key); synced && !found {
+			return true
+		}
+	}
+	return false
 }
 
 // settled is the result of a run after which the watches have to show the last writes: resync, or a look when they should

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
@@ -45,4 +46,31 @@ func TestTerminatingObjectIsLeftAloneAndCreatedAgain(t *testing.T) {
 	p.awaitValue("one", "1")
 	p.awaitReady("mr")
 	p.Expect(read(p, p.configMap("one")).UID).NotTo(Equal(uid))
+}
+
+// Objects that go one by one bring a run each. The next look, which is all there is for an object that the watches do not
+// show, is not put off by that.
+func TestDeletionLooksAgainSoonAlthoughManyObjectsWentOneByOne(t *testing.T) {
+	t.Parallel()
+	p := registered(t)
+	const objects = 12
+	var documents []string
+	for i := range objects {
+		documents = append(documents, p.blocked(fmt.Sprint("blocked-", i)))
+	}
+	p.content("content", documents...)
+	p.mr("mr", "content")
+	p.awaitReady("mr")
+	p.deleteMR("mr")
+	for i := range objects - 1 {
+		cm := p.configMap(fmt.Sprint("blocked-", i))
+		p.Eventually(func() *metav1.Time { return read(p, cm).DeletionTimestamp }).ShouldNot(BeNil())
+		p.unblock(cm)
+		p.Eventually(func() int { return len(p.get("mr").Status.Resources) }).Should(Equal(objects - 1 - i))
+	}
+	last := p.configMap(fmt.Sprint("blocked-", objects-1))
+	p.edit(target, read(p, last), func() { last.Labels = nil })
+	p.fence()
+	p.unblock(last)
+	p.awaitGone("mr")
 }
