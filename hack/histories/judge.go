@@ -71,6 +71,7 @@ type life struct {
 	live            *unstructured.Unstructured
 	byHub           bool // the hub wrote to it at some time
 	exempt          string
+	released        bool                       // at some time, a manifest asked not to manage it
 	going, gone     bool                       // it has a deletion timestamp; it is gone
 	went            *unstructured.Unstructured // how it was when it began to go
 	byDriver        bool                       // we deleted it
@@ -223,6 +224,13 @@ func (j *judge) refresh(m int, now time.Time) {
 	}
 	for o := range possible {
 		j.asked[m][o] = now
+	}
+	for c := range clusters {
+		for o, l := range j.current[c] {
+			if l != nil {
+				l.released = l.released || j.state.releases(o)
+			}
+		}
 	}
 	wishes := j.wishes(j.state, m)
 	for c := range clusters {
@@ -417,6 +425,7 @@ func (j *judge) observeObject(cluster int, obj *unstructured.Unstructured, gone 
 	for _, e := range obj.GetManagedFields() {
 		l.byHub = l.byHub || e.Manager == hubv1alpha1.FieldManager
 	}
+	l.released = l.released || j.state.releases(o)
 	was := l.going
 	l.gone = gone
 	l.going = gone || obj.GetDeletionTimestamp() != nil

@@ -264,8 +264,17 @@ func (j *judge) complaints() (out []string) {
 				complain("%s: %s is not gone", clusterNames[c], j.describe(o))
 				continue
 			}
-			if m := j.resourceOfOrigin(l.live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]); m >= 0 && l.exempt == "" && !j.mayLeaveBehind(m, c) {
+			if l.exempt != "" {
+				continue
+			}
+			annotations := l.live.GetAnnotations()
+			origin := annotations[resourcesv1alpha1.OriginAnnotation]
+			if m := j.resourceOfOrigin(origin); m >= 0 && !j.mayLeaveBehind(m, c) {
 				complain("%s: %s is left behind by %s", clusterNames[c], j.describe(o), j.origin(m))
+			}
+			// Those that share it may not leave it to each other: the last one deletes it. Objects to be ignored bear no marks.
+			if origin == "" && l.byHub && !l.released && annotations[resourcesv1alpha1.IgnoreAnnotation] == "" {
+				complain("%s: %s is left behind, and its origin was taken off by the hub", clusterNames[c], j.describe(o))
 			}
 		}
 	}

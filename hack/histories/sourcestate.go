@@ -135,6 +135,16 @@ const (
 	released // listed with mode=Ignore: not managed, and to be left alone
 )
 
+// releases tells whether some manifest asks not to manage an object, and so has the hub's marks taken off.
+func (s *state) releases(object int) bool {
+	for i := range s.secrets {
+		if s.secrets[i].entries[object].modeIgnore {
+			return true
+		}
+	}
+	return false
+}
+
 // bundle is what can be read of a ManagedResource's content, and whether that is all of it. Of objects that several
 // Secrets hold the last one counts, but for those that ask not to be managed if another one asks for it.
 func (s *state) bundle(m int) (entries map[int]entry, possible map[int]bool, complete bool) {
