@@ -128,6 +128,16 @@ func (j *judge) mayLeaveBehind(m, cluster int) bool {
 	return e.left && (e.keep || e.force || j.gone[spaceOfResource(m)][cluster])
 }
 
+// anyMayLeaveBehind tells whether that is so of a ManagedResource that ever asked for an object.
+func (j *judge) anyMayLeaveBehind(object, cluster int) bool {
+	for m := range j.asked {
+		if !j.asked[m][object].IsZero() && j.mayLeaveBehind(m, cluster) {
+			return true
+		}
+	}
+	return false
+}
+
 // note remembers what a change means for what may stay behind.
 func (j *judge) note(next *state) {
 	for m := range j.epoch {

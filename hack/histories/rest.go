@@ -273,7 +273,7 @@ func (j *judge) complaints() (out []string) {
 				complain("%s: %s is left behind by %s", clusterNames[c], j.describe(o), j.origin(m))
 			}
 			// Those that share it may not leave it to each other: the last one deletes it. Objects to be ignored bear no marks.
-			if origin == "" && l.byHub && !l.released && annotations[resourcesv1alpha1.IgnoreAnnotation] == "" {
+			if origin == "" && l.byHub && !l.released && annotations[resourcesv1alpha1.IgnoreAnnotation] == "" && !j.anyMayLeaveBehind(o, c) {
 				complain("%s: %s is left behind, and its origin was taken off by the hub", clusterNames[c], j.describe(o))
 			}
 		}
