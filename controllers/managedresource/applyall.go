@@ -333,7 +333,11 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 		}
 		if c.reason == resourcesv1alpha1.ReasonOwnedByOther && len(pending) == 0 {
 			r.memory.settled(work.name, input) // what was left to others comes back by events
-			return r.settled(work, r.tracker.Judge(work.name)), nil
+			v := r.tracker.Judge(work.name)
+			if v.Synced && len(v.Missing) > 0 {
+				return reconcile.Result{RequeueAfter: busyRetry, Priority: new(priorityDrift)}, nil // or it does not
+			}
+			return r.settled(work, v), nil
 		}
 		result := r.atDue(work, r.retryAfterFailure(work, input), pending)
 		if r.wentMeanwhile(work, waitsFor) {

@@ -3,6 +3,7 @@ package managedresource_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/ptr"
@@ -139,9 +140,12 @@ func TestSharedObjectWhoseOwnerIsIgnoredIsBroughtBackByTheOther(t *testing.T) {
 	p := contended(t)
 	p.annotateMR("last", resourcesv1alpha1.IgnoreAnnotation, "true")
 	p.await("last", has(applied, yes, resourcesv1alpha1.ReasonManagedResourceIgnored))
+	deleted := time.Now()
 	p.Expect(target.Client.Delete(p.ctx, p.configMap("one"))).To(Succeed())
+	p.operation("first", resourcesv1alpha1.OperationReconcile) // an apply of everything does not take it sooner
 	p.awaitValue("one", "1")
 	p.awaitReady("first")
+	p.Expect(read(p, p.configMap("one")).CreationTimestamp.Time).To(BeTemporally(">", deleted.Add(8*time.Second)), "its owner has time")
 }
 
 func TestMovingAnObjectBetweenManagedResources(t *testing.T) {

@@ -64,6 +64,11 @@ func (r *reconciler) yield(ctx context.Context, work *run, target apply.Target, 
 		key := shared[i].Key
 		switch {
 		case head.absent():
+			// Its owner has time to bring it back; after that, corrections do.
+			if owner, left := were[key]; left && r.memory.leaveTo(work.name, key, r.clock.Now()) > 0 {
+				yields[key] = owner
+				outcomes[key] = apply.Outcome{Key: key, UID: known[key].UID, Unchanged: true}
+			}
 		case head.err != nil:
 			outcomes[key] = apply.Outcome{Key: key, Err: fmt.Errorf("finding out who owns it: %w", head.err)}
 			if owner, left := were[key]; left {
