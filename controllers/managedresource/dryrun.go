@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -16,6 +17,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
 )
 
 // dryRun finds out what an apply would do and reports it on the TargetCluster and in the logs. Nothing is written, neither
@@ -25,7 +27,9 @@ func (r *reconciler) dryRun(ctx context.Context, work *run) (reconcile.Result, e
 	switch {
 	case work.mr.DeletionTimestamp != nil || work.decision.Leaving:
 		if !deref(work.mr.Spec.KeepObjects) {
-			r.planDeletes(work, report, work.mr.Status.Resources)
+			if err := r.planDeletes(ctx, work, report, work.mr.Status.Resources); err != nil {
+				return r.resync(), err
+			}
 		}
 	case resourcesv1alpha1.IsTruthy(work.mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]), work.decision.AwaitFinalizer != "":
 	default:
@@ -37,11 +41,33 @@ func (r *reconciler) dryRun(ctx context.Context, work *run) (reconcile.Result, e
 	return r.resync(), nil
 }
 
-func (r *reconciler) planDeletes(work *run, report *hubv1alpha1.DryRunReport, refs []resourcesv1alpha1.ObjectReference) {
-	for _, ref := range refs {
-		report.Deletes++
-		work.log.Info("Dry run", "object", inventory.KeyOf(ref).String(), "would", "delete")
+// planDeletes reports what would be deleted: what is there, and nobody else's.
+func (r *reconciler) planDeletes(ctx context.Context, work *run, report *hubv1alpha1.DryRunReport, refs []resourcesv1alpha1.ObjectReference) error {
+	if len(refs) == 0 {
+		return nil
 	}
+	status, _ := r.clusters.GetStatus(work.target)
+	target, err := r.access(ctx, work.target, status.UID)
+	if err != nil {
+		return err
+	}
+	looks := make([]apply.Intent, 0, len(refs))
+	for _, ref := range refs {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+		obj.SetNamespace(ref.Namespace)
+		obj.SetName(ref.Name)
+		looks = append(looks, apply.Intent{Object: obj, Key: inventory.KeyOf(ref)})
+	}
+	policy := r.prunePolicy(work, status.UID, nil)
+	for i, head := range r.heads(ctx, target, looks) {
+		if head.absent() || head.err == nil && prune.KeptBecause(head.live, refs[i], policy) != "" {
+			continue
+		}
+		report.Deletes++
+		work.log.Info("Dry run", "object", looks[i].Key.String(), "would", "delete")
+	}
+	return nil
 }
 
 // planApply reports what applying would change. planned is false if that cannot be told.
@@ -64,6 +90,7 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 	if err != nil {
 		return false, err
 	}
+	r.noteAutoscalers(ctx, work, target, p.planned(), false)
 	for i := range p.objects {
 		change, err := r.wouldChange(ctx, target, p.objects[i])
 		if err != nil {
@@ -82,7 +109,9 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 	}
 	if p.complete() {
 		old, _ := p.leaving(bookOf(work.mr), work.mr.Status.Resources)
-		r.planDeletes(work, report, old)
+		if err := r.planDeletes(ctx, work, report, old); err != nil {
+			return false, err
+		}
 	}
 	return true, nil
 }
@@ -100,11 +129,15 @@ func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, prepa
 	case prepared.CreateOnly:
 		return "", nil
 	}
-	raw, err := json.Marshal(prepared.Object.Object)
+	body, err := r.applier.Planned(prepared.Intent, live)
+	if err != nil {
+		return "", err
+	}
+	raw, err := json.Marshal(body.Object)
 	if err != nil {
 		return "", fmt.Errorf("encoding the manifest: %w", err)
 	}
-	after := prepared.Object.DeepCopy()
+	after := body
 	if err := target.Client.Patch(ctx, after, client.RawPatch(types.ApplyPatchType, raw),
 		client.DryRunAll, client.ForceOwnership, client.FieldOwner(r.applier.FieldManager)); err != nil {
 		return "", apply.Discreet(prepared.Object, err)

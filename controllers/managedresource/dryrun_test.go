@@ -8,7 +8,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -72,4 +75,39 @@ func TestDryRunDoesNotTellWhatIsInASecret(t *testing.T) {
 	p.inSource(registration)
 	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(SatisfyAll(ContainSubstring("the apply would fail"), ContainSubstring("(not shown)")))
 	p.expectNoLeak()
+}
+
+// What a real run leaves to others, or to whom it belongs, is no change in a plan either.
+func TestDryRunPlansNoMoreThanARunWouldDo(t *testing.T) {
+	t.Parallel()
+	p := unregistered(t, nil)
+	origin := map[string]string{resourcesv1alpha1.OriginAnnotation: p.ns + "/mr"}
+	kept := map[string]string{resourcesv1alpha1.OriginAnnotation: p.ns + "/mr", resourcesv1alpha1.KeepObjectAnnotation: "true"}
+	old, keep, foreign := p.configMap("old"), p.configMap("keep"), p.configMap("foreign")
+	old.Annotations, keep.Annotations = origin, kept
+	foreign.Annotations = map[string]string{resourcesv1alpha1.OriginAnnotation: "other/mr"}
+	p.inTarget(old, keep, foreign)
+	// As it was applied, then scaled.
+	scaled := p.object(p.deploymentManifest("scaled", `{"resources.gardener.cloud/preserve-replicas":"true","`+resourcesv1alpha1.OriginAnnotation+`":"`+p.ns+`/mr"}`))
+	scaled.SetLabels(map[string]string{resourcesv1alpha1.ManagedByLabel: "gardener"})
+	p.Expect(unstructured.SetNestedField(scaled.Object, "gardener", "spec", "template", "metadata", "labels", resourcesv1alpha1.ManagedByLabel)).To(Succeed())
+	p.inTarget(scaled)
+	p.Expect(target.Client.Patch(p.ctx, scaled, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":7}}`)))).To(Succeed())
+
+	p.content("content", p.deploymentManifest("scaled", `{"resources.gardener.cloud/preserve-replicas":"true"}`))
+	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr.Spec.Class = ptr.To("planned")
+	p.inSource(mr)
+	for _, name := range []string{"old", "keep", "foreign", "absent"} {
+		mr.Status.Resources = append(mr.Status.Resources, resourcesv1alpha1.ObjectReference{
+			ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: p.ns, Name: name},
+		})
+	}
+	p.Expect(source.Client.Status().Update(p.ctx, mr)).To(Succeed())
+	registration := hubtest.Registration(p.ns, "a", target.Kubeconfig())
+	registration.Labels[hubv1alpha1.ClassLabel] = "planned"
+	p.inSource(registration)
+	report := func() *hubv1alpha1.DryRunReport { return p.targetCluster("a").Status.DryRun }
+	p.Eventually(report).Should(HaveValue(SatisfyAll(
+		HaveField("Creates", int32(0)), HaveField("Updates", int32(0)), HaveField("Deletes", int32(1)))), func() string { return hub.Log.About(p.ns) })
 }

@@ -1,0 +1,17 @@
+package prune
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+)
+
+// KeptBecause says why Objects would leave a live object in the target, for plans; empty if it would delete it.
+func KeptBecause(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, policy Policy) string {
+	if policy.ListedByOther != nil && policy.ListedByOther(inventory.KeyOf(ref)) {
+		return "another ManagedResource lists it"
+	}
+	reason, _ := keepReason(live, ref, policy)
+	return reason
+}
