@@ -259,6 +259,9 @@ func (j *judge) narrow(next *state) {
 	defer j.mu.Unlock()
 	for r := range j.targets {
 		j.refreshTarget(r, now)
+		if j.state.registrations[r].paused && !next.registrations[r].paused {
+			j.targets[r].paused.set(false, now) // the hub may hear of it before the judge does
+		}
 	}
 	for m := range j.seen {
 		_, possible, _ := j.state.bundle(m)

@@ -257,6 +257,7 @@ func TestCallsThroughRegistrationsAreJudged(t *testing.T) {
 		"as ever":             {false, "uid-west", time.Hour, ""},
 		"paused":              {true, "uid-west", time.Hour, "a paused target is not written to"},
 		"paused a moment ago": {true, "uid-west", 0, ""},
+		"not paused any more": {true, "uid-west", time.Hour, ""},
 		"another cluster":     {false, "uid-east", time.Hour, "a target whose identity changed gets no call"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -267,6 +268,10 @@ func TestCallsThroughRegistrationsAreJudged(t *testing.T) {
 			c.observeTarget(tc, false)
 			c.targets[0].paused.since = time.Now().Add(-test.since)
 			c.targets[0].mismatch.since = time.Now().Add(-test.since)
+			if name == "not paused any more" {
+				c.change(func(s *state) { s.registrations[0].paused = true })
+				c.change(func(s *state) { s.registrations[0].paused = false })
+			}
 			c.before(&call{instance: &instance{}, via: c.space(0) + "/" + registrationName(0), cluster: west, method: http.MethodPatch, resource: "configmaps", name: "x"})
 			c.expect(test.rule)
 		})

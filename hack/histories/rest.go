@@ -116,6 +116,7 @@ func (w *world) become(goal *state) error {
 		// A TargetCluster may have come back without what was asked of it.
 		tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.space(r / registrations), Name: registrationName(r)}}
 		if w.judge.paused(r) {
+			w.judge.unpause(r)
 			if err := client.IgnoreNotFound(w.source.Patch(w.ctx, tc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":false}}`)))); err != nil {
 				return err
 			}
@@ -201,6 +202,13 @@ func (j *judge) paused(r int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.targets[r].paused.on
+}
+
+// unpause ends a pause, before anybody is told.
+func (j *judge) unpause(r int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.targets[r].paused.set(false, time.Now())
 }
 
 // complaints lists what is not yet as it should be.
