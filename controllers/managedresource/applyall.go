@@ -23,6 +23,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
@@ -335,7 +336,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 			r.memory.settled(work.name, input) // what was left to others comes back by events
 			v := r.tracker.Judge(work.name)
 			if v.Synced && len(v.Missing) > 0 {
-				return reconcile.Result{RequeueAfter: busyRetry, Priority: new(priorityDrift)}, nil // or it does not
+				return reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil // or it does not
 			}
 			return r.settled(work, v), nil
 		}
@@ -350,7 +351,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 	// What happened to the objects while they were written was noted, not judged.
 	v := r.tracker.Judge(work.name)
 	if v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
-		return reconcile.Result{RequeueAfter: busyRetry, Priority: new(priorityDrift)}, nil
+		return reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil
 	}
 	return r.noteApplied(ctx, work, input, r.settled(work, v))
 }
@@ -458,11 +459,11 @@ func (r *reconciler) unmarkApplied(ctx context.Context, work *run, input string)
 	}
 	base := work.mr.DeepCopy()
 	delete(work.mr.Annotations, hubv1alpha1.AppliedAnnotation)
-	return r.source.patch(ctx, base, work.mr, false)
+	return r.source.Patch(ctx, base, work.mr, false)
 }
 
 func (r *reconciler) retryAfterFailure(work *run, input string) reconcile.Result {
-	return reconcile.Result{RequeueAfter: r.memory.failed(work.name, input, r.clock.Now()), Priority: new(priorityRetry)}
+	return reconcile.Result{RequeueAfter: r.memory.failed(work.name, input, r.clock.Now()), Priority: new(dispatch.PriorityRetry)}
 }
 
 // cannotRead says that a Secret is missing or unreadable. A missing one comes with an event; other failures are retried.

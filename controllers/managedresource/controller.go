@@ -26,9 +26,11 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/catchup"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
+	"github.com/trellis-hub/trellis/controllers/managedresource/store"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
@@ -79,9 +81,10 @@ type Options struct {
 // Controller keeps ManagedResources for one term of leadership. It is used once.
 type Controller struct {
 	options    Options
+	claims     *claim.Claims
 	tracker    *tracker.Tracker
 	shared     *sharing.Index
-	dispatcher *dispatcher
+	dispatcher *dispatch.Dispatcher
 	reconciler *reconciler
 }
 
@@ -103,42 +106,40 @@ func New(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the value of label %s: %w", resourcesv1alpha1.ManagedByLabel, err)
 	}
-	c := &Controller{options: o, shared: sharing.NewIndex()}
 	claims := &claim.Claims{Classes: map[string]*claim.Class{}, Clusters: o.Clusters, Reader: o.Cache, Clock: o.Clock}
 	for _, class := range o.Classes {
 		claims.Classes[class.Name] = class.Class
 	}
-	c.dispatcher = &dispatcher{
-		cache: o.Cache, clusters: o.Clusters, claims: claims, clock: o.Clock, log: o.Logger,
-		shared: c.shared, queues: map[string]priorityqueue.PriorityQueue[Request]{},
-	}
+	c := &Controller{options: o, claims: claims, shared: sharing.NewIndex()}
 	c.tracker = tracker.New(tracker.Options{
 		Clusters: o.Clusters, FieldManager: hubv1alpha1.FieldManager, Selector: selector, Notify: c.notify, Clock: o.Clock,
 	})
-	c.dispatcher.tracker = c.tracker
+	c.dispatcher = dispatch.New(dispatch.Options{
+		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Clock: o.Clock, Logger: o.Logger,
+	})
 	c.reconciler = &reconciler{
-		source: newStore(o.Cache, o.Client, c.observe),
+		source: store.New(o.Cache, o.Client, c.observe),
 		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared,
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
 		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate, keepGarbageCollectable: o.KeepGarbageCollectable,
-		forward: c.dispatcher.forward,
+		forward: c.dispatcher.Forward,
 	}
 	return c, nil
 }
 
 // observe takes note of a ManagedResource as it was written.
 func (c *Controller) observe(mr *resourcesv1alpha1.ManagedResource) {
-	c.dispatcher.observe(context.Background(), mr)
+	c.dispatcher.Observe(context.Background(), mr)
 }
 
 // notify brings the tracker's news to the queues.
 func (c *Controller) notify(mr types.NamespacedName, cause tracker.Cause) {
-	priority := priorityRetry
+	priority := dispatch.PriorityRetry
 	if cause == tracker.CauseDrift {
-		priority = priorityDrift
+		priority = dispatch.PriorityDrift
 	}
-	c.dispatcher.enqueueName(context.Background(), mr, priority)
+	c.dispatcher.EnqueueName(context.Background(), mr, priority)
 }
 
 // Start works until ctx ends, and returns when every goroutine and every watch it started is gone.
@@ -151,7 +152,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	// Before the first run, not by events that come beside it, and with what the last leader wrote: what is not known to be
 	// listed may be deleted.
-	c.dispatcher.each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { c.shared.Observe(mr) })
+	c.dispatcher.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { c.shared.Observe(mr) })
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -177,8 +178,8 @@ func (c *Controller) Start(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	c.options.Secrets.SetHandler(func(mr types.NamespacedName) { c.dispatcher.enqueueName(ctx, mr, priorityUser) })
-	run("events", c.dispatcher.watch)
+	c.options.Secrets.SetHandler(func(mr types.NamespacedName) { c.dispatcher.EnqueueName(ctx, mr, dispatch.PriorityUser) })
+	run("events", c.dispatcher.Watch)
 
 	<-ctx.Done()
 	c.options.Secrets.SetHandler(nil)
@@ -214,7 +215,7 @@ func (c *Controller) caughtUp(ctx context.Context) bool {
 }
 
 // classController has the queue and the workers of a class. It tells ready when its queue takes requests.
-func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) (controller.TypedController[Request], error) {
+func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) (controller.TypedController[dispatch.Request], error) {
 	workers := class.ConcurrentSyncs
 	if workers <= 0 {
 		workers = 5
@@ -223,22 +224,22 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 	if name == "" {
 		name = resourcesv1alpha1.DefaultClassName
 	}
-	ctrl, err := controller.NewTypedUnmanaged("managedresource-"+name, controller.TypedOptions[Request]{
+	ctrl, err := controller.NewTypedUnmanaged("managedresource-"+name, controller.TypedOptions[dispatch.Request]{
 		Reconciler:              c.reconciler,
 		MaxConcurrentReconciles: workers,
 		SkipNameValidation:      new(true), // each term of leadership has its own
-		LogConstructor: func(r *Request) logr.Logger {
+		LogConstructor: func(r *dispatch.Request) logr.Logger {
 			log := c.options.Logger.WithValues("class", class.Name)
 			if r != nil {
 				log = log.WithValues("target", r.Target.String(), "managedResource", r.String())
 			}
 			return log
 		},
-		NewQueue: func(controllerName string, limiter workqueue.TypedRateLimiter[Request]) workqueue.TypedRateLimitingInterface[Request] {
-			return fairqueue.New(controllerName, fairqueue.Options[Request]{
-				Lane:        lane,
+		NewQueue: func(controllerName string, limiter workqueue.TypedRateLimiter[dispatch.Request]) workqueue.TypedRateLimitingInterface[dispatch.Request] {
+			return fairqueue.New(controllerName, fairqueue.Options[dispatch.Request]{
+				Lane:        dispatch.Lane,
 				MaxInFlight: func(string) int { return class.share(workers) },
-				RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[Request](retryFirst/4, retryLast),
+				RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](retryFirst/4, retryLast),
 				Metrics:     c.options.QueueMetrics,
 			})
 		},
@@ -248,12 +249,12 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 	if err != nil {
 		return nil, fmt.Errorf("class %q: %w", class.Name, err)
 	}
-	err = ctrl.Watch(source.TypedFunc[Request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
-		fair, ok := queue.(priorityqueue.PriorityQueue[Request])
+	err = ctrl.Watch(source.TypedFunc[dispatch.Request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[dispatch.Request]) error {
+		fair, ok := queue.(priorityqueue.PriorityQueue[dispatch.Request])
 		if !ok {
 			return fmt.Errorf("class %q: the queue is a %T without priorities", class.Name, queue)
 		}
-		c.dispatcher.setQueue(class.Name, fair)
+		c.dispatcher.SetQueue(class.Name, fair)
 		ready <- struct{}{}
 		return nil
 	}))

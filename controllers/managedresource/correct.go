@@ -15,6 +15,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
@@ -259,7 +260,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 			return reconcile.Result{}, err
 		}
 		if rest := r.memory.backoff(work.name, input, now); rest > 0 { // the pause after another failure gets no longer by this one
-			return reconcile.Result{RequeueAfter: rest, Priority: new(priorityRetry)}, nil
+			return reconcile.Result{RequeueAfter: rest, Priority: new(dispatch.PriorityRetry)}, nil
 		}
 		return r.retryAfterFailure(work, input), nil
 	}
@@ -280,7 +281,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 		}
 	}
 	if wait > 0 {
-		return reconcile.Result{RequeueAfter: wait, Priority: new(priorityDrift)}, nil
+		return reconcile.Result{RequeueAfter: wait, Priority: new(dispatch.PriorityDrift)}, nil
 	}
 	return r.settled(work, v), nil
 }

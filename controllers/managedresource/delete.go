@@ -216,7 +216,7 @@ func (r *reconciler) letGo(ctx context.Context, work *run) error {
 		delete(work.mr.Annotations, hubv1alpha1.TargetUIDAnnotation)
 	}
 	delete(work.mr.Annotations, hubv1alpha1.AppliedAnnotation)
-	if err := r.source.patch(ctx, base, work.mr, false); err != nil {
+	if err := r.source.Patch(ctx, base, work.mr, false); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -4,6 +4,8 @@
 // The package is the thin part over an engine whose pieces can be read alone:
 //
 //	claim        who is responsible, and for which target
+//	dispatch     whom an event concerns
+//	store        reading and writing ManagedResources
 //	secretindex  when the content of a ManagedResource changed
 //	bundle       what the Secrets hold
 //	apply        making a target look like the manifests

@@ -17,6 +17,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
@@ -95,7 +96,7 @@ func (r *reconciler) takeUp(ctx context.Context, work *run) error {
 	if len(base.Annotations) == len(work.mr.Annotations) {
 		return nil
 	}
-	return r.source.patch(ctx, base, work.mr, false)
+	return r.source.Patch(ctx, base, work.mr, false)
 }
 
 // unchanged handles a ManagedResource whose input is the one that was applied last. done is false if it has to be applied
@@ -307,14 +308,14 @@ func (r *reconciler) leaveOldTarget(ctx context.Context, work *run, now clusterc
 	base := work.mr.DeepCopy()
 	work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(now.UID)
 	delete(work.mr.Annotations, hubv1alpha1.AppliedAnnotation)
-	return false, result, r.source.patch(ctx, base, work.mr, false)
+	return false, result, r.source.Patch(ctx, base, work.mr, false)
 }
 
 // awaitConnection is for a ManagedResource that would move over a connection that its registration does not mean any more.
 // The new content may lead to where its objects are, and nothing is deleted on account of what is outdated. The connection
 // that follows is an event.
 func (r *reconciler) awaitConnection(ctx context.Context, work *run, now clustercache.Status) (reconcile.Result, error) {
-	result := reconcile.Result{RequeueAfter: identityRetry, Priority: new(priorityRetry)}
+	result := reconcile.Result{RequeueAfter: identityRetry, Priority: new(dispatch.PriorityRetry)}
 	if now.PendingReason == "" {
 		return result, nil // it is being connected
 	}
@@ -338,7 +339,7 @@ func (r *reconciler) mark(ctx context.Context, work *run, uid types.UID) error {
 		work.mr.Annotations = map[string]string{}
 	}
 	work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(uid)
-	return r.source.patch(ctx, base, work.mr, false)
+	return r.source.Patch(ctx, base, work.mr, false)
 }
 
 // noteDelay is how long after a run of everything its note is written. A change that comes meanwhile saves the write, and in
@@ -353,7 +354,7 @@ func (r *reconciler) noteApplied(ctx context.Context, work *run, input string, r
 	}
 	if left := due.Sub(r.clock.Now()); left > 0 {
 		if result = sooner(result, left); result.RequeueAfter == left {
-			result.Priority = new(priorityResync)
+			result.Priority = new(dispatch.PriorityResync)
 		}
 		return result, nil
 	}
@@ -370,8 +371,8 @@ func (r *reconciler) markApplied(ctx context.Context, work *run, input string) e
 	value := applied{Input: input, Fold: tracker.Fold(states)}.String()
 	if work.mr.Annotations[hubv1alpha1.AppliedAnnotation] != value {
 		base := work.mr.DeepCopy()
-		work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = value
-		if err := r.source.patch(ctx, base, work.mr, false); err != nil {
+		metav1.SetMetaDataAnnotation(&work.mr.ObjectMeta, hubv1alpha1.AppliedAnnotation, value)
+		if err := r.source.Patch(ctx, base, work.mr, false); err != nil {
 			return err
 		}
 	}

@@ -5,18 +5,24 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/store"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
@@ -37,13 +43,23 @@ const (
 
 func ran(t *testing.T) noting {
 	t.Helper()
-	g, source, server, mr := serve(t, written())
+	g := NewWithT(t)
+	mr := &resourcesv1alpha1.ManagedResource{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "first", Labels: map[string]string{"team": "x"}},
+		Status: resourcesv1alpha1.ManagedResourceStatus{Resources: []resourcesv1alpha1.ObjectReference{{
+			ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "c", Name: "d"},
+		}}},
+	}
+	scheme := runtime.NewScheme()
+	g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).WithStatusSubresource(mr).Build()
+	g.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(mr), mr)).To(Succeed())
 	cluster := clustercache.ClusterKey{Namespace: "a", Name: "target"}
 	clusters := clustersfake.New(nil)
 	clusters.Add(cluster, clustersfake.Target{})
 	n := noting{WithT: g, t: t, server: server, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
 	n.work = &run{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr}
-	n.reconciler = &reconciler{source: source, memory: newMemory(), clock: n.clock, tracker: tracker.New(tracker.Options{
+	n.reconciler = &reconciler{source: store.New(server, server, func(*resourcesv1alpha1.ManagedResource) {}), memory: newMemory(), clock: n.clock, tracker: tracker.New(tracker.Options{
 		Clusters: clusters, Selector: labels.Everything(), Clock: n.clock, Notify: func(types.NamespacedName, tracker.Cause) {},
 	})}
 	g.Expect(n.tracker.Track(t.Context(), n.work.name, cluster, mr.Status.Resources, tracker.Exact{})).To(Succeed())
@@ -75,7 +91,7 @@ func (n noting) note() string {
 
 func TestNoteIsWrittenWhenItIsDue(t *testing.T) {
 	n := ran(t)
-	n.Expect(n.look(content, later)).To(SatisfyAll(HaveField("RequeueAfter", noteDelay), HaveField("Priority", HaveValue(Equal(priorityResync)))))
+	n.Expect(n.look(content, later)).To(SatisfyAll(HaveField("RequeueAfter", noteDelay), HaveField("Priority", HaveValue(Equal(dispatch.PriorityResync)))))
 	n.clock.Step(noteDelay / 2)
 	n.Expect(n.look(content, time.Millisecond)).To(Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "who looks earlier anyway asks for nothing")
 	n.Expect(n.note()).To(BeEmpty())
@@ -120,7 +136,7 @@ func TestNoteThatFailedStaysDue(t *testing.T) {
 	_, err := n.noteApplied(t.Context(), n.work, content, reconcile.Result{})
 	n.Expect(err).To(MatchError(apierrors.IsConflict, "Conflict"))
 
-	n.work.mr, err = n.source.get(t.Context(), n.work.name)
+	n.work.mr, err = n.source.Get(t.Context(), n.work.name)
 	n.Expect(err).NotTo(HaveOccurred())
 	n.look(content, later)
 	n.Expect(n.note()).To(HavePrefix(content + "."))

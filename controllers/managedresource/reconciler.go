@@ -21,9 +21,11 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
+	"github.com/trellis-hub/trellis/controllers/managedresource/store"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
@@ -32,7 +34,7 @@ const busyRetry = 50 * time.Millisecond
 
 // reconciler works on ManagedResources. One serves the queues of all classes.
 type reconciler struct {
-	source   *store
+	source   *store.Store
 	reader   client.Reader // informers of the source
 	live     client.Reader // the source itself
 	clusters clustercache.ClusterCache
@@ -82,7 +84,7 @@ func (r *run) clusterUID() types.UID {
 }
 
 // Reconcile works on one request.
-func (r *reconciler) Reconcile(ctx context.Context, req Request) (reconcile.Result, error) {
+func (r *reconciler) Reconcile(ctx context.Context, req dispatch.Request) (reconcile.Result, error) {
 	if _, taken := r.busy.LoadOrStore(req.NamespacedName, struct{}{}); taken {
 		return reconcile.Result{RequeueAfter: busyRetry}, nil
 	}
@@ -106,8 +108,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req Request) (reconcile.Resu
 	return result, err
 }
 
-func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Result, error) {
-	mr, err := r.source.get(ctx, req.NamespacedName)
+func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (reconcile.Result, error) {
+	mr, err := r.source.Get(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -129,7 +131,7 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 	}
 	if decision.HasTarget && decision.Target != req.Target || !decision.HasTarget && req.Target != (clustercache.ClusterKey{}) {
 		// It moved since it was queued: its new target's lane is where it waits its turn.
-		r.forward(decision, req.NamespacedName, priorityRetry)
+		r.forward(decision, req.NamespacedName, dispatch.PriorityRetry)
 		return reconcile.Result{}, nil
 	}
 	work := &run{
@@ -165,7 +167,7 @@ func (r *reconciler) reconcile(ctx context.Context, req Request) (reconcile.Resu
 	if mr.Annotations[resourcesv1alpha1.OperationAnnotation] == resourcesv1alpha1.OperationReconcile {
 		base := mr.DeepCopy()
 		delete(mr.Annotations, resourcesv1alpha1.OperationAnnotation)
-		if err := r.source.patch(ctx, base, mr, false); err != nil {
+		if err := r.source.Patch(ctx, base, mr, false); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 		r.memory.demandApply(req.NamespacedName)
@@ -250,7 +252,7 @@ func (r *reconciler) access(ctx context.Context, key clustercache.ClusterKey, ui
 // resync is the result of a run with nothing left to do: the safety net, with a tenth of jitter either way.
 func (r *reconciler) resync() reconcile.Result {
 	jitter := 0.9 + 0.2*rand.Float64()
-	return reconcile.Result{RequeueAfter: time.Duration(float64(r.syncPeriod) * jitter), Priority: new(priorityResync)}
+	return reconcile.Result{RequeueAfter: time.Duration(float64(r.syncPeriod) * jitter), Priority: new(dispatch.PriorityResync)}
 }
 
 // begin has what happens to all objects noted instead of told until tracker.End.

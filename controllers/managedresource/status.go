@@ -9,6 +9,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 )
 
 // updateStatus patches the status if change makes a difference. The summary follows from the other conditions.
@@ -20,7 +21,7 @@ func (r *reconciler) updateStatus(ctx context.Context, work *run, change func(*r
 	if equalStatus(&base.Status, &work.mr.Status) {
 		return nil
 	}
-	return r.source.patch(ctx, base, work.mr, true)
+	return r.source.Patch(ctx, base, work.mr, true)
 }
 
 func (r *reconciler) setCondition(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string) {
@@ -84,7 +85,7 @@ func (r *reconciler) unreachable(ctx context.Context, work *run, status clusterc
 
 func (r *reconciler) setUnreachable(s *resourcesv1alpha1.ManagedResourceStatus, work *run, status clustercache.Status) {
 	reason := resourcesv1alpha1.ReasonTargetUnreachable
-	message := fmt.Sprintf("The target cluster %s is not reachable since %s: %s", work.target, status.Since.UTC().Format(time.RFC3339), whyDown(status))
+	message := fmt.Sprintf("The target cluster %s is not reachable since %s: %s", work.target, status.Since.UTC().Format(time.RFC3339), dispatch.WhyDown(status))
 	if status.State == clustercache.StateRefused {
 		reason = resourcesv1alpha1.ReasonTargetRefused
 		if status.Reason == clustercache.ReasonIdentityChanged {
@@ -98,15 +99,6 @@ func (r *reconciler) setUnreachable(s *resourcesv1alpha1.ManagedResourceStatus, 
 		(c.Reason == resourcesv1alpha1.ReasonTargetNotFound || c.Reason == resourcesv1alpha1.ReasonTargetAmbiguous) {
 		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionUnknown, reason, message)
 	}
-}
-
-// whyDown is the reason of a target that is down. That probes fail is how it begins; it is not another reason than being
-// unreachable, which it is called a moment later.
-func whyDown(status clustercache.Status) string {
-	if status.Reason == clustercache.ReasonProbeFailed {
-		return clustercache.ReasonUnreachable
-	}
-	return status.Reason
 }
 
 func (r *reconciler) unknownHealth(s *resourcesv1alpha1.ManagedResourceStatus, reason, message string) {

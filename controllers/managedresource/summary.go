@@ -96,7 +96,7 @@ func (m *memory) dryRuns(cluster clustercache.ClusterKey) *hubv1alpha1.DryRunRep
 func (c *Controller) ManagedElsewhere(namespace string) (manager string, elsewhere bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
 	defer cancel()
-	until, err := c.dispatcher.claims.ManagedElsewhere(ctx, namespace)
+	until, err := c.claims.ManagedElsewhere(ctx, namespace)
 	return "gardener-resource-manager", err == nil && !until.IsZero()
 }
 

@@ -1,4 +1,4 @@
-package managedresource
+package dispatch
 
 import (
 	"context"
@@ -27,30 +27,43 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
-// dispatcher brings events to the queue of the class that is responsible.
-type dispatcher struct {
-	cache    ctrlcache.Cache
-	clusters clustercache.ClusterCache
-	claims   *claim.Claims
-	tracker  *tracker.Tracker
-	shared   *sharing.Index
-	clock    clock.PassiveClock
-	log      logr.Logger
+// Options of a Dispatcher. All fields are required.
+type Options struct {
+	// Cache holds the informers of the source.
+	Cache    ctrlcache.Cache
+	Clusters clustercache.ClusterCache
+	Claims   *claim.Claims
+	Tracker  *tracker.Tracker
+	// Shared hears of what ManagedResources list.
+	Shared *sharing.Index
+	Clock  clock.PassiveClock
+	Logger logr.Logger
+}
+
+// Dispatcher brings events to the queue of the class that is responsible. New makes one.
+type Dispatcher struct {
+	Options
 
 	mu     sync.RWMutex
 	queues map[string]priorityqueue.PriorityQueue[Request]
 }
 
-func (d *dispatcher) setQueue(class string, queue priorityqueue.PriorityQueue[Request]) {
+// New returns a dispatcher without queues.
+func New(o Options) *Dispatcher {
+	return &Dispatcher{Options: o, queues: map[string]priorityqueue.PriorityQueue[Request]{}}
+}
+
+// SetQueue has the requests of a class go to a queue.
+func (d *Dispatcher) SetQueue(class string, queue priorityqueue.PriorityQueue[Request]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queues[class] = queue
 }
 
-// enqueueName queues a ManagedResource by its name, if it exists.
-func (d *dispatcher) enqueueName(ctx context.Context, name types.NamespacedName, priority int) {
+// EnqueueName queues a ManagedResource by its name, if it exists.
+func (d *Dispatcher) EnqueueName(ctx context.Context, name types.NamespacedName, priority int) {
 	mr := &resourcesv1alpha1.ManagedResource{}
-	if err := d.cache.Get(ctx, name, mr); err != nil {
+	if err := d.Cache.Get(ctx, name, mr); err != nil {
 		// Gone, and its delete event is on its way or was handled.
 		return
 	}
@@ -58,22 +71,22 @@ func (d *dispatcher) enqueueName(ctx context.Context, name types.NamespacedName,
 }
 
 // enqueue queues a ManagedResource that is ours, or that was: then to forget it.
-func (d *dispatcher) enqueue(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, priority int) {
-	decision, err := d.claims.Decide(ctx, mr)
+func (d *Dispatcher) enqueue(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, priority int) {
+	decision, err := d.Claims.Decide(ctx, mr)
 	if err != nil {
 		if ctx.Err() == nil {
-			d.log.Error(err, "Cannot decide about a ManagedResource", "managedResource", client.ObjectKeyFromObject(mr).String())
+			d.Logger.Error(err, "Cannot decide about a ManagedResource", "managedResource", client.ObjectKeyFromObject(mr).String())
 		}
 		return
 	}
 	name := client.ObjectKeyFromObject(mr)
-	if _, tracked := d.tracker.Target(name); decision.Class != nil || tracked {
-		d.forward(decision, name, priority)
+	if _, tracked := d.Tracker.Target(name); decision.Class != nil || tracked {
+		d.Forward(decision, name, priority)
 	}
 }
 
-// forward queues a ManagedResource where a decision wants it.
-func (d *dispatcher) forward(decision claim.Decision, name types.NamespacedName, priority int) {
+// Forward queues a ManagedResource where a decision wants it.
+func (d *Dispatcher) Forward(decision claim.Decision, name types.NamespacedName, priority int) {
 	request := Request{NamespacedName: name}
 	class := ""
 	if decision.Class != nil {
@@ -96,8 +109,8 @@ func (d *dispatcher) forward(decision claim.Decision, name types.NamespacedName,
 	}
 }
 
-// watch registers all handlers and delivers events until ctx ends.
-func (d *dispatcher) watch(ctx context.Context) error {
+// Watch registers all handlers and delivers events until ctx ends.
+func (d *Dispatcher) Watch(ctx context.Context) error {
 	for _, w := range []struct {
 		kind    client.Object
 		handler toolscache.ResourceEventHandler
@@ -107,7 +120,7 @@ func (d *dispatcher) watch(ctx context.Context) error {
 		{&coordinationv1.Lease{}, d.leaseHandler(ctx)},
 		{&corev1.Namespace{}, d.namespaceHandler(ctx)},
 	} {
-		informer, err := d.cache.GetInformer(ctx, w.kind)
+		informer, err := d.Cache.GetInformer(ctx, w.kind)
 		if err != nil {
 			return err
 		}
@@ -117,7 +130,7 @@ func (d *dispatcher) watch(ctx context.Context) error {
 		}
 		defer func() { _ = informer.RemoveEventHandler(registration) }()
 	}
-	events := d.clusters.GetClusterSource("managedresource")
+	events := d.Clusters.GetClusterSource("managedresource")
 	defer events.Close()
 	told := map[clustercache.ClusterKey]string{}
 	for {
@@ -129,15 +142,15 @@ func (d *dispatcher) watch(ctx context.Context) error {
 	}
 }
 
-func (d *dispatcher) managedResourceHandler(ctx context.Context) toolscache.ResourceEventHandler {
+func (d *Dispatcher) managedResourceHandler(ctx context.Context) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			priority := priorityUser
+			priority := PriorityUser
 			if initial {
-				priority = priorityResync
+				priority = PriorityResync
 			}
 			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
-				d.observe(ctx, mr)
+				d.Observe(ctx, mr)
 				d.enqueue(ctx, mr, priority)
 			}
 		},
@@ -147,9 +160,9 @@ func (d *dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 			if !ok1 || !ok2 {
 				return
 			}
-			d.observe(ctx, b)
+			d.Observe(ctx, b)
 			if relevantChange(a, b) {
-				d.enqueue(ctx, b, priorityUser)
+				d.enqueue(ctx, b, PriorityUser)
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -157,22 +170,22 @@ func (d *dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 				obj = tombstone.Obj
 			}
 			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
-				d.concerned(ctx, d.shared.Forget(client.ObjectKeyFromObject(mr), mr.UID))
+				d.concerned(ctx, d.Shared.Forget(client.ObjectKeyFromObject(mr), mr.UID))
 				// Whoever it belonged to: a run that finds nothing forgets what is remembered of it.
-				d.forward(claim.Decision{}, client.ObjectKeyFromObject(mr), priorityResync)
+				d.Forward(claim.Decision{}, client.ObjectKeyFromObject(mr), PriorityResync)
 			}
 		},
 	}
 }
 
-// observe takes note of what a ManagedResource lists. Those that share objects with it hear of what it gives up.
-func (d *dispatcher) observe(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) {
-	d.concerned(ctx, d.shared.Observe(mr))
+// Observe takes note of what a ManagedResource lists. Those that share objects with it hear of what it gives up.
+func (d *Dispatcher) Observe(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) {
+	d.concerned(ctx, d.Shared.Observe(mr))
 }
 
-func (d *dispatcher) concerned(ctx context.Context, names []types.NamespacedName) {
+func (d *Dispatcher) concerned(ctx context.Context, names []types.NamespacedName) {
 	for _, name := range names {
-		d.enqueueName(ctx, name, priorityRetry)
+		d.EnqueueName(ctx, name, PriorityRetry)
 	}
 }
 
@@ -226,11 +239,11 @@ func foreignFinalizers(mr *resourcesv1alpha1.ManagedResource) []string {
 	return out
 }
 
-func (d *dispatcher) targetClusterHandler(ctx context.Context) toolscache.ResourceEventHandler {
+func (d *Dispatcher) targetClusterHandler(ctx context.Context) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if tc, ok := obj.(*hubv1alpha1.TargetCluster); ok && tc.Status.ClusterUID != "" {
-				d.enqueueTarget(ctx, client.ObjectKeyFromObject(tc), priorityResync)
+				d.enqueueTarget(ctx, client.ObjectKeyFromObject(tc), PriorityResync)
 			}
 		},
 		UpdateFunc: func(before, after any) {
@@ -240,14 +253,14 @@ func (d *dispatcher) targetClusterHandler(ctx context.Context) toolscache.Resour
 				a.Annotations[hubv1alpha1.HibernatedAnnotation] == b.Annotations[hubv1alpha1.HibernatedAnnotation] {
 				return
 			}
-			d.enqueueTarget(ctx, client.ObjectKeyFromObject(b), priorityRetry)
+			d.enqueueTarget(ctx, client.ObjectKeyFromObject(b), PriorityRetry)
 		},
 		DeleteFunc: func(obj any) {
 			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj
 			}
 			if tc, ok := obj.(*hubv1alpha1.TargetCluster); ok {
-				d.enqueueTarget(ctx, client.ObjectKeyFromObject(tc), priorityRetry)
+				d.enqueueTarget(ctx, client.ObjectKeyFromObject(tc), PriorityRetry)
 			}
 		},
 	}
@@ -255,7 +268,7 @@ func (d *dispatcher) targetClusterHandler(ctx context.Context) toolscache.Resour
 
 // leaseHandler notices when a Gardener resource manager takes or gives up a namespace. Renewals are no news, but they are
 // seen here first, and it is the time of that which counts.
-func (d *dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventHandler {
+func (d *Dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventHandler {
 	told := map[string]time.Time{} // until when a namespace was said to be held; handlers are called one at a time
 	seen := func(obj any, exists bool) {
 		if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
@@ -265,17 +278,17 @@ func (d *dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventH
 		if !ok || lease.Name != claim.ResourceManagerLease {
 			return
 		}
-		before, now := told[lease.Namespace], d.clock.Now()
+		before, now := told[lease.Namespace], d.Clock.Now()
 		var until time.Time
 		if exists {
-			until = d.claims.SeeLease(lease)
+			until = d.Claims.SeeLease(lease)
 			told[lease.Namespace] = until
 		} else {
-			d.claims.LeaseGone(lease.Namespace)
+			d.Claims.LeaseGone(lease.Namespace)
 			delete(told, lease.Namespace)
 		}
 		if before.After(now) != until.After(now) || until.Before(before) {
-			d.enqueueNamespace(ctx, lease.Namespace, priorityRetry)
+			d.enqueueNamespace(ctx, lease.Namespace, PriorityRetry)
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{
@@ -285,19 +298,19 @@ func (d *dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventH
 	}
 }
 
-func (d *dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEventHandler {
+func (d *Dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		// A namespace may be known later than what is in it.
 		AddFunc: func(obj any) {
 			if ns, err := meta.Accessor(obj); err == nil {
-				d.enqueueNamespace(ctx, ns.GetName(), priorityResync)
+				d.enqueueNamespace(ctx, ns.GetName(), PriorityResync)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			a, err1 := meta.Accessor(before)
 			b, err2 := meta.Accessor(after)
 			if err1 == nil && err2 == nil && !equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels()) {
-				d.enqueueNamespace(ctx, b.GetName(), priorityRetry)
+				d.enqueueNamespace(ctx, b.GetName(), PriorityRetry)
 			}
 		},
 	}
@@ -306,9 +319,9 @@ func (d *dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEv
 // clusterChanged queues the ManagedResources that a change of a target concerns. Successful probes concern none. told
 // remembers what a target that is not connected was said to be: the end of a first attempt that failed comes as a probe
 // event, and so does every later failure with another text.
-func (d *dispatcher) clusterChanged(ctx context.Context, event clustercache.Event, told map[clustercache.ClusterKey]string) {
-	status, registered := d.clusters.GetStatus(event.Cluster)
-	now := string(status.State) + " " + whyDown(status)
+func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Event, told map[clustercache.ClusterKey]string) {
+	status, registered := d.Clusters.GetStatus(event.Cluster)
+	now := string(status.State) + " " + WhyDown(status)
 	if status.State == clustercache.StateRefused {
 		now += " " + status.Message
 	}
@@ -322,21 +335,30 @@ func (d *dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 		delete(told, event.Cluster)
 	}
 	if concerns {
-		d.enqueueTarget(ctx, event.Cluster, priorityRetry)
+		d.enqueueTarget(ctx, event.Cluster, PriorityRetry)
 	}
 }
 
+// WhyDown is the reason of a target that is down. That probes fail is how it begins; it is not another reason than being
+// unreachable, which it is called a moment later.
+func WhyDown(status clustercache.Status) string {
+	if status.Reason == clustercache.ReasonProbeFailed {
+		return clustercache.ReasonUnreachable
+	}
+	return status.Reason
+}
+
 // enqueueTarget queues everything that is or may be in a target.
-func (d *dispatcher) enqueueTarget(ctx context.Context, cluster clustercache.ClusterKey, priority int) {
+func (d *Dispatcher) enqueueTarget(ctx context.Context, cluster clustercache.ClusterKey, priority int) {
 	if cluster.Namespace != "" {
 		d.enqueueNamespace(ctx, cluster.Namespace, priority)
 	}
-	for _, name := range d.tracker.In(cluster) {
+	for _, name := range d.Tracker.In(cluster) {
 		if name.Namespace != cluster.Namespace {
-			d.enqueueName(ctx, name, priority)
+			d.EnqueueName(ctx, name, priority)
 		}
 	}
-	for _, class := range d.claims.Classes {
+	for _, class := range d.Claims.Classes {
 		fixed := class.Target.Type == configv1alpha1.TargetSource && cluster == claim.SourceTarget ||
 			class.Target.Type == configv1alpha1.TargetRegistration && cluster.Namespace == class.Target.Namespace && cluster.Name == class.Target.Name
 		if fixed {
@@ -345,8 +367,8 @@ func (d *dispatcher) enqueueTarget(ctx context.Context, cluster clustercache.Clu
 	}
 }
 
-func (d *dispatcher) enqueueClass(ctx context.Context, class *claim.Class, priority int) {
-	d.each(ctx, func(mr *resourcesv1alpha1.ManagedResource) {
+func (d *Dispatcher) enqueueClass(ctx context.Context, class *claim.Class, priority int) {
+	d.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) {
 		// Those that are leaving the class still have their objects in its target.
 		if claim.SpecClass(mr) == class.Name || slices.Contains(mr.Finalizers, class.Finalizer) {
 			d.enqueue(ctx, mr, priority)
@@ -354,16 +376,16 @@ func (d *dispatcher) enqueueClass(ctx context.Context, class *claim.Class, prior
 	})
 }
 
-func (d *dispatcher) enqueueNamespace(ctx context.Context, namespace string, priority int) {
-	d.each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { d.enqueue(ctx, mr, priority) }, client.InNamespace(namespace))
+func (d *Dispatcher) enqueueNamespace(ctx context.Context, namespace string, priority int) {
+	d.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { d.enqueue(ctx, mr, priority) }, client.InNamespace(namespace))
 }
 
-func (d *dispatcher) each(ctx context.Context, f func(*resourcesv1alpha1.ManagedResource), options ...client.ListOption) {
+func (d *Dispatcher) Each(ctx context.Context, f func(*resourcesv1alpha1.ManagedResource), options ...client.ListOption) {
 	list := &resourcesv1alpha1.ManagedResourceList{}
 	// The objects are only read, so the informer's own may be looked at.
-	if err := d.cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+	if err := d.Cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		if ctx.Err() == nil {
-			d.log.Error(err, "Cannot list ManagedResources")
+			d.Logger.Error(err, "Cannot list ManagedResources")
 		}
 		return
 	}

@@ -1,4 +1,4 @@
-package managedresource
+package dispatch
 
 import (
 	"testing"
@@ -32,7 +32,8 @@ func TestEveryManagedResourceThatIsGoneIsForgotten(t *testing.T) {
 	for name, event := range map[string]any{"seen": gone, "missed": cache.DeletedFinalStateUnknown{Key: "a/b", Obj: gone}} {
 		t.Run(name, func(t *testing.T) {
 			queue := &added{}
-			d := &dispatcher{shared: sharing.NewIndex(), queues: map[string]priorityqueue.PriorityQueue[Request]{"": queue}}
+			d := New(Options{Shared: sharing.NewIndex()})
+			d.SetQueue("", queue)
 			d.managedResourceHandler(t.Context()).OnDelete(event)
 			NewWithT(t).Expect(queue.names).To(Equal([]types.NamespacedName{{Namespace: "a", Name: "b"}}))
 		})

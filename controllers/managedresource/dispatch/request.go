@@ -1,4 +1,4 @@
-package managedresource
+package dispatch
 
 import (
 	"k8s.io/apimachinery/pkg/types"
@@ -15,14 +15,14 @@ type Request struct {
 
 // Priorities inside the lane of a target (design.md section 3).
 const (
-	priorityUser   = 100
-	priorityDrift  = 50
-	priorityRetry  = 0
-	priorityResync = -100
+	PriorityUser   = 100
+	PriorityDrift  = 50
+	PriorityRetry  = 0
+	PriorityResync = -100
 )
 
-// lane is the queue's lane of a request.
-func lane(r Request) string {
+// Lane is the queue's lane of a request.
+func Lane(r Request) string {
 	if r.Target == (clustercache.ClusterKey{}) {
 		return "namespace " + r.Namespace
 	}

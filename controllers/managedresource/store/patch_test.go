@@ -1,4 +1,4 @@
-package managedresource
+package store
 
 import (
 	"maps"
@@ -43,7 +43,7 @@ func written() *resourcesv1alpha1.ManagedResource {
 }
 
 // serve returns a store before a server that has a ManagedResource, and the ManagedResource as that has it.
-func serve(t *testing.T, mr *resourcesv1alpha1.ManagedResource) (g *WithT, s *store, server client.Client, now *resourcesv1alpha1.ManagedResource) {
+func serve(t *testing.T, mr *resourcesv1alpha1.ManagedResource) (g *WithT, s *Store, server client.Client, now *resourcesv1alpha1.ManagedResource) {
 	t.Helper()
 	g = NewWithT(t)
 	scheme := runtime.NewScheme()
@@ -51,7 +51,7 @@ func serve(t *testing.T, mr *resourcesv1alpha1.ManagedResource) (g *WithT, s *st
 	server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).WithStatusSubresource(mr).Build()
 	now = &resourcesv1alpha1.ManagedResource{}
 	g.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(mr), now)).To(Succeed())
-	return g, newStore(&informer{shows: now.DeepCopy()}, server, func(*resourcesv1alpha1.ManagedResource) {}), server, now
+	return g, New(&informer{shows: now.DeepCopy()}, server, func(*resourcesv1alpha1.ManagedResource) {}), server, now
 }
 
 func TestPatchMakesTheServerHaveWhatTheHubHas(t *testing.T) {
@@ -86,13 +86,13 @@ func TestPatchMakesTheServerHaveWhatTheHubHas(t *testing.T) {
 			g, s, server, mr := serve(t, written())
 			base := mr.DeepCopy()
 			tc.change(mr)
-			g.Expect(s.patch(t.Context(), base, mr, tc.status)).To(Succeed())
+			g.Expect(s.Patch(t.Context(), base, mr, tc.status)).To(Succeed())
 
 			has := &resourcesv1alpha1.ManagedResource{}
 			g.Expect(server.Get(t.Context(), client.ObjectKeyFromObject(mr), has)).To(Succeed())
 			g.Expect(has.ResourceVersion).NotTo(Equal(base.ResourceVersion))
 			g.Expect(equality.Semantic.DeepEqual(has, mr)).To(BeTrue(), "the server has %+v, the hub %+v", has, mr)
-			g.Expect(s.get(t.Context(), client.ObjectKeyFromObject(mr))).To(HaveField("ResourceVersion", has.ResourceVersion), "while the informer is late")
+			g.Expect(s.Get(t.Context(), client.ObjectKeyFromObject(mr))).To(HaveField("ResourceVersion", has.ResourceVersion), "while the informer is late")
 		})
 	}
 }
@@ -103,7 +103,7 @@ func TestPatchOfNothingIsNotSent(t *testing.T) {
 	other.Labels["team"] = "y"
 	g.Expect(server.Update(t.Context(), other)).To(Succeed()) // so whatever is sent fails
 	for _, status := range []bool{true, false} {
-		g.Expect(s.patch(t.Context(), mr.DeepCopy(), mr, status)).To(Succeed())
+		g.Expect(s.Patch(t.Context(), mr.DeepCopy(), mr, status)).To(Succeed())
 	}
 }
 
@@ -117,8 +117,8 @@ func TestPatchFailsIfSomebodyElseWroteMeanwhile(t *testing.T) {
 
 			base := mr.DeepCopy()
 			mr.Annotations["one"], mr.Status.ObservedGeneration = "11", 4
-			g.Expect(s.patch(t.Context(), base, mr, status)).To(MatchError(apierrors.IsConflict, "Conflict"))
-			g.Expect(s.get(t.Context(), client.ObjectKeyFromObject(mr))).To(SatisfyAll(
+			g.Expect(s.Patch(t.Context(), base, mr, status)).To(MatchError(apierrors.IsConflict, "Conflict"))
+			g.Expect(s.Get(t.Context(), client.ObjectKeyFromObject(mr))).To(SatisfyAll(
 				HaveField("Labels", HaveKeyWithValue("team", "y")),
 				HaveField("Annotations", HaveKeyWithValue("one", "1")),
 				HaveField("Status.ObservedGeneration", BeEquivalentTo(3))), "the next attempt starts from what is there")

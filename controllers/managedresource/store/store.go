@@ -1,4 +1,4 @@
-package managedresource
+package store
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,10 +19,10 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// store reads and writes ManagedResources. Reads come from the informer, but never older than the last own write, even if
+// Store reads and writes ManagedResources. Reads come from the informer, but never older than the last own write, even if
 // nobody knows whether that was executed: an inventory that goes back in time would lose objects, or delete what was left to
 // others, and one that comes back from the dead would delete all of them.
-type store struct {
+type Store struct {
 	cached client.Reader // informers
 	live   client.Reader
 	client client.Client // writes
@@ -34,16 +35,18 @@ type store struct {
 	doubted map[types.NamespacedName]bool                               // what the server has may be newer than what is known
 }
 
-func newStore(cached client.Reader, writes client.Client, observe func(*resourcesv1alpha1.ManagedResource)) *store {
-	return &store{
+// New returns a store that reads from informers and writes by a client, which must not read from them. observe hears of every
+// write, before anything is done that relies on it.
+func New(cached client.Reader, writes client.Client, observe func(*resourcesv1alpha1.ManagedResource)) *Store {
+	return &Store{
 		cached: cached, live: writes, client: writes, observe: observe,
 		written: map[types.NamespacedName]*resourcesv1alpha1.ManagedResource{}, gone: map[types.NamespacedName]types.UID{},
 		doubted: map[types.NamespacedName]bool{},
 	}
 }
 
-// get returns a copy of the ManagedResource, nil if it does not exist.
-func (s *store) get(ctx context.Context, name types.NamespacedName) (*resourcesv1alpha1.ManagedResource, error) {
+// Get returns a copy of the ManagedResource, nil if it does not exist.
+func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv1alpha1.ManagedResource, error) {
 	mr := &resourcesv1alpha1.ManagedResource{}
 	err := s.cached.Get(ctx, name, mr)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -76,12 +79,12 @@ func older(a, b string) bool {
 	return err == nil && c < 0
 }
 
-// patch sends the difference between base and mr, of the status or of the annotations and finalizers, and fails if somebody
+// Patch sends the difference between base and mr, of the status or of the annotations and finalizers, and fails if somebody
 // else wrote since. On success mr has the metadata of the answer. Nothing is sent if there is no difference.
 //
 // The answer is metadata only: but for that it holds what mr says, since nobody else wrote, and an inventory costs both
 // sides more than the rest of the call.
-func (s *store) patch(ctx context.Context, base, mr *resourcesv1alpha1.ManagedResource, status bool) error {
+func (s *Store) Patch(ctx context.Context, base, mr *resourcesv1alpha1.ManagedResource, status bool) error {
 	document := map[string]any{}
 	if status {
 		if changes := statusChanges(&base.Status, &mr.Status); len(changes) > 0 {
@@ -136,7 +139,7 @@ func statusChanges(base, status *resourcesv1alpha1.ManagedResourceStatus) map[st
 	changes := map[string]any{}
 	note := func(field string, before, after any, empty bool) {
 		switch {
-		case semantic.DeepEqual(before, after):
+		case equality.Semantic.DeepEqual(before, after):
 		case empty:
 			changes[field] = nil
 		default:
@@ -176,7 +179,7 @@ func marksChanges(base, mr *resourcesv1alpha1.ManagedResource) map[string]any {
 	return map[string]any{"metadata": metadata}
 }
 
-func (s *store) remember(mr *resourcesv1alpha1.ManagedResource) {
+func (s *Store) remember(mr *resourcesv1alpha1.ManagedResource) {
 	s.observe(mr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +187,7 @@ func (s *store) remember(mr *resourcesv1alpha1.ManagedResource) {
 }
 
 // ended notes that a ManagedResource does not exist any more.
-func (s *store) ended(name types.NamespacedName, uid types.UID) {
+func (s *Store) ended(name types.NamespacedName, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.written, name)
@@ -202,20 +205,20 @@ func rejected(err error) bool {
 }
 
 // doubt has the next get ask the server.
-func (s *store) doubt(name types.NamespacedName) {
+func (s *Store) doubt(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doubted[name] = true
 }
 
-func (s *store) inDoubt(name types.NamespacedName) bool {
+func (s *Store) inDoubt(name types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.doubted[name]
 }
 
 // refresh asks the server for a ManagedResource that the informer shows with a UID, empty if it shows none.
-func (s *store) refresh(ctx context.Context, name types.NamespacedName, shown types.UID) error {
+func (s *Store) refresh(ctx context.Context, name types.NamespacedName, shown types.UID) error {
 	mr := &resourcesv1alpha1.ManagedResource{}
 	err := s.live.Get(ctx, name, mr)
 	switch {

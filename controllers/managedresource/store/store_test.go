@@ -1,4 +1,4 @@
-package managedresource
+package store
 
 import (
 	"context"
@@ -38,19 +38,19 @@ func (i *informer) Get(_ context.Context, key client.ObjectKey, obj client.Objec
 
 func TestLateInformerDoesNotBringBackWhatWasLetGo(t *testing.T) {
 	const finalizer = resourcesv1alpha1.FinalizerBase
-	for name, letGo := range map[string]func(g Gomega, server client.Client, s *store, mr *resourcesv1alpha1.ManagedResource){
-		"by us": func(g Gomega, _ client.Client, s *store, mr *resourcesv1alpha1.ManagedResource) {
+	for name, letGo := range map[string]func(g Gomega, server client.Client, s *Store, mr *resourcesv1alpha1.ManagedResource){
+		"by us": func(g Gomega, _ client.Client, s *Store, mr *resourcesv1alpha1.ManagedResource) {
 			base := mr.DeepCopy()
 			mr.Finalizers = nil
-			g.Expect(s.patch(t.Context(), base, mr, false)).To(Succeed())
+			g.Expect(s.Patch(t.Context(), base, mr, false)).To(Succeed())
 		},
-		"by somebody else": func(g Gomega, server client.Client, s *store, mr *resourcesv1alpha1.ManagedResource) {
+		"by somebody else": func(g Gomega, server client.Client, s *Store, mr *resourcesv1alpha1.ManagedResource) {
 			other := mr.DeepCopy()
 			other.Finalizers = nil
 			g.Expect(server.Update(t.Context(), other)).To(Succeed())
 			base := mr.DeepCopy()
 			mr.Finalizers = nil
-			g.Expect(s.patch(t.Context(), base, mr, false)).To(MatchError(apierrors.IsNotFound, "NotFound"))
+			g.Expect(s.Patch(t.Context(), base, mr, false)).To(MatchError(apierrors.IsNotFound, "NotFound"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,17 +64,17 @@ func TestLateInformerDoesNotBringBackWhatWasLetGo(t *testing.T) {
 			g.Expect(server.Get(t.Context(), key, mr)).To(Succeed())
 
 			seen := &informer{shows: mr.DeepCopy()}
-			s := newStore(seen, server, func(*resourcesv1alpha1.ManagedResource) {})
-			found, err := s.get(t.Context(), key)
+			s := New(seen, server, func(*resourcesv1alpha1.ManagedResource) {})
+			found, err := s.Get(t.Context(), key)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(found.UID).To(BeEquivalentTo("first"))
 
 			letGo(g, server, s, found)
-			g.Expect(s.get(t.Context(), key)).To(BeNil(), "although the informer still shows it")
+			g.Expect(s.Get(t.Context(), key)).To(BeNil(), "although the informer still shows it")
 
 			successor := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "second", ResourceVersion: "9999"}}
 			seen.shows = successor
-			found, err = s.get(t.Context(), key)
+			found, err = s.Get(t.Context(), key)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(found.UID).To(BeEquivalentTo("second"))
 		})
@@ -89,9 +89,9 @@ func TestLateInformerDoesNotBringBackAPredecessor(t *testing.T) {
 		return &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: types.UID(uid), ResourceVersion: version}}
 	}
 	first, second := mr("first", "7"), mr("second", "12")
-	s := newStore(&informer{shows: first}, fake.NewClientBuilder().WithScheme(scheme).Build(), func(*resourcesv1alpha1.ManagedResource) {})
+	s := New(&informer{shows: first}, fake.NewClientBuilder().WithScheme(scheme).Build(), func(*resourcesv1alpha1.ManagedResource) {})
 	s.remember(second)
-	found, err := s.get(t.Context(), client.ObjectKeyFromObject(first))
+	found, err := s.Get(t.Context(), client.ObjectKeyFromObject(first))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.UID).To(BeEquivalentTo("second"))
 }
@@ -147,21 +147,21 @@ func TestLateInformerDoesNotHideAWriteWithoutAnswer(t *testing.T) {
 			g.Expect(server.Get(t.Context(), key, mr)).To(Succeed())
 			asked, down = 0, true
 
-			s := newStore(&informer{shows: mr.DeepCopy()}, server, func(*resourcesv1alpha1.ManagedResource) {})
+			s := New(&informer{shows: mr.DeepCopy()}, server, func(*resourcesv1alpha1.ManagedResource) {})
 			base := mr.DeepCopy()
 			mr.Status.Resources = nil
 			if c.answer == nil {
-				g.Expect(s.patch(t.Context(), base, mr, true)).To(Succeed())
+				g.Expect(s.Patch(t.Context(), base, mr, true)).To(Succeed())
 			} else {
-				g.Expect(s.patch(t.Context(), base, mr, true)).To(MatchError(c.answer))
+				g.Expect(s.Patch(t.Context(), base, mr, true)).To(MatchError(c.answer))
 			}
 			if c.asked {
-				_, err := s.get(t.Context(), key)
+				_, err := s.Get(t.Context(), key)
 				g.Expect(err).To(MatchError(lost), "nobody knows how it is")
 				down = false
 			}
 			for range 2 {
-				found, err := s.get(t.Context(), key)
+				found, err := s.Get(t.Context(), key)
 				g.Expect(err).NotTo(HaveOccurred())
 				if c.unexecuted {
 					g.Expect(found.Status.Resources).To(Equal(former))
