@@ -380,6 +380,7 @@ func (d *Dispatcher) enqueueNamespace(ctx context.Context, namespace string, pri
 	d.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { d.enqueue(ctx, mr, priority) }, client.InNamespace(namespace))
 }
 
+// Each calls f with every ManagedResource that the informer shows, of those that the options select. f must not change it.
 func (d *Dispatcher) Each(ctx context.Context, f func(*resourcesv1alpha1.ManagedResource), options ...client.ListOption) {
 	list := &resourcesv1alpha1.ManagedResourceList{}
 	// The objects are only read, so the informer's own may be looked at.
