@@ -115,13 +115,14 @@ func (r *reconciler) release(ctx context.Context, work *run, target apply.Target
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, max(r.applier.Parallel, 1))
 	at := prune.Target{Metadata: target.Metadata, Client: target.Client, Mapper: target.Mapper}
+	releaser := prune.NewReleaser(at, work.origin(), r.applier.FieldManager)
 	for _, o := range orphans {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			err := prune.Release(ctx, at, o.entry, work.origin(), r.applier.FieldManager)
+			err := releaser.Release(ctx, o.entry)
 			if err == nil && inventory.KeyOf(o.entry) != inventory.KeyOf(o.manifest) { // the old kind may not be served any more
-				err = prune.Release(ctx, at, o.manifest, work.origin(), r.applier.FieldManager)
+				err = releaser.Release(ctx, o.manifest)
 			}
 			if err != nil {
 				mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -27,12 +28,16 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 type kinds struct {
 	Target
 
-	mu sync.Mutex
-	// asked is true once discovery was asked anew.
-	asked bool
-	// absent are kinds that the target does not have, with an error if that is not certain.
-	absent map[schema.GroupKind]error
+	// anew has discovery asked once more, if it is asked for at all.
+	anew sync.Once
+	// absences lets objects of one kind share the calls that tell whether it is absent, and absent is what came of them: kinds
+	// that the target does not have, with an error if that is not certain.
+	absences singleflight.Group
+	absent   sync.Map // schema.GroupKind -> absence
 }
+
+// absence is what is known of a kind that was not found.
+type absence struct{ doubt error }
 
 // place is where an object is found.
 type place struct {
@@ -70,16 +75,14 @@ func (k *kinds) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta
 	}
 	mapping, err := ask()
 	if meta.IsNoMatchError(err) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if absent, known := k.absent[gvk.GroupKind()]; known {
-			return nil, absent
+		if known, ok := k.absent.Load(gvk.GroupKind()); ok {
+			doubt, _ := known.(absence)
+			return nil, doubt.doubt
 		}
 		// What the mapper knows may be older than the kind.
-		if mapper, ok := k.Mapper.(meta.ResettableRESTMapper); ok && !k.asked {
-			mapper.Reset()
+		if mapper, ok := k.Mapper.(meta.ResettableRESTMapper); ok {
+			k.anew.Do(mapper.Reset)
 		}
-		k.asked = true
 		mapping, err = ask()
 	}
 	switch {
@@ -88,11 +91,12 @@ func (k *kinds) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta
 	case !meta.IsNoMatchError(err):
 		return nil, fmt.Errorf("looking up %s: %w", gvk, err)
 	}
-	if k.absent == nil {
-		k.absent = map[schema.GroupKind]error{}
-	}
-	k.absent[gvk.GroupKind()] = k.defined(ctx, gvk.GroupKind())
-	return nil, k.absent[gvk.GroupKind()]
+	_, err, _ = k.absences.Do(gvk.GroupKind().String(), func() (any, error) {
+		err := k.defined(ctx, gvk.GroupKind())
+		k.absent.Store(gvk.GroupKind(), absence{err})
+		return nil, err
+	})
+	return nil, err
 }
 
 // unserved returns an error unless it is certain that a kind which the server did not find has no objects any more.

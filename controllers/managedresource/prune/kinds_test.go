@@ -2,11 +2,16 @@ package prune_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -99,6 +104,38 @@ func TestKindThatIsNewIsNotGone(t *testing.T) {
 	thing.SetFinalizers([]string{hold})
 	w.Eventually(func() error { return cluster.Client.Create(w.ctx, thing) }).Should(Succeed())
 	w.Expect(outcomeOf(t, target, ref)).To(SatisfyAll(HaveField("Result", prune.Pending), HaveField("Deleted", true)))
+}
+
+// forgetful counts how often discovery is asked for anew.
+type forgetful struct {
+	meta.ResettableRESTMapper
+	resets atomic.Int32
+}
+
+func (f *forgetful) Reset() {
+	f.resets.Add(1)
+	f.ResettableRESTMapper.Reset()
+}
+
+// An absent kind is looked up once a run, however many objects of it there were.
+func TestObjectsOfAnAbsentKindAreReleasedWithOneLookUp(t *testing.T) {
+	g := NewWithT(t)
+	target := pooled(t, time.Hour)
+	pooled, ok := target.Mapper.(meta.ResettableRESTMapper)
+	g.Expect(ok).To(BeTrue())
+	mapper := &forgetful{ResettableRESTMapper: pooled}
+	target.Mapper = mapper
+	releaser := prune.NewReleaser(target, origin, "trellis")
+	var wg sync.WaitGroup
+	errs := make([]error, 20)
+	for i := range errs {
+		wg.Go(func() {
+			errs[i] = releaser.Release(t.Context(), reference("absent.example.com/v1", "Absent", "default", "a"+strconv.Itoa(i), ""))
+		})
+	}
+	wg.Wait()
+	g.Expect(errors.Join(errs...)).To(Succeed())
+	g.Expect(mapper.resets.Load()).To(BeEquivalentTo(1))
 }
 
 // The version under which an object was applied may be gone while its kind is not.

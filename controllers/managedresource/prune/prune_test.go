@@ -189,12 +189,12 @@ func TestRelease(t *testing.T) {
 	ours := configMap(g, namespace, "ours", func(cm *corev1.ConfigMap) { cm.Annotations["keep"] = "me" })
 	theirs := configMap(g, namespace, "theirs", func(cm *corev1.ConfigMap) { cm.Annotations[resourcesv1alpha1.OriginAnnotation] = "garden/other" })
 	for _, cm := range []*corev1.ConfigMap{ours, theirs} {
-		g.Expect(prune.Release(t.Context(), access, entry(cm, cm.UID), origin, "trellis")).To(Succeed())
+		g.Expect(prune.NewReleaser(access, origin, "trellis").Release(t.Context(), entry(cm, cm.UID))).To(Succeed())
 		g.Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm)).To(Succeed())
 	}
 	g.Expect(ours.Annotations).To(Equal(map[string]string{"keep": "me"}))
 	g.Expect(theirs.Annotations).To(HaveKeyWithValue(resourcesv1alpha1.OriginAnnotation, "garden/other"))
 	gone := entry(ours, "")
 	gone.Name = "never"
-	g.Expect(prune.Release(t.Context(), access, gone, origin, "trellis")).To(Succeed())
+	g.Expect(prune.NewReleaser(access, origin, "trellis").Release(t.Context(), gone)).To(Succeed())
 }

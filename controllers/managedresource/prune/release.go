@@ -12,11 +12,21 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
-// Release takes the marks of a ManagedResource off an object that it no longer manages (spec/managedresource.md 2.6). An
-// object of somebody else is left alone.
-func Release(ctx context.Context, t Target, ref resourcesv1alpha1.ObjectReference, origin, fieldManager string) error {
-	k := &kinds{Target: t}
-	return k.release(ctx, ref, origin, fieldManager)
+// Releaser takes the marks of a ManagedResource off objects. The objects of one run share what it finds out about their kinds.
+type Releaser struct {
+	kinds                kinds
+	origin, fieldManager string
+}
+
+// NewReleaser returns a Releaser of a ManagedResource's objects in a target.
+func NewReleaser(t Target, origin, fieldManager string) *Releaser {
+	return &Releaser{kinds: kinds{Target: t}, origin: origin, fieldManager: fieldManager}
+}
+
+// Release takes the marks off an object that is no longer managed (spec/managedresource.md 2.6). An object of somebody else
+// is left alone. It may be called from many goroutines.
+func (r *Releaser) Release(ctx context.Context, ref resourcesv1alpha1.ObjectReference) error {
+	return r.kinds.release(ctx, ref, r.origin, r.fieldManager)
 }
 
 func (k *kinds) release(ctx context.Context, ref resourcesv1alpha1.ObjectReference, origin, fieldManager string) error {
