@@ -116,14 +116,14 @@ func (r *reconciler) assess(s *resourcesv1alpha1.ManagedResourceStatus, work *ru
 // progressing tells whether an object is being rolled out; the pods of a Deployment have the last word. known is false
 // while they are not known.
 func (r *reconciler) progressing(work *run, key inventory.Key, p health.ProgressResult) (message string, yes, known bool) {
-	if p.Progressing || p.Selector == nil {
+	if !p.CountPods {
 		return p.Message, p.Progressing, true
 	}
-	pods, synced := r.tracker.Pods(work.target, key.Namespace)
+	pods, synced := r.tracker.Pods(work.target)
 	if !synced {
 		return "", false, false
 	}
-	done, message := health.PodsRolledOut(p, pods)
+	done, message := health.PodsRolledOut(p, pods.In(key.Namespace))
 	return message, !done, true
 }
 

@@ -14,8 +14,8 @@ type Result struct {
 	Checked bool
 	// Healthy is true for objects that meet the criteria of their kind and for those that are not checked.
 	Healthy bool
-	// Message says why the object is not healthy. It names the cause, not the object.
-	Message string
+	// Problem says why the object is not healthy.
+	Problem
 }
 
 // Check tells whether a live object is healthy, by the criteria of spec 3.2.
@@ -24,8 +24,8 @@ func Check(object *unstructured.Unstructured) Result {
 	if !known || skipped(object.Object) {
 		return Result{Healthy: true}
 	}
-	message := kind.unhealthy(object.Object)
-	return Result{Checked: true, Healthy: message == "", Message: message}
+	problem := kind.unhealthy(object.Object)
+	return Result{Checked: true, Healthy: problem == Problem{}, Problem: problem}
 }
 
 // skipped reports whether a live object is annotated to be left out of the checks. Only "true" counts (spec 1.6).

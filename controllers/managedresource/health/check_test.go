@@ -19,9 +19,12 @@ func testCheck(t *testing.T, cases map[string]checkCase) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			live := object(t, test.object)
-			expected := Result{Checked: true, Healthy: test.message == "", Message: test.message}
-			g.Expect(Check(live)).To(Equal(expected))
-			g.Expect(Check(trimmed(live))).To(Equal(expected))
+			result := Check(live)
+			g.Expect(result.Message).To(Equal(test.message))
+			g.Expect(result.Healthy).To(Equal(test.message == ""))
+			g.Expect(result.Checked).To(BeTrue())
+			g.Expect(result.Severity == Fine).To(Equal(result.Healthy))
+			g.Expect(Check(trimmed(live))).To(Equal(result))
 		})
 	}
 }

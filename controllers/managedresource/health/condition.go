@@ -58,12 +58,14 @@ func explanation(condition content) string {
 }
 
 // truncate bounds a text that somebody else wrote. What it returns is not truncated again.
-func truncate(text string) string {
+func truncate(text string) string { return bound(text, maxMessage) }
+
+func bound(text string, limit int) string {
 	const mark = "..."
-	if len(text) <= maxMessage {
+	if len(text) <= limit {
 		return text
 	}
-	end := maxMessage - len(mark)
+	end := limit - len(mark)
 	for end > 0 && !utf8.RuneStart(text[end]) { // Do not cut a character in two.
 		end--
 	}

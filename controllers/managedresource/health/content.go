@@ -36,13 +36,13 @@ func (c content) text(path ...string) string {
 	return text
 }
 
-// outdated returns why the status does not speak about the current spec, or "".
-func (c content) outdated() string {
+// outdated returns why the status does not speak about the current spec, if it does not.
+func (c content) outdated() Problem {
 	observed, generation := c.number(0, "status", "observedGeneration"), c.number(0, "metadata", "generation")
 	if observed < generation {
-		return fmt.Sprintf("generation %d has not been observed yet, only %d", generation, observed)
+		return waiting(fmt.Sprintf("generation %d has not been observed yet, only %d", generation, observed))
 	}
-	return ""
+	return Problem{}
 }
 
 // replicas returns how many replicas are wanted, and whether the spec says so.

@@ -11,10 +11,12 @@ import (
 
 // kind is what this package knows about a kind.
 type kind struct {
-	// unhealthy returns why an object of the kind is not healthy, or "".
-	unhealthy func(content) string
-	// progressing returns why an object of the kind is still rolling out, or "". It is nil for kinds without roll-outs.
-	progressing func(content) string
+	// unhealthy returns why an object of the kind is not healthy, if it is not.
+	unhealthy func(content) Problem
+	// progressing returns why an object of the kind is still rolling out, if it is. It is nil for kinds without roll-outs.
+	progressing func(content) Problem
+	// pods is true for kinds whose pods explain what is wrong with them.
+	pods bool
 	// fields are the paths that the checks read, besides metadata and conditions.
 	fields [][]string
 	// conditions are the types of the conditions that the checks read.
@@ -26,6 +28,7 @@ var kinds = map[schema.GroupVersionKind]kind{
 	appsv1.SchemeGroupVersion.WithKind("Deployment"): {
 		unhealthy:   deploymentUnhealthy,
 		progressing: deploymentProgressing,
+		pods:        true,
 		fields:      [][]string{{"spec", "replicas"}, {"spec", "selector"}, {"status", "observedGeneration"}},
 		conditions: sets.New(string(appsv1.DeploymentAvailable), string(appsv1.DeploymentProgressing),
 			string(appsv1.DeploymentReplicaFailure)),
@@ -33,13 +36,15 @@ var kinds = map[schema.GroupVersionKind]kind{
 	appsv1.SchemeGroupVersion.WithKind("StatefulSet"): {
 		unhealthy:   statefulSetUnhealthy,
 		progressing: statefulSetProgressing,
-		fields: [][]string{{"spec", "replicas"},
+		pods:        true,
+		fields: [][]string{{"spec", "replicas"}, {"spec", "selector"},
 			{"status", "observedGeneration"}, {"status", "readyReplicas"}, {"status", "updatedReplicas"}},
 	},
 	appsv1.SchemeGroupVersion.WithKind("DaemonSet"): {
 		unhealthy:   daemonSetUnhealthy,
 		progressing: daemonSetProgressing,
-		fields: [][]string{{"spec", "updateStrategy", "type"}, {"spec", "updateStrategy", "rollingUpdate", "maxUnavailable"},
+		pods:        true,
+		fields: [][]string{{"spec", "selector"}, {"spec", "updateStrategy", "type"}, {"spec", "updateStrategy", "rollingUpdate", "maxUnavailable"},
 			{"status", "observedGeneration"}, {"status", "currentNumberScheduled"}, {"status", "desiredNumberScheduled"},
 			{"status", "numberMisscheduled"}, {"status", "numberUnavailable"}, {"status", "updatedNumberScheduled"}},
 	},
@@ -56,9 +61,10 @@ var kinds = map[schema.GroupVersionKind]kind{
 		conditions: sets.New(string(batchv1.JobFailed)),
 	},
 	corev1.SchemeGroupVersion.WithKind("Pod"): {
-		unhealthy:  podUnhealthy,
-		fields:     [][]string{{"status", "phase"}, {"status", "reason"}},
-		conditions: sets.New(string(corev1.PodReady), string(corev1.DisruptionTarget)),
+		unhealthy: podUnhealthy,
+		fields: [][]string{{"status", "phase"}, {"status", "reason"}, {"status", "message"},
+			{"status", "initContainerStatuses"}, {"status", "containerStatuses"}},
+		conditions: sets.New(string(corev1.PodReady), string(corev1.PodScheduled), string(corev1.DisruptionTarget)),
 	},
 	corev1.SchemeGroupVersion.WithKind("Service"): {
 		unhealthy: serviceUnhealthy,

@@ -9,38 +9,50 @@ import (
 )
 
 // jobUnhealthy knows failed Jobs only: one that is not finished is healthy.
-func jobUnhealthy(job content) string {
-	return job.optional(string(batchv1.JobFailed), statusFalse)
+func jobUnhealthy(job content) Problem {
+	return failed(job.optional(string(batchv1.JobFailed), statusFalse))
 }
 
 // podUnhealthy looks at the phase only: a running pod is healthy, ready or not.
-func podUnhealthy(pod content) string {
-	switch phase := pod.text("status", "phase"); corev1.PodPhase(phase) {
+func podUnhealthy(pod content) Problem {
+	phase := pod.text("status", "phase")
+	switch corev1.PodPhase(phase) {
 	case corev1.PodRunning, corev1.PodSucceeded:
-		return ""
+		return Problem{}
 	case "":
-		return "the pod has no phase yet"
-	default:
-		return fmt.Sprintf("the pod is in phase %s", phase)
+		return waiting("the pod has no phase yet")
 	}
+	cause := pod.podProblem()
+	message := fmt.Sprintf("the pod is in phase %s", phase)
+	if cause.Message != "" && cause.Message != notReady {
+		message += ": " + cause.Message
+	}
+	return problem(max(cause.Severity, Unavailable), message)
 }
 
-func serviceUnhealthy(service content) string {
+func serviceUnhealthy(service content) Problem {
 	if service.text("spec", "type") != string(corev1.ServiceTypeLoadBalancer) {
-		return ""
+		return Problem{}
 	}
 	if ingress, _ := service.field("status", "loadBalancer", "ingress").([]any); len(ingress) == 0 {
-		return "the load balancer has no ingress yet"
+		return unavailable("the load balancer has no ingress yet")
 	}
-	return ""
+	return Problem{}
 }
 
-func crdUnhealthy(crd content) string {
-	if problem := crd.required(string(apiextensionsv1.NamesAccepted), statusTrue); problem != "" {
-		return problem
+func crdUnhealthy(crd content) Problem {
+	return worst(
+		crd.refused(string(apiextensionsv1.NamesAccepted)),
+		unavailable(crd.required(string(apiextensionsv1.Established), statusTrue)),
+		unavailable(crd.optional(string(apiextensionsv1.Terminating), statusFalse)),
+	)
+}
+
+// refused tells of a condition that has to be True: while it is missing, somebody is about to decide; after that, somebody
+// decided.
+func (c content) refused(conditionType string) Problem {
+	if c.condition(conditionType) == nil {
+		return unavailable(c.required(conditionType, statusTrue))
 	}
-	if problem := crd.required(string(apiextensionsv1.Established), statusTrue); problem != "" {
-		return problem
-	}
-	return crd.optional(string(apiextensionsv1.Terminating), statusFalse)
+	return failed(c.required(conditionType, statusTrue))
 }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"strings"
@@ -10,24 +11,31 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Pod is what PodsRolledOut needs to know of a pod.
+// Pod is what is kept of a pod: what PodsRolledOut and Explain need to know.
 type Pod struct {
-	// Labels are the pod's labels.
+	Name   string
 	Labels map[string]string
 	// Relevant is the answer of RelevantPod.
 	Relevant bool
+	// Created is when the pod was created, in seconds since 1970.
+	Created int64
+	// Problem says why the pod is not ready.
+	Problem Problem
 }
 
-// PodOf returns what PodsRolledOut needs to know of a live pod. The result shares nothing with the pod.
+// PodOf returns what is kept of a live pod. The result shares nothing with the pod but strings.
 func PodOf(pod *unstructured.Unstructured) Pod {
-	return Pod{Labels: pod.GetLabels(), Relevant: RelevantPod(pod)}
+	return Pod{
+		Name: pod.GetName(), Labels: pod.GetLabels(), Relevant: RelevantPod(pod), Created: pod.GetCreationTimestamp().Unix(),
+		Problem: content(pod.Object).podProblem(),
+	}
 }
 
 // PodsRolledOut tells whether the pods of a namespace agree that a Deployment is rolled out: the relevant pods that its
 // selector matches are as many as wanted, neither more nor fewer (spec 3.3). The result says what it is waiting for
-// otherwise. For a progress result without a selector the pods do not matter, and none is looked at.
+// otherwise. For a progress result that does not count pods they do not matter, and none is looked at.
 func PodsRolledOut(progress ProgressResult, pods iter.Seq[Pod]) (done bool, message string) {
-	if progress.Selector == nil {
+	if !progress.CountPods {
 		return !progress.Progressing, progress.Message
 	}
 	var have int64
@@ -44,6 +52,69 @@ func PodsRolledOut(progress ProgressResult, pods iter.Seq[Pod]) (done bool, mess
 	default:
 		return true, ""
 	}
+}
+
+// Explain tells which problem of its pods explains best why a workload is unhealthy or still rolling out: the worst; of
+// several one of a pod with the template that is being rolled out, and then the first by the pods' names, so that equal pods
+// give equal answers. The message names the pod. Problems that are less severe than least are left out: a healthy roll-out
+// consists of pods that are not ready yet, and each in turn would be named.
+//
+// The zero Problem means that the pods explain nothing. A nil selector has no pods.
+func Explain(selector labels.Selector, pods iter.Seq[Pod], least Severity) Problem {
+	if selector == nil {
+		return Problem{}
+	}
+	var newest Pod
+	var candidates []Pod
+	for pod := range pods {
+		if !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if cmp.Or(cmp.Compare(pod.Created, newest.Created), cmp.Compare(pod.Name, newest.Name)) > 0 {
+			newest = pod
+		}
+		if pod.Problem.Severity >= max(least, Waiting) {
+			candidates = append(candidates, pod)
+		}
+	}
+	var best *Pod
+	for i := range candidates {
+		if pod := &candidates[i]; best == nil || pod.explainsMore(best, newest.template()) {
+			best = pod
+		}
+	}
+	if best == nil {
+		return Problem{}
+	}
+	return Problem{Severity: best.Problem.Severity, Message: fmt.Sprintf("pod %s: %s", best.Name, best.Problem.Message)}
+}
+
+// explainsMore tells whether a pod's problem goes before that of another pod.
+func (p *Pod) explainsMore(other *Pod, template string) bool {
+	first := func(a, b bool) int { // what is true goes first
+		switch {
+		case a == b:
+			return 0
+		case a:
+			return -1
+		default:
+			return 1
+		}
+	}
+	return cmp.Or(
+		cmp.Compare(other.Problem.Severity, p.Problem.Severity),
+		first(p.Relevant, other.Relevant),
+		first(p.template() == template, other.template() == template),
+		cmp.Compare(p.Name, other.Name),
+	) < 0
+}
+
+// template identifies the template that a pod was made of.
+func (p *Pod) template() string {
+	if hash, ok := p.Labels["pod-template-hash"]; ok {
+		return hash
+	}
+	return p.Labels["controller-revision-hash"]
 }
 
 // lostReasons are parts of the reason in the status of pods that the kubelet or the node lifecycle gave up.

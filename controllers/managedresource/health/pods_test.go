@@ -89,9 +89,11 @@ func TestH21_RelevantPods(t *testing.T) {
 			g := NewWithT(t)
 			live := object(t, pod+"status: "+status)
 			live.SetLabels(map[string]string{"app": "a"})
-			expected := Pod{Labels: map[string]string{"app": "a"}, Relevant: relevant}
-			g.Expect(PodOf(live)).To(Equal(expected))
-			g.Expect(PodOf(trimmed(live))).To(Equal(expected))
+			kept := PodOf(live)
+			g.Expect(kept.Name).To(Equal("a"))
+			g.Expect(kept.Labels).To(Equal(map[string]string{"app": "a"}))
+			g.Expect(kept.Relevant).To(Equal(relevant))
+			g.Expect(PodOf(trimmed(live))).To(Equal(kept))
 		})
 	}
 

@@ -3,7 +3,6 @@ package health
 import (
 	"errors"
 
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,12 +15,14 @@ type ProgressResult struct {
 	Checked bool
 	// Progressing is true if the object is still rolling out.
 	Progressing bool
-	// Message says what it is waiting for. It names the cause, not the object.
-	Message string
+	// Problem says what it is waiting for.
+	Problem
 
-	// Selector is set if the object itself looks rolled out, but its pods have the last word: then PodsRolledOut decides.
+	// Selector selects the pods of a workload, for PodsRolledOut and Explain. It is nil for everything else.
 	Selector labels.Selector
-	// Replicas is the number of pods that Selector should match.
+	// CountPods is set if the object itself looks rolled out, but its pods have the last word: then PodsRolledOut decides.
+	CountPods bool
+	// Replicas is the number of pods that Selector should match if CountPods is set.
 	Replicas int64
 }
 
@@ -33,24 +34,28 @@ func Progress(object *unstructured.Unstructured) ProgressResult {
 	if kind.progressing == nil || skipped(object.Object) {
 		return ProgressResult{}
 	}
-	if message := kind.progressing(object.Object); message != "" {
-		return ProgressResult{Checked: true, Progressing: true, Message: message}
+	live := content(object.Object)
+	problem := kind.progressing(live)
+	result := ProgressResult{Checked: true, Progressing: problem != Problem{}, Problem: problem}
+	if !kind.pods {
+		return result
 	}
-	if gvk != appsv1.SchemeGroupVersion.WithKind("Deployment") {
-		return ProgressResult{Checked: true}
+	selector, err := live.podSelector()
+	result.Selector = selector
+	if gvk.Kind != "Deployment" || result.Progressing {
+		return result
 	}
-
-	deployment := content(object.Object)
-	selector, err := deployment.podSelector()
 	if err != nil {
-		return ProgressResult{Checked: true, Progressing: true, Message: err.Error()}
+		result.Progressing, result.Problem = true, failed(err.Error())
+		return result
 	}
-	wanted, _ := deployment.replicas()
-	return ProgressResult{Checked: true, Selector: selector, Replicas: wanted}
+	result.CountPods = true
+	result.Replicas, _ = live.replicas()
+	return result
 }
 
-// podSelector returns what selects the pods of a Deployment, labels and expressions alike. A selector that is empty
-// selects nothing: to Kubernetes' own function it means all pods of the namespace (BUG-5 of the specification).
+// podSelector returns what selects the pods of a workload, labels and expressions alike. A selector that is empty selects
+// nothing: to Kubernetes' own function it means all pods of the namespace (BUG-5 of the specification).
 func (c content) podSelector() (labels.Selector, error) {
 	given, _ := c.field("spec", "selector").(map[string]any)
 	var selector metav1.LabelSelector
@@ -59,6 +64,9 @@ func (c content) podSelector() (labels.Selector, error) {
 	}
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return labels.Nothing(), nil
+	}
+	if len(selector.MatchExpressions) == 0 {
+		return labels.ValidatedSetSelector(selector.MatchLabels), nil // a map is all it takes to compare labels
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(&selector)
 	if err != nil {

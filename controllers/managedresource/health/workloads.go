@@ -7,79 +7,87 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-func deploymentUnhealthy(deployment content) string {
-	if problem := deployment.outdated(); problem != "" {
-		return problem
+func deploymentUnhealthy(deployment content) Problem {
+	if outdated := deployment.outdated(); outdated != (Problem{}) {
+		return outdated
 	}
-	if problem := deployment.required(string(appsv1.DeploymentAvailable), statusTrue); problem != "" {
-		return problem
+	progress := deployment.optional(string(appsv1.DeploymentProgressing), statusTrue)
+	return worst(
+		unavailable(deployment.required(string(appsv1.DeploymentAvailable), statusTrue)),
+		problem(deployment.stuck(), progress),
+		failed(deployment.optional(string(appsv1.DeploymentReplicaFailure), statusFalse)),
+	)
+}
+
+// stuck is how bad it is that the condition Progressing is not True: its controller gave up if it is False, and has no
+// opinion about a roll-out that somebody paused.
+func (c content) stuck() Severity {
+	if c.condition(string(appsv1.DeploymentProgressing))["status"] == statusFalse {
+		return Failed
 	}
-	if problem := deployment.optional(string(appsv1.DeploymentProgressing), statusTrue); problem != "" {
-		return problem
-	}
-	return deployment.optional(string(appsv1.DeploymentReplicaFailure), statusFalse)
+	return Unavailable
 }
 
 // newReplicaSetAvailable is the reason of the condition Progressing once a Deployment's controller is done.
 const newReplicaSetAvailable = "NewReplicaSetAvailable"
 
 // deploymentProgressing is about the Deployment's own status; its pods are looked at by PodsRolledOut.
-func deploymentProgressing(deployment content) string {
-	if problem := deployment.outdated(); problem != "" {
-		return problem
+func deploymentProgressing(deployment content) Problem {
+	if outdated := deployment.outdated(); outdated != (Problem{}) {
+		return outdated
 	}
 	condition := deployment.condition(string(appsv1.DeploymentProgressing))
 	switch {
 	case condition == nil:
-		return "condition Progressing is missing"
+		return waiting("condition Progressing is missing")
 	case condition["status"] == statusTrue && condition["reason"] == newReplicaSetAvailable:
-		return ""
+		return Problem{}
 	case condition.text("message") != "":
-		return truncate(condition.text("message"))
+		return problem(deployment.stuck(), truncate(condition.text("message")))
 	default:
-		return fmt.Sprintf("condition Progressing is %s%s", condition.text("status"), explanation(condition))
+		return problem(deployment.stuck(), fmt.Sprintf("condition Progressing is %s%s", condition.text("status"), explanation(condition)))
 	}
 }
 
-func statefulSetUnhealthy(statefulSet content) string {
-	if problem := statefulSet.outdated(); problem != "" {
-		return problem
+func statefulSetUnhealthy(statefulSet content) Problem {
+	if outdated := statefulSet.outdated(); outdated != (Problem{}) {
+		return outdated
 	}
 	wanted, _ := statefulSet.replicas()
-	return statefulSet.notEnough("ready replicas", "readyReplicas", wanted)
+	return unavailable(statefulSet.notEnough("ready replicas", "readyReplicas", wanted))
 }
 
-func statefulSetProgressing(statefulSet content) string {
-	if problem := statefulSet.outdated(); problem != "" {
-		return problem
+func statefulSetProgressing(statefulSet content) Problem {
+	if outdated := statefulSet.outdated(); outdated != (Problem{}) {
+		return outdated
 	}
 	wanted, _ := statefulSet.replicas()
-	return statefulSet.notEnough("updated replicas", "updatedReplicas", wanted)
+	return unavailable(statefulSet.notEnough("updated replicas", "updatedReplicas", wanted))
 }
 
 // replicasUnhealthy is for ReplicaSets and ReplicationControllers. Other than a StatefulSet, they are not checked if the
 // number of replicas is not given.
-func replicasUnhealthy(object content) string {
-	if problem := object.outdated(); problem != "" {
-		return problem
+func replicasUnhealthy(object content) Problem {
+	if outdated := object.outdated(); outdated != (Problem{}) {
+		return outdated
 	}
 	wanted, given := object.replicas()
 	if !given {
-		return ""
+		return Problem{}
 	}
-	return object.notEnough("ready replicas", "readyReplicas", wanted)
+	return unavailable(object.notEnough("ready replicas", "readyReplicas", wanted))
 }
 
-func daemonSetUnhealthy(daemonSet content) string {
-	if problem := daemonSet.outdated(); problem != "" {
-		return problem
+func daemonSetUnhealthy(daemonSet content) Problem {
+	if outdated := daemonSet.outdated(); outdated != (Problem{}) {
+		return outdated
 	}
 	desired := daemonSet.number(0, "status", "desiredNumberScheduled")
-	if problem := daemonSet.notEnough("scheduled pods", "currentNumberScheduled", desired); problem != "" {
-		return problem
+	if message := daemonSet.notEnough("scheduled pods", "currentNumberScheduled", desired); message != "" {
+		return unavailable(message)
 	}
 	if misscheduled := daemonSet.number(0, "status", "numberMisscheduled"); misscheduled > 0 {
-		return fmt.Sprintf("%d pods run where they should not", misscheduled)
+		return unavailable(fmt.Sprintf("%d pods run where they should not", misscheduled))
 	}
 
 	// Pods may be missing only while a roll-out replaces them, and only as many as it may take at once.
@@ -87,17 +95,17 @@ func daemonSetUnhealthy(daemonSet content) string {
 	if daemonSet.number(0, "status", "updatedNumberScheduled") < desired {
 		allowed = daemonSet.maxUnavailable(desired)
 	}
-	if unavailable := daemonSet.number(0, "status", "numberUnavailable"); unavailable > allowed {
-		return fmt.Sprintf("%d pods are unavailable, %d may be", unavailable, allowed)
+	if missing := daemonSet.number(0, "status", "numberUnavailable"); missing > allowed {
+		return unavailable(fmt.Sprintf("%d pods are unavailable, %d may be", missing, allowed))
 	}
-	return ""
+	return Problem{}
 }
 
-func daemonSetProgressing(daemonSet content) string {
-	if problem := daemonSet.outdated(); problem != "" {
-		return problem
+func daemonSetProgressing(daemonSet content) Problem {
+	if outdated := daemonSet.outdated(); outdated != (Problem{}) {
+		return outdated
 	}
-	return daemonSet.notEnough("updated pods", "updatedNumberScheduled", daemonSet.number(0, "status", "desiredNumberScheduled"))
+	return unavailable(daemonSet.notEnough("updated pods", "updatedNumberScheduled", daemonSet.number(0, "status", "desiredNumberScheduled")))
 }
 
 // maxUnavailable returns how many pods of a DaemonSet may be missing during a roll-out: of a percentage the part that is

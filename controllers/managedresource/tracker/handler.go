@@ -58,8 +58,12 @@ func (h *handler) OnUpdate(cluster clustercache.ClusterKey, watch string, name t
 		for _, mr := range tgt.owners[key] {
 			tgt.mrs[mr].update(n, mr, key, before, obs)
 		}
-		if obs.Pod != nil && (before == nil || before.Pod == nil || before.Pod.Relevant != obs.Pod.Relevant) {
-			h.podChanged(n, tgt, name.Namespace, obs.Pod.Labels)
+		if obs.Pod != nil {
+			var previous *health.Pod
+			if before != nil {
+				previous = before.Pod
+			}
+			h.podChanged(n, tgt, name.Namespace, previous, obs.Pod)
 		}
 	}
 	tgt.mu.Unlock()
@@ -123,7 +127,7 @@ func (h *handler) OnDelete(cluster clustercache.ClusterKey, watch string, name t
 			}
 		}
 		if before, ok := old.(*Observation); ok && before.Pod != nil {
-			h.podChanged(n, tgt, name.Namespace, before.Pod.Labels)
+			h.podChanged(n, tgt, name.Namespace, before.Pod, nil)
 		}
 	}
 	tgt.mu.Unlock()
@@ -176,37 +180,71 @@ func (m *tracked) uses(watch string) bool {
 	return false
 }
 
-// podChanged notifies the owners of the Deployments that a pod may belong to.
-func (h *handler) podChanged(n news, tgt *target, namespace string, podLabels map[string]string) {
-	for key, owners := range tgt.owners {
-		if !needsPods(key) || key.Namespace != namespace {
+// podChanged notifies the owners of the workloads that a pod belongs to, if it may make a difference to what is said of
+// them: to their number, or to why they are not well. before and after are nil for a pod that came or went.
+func (h *handler) podChanged(n news, tgt *target, namespace string, before, after *health.Pod) {
+	for key := range tgt.workloads[namespace] {
+		owners := tgt.owners[key]
+		if len(owners) == 0 {
 			continue
 		}
-		value, found, _ := h.clusters.Lookup(tgt.key, key.GroupKind().String(), key.NamespacedName())
+		value, found, _ := h.clusters.Lookup(tgt.key, tgt.mrs[owners[0]].objects[key].watch, key.NamespacedName())
 		obs, ok := value.(*Observation)
-		if !found || !ok || obs.Judgement == nil {
+		if !found || !ok || obs.Judgement == nil || !obs.Judgement.concerned(before, after) {
 			continue
 		}
-		if s := obs.Judgement.Progress.Selector; s != nil && s.Matches(labels.Set(podLabels)) {
-			for _, mr := range owners {
-				if !tgt.mrs[mr].busy {
-					n.add(mr, CauseHealth)
-				}
+		for _, mr := range owners {
+			if !tgt.mrs[mr].busy {
+				n.add(mr, CauseHealth)
 			}
 		}
 	}
 }
 
-// Pods returns the pods of a namespace that the watch of a target shows, and whether that watch is synced.
-func (t *Tracker) Pods(cluster clustercache.ClusterKey, namespace string) (pods iter.Seq[health.Pod], synced bool) {
-	var found []health.Pod
+// concerned tells whether the change of a pod may change what is said of a workload.
+func (j *Judgement) concerned(before, after *health.Pod) bool {
+	var was, is health.Pod // of this workload; the zero value if the pod is not
+	if j.selects(before) {
+		was = *before
+	}
+	if j.selects(after) {
+		is = *after
+	}
+	if was.Relevant != is.Relevant && j.Progress.CountPods {
+		return true
+	}
+	return was.Problem != is.Problem && (j.Progress.Progressing || !j.Health.Healthy)
+}
+
+func (j *Judgement) selects(pod *health.Pod) bool {
+	return pod != nil && j.Progress.Selector != nil && j.Progress.Selector.Matches(labels.Set(pod.Labels))
+}
+
+// Pods are the pods of a target, by namespace.
+type Pods map[string][]*health.Pod
+
+// In iterates over the pods of a namespace.
+func (p Pods) In(namespace string) iter.Seq[health.Pod] {
+	return func(yield func(health.Pod) bool) {
+		for _, pod := range p[namespace] {
+			if !yield(*pod) {
+				return
+			}
+		}
+	}
+}
+
+// Pods returns the pods that the watch of a target shows, and whether that watch is synced. It goes over all of them, so
+// whoever judges many workloads asks once.
+func (t *Tracker) Pods(cluster clustercache.ClusterKey) (pods Pods, synced bool) {
+	pods = Pods{}
 	synced = t.clusters.Range(cluster, podWatch, func(key types.NamespacedName, value any) bool {
-		if obs, ok := value.(*Observation); ok && obs.Pod != nil && key.Namespace == namespace {
-			found = append(found, *obs.Pod)
+		if obs, ok := value.(*Observation); ok && obs.Pod != nil {
+			pods[key.Namespace] = append(pods[key.Namespace], obs.Pod)
 		}
 		return true
 	})
-	return slices.Values(found), synced
+	return pods, synced
 }
 
 func keyIn(w clustercache.Watcher, name types.NamespacedName) inventory.Key {

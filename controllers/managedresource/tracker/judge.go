@@ -26,6 +26,10 @@ type Verdict struct {
 	Unknown []inventory.Key
 	// Unseen counts objects whose last write the watches did not show yet; it will come without asking.
 	Unseen int
+	// Outdated objects are shown as they were before their last write, for longer than UnseenGrace. They are in Drifted, too,
+	// unless they are on their way out, because only the live object can tell. Until it was read, nothing may be said of
+	// their health: what is known is how they were before the write.
+	Outdated []inventory.Key
 	// PodsUnknown is true if there are Deployments and the watch of pods is not synced. Then nobody can tell how far they are
 	// rolled out; the ManagedResource is notified when it is.
 	PodsUnknown bool
@@ -68,7 +72,7 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			v.AutoscalersUnknown = true
 			failed(autoscalerWatch)
 		}
-		if needsPods(key) && !v.PodsUnknown {
+		if countsPods(key) && !v.PodsUnknown {
 			if _, _, synced := t.clusters.Lookup(tgt.key, podWatch, types.NamespacedName{}); !synced {
 				v.PodsUnknown = true
 				failed(podWatch)
@@ -88,7 +92,11 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 		case o.known && obs.olderThan(o.accepted.ResourceVersion) && o.since.After(unseenTooLong):
 			v.Unseen++
 		default:
-			o.seen, o.missing = true, false
+			outdated := o.known && obs.olderThan(o.accepted.ResourceVersion)
+			if outdated {
+				v.Outdated = append(v.Outdated, key)
+			}
+			o.seen, o.missing = !outdated, false
 			now := Accepted{UID: obs.UID, ResourceVersion: obs.ResourceVersion, State: m.exact.of(obs.State), Autoscaled: o.accepted.Autoscaled, Intent: o.accepted.Intent}
 			unscaled := false
 			if o.scalable && scalersKnown {
@@ -105,6 +113,8 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			switch {
 			case !o.known:
 				v.Unknown = append(v.Unknown, key)
+			case outdated && !obs.Terminating:
+				v.Drifted = append(v.Drifted, key)
 			case o.createOnly, obs.Terminating: // what is going is made again when it is gone
 			case unscaled, now.State != o.accepted.State, obs.UID != o.accepted.UID:
 				v.Drifted = append(v.Drifted, key)

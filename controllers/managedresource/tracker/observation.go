@@ -58,7 +58,8 @@ func sameJudgement(a, b *Observation) bool {
 	x, y := a.Judgement, b.Judgement
 	return x.Health == y.Health &&
 		x.Progress.Checked == y.Progress.Checked && x.Progress.Progressing == y.Progress.Progressing &&
-		x.Progress.Message == y.Progress.Message && x.Progress.Replicas == y.Progress.Replicas &&
+		x.Progress.Problem == y.Progress.Problem &&
+		x.Progress.CountPods == y.Progress.CountPods && x.Progress.Replicas == y.Progress.Replicas &&
 		selectorText(x.Progress) == selectorText(y.Progress)
 }
 

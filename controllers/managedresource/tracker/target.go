@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ type target struct {
 	mrs     map[types.NamespacedName]*tracked
 	owners  map[inventory.Key][]types.NamespacedName
 	watches map[string]*watchNeed
+	// workloads are the keys of owners that pods explain, by namespace.
+	workloads map[string]map[inventory.Key]struct{}
 }
 
 // watchNeed counts what needs a watch.
@@ -88,6 +91,33 @@ type kindRef struct{ apiVersion, kind string }
 func newTarget(key clustercache.ClusterKey) *target {
 	return &target{
 		key: key, mrs: map[types.NamespacedName]*tracked{}, owners: map[inventory.Key][]types.NamespacedName{}, watches: map[string]*watchNeed{},
+		workloads: map[string]map[inventory.Key]struct{}{},
+	}
+}
+
+// own notes that a ManagedResource has an object.
+func (tgt *target) own(key inventory.Key, mr types.NamespacedName) {
+	tgt.owners[key] = append(tgt.owners[key], mr)
+	if !needsPods(key) {
+		return
+	}
+	if tgt.workloads[key.Namespace] == nil {
+		tgt.workloads[key.Namespace] = map[inventory.Key]struct{}{}
+	}
+	tgt.workloads[key.Namespace][key] = struct{}{}
+}
+
+// disown notes that a ManagedResource does not have an object any more.
+func (tgt *target) disown(key inventory.Key, mr types.NamespacedName) {
+	left := slices.DeleteFunc(tgt.owners[key], func(n types.NamespacedName) bool { return n == mr })
+	if len(left) > 0 {
+		tgt.owners[key] = left
+		return
+	}
+	delete(tgt.owners, key)
+	delete(tgt.workloads[key.Namespace], key)
+	if len(tgt.workloads[key.Namespace]) == 0 {
+		delete(tgt.workloads, key.Namespace)
 	}
 }
 

@@ -45,7 +45,8 @@ type Options struct {
 }
 
 // UnseenGrace is how long a synced watch may take to show a write. What it does not show by then is taken for changed or
-// gone, and the live object decides.
+// gone, and the live object decides. Nothing that a watch shows of before the write is taken for the present state, however
+// long it goes on (Verdict.Outdated).
 const UnseenGrace = 30 * time.Second
 
 // Tracker tracks the objects of all ManagedResources in all targets.
@@ -212,7 +213,7 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 		}
 		switch {
 		case old == nil:
-			tgt.owners[key] = append(tgt.owners[key], mr)
+			tgt.own(key, mr)
 			entry.objects[key] = o
 		case old.watch == o.watch:
 			stop = tgt.release(old, stop)
@@ -228,12 +229,7 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 		}
 		delete(entry.objects, key)
 		stop = tgt.release(old, stop)
-		left := slices.DeleteFunc(tgt.owners[key], func(n types.NamespacedName) bool { return n == mr })
-		if len(left) == 0 {
-			delete(tgt.owners, key)
-		} else {
-			tgt.owners[key] = left
-		}
+		tgt.disown(key, mr)
 	}
 	if refs == nil {
 		delete(tgt.mrs, mr)
@@ -381,5 +377,10 @@ var (
 	podWatch = podKind.GroupKind().String()
 )
 
-// needsPods tells whether the progress of an object depends on pods.
-func needsPods(key inventory.Key) bool { return key.Group == "apps" && key.Kind == "Deployment" }
+// needsPods tells whether pods explain what is wrong with an object.
+func needsPods(key inventory.Key) bool {
+	return key.Group == appsGroup && (key.Kind == "Deployment" || key.Kind == "StatefulSet" || key.Kind == "DaemonSet")
+}
+
+// countsPods tells whether the progress of an object depends on the number of its pods.
+func countsPods(key inventory.Key) bool { return key.Group == appsGroup && key.Kind == "Deployment" }

@@ -83,3 +83,27 @@ func TestWriteIsNotSeenByAnOlderVersion(t *testing.T) {
 	g.Expect(s.news()).To(BeEmpty())
 	g.Expect(s.Judge(mr1).Unseen).To(Equal(1))
 }
+
+// An old observation that looks like what was accepted is not the result of the write: nothing may be said of it, and the
+// live object decides.
+func TestWhatIsOlderThanTheWriteIsNeverTakenForThePresent(t *testing.T) {
+	g, s := settled(t)
+	s.Begin(mr1)
+	s.Accept(mr1, key, accepted("20"))
+	s.End(mr1)
+	g.Expect(s.Judge(mr1).Outdated).To(BeEmpty(), "it may still come")
+
+	s.clock.Step(10 * tracker.UnseenGrace)
+	for range 2 { // a verdict changes nothing about it
+		v := s.Judge(mr1)
+		g.Expect(v.Unseen).To(BeZero())
+		g.Expect(v.Outdated).To(ConsistOf(key))
+		g.Expect(v.Drifted).To(ConsistOf(key))
+	}
+
+	s.clusters.Put(cluster, watch, configMap("20", ""))
+	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "whoever said nothing until now hears of it")
+	v := s.Judge(mr1)
+	g.Expect(v.Outdated).To(BeEmpty())
+	g.Expect(v.Drifted).To(BeEmpty())
+}
