@@ -27,6 +27,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
 // inventoryLimit bounds the inventory in the status. An API server takes requests of about 1.5 MiB, and the rest of the
@@ -195,7 +196,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 		return reconcile.Result{}, err
 	}
 	r.report(work, outcomes, pruned)
-	return r.conclude(ctx, work, status, input, p, old, released, outcomes, pruned, releaseErrors)
+	return r.conclude(ctx, work, input, p, old, released, outcomes, pruned, releaseErrors)
 }
 
 // intents are the planned objects, addressed by the UIDs that the inventory knows.
@@ -280,10 +281,18 @@ func (r *reconciler) writeAhead(ctx context.Context, work *run, ahead []resource
 	changed := !slices.EqualFunc(work.mr.Status.Resources, p.entries(), sameEntry) || ptr.Deref(work.mr.Status.SecretsDataChecksum, "") != p.checksum
 	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		s.Resources = ahead
-		if changed {
+		r.endSilence(s)
+		if changed || wasIgnored(s) {
 			r.pendingConditions(s)
 		}
 	})
+}
+
+// wasIgnored tells whether the conditions are those of a ManagedResource that is ignored. They say nothing about one that is
+// not.
+func wasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
+	c := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
+	return c != nil && c.Reason == resourcesv1alpha1.ReasonManagedResourceIgnored
 }
 
 // sameEntry compares entries but for UIDs, which the desired side does not know.
@@ -293,16 +302,17 @@ func sameEntry(a, b resourcesv1alpha1.ObjectReference) bool {
 }
 
 // conclude writes the result of a run.
-func (r *reconciler) conclude(ctx context.Context, work *run, status clustercache.Status, input string, p *plan, old []resourcesv1alpha1.ObjectReference, released []orphan,
+func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *plan, old []resourcesv1alpha1.ObjectReference, released []orphan,
 	outcomes []apply.Outcome, pruned []prune.Outcome, releaseErrors map[inventory.Key]error) (reconcile.Result, error) {
 	inv, pending := r.inventoryAfter(work, p, old, released, outcomes, pruned, releaseErrors)
 	failures := apply.Failures(outcomes)
 	if r.lost(ctx, work, failures, pending) {
 		return r.concludeLost(ctx, work, inv)
 	}
-	c := conclusion(p, failures, pending, releaseErrors, r.memory.yields(work.name))
-	finished := c.reason == resourcesv1alpha1.ReasonApplySucceeded || c.reason == resourcesv1alpha1.ReasonDecodingFailed ||
-		c.reason == resourcesv1alpha1.ReasonOwnedByOther
+	came := verdict.Run{Faults: p.faults, Undecoded: p.decoding, Failures: failures, Pending: pending, Unreleased: releaseErrors, Yielded: r.memory.yields(work.name)}
+	c := came.Applied()
+	finished := c.Reason == resourcesv1alpha1.ReasonApplySucceeded || c.Reason == resourcesv1alpha1.ReasonDecodingFailed ||
+		c.Reason == resourcesv1alpha1.ReasonOwnedByOther
 
 	if err := r.tracker.Track(ctx, work.name, work.target, inv, exact(work.mr)); err != nil {
 		return reconcile.Result{}, err
@@ -310,15 +320,17 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 	if finished {
 		r.tracker.AwaitShown(ctx, work.name, shownPatience) // or else the health needs a write of its own right afterwards
 	}
-	hibernated := r.hibernated(ctx, work)
 	before := r.memory.concluded(work.name, c)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		s.Resources = inv
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
+		if !finished {
+			r.assessFailure(ctx, s, work)
+		}
+		r.set(s, resourcesv1alpha1.ConditionResourcesApplied, c)
 		if finished {
 			s.ObservedGeneration = work.mr.Generation
 			s.SecretsDataChecksum = ptr.To(p.checksum)
-			r.assess(s, work, status, hibernated)
+			r.assess(ctx, s, work)
 		}
 	})
 	if err != nil {
@@ -328,11 +340,11 @@ func (r *reconciler) conclude(ctx context.Context, work *run, status clustercach
 	waitsFor := awaited(failures, pending)
 	r.memory.await(work.name, waitsFor)
 	r.events.applied(work.mr, before, c)
-	if c.reason != resourcesv1alpha1.ReasonApplySucceeded {
+	if c.Reason != resourcesv1alpha1.ReasonApplySucceeded {
 		if err := r.unmarkApplied(ctx, work, input); err != nil {
 			return reconcile.Result{}, err
 		}
-		if c.reason == resourcesv1alpha1.ReasonOwnedByOther && len(pending) == 0 {
+		if c.Reason == resourcesv1alpha1.ReasonOwnedByOther && len(pending) == 0 {
 			r.memory.settled(work.name, input) // what was left to others comes back by events
 			v := r.tracker.Judge(work.name)
 			if v.Synced && len(v.Missing) > 0 {
@@ -386,11 +398,9 @@ func isTransport(err error) bool {
 // concludeLost notes what is owned after a run whose target went away. The connect event brings the ManagedResource back;
 // the timer is for a target that was only about to go.
 func (r *reconciler) concludeLost(ctx context.Context, work *run, inv []resourcesv1alpha1.ObjectReference) (reconcile.Result, error) {
-	status, _ := r.clusters.GetStatus(work.target)
-	hibernated := r.hibernated(ctx, work)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		s.Resources = inv
-		r.assess(s, work, status, hibernated)
+		r.ask(ctx, s, work) // health is not judged: nobody knows what was written
 	})
 	return reconcile.Result{RequeueAfter: retryLost}, err
 }

@@ -3,21 +3,20 @@ package managedresource
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/health"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
 var semantic = equality.Semantic
-
-// problemLimit bounds how many objects a condition's message names.
-const problemLimit = 20
 
 // evaluate writes what the watches say about health and progress. It sends nothing to the target, and nothing to the
 // source unless a condition changes.
@@ -25,124 +24,258 @@ func (r *reconciler) evaluate(ctx context.Context, work *run, status clustercach
 	if status.State != clustercache.StateConnected {
 		return r.unreachable(ctx, work, status)
 	}
-	hibernated := r.hibernated(ctx, work)
-	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { r.assess(s, work, status, hibernated) })
-	return r.settled(work, r.tracker.Judge(work.name)), err
+	return r.evaluateBeside(ctx, work, func(*resourcesv1alpha1.ManagedResourceStatus) {})
 }
 
 // evaluateApplied is evaluate for a ManagedResource that is known to be applied, whatever its condition said in the
 // meantime: that it had no target, or was ignored.
 func (r *reconciler) evaluateApplied(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
-	if appliedTrue(work.mr) && len(r.memory.yields(work.name)) == 0 {
+	yields := r.memory.yields(work.name)
+	if appliedTrue(work.mr) && len(yields) == 0 {
 		return r.evaluate(ctx, work, status)
 	}
-	hibernated := r.hibernated(ctx, work)
-	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		c := conclusion(&plan{}, nil, nil, nil, r.memory.yields(work.name))
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
-		r.assess(s, work, status, hibernated)
+	return r.evaluateBeside(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		came := verdict.Run{Yielded: yields}
+		r.set(s, resourcesv1alpha1.ConditionResourcesApplied, came.Applied())
 	})
-	return r.settled(work, r.tracker.Judge(work.name)), err
 }
 
-// problem is one object that is not as it should be.
-type problem struct {
-	key     inventory.Key
-	reason  string
-	message string
+func (r *reconciler) evaluateBeside(ctx context.Context, work *run, change func(*resourcesv1alpha1.ManagedResourceStatus)) (reconcile.Result, error) {
+	wait, err := r.updateHealth(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		change(s)
+		r.assess(ctx, s, work)
+	})
+	result := r.settled(work, r.tracker.Judge(work.name))
+	if wait > 0 {
+		result = sooner(result, wait)
+	}
+	return result, err
 }
 
-// assess sets ResourcesHealthy and ResourcesProgressing from what was observed. While the watches have not shown the last
-// write of some object, the conditions stay pending: nothing is claimed that was not seen.
-func (r *reconciler) assess(s *resourcesv1alpha1.ManagedResourceStatus, work *run, status clustercache.Status, hibernated bool) {
-	if status.State != clustercache.StateConnected {
-		if !hibernated && status.State != clustercache.StateConnecting {
-			r.setUnreachable(s, work, status)
+// assess sets ResourcesHealthy and ResourcesProgressing from what was observed. Until the watches have shown the last write
+// of every object, they stay as they are: nothing is claimed that was not seen.
+func (r *reconciler) assess(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) {
+	if sight := r.see(ctx, s, work); sight != nil {
+		if c, known := sight.Healthy(); known {
+			r.set(s, resourcesv1alpha1.ConditionResourcesHealthy, c)
 		}
-		return
+		if c, known := sight.Rollout(); known {
+			r.set(s, resourcesv1alpha1.ConditionResourcesProgressing, c)
+		}
+	}
+}
+
+// assessFailure is for a run that failed, before it says so: health is not judged from then on, and what it found to be wrong
+// must not be left to read as healthy.
+func (r *reconciler) assessFailure(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) {
+	if sight := r.see(ctx, s, work); sight != nil {
+		if c, known := sight.Healthy(); known && c.Status == resourcesv1alpha1.ConditionFalse {
+			r.set(s, resourcesv1alpha1.ConditionResourcesHealthy, c)
+		}
+	}
+}
+
+// see returns what the watches show of the objects of a ManagedResource; nil if its health is not to be judged.
+func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) *verdict.Sight {
+	if !r.ask(ctx, s, work) {
+		return nil
 	}
 	applied := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
 	if applied == nil || applied.Status != resourcesv1alpha1.ConditionTrue &&
 		applied.Reason != resourcesv1alpha1.ReasonDecodingFailed && applied.Reason != resourcesv1alpha1.ReasonOwnedByOther {
-		return // spec/managedresource.md 3.1: health is said of what was applied
+		r.endSilence(s)
+		return nil // spec/managedresource.md 3.1: health is said of what was applied
 	}
-	var unhealthy, progressing []problem
-	verdict := r.tracker.Judge(work.name)
-	podsUnknown := verdict.PodsUnknown
-	work.unjudged = verdict.Unseen > 0 || !verdict.Synced || podsUnknown
-	for _, ref := range s.Resources {
-		key := inventory.KeyOf(ref)
-		obs, found, synced := r.tracker.Observed(work.name, key)
-		switch {
-		case !synced:
-			continue // the verdict is not synced either
-		case !found:
-			if verdict.Unseen == 0 {
-				unhealthy = append(unhealthy, problem{key, key.Kind + "Missing", fmt.Sprintf("%s does not exist.", key)})
-			}
-			continue
-		case obs.Judgement == nil:
-			continue
-		}
-		if j := obs.Judgement; j.Health.Checked && !j.Health.Healthy {
-			unhealthy = append(unhealthy, problem{key, key.Kind + "Unhealthy", fmt.Sprintf("%s is unhealthy: %s", key, j.Health.Message)})
-		}
-		message, yes, known := r.progressing(work, key, obs.Judgement.Progress)
-		podsUnknown = podsUnknown || !known
-		if yes {
-			progressing = append(progressing, problem{key, key.Kind + "Progressing", fmt.Sprintf("%s is progressing: %s", key, message)})
-		}
-	}
-	if verdict.Unseen > 0 || !verdict.Synced || len(verdict.Failed) > 0 {
-		if len(verdict.Failed) > 0 {
-			r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonHealthCheckError, failedWatches(verdict.Failed))
-		}
-		return
-	}
-	if len(unhealthy) > 0 {
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, unhealthy[0].reason, messages(unhealthy))
-	} else {
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonResourcesHealthy, "All resources are healthy.")
-	}
+	return r.look(s.Resources, work)
+}
+
+// ask tells whether the target can be asked about the objects. If it cannot although it should, it sets the conditions.
+// Those of a target that is meant to be away stay as they are, as soon as that is said and until it is over: its nodes
+// go before its API server does, and come after it.
+func (r *reconciler) ask(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) bool {
+	status, _ := r.clusters.GetStatus(work.target) // the one that a run began with may be over
 	switch {
-	case len(progressing) > 0:
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionTrue, progressing[0].reason, messages(progressing))
-	case podsUnknown: // what was said before is the best that is known
-	default:
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
+	case r.hibernated(ctx, work), status.State == clustercache.StateConnecting:
+		return false
+	case status.State != clustercache.StateConnected:
+		r.setUnreachable(s, work, status)
+		return false
 	}
+	return status.UID == work.clusterUID()
 }
 
-// progressing tells whether an object is being rolled out; the pods of a Deployment have the last word. known is false
-// while they are not known.
-func (r *reconciler) progressing(work *run, key inventory.Key, p health.ProgressResult) (message string, yes, known bool) {
-	if !p.CountPods {
-		return p.Message, p.Progressing, true
+// look collects what is to be said of each object.
+func (r *reconciler) look(refs []resourcesv1alpha1.ObjectReference, work *run) *verdict.Sight {
+	v := r.tracker.Judge(work.name)
+	work.unjudged = v.Unseen > 0 || !v.Synced || v.PodsUnknown
+	l := &look{
+		reconciler: r, work: work, verdict: v, sight: &verdict.Sight{Failed: v.Failed, PodsHidden: v.PodsUnknown},
+		missing: setOf(v.Missing), outdated: setOf(v.Outdated), unlisted: map[string]bool{},
+		// An object that was just applied is of a kind that is served, so what its watch says of that is about to change.
+		late: r.memory.blindFor(work.name, !v.Synced || v.PodsUnknown, r.clock.Now()) >= syncGrace,
 	}
-	pods, synced := r.tracker.Pods(work.target)
-	if !synced {
-		return "", false, false
+	if !v.Synced {
+		l.accepted, _ = r.tracker.AcceptedStates(work.name)
 	}
-	done, message := health.PodsRolledOut(p, pods.In(key.Namespace))
-	return message, !done, true
-}
-
-func messages(problems []problem) string {
-	lines := make([]string, 0, min(len(problems), problemLimit)+1)
-	for i, p := range problems {
-		if i == problemLimit {
-			lines = append(lines, fmt.Sprintf("... and %d more", len(problems)-i))
-			break
+	for i := range refs {
+		if gvk := refs[i].GroupVersionKind(); gvk.Kind != "" && gvk.Version != "" { // else it names no object
+			l.at(inventory.KeyOf(refs[i]))
 		}
-		lines = append(lines, p.message)
 	}
-	return strings.Join(lines, "\n")
+	if !v.Synced && !l.explained {
+		l.hide("The objects are not watched yet.")
+	}
+	l.sight.Patient = !l.late && len(v.Outdated) == 0
+	if err := v.Failed[podWatch]; err != nil && !l.pods {
+		l.sight.PodsFailed = err
+		delete(l.sight.Failed, podWatch)
+	}
+	return l.sight
 }
 
-func failedWatches(failed map[string]error) string {
-	problems := make([]problem, 0, len(failed))
-	for _, name := range sortedKeys(failed) {
-		problems = append(problems, problem{message: fmt.Sprintf("%s cannot be watched: %v", name, failed[name])})
+// podWatch is the name of the watch of pods, whether they are listed themselves or belong to workloads.
+const podWatch = "Pod"
+
+// look is one look at all objects of a ManagedResource.
+type look struct {
+	*reconciler
+	work    *run
+	verdict tracker.Verdict
+	sight   *verdict.Sight
+
+	missing, outdated map[inventory.Key]bool
+	accepted          map[inventory.Key]tracker.Accepted
+	unlisted          map[string]bool // kinds of which that was said
+	late              bool            // watches take too long to list something
+	explained         bool            // why not all watches are synced
+	pods              bool            // some objects are pods
+	podsOf            tracker.Pods
+	podsSynced        bool
+}
+
+// at adds what is to be said of one object.
+func (l *look) at(key inventory.Key) {
+	l.pods = l.pods || key.GroupKind().String() == podWatch
+	obs, found, synced := l.tracker.Observed(l.work.name, key)
+	watch, err := failureOf(l.verdict.Failed, key)
+	_, shown := l.verdict.Observed[key]
+	switch {
+	case !synced && meta.IsNoMatchError(err):
+		l.explained = true
+		delete(l.sight.Failed, watch)
+		if _, applied := l.accepted[key]; applied && !l.late {
+			l.hideKind(key)
+			return
+		}
+		l.unhealthy(key, health.Problem{Severity: health.Missing, Message: err.Error()})
+	case !synced && err != nil:
+		l.explained = true
+	case !synced:
+		l.hideKind(key)
+	case !found && l.missing[key]:
+		l.unhealthy(key, health.Problem{Severity: health.Missing})
+	case !found, !shown, l.outdated[key]:
+		l.hide(fmt.Sprintf("%s is not shown yet as it was written last.", key))
+	default:
+		l.judge(key, obs)
 	}
-	return messages(problems)
+}
+
+// judge adds what is wrong with an object that the watches show.
+func (l *look) judge(key inventory.Key, obs *tracker.Observation) {
+	var sick, rolling health.Problem
+	if j := obs.Judgement; j != nil {
+		if j.Health.Checked && !j.Health.Healthy {
+			sick = j.Health.Problem
+		}
+		rolling = l.rollout(key, j.Progress)
+		least := health.Unavailable // pods that start are what a roll-out consists of
+		if sick != (health.Problem{}) {
+			least = health.Waiting
+		}
+		if j.Progress.Selector != nil && (sick != health.Problem{} || rolling != health.Problem{}) {
+			if pods, synced := l.podsIn(); synced {
+				cause := health.Explain(j.Progress.Selector, pods.In(key.Namespace), least)
+				sick, rolling = explained(sick, cause), explained(rolling, cause)
+			}
+		}
+	}
+	if obs.Terminating && !obs.Skipped && rolling == (health.Problem{}) {
+		rolling = health.Problem{Severity: health.Unavailable, Message: "it is being deleted"}
+	}
+	if sick != (health.Problem{}) {
+		l.unhealthy(key, sick)
+	}
+	if rolling != (health.Problem{}) {
+		l.sight.Progressing = append(l.sight.Progressing, verdict.Problem{Key: key, Problem: rolling})
+	}
+}
+
+// rollout is why an object is still being rolled out; the pods of a Deployment have the last word.
+func (l *look) rollout(key inventory.Key, p health.ProgressResult) health.Problem {
+	if !p.CountPods {
+		return p.Problem
+	}
+	pods, synced := l.podsIn()
+	if !synced {
+		l.sight.PodsHidden = true
+		return health.Problem{}
+	}
+	if done, message := health.PodsRolledOut(p, pods.In(key.Namespace)); !done {
+		return health.Problem{Severity: health.Unavailable, Message: message}
+	}
+	return health.Problem{}
+}
+
+// explained puts the cause before what it leads to.
+func explained(p, cause health.Problem) health.Problem {
+	if p == (health.Problem{}) || cause == (health.Problem{}) {
+		return p
+	}
+	return health.Problem{Severity: max(p.Severity, cause.Severity), Message: cause.Message + "; " + p.Message}
+}
+
+// podsIn are the pods of the target, which are looked through once.
+func (l *look) podsIn() (tracker.Pods, bool) {
+	if l.podsOf == nil {
+		l.podsOf, l.podsSynced = l.tracker.Pods(l.work.target)
+	}
+	return l.podsOf, l.podsSynced
+}
+
+func (l *look) unhealthy(key inventory.Key, p health.Problem) {
+	l.sight.Unhealthy = append(l.sight.Unhealthy, verdict.Problem{Key: key, Problem: p})
+}
+
+func (l *look) hide(why string) {
+	l.work.unjudged = true
+	l.explained = true
+	l.sight.Hidden = append(l.sight.Hidden, why)
+}
+
+func (l *look) hideKind(key inventory.Key) {
+	l.explained = true
+	if kind := key.GroupKind().String(); !l.unlisted[kind] {
+		l.unlisted[kind] = true
+		l.hide(fmt.Sprintf("%s: the target has not listed its objects yet.", kind))
+	}
+}
+
+// failureOf is why the watch of an object cannot be established, with the name of the watch. Watches are named by their
+// kinds, and by an object that has one of its own.
+func failureOf(failed map[string]error, key inventory.Key) (watch string, err error) {
+	watch = key.GroupKind().String()
+	if err := failed[watch]; err != nil {
+		return watch, err
+	}
+	watch += " " + key.NamespacedName().String()
+	return watch, failed[watch]
+}
+
+func setOf(keys []inventory.Key) map[inventory.Key]bool {
+	set := make(map[inventory.Key]bool, len(keys))
+	for _, key := range keys {
+		set[key] = true
+	}
+	return set
 }

@@ -2,12 +2,15 @@ package managedresource
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
 // Two writers fight over an object when it was corrected so often within so long (design.md section 5).
@@ -89,7 +92,7 @@ func (r *reconciler) contest(s *resourcesv1alpha1.ManagedResourceStatus, name ty
 		return
 	}
 	lines := make([]string, 0, len(by))
-	for _, key := range sortedByInventory(by) {
+	for _, key := range slices.SortedFunc(maps.Keys(by), inventory.Key.Compare) {
 		line := fmt.Sprintf("%s is changed again and again", key)
 		if by[key] != "" {
 			line += " by " + by[key]
@@ -97,5 +100,5 @@ func (r *reconciler) contest(s *resourcesv1alpha1.ManagedResourceStatus, name ty
 		lines = append(lines, line)
 	}
 	r.setCondition(s, resourcesv1alpha1.ConditionContested, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonObjectsContested,
-		"Corrections are slowed down: "+bounded(lines))
+		"Corrections are slowed down: "+verdict.List(lines))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
 // drift is one object that is not as it was accepted, with what a look at it showed.
@@ -88,7 +89,7 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 	if err := ctx.Err(); err != nil {
 		return reconcile.Result{}, err
 	}
-	return r.concludeCorrection(ctx, work, status, input, drifts, append(outcomes, unread...), wait)
+	return r.concludeCorrection(ctx, work, input, drifts, append(outcomes, unread...), wait)
 }
 
 // examine reads the drifted objects live: whether they exist, and who changed them since they were accepted. Objects that turn
@@ -216,7 +217,7 @@ func toBeOurs(prepared *apply.Prepared) *fieldpath.Set {
 
 // concludeCorrection writes the result of a correction. The first outcomes are those of the drifts. The conditions stay unless
 // it failed.
-func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status clustercache.Status, input string, drifts []drift, outcomes []apply.Outcome, wait time.Duration) (reconcile.Result, error) {
+func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input string, drifts []drift, outcomes []apply.Outcome, wait time.Duration) (reconcile.Result, error) {
 	now := r.clock.Now() // the correction took time
 	uids := map[inventory.Key]apply.Outcome{}
 	for i, o := range outcomes {
@@ -239,15 +240,18 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, status c
 		return r.concludeLost(ctx, work, inv)
 	}
 	failures := slices.DeleteFunc(apply.Failures(outcomes), func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
-	hibernated := r.hibernated(ctx, work)
-	c := conclusion(&plan{}, failures, nil, nil, r.memory.yields(work.name))
+	came := verdict.Run{Failures: failures, Yielded: r.memory.yields(work.name)}
+	c := came.Applied()
 	concerned := len(failures) > 0 || appliedTrue(work.mr) || owned(work.mr)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		noteUIDs(s.Resources, uids)
-		if concerned {
-			r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, c.status, c.reason, c.message)
+		if len(failures) > 0 {
+			r.assessFailure(ctx, s, work)
 		}
-		r.assess(s, work, status, hibernated)
+		if concerned {
+			r.set(s, resourcesv1alpha1.ConditionResourcesApplied, c)
+		}
+		r.assess(ctx, s, work)
 	})
 	if err != nil {
 		return reconcile.Result{}, err

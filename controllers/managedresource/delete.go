@@ -16,6 +16,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
+	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
 // delete cleans up for a ManagedResource that is being deleted or handed over to another class, and lets go of it.
@@ -153,7 +154,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 		s.Resources = left
 		if len(pending) > 0 {
 			r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
-				resourcesv1alpha1.ReasonDeletionPending, pendingMessage(pending))
+				resourcesv1alpha1.ReasonDeletionPending, verdict.Pending(pending))
 		}
 	})
 	if err != nil || len(pending) == 0 {

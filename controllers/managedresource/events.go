@@ -2,6 +2,8 @@ package managedresource
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +18,8 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
 // Reasons of events on ManagedResources.
@@ -163,14 +167,40 @@ func (r *recorder) takenBack(mr *resourcesv1alpha1.ManagedResource, o apply.Outc
 
 // applied tells that the result of a run is another than that of the run before: that it failed and why, or that it did
 // not fail any more.
-func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *concluded, c concluded) {
+func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *verdict.Condition, c verdict.Condition) {
 	if before != nil && *before == c {
 		return
 	}
 	switch {
-	case c.status == resourcesv1alpha1.ConditionFalse:
-		r.write(mr, nil, corev1.EventTypeWarning, c.reason, eventApplied, c.message)
-	case c.status == resourcesv1alpha1.ConditionTrue && before != nil && before.status == resourcesv1alpha1.ConditionFalse:
-		r.write(mr, nil, corev1.EventTypeNormal, c.reason, eventApplied, c.message)
+	case c.Status == resourcesv1alpha1.ConditionFalse:
+		r.write(mr, nil, corev1.EventTypeWarning, c.Reason, eventApplied, c.Message)
+	case c.Status == resourcesv1alpha1.ConditionTrue && before != nil && before.Status == resourcesv1alpha1.ConditionFalse:
+		r.write(mr, nil, corev1.EventTypeNormal, c.Reason, eventApplied, c.Message)
 	}
 }
+
+// describeForeign names managers with a few of their fields.
+func describeForeign(foreign []ownership.Foreign) string {
+	byManager := map[string][]string{}
+	for _, f := range foreign {
+		byManager[f.Manager] = append(byManager[f.Manager], f.Paths(5)...)
+	}
+	var out []string
+	for _, m := range sortedKeys(byManager) {
+		paths := slices.Compact(slices.Sorted(slices.Values(byManager[m])))
+		if len(paths) > 5 {
+			paths = append(paths[:5], "...")
+		}
+		text := m
+		if m == "" {
+			text = "somebody who left no name"
+		}
+		if len(paths) > 0 {
+			text += " (" + strings.Join(paths, ", ") + ")"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -12,6 +12,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
 // counting counts what reaches the events client. It stands for a client whose events nobody sees.
@@ -61,12 +62,12 @@ func TestEventOfWhatStaysBehindIsWrittenWhateverWasWrittenBefore(t *testing.T) {
 }
 
 func TestW19_EventsTellOfChangesOnly(t *testing.T) {
-	failed := concluded{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "one failed"}
-	failedToo := concluded{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "two failed"}
-	fine := concluded{resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonApplySucceeded, "all applied"}
+	failed := verdict.Condition{Status: resourcesv1alpha1.ConditionFalse, Reason: resourcesv1alpha1.ReasonApplyFailed, Message: "one failed"}
+	failedToo := verdict.Condition{Status: resourcesv1alpha1.ConditionFalse, Reason: resourcesv1alpha1.ReasonApplyFailed, Message: "two failed"}
+	fine := verdict.Condition{Status: resourcesv1alpha1.ConditionTrue, Reason: resourcesv1alpha1.ReasonApplySucceeded, Message: "all applied"}
 	for name, c := range map[string]struct {
-		before *concluded
-		now    concluded
+		before *verdict.Condition
+		now    verdict.Condition
 		told   int
 	}{
 		"the first run fails":       {nil, failed, 1},

@@ -10,6 +10,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
 // Pauses between attempts. A whole run that failed is tried again after 1 s, doubled up to 5 min. An object whose drift
@@ -34,6 +35,9 @@ type remembered struct {
 	since    time.Time // first seen without knowledge of its objects; zero once known
 	demanded bool      // an apply is asked for, whether or not anything changed
 
+	blindSince time.Time // some watch showed nothing; zero if all do
+	healthAt   time.Time // the conditions of health were written last, alone
+
 	appliedAt time.Time // everything, right or not; zero if not since the start
 
 	awaited     map[inventory.Key]bool // objects that have to go before the next run can succeed
@@ -46,7 +50,7 @@ type remembered struct {
 	corrections map[inventory.Key]*corrections
 	fights      map[inventory.Key]*fight
 
-	last   *concluded                             // the result of the last run of everything
+	last   *verdict.Condition                     // the result of the last run of everything
 	yields map[inventory.Key]types.NamespacedName // objects that were left to another ManagedResource
 	absent map[inventory.Key]time.Time            // since when such an object is gone
 	input  string                                 // what was applied as far as it is ours to apply; empty if not all of it was
@@ -89,6 +93,21 @@ func (m *memory) waited(name types.NamespacedName, now time.Time) (d time.Durati
 			e.since = now
 		}
 		d = now.Sub(e.since)
+	})
+	return d
+}
+
+// blindFor is how long some watch has not shown anything.
+func (m *memory) blindFor(name types.NamespacedName, blind bool, now time.Time) (d time.Duration) {
+	m.with(name, func(e *remembered) {
+		switch {
+		case !blind:
+			e.blindSince = time.Time{}
+		case e.blindSince.IsZero():
+			e.blindSince = now
+		default:
+			d = now.Sub(e.blindSince)
+		}
 	})
 	return d
 }
@@ -204,7 +223,7 @@ func (m *memory) appliedHere(name types.NamespacedName, input string) (yes bool)
 }
 
 // concluded notes the result of a run and returns that of the run before, nil if there was none.
-func (m *memory) concluded(name types.NamespacedName, c concluded) (before *concluded) {
+func (m *memory) concluded(name types.NamespacedName, c verdict.Condition) (before *verdict.Condition) {
 	m.with(name, func(e *remembered) { before, e.last = e.last, &c })
 	return before
 }

@@ -287,7 +287,12 @@ func (r *reconciler) settled(work *run, v tracker.Verdict) reconcile.Result {
 	switch {
 	case v.Unseen > 0:
 		return sooner(result, tracker.UnseenGrace+time.Second)
-	case work.unjudged && v.Synced && !v.PodsUnknown:
+	case !v.Synced || v.PodsUnknown: // the sync is an event; that it takes too long is none
+		if blind := r.memory.blindFor(work.name, true, now); blind < syncGrace {
+			return sooner(result, syncGrace-blind)
+		}
+		return result
+	case work.unjudged && len(v.Outdated) == 0:
 		return sooner(result, busyRetry)
 	default:
 		return result

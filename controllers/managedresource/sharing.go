@@ -129,12 +129,3 @@ func (r *reconciler) abandoned(work *run) []inventory.Key {
 	}
 	return keys
 }
-
-// ownedByOther says of each object that was left to another ManagedResource to which one.
-func ownedByOther(yields map[inventory.Key]types.NamespacedName) []string {
-	lines := make([]string, 0, len(yields))
-	for _, key := range sortedByInventory(yields) {
-		lines = append(lines, fmt.Sprintf("%s is applied by ManagedResource %s, which listed it last", key, yields[key]))
-	}
-	return lines
-}

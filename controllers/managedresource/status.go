@@ -10,22 +10,36 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
 // updateStatus patches the status if change makes a difference. The summary follows from the other conditions.
 func (r *reconciler) updateStatus(ctx context.Context, work *run, change func(*resourcesv1alpha1.ManagedResourceStatus)) error {
-	base := work.mr.DeepCopy()
-	change(&work.mr.Status)
-	r.contest(&work.mr.Status, work.name)
-	r.summarize(&work.mr.Status, work.mr.Generation)
+	base := r.changeStatus(work, change)
 	if equalStatus(&base.Status, &work.mr.Status) {
 		return nil
 	}
 	return r.source.Patch(ctx, base, work.mr, true)
 }
 
+// changeStatus changes the status and what follows from it, and returns the ManagedResource as it was.
+func (r *reconciler) changeStatus(work *run, change func(*resourcesv1alpha1.ManagedResourceStatus)) (base *resourcesv1alpha1.ManagedResource) {
+	base = work.mr.DeepCopy()
+	s := &work.mr.Status
+	change(s)
+	r.contest(s, work.name)
+	if len(s.Conditions) > 0 {
+		r.set(s, resourcesv1alpha1.ConditionReady, verdict.Ready(s.Conditions, work.mr.Generation, s.ObservedGeneration))
+	}
+	return base
+}
+
 func (r *reconciler) setCondition(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string) {
-	s.Conditions = resourcesv1alpha1.SetCondition(r.clock.Now(), s.Conditions, t, status, reason, message)
+	r.set(s, t, verdict.Condition{Status: status, Reason: reason, Message: message})
+}
+
+func (r *reconciler) set(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType, c verdict.Condition) {
+	s.Conditions = resourcesv1alpha1.SetCondition(r.clock.Now(), s.Conditions, t, c.Status, c.Reason, verdict.Bound(c.Message))
 }
 
 // setApplied writes ResourcesApplied alone.
@@ -48,6 +62,16 @@ func (r *reconciler) pendingConditions(s *resourcesv1alpha1.ManagedResourceStatu
 		}
 	}
 	r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, message)
+}
+
+// endSilence is for conditions that say that there was nobody to ask, when there is again. What was said before is outdated,
+// and whatever is to be done now may fail.
+func (r *reconciler) endSilence(s *resourcesv1alpha1.ManagedResourceStatus) {
+	c := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
+	if c == nil || c.Status != resourcesv1alpha1.ConditionUnknown || c.Reason == resourcesv1alpha1.ReasonChecksPending {
+		return
+	}
+	r.unknownHealth(s, resourcesv1alpha1.ReasonChecksPending, "The target cluster answers again; the checks are pending.")
 }
 
 const messageChecksPending = "The content changed; its checks are pending."
@@ -104,43 +128,6 @@ func (r *reconciler) setUnreachable(s *resourcesv1alpha1.ManagedResourceStatus, 
 func (r *reconciler) unknownHealth(s *resourcesv1alpha1.ManagedResourceStatus, reason, message string) {
 	r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionUnknown, reason, message)
 	r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionUnknown, reason, message)
-}
-
-// summarize derives Ready from the three conditions: the first that is not good gives the reason.
-func (r *reconciler) summarize(s *resourcesv1alpha1.ManagedResourceStatus, generation int64) {
-	if len(s.Conditions) == 0 {
-		return
-	}
-	status, reason, message := resourcesv1alpha1.ConditionTrue, "Ready", "All resources are applied, healthy and rolled out."
-	for _, want := range []struct {
-		t    resourcesv1alpha1.ConditionType
-		good resourcesv1alpha1.ConditionStatus
-	}{
-		{resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue},
-		{resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue},
-		{resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse},
-	} {
-		c := resourcesv1alpha1.GetCondition(s.Conditions, want.t)
-		if c == nil {
-			// Another condition may know why.
-			if status == resourcesv1alpha1.ConditionTrue {
-				status, reason, message = resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, fmt.Sprintf("%s is not known yet.", want.t)
-			}
-			continue
-		}
-		if c.Status == want.good {
-			continue
-		}
-		status, reason, message = resourcesv1alpha1.ConditionFalse, c.Reason, c.Message
-		if c.Status == resourcesv1alpha1.ConditionUnknown {
-			status = resourcesv1alpha1.ConditionUnknown
-		}
-		break
-	}
-	if status == resourcesv1alpha1.ConditionTrue && s.ObservedGeneration != generation {
-		status, reason, message = resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyProgressing, "The present generation is not applied yet."
-	}
-	r.setCondition(s, resourcesv1alpha1.ConditionReady, status, reason, message)
 }
 
 // equalStatus compares what a patch would send.

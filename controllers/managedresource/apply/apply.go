@@ -25,6 +25,9 @@ import (
 // attempts bounds how often one object is tried within one run when it changes under our hands.
 const attempts = 6
 
+// ErrNotTried is the failure of an object that was not sent because of what happened before.
+var ErrNotTried = errors.New("not tried")
+
 // ErrTerminating is the failure of an object that is being deleted: it is created again when it is gone.
 var ErrTerminating = errors.New("the object is being deleted; it is created again when it is gone")
 

@@ -33,9 +33,9 @@ func (a *Applier) Run(ctx context.Context, t Target, intents []Intent, done func
 		a.parallel(stage, func(i int) {
 			out := Outcome{Key: intents[i].Key}
 			if err := ctx.Err(); err != nil {
-				out.Err = fmt.Errorf("not tried: %w", context.Cause(ctx))
+				out.Err = fmt.Errorf("%w: %w", ErrNotTried, context.Cause(ctx))
 			} else if missing := needs.missing(intents[i].Key); missing != "" {
-				out.Err = fmt.Errorf("not tried: it needs %s, which failed", missing)
+				out.Err = fmt.Errorf("%w: it needs %s, which failed", ErrNotTried, missing)
 			} else if err := a.awaitKind(ctx, t, needs, intents[i]); err != nil {
 				out.Err = err
 			} else {

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/health"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 )
@@ -16,6 +17,8 @@ type Observation struct {
 	State           ownership.State
 	// Terminating objects wait for their deletion to end.
 	Terminating bool
+	// Skipped objects are annotated to be left out of the checks.
+	Skipped bool
 	// Judgement is nil for objects that have no check.
 	Judgement *Judgement
 	// Pod is set for pods.
@@ -34,6 +37,7 @@ func (t *Tracker) transform(obj client.Object) any {
 		UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
 		State:       ownership.Observe(obj, t.fieldManager),
 		Terminating: obj.GetDeletionTimestamp() != nil,
+		Skipped:     obj.GetAnnotations()[resourcesv1alpha1.SkipHealthCheckAnnotation] == "true",
 	}
 	full, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -52,6 +56,9 @@ func (t *Tracker) transform(obj client.Object) any {
 
 // sameJudgement tells whether two observations lead to the same conditions, pods aside.
 func sameJudgement(a, b *Observation) bool {
+	if a.Terminating != b.Terminating || a.Skipped != b.Skipped {
+		return false
+	}
 	if a.Judgement == nil || b.Judgement == nil {
 		return a.Judgement == b.Judgement
 	}

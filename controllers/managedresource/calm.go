@@ -1,0 +1,80 @@
+package managedresource
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+// Pauses between writes that are about health alone. In a roll-out the counts change with every pod, and an object may flap:
+// the first change is told at once, and what comes within the pause together. A condition that turns waits less than one
+// that only has another text.
+const (
+	calmTurn = 250 * time.Millisecond
+	calmText = time.Second
+)
+
+// updateHealth is updateStatus for changes that nothing but the target's own events brought. wait is when to try again if it
+// is too soon to write; nothing is written then, and nothing is lost: the next look finds what there is to say.
+func (r *reconciler) updateHealth(ctx context.Context, work *run, change func(*resourcesv1alpha1.ManagedResourceStatus)) (wait time.Duration, err error) {
+	base := r.changeStatus(work, change)
+	pause := time.Duration(0)
+	switch before, after := &base.Status, &work.mr.Status; {
+	case equalStatus(before, after):
+		return 0, nil
+	case !equalStatus(withoutHealth(before), withoutHealth(after)): // there is more to it
+	case turned(before, after):
+		pause = calmTurn
+	default:
+		pause = calmText
+	}
+	if wait = r.memory.calm(work.name, pause, r.clock.Now()); wait > 0 {
+		work.mr = base
+		return wait, nil
+	}
+	return 0, r.source.Patch(ctx, base, work.mr, true)
+}
+
+// calm returns how long to wait until the last write about health is a pause ago. If it is, another one is written now.
+func (m *memory) calm(name types.NamespacedName, pause time.Duration, now time.Time) (wait time.Duration) {
+	m.with(name, func(e *remembered) {
+		if wait = e.healthAt.Add(pause).Sub(now); wait <= 0 {
+			wait, e.healthAt = 0, now
+		}
+	})
+	return wait
+}
+
+// aboutHealth are the conditions that change with what the target does on its own.
+var aboutHealth = []resourcesv1alpha1.ConditionType{
+	resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionReady,
+}
+
+// withoutHealth is a status without the conditions about health.
+func withoutHealth(s *resourcesv1alpha1.ManagedResourceStatus) *resourcesv1alpha1.ManagedResourceStatus {
+	rest := *s
+	rest.Conditions = nil
+	for _, c := range s.Conditions {
+		if !isAboutHealth(c.Type) {
+			rest.Conditions = append(rest.Conditions, c)
+		}
+	}
+	return &rest
+}
+
+func isAboutHealth(t resourcesv1alpha1.ConditionType) bool { return slices.Contains(aboutHealth, t) }
+
+// turned tells whether some condition about health has another status.
+func turned(before, after *resourcesv1alpha1.ManagedResourceStatus) bool {
+	for _, t := range aboutHealth {
+		a, b := resourcesv1alpha1.GetCondition(before.Conditions, t), resourcesv1alpha1.GetCondition(after.Conditions, t)
+		if (a == nil) != (b == nil) || a != nil && a.Status != b.Status {
+			return true
+		}
+	}
+	return false
+}
