@@ -114,11 +114,12 @@ func New(o Options) (*Controller, error) {
 	c.tracker = tracker.New(tracker.Options{
 		Clusters: o.Clusters, FieldManager: hubv1alpha1.FieldManager, Selector: selector, Notify: c.notify, Clock: o.Clock,
 	})
+	source := store.New(o.Cache, o.Client, c.observe)
 	c.dispatcher = dispatch.New(dispatch.Options{
-		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Clock: o.Clock, Logger: o.Logger,
+		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead, Clock: o.Clock, Logger: o.Logger,
 	})
 	c.reconciler = &reconciler{
-		source: store.New(o.Cache, o.Client, c.observe),
+		source: source,
 		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared,
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -36,6 +37,8 @@ type Options struct {
 	Tracker  *tracker.Tracker
 	// Shared hears of what ManagedResources list.
 	Shared *sharing.Index
+	// Ahead returns the state of a ManagedResource that was acted on though the informer did not show it; nil if there is none.
+	Ahead  func(types.NamespacedName) *resourcesv1alpha1.ManagedResource
 	Clock  clock.PassiveClock
 	Logger logr.Logger
 }
@@ -161,7 +164,7 @@ func (d *Dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 				return
 			}
 			d.Observe(ctx, b)
-			if relevantChange(a, b) {
+			if relevantChange(a, b) || d.undone(b) {
 				d.enqueue(ctx, b, PriorityUser)
 			}
 		},
@@ -197,6 +200,17 @@ func relevantChange(a, b *resourcesv1alpha1.ManagedResource) bool {
 		!equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
 		!equality.Semantic.DeepEqual(foreignFinalizers(a), foreignFinalizers(b)) ||
 		!equality.Semantic.DeepEqual(foreignAnnotations(a), foreignAnnotations(b))
+}
+
+// undone tells whether a ManagedResource differs from what was last acted on, where that was read from the server itself. An
+// informer that lists anew after a gap does not show what came and went meanwhile.
+func (d *Dispatcher) undone(b *resourcesv1alpha1.ManagedResource) bool {
+	acted := d.Ahead(client.ObjectKeyFromObject(b))
+	if acted == nil || !relevantChange(acted, b) {
+		return false
+	}
+	c, err := resourceversion.CompareResourceVersion(acted.ResourceVersion, b.ResourceVersion)
+	return err != nil || c < 0
 }
 
 // becameUnhealthy tells whether a ManagedResource is said to be unhealthy which was not. Whoever says it, it is looked at.

@@ -4,13 +4,19 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
 // added is a queue that notes what is added.
@@ -36,6 +42,46 @@ func TestEveryManagedResourceThatIsGoneIsForgotten(t *testing.T) {
 			d.SetQueue("", queue)
 			d.managedResourceHandler(t.Context()).OnDelete(event)
 			NewWithT(t).Expect(queue.names).To(Equal([]types.NamespacedName{{Namespace: "a", Name: "b"}}))
+		})
+	}
+}
+
+// After a conflict or a lost answer a run reads from the server itself. If a watch was cut meanwhile, the informer lists anew
+// and never shows what was read: to it nothing happened between the state before and the one after.
+func TestWhatTheInformerNeverShowedIsUndone(t *testing.T) {
+	at := func(version string, annotations map[string]string) *resourcesv1alpha1.ManagedResource {
+		return &resourcesv1alpha1.ManagedResource{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "uid", ResourceVersion: version, Annotations: annotations},
+			Spec:       resourcesv1alpha1.ManagedResourceSpec{Class: ptr.To("seed")},
+		}
+	}
+	ignored := map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
+	name := types.NamespacedName{Namespace: "a", Name: "b"}
+	for text, test := range map[string]struct {
+		acted *resourcesv1alpha1.ManagedResource
+		queue []types.NamespacedName
+	}{
+		"nothing but the informer was read":         {nil, nil},
+		"it was ignored, and is not any more":       {at("5", ignored), []types.NamespacedName{name}},
+		"it was the same":                           {at("5", nil), nil},
+		"what was read is newer than what is shown": {at("7", ignored), nil},
+	} {
+		t.Run(text, func(t *testing.T) {
+			g := NewWithT(t)
+			class, err := claim.NewClass(configv1alpha1.Class{
+				Name: "seed", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetSource}, NamespaceSelector: &metav1.LabelSelector{},
+			}, "")
+			g.Expect(err).NotTo(HaveOccurred())
+			namespaces := fake.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}).Build()
+			queue := &added{}
+			d := New(Options{
+				Shared: sharing.NewIndex(), Tracker: tracker.New(tracker.Options{}),
+				Claims: &claim.Claims{Classes: map[string]*claim.Class{class.Name: class}, Reader: namespaces},
+				Ahead:  func(types.NamespacedName) *resourcesv1alpha1.ManagedResource { return test.acted },
+			})
+			d.SetQueue(class.Name, queue)
+			d.managedResourceHandler(t.Context()).OnUpdate(at("4", nil), at("6", nil))
+			g.Expect(queue.names).To(Equal(test.queue))
 		})
 	}
 }

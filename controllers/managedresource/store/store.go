@@ -74,6 +74,14 @@ func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv
 	return mr, nil
 }
 
+// Ahead returns what was last read from the server itself or written to it, if the informer had not caught up when a
+// ManagedResource was last asked for; nil otherwise. It is not to be changed.
+func (s *Store) Ahead(name types.NamespacedName) *resourcesv1alpha1.ManagedResource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written[name]
+}
+
 func older(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && c < 0
