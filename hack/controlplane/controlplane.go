@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -153,9 +152,13 @@ func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 		return err
 	}
 	return wait(ctx, []*process{etcd}, "etcd to listen", func(context.Context) error {
-		_, err := os.Stat(filepath.Join(cp.dir, strings.TrimPrefix(etcdURL, "unix://")))
+		_, err := os.Stat(cp.etcdSocket())
 		return err
 	})
+}
+
+func (cp *ControlPlane) etcdSocket() string {
+	return filepath.Join(cp.dir, strings.TrimPrefix(etcdURL, "unix://"))
 }
 
 // startFirstAPIServer starts the API server on a port that is its own from then on.
@@ -337,32 +340,12 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// Freeze stops the API server from running without ending it: connections stay open or are still accepted by the kernel,
-// and nobody answers. It is how a hanging server or a broken network looks to a client.
-func (cp *ControlPlane) Freeze() error {
-	if err := cp.signalAPIServer(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	cp.mu.Lock()
-	api := cp.processes[APIServer]
-	cp.mu.Unlock()
-	api.awaitStop()
-	return nil
-}
+// Freeze suspends the API server: connections stay open or are still accepted by the kernel, and nobody answers. It is how a
+// hanging server or a broken network looks to a client.
+func (cp *ControlPlane) Freeze() error { return cp.Suspend(APIServer) }
 
 // Thaw lets a frozen API server go on.
-func (cp *ControlPlane) Thaw() error {
-	return cp.signalAPIServer(syscall.SIGCONT)
-}
-
-func (cp *ControlPlane) signalAPIServer(signal syscall.Signal) error {
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
-	if err := cp.processes[APIServer].signal(signal); err != nil {
-		return fmt.Errorf("controlplane: cannot send %s to the API server of %s: %w", signal, cp.options.Name, err)
-	}
-	return nil
-}
+func (cp *ControlPlane) Thaw() error { return cp.Resume(APIServer) }
 
 // Host is the URL of the API server.
 func (cp *ControlPlane) Host() string {
