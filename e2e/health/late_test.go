@@ -1,0 +1,155 @@
+package health
+
+import (
+	"bufio"
+	"context"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// relay is an API server that passes on everything, but holds back what a watch of some resources delivers when it is told
+// to. Everything else of the same connections goes through: no probe fails.
+type relay struct {
+	server *httptest.Server
+
+	mu   sync.Mutex
+	held map[string]chan struct{} // by resource: closed when it is let go
+}
+
+// newRelay makes a relay to a cluster that ends with the test.
+func newRelay(t *testing.T, cluster *hubtest.Cluster) *relay {
+	t.Helper()
+	g := NewWithT(t)
+	there, err := url.Parse(cluster.Host())
+	g.Expect(err).NotTo(HaveOccurred())
+	transport, err := rest.TransportFor(cluster.RESTConfig())
+	g.Expect(err).NotTo(HaveOccurred())
+	r := &relay{held: map[string]chan struct{}{}}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(there)
+			p.Out.Header.Del("Authorization") // the relay is an administrator
+		},
+		Transport:     transport,
+		FlushInterval: -1,
+		ModifyResponse: func(answer *http.Response) error {
+			if q := answer.Request.URL.Query(); q.Get("watch") == "true" || q.Get("watch") == "1" {
+				parts := strings.Split(answer.Request.URL.Path, "/")
+				answer.Body = r.slow(answer.Request.Context(), parts[len(parts)-1], answer.Body)
+			}
+			return nil
+		},
+	}
+	r.server = httptest.NewUnstartedServer(proxy)
+	r.server.EnableHTTP2 = true
+	r.server.StartTLS()
+	t.Cleanup(func() {
+		r.server.CloseClientConnections()
+		r.server.Close()
+	})
+	return r
+}
+
+// kubeconfig is the access to the relay.
+func (r *relay) kubeconfig(cluster *hubtest.Cluster) []byte {
+	return hubtest.Rewrite(cluster.Kubeconfig(), func(config *hubtest.KubeConfig) {
+		for _, c := range config.Clusters {
+			c.Server = r.server.URL
+			c.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw})
+		}
+		for _, user := range config.AuthInfos {
+			user.ClientCertificateData, user.ClientKeyData, user.Token = nil, nil, "anything"
+		}
+	})
+}
+
+// hold stops what watches of a resource deliver. The returned function lets it go on.
+func (r *relay) hold(resource string) (release func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gate := make(chan struct{})
+	r.held[resource] = gate
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.held, resource)
+		close(gate)
+	})
+}
+
+func (r *relay) gate(resource string) chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held[resource]
+}
+
+// slow passes on one event after the other.
+func (r *relay) slow(ctx context.Context, resource string, body io.ReadCloser) io.ReadCloser {
+	out, in := io.Pipe()
+	go func() {
+		events := bufio.NewReader(body)
+		for {
+			event, err := events.ReadBytes('\n')
+			if gate := r.gate(resource); gate != nil {
+				select {
+				case <-gate:
+				case <-ctx.Done():
+				}
+			}
+			if _, failed := in.Write(event); failed != nil {
+				err = failed
+			}
+			if err != nil {
+				_ = in.CloseWithError(err)
+				_ = body.Close()
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// Nothing is claimed of an object before its watch has shown what was written last, not even long after.
+func TestWatchOfWorkloadsIsLate(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			way := newRelay(t, east)
+			p := newPlaceIn(t, east, way.kubeconfig(east))
+			obj := p.manage("mr", workload(kind, "app", image1, ""))[0]
+			p.awaitReady("mr")
+			release := way.hold(strings.ToLower(kind) + "s")
+			t.Cleanup(release)
+			r := p.roll("mr", workload(kind, "app", image2, nobody)) // which never becomes ready
+			p.Eventually(func() string { return condition(p.mr("mr"), applied) + checksum(p.mr("mr")) }).Should(And(HavePrefix("True/"), Not(HaveSuffix(checksum(r.before)))))
+			p.Eventually(func() bool {
+				return len(p.pods(image2)) > 0 && number(p.live(obj), "status", "observedGeneration") == 2
+			}).Should(BeTrue())
+			// UnseenGrace and the look that follows it.
+			time.Sleep(35 * time.Second)
+			r.refute(saysHealthy, saysRolledOut, saysReady)
+			release()
+			p.await("mr", Or(Equal(isHealthy), Equal("False/"+kind+"Unhealthy")), Not(HavePrefix("Unknown/")))
+			r.refute(saysReady)
+			p.start(p.pods(image2)...)
+			if kind != "DaemonSet" {
+				p.start(p.awaitPods(image2, 2)...)
+			}
+			p.awaitReady("mr")
+		})
+	}
+}

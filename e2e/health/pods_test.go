@@ -1,0 +1,71 @@
+package health
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+// lonely is a pod without an owner.
+func (p place) lonely(name string, labels map[string]string) corev1.Pod {
+	p.t.Helper()
+	pod := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: name, Labels: labels},
+		Spec:       corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "main", Image: image1}}},
+	}
+	p.Expect(p.target.Client.Create(p.ctx, &pod)).To(Succeed())
+	return pod
+}
+
+func TestH11_SurplusPod(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.manage("mr", workload("Deployment", "app", image1, ""))
+	p.awaitReady("mr")
+	// H-18: pods that do not match, or are in another namespace, are nobody's business.
+	p.lonely("stranger", map[string]string{"app": "stranger", resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault})
+	elsewhere := newPlace(t)
+	elsewhere.lonely("elsewhere", map[string]string{"app": "app", resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault})
+
+	surplus := p.lonely("surplus", map[string]string{"app": "app", resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault})
+	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", ContainSubstring("old pods remain: there are 3 pods instead of 2"))
+	p.Expect(condition(p.mr("mr"), healthy)).To(Equal(isHealthy))
+	p.Expect(p.target.Client.Delete(p.ctx, &surplus)).To(Succeed())
+	p.awaitReady("mr")
+}
+
+func TestH21_PodsThatDoNotCount(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]func(corev1.Pod) corev1.PodStatus{
+		"evicted": func(corev1.Pod) corev1.PodStatus {
+			return corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
+		},
+		"rejected by its node": func(corev1.Pod) corev1.PodStatus {
+			return corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu"}
+		},
+		"ended": func(corev1.Pod) corev1.PodStatus { return corev1.PodStatus{Phase: corev1.PodSucceeded} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			d := p.manage("mr", workload("Deployment", "app", image1, ""))[0]
+			p.awaitReady("mr")
+			lost := p.pods(image1)[0]
+			p.say(lost, status(lost))
+			p.Eventually(func() []corev1.Pod { return p.pods(image1) }).Should(HaveLen(3), "it is replaced")
+			p.Eventually(func() int { return number(p.live(d), "status", "availableReplicas") }).Should(Equal(2))
+			p.awaitReady("mr")
+			// A roll-out later it is still there, of the old version, and still does not count.
+			p.hold(lost)
+			p.manage("mr", workload("Deployment", "app", image2, ""))
+			p.awaitPods(image2, 2)
+			p.awaitReady("mr")
+			p.Expect(p.pod(lost.Name, image1).UID).To(Equal(lost.UID))
+			p.release(lost)
+		})
+	}
+}
