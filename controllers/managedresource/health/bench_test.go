@@ -3,8 +3,6 @@ package health
 import (
 	"slices"
 	"testing"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // typicalDeployment is a Deployment as a cluster returns it, rolled out.
@@ -44,7 +42,7 @@ func BenchmarkCheck(b *testing.B) {
 		"DaemonSet":  daemonSet + "status: {observedGeneration: 2, desiredNumberScheduled: 2, currentNumberScheduled: 2, updatedNumberScheduled: 2}",
 		"ConfigMap":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}",
 	} {
-		live := trimmed(object(b, text))
+		live := object(b, text)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -57,7 +55,7 @@ func BenchmarkCheck(b *testing.B) {
 }
 
 func BenchmarkProgress(b *testing.B) {
-	live := trimmed(object(b, typicalDeployment))
+	live := object(b, typicalDeployment)
 	all := make([]Pod, 100)
 	for i := range all {
 		all[i] = Pod{Labels: map[string]string{"app": "b", "role": "server"}, Relevant: true}
@@ -78,12 +76,4 @@ func BenchmarkProgress(b *testing.B) {
 			}
 		}
 	})
-}
-
-func BenchmarkTrim(b *testing.B) {
-	live := object(b, typicalDeployment)
-	b.ReportAllocs()
-	for b.Loop() {
-		Trim(&unstructured.Unstructured{Object: live.Object})
-	}
 }

@@ -9,8 +9,8 @@ import (
 // Result is the answer to whether an object is healthy. The zero value says "not checked, not healthy", which Check never
 // returns.
 type Result struct {
-	// Checked is false if there is nothing to check but the object's existence: its kind has no criteria, or it is
-	// annotated with skip-health-check.
+	// Checked is false if there is nothing to check but the object's existence: its kind has no criteria, the object says
+	// nothing of how it is, or it is annotated with skip-health-check.
 	Checked bool
 	// Healthy is true for objects that meet the criteria of their kind and for those that are not checked.
 	Healthy bool
@@ -18,14 +18,19 @@ type Result struct {
 	Problem
 }
 
-// Check tells whether a live object is healthy, by the criteria of spec 3.2.
+// Check tells whether a live object is healthy.
 func Check(object *unstructured.Unstructured) Result {
-	kind, known := kinds[object.GroupVersionKind()]
-	if !known || skipped(object.Object) {
+	kind := kindOf(object.GroupVersionKind().GroupKind())
+	if !kind.judges(object.Object) {
 		return Result{Healthy: true}
 	}
 	problem := kind.unhealthy(object.Object)
 	return Result{Checked: true, Healthy: problem == Problem{}, Problem: problem}
+}
+
+// judges tells whether there is anything to check in an object of the kind.
+func (k *kind) judges(object content) bool {
+	return k != nil && !skipped(object) && (k.applies == nil || k.applies(object))
 }
 
 // skipped reports whether a live object is annotated to be left out of the checks. Only "true" counts (spec 1.6).

@@ -12,7 +12,7 @@ type checkCase struct {
 	message string
 }
 
-// testCheck runs Check on the cases, as they are and trimmed.
+// testCheck runs Check on the cases.
 func testCheck(t *testing.T, cases map[string]checkCase) {
 	t.Helper()
 	for name, test := range cases {
@@ -24,7 +24,6 @@ func testCheck(t *testing.T, cases map[string]checkCase) {
 			g.Expect(result.Healthy).To(Equal(test.message == ""))
 			g.Expect(result.Checked).To(BeTrue())
 			g.Expect(result.Severity == Fine).To(Equal(result.Healthy))
-			g.Expect(Check(trimmed(live))).To(Equal(result))
 		})
 	}
 }
@@ -205,21 +204,53 @@ func TestCustomResourceDefinitionHealth(t *testing.T) {
 	})
 }
 
-func TestH24_UnknownKindsAreNotChecked(t *testing.T) {
-	for name, text := range map[string]string{
-		"Namespace":                   "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\nstatus: {phase: Terminating}",
-		"Shoot":                       "apiVersion: core.gardener.cloud/v1beta1\nkind: Shoot\nmetadata: {name: a, generation: 2}\nstatus: {observedGeneration: 1}",
-		"Deployment of another group": "apiVersion: example.com/v1\nkind: Deployment\nmetadata: {name: a, generation: 2}",
-		"Deployment of an old API":    "apiVersion: apps/v1beta2\nkind: Deployment\nmetadata: {name: a, generation: 2}",
-		"nothing at all":              "{}",
+func TestH24_KindsWithoutCriteriaAreNotChecked(t *testing.T) {
+	const broken = "\nmetadata: {name: a, generation: 2, deletionTimestamp: '2026-01-01T00:00:00Z'}" +
+		"\nstatus: {phase: Terminating, observedGeneration: 1, conditions: [{type: Ready, status: 'False'}, {type: Stalled, status: 'True'}]}"
+	for name, head := range map[string]string{
+		"Namespace":                 "apiVersion: v1\nkind: Namespace",
+		"ConfigMap":                 "apiVersion: v1\nkind: ConfigMap",
+		"PersistentVolumeClaim":     "apiVersion: v1\nkind: PersistentVolumeClaim",
+		"PodDisruptionBudget":       "apiVersion: policy/v1\nkind: PodDisruptionBudget",
+		"CronJob":                   "apiVersion: batch/v1\nkind: CronJob",
+		"HorizontalPodAutoscaler":   "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler",
+		"Ingress":                   "apiVersion: networking.k8s.io/v1\nkind: Ingress",
+		"ClusterRole":               "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole",
+		"FlowSchema":                "apiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: FlowSchema",
+		"APIService":                "apiVersion: apiregistration.k8s.io/v1\nkind: APIService",
+		"CertificateSigningRequest": "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest",
+		"Deployment of the core":    "apiVersion: v1\nkind: Deployment",
+		"nothing at all":            "a: b",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			live := object(t, text)
+			live := object(t, head+broken)
 			g.Expect(Check(live)).To(Equal(Result{Healthy: true}))
-			g.Expect(Check(trimmed(live))).To(Equal(Result{Healthy: true}))
 			g.Expect(Progress(live)).To(Equal(ProgressResult{}))
+			g.Expect(NeedsFullObject(live.GroupVersionKind().GroupKind())).To(BeFalse(), "metadata is enough")
 		})
+	}
+	t.Run("a kind of somebody else that says nothing", func(t *testing.T) {
+		g := NewWithT(t)
+		live := object(t, "apiVersion: core.gardener.cloud/v1beta1\nkind: Shoot\nmetadata: {name: a, generation: 2}\nstatus: {conditions: [{type: APIServerAvailable, status: 'False'}]}")
+		g.Expect(Check(live)).To(Equal(Result{Healthy: true}))
+		g.Expect(Progress(live)).To(Equal(ProgressResult{}))
+	})
+}
+
+// What is checked depends on the kind, not on the version in which it is served.
+func TestEveryVersionOfAKindIsChecked(t *testing.T) {
+	for gk := range kinds {
+		for _, version := range []string{"v1", "v1beta1", "v2alpha7"} {
+			t.Run(gk.String()+" "+version, func(t *testing.T) {
+				g := NewWithT(t)
+				live := object(t, "metadata: {name: a, generation: 2}\nspec: {type: LoadBalancer}\nstatus: {conditions: [{type: Failed, status: 'True'}, {type: ConfigUnsupported, status: 'True'}]}")
+				live.SetGroupVersionKind(gk.WithVersion(version))
+				result := Check(live)
+				g.Expect(result.Checked).To(BeTrue())
+				g.Expect(result.Healthy).To(BeFalse())
+			})
+		}
 	}
 }
 
@@ -227,6 +258,8 @@ func TestH25_SkipAnnotationTurnsChecksOff(t *testing.T) {
 	unhealthy := []string{
 		deployment, statefulSet, daemonSet + "status: {observedGeneration: 1}", replicaSet, controller,
 		job + "status: {conditions: [{type: Failed, status: 'True'}]}", pod, service + "spec: {type: LoadBalancer}", crd,
+		autoscaler + "status: {conditions: [{type: ConfigUnsupported, status: 'True'}]}", prometheus, alertmanager, certificate, issuer,
+		custom + "status: {observedGeneration: 1}",
 	}
 	for _, text := range unhealthy {
 		live := object(t, text)
@@ -239,25 +272,7 @@ func TestH25_SkipAnnotationTurnsChecksOff(t *testing.T) {
 			}
 			live.SetAnnotations(map[string]string{"resources.gardener.cloud/skip-health-check": "true"})
 			g.Expect(Check(live)).To(Equal(Result{Healthy: true}))
-			g.Expect(Check(trimmed(live))).To(Equal(Result{Healthy: true}))
 			g.Expect(Progress(live)).To(Equal(ProgressResult{}))
 		})
-	}
-}
-
-func TestContentOfWrongTypesDoesNotPanic(t *testing.T) {
-	for gvk := range kinds {
-		for _, text := range []string{
-			"spec: text\nstatus: text",
-			"spec: [1]\nstatus: {conditions: text}",
-			"metadata: {generation: text, annotations: [1]}\nspec: {replicas: text, selector: 1, updateStrategy: 1}\nstatus: {conditions: [1, {type: 2}, {status: 1}], observedGeneration: [], loadBalancer: 1}",
-		} {
-			live := object(t, text)
-			live.SetGroupVersionKind(gvk)
-			Check(live)
-			Progress(live)
-			RelevantPod(live)
-			Trim(live)
-		}
 	}
 }

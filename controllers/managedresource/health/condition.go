@@ -5,13 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// The status of a condition that is met, and of one that is not.
+// The status of a condition that is met, of one that is not, and of one that nobody knows about.
 const (
-	statusTrue  = "True"
-	statusFalse = "False"
+	statusTrue    = "True"
+	statusFalse   = "False"
+	statusUnknown = "Unknown"
 )
 
-// maxMessage bounds what a condition's message may add to ours, and what is kept of it in memory.
+// maxMessage bounds a message, and so what is kept in memory of what others wrote.
 const maxMessage = 512
 
 // condition returns the condition of the given type, or nil.
@@ -44,7 +45,7 @@ func (c content) optional(conditionType, status string) string {
 
 // explanation returns a condition's reason and message as the end of a sentence.
 func explanation(condition content) string {
-	reason, message := condition.text("reason"), truncate(condition.text("message"))
+	reason, message := condition.text("reason"), condition.text("message")
 	switch {
 	case reason != "" && message != "":
 		return fmt.Sprintf(" (%s): %s", reason, message)
@@ -57,9 +58,7 @@ func explanation(condition content) string {
 	}
 }
 
-// truncate bounds a text that somebody else wrote. What it returns is not truncated again.
-func truncate(text string) string { return bound(text, maxMessage) }
-
+// bound cuts a text that is longer than the limit, in bytes. What it returns is not cut again.
 func bound(text string, limit int) string {
 	const mark = "..."
 	if len(text) <= limit {

@@ -23,8 +23,8 @@ const notReady = "it is not ready"
 func (c content) podProblem() Problem {
 	status, _ := c.field("status").(map[string]any)
 	pod := content(status)
-	if c.text("metadata", "deletionTimestamp") != "" {
-		return waiting("it is being deleted")
+	if c.isTerminating() {
+		return waiting(beingDeleted)
 	}
 	switch phase := corev1.PodPhase(pod.text("phase")); phase {
 	case corev1.PodSucceeded:

@@ -1,18 +1,24 @@
 // Package health answers two questions about a live object: is it healthy, and is it still rolling out?
 //
-// Check decides the condition ResourcesHealthy (spec 3.2), Progress the condition ResourcesProgressing (spec 3.3). Both
-// are pure functions of the object's content; nothing is read from a cluster and nothing is remembered. Only a
-// Deployment's roll-out needs more than the object: it is over when exactly the wanted number of pods is left, which
-// PodsRolledOut decides from the pods its caller knows of.
+// Check decides the condition ResourcesHealthy, Progress the condition ResourcesProgressing. Both are pure functions of the
+// object's content; nothing is read from a cluster and nothing is remembered. Only workloads need more than the object:
+// a Deployment is rolled out when exactly the wanted number of pods is left, which PodsRolledOut decides, and why a workload
+// is not well, its pods know best, which Explain puts into words.
 //
-// One table, in kinds.go, says for each kind what its checks are and which fields they read. From the same table,
-// NeedsFullObject tells which kinds must be watched with spec and status, and Trim removes from such objects everything
-// that no check reads, so that hundreds of clusters fit into memory. A kind that is not in the table is healthy if it
-// exists and never rolls out.
+//	watch -> Check, Progress, PodOf -> what they say is kept, the object is not
 //
-//	watch -> Trim -> store -> Check     -> ResourcesHealthy
-//	                       -> Progress  -> ResourcesProgressing
-//	watch -> PodOf -> store -> PodsRolledOut --^
+// There are three sorts of kinds:
+//
+//   - Those with criteria of their own (spec 3.2 and 3.3; kinds.go lists them), in every version.
+//   - Those that kube-apiserver serves itself, beside these: they are well if they exist, as with Gardener's resource
+//     manager. Only these can be watched as metadata (NeedsFullObject).
+//   - All others, which are custom resources and what aggregated API servers serve: the convention known as kstatus
+//     (generic.go). Objects that do not follow it are well if they exist.
+//
+// The convention, in our reading: Stalled=True is unhealthy, and nothing more will happen; Ready=False and Ready=Unknown are
+// unhealthy, the latter is progress as well, as is Reconciling=True. A status that is about an earlier generation than the
+// present one says nothing about this one: the object is unhealthy until it does, and progressing, as a Deployment is. The
+// same is true of a condition with an observedGeneration of its own. An object that is being deleted is progressing.
 //
 // # Trade-offs
 //
@@ -20,6 +26,14 @@
 // object would cost more memory and time than it gives safety: a field that is absent or of the wrong type counts as its
 // zero value, as it would in the typed object.
 //
-// The versions are exact: apps/v1 is known, apps/v1beta2 is not. Whoever applies an old version gets the presence check, as
-// with Gardener's resource manager.
+// Nothing of the object is kept for the checks, neither trimmed nor whole: they run when an event comes, and their result,
+// a few bounded texts, is all there is to compare and to report.
+//
+// The convention is these few lines and no library. The one that gave it the name (package kstatus of cli-utils) answers one
+// question where we have two, and so cannot say that something is broken but being worked at; it takes Ready=False for progress, lets
+// the order of conditions decide between Reconciling and Stalled, does not know observedGeneration of conditions, brings its
+// own criteria for built-in kinds, one of which needs a clock, and comes with kubectl in its module graph.
+//
+// A custom resource definition without the status subresource counts a generation for each write of a status, so a
+// controller that notes the generation it has seen never catches up. Such objects need the annotation skip-health-check.
 package health

@@ -23,20 +23,19 @@ func object(t testing.TB, text string) *unstructured.Unstructured {
 
 // Heads of objects in generation 2; a test appends spec and status.
 const (
-	deployment  = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: b, generation: 2}\n"
-	statefulSet = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a, namespace: b, generation: 2}\n"
-	daemonSet   = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a, namespace: b, generation: 2}\n"
-	replicaSet  = "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: a, namespace: b, generation: 2}\n"
-	controller  = "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: a, namespace: b, generation: 2}\n"
-	job         = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: b}\n"
-	pod         = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b}\n"
-	service     = "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: b}\n"
-	crd         = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.b.c}\n"
+	deployment   = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	statefulSet  = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	daemonSet    = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	replicaSet   = "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	controller   = "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	job          = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: b}\n"
+	pod          = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b}\n"
+	service      = "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: b}\n"
+	autoscaler   = "apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	prometheus   = "apiVersion: monitoring.coreos.com/v1\nkind: Prometheus\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	alertmanager = "apiVersion: monitoring.coreos.com/v1\nkind: Alertmanager\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	certificate  = "apiVersion: cert.gardener.cloud/v1alpha1\nkind: Certificate\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	issuer       = "apiVersion: cert.gardener.cloud/v1alpha1\nkind: Issuer\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	custom       = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a, namespace: b, generation: 2}\n"
+	crd          = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.b.c}\n"
 )
-
-// trimmed returns a trimmed copy of an object.
-func trimmed(object *unstructured.Unstructured) *unstructured.Unstructured {
-	result := object.DeepCopy()
-	Trim(result)
-	return result
-}

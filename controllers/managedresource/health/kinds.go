@@ -6,88 +6,80 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // kind is what this package knows about a kind.
 type kind struct {
+	// applies tells whether an object says anything about its health. Nil means that each does.
+	applies func(content) bool
 	// unhealthy returns why an object of the kind is not healthy, if it is not.
 	unhealthy func(content) Problem
 	// progressing returns why an object of the kind is still rolling out, if it is. It is nil for kinds without roll-outs.
 	progressing func(content) Problem
-	// pods is true for kinds whose pods explain what is wrong with them.
-	pods bool
-	// fields are the paths that the checks read, besides metadata and conditions.
-	fields [][]string
-	// conditions are the types of the conditions that the checks read.
-	conditions sets.Set[string]
+	// selectsPods is true for kinds whose pods explain what is wrong with them.
+	selectsPods bool
+	// countsPods is true for kinds that are rolled out when there are as many pods as wanted.
+	countsPods bool
 }
 
-// kinds lists the kinds whose health is more than their existence. The checks are in workloads.go and others.go.
-var kinds = map[schema.GroupVersionKind]kind{
-	appsv1.SchemeGroupVersion.WithKind("Deployment"): {
-		unhealthy:   deploymentUnhealthy,
-		progressing: deploymentProgressing,
-		pods:        true,
-		fields:      [][]string{{"spec", "replicas"}, {"spec", "selector"}, {"status", "observedGeneration"}},
-		conditions: sets.New(string(appsv1.DeploymentAvailable), string(appsv1.DeploymentProgressing),
-			string(appsv1.DeploymentReplicaFailure)),
+// Groups whose kinds have criteria, and no Go types here.
+const (
+	autoscalerGroup  = "autoscaling.k8s.io"
+	monitoringGroup  = "monitoring.coreos.com"
+	certificateGroup = "cert.gardener.cloud"
+)
+
+// kinds are those with criteria of their own (spec 3.2 and 3.3), in whatever version: what the checks read has the same
+// name in all versions that there were. The checks are in workloads.go, others.go and operators.go.
+var kinds = map[schema.GroupKind]*kind{
+	{Group: appsv1.GroupName, Kind: "Deployment"}: {
+		unhealthy: deploymentUnhealthy, progressing: deploymentProgressing, selectsPods: true, countsPods: true,
 	},
-	appsv1.SchemeGroupVersion.WithKind("StatefulSet"): {
-		unhealthy:   statefulSetUnhealthy,
-		progressing: statefulSetProgressing,
-		pods:        true,
-		fields: [][]string{{"spec", "replicas"}, {"spec", "selector"},
-			{"status", "observedGeneration"}, {"status", "readyReplicas"}, {"status", "updatedReplicas"}},
+	{Group: appsv1.GroupName, Kind: "StatefulSet"}: {
+		unhealthy: statefulSetUnhealthy, progressing: statefulSetProgressing, selectsPods: true,
 	},
-	appsv1.SchemeGroupVersion.WithKind("DaemonSet"): {
-		unhealthy:   daemonSetUnhealthy,
-		progressing: daemonSetProgressing,
-		pods:        true,
-		fields: [][]string{{"spec", "selector"}, {"spec", "updateStrategy", "type"}, {"spec", "updateStrategy", "rollingUpdate", "maxUnavailable"},
-			{"status", "observedGeneration"}, {"status", "currentNumberScheduled"}, {"status", "desiredNumberScheduled"},
-			{"status", "numberMisscheduled"}, {"status", "numberUnavailable"}, {"status", "updatedNumberScheduled"}},
+	{Group: appsv1.GroupName, Kind: "DaemonSet"}: {
+		unhealthy: daemonSetUnhealthy, progressing: daemonSetProgressing, selectsPods: true,
 	},
-	appsv1.SchemeGroupVersion.WithKind("ReplicaSet"): {
-		unhealthy: replicasUnhealthy,
-		fields:    [][]string{{"spec", "replicas"}, {"status", "observedGeneration"}, {"status", "readyReplicas"}},
-	},
-	corev1.SchemeGroupVersion.WithKind("ReplicationController"): {
-		unhealthy: replicasUnhealthy,
-		fields:    [][]string{{"spec", "replicas"}, {"status", "observedGeneration"}, {"status", "readyReplicas"}},
-	},
-	batchv1.SchemeGroupVersion.WithKind("Job"): {
-		unhealthy:  jobUnhealthy,
-		conditions: sets.New(string(batchv1.JobFailed)),
-	},
-	corev1.SchemeGroupVersion.WithKind("Pod"): {
-		unhealthy: podUnhealthy,
-		fields: [][]string{{"status", "phase"}, {"status", "reason"}, {"status", "message"},
-			{"status", "initContainerStatuses"}, {"status", "containerStatuses"}},
-		conditions: sets.New(string(corev1.PodReady), string(corev1.PodScheduled), string(corev1.DisruptionTarget)),
-	},
-	corev1.SchemeGroupVersion.WithKind("Service"): {
-		unhealthy: serviceUnhealthy,
-		fields:    [][]string{{"spec", "type"}, {"status", "loadBalancer", "ingress"}},
-	},
-	apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"): {
-		unhealthy: crdUnhealthy,
-		conditions: sets.New(string(apiextensionsv1.NamesAccepted), string(apiextensionsv1.Established),
-			string(apiextensionsv1.Terminating)),
-	},
+	{Group: appsv1.GroupName, Kind: "ReplicaSet"}:                        {unhealthy: replicasUnhealthy},
+	{Group: corev1.GroupName, Kind: "ReplicationController"}:             {unhealthy: replicasUnhealthy},
+	{Group: batchv1.GroupName, Kind: "Job"}:                              {unhealthy: jobUnhealthy},
+	{Group: corev1.GroupName, Kind: "Pod"}:                               {unhealthy: podUnhealthy},
+	{Group: corev1.GroupName, Kind: "Service"}:                           {unhealthy: serviceUnhealthy},
+	{Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition"}: {unhealthy: crdUnhealthy},
+	{Group: autoscalerGroup, Kind: "VerticalPodAutoscaler"}:              {unhealthy: verticalPodAutoscalerUnhealthy},
+	{Group: monitoringGroup, Kind: "Prometheus"}:                         {unhealthy: monitoringUnhealthy, progressing: monitoringProgressing},
+	{Group: monitoringGroup, Kind: "Alertmanager"}:                       {unhealthy: monitoringUnhealthy, progressing: monitoringProgressing},
+	{Group: certificateGroup, Kind: "Certificate"}:                       {unhealthy: certificateUnhealthy, progressing: content.outdated},
+	{Group: certificateGroup, Kind: "Issuer"}:                            {unhealthy: issuerUnhealthy, progressing: content.outdated},
 }
 
-// fullKinds are the kinds of the table without their versions.
-var fullKinds = func() sets.Set[schema.GroupKind] {
-	result := sets.New[schema.GroupKind]()
-	for gvk := range kinds {
-		result.Insert(gvk.GroupKind())
+// anyKind is every other kind that kube-apiserver does not serve itself: the convention of generic.go.
+var anyKind = &kind{applies: speaks, unhealthy: genericUnhealthy, progressing: genericProgressing}
+
+// kindOf returns what is known about a kind, nil if there is nothing to check but existence.
+func kindOf(gk schema.GroupKind) *kind {
+	if known := kinds[gk]; known != nil {
+		return known
 	}
-	return result
-}()
+	if isBuiltIn(gk.Group) {
+		return nil
+	}
+	return anyKind
+}
+
+// isBuiltIn tells of a group whether kube-apiserver serves it itself. Objects of such kinds are well if they exist: where
+// they have conditions, these are about something else, such as a claim that waits for its first consumer, and whoever
+// writes ManagedResources for Gardener's resource manager relies on that (H-24).
+func isBuiltIn(group string) bool {
+	switch group {
+	case apiextensionsv1.GroupName, "apiregistration.k8s.io": // these have clients of their own
+		return true
+	}
+	return scheme.Scheme.IsGroupRegistered(group)
+}
 
 // NeedsFullObject reports whether the checks of a kind read more than metadata. All other kinds can be watched as
 // metadata only.
-func NeedsFullObject(gk schema.GroupKind) bool {
-	return fullKinds.Has(gk)
-}
+func NeedsFullObject(gk schema.GroupKind) bool { return kindOf(gk) != nil }

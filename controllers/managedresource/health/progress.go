@@ -26,23 +26,20 @@ type ProgressResult struct {
 	Replicas int64
 }
 
-// Progress tells whether a live object is still rolling out, by the criteria of spec 3.3. For a Deployment, also ask
-// PodsRolledOut.
+// Progress tells whether a live object is still rolling out. For a Deployment, also ask PodsRolledOut.
 func Progress(object *unstructured.Unstructured) ProgressResult {
-	gvk := object.GroupVersionKind()
-	kind := kinds[gvk]
-	if kind.progressing == nil || skipped(object.Object) {
+	live, kind := content(object.Object), kindOf(object.GroupVersionKind().GroupKind())
+	if !kind.judges(live) || kind.progressing == nil {
 		return ProgressResult{}
 	}
-	live := content(object.Object)
 	problem := kind.progressing(live)
 	result := ProgressResult{Checked: true, Progressing: problem != Problem{}, Problem: problem}
-	if !kind.pods {
+	if !kind.selectsPods {
 		return result
 	}
 	selector, err := live.podSelector()
 	result.Selector = selector
-	if gvk.Kind != "Deployment" || result.Progressing {
+	if !kind.countsPods || result.Progressing {
 		return result
 	}
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// testProgress runs Progress on the cases, as they are and trimmed.
+// testProgress runs Progress on the cases.
 func testProgress(t *testing.T, cases map[string]checkCase) {
 	t.Helper()
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			live := object(t, test.object)
-			for _, result := range []ProgressResult{Progress(live), Progress(trimmed(live))} {
-				g.Expect(result.Checked).To(BeTrue())
-				g.Expect(result.Message).To(Equal(test.message))
-				g.Expect(result.Progressing).To(Equal(test.message != ""))
-			}
+			result := Progress(live)
+			g.Expect(result.Checked).To(BeTrue())
+			g.Expect(result.Message).To(Equal(test.message))
+			g.Expect(result.Progressing).To(Equal(test.message != ""))
+			g.Expect(result.Severity > Fine).To(Equal(result.Progressing))
 		})
 	}
 }

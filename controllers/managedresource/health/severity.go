@@ -24,7 +24,7 @@ type Problem struct {
 	Message string
 }
 
-// waiting, unavailable and failed make a problem of a message, unless it is empty.
+// waiting, unavailable and failed make a problem of a message, unless it is empty. They bound it.
 func waiting(message string) Problem     { return problem(Waiting, message) }
 func unavailable(message string) Problem { return problem(Unavailable, message) }
 func failed(message string) Problem      { return problem(Failed, message) }
@@ -33,7 +33,7 @@ func problem(severity Severity, message string) Problem {
 	if message == "" {
 		return Problem{}
 	}
-	return Problem{Severity: severity, Message: message}
+	return Problem{Severity: severity, Message: bound(message, maxMessage)}
 }
 
 // worst returns the most severe problem; of several the first.

@@ -43,7 +43,7 @@ func deploymentProgressing(deployment content) Problem {
 	case condition["status"] == statusTrue && condition["reason"] == newReplicaSetAvailable:
 		return Problem{}
 	case condition.text("message") != "":
-		return problem(deployment.stuck(), truncate(condition.text("message")))
+		return problem(deployment.stuck(), condition.text("message"))
 	default:
 		return problem(deployment.stuck(), fmt.Sprintf("condition Progressing is %s%s", condition.text("status"), explanation(condition)))
 	}

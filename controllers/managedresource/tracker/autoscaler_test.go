@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	deployments = "Deployment.apps"
+	deployments = "Deployment.v1.apps"
 	autoscalers = "HorizontalPodAutoscaler.autoscaling scaleTargetRef"
 )
 

@@ -28,12 +28,12 @@ func TestWatchesAreDeclaredAgainAfterTheTargetWasForgotten(t *testing.T) {
 	s.clusters.Add(cluster, fake.Target{})
 	g.Expect(s.watchNames()).To(BeEmpty())
 	g.Expect(s.Track(t.Context(), mr2, cluster, second, tracker.Exact{})).To(Succeed())
-	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap", "Service"}), "each declares what it needs")
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap.v1", "Service.v1"}), "each declares what it needs")
 	g.Expect(s.Track(t.Context(), mr1, cluster, first, tracker.Exact{})).To(Succeed())
 	g.Expect(s.watchNames()).To(Equal(before))
 
 	s.Forget(t.Context(), mr1)
-	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap", "Service"}))
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap.v1", "Service.v1"}))
 	s.Forget(t.Context(), mr2)
 	g.Expect(s.watchNames()).To(BeEmpty())
 }
@@ -48,9 +48,9 @@ func TestIgnoredDeploymentLeavesNoWatchOfPodsBehind(t *testing.T) {
 	ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
 	for range 3 {
 		g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{deployment}, tracker.Exact{})).To(Succeed())
-		g.Expect(s.watchNames()).To(Equal([]string{"Deployment.apps", autoscalers, "Pod"}))
+		g.Expect(s.watchNames()).To(Equal([]string{"Deployment.v1.apps", autoscalers, "Pod.v1"}))
 		g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ignored}, tracker.Exact{})).To(Succeed())
-		g.Expect(s.watchNames()).To(Equal([]string{"Deployment.apps default/d", "Pod"}))
+		g.Expect(s.watchNames()).To(Equal([]string{"Deployment.v1.apps default/d", "Pod.v1"}))
 	}
 	g.Expect(s.Track(t.Context(), mr1, cluster, nil, tracker.Exact{})).To(Succeed())
 	g.Expect(s.watchNames()).To(BeEmpty())

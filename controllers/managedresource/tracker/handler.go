@@ -55,8 +55,8 @@ func (h *handler) OnUpdate(cluster clustercache.ClusterKey, watch string, name t
 	tgt.mu.Lock()
 	if need := tgt.watches[watch]; need != nil {
 		key := keyIn(need.watcher, name)
-		for _, mr := range tgt.owners[key] {
-			tgt.mrs[mr].update(n, mr, key, before, obs)
+		for mr, o := range tgt.watchedBy(watch, key) {
+			tgt.mrs[mr].update(n, mr, o, before, obs)
 		}
 		if obs.Pod != nil {
 			var previous *health.Pod
@@ -71,9 +71,8 @@ func (h *handler) OnUpdate(cluster clustercache.ClusterKey, watch string, name t
 }
 
 // update judges one object of one ManagedResource.
-func (m *tracked) update(n news, mr types.NamespacedName, key inventory.Key, before, obs *Observation) {
-	o := m.objects[key]
-	if o == nil || o.known && obs.olderThan(o.accepted.ResourceVersion) {
+func (m *tracked) update(n news, mr types.NamespacedName, o *object, before, obs *Observation) {
+	if o.known && obs.olderThan(o.accepted.ResourceVersion) {
 		return
 	}
 	o.missing = false
@@ -117,12 +116,9 @@ func (h *handler) OnDelete(cluster clustercache.ClusterKey, watch string, name t
 		h.autoscalerChanged(n, tgt, scaler, nil)
 	} else if need := tgt.watches[watch]; need != nil {
 		key := keyIn(need.watcher, name)
-		for _, mr := range tgt.owners[key] {
-			m := tgt.mrs[mr]
-			if o := m.objects[key]; o != nil {
-				o.missing = true
-			}
-			if !m.busy {
+		for mr, o := range tgt.watchedBy(watch, key) {
+			o.missing = true
+			if !tgt.mrs[mr].busy {
 				n.add(mr, CauseDrift)
 			}
 		}
@@ -180,29 +176,40 @@ func (m *tracked) uses(watch string) bool {
 	return false
 }
 
+// watchedBy iterates over the ManagedResources whose object a watch shows. Others may list it in another version, or look at
+// it alone.
+func (tgt *target) watchedBy(watch string, key inventory.Key) iter.Seq2[types.NamespacedName, *object] {
+	return func(yield func(types.NamespacedName, *object) bool) {
+		for _, mr := range tgt.owners[key] {
+			if o := tgt.mrs[mr].objects[key]; o != nil && o.watch == watch && !yield(mr, o) {
+				return
+			}
+		}
+	}
+}
+
 // podChanged notifies the owners of the workloads that a pod belongs to, if it may make a difference to what is said of
-// them: to their number, or to why they are not well. before and after are nil for a pod that came or went.
+// them: to the number of their pods, or to why they are not well. before and after are nil for a pod that came or went.
 func (h *handler) podChanged(n news, tgt *target, namespace string, before, after *health.Pod) {
 	for key := range tgt.workloads[namespace] {
-		owners := tgt.owners[key]
-		if len(owners) == 0 {
-			continue
-		}
-		value, found, _ := h.clusters.Lookup(tgt.key, tgt.mrs[owners[0]].objects[key].watch, key.NamespacedName())
-		obs, ok := value.(*Observation)
-		if !found || !ok || obs.Judgement == nil || !obs.Judgement.concerned(before, after) {
-			continue
-		}
-		for _, mr := range owners {
-			if !tgt.mrs[mr].busy {
+		for _, mr := range tgt.owners[key] {
+			m := tgt.mrs[mr]
+			if m.busy {
+				continue
+			}
+			if obs, found, _ := (*Tracker)(h).observed(tgt.key, m.objects[key].watch, key); found && obs.Judgement.concerned(before, after) {
 				n.add(mr, CauseHealth)
 			}
 		}
 	}
 }
 
-// concerned tells whether the change of a pod may change what is said of a workload.
+// concerned tells whether the change of a pod may change what is said of a workload. before and after are nil if there was,
+// or is, none.
 func (j *Judgement) concerned(before, after *health.Pod) bool {
+	if j == nil {
+		return false
+	}
 	var was, is health.Pod // of this workload; the zero value if the pod is not
 	if j.selects(before) {
 		was = *before

@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,8 +133,11 @@ func isWatchable(ref resourcesv1alpha1.ObjectReference) bool {
 	return gvk.Kind != "" && gvk.Version != ""
 }
 
-// watcherFor returns the watch that an inventory entry needs. One watch serves a kind; an object with the ignore annotation
-// bears no label of ours and has a watch of its own.
+// watcherFor returns the watch that an inventory entry needs. One watch serves a version of a kind; an object with the ignore
+// annotation bears no label of ours and has a watch of its own.
+//
+// What is listed in two versions is watched in both. That is rare, and a version that its server drops is the trouble of
+// those alone who still list it.
 //
 // Inventories hold many objects of few kinds, so the watches of kinds are made once a call, in kinds.
 func (t *Tracker) watcherFor(ref resourcesv1alpha1.ObjectReference, kinds map[kindRef]clustercache.Watcher) clustercache.Watcher {
@@ -155,13 +159,18 @@ func (t *Tracker) watcherFor(ref resourcesv1alpha1.ObjectReference, kinds map[ki
 func (t *Tracker) kindWatcher(gvk schema.GroupVersionKind) clustercache.Watcher {
 	full := health.NeedsFullObject(gvk.GroupKind())
 	return clustercache.Watcher{
-		Name:          gvk.GroupKind().String(),
+		Name:          watchName(gvk),
 		Kind:          gvk,
 		MetadataOnly:  !full,
 		LabelSelector: t.selector,
 		Transform:     t.transform,
 		Handler:       (*handler)(t),
 	}
+}
+
+// watchName names the watch of a kind: Deployment.v1.apps.
+func watchName(gvk schema.GroupVersionKind) string {
+	return strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, ".")
 }
 
 // moreFor returns the watches that an inventory entry needs beside that of its kind.

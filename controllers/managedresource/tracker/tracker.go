@@ -374,7 +374,7 @@ func Fold(states map[inventory.Key]Accepted) string {
 
 var (
 	podKind  = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	podWatch = podKind.GroupKind().String()
+	podWatch = watchName(podKind)
 )
 
 // needsPods tells whether pods explain what is wrong with an object.

@@ -32,7 +32,7 @@ var (
 	key     = inventory.Key{Kind: "ConfigMap", Namespace: "default", Name: "a"}
 )
 
-const watch = "ConfigMap"
+const watch = "ConfigMap.v1"
 
 type setup struct {
 	*tracker.Tracker
@@ -80,7 +80,7 @@ func ref(kind, namespace, name string) resourcesv1alpha1.ObjectReference {
 // configMap is a live object with one field of ours, and one of somebody else if foreign is set.
 func configMap(version, foreign string) *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+	obj.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap.v1"})
 	obj.Namespace, obj.Name, obj.UID, obj.ResourceVersion = key.Namespace, key.Name, "uid", version
 	obj.ManagedFields = []metav1.ManagedFieldsEntry{managed("trellis", metav1.ManagedFieldsOperationApply, `{"f:data":{"f:key":{}}}`)}
 	if foreign != "" {
@@ -244,10 +244,10 @@ func TestW12_WatchesComeAndGoWithNeed(t *testing.T) {
 	ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
 
 	track(mr1, ref("ConfigMap", "default", "a"), deployment, ignored)
-	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap", "Deployment.apps", autoscalers, "Pod", "Secret default/s"}))
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap.v1", "Deployment.v1.apps", autoscalers, "Pod.v1", "Secret.v1 default/s"}))
 	track(mr2, ref("ConfigMap", "default", "b"))
 	track(mr1)
-	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap"}))
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap.v1"}))
 	s.Forget(ctx, mr2)
 	g.Expect(s.watchNames()).To(BeEmpty())
 	g.Expect(s.In(cluster)).To(ConsistOf(mr1))
@@ -261,7 +261,7 @@ func TestHealthOfADeploymentIsNewsWhenItChanges(t *testing.T) {
 	deployment.APIVersion = "apps/v1"
 	k := inventory.KeyOf(deployment)
 	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{deployment}, tracker.Exact{})).To(Succeed())
-	s.clusters.Sync(cluster, "Deployment.apps", true)
+	s.clusters.Sync(cluster, "Deployment.v1.apps", true)
 	live := func(version, available string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "apps/v1", "kind": "Deployment",
@@ -274,11 +274,11 @@ func TestHealthOfADeploymentIsNewsWhenItChanges(t *testing.T) {
 		}}
 	}
 	s.Accept(mr1, k, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(live("10", "True"), "trellis")})
-	s.clusters.Put(cluster, "Deployment.apps", live("10", "True"))
+	s.clusters.Put(cluster, "Deployment.v1.apps", live("10", "True"))
 	s.news()
-	s.clusters.Put(cluster, "Deployment.apps", live("11", "True"))
+	s.clusters.Put(cluster, "Deployment.v1.apps", live("11", "True"))
 	g.Expect(s.news()).To(BeEmpty())
-	s.clusters.Put(cluster, "Deployment.apps", live("12", "False"))
+	s.clusters.Put(cluster, "Deployment.v1.apps", live("12", "False"))
 	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
 	obs, found, synced := s.Observed(mr1, k)
 	g.Expect(found && synced).To(BeTrue())

@@ -1,0 +1,71 @@
+package health
+
+import "fmt"
+
+// Kinds of operators that have criteria in spec 3.2 and 3.3.
+
+// verticalPodAutoscalerUnhealthy does not ask for which generation the conditions are. The recommender, which sets them, may
+// have to be scaled by one of these to get going.
+func verticalPodAutoscalerUnhealthy(autoscaler content) Problem {
+	return failed(autoscaler.optional("ConfigUnsupported", statusFalse))
+}
+
+// monitoringUnhealthy is for Prometheus and Alertmanager.
+func monitoringUnhealthy(object content) Problem {
+	if problem := object.current("Available"); problem != (Problem{}) {
+		return problem
+	}
+	wanted, _ := object.replicas()
+	return unavailable(object.notEnough("available replicas", "availableReplicas", wanted))
+}
+
+func monitoringProgressing(object content) Problem {
+	if problem := object.current("Reconciled"); problem != (Problem{}) {
+		return problem
+	}
+	wanted, _ := object.replicas()
+	return unavailable(object.notEnough("updated replicas", "updatedReplicas", wanted))
+}
+
+// current returns why a condition that must be present and True, for the present generation, is not.
+func (c content) current(conditionType string) Problem {
+	condition := c.condition(conditionType)
+	if condition == nil {
+		return waiting(c.required(conditionType, statusTrue))
+	}
+	if outdated := c.outdatedCondition(condition); outdated != (Problem{}) {
+		return outdated
+	}
+	return unavailable(c.required(conditionType, statusTrue))
+}
+
+// outdatedCondition returns why a condition does not speak about the current spec, if it does not.
+func (c content) outdatedCondition(condition content) Problem {
+	observed, _ := integer(condition["observedGeneration"])
+	if generation := c.number(0, "metadata", "generation"); observed < generation {
+		return waiting(fmt.Sprintf("condition %s is about generation %d, not about %d", condition.text("type"), observed, generation))
+	}
+	return Problem{}
+}
+
+func certificateUnhealthy(certificate content) Problem {
+	return worst(
+		unavailable(certificate.optional(conditionReady, statusTrue)),
+		issuerUnhealthy(certificate),
+	)
+}
+
+// issuerUnhealthy is the part that Certificates have in common with Issuers.
+func issuerUnhealthy(object content) Problem {
+	state := object.text("status", "state")
+	severity := Unavailable
+	switch state {
+	case "Ready":
+		return Problem{}
+	case "":
+		return waiting("there is no state yet")
+	case "Error":
+		severity = Failed
+	}
+	return problem(severity, fmt.Sprintf("the state is %s%s", state, explanation(content{"message": object.text("status", "message")})))
+}
