@@ -126,15 +126,12 @@ func (r *reconciler) look(refs []resourcesv1alpha1.ObjectReference, work *run) *
 		l.hide("The objects are not watched yet.")
 	}
 	l.sight.Patient = !l.late && len(v.Outdated) == 0
-	if err := v.Failed[podWatch]; err != nil && !l.pods {
+	if err := v.Failed[tracker.PodWatch]; err != nil && !l.pods {
 		l.sight.PodsFailed = err
-		delete(l.sight.Failed, podWatch)
+		delete(l.sight.Failed, tracker.PodWatch)
 	}
 	return l.sight
 }
-
-// podWatch is the name of the watch of pods, whether they are listed themselves or belong to workloads.
-const podWatch = "Pod"
 
 // look is one look at all objects of a ManagedResource.
 type look struct {
@@ -155,9 +152,10 @@ type look struct {
 
 // at adds what is to be said of one object.
 func (l *look) at(key inventory.Key) {
-	l.pods = l.pods || key.GroupKind().String() == podWatch
+	l.pods = l.pods || key.GroupKind().String() == "Pod"
 	obs, found, synced := l.tracker.Observed(l.work.name, key)
-	watch, err := failureOf(l.verdict.Failed, key)
+	watch := l.tracker.WatchOf(l.work.name, key)
+	err := l.verdict.Failed[watch]
 	_, shown := l.verdict.Observed[key]
 	switch {
 	case !synced && meta.IsNoMatchError(err):
@@ -259,17 +257,6 @@ func (l *look) hideKind(key inventory.Key) {
 		l.unlisted[kind] = true
 		l.hide(fmt.Sprintf("%s: the target has not listed its objects yet.", kind))
 	}
-}
-
-// failureOf is why the watch of an object cannot be established, with the name of the watch. Watches are named by their
-// kinds, and by an object that has one of its own.
-func failureOf(failed map[string]error, key inventory.Key) (watch string, err error) {
-	watch = key.GroupKind().String()
-	if err := failed[watch]; err != nil {
-		return watch, err
-	}
-	watch += " " + key.NamespacedName().String()
-	return watch, failed[watch]
 }
 
 func setOf(keys []inventory.Key) map[inventory.Key]bool {

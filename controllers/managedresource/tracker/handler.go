@@ -245,7 +245,7 @@ func (p Pods) In(namespace string) iter.Seq[health.Pod] {
 // whoever judges many workloads asks once.
 func (t *Tracker) Pods(cluster clustercache.ClusterKey) (pods Pods, synced bool) {
 	pods = Pods{}
-	synced = t.clusters.Range(cluster, podWatch, func(key types.NamespacedName, value any) bool {
+	synced = t.clusters.Range(cluster, PodWatch, func(key types.NamespacedName, value any) bool {
 		if obs, ok := value.(*Observation); ok && obs.Pod != nil {
 			pods[key.Namespace] = append(pods[key.Namespace], obs.Pod)
 		}

@@ -73,9 +73,9 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			failed(autoscalerWatch)
 		}
 		if countsPods(key) && !v.PodsUnknown {
-			if _, _, synced := t.clusters.Lookup(tgt.key, podWatch, types.NamespacedName{}); !synced {
+			if _, _, synced := t.clusters.Lookup(tgt.key, PodWatch, types.NamespacedName{}); !synced {
 				v.PodsUnknown = true
-				failed(podWatch)
+				failed(PodWatch)
 			}
 		}
 		obs, found, synced := t.observed(tgt.key, o.watch, key)
@@ -215,6 +215,20 @@ func (t *Tracker) Observed(mr types.NamespacedName, key inventory.Key) (obs *Obs
 		return nil, false, false
 	}
 	return t.observed(tgt.key, m.objects[key].watch, key)
+}
+
+// WatchOf returns the name of the watch that shows an object of a ManagedResource, as in Verdict.Failed; "" if there is none.
+func (t *Tracker) WatchOf(mr types.NamespacedName, key inventory.Key) string {
+	tgt := t.of(mr)
+	if tgt == nil {
+		return ""
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	if m := tgt.mrs[mr]; m != nil && m.objects[key] != nil {
+		return m.objects[key].watch
+	}
+	return ""
 }
 
 func (t *Tracker) observed(cluster clustercache.ClusterKey, watch string, key inventory.Key) (*Observation, bool, bool) {

@@ -373,8 +373,9 @@ func Fold(states map[inventory.Key]Accepted) string {
 }
 
 var (
-	podKind  = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	podWatch = watchName(podKind)
+	podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	// PodWatch is the name of the watch of pods, whether they are listed themselves or belong to workloads.
+	PodWatch = watchName(podKind)
 )
 
 // needsPods tells whether pods explain what is wrong with an object.
