@@ -2,11 +2,13 @@ package v1alpha1
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
@@ -46,6 +48,12 @@ func SetDefaults(c *HubConfiguration) {
 	setDefault(&c.Controllers.TargetCluster.ConcurrentSyncs, 5)
 	setDuration(&c.Controllers.TargetCluster.SyncPeriod, 30*time.Second)
 
+	setThresholds(&c.Controllers.Care)
+	setDuration(&c.Controllers.Heartbeat.RenewInterval, 10*time.Second)
+	setDuration(&c.Controllers.Heartbeat.MonitorPeriod, 40*time.Second)
+	setDuration(&c.Controllers.Heartbeat.TargetMonitorPeriod, 200*time.Second)
+	setDuration(&c.Controllers.Heartbeat.LivenessStuckAfter, 2*time.Minute)
+
 	for i := range c.Classes {
 		class := &c.Classes[i]
 		if class.Name == resourcesv1alpha1.DefaultClass {
@@ -61,6 +69,24 @@ func SetDefaults(c *HubConfiguration) {
 	setDefault(&c.ClusterCache.FailureThreshold, 2)
 	setDefault(&c.ClusterCache.ConnectConcurrency, 64)
 	setDuration(&c.ClusterCache.DrainTimeout, 5*time.Minute)
+}
+
+// defaultThresholds are those of spec/fleet.md B4.
+var defaultThresholds = []ConditionThreshold{
+	{Type: hubv1alpha1.ConditionAPIServerAvailable, Duration: metav1.Duration{Duration: time.Minute}},
+	{Type: hubv1alpha1.ConditionControlPlaneHealthy, Duration: metav1.Duration{Duration: time.Minute}},
+	{Type: hubv1alpha1.ConditionEveryNodeReady, Duration: metav1.Duration{Duration: 5 * time.Minute}},
+	{Type: hubv1alpha1.ConditionObservabilityComponentsHealthy, Duration: metav1.Duration{Duration: time.Minute}},
+	{Type: hubv1alpha1.ConditionSystemComponentsHealthy, Duration: metav1.Duration{Duration: time.Minute}},
+}
+
+// setThresholds adds those that are not listed.
+func setThresholds(c *Care) {
+	for _, threshold := range defaultThresholds {
+		if !slices.ContainsFunc(c.ConditionThresholds, func(t ConditionThreshold) bool { return t.Type == threshold.Type }) {
+			c.ConditionThresholds = append(c.ConditionThresholds, threshold)
+		}
+	}
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -56,6 +56,17 @@ func TestLoadSetsDefaults(t *testing.T) {
 			ClusterID:       ptr.To(""),
 			ManagedResource: ManagedResourceController{SyncPeriod: duration(10 * time.Minute), ManagedByLabelValue: "gardener", MaxConcurrentObjects: 16},
 			TargetCluster:   TargetClusterController{ConcurrentSyncs: 5, SyncPeriod: duration(30 * time.Second)},
+			Care: Care{ConditionThresholds: []ConditionThreshold{
+				{Type: "APIServerAvailable", Duration: duration(time.Minute)},
+				{Type: "ControlPlaneHealthy", Duration: duration(time.Minute)},
+				{Type: "EveryNodeReady", Duration: duration(5 * time.Minute)},
+				{Type: "ObservabilityComponentsHealthy", Duration: duration(time.Minute)},
+				{Type: "SystemComponentsHealthy", Duration: duration(time.Minute)},
+			}},
+			Heartbeat: Heartbeat{
+				RenewInterval: duration(10 * time.Second), MonitorPeriod: duration(40 * time.Second),
+				TargetMonitorPeriod: duration(200 * time.Second), LivenessStuckAfter: duration(2 * time.Minute),
+			},
 		},
 		ClusterCache: ClusterCache{
 			ProbeInterval:      duration(5 * time.Second),
@@ -96,6 +107,20 @@ func TestBUG10_BothSpellingsOfManagedResourceAreAccepted(t *testing.T) {
 			g.Expect(config.Controllers.ManagedResource.SyncPeriod.Duration).To(Equal(42 * time.Minute))
 		})
 	}
+}
+
+func TestThresholdsThatAreNotListedHaveTheirDefaults(t *testing.T) {
+	g := NewWithT(t)
+	config, err := Load([]byte(withNamespace + "controllers: {care: {conditionThresholds: [{type: EveryNodeReady, duration: 0s}, {type: Backup, duration: 10m}]}}"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Controllers.Care.ConditionThresholds).To(ConsistOf(
+		ConditionThreshold{Type: "EveryNodeReady"},
+		ConditionThreshold{Type: "Backup", Duration: duration(10 * time.Minute)},
+		ConditionThreshold{Type: "APIServerAvailable", Duration: duration(time.Minute)},
+		ConditionThreshold{Type: "ControlPlaneHealthy", Duration: duration(time.Minute)},
+		ConditionThreshold{Type: "ObservabilityComponentsHealthy", Duration: duration(time.Minute)},
+		ConditionThreshold{Type: "SystemComponentsHealthy", Duration: duration(time.Minute)},
+	))
 }
 
 func TestClassesInheritTheClusterID(t *testing.T) {
@@ -232,6 +257,27 @@ classes:
 		"a source class without an identity": {
 			strings.Replace(withNamespace, "{type: Namespace}", "{type: Source}\n  namespaceSelector: {}", 1),
 			[]string{"sourceIdentity: Required value: a class has the target type Source, which is never served with the hub's own rights"},
+		},
+		"thresholds and a heartbeat that cannot work": {
+			withNamespace + `
+controllers:
+  care:
+    conditionThresholds: [{duration: 1m}, {type: Connected}, {type: A, duration: -1s}, {type: A}, {type: a b}]
+    managedResourceProgressingThreshold: -1s
+  heartbeat: {renewInterval: 10ms, monitorPeriod: 15ms, targetMonitorPeriod: -1s, livenessStuckAfter: 1s}
+`,
+			[]string{
+				"controllers.care.conditionThresholds[0].type: Required value",
+				`controllers.care.conditionThresholds[1].type: Invalid value: "Connected": this condition has no threshold`,
+				"controllers.care.conditionThresholds[2].duration: Invalid value",
+				`controllers.care.conditionThresholds[3].type: Duplicate value: "A"`,
+				`controllers.care.conditionThresholds[4].type: Invalid value: "a b"`,
+				"controllers.care.managedResourceProgressingThreshold: Invalid value",
+				"controllers.heartbeat.renewInterval: Invalid value",
+				`controllers.heartbeat.monitorPeriod: Invalid value: "15ms": must be at least twice renewInterval (10ms)`,
+				"controllers.heartbeat.targetMonitorPeriod: Invalid value",
+				"controllers.heartbeat.livenessStuckAfter: Invalid value",
+			},
 		},
 		"numbers out of range": {
 			withNamespace + `

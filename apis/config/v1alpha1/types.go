@@ -172,6 +172,10 @@ type Controllers struct {
 	ManagedResource ManagedResourceController `json:"managedResource,omitempty"`
 	// TargetCluster is about the controller of TargetClusters.
 	TargetCluster TargetClusterController `json:"targetCluster,omitempty"`
+	// Care is about the conditions of TargetClusters.
+	Care Care `json:"care,omitempty"`
+	// Heartbeat is about the signs of life of the hub itself.
+	Heartbeat Heartbeat `json:"heartbeat,omitempty"`
 }
 
 // Values of ClusterID that are not literal.
@@ -207,6 +211,40 @@ type TargetClusterController struct {
 	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
 	// SyncPeriod is how often the nodes of a target are looked at, with jitter. Default: 30s.
 	SyncPeriod metav1.Duration `json:"syncPeriod,omitempty"`
+}
+
+// Care is about the conditions of TargetClusters.
+type Care struct {
+	// ConditionThresholds say how long the check behind a condition has to fail until the condition turns False. Until then
+	// it keeps its status, and its reason tells. Default: 1m for APIServerAvailable, ControlPlaneHealthy,
+	// SystemComponentsHealthy and ObservabilityComponentsHealthy, 5m for EveryNodeReady, each unless it is listed. Types
+	// that are not listed have no threshold.
+	ConditionThresholds []ConditionThreshold `json:"conditionThresholds,omitempty"`
+	// ManagedResourceProgressingThreshold is how long a ManagedResource may be progressing until it counts as not healthy.
+	// Default: 0s, which means for ever.
+	ManagedResourceProgressingThreshold metav1.Duration `json:"managedResourceProgressingThreshold,omitempty"`
+}
+
+// ConditionThreshold is that of one type of condition.
+type ConditionThreshold struct {
+	// Type is that of a condition whose check can fail for a while: EveryNodeReady, APIServerAvailable, or one that sums up
+	// ManagedResources.
+	Type string `json:"type"`
+	// Duration is how long the check has to fail. Zero means that it turns False at once.
+	Duration metav1.Duration `json:"duration"`
+}
+
+// Heartbeat is about the signs of life of the hub itself: a Lease beside that of the leader election, its name followed by
+// "-heartbeat", and the condition HubReady of each TargetCluster.
+type Heartbeat struct {
+	// RenewInterval is how often the leader renews the Lease while it makes progress. Default: 10s.
+	RenewInterval metav1.Duration `json:"renewInterval,omitempty"`
+	// MonitorPeriod is after how long without a sign of life the state of a target counts as unknown. Default: 40s.
+	MonitorPeriod metav1.Duration `json:"monitorPeriod,omitempty"`
+	// TargetMonitorPeriod is after how much more time all other conditions of the target become Unknown. Default: 200s.
+	TargetMonitorPeriod metav1.Duration `json:"targetMonitorPeriod,omitempty"`
+	// LivenessStuckAfter is how long a loop of the hub may be stuck until /healthz fails. Default: 2m.
+	LivenessStuckAfter metav1.Duration `json:"livenessStuckAfter,omitempty"`
 }
 
 // ClusterCache is about the connections to the targets.

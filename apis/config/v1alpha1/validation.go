@@ -16,12 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
 const (
 	minManagedResourceSyncPeriod = 15 * time.Second
 	minTargetClusterSyncPeriod   = 5 * time.Second
+	minRenewInterval             = time.Second
+	minLivenessStuckAfter        = 10 * time.Second
 )
 
 // Validate returns every fault of a configuration that SetDefaults has been applied to.
@@ -223,7 +226,46 @@ func validateControllers(c Controllers, path *field.Path) field.ErrorList {
 	tc, tcPath := c.TargetCluster, path.Child("targetCluster")
 	faults = append(faults, validateAtLeast(int64(tc.ConcurrentSyncs), 1, tcPath.Child("concurrentSyncs"))...)
 	faults = append(faults, validateDurationAtLeast(tc.SyncPeriod, minTargetClusterSyncPeriod, tcPath.Child("syncPeriod"))...)
-	return faults
+	faults = append(faults, validateCare(c.Care, path.Child("care"))...)
+	return append(faults, validateHeartbeat(c.Heartbeat, path.Child("heartbeat"))...)
+}
+
+// withoutThreshold are the conditions that tell at once what they tell.
+var withoutThreshold = sets.New(hubv1alpha1.ConditionReady, hubv1alpha1.ConditionConnected, hubv1alpha1.ConditionCredentialsValid, hubv1alpha1.ConditionHubReady)
+
+func validateCare(c Care, path *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	seen := sets.New[string]()
+	for i, threshold := range c.ConditionThresholds {
+		path := path.Child("conditionThresholds").Index(i)
+		switch {
+		case threshold.Type == "":
+			faults = append(faults, field.Required(path.Child("type"), "the type of a condition"))
+		case withoutThreshold.Has(threshold.Type):
+			faults = append(faults, field.Invalid(path.Child("type"), threshold.Type, "this condition has no threshold, it changes at once"))
+		case seen.Has(threshold.Type):
+			faults = append(faults, field.Duplicate(path.Child("type"), threshold.Type))
+		default:
+			for _, problem := range validation.IsValidLabelValue(threshold.Type) {
+				faults = append(faults, field.Invalid(path.Child("type"), threshold.Type, problem))
+			}
+		}
+		seen.Insert(threshold.Type)
+		faults = append(faults, validateDurationAtLeast(threshold.Duration, 0, path.Child("duration"))...)
+	}
+	return append(faults, validateDurationAtLeast(c.ManagedResourceProgressingThreshold, 0, path.Child("managedResourceProgressingThreshold"))...)
+}
+
+// validateHeartbeat sees to it that a sign of life that comes a little late does not count as none.
+func validateHeartbeat(h Heartbeat, path *field.Path) field.ErrorList {
+	var faults field.ErrorList
+	faults = append(faults, validateDurationAtLeast(h.RenewInterval, minRenewInterval, path.Child("renewInterval"))...)
+	if h.MonitorPeriod.Duration < 2*h.RenewInterval.Duration {
+		faults = append(faults, field.Invalid(path.Child("monitorPeriod"), h.MonitorPeriod.Duration.String(),
+			fmt.Sprintf("must be at least twice renewInterval (%s)", h.RenewInterval.Duration)))
+	}
+	faults = append(faults, validatePositive(h.TargetMonitorPeriod, path.Child("targetMonitorPeriod"))...)
+	return append(faults, validateDurationAtLeast(h.LivenessStuckAfter, minLivenessStuckAfter, path.Child("livenessStuckAfter"))...)
 }
 
 // validateClusterID follows from how an origin is parsed: ":" ends the cluster ID in it (spec/managedresource.md 1.8).

@@ -13,6 +13,20 @@ const (
 	// ConditionEveryNodeReady tells whether all nodes are ready and under no pressure. A target without nodes does not
 	// have this condition.
 	ConditionEveryNodeReady = "EveryNodeReady"
+	// ConditionHubReady tells whether the hub itself looks after the target. It is Unknown, and never False: while the hub
+	// cannot see a target, nobody knows.
+	ConditionHubReady = "HubReady"
+)
+
+// Types of conditions on a TargetCluster that sum up its ManagedResources. ManagedResources with CareConditionTypeLabel can
+// bring others. A target without ManagedResources of a type does not have its condition.
+const (
+	// ConditionSystemComponentsHealthy sums up those that are applied to the target.
+	ConditionSystemComponentsHealthy = "SystemComponentsHealthy"
+	// ConditionControlPlaneHealthy sums up those of the target's namespace that are applied to the source cluster.
+	ConditionControlPlaneHealthy = "ControlPlaneHealthy"
+	// ConditionObservabilityComponentsHealthy sums up those that say so by CareConditionTypeLabel.
+	ConditionObservabilityComponentsHealthy = "ObservabilityComponentsHealthy"
 )
 
 // Reasons of conditions that are True.
@@ -33,6 +47,15 @@ const (
 	ReasonProbeFailing = "ProbeFailing"
 	// ReasonEveryNodeReady (EveryNodeReady).
 	ReasonEveryNodeReady = "EveryNodeReady"
+	// ReasonNodesFailing (EveryNodeReady): nodes are not healthy, but not for as long as the threshold says.
+	ReasonNodesFailing = "NodesFailing"
+	// ReasonManagedResourcesHealthy (conditions that sum up ManagedResources).
+	ReasonManagedResourcesHealthy = "ManagedResourcesHealthy"
+	// ReasonManagedResourcesFailing (conditions that sum up ManagedResources): some are not healthy, but not for as long as
+	// the threshold says. The condition has the status that it had.
+	ReasonManagedResourcesFailing = "ManagedResourcesFailing"
+	// ReasonHubReady (HubReady).
+	ReasonHubReady = "HubReady"
 )
 
 // Reasons of conditions that are False or Unknown. Those that a connection or registration can fail with are, word for word,
@@ -70,4 +93,15 @@ const (
 	ReasonNodesUnknown = "NodesUnknown"
 	// ReasonNotProbed: there is no connection over which this could be found out.
 	ReasonNotProbed = "NotProbed"
+	// ReasonManagedResourcesUnhealthy (conditions that sum up ManagedResources): at least one is not healthy.
+	ReasonManagedResourcesUnhealthy = "ManagedResourcesUnhealthy"
+	// ReasonManagedResourcesUnknown (conditions that sum up ManagedResources): of at least one it is not known.
+	ReasonManagedResourcesUnknown = "ManagedResourcesUnknown"
+	// ReasonTargetUnreachable (HubReady, conditions that sum up ManagedResources): the hub works and does not reach the
+	// target.
+	ReasonTargetUnreachable = "TargetUnreachable"
+	// ReasonTargetStatusUnknown (HubReady): the hub itself stopped looking after the target.
+	ReasonTargetStatusUnknown = "TargetStatusUnknown"
+	// ReasonStatusUnknown: the hub has not looked after the target for so long that what is known of it is worth nothing.
+	ReasonStatusUnknown = "StatusUnknown"
 )

@@ -24,12 +24,31 @@ const (
 	// for. One without it was made by a user in advance, and stays when there is no registration.
 	RegistrationAnnotation = "hub.gardener.cloud/registration"
 
+	// StatusLabel, on a TargetCluster, sums up its conditions: the worst of healthy, progressing, unknown, unhealthy.
+	StatusLabel = "hub.gardener.cloud/status"
+
+	// CareConditionTypeLabel, on a ManagedResource, is the type of the TargetCluster's condition that it counts for. The
+	// label is Gardener's.
+	CareConditionTypeLabel = "care.gardener.cloud/condition-type"
+
 	// TargetUIDAnnotation, on a ManagedResource, is the UID of the cluster that its inventory belongs to. Nothing is ever
 	// deleted in another one. It is also the mark by which the hub knows its own ManagedResources.
 	TargetUIDAnnotation = "hub.gardener.cloud/target-uid"
 	// AppliedAnnotation, on a ManagedResource, says what was applied completely: the versions of its Secrets and a digest
 	// of its objects. While that matches, nothing is sent. Losing it costs a repetition and never more.
 	AppliedAnnotation = "hub.gardener.cloud/applied"
+)
+
+// Values of StatusLabel, from good to bad.
+const (
+	// StatusHealthy: every condition is True.
+	StatusHealthy = "healthy"
+	// StatusProgressing: so are they, but a check fails, for less than its threshold.
+	StatusProgressing = "progressing"
+	// StatusUnknown: a condition is Unknown.
+	StatusUnknown = "unknown"
+	// StatusUnhealthy: a condition is False.
+	StatusUnhealthy = "unhealthy"
 )
 
 // FieldManager is the name under which the hub owns fields of the objects it applies.

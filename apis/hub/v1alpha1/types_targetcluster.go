@@ -14,6 +14,7 @@ import (
 // +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the hub can do its work in the target."
 // +kubebuilder:printcolumn:name=Reason,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it can or cannot."
+// +kubebuilder:printcolumn:name=Status,type=string,JSONPath=`.metadata.labels.hub\.gardener\.cloud/status`,description="The worst of all conditions: healthy, progressing, unknown or unhealthy."
 // +kubebuilder:printcolumn:name=Version,type=string,JSONPath=`.status.kubernetesVersion`,description="Kubernetes version of the target."
 // +kubebuilder:printcolumn:name=Nodes,type=integer,JSONPath=`.status.nodeCounts.total`,description="Number of nodes in the target."
 // +kubebuilder:printcolumn:name=MRs,type=integer,JSONPath=`.status.managedResources.total`,description="Number of ManagedResources for the target."
@@ -81,6 +82,12 @@ type TargetClusterStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// FailingChecks are the checks that fail for less than their thresholds. Their conditions have the status that they had
+	// before, and a reason that ends in "Failing".
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	FailingChecks []FailingCheck `json:"failingChecks,omitempty"`
 	// SecretName is the registration that is in use, a Secret in the same namespace.
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
@@ -119,6 +126,14 @@ type TargetClusterStatus struct {
 	// DryRun is what the hub would do if it were not told to only plan. Absent for classes without dryRun.
 	// +optional
 	DryRun *DryRunReport `json:"dryRun,omitempty"`
+}
+
+// FailingCheck is a check that fails, but not yet for long enough to change its condition.
+type FailingCheck struct {
+	// Type is that of the condition.
+	Type string `json:"type"`
+	// Since is when the check began to fail.
+	Since metav1.Time `json:"since"`
 }
 
 // NodeCounts counts nodes.
