@@ -15,11 +15,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 )
 
-// Summary is what is known of the ManagedResources of a target.
+// Summary is what only this controller knows of a target. What its ManagedResources say is for all to see.
 type Summary struct {
-	ManagedResources hubv1alpha1.ManagedResourceCounts
-	// Objects counts what their inventories list.
-	Objects int64
 	// DriftLastHour counts corrections.
 	DriftLastHour int64
 	// DryRun is nil unless a class of the target is a dry run.
@@ -29,46 +26,11 @@ type Summary struct {
 // memoryTimeout bounds reads that are answered by informers and cannot take long.
 const memoryTimeout = time.Second
 
-// Summary counts, from memory. ManagedResources count for the target whose UID they are marked with, so the figures are
-// right from the first moment of a term on.
+// Summary answers from memory.
 func (c *Controller) Summary(cluster clustercache.ClusterKey) Summary {
-	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
-	defer cancel()
-	s := Summary{DriftLastHour: int64(c.options.Metrics.driftLastHour(cluster, c.options.Clock.Now())), DryRun: c.reconciler.memory.dryRuns(cluster)}
-	status, ok := c.options.Clusters.GetStatus(cluster)
-	if !ok || status.UID == "" {
-		return s
-	}
-	count := func(mr *resourcesv1alpha1.ManagedResource) {
-		s.Objects += int64(len(mr.Status.Resources))
-		s.ManagedResources.Total++
-		ready := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionReady)
-		switch {
-		case ready != nil && ready.Status == resourcesv1alpha1.ConditionTrue:
-			s.ManagedResources.Ready++
-		case ready != nil && ready.Status == resourcesv1alpha1.ConditionFalse:
-			s.ManagedResources.NotReady++
-		default:
-			s.ManagedResources.Unknown++
-		}
-	}
-	if cluster.Namespace != "" {
-		list := &resourcesv1alpha1.ManagedResourceList{}
-		if err := c.options.Cache.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return s
-		}
-		for i := range list.Items {
-			if list.Items[i].Annotations[hubv1alpha1.TargetUIDAnnotation] == string(status.UID) {
-				count(&list.Items[i])
-			}
-		}
-	}
-	// Classes with a fixed target bring ManagedResources of other namespaces.
-	for _, name := range c.tracker.In(cluster) {
-		mr := &resourcesv1alpha1.ManagedResource{}
-		if name.Namespace != cluster.Namespace && c.options.Cache.Get(ctx, name, mr) == nil {
-			count(mr)
-		}
+	s := Summary{DriftLastHour: int64(c.options.Metrics.driftLastHour(cluster, c.options.Clock.Now()))}
+	if slices.ContainsFunc(c.options.Classes, func(class ClassOptions) bool { return class.DryRun }) {
+		s.DryRun = c.reconciler.memory.dryRuns(cluster)
 	}
 	return s
 }

@@ -2,6 +2,8 @@ package targetcluster
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 )
 
 const (
@@ -24,25 +27,73 @@ const (
 	messageGoneAndDrained = "the registration Secret is gone; the connection serves only to clean up"
 )
 
-// conditionsFor returns what the conditions become by an observation. It never changes the given list.
-func conditionsFor(old []metav1.Condition, generation int64, o observation) []metav1.Condition {
-	c := conditions{list: append([]metav1.Condition(nil), old...), now: o.now, generation: generation}
+// judgement is what the conditions become by an observation.
+type judgement struct {
+	conditions []metav1.Condition
+	failing    []hubv1alpha1.FailingCheck
+	// next is when they may become something else although nothing happens, zero if they will not.
+	next time.Time
+}
+
+// judge returns what the conditions become. It never changes what it is given.
+func judge(old *hubv1alpha1.TargetClusterStatus, generation int64, o observation) judgement {
+	c := conditions{
+		list: slices.Clone(old.Conditions), failing: map[string]time.Time{}, failed: map[string]time.Time{}, rules: o.rules, now: o.now, generation: generation,
+	}
+	for _, check := range old.FailingChecks {
+		c.failed[check.Type] = check.Since.Time
+	}
 	if !o.registered || o.status.State != clustercache.StateDraining {
 		// While a target drains, only that matters; the rest stays as it was.
 		c.connected(o)
 		c.credentialsValid(o)
 		c.apiServerAvailable(o)
 		c.everyNodeReady(o)
+		c.components(o)
 	}
 	c.ready(o)
-	return c.list
+	c.hubReady(o)
+	return judgement{conditions: c.list, failing: c.failingChecks(), next: c.next}
 }
 
 // conditions is a list under change.
 type conditions struct {
-	list       []metav1.Condition
-	now        time.Time
-	generation int64
+	list []metav1.Condition
+	// failed says since when checks failed before, failing since when they do now, both for less than their thresholds.
+	failed, failing map[string]time.Time
+	rules           rules
+	now             time.Time
+	generation      int64
+	next            time.Time
+}
+
+func (c *conditions) failingChecks() []hubv1alpha1.FailingCheck {
+	var list []hubv1alpha1.FailingCheck
+	for _, conditionType := range slices.Sorted(maps.Keys(c.failing)) {
+		list = append(list, hubv1alpha1.FailingCheck{Type: conditionType, Since: metav1.NewTime(c.failing[conditionType])})
+	}
+	return list
+}
+
+// at has the target looked at again then.
+func (c *conditions) at(then time.Time) {
+	if c.next.IsZero() || then.Before(c.next) {
+		c.next = then
+	}
+}
+
+// check sets a condition to what its check says, if that is not to be waited for.
+func (c *conditions) check(conditionType string, check care.Check, threshold time.Duration) {
+	s := care.Advance(meta.FindStatusCondition(c.list, conditionType), c.failed[conditionType], check, threshold, c.now)
+	c.set(conditionType, s.Status, s.Reason, s.Message)
+	if !s.Since.IsZero() {
+		c.failing[conditionType] = s.Since
+		c.at(c.now.Add(s.Left))
+	}
+}
+
+func (c *conditions) has(conditionType string) bool {
+	return meta.FindStatusCondition(c.list, conditionType) != nil
 }
 
 func (c *conditions) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
@@ -95,42 +146,71 @@ func (c *conditions) credentialsValid(o observation) {
 	}
 }
 
+// probeThreshold is the least threshold for a probe that fails while the connection goes on: it is the clustercache that
+// decides when that is a failure.
+const probeThreshold = time.Minute
+
 func (c *conditions) apiServerAvailable(o observation) {
 	const conditionType = hubv1alpha1.ConditionAPIServerAvailable
+	threshold := c.rules.thresholds[conditionType]
+	failing := func(reason, message string) care.Check {
+		return care.Check{Status: metav1.ConditionFalse, Reason: reason, Message: message, Failing: hubv1alpha1.ReasonProbeFailing}
+	}
 	switch status := o.status; {
 	case o.connected() && o.health.ConsecutiveFailures > 0:
-		// Less than the threshold: the status stays, the reason tells.
-		value := metav1.ConditionTrue
-		if before := meta.FindStatusCondition(c.list, conditionType); before != nil {
-			value = before.Status
-		}
-		c.set(conditionType, value, hubv1alpha1.ReasonProbeFailing, "the last probe failed; the target is taken for down if that goes on")
+		c.check(conditionType, failing(hubv1alpha1.ReasonProbeFailed, "the last probe failed"), max(threshold, probeThreshold))
 	case o.connected():
-		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonHealthzRequestSucceeded, "the API server answers")
+		c.check(conditionType, care.Check{Status: metav1.ConditionTrue, Reason: hubv1alpha1.ReasonHealthzRequestSucceeded, Message: availableText(o)}, threshold)
 	case o.registered && status.State == clustercache.StateDisconnected &&
 		status.Reason != clustercache.ReasonUnauthorized && status.Reason != clustercache.ReasonForbidden:
-		c.set(conditionType, metav1.ConditionFalse, reasonOf(status), status.Message)
+		c.check(conditionType, failing(reasonOf(status), status.Message), threshold)
 	default:
-		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNotProbed, messageNotProbed)
+		reason, message := notAsked(o)
+		c.set(conditionType, metav1.ConditionUnknown, reason, message)
+	}
+}
+
+// availableText has the response time in coarse steps, so that it rarely changes.
+func availableText(o observation) string {
+	const text = "the API server answers probes"
+	if o.roundTrip == 0 {
+		return text
+	}
+	return fmt.Sprintf("%s [response_time:%dms]", text, o.roundTrip)
+}
+
+// notAsked is why a target was not even asked.
+func notAsked(o observation) (reason, message string) {
+	switch {
+	case !o.registered:
+		return hubv1alpha1.ReasonRegistrationGone, messageGone
+	case o.status.State == clustercache.StateRefused:
+		return reasonOf(o.status), o.status.Message
+	default:
+		return hubv1alpha1.ReasonNotProbed, messageNotProbed
 	}
 }
 
 func (c *conditions) everyNodeReady(o observation) {
 	const conditionType = hubv1alpha1.ConditionEveryNodeReady
+	threshold := c.rules.thresholds[conditionType]
 	switch nodes := o.nodes; {
 	case !o.connected():
-		if meta.FindStatusCondition(c.list, conditionType) != nil {
-			c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNotProbed, messageNotProbed)
+		if c.has(conditionType) {
+			reason, message := notAsked(o)
+			c.set(conditionType, metav1.ConditionUnknown, reason, message)
 		}
 	case nodes.fault != nil:
 		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNodesUnknown, "the nodes cannot be watched: "+nodes.fault.Error())
 	case !nodes.known:
-		// Not listed yet: it stays as it was.
+		c.keep(conditionType) // not listed yet
 	case nodes.total == 0:
 		meta.RemoveStatusCondition(&c.list, conditionType)
 	case nodes.ready < nodes.total:
-		c.set(conditionType, metav1.ConditionFalse, hubv1alpha1.ReasonNodesUnhealthy,
-			fmt.Sprintf("%d of %d nodes are not healthy, %s", nodes.total-nodes.ready, nodes.total, nodes.problem))
+		c.check(conditionType, care.Check{
+			Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonNodesUnhealthy, Failing: hubv1alpha1.ReasonNodesFailing,
+			Message: fmt.Sprintf("%d of %d nodes are not healthy, %s", nodes.total-nodes.ready, nodes.total, nodes.problem),
+		}, threshold)
 	default:
 		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonEveryNodeReady, "every node registered to the cluster is ready")
 	}

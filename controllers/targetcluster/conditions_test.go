@@ -22,7 +22,14 @@ func healthy() observation {
 		registered: true,
 		status:     clustercache.Status{State: clustercache.StateConnected, Reason: clustercache.ReasonConnected, UID: "a", CredentialExpiry: now.Add(90 * 24 * time.Hour)},
 		nodes:      nodeSummary{known: true, total: 2, ready: 2},
+		sign:       now,
+		rules:      rules{monitor: 40 * time.Second, targetMonitor: 200 * time.Second, termBegan: now.Add(-time.Hour)},
 	}
+}
+
+// conditionsFor judges without anything but conditions in the status before.
+func conditionsFor(old []metav1.Condition, generation int64, o observation) []metav1.Condition {
+	return judge(&hubv1alpha1.TargetClusterStatus{Conditions: old}, generation, o).conditions
 }
 
 func TestConditions(t *testing.T) {
@@ -35,11 +42,8 @@ func TestConditions(t *testing.T) {
 	type want = map[string]string
 	is := func(status metav1.ConditionStatus, reason string) string { return string(status) + "/" + reason }
 	asHealthy := want{
-		"Ready": is(yes, "Ready"), "Connected": is(yes, "Connected"), "CredentialsValid": is(yes, "CredentialsAccepted"),
+		"Ready": is(yes, "Ready"), "HubReady": is(yes, "HubReady"), "Connected": is(yes, "Connected"), "CredentialsValid": is(yes, "CredentialsAccepted"),
 		"APIServerAvailable": is(yes, "HealthzRequestSucceeded"), "EveryNodeReady": is(yes, "EveryNodeReady"),
-	}
-	unreachable := func(o *observation) {
-		o.status.State, o.status.Reason, o.status.Message = clustercache.StateDisconnected, clustercache.ReasonUnreachable, "dial tcp: refused"
 	}
 	refused := func(reason string) func(*observation) {
 		return func(o *observation) {
@@ -49,7 +53,7 @@ func TestConditions(t *testing.T) {
 	refusedWant := func(reason string) want {
 		return want{
 			"Ready": is(no, reason), "Connected": is(no, reason), "CredentialsValid": is(no, reason),
-			"APIServerAvailable": is(unknown, "NotProbed"), "EveryNodeReady": is(unknown, "NotProbed"),
+			"APIServerAvailable": is(unknown, reason), "EveryNodeReady": is(unknown, reason), "HubReady": is(unknown, "TargetUnreachable"),
 		}
 	}
 
@@ -79,14 +83,14 @@ func TestConditions(t *testing.T) {
 			unreachable,
 			want{
 				"Ready": is(no, "Unreachable"), "Connected": is(no, "Unreachable"), "CredentialsValid": is(unknown, "NotProbed"),
-				"APIServerAvailable": is(no, "Unreachable"), "EveryNodeReady": is(unknown, "NotProbed"),
+				"APIServerAvailable": is(no, "Unreachable"), "EveryNodeReady": is(unknown, "NotProbed"), "HubReady": is(unknown, "TargetUnreachable"),
 			}, "dial tcp: refused",
 		},
 		"a target that does not answer and whose credential has expired": {
 			func(o *observation) { unreachable(o); o.status.CredentialExpiry = now.Add(-time.Minute) },
 			want{
 				"Ready": is(no, "CredentialsExpired"), "Connected": is(no, "Unreachable"), "CredentialsValid": is(no, "CredentialsExpired"),
-				"APIServerAvailable": is(no, "Unreachable"), "EveryNodeReady": is(unknown, "NotProbed"),
+				"APIServerAvailable": is(no, "Unreachable"), "EveryNodeReady": is(unknown, "NotProbed"), "HubReady": is(unknown, "TargetUnreachable"),
 			}, "expired at 2026-03-01T11:59:00Z",
 		},
 		"a target that rejects the credential": {
@@ -95,7 +99,7 @@ func TestConditions(t *testing.T) {
 			},
 			want{
 				"Ready": is(no, "Unauthorized"), "Connected": is(no, "Unauthorized"), "CredentialsValid": is(no, "Unauthorized"),
-				"APIServerAvailable": is(unknown, "NotProbed"), "EveryNodeReady": is(unknown, "NotProbed"),
+				"APIServerAvailable": is(unknown, "NotProbed"), "EveryNodeReady": is(unknown, "NotProbed"), "HubReady": is(unknown, "TargetUnreachable"),
 			}, "401",
 		},
 		"a credential that ends within the hour": {
@@ -138,10 +142,10 @@ func TestConditions(t *testing.T) {
 			func(o *observation) { o.status.State = clustercache.StateDraining }, want{"Ready": is(no, "RegistrationGone")}, "clean up",
 		},
 		"a registration that is gone while ManagedResources remain": {
-			func(o *observation) { *o = observation{now: now} },
+			func(o *observation) { *o = observation{now: now, sign: now, rules: o.rules} },
 			want{
 				"Ready": is(no, "RegistrationGone"), "Connected": is(no, "RegistrationGone"), "CredentialsValid": is(unknown, "NotProbed"),
-				"APIServerAvailable": is(unknown, "NotProbed"), "EveryNodeReady": is(unknown, "NotProbed"),
+				"APIServerAvailable": is(unknown, "RegistrationGone"), "EveryNodeReady": is(unknown, "RegistrationGone"), "HubReady": is(unknown, "TargetUnreachable"),
 			}, "ManagedResources still have",
 		},
 	}
@@ -175,6 +179,7 @@ func TestTransitionTimeMovesWithTheStatusOnly(t *testing.T) {
 
 	o := healthy()
 	o.now = now.Add(time.Hour)
+	o.sign = o.now
 	o.paused = true
 	after := conditionsFor(before, 1, o)
 	g.Expect(meta.FindStatusCondition(after, "Ready").LastTransitionTime.Time).To(Equal(o.now))
@@ -233,23 +238,30 @@ func TestCoarseRoundTrip(t *testing.T) {
 	}
 }
 
-func TestDifferInDetails(t *testing.T) {
+func TestWhatIsWorthAWrite(t *testing.T) {
+	const figures = 30 * time.Second
 	base := hubv1alpha1.TargetClusterStatus{RoundTripMilliseconds: 50, Conditions: conditionsFor(nil, 1, healthy())}
 	tests := map[string]struct {
-		change  func(*hubv1alpha1.TargetClusterStatus)
-		details bool
+		change func(*hubv1alpha1.TargetClusterStatus)
+		pause  time.Duration
 	}{
-		"another message":    {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions[0].Message = "x" }, true},
-		"another round trip": {func(s *hubv1alpha1.TargetClusterStatus) { s.RoundTripMilliseconds = 100 }, true},
-		"another reason":     {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions[0].Reason = "x" }, false},
-		"another count":      {func(s *hubv1alpha1.TargetClusterStatus) { s.Objects++ }, false},
-		"one condition less": {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions = s.Conditions[1:] }, false},
+		"another message":    {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions[0].Message = "x" }, detailsPause},
+		"another round trip": {func(s *hubv1alpha1.TargetClusterStatus) { s.RoundTripMilliseconds = 100 }, detailsPause},
+		"another count":      {func(s *hubv1alpha1.TargetClusterStatus) { s.Objects++; s.Conditions[0].Message = "x" }, figures},
+		"other ManagedResources": {func(s *hubv1alpha1.TargetClusterStatus) {
+			s.ManagedResources = &hubv1alpha1.ManagedResourceCounts{Total: 1}
+		}, figures},
+		"another reason":                {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions[0].Reason = "x" }, 0},
+		"one condition less":            {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions = s.Conditions[1:] }, 0},
+		"another number of nodes":       {func(s *hubv1alpha1.TargetClusterStatus) { s.NodeCounts = &hubv1alpha1.NodeCounts{Total: 1} }, 0},
+		"a count and another condition": {func(s *hubv1alpha1.TargetClusterStatus) { s.Objects++; s.Conditions[0].Status = metav1.ConditionFalse }, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			changed := *base.DeepCopy()
 			test.change(&changed)
-			NewWithT(t).Expect(differInDetails(base, changed)).To(Equal(test.details))
+			r := &reconciler{Options: Options{SyncPeriod: figures}}
+			NewWithT(t).Expect(r.pause(base, changed)).To(Equal(test.pause))
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 )
 
 // ControllerName is that of the controller in logs and metrics.
@@ -24,10 +25,6 @@ const ControllerName = "targetcluster"
 
 // Report is what the controller of ManagedResources knows of a target.
 type Report struct {
-	// ManagedResources counts those whose target it is.
-	ManagedResources hubv1alpha1.ManagedResourceCounts
-	// Objects is the number of objects in their inventories.
-	Objects int64
 	// DriftLastHour is the number of corrections in the last hour.
 	DriftLastHour int64
 	// DryRun is what would be written. Nil: the classes of the target are no dry runs.
@@ -49,8 +46,14 @@ type Options struct {
 	// Events takes events about TargetClusters. Required.
 	Events events.EventRecorder
 
-	// Reports returns what is known of the ManagedResources of a target; false if nothing is known yet. It must answer from
-	// memory. Nil: nothing is ever known.
+	// Members finds the ManagedResources of a target. Nil: there are none.
+	Members *members.Index
+	// Thresholds say for types of conditions how long their check has to fail until they turn False.
+	Thresholds map[string]time.Duration
+	// ProgressingLimit is how long a ManagedResource may be progressing until it counts as not healthy. Zero: for ever.
+	ProgressingLimit time.Duration
+	// Reports returns what else the controller of ManagedResources knows of a target; false if it knows nothing yet. It must
+	// answer from memory. Nil: nothing is ever known.
 	Reports func(clustercache.ClusterKey) (Report, bool)
 	// InUse tells whether a ManagedResource still has its inventory in a target. It must answer from memory. Nil: none has.
 	InUse func(clustercache.ClusterKey) bool
@@ -59,6 +62,14 @@ type Options struct {
 	ManagedElsewhere func(namespace string) (manager string, elsewhere bool)
 	// SpecChanged is called when the spec of a TargetCluster changed, so that new limits are taken up. Nil: nobody cares.
 	SpecChanged func(clustercache.ClusterKey)
+
+	// WatchedUntil is when the previous leader, or this one, gave its last sign of life before this term; zero if nobody
+	// knows. Nil: nobody ever does.
+	WatchedUntil func() time.Time
+	// MonitorPeriod is after how long without a sign of work on a target its state counts as unknown. Default: 40s.
+	MonitorPeriod time.Duration
+	// TargetMonitorPeriod is after how much more time nothing that is known of it counts. Default: 200s.
+	TargetMonitorPeriod time.Duration
 
 	// ConcurrentSyncs is the number of workers. Default: 5.
 	ConcurrentSyncs int
@@ -85,6 +96,15 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.SpecChanged == nil {
 		o.SpecChanged = func(clustercache.ClusterKey) {}
+	}
+	if o.WatchedUntil == nil {
+		o.WatchedUntil = func() time.Time { return time.Time{} }
+	}
+	if o.MonitorPeriod == 0 {
+		o.MonitorPeriod = 40 * time.Second
+	}
+	if o.TargetMonitorPeriod == 0 {
+		o.TargetMonitorPeriod = 200 * time.Second
 	}
 	if o.ConcurrentSyncs == 0 {
 		o.ConcurrentSyncs = 5

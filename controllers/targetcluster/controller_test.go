@@ -22,11 +22,14 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/clustercache"
 	fakeclusters "github.com/trellis-hub/trellis/clustercache/fake"
 	. "github.com/trellis-hub/trellis/controllers/targetcluster"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 )
 
@@ -58,6 +61,7 @@ func TestController(t *testing.T) {
 		"guards the identity":                                   testIdentity,
 		"shows two registrations of one cluster on both":        testDuplicates,
 		"lets a hibernated target sleep":                        testHibernated,
+		"sums up its ManagedResources":                          testComponents,
 		"leaves nothing behind at the end of a term":            testTerms,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newHub(t, source)) })
@@ -99,12 +103,9 @@ func testLife(t *testing.T, h *hub) {
 		HaveField("Status.CloudType", "kwok"),
 	))
 
-	h.setReport(Report{ManagedResources: hubv1alpha1.ManagedResourceCounts{Total: 3, Ready: 2, NotReady: 1}, Objects: 40, DriftLastHour: 7})
+	h.setReport(Report{DriftLastHour: 7})
 	h.clusters.Emit(key, clustercache.EventProbed)
-	h.eventually(g, key, SatisfyAll(
-		HaveField("Status.ManagedResources", Equal(&hubv1alpha1.ManagedResourceCounts{Total: 3, Ready: 2, NotReady: 1})),
-		HaveField("Status.Objects", int64(40)), HaveField("Status.DriftLastHour", int64(7)),
-	))
+	h.eventually(g, key, HaveField("Status.DriftLastHour", int64(7)))
 
 	h.clusters.SetState(key, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "dial tcp: connection refused")
 	h.eventually(g, key, SatisfyAll(
@@ -277,18 +278,29 @@ func testTerms(t *testing.T, h *hub) {
 type source struct {
 	client client.Client
 	cache  ctrlcache.Cache
+	// The index can be made once for a cache, so all hubs share the targets. Each has those of its namespace.
+	clusters *fakeclusters.Cache
+	members  *members.Index
+}
+
+var classes = []configv1alpha1.Class{
+	{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}},
+	{Name: "seed", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetSource}, NamespaceSelector: &metav1.LabelSelector{}},
 }
 
 func newSource(t *testing.T, cp *controlplane.ControlPlane) *source {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, hubv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, hubv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme} {
 		g.Expect(add(scheme)).To(Succeed())
 	}
 	c, err := client.New(cp.RESTConfig(), client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(c.Create(t.Context(), chart.TargetClusterCRD())).To(Succeed())
+	for _, crd := range chart.CRDs() {
+		g.Expect(c.Create(t.Context(), crd)).To(Succeed())
+	}
 	g.Eventually(func() error { return c.List(t.Context(), &hubv1alpha1.TargetClusterList{}) }, soon, often).Should(Succeed())
+	g.Eventually(func() error { return c.List(t.Context(), &resourcesv1alpha1.ManagedResourceList{}) }, soon, often).Should(Succeed())
 
 	informers, err := ctrlcache.New(cp.RESTConfig(), ctrlcache.Options{
 		Scheme: scheme, ByObject: map[client.Object]ctrlcache.ByObject{&corev1.Secret{}: clustercache.SecretCacheOptions()},
@@ -303,13 +315,15 @@ func newSource(t *testing.T, cp *controlplane.ControlPlane) *source {
 			t.Error(err)
 		}
 	})
-	return &source{client: c, cache: informers}
+	clusters := fakeclusters.New(nil)
+	index, err := members.New(t.Context(), informers, clusters, classes)
+	g.Expect(err).NotTo(HaveOccurred())
+	return &source{client: c, cache: informers, clusters: clusters, members: index}
 }
 
 // hub is a controller in a namespace of its own.
 type hub struct {
 	*source
-	clusters  *fakeclusters.Cache
 	events    *events.FakeRecorder
 	namespace string
 	stopTerm  func()
@@ -325,7 +339,7 @@ func newHub(t *testing.T, source *source) *hub {
 	if err := source.client.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	h := &hub{source: source, clusters: fakeclusters.New(nil), events: events.NewFakeRecorder(1000), namespace: namespace.Name}
+	h := &hub{source: source, events: events.NewFakeRecorder(1000), namespace: namespace.Name}
 	h.startTerm(t)
 	t.Cleanup(func() { h.stopTerm() })
 	return h
@@ -339,6 +353,8 @@ func (h *hub) startTerm(t *testing.T) {
 		Clusters:   h.clusters,
 		Guard:      NewGuard(h.cache),
 		Events:     h.events,
+		Members:    h.members,
+		Thresholds: map[string]time.Duration{"SystemComponentsHealthy": 2 * time.Second},
 		SyncPeriod: 200 * time.Millisecond,
 		Reports: func(clustercache.ClusterKey) (Report, bool) {
 			h.mu.Lock()

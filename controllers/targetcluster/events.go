@@ -1,6 +1,7 @@
 package targetcluster
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 )
 
 const (
@@ -34,25 +36,37 @@ func (r recorder) statusChanged(tc *hubv1alpha1.TargetCluster, before hubv1alpha
 		r.identityConfirmed(tc, before.ClusterUID)
 	}
 	told := map[string]bool{}
-	for _, conditionType := range []string{
-		hubv1alpha1.ConditionReady, hubv1alpha1.ConditionConnected, hubv1alpha1.ConditionCredentialsValid,
-		hubv1alpha1.ConditionAPIServerAvailable, hubv1alpha1.ConditionEveryNodeReady,
-	} {
-		now := meta.FindStatusCondition(tc.Status.Conditions, conditionType)
-		old := meta.FindStatusCondition(before.Conditions, conditionType)
-		if now == nil || old != nil && old.Status == now.Status && old.Reason == now.Reason || told[now.Reason] {
+	for _, now := range inOrder(tc.Status.Conditions) {
+		old := meta.FindStatusCondition(before.Conditions, now.Type)
+		if old != nil && old.Status == now.Status && old.Reason == now.Reason || told[now.Reason] {
 			continue
 		}
-		if r.conditionChanged(tc, *now) {
+		// What sums up ManagedResources is about others in each condition.
+		if r.conditionChanged(tc, now) && !care.Concerns(now.Type) {
 			told[now.Reason] = true
 		}
 	}
 }
 
+// inOrder returns conditions so that those come first which name causes.
+func inOrder(conditions []metav1.Condition) []metav1.Condition {
+	order := []string{
+		hubv1alpha1.ConditionReady, hubv1alpha1.ConditionConnected, hubv1alpha1.ConditionCredentialsValid,
+		hubv1alpha1.ConditionAPIServerAvailable, hubv1alpha1.ConditionEveryNodeReady, hubv1alpha1.ConditionHubReady,
+	}
+	rank := func(c metav1.Condition) int {
+		if i := slices.Index(order, c.Type); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	return slices.SortedStableFunc(slices.Values(conditions), func(a, b metav1.Condition) int { return rank(a) - rank(b) })
+}
+
 // conditionChanged tells about a condition with a new status or reason, if that is worth it: what is wrong, what is worth a
 // warning, and that the target is ready.
 func (r recorder) conditionChanged(tc *hubv1alpha1.TargetCluster, condition metav1.Condition) bool {
-	warning := condition.Status == metav1.ConditionFalse ||
+	warning := condition.Status == metav1.ConditionFalse && !isFailing(condition.Reason) || condition.Reason == hubv1alpha1.ReasonTargetStatusUnknown ||
 		condition.Reason == hubv1alpha1.ReasonDuplicateRegistration || condition.Reason == hubv1alpha1.ReasonCredentialsExpireSoon
 	switch {
 	case warning:

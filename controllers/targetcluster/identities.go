@@ -58,6 +58,13 @@ func (i *identities) set(key clustercache.ClusterKey, uid types.UID) []clusterca
 	return concerned
 }
 
+// of returns the targets that are the cluster with a UID.
+func (i *identities) of(uid types.UID) []clustercache.ClusterKey {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Collect(maps.Keys(i.byUID[uid]))
+}
+
 // others returns the other targets that are the same cluster, in order.
 func (i *identities) others(key clustercache.ClusterKey) []clustercache.ClusterKey {
 	i.mu.Lock()

@@ -4,16 +4,20 @@ import (
 	"time"
 
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 )
 
 // observation is everything that is known of a target at one moment.
 type observation struct {
-	now time.Time
+	now       time.Time
+	namespace string
 	// registered is false if the registration is gone and nothing is left of the connection. Then status is empty.
 	registered bool
 	status     clustercache.Status
 	health     clustercache.HealthCheckingState
 	nodes      nodeSummary
+	// roundTrip is the coarse one, in milliseconds; zero if there is none.
+	roundTrip int64
 	// conflict says that the cluster at the other end is not the one that it should be; nil if it is.
 	conflict error
 	// others are the other targets that are the same cluster.
@@ -22,6 +26,66 @@ type observation struct {
 	elsewhere string
 	paused    bool
 	report    *Report
+	// members are the ManagedResources of the target, if membersKnown.
+	members      []care.Member
+	membersKnown bool
+	// sign is the last sign of the hub's work on the target.
+	sign time.Time
+	// rules are those of the configuration.
+	rules rules
+}
+
+// rules say what an observation means.
+type rules struct {
+	thresholds       map[string]time.Duration
+	progressingLimit time.Duration
+	monitor          time.Duration
+	targetMonitor    time.Duration
+	termBegan        time.Time
+}
+
+// signOfWork returns when the hub gave the last sign that it works on a target: it probed or dialled it, or has settled when
+// it will next. Nobody expects more of a registration that is refused. Before the first sign, that of the previous leader
+// counts, whose status it is that operators see.
+func (o *observation) signOfWork(watchedUntil time.Time) time.Time {
+	if !o.registered || o.status.State == clustercache.StateRefused {
+		return o.now
+	}
+	sign := latest(o.health.LastProbeTime, o.status.NextAttempt)
+	if o.status.State == clustercache.StateConnected || o.status.State == clustercache.StateDisconnected {
+		sign = latest(sign, o.status.Since)
+	}
+	switch {
+	case !sign.IsZero():
+		return sign
+	case !watchedUntil.IsZero():
+		return watchedUntil
+	default:
+		return o.rules.termBegan
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// down is why the target cannot be asked, empty if it can.
+func (o *observation) down() string {
+	switch {
+	case !o.registered:
+		return messageGone
+	case o.conflict != nil:
+		return o.conflict.Error()
+	case o.connected():
+		return ""
+	case o.status.Message == "":
+		return reasonOf(o.status)
+	default:
+		return o.status.Message
+	}
 }
 
 func (o *observation) connected() bool {

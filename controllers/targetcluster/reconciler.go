@@ -22,11 +22,14 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 )
 
 const (
 	// detailsPause is how long changes wait that are only details, after the last write.
 	detailsPause = time.Minute
+	// soonest is the shortest pause before a target is looked at again although nothing happened.
+	soonest = 100 * time.Millisecond
 	// conflictRetry is the pause before a write is repeated that was based on an outdated TargetCluster.
 	conflictRetry = 200 * time.Millisecond
 )
@@ -38,6 +41,7 @@ type reconciler struct {
 	identities *identities
 	events     recorder
 	started    time.Time
+	rules      rules
 
 	mu      sync.Mutex
 	written map[clustercache.ClusterKey]time.Time // when a status was written last in this term
@@ -50,7 +54,11 @@ func newReconciler(o Options) *reconciler {
 		identities: newIdentities(),
 		events:     recorder{o.Events},
 		started:    o.Clock.Now(),
-		written:    map[clustercache.ClusterKey]time.Time{},
+		rules: rules{
+			thresholds: o.Thresholds, progressingLimit: o.ProgressingLimit,
+			monitor: o.MonitorPeriod, targetMonitor: o.TargetMonitorPeriod, termBegan: o.Clock.Now(),
+		},
+		written: map[clustercache.ClusterKey]time.Time{},
 	}
 }
 
@@ -127,7 +135,7 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 		return reconcile.Result{RequeueAfter: r.SyncPeriod}, nil // the clustercache will know it in a moment, and says so
 	}
 	if r.InUse(key) {
-		return r.update(ctx, tc, observation{now: r.Clock.Now(), report: r.report(key)})
+		return r.update(ctx, tc, r.look(ctx, tc, observation{now: r.Clock.Now()}))
 	}
 
 	log.FromContext(ctx).Info("Deleting the TargetCluster, its registration is gone")
@@ -153,22 +161,44 @@ func (r *reconciler) registrationExists(ctx context.Context, key clustercache.Cl
 
 func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster, status clustercache.Status) observation {
 	key := client.ObjectKeyFromObject(tc)
-	o := observation{
+	o := r.look(ctx, tc, observation{
 		now:        r.Clock.Now(),
 		registered: true,
 		status:     status,
 		health:     r.Clusters.GetHealthCheckingState(ctx, key),
 		nodes:      r.nodes.summarize(ctx, key),
 		others:     r.identities.others(key),
+		roundTrip:  coarseRoundTrip(tc.Status.RoundTripMilliseconds, status.RoundTrip),
 		paused:     tc.Spec.Paused,
-		report:     r.report(key),
-	}
-	if manager, elsewhere := r.ManagedElsewhere(key.Namespace); elsewhere {
-		o.elsewhere = manager
-	}
+	})
 	if known := tc.Status.ClusterUID; known != "" && o.connected() && status.UID != known && !confirmed(status.Annotations, status.UID) {
 		o.conflict = identityChanged(known, status.UID)
 	}
+	return o
+}
+
+// look completes an observation by what does not depend on whether the target is registered.
+func (r *reconciler) look(ctx context.Context, tc *hubv1alpha1.TargetCluster, o observation) observation {
+	key := client.ObjectKeyFromObject(tc)
+	o.namespace, o.report, o.rules = key.Namespace, r.report(key), r.rules
+	o.sign = o.signOfWork(r.WatchedUntil())
+	manager, elsewhere := r.ManagedElsewhere(key.Namespace)
+	if elsewhere {
+		o.elsewhere = manager
+	}
+	if r.Members == nil {
+		return o
+	}
+	uid := tc.Status.ClusterUID
+	if uid == "" {
+		uid = o.status.UID
+	}
+	found, err := r.Members.Of(ctx, key, uid, elsewhere)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot tell how the ManagedResources are")
+		return o
+	}
+	o.members, o.membersKnown = found, true
 	return o
 }
 
@@ -179,44 +209,73 @@ func (r *reconciler) report(key clustercache.ClusterKey) *Report {
 	return nil
 }
 
-// update writes what was observed into the status, if it makes a difference.
+// update writes what was observed into the status and its summary into the label, if it makes a difference.
 func (r *reconciler) update(ctx context.Context, tc *hubv1alpha1.TargetCluster, o observation) (reconcile.Result, error) {
-	key := client.ObjectKeyFromObject(tc)
 	result := reconcile.Result{RequeueAfter: r.SyncPeriod - rand.N(r.SyncPeriod/4+1)}
-
 	base := tc.DeepCopy()
-	record(&tc.Status, tc.Generation, o, resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]))
-	if equality.Semantic.DeepEqual(base.Status, tc.Status) {
-		return result, nil
+	next := record(&tc.Status, tc.Generation, o, resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]))
+	if !next.IsZero() {
+		result.RequeueAfter = min(result.RequeueAfter, max(next.Sub(o.now), soonest))
 	}
-	if wait := detailsPause - o.now.Sub(r.lastWrite(key)); wait > 0 && differInDetails(base.Status, tc.Status) {
-		result.RequeueAfter = min(result.RequeueAfter, wait)
-		return result, nil
-	}
-
-	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Status().Patch(ctx, tc, patch); apierrors.IsNotFound(err) {
+	wait, err := r.writeStatus(ctx, base, tc, o.now)
+	switch {
+	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil
-	} else if err != nil {
+	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("cannot write the status of the TargetCluster: %w", err)
+	case wait > 0:
+		result.RequeueAfter = min(result.RequeueAfter, wait)
 	}
-	r.wrote(key, o.now)
-	r.events.statusChanged(tc, base.Status)
-	return result, nil
+	return result, r.writeLabel(ctx, tc)
 }
 
-// record puts an observation into a status.
-func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observation, hibernated bool) {
+// writeStatus writes a status that says something new, and returns how long that has to wait if it is not worth a write yet.
+func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.TargetCluster, now time.Time) (time.Duration, error) {
+	if equality.Semantic.DeepEqual(base.Status, tc.Status) {
+		return 0, nil
+	}
+	key := client.ObjectKeyFromObject(tc)
+	if wait := r.pause(base.Status, tc.Status) - now.Sub(r.lastWrite(key)); wait > 0 {
+		return wait, nil
+	}
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, tc, patch); err != nil {
+		return 0, err
+	}
+	r.wrote(key, now)
+	r.events.statusChanged(tc, base.Status)
+	return 0, nil
+}
+
+// writeLabel brings the status label in line with the conditions.
+func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetCluster) error {
+	value := summary(tc.Status.Conditions)
+	if value == "" || tc.Labels[hubv1alpha1.StatusLabel] == value {
+		return nil
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:%q}}}`, tc.UID, hubv1alpha1.StatusLabel, value)
+	if err := r.Client.Patch(ctx, tc, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("cannot label the TargetCluster: %w", err)
+	}
+	return nil
+}
+
+// record puts an observation into a status. It returns when it may become another one although nothing happens, zero if it
+// will not.
+func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observation, hibernated bool) (next time.Time) {
 	status.ObservedGeneration = generation
 	if !hibernated {
-		status.Conditions = conditionsFor(status.Conditions, generation, o)
+		j := judge(status, generation, o)
+		status.Conditions, status.FailingChecks, next = j.conditions, j.failing, j.next
+	}
+	if o.membersKnown {
+		status.ManagedResources, status.Objects = count(o.members)
 	}
 	if report := o.report; report != nil {
-		status.ManagedResources, status.DryRun = &report.ManagedResources, report.DryRun
-		status.Objects, status.DriftLastHour = report.Objects, report.DriftLastHour
+		status.DriftLastHour, status.DryRun = report.DriftLastHour, report.DryRun
 	}
 	if !o.registered {
-		return
+		return next
 	}
 
 	status.SecretName = o.status.SecretName
@@ -226,7 +285,7 @@ func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observa
 		status.CredentialExpiry = &expiry
 	}
 	if !o.connected() || o.conflict != nil {
-		return // what is known of the target itself stays
+		return next // what is known of the target itself stays
 	}
 	if o.status.UID != "" {
 		status.ClusterUID = o.status.UID
@@ -234,25 +293,58 @@ func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observa
 	if o.status.KubernetesVersion != "" {
 		status.KubernetesVersion = o.status.KubernetesVersion
 	}
-	status.RoundTripMilliseconds = coarseRoundTrip(status.RoundTripMilliseconds, o.status.RoundTrip)
+	status.RoundTripMilliseconds = o.roundTrip
 	if nodes := o.nodes; nodes.known {
 		status.NodeCounts = &hubv1alpha1.NodeCounts{Total: nodes.total, Ready: nodes.ready}
 		if nodes.cloud != "" {
 			status.CloudType, status.Region = nodes.cloud, nodes.region
 		}
 	}
+	return next
 }
 
-// differInDetails tells whether two statuses differ in nothing but the wording of messages and the round trip.
-func differInDetails(a, b hubv1alpha1.TargetClusterStatus) bool {
-	a, b = *a.DeepCopy(), *b.DeepCopy()
+// count counts the ManagedResources that are applied to the target, and their objects.
+func count(members []care.Member) (*hubv1alpha1.ManagedResourceCounts, int64) {
+	counts, objects := &hubv1alpha1.ManagedResourceCounts{}, int64(0)
+	for _, m := range members {
+		if m.OnSource {
+			continue
+		}
+		objects += int64(len(m.Status.Resources))
+		counts.Total++
+		ready := resourcesv1alpha1.GetCondition(m.Status.Conditions, resourcesv1alpha1.ConditionReady)
+		switch {
+		case ready != nil && ready.Status == resourcesv1alpha1.ConditionTrue:
+			counts.Ready++
+		case ready != nil && ready.Status == resourcesv1alpha1.ConditionFalse:
+			counts.NotReady++
+		default:
+			counts.Unknown++
+		}
+	}
+	return counts, objects
+}
+
+// pause is how long a status waits after the last write, by what is new in it: figures for a sync period, details such as
+// the wording of messages and the round trip longer, everything else not at all.
+func (r *reconciler) pause(before, after hubv1alpha1.TargetClusterStatus) time.Duration {
+	a, b := *before.DeepCopy(), *after.DeepCopy()
 	for _, status := range []*hubv1alpha1.TargetClusterStatus{&a, &b} {
 		status.RoundTripMilliseconds = 0
 		for i := range status.Conditions {
 			status.Conditions[i].Message = ""
 		}
 	}
-	return equality.Semantic.DeepEqual(a, b)
+	if equality.Semantic.DeepEqual(a, b) {
+		return detailsPause
+	}
+	for _, status := range []*hubv1alpha1.TargetClusterStatus{&a, &b} {
+		status.ManagedResources, status.Objects, status.DriftLastHour, status.DryRun = nil, 0, 0, nil
+	}
+	if equality.Semantic.DeepEqual(a, b) {
+		return r.SyncPeriod
+	}
+	return 0
 }
 
 // lastWrite returns when a status was written last, in this term or, for all that is known, just before it.

@@ -9,16 +9,18 @@ import (
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// sources puts targets into the queue: when the clustercache has news, when their TargetCluster changed, and when somebody
-// calls enqueue. The usual sources of controller-runtime do not fit, because their handlers stay at the informer for ever.
+// sources puts targets into the queue: when the clustercache has news, when their TargetCluster or one of their ManagedResources
+// changed, and when somebody calls enqueue. The usual sources of controller-runtime do not fit, because their handlers stay at the informer for ever.
 type sources struct {
 	options    Options
 	identities *identities
@@ -43,28 +45,49 @@ func (s *sources) Start(ctx context.Context, q queue) error {
 	s.mu.Unlock()
 	defer s.running.Done()
 
-	informer, err := s.options.Cache.GetInformer(ctx, &hubv1alpha1.TargetCluster{})
-	if err != nil {
-		return fmt.Errorf("cannot watch TargetClusters: %w", err)
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	if err := s.watch(ctx, &hubv1alpha1.TargetCluster{}, toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { s.observe(nil, obj) },
 		UpdateFunc: s.observe,
 		DeleteFunc: s.observeDelete,
-	})
+	}); err != nil {
+		return err
+	}
+	if s.options.Members != nil {
+		if err := s.watch(ctx, &resourcesv1alpha1.ManagedResource{}, toolscache.ResourceEventHandlerDetailedFuncs{
+			AddFunc: func(obj any, initial bool) {
+				if !initial { // all targets are looked at in the beginning
+					s.observeMember(nil, obj)
+				}
+			},
+			UpdateFunc: s.observeMember,
+			DeleteFunc: func(obj any) { s.observeMember(obj, nil) },
+		}); err != nil {
+			return err
+		}
+	}
+	s.running.Go(func() { s.forward(ctx) })
+	return nil
+}
+
+// watch has a handler told of all objects of a kind until ctx ends. It returns when the handler has seen those that exist.
+func (s *sources) watch(ctx context.Context, kind client.Object, handler toolscache.ResourceEventHandler) error {
+	informer, err := s.options.Cache.GetInformer(ctx, kind)
 	if err != nil {
-		return fmt.Errorf("cannot watch TargetClusters: %w", err)
+		return fmt.Errorf("cannot watch %T: %w", kind, err)
+	}
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		return fmt.Errorf("cannot watch %T: %w", kind, err)
 	}
 	s.running.Go(func() {
 		<-ctx.Done()
 		if err := informer.RemoveEventHandler(registration); err != nil {
-			s.options.Logger.Error(err, "Could not remove the handler of TargetClusters")
+			s.options.Logger.Error(err, "Could not remove a handler", "kind", fmt.Sprintf("%T", kind))
 		}
 	})
 	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		return ctx.Err()
 	}
-	s.running.Go(func() { s.forward(ctx) })
 	return nil
 }
 
@@ -121,6 +144,16 @@ func (s *sources) observeDelete(obj any) {
 		s.enqueue(s.identities.set(key, "")...)
 		s.enqueue(key)
 	}
+}
+
+// observeMember has the targets looked at that a change of a ManagedResource concerns. Either state may be nil.
+func (s *sources) observeMember(before, after any) {
+	if tombstone, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
+		before = tombstone.Obj
+	}
+	a, _ := before.(*resourcesv1alpha1.ManagedResource)
+	b, _ := after.(*resourcesv1alpha1.ManagedResource)
+	s.enqueue(s.options.Members.Concerned(a, b, s.identities.of)...)
 }
 
 // enqueue has targets reconciled.

@@ -37,6 +37,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 )
 
 const (
@@ -93,6 +94,7 @@ type hub struct {
 	secrets  *secretindex.Index
 	bundles  *bundle.Cache
 	guard    *targetcluster.Guard
+	members  *members.Index // once the hub contends for leadership
 	metrics  *managedresource.Metrics
 	queues   *fairqueue.Metrics
 	leader   *leadership
@@ -298,6 +300,10 @@ func (h *hub) informers(ctx context.Context) error {
 
 func (h *hub) lead(ctx context.Context) error {
 	if err := h.informers(ctx); err != nil {
+		return err
+	}
+	var err error
+	if h.members, err = members.New(ctx, h.manager.GetCache(), h.clusters, h.Config.Classes); err != nil {
 		return err
 	}
 	if !h.manager.GetCache().WaitForCacheSync(ctx) || !h.secrets.WaitForSync(ctx) || !h.clusters.WaitForSync(ctx) {

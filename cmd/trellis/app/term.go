@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,9 @@ func (h *hub) term(ctx context.Context) error {
 	targets, err := targetcluster.New(targetcluster.Options{
 		Client: h.client, Live: h.client, Cache: h.manager.GetCache(), Clusters: h.clusters, Guard: h.guard,
 		Events:           h.manager.GetEventRecorder("trellis"),
+		Members:          h.members,
+		Thresholds:       thresholds(h.Config.Controllers.Care),
+		ProgressingLimit: h.Config.Controllers.Care.ManagedResourceProgressingThreshold.Duration,
 		Reports:          h.report,
 		InUse:            resources.InUse,
 		ManagedElsewhere: resources.ManagedElsewhere,
@@ -69,7 +73,15 @@ func (h *hub) report(key clustercache.ClusterKey) (targetcluster.Report, bool) {
 		return targetcluster.Report{}, false
 	}
 	s := resources.Summary(key)
-	return targetcluster.Report{ManagedResources: s.ManagedResources, Objects: s.Objects, DriftLastHour: s.DriftLastHour, DryRun: s.DryRun}, true
+	return targetcluster.Report{DriftLastHour: s.DriftLastHour, DryRun: s.DryRun}, true
+}
+
+func thresholds(c configv1alpha1.Care) map[string]time.Duration {
+	out := make(map[string]time.Duration, len(c.ConditionThresholds))
+	for _, t := range c.ConditionThresholds {
+		out[t.Type] = t.Duration.Duration
+	}
+	return out
 }
 
 // classes prepares the configured classes, with the cluster identity where their origins want it.

@@ -1,0 +1,202 @@
+package members
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
+)
+
+// field is the name of the index.
+const field = "hub.gardener.cloud/target"
+
+// Kinds of keys in the index.
+const (
+	byUID    = "uid/"    // and the UID of the cluster that has the objects
+	byPick   = "pick/"   // and the class, a slash and the name of the target, if one is picked: not applied yet
+	byClass  = "class/"  // and the class, which has a fixed registration
+	onSource = "source/" // and the name of the target, if one is picked: applied to the source cluster
+)
+
+// class is what matters of a configured class.
+type class struct {
+	configv1alpha1.Class
+	selector labels.Selector // nil selects nothing
+}
+
+// Informers has the ManagedResources and Namespaces of the source cluster. A cache.Cache is one.
+type Informers interface {
+	client.Reader
+	client.FieldIndexer
+}
+
+// Index finds ManagedResources. It lives as long as the process.
+type Index struct {
+	informers Informers
+	clusters  clustercache.ClusterCache
+	classes   map[string]class
+}
+
+// New returns an index, and has the informer of ManagedResources keep it. That can be done once for each informer.
+func New(ctx context.Context, informers Informers, clusters clustercache.ClusterCache, classes []configv1alpha1.Class) (*Index, error) {
+	i := &Index{informers: informers, clusters: clusters, classes: map[string]class{}}
+	for _, c := range classes {
+		known := class{Class: c}
+		if c.NamespaceSelector != nil {
+			selector, err := metav1.LabelSelectorAsSelector(c.NamespaceSelector)
+			if err != nil {
+				return nil, fmt.Errorf("class %q: namespaceSelector: %w", c.Name, err)
+			}
+			known.selector = selector
+		}
+		i.classes[normalize(c.Name)] = known
+	}
+	if err := informers.IndexField(ctx, &resourcesv1alpha1.ManagedResource{}, field, i.keys); err != nil {
+		return nil, fmt.Errorf("cannot index ManagedResources: %w", err)
+	}
+	return i, nil
+}
+
+// keys are those of a ManagedResource, one or none.
+func (i *Index) keys(obj client.Object) []string {
+	mr, ok := obj.(*resourcesv1alpha1.ManagedResource)
+	if !ok {
+		return nil
+	}
+	name, uid := classOf(mr), mr.Annotations[hubv1alpha1.TargetUIDAnnotation]
+	c, configured := i.classes[name]
+	switch {
+	case uid == "" && (!configured || c.DryRun):
+		return nil
+	case c.Target.Type == configv1alpha1.TargetSource:
+		return []string{onSource + pick(mr)}
+	case c.Target.Type == configv1alpha1.TargetRegistration:
+		return []string{byClass + name}
+	case uid != "":
+		return []string{byUID + uid}
+	default:
+		return []string{byPick + name + "/" + pick(mr)}
+	}
+}
+
+// Of returns the ManagedResources of a target, which is known to be the cluster with a UID; empty if nobody knows. With
+// appliedOnly, those are left out that the hub has never applied.
+func (i *Index) Of(ctx context.Context, target clustercache.ClusterKey, uid types.UID, appliedOnly bool) ([]care.Member, error) {
+	q := query{Index: i, target: target, appliedOnly: appliedOnly}
+	if uid != "" {
+		q.add(ctx, target.Namespace, byUID+string(uid), false, nil)
+	}
+	if name, serves := i.serves(target); serves && !appliedOnly {
+		q.add(ctx, target.Namespace, byPick+name+"/"+target.Name, false, nil)
+		q.add(ctx, target.Namespace, byPick+name+"/", false, func(*resourcesv1alpha1.ManagedResource) bool {
+			only, found := i.only(target.Namespace, name)
+			return found && only == target
+		})
+	}
+	for name, c := range i.classes {
+		if c.Target.Type == configv1alpha1.TargetRegistration && c.Target.Namespace == target.Namespace && c.Target.Name == target.Name {
+			q.add(ctx, "", byClass+name, false, func(mr *resourcesv1alpha1.ManagedResource) bool {
+				has := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]
+				return has != "" && has == string(uid) || has == "" && i.selects(ctx, c, mr.Namespace)
+			})
+		}
+	}
+	selected := func(mr *resourcesv1alpha1.ManagedResource) bool {
+		return mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != "" || i.selects(ctx, i.classes[classOf(mr)], mr.Namespace)
+	}
+	q.add(ctx, target.Namespace, onSource+target.Name, true, selected)
+	q.add(ctx, target.Namespace, onSource, true, func(mr *resourcesv1alpha1.ManagedResource) bool {
+		owner, found := i.only(target.Namespace, resourcesv1alpha1.DefaultClass)
+		return found && owner == target && selected(mr)
+	})
+	return q.found, q.err
+}
+
+// query collects what belongs to a target.
+type query struct {
+	*Index
+	target      clustercache.ClusterKey
+	appliedOnly bool
+	found       []care.Member
+	err         error
+}
+
+// add adds what has a key in a namespace, or in all if it is empty, and fits.
+func (q *query) add(ctx context.Context, namespace, key string, source bool, fits func(*resourcesv1alpha1.ManagedResource) bool) {
+	if q.err != nil {
+		return
+	}
+	list := &resourcesv1alpha1.ManagedResourceList{}
+	// The content is only read.
+	if err := q.informers.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: key}, client.UnsafeDisableDeepCopy); err != nil {
+		q.err = fmt.Errorf("cannot find the ManagedResources of target %s: %w", q.target, err)
+		return
+	}
+	for n := range list.Items {
+		mr := &list.Items[n]
+		if q.appliedOnly && mr.Annotations[hubv1alpha1.TargetUIDAnnotation] == "" {
+			continue
+		}
+		if fits == nil || fits(mr) {
+			q.found = append(q.found, care.Member{ManagedResource: mr, OnSource: source})
+		}
+	}
+}
+
+// serves returns the class that a registration serves, and false if there is no such class, or no registration.
+func (i *Index) serves(target clustercache.ClusterKey) (string, bool) {
+	status, registered := i.clusters.GetStatus(target)
+	name := normalize(status.Labels[hubv1alpha1.ClassLabel])
+	return name, registered && status.State != clustercache.StateDraining && i.classes[name].Target.Type == configv1alpha1.TargetNamespace
+}
+
+// only returns the registration of a namespace that serves a class, if there is exactly one.
+func (i *Index) only(namespace, class string) (clustercache.ClusterKey, bool) {
+	var found []clustercache.ClusterKey
+	for _, status := range i.clusters.List(namespace) {
+		if status.State != clustercache.StateDraining && normalize(status.Labels[hubv1alpha1.ClassLabel]) == class {
+			found = append(found, status.Cluster)
+		}
+	}
+	if len(found) != 1 {
+		return clustercache.ClusterKey{}, false
+	}
+	return found[0], true
+}
+
+func (i *Index) selects(ctx context.Context, c class, namespace string) bool {
+	if c.selector == nil {
+		return false
+	}
+	ns := &corev1.Namespace{}
+	return i.informers.Get(ctx, types.NamespacedName{Name: namespace}, ns) == nil && c.selector.Matches(labels.Set(ns.Labels))
+}
+
+func classOf(mr *resourcesv1alpha1.ManagedResource) string {
+	if mr.Spec.Class == nil {
+		return resourcesv1alpha1.DefaultClass
+	}
+	return normalize(*mr.Spec.Class)
+}
+
+// normalize maps the names of the default class to the empty one.
+func normalize(class string) string {
+	if class == resourcesv1alpha1.DefaultClassName {
+		return resourcesv1alpha1.DefaultClass
+	}
+	return class
+}
+
+func pick(mr *resourcesv1alpha1.ManagedResource) string {
+	return mr.Labels[hubv1alpha1.ClusterNameLabel]
+}

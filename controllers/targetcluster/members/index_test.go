@@ -1,0 +1,255 @@
+package members_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	fakeclusters "github.com/trellis-hub/trellis/clustercache/fake"
+	. "github.com/trellis-hub/trellis/controllers/targetcluster/members"
+)
+
+var classes = []configv1alpha1.Class{
+	{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}},
+	{Name: "second", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}},
+	{Name: "planned", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}, DryRun: true},
+	{
+		Name: "seed", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetSource},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"shoot": "true"}},
+	},
+	{
+		Name: "garden", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetRegistration, Namespace: "garden", Name: "virtual"},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"garden": "true"}},
+	},
+}
+
+// informers are a fake client that is made with the index it is asked for.
+type informers struct {
+	client.Client
+	scheme  *runtime.Scheme
+	objects []client.Object
+}
+
+func (i *informers) IndexField(_ context.Context, obj client.Object, field string, keys client.IndexerFunc) error {
+	i.Client = fake.NewClientBuilder().WithScheme(i.scheme).WithObjects(i.objects...).WithIndex(obj, field, keys).Build()
+	return nil
+}
+
+// newIndex knows a lone target in each of the namespaces lone and garden, and three in the namespace crowd, of which the
+// second serves the class of its name.
+func newIndex(g Gomega, mrs ...client.Object) (*Index, *fakeclusters.Cache) {
+	scheme := runtime.NewScheme()
+	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+	namespace := func(name string, labels map[string]string) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	}
+	source := &informers{scheme: scheme, objects: append(mrs,
+		namespace("lone", map[string]string{"shoot": "true", "garden": "true"}), namespace("crowd", map[string]string{"shoot": "true"}),
+		namespace("garden", nil), namespace("outside", nil),
+	)}
+	clusters := fakeclusters.New(nil)
+	for _, status := range []clustercache.Status{
+		{Cluster: target("lone/a")}, {Cluster: target("garden/virtual")}, {Cluster: target("crowd/a")}, {Cluster: target("crowd/b")},
+		{Cluster: target("crowd/second"), Labels: map[string]string{hubv1alpha1.ClassLabel: "second"}},
+	} {
+		status.State, status.UID = clustercache.StateConnected, uidOf(status.Cluster)
+		clusters.SetStatus(status)
+	}
+	index, err := New(context.Background(), source, clusters, classes)
+	g.Expect(err).NotTo(HaveOccurred())
+	return index, clusters
+}
+
+func target(name string) clustercache.ClusterKey {
+	var key clustercache.ClusterKey
+	for i := range name {
+		if name[i] == '/' {
+			key.Namespace, key.Name = name[:i], name[i+1:]
+		}
+	}
+	return key
+}
+
+func uidOf(key clustercache.ClusterKey) types.UID { return types.UID("uid-of-" + key.String()) }
+
+type change = func(*resourcesv1alpha1.ManagedResource)
+
+func mr(namespace string, changes ...change) *resourcesv1alpha1.ManagedResource {
+	out := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mr"}}
+	for _, set := range changes {
+		set(out)
+	}
+	return out
+}
+
+func class(name string) change {
+	return func(mr *resourcesv1alpha1.ManagedResource) { mr.Spec.Class = &name }
+}
+
+func picks(name string) change {
+	return func(mr *resourcesv1alpha1.ManagedResource) {
+		mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: name}
+	}
+}
+
+func appliedTo(uid types.UID) change {
+	return func(mr *resourcesv1alpha1.ManagedResource) {
+		mr.Annotations = map[string]string{hubv1alpha1.TargetUIDAnnotation: string(uid)}
+	}
+}
+
+func TestWhoseAManagedResourceIs(t *testing.T) {
+	const source = types.UID("uid-of-source")
+	// Those in brackets are targets for which it is applied to the source cluster.
+	tests := map[string]struct {
+		mr   *resourcesv1alpha1.ManagedResource
+		want []string
+	}{
+		"new, in a namespace with one target":                       {mr("lone"), []string{"lone/a"}},
+		"by the other name of its class":                            {mr("lone", class("resources")), []string{"lone/a"}},
+		"new, in a namespace with several":                          {mr("crowd"), nil},
+		"new, and picks one":                                        {mr("crowd", picks("b")), []string{"crowd/b"}},
+		"new, and picks one that serves another class":              {mr("crowd", picks("second")), nil},
+		"new, of a class that one of several serves":                {mr("crowd", class("second")), []string{"crowd/second"}},
+		"new, in a namespace without a target":                      {mr("outside"), nil},
+		"of a class of somebody else":                               {mr("lone", class("foreign")), nil},
+		"of a dry run":                                              {mr("lone", class("planned")), nil},
+		"applied":                                                   {mr("crowd", appliedTo("uid-of-crowd/a")), []string{"crowd/a"}},
+		"applied, and picks another one now":                        {mr("crowd", appliedTo("uid-of-crowd/a"), picks("b")), []string{"crowd/a"}},
+		"applied, and of a class of somebody else now":              {mr("lone", appliedTo("uid-of-lone/a"), class("foreign")), []string{"lone/a"}},
+		"applied to a cluster that nobody knows":                    {mr("lone", appliedTo("what")), nil},
+		"applied to a cluster that is registered in another place":  {mr("outside", appliedTo("uid-of-lone/a")), nil},
+		"for the source, in a namespace with one target":            {mr("lone", class("seed")), []string{"(lone/a)"}},
+		"for the source, applied":                                   {mr("lone", class("seed"), appliedTo(source)), []string{"(lone/a)"}},
+		"for the source, in a namespace with several":               {mr("crowd", class("seed")), nil},
+		"for the source, and picks one":                             {mr("crowd", class("seed"), picks("b")), []string{"(crowd/b)"}},
+		"for the source, in a namespace that is not selected":       {mr("garden", class("seed")), nil},
+		"for a fixed target":                                        {mr("lone", class("garden")), []string{"garden/virtual"}},
+		"for a fixed target, applied":                               {mr("lone", class("garden"), appliedTo("uid-of-garden/virtual")), []string{"garden/virtual"}},
+		"for a fixed target, still applied to another one":          {mr("lone", class("garden"), appliedTo("uid-of-lone/a")), nil},
+		"for a fixed target, from a namespace that is not selected": {mr("crowd", class("garden")), nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			index, clusters := newIndex(g, test.mr)
+			var got []string
+			for _, status := range clusters.List("") {
+				found, err := index.Of(context.Background(), status.Cluster, status.UID, false)
+				g.Expect(err).NotTo(HaveOccurred())
+				for _, m := range found {
+					name := status.Cluster.String()
+					if m.OnSource {
+						name = "(" + name + ")"
+					}
+					got = append(got, name)
+				}
+			}
+			g.Expect(got).To(Equal(test.want))
+
+			// Whose it is hears of its changes.
+			byUID := func(uid types.UID) []clustercache.ClusterKey {
+				var keys []clustercache.ClusterKey
+				for _, status := range clusters.List("") {
+					if status.UID == uid {
+						keys = append(keys, status.Cluster)
+					}
+				}
+				return keys
+			}
+			concerned := index.Concerned(nil, test.mr, byUID)
+			for _, name := range test.want {
+				if name[0] == '(' {
+					name = name[1 : len(name)-1]
+				}
+				g.Expect(concerned).To(ContainElement(target(name)))
+			}
+		})
+	}
+}
+
+func TestBesideAnotherManagerOnlyWhatWasAppliedCounts(t *testing.T) {
+	g := NewWithT(t)
+	applied := mr("lone", appliedTo("uid-of-lone/a"))
+	applied.Name = "applied"
+	index, _ := newIndex(g, mr("lone"), applied)
+	found, err := index.Of(context.Background(), target("lone/a"), "uid-of-lone/a", true)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found).To(HaveExactElements(HaveField("Name", "applied")))
+}
+
+func TestTargetWhoseUIDNobodyKnowsHasWhatIsNew(t *testing.T) {
+	g := NewWithT(t)
+	index, _ := newIndex(g, mr("lone"))
+	found, err := index.Of(context.Background(), target("lone/a"), "", false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found).To(HaveLen(1))
+}
+
+func TestWhichChangesATargetHearsOf(t *testing.T) {
+	condition := func(t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string) change {
+		return func(mr *resourcesv1alpha1.ManagedResource) {
+			mr.Status.Conditions = resourcesv1alpha1.SetCondition(mr.CreationTimestamp.Time, mr.Status.Conditions, t, status, reason, message)
+		}
+	}
+	tests := map[string]struct {
+		change change
+		hears  bool
+	}{
+		"nothing":             {func(*resourcesv1alpha1.ManagedResource) {}, false},
+		"another message":     {condition("ResourcesHealthy", "True", "R", "other"), false},
+		"another annotation":  {func(mr *resourcesv1alpha1.ManagedResource) { mr.Annotations["x"] = "y" }, false},
+		"not applied":         {condition("ResourcesApplied", "False", "R", ""), true},
+		"not healthy":         {condition("ResourcesHealthy", "False", "R", ""), true},
+		"another reason":      {condition("ResourcesHealthy", "True", "S", ""), true},
+		"progressing":         {condition("ResourcesProgressing", "True", "R", ""), true},
+		"ready":               {condition("Ready", "True", "R", ""), true},
+		"another generation":  {func(mr *resourcesv1alpha1.ManagedResource) { mr.Generation++ }, true},
+		"being deleted":       {func(mr *resourcesv1alpha1.ManagedResource) { mr.DeletionTimestamp = &metav1.Time{} }, true},
+		"ignored":             {func(mr *resourcesv1alpha1.ManagedResource) { mr.Annotations[resourcesv1alpha1.IgnoreAnnotation] = "true" }, true},
+		"another type":        {func(mr *resourcesv1alpha1.ManagedResource) { mr.Labels[hubv1alpha1.CareConditionTypeLabel] = "X" }, true},
+		"another class":       {class("second"), true},
+		"one object more":     {func(mr *resourcesv1alpha1.ManagedResource) { mr.Status.Resources = make([]resourcesv1alpha1.ObjectReference, 1) }, true},
+		"applied to a target": {func(mr *resourcesv1alpha1.ManagedResource) { mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = "uid" }, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			before := mr("lone", condition("ResourcesHealthy", "True", "R", "m"), picks("a"))
+			before.Annotations = map[string]string{}
+			after := before.DeepCopy()
+			test.change(after)
+			index, _ := newIndex(g)
+			concerned := index.Concerned(before, after, func(types.UID) []clustercache.ClusterKey { return []clustercache.ClusterKey{target("lone/a")} })
+			g.Expect(len(concerned) > 0).To(Equal(test.hears))
+		})
+	}
+}
+
+func TestBothTargetsHearOfAMove(t *testing.T) {
+	g := NewWithT(t)
+	index, _ := newIndex(g)
+	g.Expect(index.Concerned(mr("crowd", picks("a")), mr("crowd", picks("b")), nil)).To(ConsistOf(target("crowd/a"), target("crowd/b")))
+	g.Expect(index.Concerned(mr("crowd", picks("a")), nil, nil)).To(ConsistOf(target("crowd/a")))
+}
+
+func TestSelectorThatIsNone(t *testing.T) {
+	g := NewWithT(t)
+	bad := configv1alpha1.Class{Name: "a", NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "what"}}}}
+	_, err := New(context.Background(), &informers{}, fakeclusters.New(nil), []configv1alpha1.Class{bad})
+	g.Expect(err).To(MatchError(ContainSubstring(fmt.Sprintf("class %q", "a"))))
+}
