@@ -100,7 +100,7 @@ func TestAdvance(t *testing.T) {
 				s := h.advance(step.check, test.threshold, step.after)
 				g.Expect(string(s.Status)+"/"+s.Reason).To(Equal(step.want), "step %d", i)
 				g.Expect(s.Since.IsZero()).To(Equal(s.Reason != "Failing"), "step %d", i)
-				g.Expect(s.Left > 0).To(Equal(s.Reason == "Failing"), "step %d", i)
+				g.Expect(s.Left != 0).To(Equal(s.Reason == "Failing"), "step %d", i)
 			}
 		})
 	}
