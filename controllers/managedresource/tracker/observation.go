@@ -59,15 +59,19 @@ func sameJudgement(a, b *Observation) bool {
 	if a.Terminating != b.Terminating || a.Skipped != b.Skipped {
 		return false
 	}
-	if a.Judgement == nil || b.Judgement == nil {
-		return a.Judgement == b.Judgement
-	}
-	x, y := a.Judgement, b.Judgement
-	return x.Health == y.Health &&
-		x.Progress.Checked == y.Progress.Checked && x.Progress.Progressing == y.Progress.Progressing &&
-		x.Progress.Problem == y.Progress.Problem &&
+	x, y := a.Judgement.orNone(), b.Judgement.orNone()
+	return x.Health.Healthy == y.Health.Healthy && x.Health.Problem == y.Health.Problem &&
+		x.Progress.Progressing == y.Progress.Progressing && x.Progress.Problem == y.Progress.Problem &&
 		x.Progress.CountPods == y.Progress.CountPods && x.Progress.Replicas == y.Progress.Replicas &&
 		selectorText(x.Progress) == selectorText(y.Progress)
+}
+
+// orNone returns what is to be said of an object that has no check: nothing is wrong with it.
+func (j *Judgement) orNone() *Judgement {
+	if j == nil {
+		return &Judgement{Health: health.Result{Healthy: true}}
+	}
+	return j
 }
 
 func selectorText(p health.ProgressResult) string {

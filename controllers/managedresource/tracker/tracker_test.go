@@ -39,8 +39,9 @@ type setup struct {
 	clusters *fake.Cache
 	clock    *clocktesting.FakeClock
 
-	mu   sync.Mutex
-	told []tracker.Cause
+	mu     sync.Mutex
+	told   []tracker.Cause
+	toldTo []types.NamespacedName
 }
 
 func newSetup() *setup {
@@ -48,10 +49,11 @@ func newSetup() *setup {
 	s.clusters.Add(cluster, fake.Target{})
 	s.Tracker = tracker.New(tracker.Options{
 		Clusters: s.clusters, FieldManager: "trellis", Selector: labels.Everything(), Clock: s.clock,
-		Notify: func(_ types.NamespacedName, cause tracker.Cause) {
+		Notify: func(mr types.NamespacedName, cause tracker.Cause) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.told = append(s.told, cause)
+			s.toldTo = append(s.toldTo, mr)
 		},
 	})
 	return s
