@@ -55,15 +55,20 @@ func Progress(object *unstructured.Unstructured) ProgressResult {
 // nothing: to Kubernetes' own function it means all pods of the namespace (BUG-5 of the specification).
 func (c content) podSelector() (labels.Selector, error) {
 	given, _ := c.field("spec", "selector").(map[string]any)
+	expressions, _ := given["matchExpressions"].([]any)
+	if len(expressions) == 0 {
+		wanted, _, err := unstructured.NestedStringMap(given, "matchLabels")
+		switch {
+		case err != nil:
+			return nil, errors.New("the selector cannot be read")
+		case len(wanted) == 0:
+			return labels.Nothing(), nil
+		}
+		return labels.ValidatedSetSelector(wanted), nil // a map is all it takes to compare labels
+	}
 	var selector metav1.LabelSelector
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(given, &selector); err != nil {
 		return nil, errors.New("the selector cannot be read")
-	}
-	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return labels.Nothing(), nil
-	}
-	if len(selector.MatchExpressions) == 0 {
-		return labels.ValidatedSetSelector(selector.MatchLabels), nil // a map is all it takes to compare labels
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(&selector)
 	if err != nil {

@@ -275,6 +275,46 @@ func TestH18_EventsOfPods(t *testing.T) {
 	}
 }
 
+// A pod that the hub wrote is compared like everything else; of one that it did not, nobody asks what else it has.
+func TestDriftOfPods(t *testing.T) {
+	foreign := managed("kubectl", metav1.ManagedFieldsOperationUpdate, `{"f:spec":{"f:y":{}}}`)
+	for name, test := range map[string]struct {
+		fields  []metav1.ManagedFieldsEntry
+		changed []metav1.ManagedFieldsEntry
+		drift   bool
+	}{
+		"its own, touched": {
+			[]metav1.ManagedFieldsEntry{managed("trellis", metav1.ManagedFieldsOperationApply, `{"f:spec":{"f:x":{}}}`)},
+			[]metav1.ManagedFieldsEntry{managed("trellis", metav1.ManagedFieldsOperationApply, `{"f:spec":{"f:x":{}}}`), foreign}, true,
+		},
+		"its own, taken away": {
+			[]metav1.ManagedFieldsEntry{managed("trellis", metav1.ManagedFieldsOperationApply, `{"f:spec":{"f:x":{}}}`)},
+			[]metav1.ManagedFieldsEntry{foreign}, true,
+		},
+		"somebody else's": {
+			[]metav1.ManagedFieldsEntry{foreign},
+			[]metav1.ManagedFieldsEntry{foreign, managed("other", metav1.ManagedFieldsOperationUpdate, `{"f:spec":{"f:z":{}}}`)}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, s := NewWithT(t), newSetup()
+			r := ref("Pod", "default", "a")
+			g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{r}, tracker.Exact{})).To(Succeed())
+			s.clusters.Sync(cluster, podsWatch, true)
+			pod := parsed(t, "v1", "Pod", "a", "10", "status: {phase: Running}")
+			pod.SetManagedFields(test.fields)
+			s.Accept(mr1, inventory.KeyOf(r), tracker.Accepted{UID: pod.GetUID(), ResourceVersion: "10", State: ownership.Observe(pod, "trellis")})
+			s.clusters.Put(cluster, podsWatch, pod)
+			g.Expect(s.Judge(mr1).Drifted).To(BeEmpty())
+			pod = pod.DeepCopy()
+			pod.SetResourceVersion("11")
+			pod.SetManagedFields(test.changed)
+			s.clusters.Put(cluster, podsWatch, pod)
+			g.Expect(s.Judge(mr1).Drifted).To(HaveLen(map[bool]int{true: 1}[test.drift]))
+		})
+	}
+}
+
 func TestPodsByNamespace(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	deployment := ref("Deployment", "default", "a")

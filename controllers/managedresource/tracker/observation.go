@@ -35,15 +35,18 @@ type Judgement struct {
 func (t *Tracker) transform(obj client.Object) any {
 	o := &Observation{
 		UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
-		State:       ownership.Observe(obj, t.fieldManager),
 		Terminating: obj.GetDeletionTimestamp() != nil,
 		Skipped:     obj.GetAnnotations()[resourcesv1alpha1.SkipHealthCheckAnnotation] == "true",
 	}
-	full, ok := obj.(*unstructured.Unstructured)
-	if !ok {
+	full, isFull := obj.(*unstructured.Unstructured)
+	isPod := isFull && full.GroupVersionKind() == podKind
+	if !isPod || t.mayHaveWritten(full) {
+		o.State = ownership.Observe(obj, t.fieldManager)
+	}
+	if !isFull {
 		return o
 	}
-	if gvk := full.GroupVersionKind(); gvk == podKind {
+	if isPod {
 		pod := health.PodOf(full)
 		o.Pod = &pod
 	}
@@ -52,6 +55,20 @@ func (t *Tracker) transform(obj client.Object) any {
 		o.Judgement = &j
 	}
 	return o
+}
+
+// mayHaveWritten tells of a pod whether it is one that the hub wrote itself, or comes from a server that does not tell. Most
+// are not, there are many, and they change often: the fields of these are not looked at. Their state is that of an object
+// that the hub never applied, which Accept takes into account.
+func (t *Tracker) mayHaveWritten(pod *unstructured.Unstructured) bool {
+	field, _, _ := unstructured.NestedFieldNoCopy(pod.Object, "metadata", "managedFields")
+	entries, _ := field.([]any)
+	for _, element := range entries {
+		if entry, _ := element.(map[string]any); entry["manager"] == t.fieldManager {
+			return true
+		}
+	}
+	return len(entries) == 0
 }
 
 // sameJudgement tells whether two observations lead to the same conditions, pods aside.

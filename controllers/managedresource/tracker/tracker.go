@@ -18,6 +18,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 )
 
 // Cause says why a ManagedResource is notified.
@@ -337,6 +338,9 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 		return
 	}
 	o := m.objects[key]
+	if key.GroupKind() == podKind.GroupKind() && accepted.State.Own == 0 {
+		accepted.State = ownership.State{} // as the watch shows it (mayHaveWritten)
+	}
 	accepted.State = m.exact.of(accepted.State)
 	scaled := false
 	if o.scalable {
