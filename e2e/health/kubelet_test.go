@@ -75,7 +75,8 @@ func waiting(pod corev1.Pod, reason, message string) corev1.PodStatus {
 	return status
 }
 
-// hold keeps pods there when they are deleted; release lets them go.
+// hold keeps pods there when they are deleted; release lets them go. Only pods on a node stay as they are: of others that are
+// being deleted the controller manager says, sooner or later, that they have failed.
 func (p place) hold(pods ...corev1.Pod) { p.finalize(`["`+finalizer+`"]`, pods) }
 
 func (p place) release(pods ...corev1.Pod) { p.finalize(`null`, pods) }
@@ -92,4 +93,10 @@ func podIsReady(pod corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
+}
+
+// podsOf lists the pods of an image with a label app.
+func (p place) podsOf(app, image string) []corev1.Pod {
+	p.t.Helper()
+	return slices.DeleteFunc(p.pods(image), func(pod corev1.Pod) bool { return pod.Labels["app"] != app })
 }

@@ -91,11 +91,9 @@ func (r rollout) refute(claims ...func(*resourcesv1alpha1.ManagedResource) bool)
 func TestEveryStepOfTheRolloutOfADeployment(t *testing.T) {
 	t.Parallel()
 	p := takeWest(t)
-	d := p.manage("mr", workload("Deployment", "app", image1, nobody))[0]
-	p.await("mr", "False/DeploymentUnhealthy", "True/DeploymentProgressing")
-	old := p.awaitPods(image1, 2)
-	p.start(old...)
+	d := p.manage("mr", workload("Deployment", "app", image1, ""))[0]
 	p.awaitReady("mr")
+	old := p.awaitPods(image1, 2)
 	p.hold(old...)
 
 	// H-22: nobody has observed the new generation yet, and what the status says is about the old one.
@@ -136,12 +134,7 @@ func TestEveryStepOfTheRolloutOfADeployment(t *testing.T) {
 func TestEveryStepOfTheRolloutOfAStatefulSet(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.manage("mr", workload("StatefulSet", "app", image1, nobody))
-	p.await("mr", "False/StatefulSetUnhealthy", "True/StatefulSetProgressing")
-	p.start(p.awaitPods(image1, 1)...)
-	for _, pod := range p.awaitPods(image1, 2) {
-		p.start(pod)
-	}
+	p.manage("mr", workload("StatefulSet", "app", image1, ""))
 	p.awaitReady("mr")
 	old := p.pods(image1)
 	p.hold(old...)
@@ -167,8 +160,7 @@ func TestEveryStepOfTheRolloutOfAStatefulSet(t *testing.T) {
 func TestEveryStepOfTheRolloutOfADaemonSet(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.manage("mr", workload("DaemonSet", "app", image1, nobody))
-	p.start(p.awaitPods(image1, 1)...)
+	p.manage("mr", workload("DaemonSet", "app", image1, ""))
 	p.awaitReady("mr")
 	old := p.pods(image1)
 	p.hold(old...)

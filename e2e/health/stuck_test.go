@@ -1,0 +1,103 @@
+package health
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// impatient is a Deployment whose roll-out has failed after two seconds without progress.
+func impatient(image, extra string) string {
+	return strings.Replace(workload("Deployment", "app", image, extra), "replicas: 2", "replicas: 2\n  progressDeadlineSeconds: 2", 1)
+}
+
+// H-10: a new version whose image cannot be pulled. The old pods serve on, and the conditions say what is the matter.
+func TestH10_RolloutThatIsStuckForAnImage(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	d := p.manage("mr", impatient(image1, nobody))[0]
+	p.start(p.awaitPods(image1, 2)...)
+	p.awaitReady("mr")
+
+	r := p.roll("mr", impatient(image2, nobody))
+	stuck := p.awaitPods(image2, 1)[0]
+	p.say(stuck, waiting(stuck, "ErrImagePull", "rpc error: not found"))
+	p.await("mr", Or(Equal(isHealthy), Equal("False/DeploymentUnhealthy")), "True/DeploymentProgressing")
+	p.say(stuck, waiting(stuck, "ImagePullBackOff", `Back-off pulling image "example.org/app:2": ErrImagePull: rpc error: not found`))
+	p.Eventually(func() string { return fmt.Sprint(p.live(d).Object["status"]) }).Should(ContainSubstring("ProgressDeadlineExceeded"))
+	because := And(HavePrefix("Deployment.apps "+p.ns+"/app "), ContainSubstring("ImagePullBackOff"), ContainSubstring("rpc error: not found"), ContainSubstring(stuck.Name))
+	p.awaitMessage("mr", healthy, "False/DeploymentUnhealthy", because)
+	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", because)
+	p.awaitMessage("mr", ready, "False/DeploymentUnhealthy", ContainSubstring("ImagePullBackOff"))
+	r.refute(saysRolledOut, saysReady)
+
+	// The registry is repaired.
+	p.start(stuck)
+	p.start(p.awaitPods(image2, 2)...)
+	p.awaitReady("mr")
+}
+
+// No node fits, says the scheduler.
+func TestRolloutThatIsStuckForANode(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"Deployment", "StatefulSet"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.manage("mr", workload(kind, "app", image1, "\n      nodeSelector: {no-such: node}"))
+			because := And(ContainSubstring("Unschedulable"), ContainSubstring("0/1 nodes are available"))
+			p.awaitMessage("mr", healthy, "False/"+kind+"Unhealthy", because)
+			p.awaitMessage("mr", progressing, "True/"+kind+"Progressing", because)
+			p.manage("mr", workload(kind, "app", image2, ""))
+			if kind == "StatefulSet" { // its controller does not replace a pod that never ran
+				p.Eventually(func() int {
+					for _, pod := range p.pods(image1) {
+						p.Expect(client.IgnoreNotFound(p.target.Client.Delete(p.ctx, &pod))).To(Succeed())
+					}
+					return len(p.pods(image2))
+				}).Should(Equal(2))
+			}
+			p.awaitReady("mr")
+		})
+	}
+}
+
+// A pod that crashes again and again says so with another text each time. Only what an operator would act on is said again.
+func TestCrashLoop(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.manage("mr", workload(kind, "app", image1, ""))
+			p.awaitReady("mr")
+			crashing := p.pods(image1)[0]
+			from := p.mark("mr")
+			const crashes = 20
+			for i := range crashes {
+				ended := corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", StartedAt: metav1.Now(), FinishedAt: metav1.Now(), ContainerID: fmt.Sprint("x://", i)}
+				crashed := func(state corev1.ContainerState) corev1.PodStatus {
+					s := running(crashing, false, state)
+					s.ContainerStatuses[0].RestartCount = int32(i)
+					s.ContainerStatuses[0].LastTerminationState = corev1.ContainerState{Terminated: &ended}
+					return s
+				}
+				p.say(crashing, crashed(corev1.ContainerState{Terminated: &ended}))
+				p.say(crashing, crashed(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
+					Message: fmt.Sprintf("back-off %ds restarting failed container=main pod=%s", 10<<min(i, 5), crashing.Name)}}))
+			}
+			p.awaitMessage("mr", healthy, "False/"+kind+"Unhealthy", And(ContainSubstring("CrashLoopBackOff"), ContainSubstring("137")))
+			p.awaitMessage("mr", ready, "False/"+kind+"Unhealthy", ContainSubstring("CrashLoopBackOff"))
+			written := p.between("mr", from, p.mark("mr"))
+			t.Logf("%d writes for %d crashes", len(written), crashes)
+			p.Expect(len(written)).To(BeNumerically("<=", crashes), history(written))
+			p.start(crashing)
+			p.awaitReady("mr")
+		})
+	}
+}
