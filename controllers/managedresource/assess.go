@@ -108,6 +108,7 @@ func (r *reconciler) ask(ctx context.Context, s *resourcesv1alpha1.ManagedResour
 func (r *reconciler) look(refs []resourcesv1alpha1.ObjectReference, work *run) *verdict.Sight {
 	v := r.tracker.Judge(work.name)
 	work.unjudged = v.Unseen > 0 || !v.Synced || v.PodsUnknown
+	work.explained, work.reading = nil, false
 	l := &look{
 		reconciler: r, work: work, verdict: v, sight: &verdict.Sight{Failed: v.Failed, PodsHidden: v.PodsUnknown},
 		missing: setOf(v.Missing), outdated: setOf(v.Outdated), unlisted: map[string]bool{},
@@ -122,6 +123,7 @@ func (r *reconciler) look(refs []resourcesv1alpha1.ObjectReference, work *run) *
 			l.at(inventory.KeyOf(refs[i]))
 		}
 	}
+	r.warnings.Keep(work.name, work.explained...)
 	if !v.Synced && !l.explained {
 		l.hide("The objects are not watched yet.")
 	}
@@ -132,6 +134,9 @@ func (r *reconciler) look(refs []resourcesv1alpha1.ObjectReference, work *run) *
 	}
 	return l.sight
 }
+
+// explainedServices bounds the Services of a ManagedResource that the target's events are read for.
+const explainedServices = 20
 
 // look is one look at all objects of a ManagedResource.
 type look struct {
@@ -202,7 +207,7 @@ func (l *look) judge(key inventory.Key, obs *tracker.Observation) {
 		rolling = health.Problem{Severity: health.Unavailable, Message: "it is being deleted"}
 	}
 	if sick != (health.Problem{}) {
-		l.unhealthy(key, sick)
+		l.unhealthy(key, sick, l.warningsOf(key)...)
 	}
 	if rolling != (health.Problem{}) {
 		l.sight.Progressing = append(l.sight.Progressing, verdict.Problem{Key: key, Problem: rolling})
@@ -241,8 +246,19 @@ func (l *look) podsIn() (tracker.Pods, bool) {
 	return l.podsOf, l.podsSynced
 }
 
-func (l *look) unhealthy(key inventory.Key, p health.Problem) {
-	l.sight.Unhealthy = append(l.sight.Unhealthy, verdict.Problem{Key: key, Problem: p})
+// warningsOf is what the target's cloud says of a load balancer that is not there yet. It is not waited for.
+func (l *look) warningsOf(key inventory.Key) []string {
+	if key.GroupKind().String() != "Service" || len(l.work.explained) == explainedServices {
+		return nil
+	}
+	l.work.explained = append(l.work.explained, key)
+	notes, pending := l.warnings.Of(l.work.name, l.work.target, key)
+	l.work.reading = l.work.reading || pending
+	return notes
+}
+
+func (l *look) unhealthy(key inventory.Key, p health.Problem, notes ...string) {
+	l.sight.Unhealthy = append(l.sight.Unhealthy, verdict.Problem{Key: key, Problem: p, Notes: notes})
 }
 
 func (l *look) hide(why string) {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
 )
 
 // Pauses between writes that are about health alone. In a roll-out the counts change with every pod, and an object may flap:
@@ -31,6 +32,10 @@ func (r *reconciler) updateHealth(ctx context.Context, work *run, change func(*r
 		pause = calmTurn
 	default:
 		pause = calmText
+	}
+	if pause == calmText && work.reading { // a moment later there is more to say, and maybe only what was said before
+		work.mr = base
+		return warnings.Deadline, nil
 	}
 	if wait = r.memory.calm(work.name, pause, r.clock.Now()); wait > 0 {
 		work.mr = base

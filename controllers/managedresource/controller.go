@@ -32,6 +32,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/store"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
 )
 
 // ClassOptions is a class with the size of its pool.
@@ -84,6 +85,7 @@ type Controller struct {
 	claims     *claim.Claims
 	tracker    *tracker.Tracker
 	shared     *sharing.Index
+	warnings   *warnings.Reader
 	dispatcher *dispatch.Dispatcher
 	reconciler *reconciler
 }
@@ -118,9 +120,13 @@ func New(o Options) (*Controller, error) {
 	c.dispatcher = dispatch.New(dispatch.Options{
 		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead, Clock: o.Clock, Logger: o.Logger,
 	})
+	c.warnings = warnings.New(warnings.Options{
+		Client: o.Clusters.GetUncachedClient, Clock: o.Clock, Logger: o.Logger,
+		Notify: func(mr types.NamespacedName) { c.notify(mr, tracker.CauseHealth) },
+	})
 	c.reconciler = &reconciler{
 		source: source,
-		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared,
+		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared, warnings: c.warnings,
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
 		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate, keepGarbageCollectable: o.KeepGarbageCollectable,
@@ -181,6 +187,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	c.options.Secrets.SetHandler(func(mr types.NamespacedName) { c.dispatcher.EnqueueName(ctx, mr, dispatch.PriorityUser) })
 	run("events", c.dispatcher.Watch)
+	run("warnings", c.warnings.Run)
 
 	<-ctx.Done()
 	c.options.Secrets.SetHandler(nil)

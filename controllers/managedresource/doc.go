@@ -15,6 +15,8 @@
 //	tracker      watching what it owns
 //	catchup      beginning a term with what the last one wrote
 //	health       judging it
+//	verdict      what is said of it in the conditions
+//	warnings     what the target's events say beside
 //	fairqueue    whose turn it is
 //
 // Every class has a queue and workers of its own; queues are fair between targets. A dispatcher brings events to the queue

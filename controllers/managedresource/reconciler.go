@@ -27,6 +27,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/store"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
 )
 
 // busyRetry is the pause before a request is tried again whose ManagedResource another queue is working on.
@@ -43,6 +44,7 @@ type reconciler struct {
 	bundles  *bundle.Cache
 	tracker  *tracker.Tracker
 	shared   *sharing.Index
+	warnings *warnings.Reader
 	applier  *apply.Applier
 	events   *recorder
 	metrics  *Metrics
@@ -72,6 +74,9 @@ type run struct {
 	mr *resourcesv1alpha1.ManagedResource
 	// unjudged is true if the conditions were left pending because the watches did not show everything yet.
 	unjudged bool
+	// explained are unhealthy objects that the target's events tell more about. reading is true if they are being read.
+	explained []inventory.Key
+	reading   bool
 	// present are the objects that the watches showed when the run began to write to the target.
 	present map[inventory.Key]tracker.Accepted
 }
@@ -195,6 +200,7 @@ func (r *run) needsNoTarget() bool {
 // forget drops everything in memory about a ManagedResource that is gone or not ours.
 func (r *reconciler) forget(ctx context.Context, name types.NamespacedName) {
 	r.tracker.Forget(ctx, name)
+	r.warnings.Forget(name)
 	r.memory.forget(name)
 }
 
@@ -283,6 +289,9 @@ func (r *reconciler) settled(work *run, v tracker.Verdict) reconcile.Result {
 	now := r.clock.Now()
 	if _, until := r.memory.contested(work.name, now); !until.IsZero() {
 		result = sooner(result, until.Sub(now)+time.Second)
+	}
+	if len(work.explained) > 0 {
+		result = sooner(result, warnings.Pause)
 	}
 	switch {
 	case v.Unseen > 0:

@@ -1,0 +1,348 @@
+package managedresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+	"github.com/trellis-hub/trellis/controllers/managedresource/store"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
+)
+
+// judging is a reconciler with one ManagedResource that is applied: a ConfigMap and a Deployment, accepted at version 10.
+// Nobody has looked at its health yet, and no watch has listed anything.
+type judging struct {
+	*WithT
+	*reconciler
+	t        *testing.T
+	ctx      context.Context
+	clusters *clustersfake.Cache
+	clock    *clocktesting.FakeClock
+	server   client.Client
+	writes   int
+	work     *run
+}
+
+const uid = "uid-of-target" // as the fake gives it
+
+func judged(t *testing.T) *judging {
+	t.Helper()
+	j := &judging{WithT: NewWithT(t), t: t, ctx: t.Context(), clusters: clustersfake.New(nil), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
+	mr := &resourcesv1alpha1.ManagedResource{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "mr", Generation: 1, Annotations: map[string]string{hubv1alpha1.TargetUIDAnnotation: uid}},
+		Status: resourcesv1alpha1.ManagedResourceStatus{ObservedGeneration: 1, Resources: []resourcesv1alpha1.ObjectReference{
+			{ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "c", Name: "d"}},
+			{ObjectReference: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "c", Name: "d"}},
+		}},
+	}
+	mr.Status.Conditions = resourcesv1alpha1.SetCondition(j.clock.Now(), nil, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonApplySucceeded, "All.")
+	cluster := clustercache.ClusterKey{Namespace: "a", Name: "target"}
+	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
+	scheme := runtime.NewScheme()
+	j.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+	j.Expect(hubv1alpha1.AddToScheme(scheme)).To(Succeed())
+	j.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr, tc).WithStatusSubresource(mr).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			j.writes++
+			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+		},
+	}).Build()
+	j.Expect(j.server.Get(j.ctx, client.ObjectKeyFromObject(mr), mr)).To(Succeed())
+	j.clusters.Add(cluster, clustersfake.Target{})
+	j.work = &run{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr}
+	j.reconciler = &reconciler{
+		source: store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {}), reader: j.server, clusters: j.clusters, memory: newMemory(), clock: j.clock, syncPeriod: time.Hour,
+		warnings: warnings.New(warnings.Options{Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {}}),
+		tracker:  tracker.New(tracker.Options{Clusters: j.clusters, FieldManager: hubv1alpha1.FieldManager, Selector: labels.Everything(), Clock: j.clock, Notify: func(types.NamespacedName, tracker.Cause) {}}),
+	}
+	j.track(mr.Status.Resources...)
+	for _, live := range []*unstructured.Unstructured{j.configMap("10"), j.deployment("10", "True")} {
+		j.accept(live)
+	}
+	return j
+}
+
+func (j *judging) track(refs ...resourcesv1alpha1.ObjectReference) {
+	j.Expect(j.tracker.Track(j.ctx, j.work.name, j.work.target, refs, tracker.Exact{})).To(Succeed())
+}
+
+func (j *judging) accept(live *unstructured.Unstructured) {
+	j.tracker.Accept(j.work.name, inventory.KeyOfObject(live), tracker.Accepted{
+		UID: live.GetUID(), ResourceVersion: live.GetResourceVersion(), State: ownership.Observe(live, hubv1alpha1.FieldManager),
+	})
+}
+
+func live(text string, args ...any) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	if err := obj.UnmarshalJSON(fmt.Appendf(nil, text, args...)); err != nil {
+		panic(err) // a faulty test
+	}
+	return obj
+}
+
+func (j *judging) configMap(version string) *unstructured.Unstructured {
+	return live(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"c","name":"d","uid":"u","resourceVersion":%q}}`, version)
+}
+
+// deployment is one with no pods, which is available or not, and says something.
+func (j *judging) deployment(version, available string, says ...string) *unstructured.Unstructured {
+	return live(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"c","name":"d","uid":"u","resourceVersion":%q,"generation":1},
+"spec":{"replicas":0,"selector":{"matchLabels":{"app":"d"}}},"status":{"observedGeneration":1,"conditions":[
+{"type":"Available","status":%q,"reason":"R","message":%q},{"type":"Progressing","status":"True","reason":"NewReplicaSetAvailable"}]}}`, version, available, strings.Join(says, " "))
+}
+
+// shown has the watches list all as it was accepted.
+func (j *judging) shown() {
+	j.clusters.Put(j.work.target, "ConfigMap", j.configMap("10"))
+	j.clusters.Put(j.work.target, "Deployment.apps", j.deployment("10", "True"))
+	for name := range j.clusters.Watches(j.work.target) {
+		j.clusters.Sync(j.work.target, name, true)
+	}
+}
+
+// look judges and returns the pause until the next look.
+func (j *judging) look() time.Duration {
+	j.t.Helper()
+	status, _ := j.clusters.GetStatus(j.work.target)
+	result, err := j.evaluate(j.ctx, j.work, status)
+	j.Expect(err).NotTo(HaveOccurred())
+	return result.RequeueAfter
+}
+
+// read is what the server has.
+func (j *judging) read() *resourcesv1alpha1.ManagedResource {
+	j.t.Helper()
+	mr := &resourcesv1alpha1.ManagedResource{}
+	j.Expect(j.server.Get(j.ctx, j.work.name, mr)).To(Succeed())
+	return mr
+}
+
+// says is a condition as the server has it: status, reason and message; empty if it is not there.
+func (j *judging) says(t resourcesv1alpha1.ConditionType) string {
+	j.t.Helper()
+	c := resourcesv1alpha1.GetCondition(j.read().Status.Conditions, t)
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+const (
+	wellHealth  = "True ResourcesHealthy: All resources are healthy."
+	wellRollout = "False ResourcesRolledOut: All resources have been fully rolled out."
+)
+
+// Each of these states leaves something unseen. Whether all was well before or not, it is not said that all is well; where
+// the rest is to be seen at any moment, what was said before stays.
+func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
+	const kept = "kept"
+	hide := func(j *judging, names ...string) {
+		for _, name := range names {
+			j.clusters.Sync(j.work.target, name, false)
+		}
+	}
+	annotate := func(j *judging, key, value string) {
+		tc := &hubv1alpha1.TargetCluster{}
+		j.Expect(j.server.Get(j.ctx, j.work.target, tc)).To(Succeed())
+		metav1.SetMetaDataAnnotation(&tc.ObjectMeta, key, value)
+		j.Expect(j.server.Update(j.ctx, tc)).To(Succeed())
+	}
+	applied := func(status resourcesv1alpha1.ConditionStatus, reason string) func(*judging) {
+		return func(j *judging) {
+			j.clusters.Put(j.work.target, "Deployment.apps", j.deployment("11", "False"))
+			j.Expect(j.setApplied(j.ctx, j.work, status, reason, "x")).To(Succeed())
+		}
+	}
+	const notListed, notShown = "ConfigMap: the target has not listed its objects yet.", "Deployment.apps c/d is not shown yet as it was written last."
+	for name, test := range map[string]struct {
+		happens         func(j *judging)
+		health, rollout string
+		later           time.Duration // after which it is
+	}{
+		"a kind is not listed, as after a new connection": {
+			happens: func(j *judging) { hide(j, "ConfigMap") }, health: kept, rollout: kept,
+		},
+		"no kind is listed": {
+			happens: func(j *judging) { hide(j, "ConfigMap", "Deployment.apps", "Pod") }, health: kept, rollout: kept,
+		},
+		"a kind is not listed for long": {
+			happens: func(j *judging) { hide(j, "ConfigMap") }, later: syncGrace,
+			health: "Unknown ChecksPending: " + notListed, rollout: "Unknown ChecksPending: " + notListed,
+		},
+		"a kind may not be watched": {
+			happens: func(j *judging) { j.clusters.Fail(j.work.target, "ConfigMap", errors.New("forbidden")) },
+			health:  "False HealthCheckError: ConfigMap cannot be watched: forbidden", rollout: "Unknown HealthCheckError: ConfigMap cannot be watched: forbidden",
+		},
+		"pods are not listed": {
+			happens: func(j *judging) { hide(j, "Pod") }, health: wellHealth, rollout: kept,
+		},
+		"pods are not listed for long": {
+			happens: func(j *judging) { hide(j, "Pod") }, later: syncGrace, health: wellHealth, rollout: "Unknown ChecksPending: The pods are not listed yet.",
+		},
+		"pods may not be watched": {
+			happens: func(j *judging) { j.clusters.Fail(j.work.target, "Pod", errors.New("forbidden")) },
+			health:  wellHealth, rollout: "Unknown HealthCheckError: Pod cannot be watched: forbidden",
+		},
+		"H5 a kind is not served any more, a moment after it was": {
+			happens: func(j *judging) {
+				j.clusters.Fail(j.work.target, "ConfigMap", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}})
+			},
+			health: kept, rollout: kept,
+		},
+		"H5 a kind is not served any more": {
+			happens: func(j *judging) {
+				j.clusters.Fail(j.work.target, "ConfigMap", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, SearchedVersions: []string{"v1"}})
+			},
+			later:  syncGrace,
+			health: `False ConfigMapMissing: ConfigMap c/d does not exist: no matches for kind "ConfigMap" in version "v1"`, rollout: wellRollout,
+		},
+		"a write is not shown yet": {
+			happens: func(j *judging) { j.accept(j.deployment("12", "True")) }, health: kept, rollout: kept,
+		},
+		"a write is not shown for long": {
+			happens: func(j *judging) { j.accept(j.deployment("12", "True")) }, later: tracker.UnseenGrace,
+			health: "Unknown ChecksPending: " + notShown, rollout: "Unknown ChecksPending: " + notShown,
+		},
+		"an older state is shown": {
+			happens: func(j *judging) {
+				j.accept(j.deployment("12", "True"))
+				j.clusters.Put(j.work.target, "Deployment.apps", j.deployment("11", "True"))
+			},
+			later: tracker.UnseenGrace, health: "Unknown ChecksPending: " + notShown, rollout: "Unknown ChecksPending: " + notShown,
+		},
+		"nothing is tracked": {
+			happens: func(j *judging) { j.tracker.Forget(j.ctx, j.work.name) }, health: kept, rollout: kept,
+		},
+		"an object is not tracked": {
+			happens: func(j *judging) { j.track(j.work.mr.Status.Resources[0]) }, later: time.Second, health: kept, rollout: kept,
+		},
+		"an object is being deleted": {
+			happens: func(j *judging) {
+				going := j.configMap("11")
+				going.SetDeletionTimestamp(new(metav1.Now()))
+				j.clusters.Put(j.work.target, "ConfigMap", going)
+			},
+			health: wellHealth, rollout: "True ConfigMapProgressing: ConfigMap c/d is progressing: it is being deleted",
+		},
+		"H14 an object that is skipped is being deleted": {
+			happens: func(j *judging) {
+				going := j.configMap("11")
+				going.SetDeletionTimestamp(new(metav1.Now()))
+				going.SetAnnotations(map[string]string{resourcesv1alpha1.SkipHealthCheckAnnotation: "true"})
+				j.clusters.Put(j.work.target, "ConfigMap", going)
+			},
+			health: wellHealth, rollout: wellRollout,
+		},
+		"H3 it is being applied": {happens: applied(resourcesv1alpha1.ConditionProgressing, resourcesv1alpha1.ReasonApplyProgressing), health: kept, rollout: kept},
+		"H3 it failed":           {happens: applied(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed), health: kept, rollout: kept},
+		"H3 nobody says": {
+			happens: func(j *judging) {
+				j.Expect(j.updateStatus(j.ctx, j.work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+					s.Conditions = s.Conditions[1:]
+				})).To(Succeed())
+			},
+			health: kept, rollout: kept,
+		},
+		"the target is not connected": {
+			happens: func(j *judging) {
+				j.clusters.SetStatus(clustercache.Status{Cluster: j.work.target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid})
+			},
+			health: "Unknown TargetUnreachable: The target cluster a/target is not reachable since 0001-01-01T00:00:00Z: Unreachable", rollout: "Unknown TargetUnreachable: The target cluster a/target is not reachable since 0001-01-01T00:00:00Z: Unreachable",
+		},
+		"the target is not dialled yet": {
+			happens: func(j *judging) {
+				j.clusters.SetState(j.work.target, clustercache.StateConnecting, "", "")
+			},
+			health: kept, rollout: kept,
+		},
+		"the target is another cluster": {
+			happens: func(j *judging) {
+				status, _ := j.clusters.GetStatus(j.work.target)
+				status.UID = "other"
+				j.clusters.SetStatus(status)
+			},
+			health: kept, rollout: kept,
+		},
+		"the target is asleep": {
+			happens: func(j *judging) {
+				annotate(j, hubv1alpha1.HibernatedAnnotation, "true")
+				j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
+			},
+			health: kept, rollout: kept,
+		},
+		"the target falls asleep": {
+			happens: func(j *judging) {
+				annotate(j, hubv1alpha1.HibernatedAnnotation, "true")
+				j.clusters.Put(j.work.target, "Deployment.apps", j.deployment("11", "False"))
+			},
+			health: kept, rollout: kept,
+		},
+	} {
+		for before, well := range map[string]bool{"all was well": true, "nobody looked before": false} {
+			t.Run(name+"/"+before, func(t *testing.T) {
+				j := judged(t)
+				j.shown()
+				health, rollout := "Unknown ChecksPending: "+messageChecksPending, "Unknown ChecksPending: "+messageChecksPending
+				if well {
+					j.look()
+					health, rollout = wellHealth, wellRollout
+				} else {
+					j.Expect(j.updateStatus(j.ctx, j.work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+						j.unknownHealth(s, resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
+					})).To(Succeed())
+				}
+				j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(health))
+				j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(Equal(rollout))
+
+				j.clock.Step(2 * calmText) // no write is too soon after the last
+				test.happens(j)
+				j.look()
+				j.clock.Step(test.later)
+				j.look()
+				if test.health != kept {
+					health = test.health
+				}
+				if test.rollout != kept {
+					rollout = test.rollout
+				}
+				j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(health))
+				j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(Equal(rollout))
+				if ready := j.says(resourcesv1alpha1.ConditionReady); health != wellHealth || rollout != wellRollout {
+					j.Expect(ready).NotTo(HavePrefix("True"))
+				}
+				writes := j.writes
+				j.clock.Step(time.Hour)
+				j.look()
+				j.look()
+				if test.rollout != kept {
+					j.Expect(j.writes).To(Equal(writes), "the same state is not written again")
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package managedresource
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+// calmed is judging with everything well, written a while ago.
+func calmed(t *testing.T) *judging {
+	t.Helper()
+	j := judged(t)
+	j.shown()
+	j.look()
+	j.clock.Step(time.Minute)
+	j.writes = 0
+	return j
+}
+
+// becomes has the Deployment change.
+func (j *judging) becomes(version int, available string, says ...string) {
+	j.clusters.Put(j.work.target, "Deployment.apps", j.deployment(fmt.Sprint(version), available, says...))
+}
+
+func TestNothingIsWrittenAtRest(t *testing.T) {
+	j := calmed(t)
+	for range 10 {
+		j.look()
+		j.clock.Step(time.Minute)
+	}
+	j.becomes(11, "True")
+	j.becomes(12, "True", "still")
+	j.look()
+	j.Expect(j.writes).To(BeZero())
+}
+
+func TestFirstChangeIsToldAtOnce(t *testing.T) {
+	j := calmed(t)
+	j.becomes(11, "False", "1 of 2")
+	j.Expect(j.look()).To(BeNumerically(">", time.Minute), "nothing is left to write")
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False DeploymentUnhealthy: "))
+	j.Expect(j.says(resourcesv1alpha1.ConditionReady)).To(HavePrefix("False DeploymentUnhealthy: "))
+	j.Expect(j.writes).To(Equal(1))
+}
+
+// In a roll-out the counts change with every pod. Each text is told that lasts, the last one always.
+func TestTextsThatFollowEachOtherAreToldTogether(t *testing.T) {
+	j := calmed(t)
+	j.becomes(11, "False", "0 pods")
+	j.look()
+	const step = 50 * time.Millisecond
+	version, elapsed := 12, time.Duration(0)
+	for range 100 {
+		j.clock.Step(step)
+		elapsed += step
+		j.becomes(version, "False", fmt.Sprintf("%d pods", version))
+		version++
+		if wait := j.look(); wait < time.Minute {
+			j.Expect(wait).To(BeNumerically("<=", calmText))
+		}
+	}
+	j.Expect(j.writes).To(Equal(1 + int(elapsed/calmText)))
+
+	j.clock.Step(step)
+	j.becomes(version, "False", "the last word")
+	wait := j.look()
+	j.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", calmText)), "somebody looks again in time")
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).NotTo(ContainSubstring("the last word"))
+	j.clock.Step(wait)
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(ContainSubstring("the last word"))
+	j.Expect(j.work.mr.Status.Conditions).To(Equal(j.read().Status.Conditions), "the next run begins with what is written")
+}
+
+func TestTurnIsToldSoonerThanAText(t *testing.T) {
+	j := calmed(t)
+	j.becomes(11, "False")
+	j.look()
+	j.becomes(12, "True")
+	j.Expect(j.look()).To(Equal(calmTurn))
+	j.clock.Step(calmTurn)
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
+	j.Expect(j.writes).To(Equal(2))
+}
+
+func TestFlappingObjectCausesFewWrites(t *testing.T) {
+	j := calmed(t)
+	const step = 20 * time.Millisecond
+	for i := range 500 {
+		j.becomes(11+i, map[bool]string{true: "True", false: "False"}[i%2 == 0])
+		j.look()
+		j.clock.Step(step)
+	}
+	j.Expect(j.writes).To(BeNumerically("<=", 500*step/calmTurn+1))
+	j.becomes(1000, "True")
+	j.clock.Step(calmTurn)
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
+}
+
+// What came back to what is written needs no write, whatever it was meanwhile.
+func TestChangeThatIsOverIsNotTold(t *testing.T) {
+	j := calmed(t)
+	j.becomes(11, "False")
+	j.look()
+	j.becomes(12, "True")
+	j.look()
+	j.becomes(13, "False")
+	j.Expect(j.look()).To(BeNumerically(">", time.Minute))
+	j.Expect(j.writes).To(Equal(1))
+}
+
+// What belongs to an apply, or says that the target is away, waits for nothing.
+func TestOtherWritesAreNotDelayed(t *testing.T) {
+	j := calmed(t)
+	j.becomes(11, "False")
+	j.look()
+	j.Expect(j.setApplied(j.ctx, j.work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "x")).To(Succeed())
+	j.Expect(j.writes).To(Equal(2))
+
+	status, _ := j.clusters.GetStatus(j.work.target)
+	_, err := j.evaluateApplied(j.ctx, j.work, status) // as after a correction that mended it
+	j.Expect(err).NotTo(HaveOccurred())
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesApplied)).To(HavePrefix("True ApplySucceeded"))
+	j.Expect(j.writes).To(Equal(3))
+
+	j.clusters.SetState(j.work.target, "Disconnected", "Unreachable", "")
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionReady)).To(HavePrefix("Unknown TargetUnreachable"))
+	j.Expect(j.writes).To(Equal(4))
+}
