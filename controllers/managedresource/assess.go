@@ -3,6 +3,7 @@ package managedresource
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -110,7 +111,7 @@ func (r *reconciler) look(refs []resourcesv1alpha1.ObjectReference, work *run) *
 	work.unjudged = v.Unseen > 0 || !v.Synced || v.PodsUnknown
 	work.explained, work.reading = nil, false
 	l := &look{
-		reconciler: r, work: work, verdict: v, sight: &verdict.Sight{Failed: v.Failed, PodsHidden: v.PodsUnknown},
+		reconciler: r, work: work, verdict: v, sight: &verdict.Sight{Failed: maps.Clone(v.Failed), PodsHidden: v.PodsUnknown},
 		missing: setOf(v.Missing), outdated: setOf(v.Outdated), unlisted: map[string]bool{},
 		// An object that was just applied is of a kind that is served, so what its watch says of that is about to change.
 		late: r.memory.blindFor(work.name, !v.Synced || v.PodsUnknown, r.clock.Now()) >= syncGrace,

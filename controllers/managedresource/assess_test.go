@@ -118,8 +118,8 @@ func (j *judging) deployment(version, available string, says ...string) *unstruc
 
 // shown has the watches list all as it was accepted.
 func (j *judging) shown() {
-	j.clusters.Put(j.work.target, "ConfigMap", j.configMap("10"))
-	j.clusters.Put(j.work.target, "Deployment.apps", j.deployment("10", "True"))
+	j.clusters.Put(j.work.target, "ConfigMap.v1", j.configMap("10"))
+	j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("10", "True"))
 	for name := range j.clusters.Watches(j.work.target) {
 		j.clusters.Sync(j.work.target, name, true)
 	}
@@ -174,7 +174,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 	}
 	applied := func(status resourcesv1alpha1.ConditionStatus, reason string) func(*judging) {
 		return func(j *judging) {
-			j.clusters.Put(j.work.target, "Deployment.apps", j.deployment("11", "False"))
+			j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("11", "False"))
 			j.Expect(j.setApplied(j.ctx, j.work, status, reason, "x")).To(Succeed())
 		}
 	}
@@ -185,38 +185,38 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		later           time.Duration // after which it is
 	}{
 		"a kind is not listed, as after a new connection": {
-			happens: func(j *judging) { hide(j, "ConfigMap") }, health: kept, rollout: kept,
+			happens: func(j *judging) { hide(j, "ConfigMap.v1") }, health: kept, rollout: kept,
 		},
 		"no kind is listed": {
-			happens: func(j *judging) { hide(j, "ConfigMap", "Deployment.apps", "Pod") }, health: kept, rollout: kept,
+			happens: func(j *judging) { hide(j, "ConfigMap.v1", "Deployment.v1.apps", tracker.PodWatch) }, health: kept, rollout: kept,
 		},
 		"a kind is not listed for long": {
-			happens: func(j *judging) { hide(j, "ConfigMap") }, later: syncGrace,
+			happens: func(j *judging) { hide(j, "ConfigMap.v1") }, later: syncGrace,
 			health: "Unknown ChecksPending: " + notListed, rollout: "Unknown ChecksPending: " + notListed,
 		},
 		"a kind may not be watched": {
-			happens: func(j *judging) { j.clusters.Fail(j.work.target, "ConfigMap", errors.New("forbidden")) },
-			health:  "False HealthCheckError: ConfigMap cannot be watched: forbidden", rollout: "Unknown HealthCheckError: ConfigMap cannot be watched: forbidden",
+			happens: func(j *judging) { j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden")) },
+			health:  "False HealthCheckError: ConfigMap.v1 cannot be watched: forbidden", rollout: "Unknown HealthCheckError: ConfigMap.v1 cannot be watched: forbidden",
 		},
 		"pods are not listed": {
-			happens: func(j *judging) { hide(j, "Pod") }, health: wellHealth, rollout: kept,
+			happens: func(j *judging) { hide(j, tracker.PodWatch) }, health: wellHealth, rollout: kept,
 		},
 		"pods are not listed for long": {
-			happens: func(j *judging) { hide(j, "Pod") }, later: syncGrace, health: wellHealth, rollout: "Unknown ChecksPending: The pods are not listed yet.",
+			happens: func(j *judging) { hide(j, tracker.PodWatch) }, later: syncGrace, health: wellHealth, rollout: "Unknown ChecksPending: The pods are not listed yet.",
 		},
 		"pods may not be watched": {
-			happens: func(j *judging) { j.clusters.Fail(j.work.target, "Pod", errors.New("forbidden")) },
+			happens: func(j *judging) { j.clusters.Fail(j.work.target, tracker.PodWatch, errors.New("forbidden")) },
 			health:  wellHealth, rollout: "Unknown HealthCheckError: Pod cannot be watched: forbidden",
 		},
 		"H5 a kind is not served any more, a moment after it was": {
 			happens: func(j *judging) {
-				j.clusters.Fail(j.work.target, "ConfigMap", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}})
+				j.clusters.Fail(j.work.target, "ConfigMap.v1", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}})
 			},
 			health: kept, rollout: kept,
 		},
 		"H5 a kind is not served any more": {
 			happens: func(j *judging) {
-				j.clusters.Fail(j.work.target, "ConfigMap", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, SearchedVersions: []string{"v1"}})
+				j.clusters.Fail(j.work.target, "ConfigMap.v1", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, SearchedVersions: []string{"v1"}})
 			},
 			later:  syncGrace,
 			health: `False ConfigMapMissing: ConfigMap c/d does not exist: no matches for kind "ConfigMap" in version "v1"`, rollout: wellRollout,
@@ -231,7 +231,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		"an older state is shown": {
 			happens: func(j *judging) {
 				j.accept(j.deployment("12", "True"))
-				j.clusters.Put(j.work.target, "Deployment.apps", j.deployment("11", "True"))
+				j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("11", "True"))
 			},
 			later: tracker.UnseenGrace, health: "Unknown ChecksPending: " + notShown, rollout: "Unknown ChecksPending: " + notShown,
 		},
@@ -245,7 +245,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			happens: func(j *judging) {
 				going := j.configMap("11")
 				going.SetDeletionTimestamp(new(metav1.Now()))
-				j.clusters.Put(j.work.target, "ConfigMap", going)
+				j.clusters.Put(j.work.target, "ConfigMap.v1", going)
 			},
 			health: wellHealth, rollout: "True ConfigMapProgressing: ConfigMap c/d is progressing: it is being deleted",
 		},
@@ -254,7 +254,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 				going := j.configMap("11")
 				going.SetDeletionTimestamp(new(metav1.Now()))
 				going.SetAnnotations(map[string]string{resourcesv1alpha1.SkipHealthCheckAnnotation: "true"})
-				j.clusters.Put(j.work.target, "ConfigMap", going)
+				j.clusters.Put(j.work.target, "ConfigMap.v1", going)
 			},
 			health: wellHealth, rollout: wellRollout,
 		},
@@ -298,7 +298,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		"the target falls asleep": {
 			happens: func(j *judging) {
 				annotate(j, hubv1alpha1.HibernatedAnnotation, "true")
-				j.clusters.Put(j.work.target, "Deployment.apps", j.deployment("11", "False"))
+				j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("11", "False"))
 			},
 			health: kept, rollout: kept,
 		},

@@ -23,7 +23,7 @@ func calmed(t *testing.T) *judging {
 
 // becomes has the Deployment change.
 func (j *judging) becomes(version int, available string, says ...string) {
-	j.clusters.Put(j.work.target, "Deployment.apps", j.deployment(fmt.Sprint(version), available, says...))
+	j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment(fmt.Sprint(version), available, says...))
 }
 
 func TestNothingIsWrittenAtRest(t *testing.T) {

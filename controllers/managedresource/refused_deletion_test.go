@@ -1,6 +1,8 @@
 package managedresource_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -17,22 +19,33 @@ import (
 // guard has the target refuse deletions of ConfigMaps in the namespace of the test, until it is called.
 func (p place) guard(message string) (lift func()) {
 	p.t.Helper()
+	lift = p.forbid(admissionregistrationv1.Delete, "", "configmaps", message)
+	probe := p.configMap("probe")
+	p.inTarget(probe)
+	p.Eventually(func() error { return target.Client.Delete(p.ctx, probe, client.DryRunAll) }).Should(Satisfy(apierrors.IsInvalid))
+	return lift
+}
+
+// forbid has the target refuse what is done to a kind in the namespace of the test, from some moment on.
+func (p place) forbid(operation admissionregistrationv1.OperationType, group, resource, message string) (lift func()) {
+	p.t.Helper()
+	name := strings.ToLower(fmt.Sprintf("%s-%s-%s", p.ns, operation, resource))
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: p.ns},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+					Operations: []admissionregistrationv1.OperationType{operation},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}},
 				},
 			}}},
 			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: message}},
 		},
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: p.ns},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName:        p.ns,
+			PolicyName:        name,
 			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 			MatchResources: &admissionregistrationv1.MatchResources{
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: p.ns}},
@@ -45,9 +58,6 @@ func (p place) guard(message string) (lift func()) {
 	}
 	p.t.Cleanup(lift)
 	p.inTarget(policy, binding)
-	probe := p.configMap("probe")
-	p.inTarget(probe)
-	p.Eventually(func() error { return target.Client.Delete(p.ctx, probe, client.DryRunAll) }).Should(Satisfy(apierrors.IsInvalid))
 	return lift
 }
 
