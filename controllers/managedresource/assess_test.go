@@ -346,3 +346,57 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		}
 	}
 }
+
+// A run that lost its target does not know what it wrote, so what the watches show may be from before.
+func TestRunThatLostItsTargetJudgesNothing(t *testing.T) {
+	j := judged(t)
+	j.shown()
+	_, err := j.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
+	j.Expect(err).NotTo(HaveOccurred())
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
+	j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
+	_, err = j.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
+	j.Expect(err).NotTo(HaveOccurred())
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
+}
+
+// What was said while nobody could be asked ends when somebody can, although nothing is judged then.
+func TestSilenceEndsForWhatIsNotApplied(t *testing.T) {
+	j := judged(t)
+	j.shown()
+	j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
+	j.look()
+	j.Expect(j.setApplied(j.ctx, j.work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "x")).To(Succeed())
+	j.Expect(j.says(resourcesv1alpha1.ConditionReady)).To(HavePrefix("Unknown TargetUnreachable"))
+	j.clusters.SetState(j.work.target, clustercache.StateConnected, clustercache.ReasonConnected, "")
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown ChecksPending"))
+	j.Expect(j.says(resourcesv1alpha1.ConditionReady)).To(HavePrefix("False ApplyFailed"))
+}
+
+// After a restart the warnings of a Service are not known. They are waited for rather than written away and written again.
+func TestWarningsAreNotLostToARestart(t *testing.T) {
+	j := judged(t)
+	service := live(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"c","name":"d","uid":"u","resourceVersion":"10"},"spec":{"type":"LoadBalancer"}}`)
+	j.work.mr.Status.Resources = append(j.work.mr.Status.Resources, resourcesv1alpha1.ObjectReference{ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "c", Name: "d"}})
+	j.track(j.work.mr.Status.Resources...)
+	j.accept(service)
+	j.clusters.Put(j.work.target, "Service.v1", service)
+	j.shown()
+	before := "Service c/d is unhealthy: the load balancer has no ingress yet\n  Last warning events:\n  - cloud, ..."
+	j.Expect(j.updateStatus(j.ctx, j.work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		j.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, "ServiceUnhealthy", before)
+		j.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
+	})).To(Succeed())
+	writes := j.writes
+	j.clock.Step(time.Minute)
+	j.Expect(j.look()).To(Equal(warnings.Deadline))
+	j.Expect(j.writes).To(Equal(writes))
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HaveSuffix(before))
+
+	service.Object["spec"] = map[string]any{}
+	service.SetResourceVersion("11")
+	j.clusters.Put(j.work.target, "Service.v1", service)
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth), "what turns is not held back")
+}
