@@ -23,7 +23,7 @@ func testCheck(t *testing.T, cases map[string]checkCase) {
 			g.Expect(result.Message).To(Equal(test.message))
 			g.Expect(result.Healthy).To(Equal(test.message == ""))
 			g.Expect(result.Checked).To(BeTrue())
-			g.Expect(result.Severity == Fine).To(Equal(result.Healthy))
+			g.Expect(isSound(result.Problem)).To(BeTrue())
 		})
 	}
 }

@@ -33,7 +33,7 @@ func FuzzCheck(f *testing.F) {
 		}
 		result, progress, kept := Check(live), Progress(live), PodOf(live)
 		for _, problem := range []Problem{result.Problem, progress.Problem, kept.Problem} {
-			g.Expect(problem.Severity == Fine).To(Equal(problem.Message == ""))
+			g.Expect(isSound(problem)).To(BeTrue())
 			g.Expect(len(problem.Message)).To(BeNumerically("<=", maxMessage))
 			g.Expect(!utf8.Valid(text) || utf8.ValidString(problem.Message)).To(BeTrue())
 		}

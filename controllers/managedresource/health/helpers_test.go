@@ -39,3 +39,6 @@ const (
 	custom       = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a, namespace: b, generation: 2}\n"
 	crd          = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.b.c}\n"
 )
+
+// isSound tells whether a problem has both a severity and a message, or neither.
+func isSound(p Problem) bool { return (p.Severity == Fine) == (p.Message == "") }

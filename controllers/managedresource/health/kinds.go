@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -63,22 +64,22 @@ func kindOf(gk schema.GroupKind) *kind {
 	if known := kinds[gk]; known != nil {
 		return known
 	}
-	if isBuiltIn(gk.Group) {
+	if builtIn.Has(gk.Group) {
 		return nil
 	}
 	return anyKind
 }
 
-// isBuiltIn tells of a group whether kube-apiserver serves it itself. Objects of such kinds are well if they exist: where
-// they have conditions, these are about something else, such as a claim that waits for its first consumer, and whoever
-// writes ManagedResources for Gardener's resource manager relies on that (H-24).
-func isBuiltIn(group string) bool {
-	switch group {
-	case apiextensionsv1.GroupName, "apiregistration.k8s.io": // these have clients of their own
-		return true
+// builtIn are the groups that kube-apiserver serves itself. Objects of such kinds are well if they exist: where they have
+// conditions, these are about something else, such as a claim that waits for its first consumer, and whoever writes
+// ManagedResources for Gardener's resource manager relies on that (H-24).
+var builtIn = func() sets.Set[string] {
+	groups := sets.New(apiextensionsv1.GroupName, "apiregistration.k8s.io") // these have clients of their own
+	for _, version := range scheme.Scheme.PrioritizedVersionsAllGroups() {
+		groups.Insert(version.Group)
 	}
-	return scheme.Scheme.IsGroupRegistered(group)
-}
+	return groups
+}()
 
 // NeedsFullObject reports whether the checks of a kind read more than metadata. All other kinds can be watched as
 // metadata only.

@@ -23,7 +23,7 @@ func pods(labels ...map[string]string) iter.Seq[Pod] {
 	return slices.Values(pods)
 }
 
-func TestH21_NumberOfPodsDecides(t *testing.T) {
+func TestH11_H21_NumberOfPodsDecides(t *testing.T) {
 	a, b := map[string]string{"app": "a"}, map[string]string{"app": "b"}
 	const selectsA, expressionA = "selector: {matchLabels: {app: a}}", "selector: {matchExpressions: [{key: app, operator: In, values: [a]}]}"
 

@@ -18,12 +18,12 @@ func testProgress(t *testing.T, cases map[string]checkCase) {
 			g.Expect(result.Checked).To(BeTrue())
 			g.Expect(result.Message).To(Equal(test.message))
 			g.Expect(result.Progressing).To(Equal(test.message != ""))
-			g.Expect(result.Severity > Fine).To(Equal(result.Progressing))
+			g.Expect(isSound(result.Problem)).To(BeTrue())
 		})
 	}
 }
 
-func TestH10_H22_DeploymentProgress(t *testing.T) {
+func TestH9_H10_H22_DeploymentProgress(t *testing.T) {
 	progressing := func(condition string) string {
 		return deployment + "spec: {selector: {matchLabels: {a: b}}}\n" +
 			"status: {observedGeneration: 2, conditions: [{type: Available, status: 'True'}, {type: Progressing, " + condition + "}]}"
@@ -42,7 +42,7 @@ func TestH10_H22_DeploymentProgress(t *testing.T) {
 	})
 }
 
-func TestStatefulSetProgress(t *testing.T) {
+func TestH9_H12_StatefulSetProgress(t *testing.T) {
 	testProgress(t, map[string]checkCase{
 		"rolled out":             {statefulSet + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, updatedReplicas: 2}", ""},
 		"one short":              {statefulSet + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, updatedReplicas: 1}", "1 of 2 updated replicas"},
@@ -53,7 +53,7 @@ func TestStatefulSetProgress(t *testing.T) {
 	})
 }
 
-func TestDaemonSetProgress(t *testing.T) {
+func TestH9_H12_DaemonSetProgress(t *testing.T) {
 	testProgress(t, map[string]checkCase{
 		"rolled out": {daemonSet + "status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2}", ""},
 		"no nodes":   {daemonSet + "status: {observedGeneration: 2}", ""},
@@ -62,7 +62,7 @@ func TestDaemonSetProgress(t *testing.T) {
 	})
 }
 
-func TestOtherKindsHaveNoRollOuts(t *testing.T) {
+func TestH7_OtherKindsHaveNoRollOuts(t *testing.T) {
 	for _, text := range []string{replicaSet, controller, job, pod, service, crd} {
 		live := object(t, text)
 		t.Run(live.GetKind(), func(t *testing.T) {

@@ -406,10 +406,11 @@ func TestNothingOfAnObjectIsKept(t *testing.T) {
 	const count, size = 32, 1 << 20
 	before := heap()
 	for i := range count {
-		obj := parsed(t, "example.com/v1", "Thing", fmt.Sprint(i), "10", "status: {conditions: [{type: Ready, status: 'False'}]}")
+		obj := parsed(t, "example.com/v1", "Thing", fmt.Sprint(i), "10", "")
 		obj.Object["spec"] = strings.Repeat("x", size/2)
-		conditions, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "status", "conditions")
-		conditions.([]any)[0].(map[string]any)["message"] = strings.Repeat("x", size/2)
+		g.Expect(unstructured.SetNestedSlice(obj.Object, []any{
+			map[string]any{"type": "Ready", "status": "False", "message": strings.Repeat("x", size/2)},
+		}, "status", "conditions")).To(Succeed())
 		s.clusters.Put(cluster, things, obj)
 	}
 	g.Expect(heap() - before).To(BeNumerically("<", count*size/8))
