@@ -291,6 +291,7 @@ func TestDriftOfPods(t *testing.T) {
 			[]metav1.ManagedFieldsEntry{managed("trellis", metav1.ManagedFieldsOperationApply, `{"f:spec":{"f:x":{}}}`)},
 			[]metav1.ManagedFieldsEntry{foreign}, true,
 		},
+		"of a server that does not tell": {nil, nil, false},
 		"somebody else's": {
 			[]metav1.ManagedFieldsEntry{foreign},
 			[]metav1.ManagedFieldsEntry{foreign, managed("other", metav1.ManagedFieldsOperationUpdate, `{"f:spec":{"f:z":{}}}`)}, false,
