@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// rolloutGetsStuck changes a Deployment so that no node fits its new pods. The old ones serve on, so it is healthy, and the
+// conditions say which pod keeps the roll-out from going on, and why.
+func (w *world) rolloutGetsStuck(ctx context.Context) error {
+	ref := stage.ManagedResource(namespace(w.beta), "web")
+	content := func(manifest string) error {
+		if err := w.source.Client.Update(ctx, hubtest.Content(ref.Namespace, ref.Name, "objects.yaml", manifest)); err != nil {
+			return fmt.Errorf("changing the content for beta: %w", err)
+		}
+		return nil
+	}
+	manifest := file("manifests/web.yaml")
+	impossible := strings.Replace(manifest, "      containers:\n", "      nodeSelector: {disk: optical}\n      containers:\n", 1)
+	if impossible == manifest {
+		return errors.New("the manifest has no containers")
+	}
+	began := time.Now()
+	if err := content(impossible); err != nil {
+		return err
+	}
+	entry, err := w.board.Await(ctx, ref, func(e stage.Entry) bool {
+		_, _, message := e.Condition("ResourcesProgressing")
+		return e.Is("ResourcesProgressing", "True") && strings.Contains(message, "Unschedulable")
+	})
+	if err != nil {
+		return err
+	}
+	if !entry.Is("ResourcesHealthy", "True") {
+		return errors.New("beta's ManagedResource does not count as healthy, although the old pods serve on")
+	}
+	_, _, message := entry.Condition("Ready")
+	w.measured(entry.Since.Sub(began), "new pods in beta fit no node, and the ManagedResource says so")
+	w.tell("its condition Ready: %s", message)
+
+	began = time.Now()
+	if err := content(manifest); err != nil {
+		return err
+	}
+	if entry, err = w.board.Await(ctx, ref, ready); err != nil {
+		return err
+	}
+	w.measured(entry.Since.Sub(began), "the former content is back, and so is Ready")
+	return nil
+}
