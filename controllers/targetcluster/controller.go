@@ -23,6 +23,9 @@ import (
 // ControllerName is that of the controller in logs and metrics.
 const ControllerName = "targetcluster"
 
+// RunTimeout bounds the work on one target. All it does is a few calls to the source cluster.
+const RunTimeout = 30 * time.Second
+
 // Report is what the controller of ManagedResources knows of a target.
 type Report struct {
 	// DriftLastHour is the number of corrections in the last hour.
@@ -139,6 +142,7 @@ func New(options Options) (*Controller, error) {
 		SkipNameValidation:      ptr.To(true), // each term has a controller of this name
 		MaxConcurrentReconciles: options.ConcurrentSyncs,
 		Reconciler:              r,
+		ReconciliationTimeout:   RunTimeout,
 		LogConstructor:          r.logFor,
 	})
 	if err != nil {
@@ -150,6 +154,20 @@ func New(options Options) (*Controller, error) {
 		return nil, fmt.Errorf("cannot watch for controller %s: %w", ControllerName, err)
 	}
 	return &Controller{inner: inner, sources: s, reconciler: r}, nil
+}
+
+// OldestRun returns when the work began that has been under way for the longest time, zero if there is none. More than
+// RunTimeout ago, it is stuck.
+func (c *Controller) OldestRun() time.Time {
+	c.reconciler.mu.Lock()
+	defer c.reconciler.mu.Unlock()
+	var oldest time.Time
+	for run := range c.reconciler.runs {
+		if oldest.IsZero() || run.began.Before(oldest) {
+			oldest = run.began
+		}
+	}
+	return oldest
 }
 
 // Start works until ctx ends, and returns when nothing is left of the controller. It can be called once.

@@ -52,7 +52,7 @@ func (o *observation) signOfWork(watchedUntil time.Time) time.Time {
 		return o.now
 	}
 	sign := latest(o.health.LastProbeTime, o.status.NextAttempt)
-	if o.status.State == clustercache.StateConnected || o.status.State == clustercache.StateDisconnected {
+	if o.status.State != clustercache.StateConnecting {
 		sign = latest(sign, o.status.Since)
 	}
 	switch {

@@ -3,6 +3,7 @@ package targetcluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -44,6 +45,7 @@ type reconciler struct {
 	rules      rules
 
 	mu      sync.Mutex
+	runs    map[*run]struct{}                     // under way
 	written map[clustercache.ClusterKey]time.Time // when a status was written last in this term
 }
 
@@ -58,7 +60,24 @@ func newReconciler(o Options) *reconciler {
 			thresholds: o.Thresholds, progressingLimit: o.ProgressingLimit,
 			monitor: o.MonitorPeriod, targetMonitor: o.TargetMonitorPeriod, termBegan: o.Clock.Now(),
 		},
+		runs:    map[*run]struct{}{},
 		written: map[clustercache.ClusterKey]time.Time{},
+	}
+}
+
+// run is a reconciliation under way.
+type run struct{ began time.Time }
+
+// begin notes that a reconciliation begins; the returned function notes that it ended.
+func (r *reconciler) begin() (end func()) {
+	this := &run{began: r.Clock.Now()}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs[this] = struct{}{}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.runs, this)
 	}
 }
 
@@ -72,8 +91,14 @@ func (r *reconciler) logFor(request *reconcile.Request) logr.Logger {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	defer r.begin()()
 	result, err := r.reconcile(ctx, request.NamespacedName)
 	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		if err == nil {
+			err = ctx.Err()
+		}
+		return reconcile.Result{}, fmt.Errorf("it took longer than %s: %w", RunTimeout, err)
 	case ctx.Err() != nil:
 		return reconcile.Result{}, nil //nolint:nilerr // the term ends, and what it could not do its successor does
 	case apierrors.IsConflict(err):

@@ -31,6 +31,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/heartbeat"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
@@ -98,6 +99,8 @@ type hub struct {
 	metrics  *managedresource.Metrics
 	queues   *fairqueue.Metrics
 	leader   *leadership
+	loops    *heartbeat.Loops
+	heart    *heartbeat.Heart // nil if there is no namespace for its Lease
 	now      *current
 }
 
@@ -128,7 +131,7 @@ func newHub(o Options) (*hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
-	h := &hub{Options: o, now: &current{}}
+	h := &hub{Options: o, now: &current{}, loops: heartbeat.NewLoops(o.Clock)}
 	if h.manager, err = newManager(o, scheme); err != nil {
 		return nil, err
 	}
@@ -147,6 +150,9 @@ func newHub(o Options) (*hub, error) {
 		return nil, fmt.Errorf("metrics of queues: %w", err)
 	}
 	if h.clusters, err = h.newClusterCache(scheme); err != nil {
+		return nil, err
+	}
+	if h.heart, err = h.newHeart(); err != nil {
 		return nil, err
 	}
 	h.leader = &leadership{config: o.Config.LeaderElection, source: o.Source, identity: o.Identity, term: h.term, log: o.Logger.WithName("leader")}
@@ -266,7 +272,7 @@ func (h *hub) assemble() error {
 			return fmt.Errorf("setting up the hub: %w", err)
 		}
 	}
-	if err := h.manager.AddHealthzCheck("ping", func(*http.Request) error { return nil }); err != nil {
+	if err := h.manager.AddHealthzCheck("loops", h.loops.Alive(h.Config.Controllers.Heartbeat.LivenessStuckAfter.Duration)); err != nil {
 		return fmt.Errorf("setting up the hub: %w", err)
 	}
 	return h.manager.AddReadyzCheck("source", h.ready)
@@ -309,6 +315,7 @@ func (h *hub) lead(ctx context.Context) error {
 	if !h.manager.GetCache().WaitForCacheSync(ctx) || !h.secrets.WaitForSync(ctx) || !h.clusters.WaitForSync(ctx) {
 		return nil
 	}
+	h.watchProbes()
 	if h.Started != nil {
 		h.Started()
 	}

@@ -44,23 +44,28 @@ func (h *hub) term(ctx context.Context) error {
 
 	targets, err := targetcluster.New(targetcluster.Options{
 		Client: h.client, Live: h.client, Cache: h.manager.GetCache(), Clusters: h.clusters, Guard: h.guard,
-		Events:           h.manager.GetEventRecorder("trellis"),
-		Members:          h.members,
-		Thresholds:       thresholds(h.Config.Controllers.Care),
-		ProgressingLimit: h.Config.Controllers.Care.ManagedResourceProgressingThreshold.Duration,
-		Reports:          h.report,
-		InUse:            resources.InUse,
-		ManagedElsewhere: resources.ManagedElsewhere,
-		SpecChanged:      h.clusters.Recheck,
-		ConcurrentSyncs:  h.Config.Controllers.TargetCluster.ConcurrentSyncs,
-		SyncPeriod:       h.Config.Controllers.TargetCluster.SyncPeriod.Duration,
-		Clock:            h.Clock,
-		Logger:           h.Logger.WithName("targetcluster"),
+		Events:              h.manager.GetEventRecorder("trellis"),
+		Members:             h.members,
+		Thresholds:          thresholds(h.Config.Controllers.Care),
+		ProgressingLimit:    h.Config.Controllers.Care.ManagedResourceProgressingThreshold.Duration,
+		Reports:             h.report,
+		WatchedUntil:        h.watchedUntil,
+		MonitorPeriod:       h.Config.Controllers.Heartbeat.MonitorPeriod.Duration,
+		TargetMonitorPeriod: h.Config.Controllers.Heartbeat.TargetMonitorPeriod.Duration,
+		InUse:               resources.InUse,
+		ManagedElsewhere:    resources.ManagedElsewhere,
+		SpecChanged:         h.clusters.Recheck,
+		ConcurrentSyncs:     h.Config.Controllers.TargetCluster.ConcurrentSyncs,
+		SyncPeriod:          h.Config.Controllers.TargetCluster.SyncPeriod.Duration,
+		Clock:               h.Clock,
+		Logger:              h.Logger.WithName("targetcluster"),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the controller of TargetClusters: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	defer h.watchTerm(ctx, targets)()
+	group.Go(func() error { return h.beat(ctx) })
 	group.Go(func() error { return resources.Start(ctx) })
 	group.Go(func() error { return targets.Start(ctx) })
 	return group.Wait()

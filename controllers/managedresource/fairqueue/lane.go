@@ -34,6 +34,12 @@ type lane[R comparable] struct {
 	index int
 }
 
+// flight is an item that is handed out.
+type flight[R comparable] struct {
+	lane  *lane[R] // which it came from
+	since time.Time
+}
+
 func newLane[R comparable](name string) *lane[R] {
 	return &lane[R]{
 		name:  name,

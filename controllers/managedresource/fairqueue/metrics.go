@@ -30,6 +30,8 @@ type measured interface {
 type figures struct {
 	depth, parked, delayed, inFlight, lanes int
 	oldest                                  time.Duration
+	// longest is how long the item has been worked on that was handed out first.
+	longest time.Duration
 }
 
 // The gauges of a queue.
@@ -96,6 +98,19 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
+// Longest returns how long the item has been worked on that was handed out first, of all queues, and the class of its queue.
+// It also returns how many queues there are; one that was shut down is none.
+func (m *Metrics) Longest() (class string, longest time.Duration, queues int) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	for name, queue := range m.queues {
+		if figures := queue.measure(); class == "" || figures.longest > longest {
+			class, longest = name, figures.longest
+		}
+	}
+	return class, longest, len(m.queues)
+}
+
 // attach makes a queue part of the figures, in place of an older one of the same name.
 func (m *Metrics) attach(name string, queue measured) instruments {
 	if m == nil {
@@ -143,6 +158,9 @@ func (q *Queue[R]) measure() figures {
 	defer q.mutex.Unlock()
 	result := figures{delayed: q.delayed.len(), inFlight: len(q.inFlight), lanes: len(q.lanes)}
 	now := q.options.Clock.Now()
+	for _, f := range q.inFlight {
+		result.longest = max(result.longest, now.Sub(f.since))
+	}
 	for _, e := range q.entries {
 		switch {
 		case e.held:

@@ -85,6 +85,38 @@ func TestMetricsGoOnWhenAQueueIsReplaced(t *testing.T) {
 	g.Expect(figuresOf(g, registry)).NotTo(HaveKey("depth"))
 }
 
+func TestLongestIsTheItemThatWasHandedOutFirst(t *testing.T) {
+	g := NewWithT(t)
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	g.Expect(err).NotTo(HaveOccurred())
+	longest := func() time.Duration {
+		_, longest, _ := metrics.Longest()
+		return longest
+	}
+	_, _, queues := metrics.Longest()
+	g.Expect(queues).To(BeZero())
+
+	q, clock := newTestQueue(t, Options[string]{Metrics: metrics, MaxInFlight: limit(5)})
+	q.Add("a/0")
+	clock.Step(time.Minute)
+	g.Expect(longest()).To(BeZero(), "an item that waits is nobody's work")
+	g.Expect(take(q)).To(Equal([]string{"a/0"}))
+	clock.Step(time.Minute)
+	q.Add("b/0")
+	g.Expect(take(q)).To(Equal([]string{"b/0"}))
+	clock.Step(time.Second)
+	_, duration, queues := metrics.Longest()
+	g.Expect(duration).To(Equal(61 * time.Second))
+	g.Expect(queues).To(Equal(1))
+	q.Done("a/0")
+	g.Expect(longest()).To(Equal(time.Second))
+	q.Done("b/0")
+	g.Expect(longest()).To(BeZero())
+	q.ShutDown()
+	_, _, queues = metrics.Longest()
+	g.Expect(queues).To(BeZero())
+}
+
 func TestMetricsCannotBeRegisteredTwice(t *testing.T) {
 	g := NewWithT(t)
 	registry := prometheus.NewRegistry()

@@ -19,8 +19,8 @@ type Queue[R comparable] struct {
 	work, idle sync.Cond
 	// entries are all entries, wherever they wait.
 	entries map[R]*entry[R]
-	// inFlight are the items that are handed out, with the lanes they came from.
-	inFlight map[R]*lane[R]
+	// inFlight are the items that are handed out.
+	inFlight map[R]flight[R]
 	lanes    map[string]*lane[R]
 	// serving are the lanes with something to hand out now.
 	serving indexedHeap[*lane[R]]
@@ -43,7 +43,7 @@ func New[R comparable](name string, options Options[R]) *Queue[R] {
 		name:     name,
 		options:  options.withDefaults(),
 		entries:  map[R]*entry[R]{},
-		inFlight: map[R]*lane[R]{},
+		inFlight: map[R]flight[R]{},
 		lanes:    map[string]*lane[R]{},
 		serving: indexedHeap[*lane[R]]{
 			index:  func(l *lane[R]) *int { return &l.index },
@@ -84,10 +84,11 @@ func (q *Queue[R]) GetWithPriority() (item R, priority int, shutdown bool) {
 func (q *Queue[R]) Done(item R) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	l, found := q.inFlight[item]
+	f, found := q.inFlight[item]
 	if !found {
 		return
 	}
+	l := f.lane
 	delete(q.inFlight, item)
 	l.inFlight--
 	if e := q.entries[item]; e != nil && e.held {
@@ -125,12 +126,13 @@ func (q *Queue[R]) NumRequeues(item R) int { return q.options.RateLimiter.NumReq
 func (q *Queue[R]) handOut() *entry[R] {
 	l := q.serving.first()
 	e := l.ready.first()
-	q.metrics.handedOut(q.options.Clock.Since(l.waitingSince(e)))
+	now := q.options.Clock.Now()
+	q.metrics.handedOut(now.Sub(l.waitingSince(e)))
 	q.leave(e)
 	delete(q.entries, e.item)
 	l.inFlight++
 	l.turn = q.next()
-	q.inFlight[e.item] = l
+	q.inFlight[e.item] = flight[R]{lane: l, since: now}
 	q.settle(l)
 	return e
 }

@@ -1,0 +1,171 @@
+package app_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+var heartbeatName = types.NamespacedName{Namespace: hubtest.HubNamespace, Name: "trellis-heartbeat"}
+
+// beats returns the Lease of the heartbeat, nil if there is none.
+func (e *env) beats() *coordinationv1.Lease {
+	e.t.Helper()
+	lease := &coordinationv1.Lease{}
+	err := source.Client.Get(e.ctx, heartbeatName, lease)
+	e.Expect(client.IgnoreNotFound(err)).To(Succeed())
+	if err != nil {
+		return nil
+	}
+	return lease
+}
+
+func (e *env) renewed() time.Time {
+	e.t.Helper()
+	if lease := e.beats(); lease != nil {
+		return lease.Spec.RenewTime.Time
+	}
+	return time.Time{}
+}
+
+// condition is one of the target's, as status and reason.
+func (e *env) condition(conditionType string) string {
+	e.t.Helper()
+	tc := &hubv1alpha1.TargetCluster{}
+	e.Expect(client.IgnoreNotFound(source.Client.Get(e.ctx, types.NamespacedName{Namespace: e.name, Name: "target"}, tc))).To(Succeed())
+	for _, c := range tc.Status.Conditions {
+		if c.Type == conditionType {
+			return string(c.Status) + "/" + c.Reason
+		}
+	}
+	return "none"
+}
+
+// quickly has the heart beat faster than it may.
+func quickly(c *configv1alpha1.HubConfiguration) {
+	h := &c.Controllers.Heartbeat
+	h.RenewInterval.Duration, h.MonitorPeriod.Duration, h.LivenessStuckAfter.Duration = 200*time.Millisecond, 2*time.Second, 5*time.Second
+}
+
+func TestB1_HeartbeatOfTheLeader(t *testing.T) {
+	e := newEnv(t)
+	first := e.startHub(quickly)
+	e.expectWork()
+	e.Eventually(e.holder).ShouldNot(BeEmpty())
+	leader := e.holder()
+	e.Eventually(func() string { return *e.beats().Spec.HolderIdentity }).Should(Equal(leader))
+	before := e.renewed()
+	e.Eventually(e.renewed).Should(BeTemporally(">", before))
+	e.Eventually(func() string { return e.condition("HubReady") }).Should(Equal("True/HubReady"))
+	e.Eventually(func() string { return e.condition("SystemComponentsHealthy") }).Should(Equal("True/ManagedResourcesHealthy"))
+
+	second := e.startHub(quickly)
+	e.stop(first)
+	e.Eventually(func() string { return *e.beats().Spec.HolderIdentity }).ShouldNot(Equal(leader))
+
+	// A leader that lost its Lease beats no more, and the Lease of the heartbeat stays as it is.
+	e.takeLease()
+	e.Eventually(termGoroutines).Should(BeEmpty())
+	last := e.beats()
+	e.Consistently(e.renewed, 2*time.Second).Should(Equal(last.Spec.RenewTime.Time))
+	e.Expect(last.Spec.HolderIdentity).NotTo(HaveValue(BeEmpty()))
+
+	// Whoever comes next tells for how long nobody watched.
+	time.Sleep(time.Until(last.Spec.RenewTime.Add(4 * time.Second)))
+	e.deleteLease()
+	e.Eventually(func() string { return second.Log.About("Nobody has watched the targets") }).ShouldNot(BeEmpty())
+	e.Eventually(e.renewed).Should(BeTemporally(">", last.Spec.RenewTime.Time))
+	e.expectWork()
+	e.stop(second)
+}
+
+// hanging does not answer writes to TargetClusters, whatever becomes of who asks.
+type hanging struct {
+	next http.RoundTripper
+	mu   *sync.Mutex
+	gate *chan struct{}
+}
+
+func (h hanging) RoundTrip(r *http.Request) (*http.Response, error) {
+	h.mu.Lock()
+	gate := *h.gate
+	h.mu.Unlock()
+	if gate != nil && r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/targetclusters/") {
+		<-gate
+	}
+	return h.next.RoundTrip(r)
+}
+
+func TestB1_StuckLoopStopsTheHeartbeatAndThenTheHub(t *testing.T) {
+	e := newEnv(t)
+	probes, _, set := e.ports()
+	var mu sync.Mutex
+	var gate chan struct{}
+	hub := e.startHubWith(hubtest.HubOptions{WrapSource: func(next http.RoundTripper) http.RoundTripper {
+		return hanging{next: next, mu: &mu, gate: &gate}
+	}}, quickly, set)
+	e.expectWork()
+	e.Eventually(func() string { return e.condition("HubReady") }).Should(Equal("True/HubReady"))
+
+	mu.Lock()
+	gate = make(chan struct{})
+	mu.Unlock()
+	release := sync.OnceFunc(func() {
+		mu.Lock()
+		close(gate)
+		gate = nil
+		mu.Unlock()
+	})
+	t.Cleanup(release)
+	e.Expect(source.Client.Patch(e.ctx, &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: e.name, Name: "target"}},
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`)))).To(Succeed())
+
+	e.Eventually(func() time.Duration { return time.Since(e.renewed()) }, 90*time.Second).Should(BeNumerically(">", 3*time.Second), "the heartbeat stops")
+	e.Expect(e.holder()).NotTo(BeEmpty(), "the leader election notices nothing")
+	e.Eventually(func() int { return e.code(probes, "/healthz") }).Should(Equal(http.StatusInternalServerError))
+	e.Expect(hub.Log.About("The heartbeat stops")).To(ContainSubstring("targetcluster"))
+
+	release()
+	e.Eventually(func() time.Duration { return time.Since(e.renewed()) }).Should(BeNumerically("<", time.Second))
+	e.Eventually(func() int { return e.code(probes, "/healthz") }).Should(Equal(http.StatusOK))
+	e.Eventually(func() string { return e.condition("Ready") }).Should(Equal("False/Paused"))
+	e.stop(hub)
+}
+
+func TestB2_DeadTargetIsToldFromADeadHub(t *testing.T) {
+	e := newEnv(t)
+	probes, _, set := e.ports()
+	hub := e.startHub(quickly, set)
+	e.expectWork()
+	e.Eventually(func() string { return e.condition("HubReady") }).Should(Equal("True/HubReady"))
+	t.Cleanup(func() { e.Expect(target.Thaw()).To(Succeed()) })
+
+	// The target is dead: its conditions say so, and the heart beats.
+	e.Expect(target.Freeze()).To(Succeed())
+	e.Eventually(func() string { return e.condition("HubReady") }).Should(Equal("Unknown/TargetUnreachable"))
+	e.Expect(e.condition("Connected")).To(HavePrefix("False/"))
+	e.Expect(e.condition("SystemComponentsHealthy")).To(Equal("Unknown/TargetUnreachable"))
+	dead := e.renewed()
+	e.Eventually(e.renewed).Should(BeTemporally(">", dead.Add(2*time.Second)))
+	e.Expect(e.code(probes, "/healthz")).To(Equal(http.StatusOK))
+	e.Expect(target.Thaw()).To(Succeed())
+	e.Eventually(func() string { return e.condition("HubReady") }).Should(Equal("True/HubReady"))
+
+	// The hub is dead: nobody changes the conditions, and the heartbeat is stale.
+	e.stop(hub)
+	e.Eventually(func() time.Duration { return time.Since(e.renewed()) }).Should(BeNumerically(">", 2*time.Second))
+	e.Expect(e.condition("HubReady")).To(Equal("True/HubReady"))
+	e.Expect(e.condition("Connected")).To(Equal("True/Connected"))
+}

@@ -1,0 +1,23 @@
+// Package heartbeat shows from outside whether the hub works.
+//
+// The leader renews one Lease on the source cluster, as long as it makes progress: as long as none of its loops is stuck. A
+// Lease of the leader election says less. It is renewed by a goroutine of its own, whatever the rest of the process does.
+//
+//	Lease is fresh,  Connected is True       all is well
+//	Lease is fresh,  Connected is not True   the hub works and does not reach that target
+//	Lease is stale                           nobody looks after any target; what their conditions say is as old as the Lease
+//
+// # When a loop is stuck
+//
+// Each loop says since when it has been stuck, from what it knows anyway (Loops). An idle loop is alive. A worker is stuck
+// when a piece of work takes longer than its deadline allows, since then the deadline did not help. Neither a slow source
+// nor a dead target does that: calls to them end in time, and are not made again and again by the same piece of work.
+//
+// The Lease is not renewed as soon as something is stuck, because it only says so. The liveness of the process, by which it
+// is restarted, waits longer.
+//
+// # Terms
+//
+// A term begins with what the predecessor left: how old its Lease is tells for how long nobody watched. At the end of a term
+// the Lease is left as it is. It runs out, or the successor renews it; giving it back would say that it was renewed now.
+package heartbeat

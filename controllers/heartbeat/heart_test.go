@@ -1,0 +1,232 @@
+package heartbeat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	. "github.com/trellis-hub/trellis/controllers/heartbeat"
+)
+
+// body is a heart with what is around it.
+type body struct {
+	*WithT
+	*Heart
+	clock  *clocktesting.FakeClock
+	source *fake.Clientset
+	events *events.FakeRecorder
+	loops  *Loops
+	stuck  atomic.Bool
+	broken atomic.Bool // the source takes no writes
+	stop   func()
+}
+
+func newBody(t *testing.T, leases ...runtime.Object) *body {
+	b := &body{
+		WithT: NewWithT(t), clock: clocktesting.NewFakeClock(start), source: fake.NewClientset(leases...), events: events.NewFakeRecorder(10),
+	}
+	b.loops = NewLoops(b.clock)
+	b.loops.Add("a loop", func(now time.Time) time.Time {
+		if b.stuck.Load() {
+			return now.Add(-time.Second)
+		}
+		return time.Time{}
+	})
+	for _, verb := range []string{"create", "update"} {
+		b.source.PrependReactor(verb, "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return b.broken.Load(), nil, errors.New("no")
+		})
+	}
+	b.become(t, "hub-0")
+	return b
+}
+
+// become lets another replica take the place of the present one.
+func (b *body) become(t *testing.T, identity string) {
+	heart, err := New(Options{
+		Leases: b.source.CoordinationV1().Leases("hub"), Namespace: "hub", Name: "trellis-heartbeat", Identity: identity,
+		Interval: 10 * time.Second, Validity: 40 * time.Second, Loops: b.loops, Events: b.events, Clock: b.clock, Logger: logr.Discard(),
+		Registerer: prometheus.NewRegistry(),
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Heart = heart
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- heart.Start(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		b.Expect(<-done).To(Succeed())
+	})
+	t.Cleanup(b.stop)
+	b.rest()
+}
+
+// rest returns when a beat is over.
+func (b *body) rest() {
+	b.Eventually(b.clock.HasWaiters, 10*time.Second, time.Millisecond).Should(BeTrue())
+}
+
+// beat lets the time of one interval pass.
+func (b *body) beat() {
+	b.clock.Step(10 * time.Second)
+	b.rest()
+}
+
+func (b *body) lease() *coordinationv1.LeaseSpec {
+	lease, err := b.source.CoordinationV1().Leases("hub").Get(context.Background(), "trellis-heartbeat", metav1.GetOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	return &lease.Spec
+}
+
+// age is how old the Lease is.
+func (b *body) age() time.Duration { return b.clock.Since(b.lease().RenewTime.Time) }
+
+func (b *body) writes() int {
+	count := 0
+	for _, action := range b.source.Actions() {
+		if action.GetVerb() != "get" {
+			count++
+		}
+	}
+	return count
+}
+
+func leaseOf(holder string, renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "hub", Name: "trellis-heartbeat"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: new(metav1.NewMicroTime(renewed)), LeaseTransitions: new(int32(4))},
+	}
+}
+
+func TestB1_TheLeaseIsRenewedOnceAnInterval(t *testing.T) {
+	b := newBody(t)
+	b.Expect(*b.lease().HolderIdentity).To(Equal("hub-0"))
+	b.Expect(*b.lease().LeaseDurationSeconds).To(Equal(int32(40)))
+	for range 60 {
+		b.beat()
+		b.Expect(b.age()).To(BeZero())
+	}
+	b.Expect(b.writes()).To(Equal(61), "one write in each ten seconds, and the first one")
+	b.Expect(b.WatchedUntil()).To(BeZero(), "there was nobody before")
+	b.Expect(b.events.Events).To(BeEmpty())
+}
+
+func TestB1_AStuckHubStopsRenewing(t *testing.T) {
+	b := newBody(t)
+	b.stuck.Store(true)
+	for range 5 {
+		b.beat()
+	}
+	b.Expect(b.age()).To(Equal(50 * time.Second))
+	b.stuck.Store(false)
+	b.beat()
+	b.Expect(b.age()).To(BeZero())
+}
+
+func TestB1_WhatTheSourceDoesNotTakeIsTriedInTheNextInterval(t *testing.T) {
+	b := newBody(t)
+	b.broken.Store(true)
+	before := b.writes()
+	for range 3 {
+		b.beat()
+	}
+	b.Expect(b.writes()-before).To(Equal(3), "a failure hurries nobody")
+	b.Expect(b.age()).To(Equal(30 * time.Second))
+	b.broken.Store(false)
+	b.beat()
+	b.Expect(b.age()).To(BeZero())
+}
+
+func TestB1_TheEndOfATermLeavesTheLeaseAsItIs(t *testing.T) {
+	b := newBody(t)
+	b.clock.Step(3 * time.Second)
+	b.stop()
+	writes := b.writes()
+	b.clock.Step(time.Minute)
+	b.Expect(b.writes()).To(Equal(writes))
+	b.Expect(*b.lease().HolderIdentity).To(Equal("hub-0"))
+	b.Expect(b.lease().RenewTime.Time.Equal(start)).To(BeTrue())
+}
+
+func TestB2_ANewLeaderTellsForHowLongNobodyWatched(t *testing.T) {
+	tests := map[string]struct {
+		age   time.Duration
+		event string
+	}{
+		"the predecessor has just gone":       {12 * time.Second, ""},
+		"it has gone for as long as it may":   {40 * time.Second, ""},
+		"it has gone for longer":              {7*time.Minute + 3*time.Second, "Warning TargetsWereNotWatched no hub has watched the targets for 7m3s, since 2026-03-01T11:52:57Z"},
+		"its clock was ahead of that of ours": {-time.Minute, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBody(t, leaseOf("hub-1", start.Add(-test.age)))
+			b.Expect(b.WatchedUntil()).To(BeTemporally("==", start.Add(-test.age)))
+			if test.event == "" {
+				b.Expect(b.events.Events).To(BeEmpty())
+			} else {
+				b.Expect(b.events.Events).To(Receive(Equal(test.event)))
+			}
+			b.Expect(b.lease()).To(And(
+				HaveField("HolderIdentity", HaveValue(Equal("hub-0"))), HaveField("LeaseTransitions", HaveValue(Equal(int32(5)))),
+				HaveField("AcquireTime.Time", BeTemporally("==", start)), HaveField("RenewTime.Time", BeTemporally("==", start)),
+			))
+			b.beat()
+			b.Expect(b.events.Events).To(BeEmpty())
+			b.Expect(b.WatchedUntil()).To(BeTemporally("==", start.Add(-test.age)), "in this term nothing else is before it")
+		})
+	}
+}
+
+func TestANewTermBeginsWithWhatTheLastOneLeft(t *testing.T) {
+	b := newBody(t)
+	b.beat()
+	b.stop()
+	b.clock.Step(2 * time.Minute)
+	b.become(t, "hub-1")
+	b.Expect(b.WatchedUntil()).To(BeTemporally("==", start.Add(10*time.Second)))
+	b.Expect(b.events.Events).To(Receive(ContainSubstring("for 2m0s")))
+	b.Expect(*b.lease().LeaseTransitions).To(Equal(int32(1)))
+}
+
+func TestMetricIsTheTimeOfTheLastBeat(t *testing.T) {
+	g := NewWithT(t)
+	b := newBody(t)
+	registry := prometheus.NewRegistry()
+	b.stop()
+	heart, err := New(Options{
+		Leases: b.source.CoordinationV1().Leases("hub"), Namespace: "hub", Name: "other", Identity: "me", Interval: time.Second, Validity: time.Minute,
+		Loops: b.loops, Events: b.events, Clock: b.clock, Registerer: registry,
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	expect := func(value string) {
+		text := "# HELP trellis_hub_heartbeat_timestamp_seconds When this replica renewed the heartbeat last, in seconds since 1970. Zero if it never did: only the leader does.\n" +
+			"# TYPE trellis_hub_heartbeat_timestamp_seconds gauge\ntrellis_hub_heartbeat_timestamp_seconds " + value + "\n"
+		g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(text))).To(Succeed())
+	}
+	expect("0")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- heart.Start(ctx) }()
+	b.rest()
+	expect(fmt.Sprint(start.Unix()))
+	cancel()
+	g.Expect(<-done).To(Succeed())
+}

@@ -1,0 +1,77 @@
+package heartbeat
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// StuckSince returns since when a loop has been stuck, zero if it is not. It must answer from memory.
+type StuckSince func(now time.Time) time.Time
+
+// Loops are those that have to make progress.
+type Loops struct {
+	clock clock.PassiveClock
+
+	mu    sync.Mutex
+	next  int
+	loops map[int]loop
+}
+
+type loop struct {
+	name       string
+	stuckSince StuckSince
+}
+
+// NewLoops returns no loops yet.
+func NewLoops(c clock.PassiveClock) *Loops {
+	return &Loops{clock: c, loops: map[int]loop{}}
+}
+
+// Add adds a loop. The returned function takes it out again.
+func (l *Loops) Add(name string, stuckSince StuckSince) (remove func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := l.next
+	l.next++
+	l.loops[id] = loop{name: name, stuckSince: stuckSince}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.loops, id)
+	}
+}
+
+// Stuck returns the loop that has been stuck for the longest time, and for how long. The name is empty if none is.
+func (l *Loops) Stuck() (name string, duration time.Duration) {
+	l.mu.Lock()
+	loops := make([]loop, 0, len(l.loops))
+	for _, one := range l.loops {
+		loops = append(loops, one)
+	}
+	l.mu.Unlock()
+	now := l.clock.Now()
+	for _, one := range loops {
+		since := one.stuckSince(now)
+		if since.IsZero() || since.After(now) {
+			continue
+		}
+		if d := now.Sub(since); name == "" || d > duration {
+			name, duration = one.name, d
+		}
+	}
+	return name, duration
+}
+
+// Alive returns a check for /healthz. It fails if a loop has been stuck for longer than a limit, and for no other reason.
+func (l *Loops) Alive(limit time.Duration) func(*http.Request) error {
+	return func(*http.Request) error {
+		if name, duration := l.Stuck(); name != "" && duration > limit {
+			return fmt.Errorf("loop %q has been stuck for %s", name, duration.Truncate(time.Second))
+		}
+		return nil
+	}
+}
