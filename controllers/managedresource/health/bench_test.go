@@ -56,11 +56,13 @@ func BenchmarkCheck(b *testing.B) {
 
 func BenchmarkProgress(b *testing.B) {
 	live := object(b, typicalDeployment)
-	all := make([]Pod, 100)
+	all := make([]*Pod, 100)
 	for i := range all {
-		all[i] = Pod{Labels: map[string]string{"app": "b", "role": "server"}, Relevant: true}
+		all[i] = &Pod{Labels: LabelsOf(map[string]string{"app": "b", "role": "server"}), Relevant: true}
 	}
-	all[10].Labels["app"], all[90].Labels["app"] = "a", "a"
+	for _, i := range []int{10, 90} {
+		all[i].Labels = LabelsOf(map[string]string{"app": "a", "role": "server"})
+	}
 
 	b.Run("Deployment", func(b *testing.B) {
 		b.ReportAllocs()

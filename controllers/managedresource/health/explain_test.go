@@ -106,31 +106,31 @@ func TestPodProblems(t *testing.T) {
 
 func TestExplainChoosesOnePod(t *testing.T) {
 	selector := labels.ValidatedSetSelector{"app": "a"}
-	pod := func(name, template string, created int64, severity Severity) Pod {
-		return Pod{Name: name, Labels: map[string]string{"app": "a", "pod-template-hash": template}, Relevant: true, Created: created, Problem: Problem{severity, "p"}}
+	pod := func(name, template string, created int64, severity Severity) *Pod {
+		return &Pod{Name: name, Labels: LabelsOf(map[string]string{"app": "a", "pod-template-hash": template}), Relevant: true, Created: created, Problem: Problem{severity, "p"}}
 	}
-	without := func(p Pod, change func(*Pod)) Pod {
-		change(&p)
+	without := func(p *Pod, change func(*Pod)) *Pod {
+		change(p)
 		return p
 	}
 	for name, test := range map[string]struct {
-		pods    []Pod
+		pods    []*Pod
 		least   Severity
 		problem Problem
 	}{
 		"none":                         {},
-		"all fine":                     {pods: []Pod{pod("x", "new", 2, Fine)}},
-		"the worst":                    {[]Pod{pod("x", "new", 2, Unavailable), pod("y", "new", 2, Failed)}, Fine, Problem{Failed, "pod y: p"}},
-		"then by name":                 {[]Pod{pod("y", "new", 2, Failed), pod("x", "new", 2, Failed)}, Fine, Problem{Failed, "pod x: p"}},
-		"the newest template first":    {[]Pod{pod("a", "old", 1, Failed), pod("b", "new", 2, Failed), pod("c", "new", 1, Failed)}, Fine, Problem{Failed, "pod b: p"}},
-		"but the worst before that":    {[]Pod{pod("a", "old", 1, Failed), pod("b", "new", 2, Waiting)}, Fine, Problem{Failed, "pod a: p"}},
-		"those that count first":       {[]Pod{without(pod("a", "new", 2, Failed), func(p *Pod) { p.Relevant = false }), pod("b", "old", 1, Failed)}, Fine, Problem{Failed, "pod b: p"}},
-		"not those of others":          {pods: []Pod{without(pod("a", "new", 2, Failed), func(p *Pod) { p.Labels = map[string]string{"app": "b"} })}},
-		"not what is less than wanted": {pods: []Pod{pod("a", "new", 2, Waiting)}, least: Unavailable},
+		"all fine":                     {pods: []*Pod{pod("x", "new", 2, Fine)}},
+		"the worst":                    {[]*Pod{pod("x", "new", 2, Unavailable), pod("y", "new", 2, Failed)}, Fine, Problem{Failed, "pod y: p"}},
+		"then by name":                 {[]*Pod{pod("y", "new", 2, Failed), pod("x", "new", 2, Failed)}, Fine, Problem{Failed, "pod x: p"}},
+		"the newest template first":    {[]*Pod{pod("a", "old", 1, Failed), pod("b", "new", 2, Failed), pod("c", "new", 1, Failed)}, Fine, Problem{Failed, "pod b: p"}},
+		"but the worst before that":    {[]*Pod{pod("a", "old", 1, Failed), pod("b", "new", 2, Waiting)}, Fine, Problem{Failed, "pod a: p"}},
+		"those that count first":       {[]*Pod{without(pod("a", "new", 2, Failed), func(p *Pod) { p.Relevant = false }), pod("b", "old", 1, Failed)}, Fine, Problem{Failed, "pod b: p"}},
+		"not those of others":          {pods: []*Pod{without(pod("a", "new", 2, Failed), func(p *Pod) { p.Labels = LabelsOf(map[string]string{"app": "b"}) })}},
+		"not what is less than wanted": {pods: []*Pod{pod("a", "new", 2, Waiting)}, least: Unavailable},
 		"revisions of other workloads": {
-			[]Pod{
-				without(pod("a", "", 1, Failed), func(p *Pod) { p.Labels = map[string]string{"app": "a", "controller-revision-hash": "1"} }),
-				without(pod("b", "", 2, Failed), func(p *Pod) { p.Labels = map[string]string{"app": "a", "controller-revision-hash": "2"} }),
+			[]*Pod{
+				without(pod("a", "", 1, Failed), func(p *Pod) { p.Labels = LabelsOf(map[string]string{"app": "a", "controller-revision-hash": "1"}) }),
+				without(pod("b", "", 2, Failed), func(p *Pod) { p.Labels = LabelsOf(map[string]string{"app": "a", "controller-revision-hash": "2"}) }),
 			}, Fine, Problem{Failed, "pod b: p"},
 		},
 	} {

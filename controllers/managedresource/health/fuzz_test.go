@@ -42,7 +42,7 @@ func FuzzCheck(f *testing.F) {
 		if progress.CountPods {
 			g.Expect(progress.Selector).NotTo(BeNil())
 		}
-		pods := slices.Values([]Pod{kept, kept, {}})
+		pods := slices.Values([]*Pod{&kept, &kept, {}})
 		PodsRolledOut(progress, pods)
 		Explain(progress.Selector, pods, Fine)
 		Explain(labels.Everything(), pods, Fine)

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Pod is what is kept of a pod: what PodsRolledOut and Explain need to know.
+// Pod is what is kept of a pod: what PodsRolledOut and Explain need to know. It does not change.
 type Pod struct {
 	Name   string
-	Labels map[string]string
+	Labels Labels
 	// Relevant is the answer of RelevantPod.
 	Relevant bool
 	// Created is when the pod was created, in seconds since 1970.
@@ -26,7 +26,7 @@ type Pod struct {
 // PodOf returns what is kept of a live pod. The result shares nothing with the pod but strings.
 func PodOf(pod *unstructured.Unstructured) Pod {
 	return Pod{
-		Name: pod.GetName(), Labels: pod.GetLabels(), Relevant: RelevantPod(pod), Created: pod.GetCreationTimestamp().Unix(),
+		Name: pod.GetName(), Labels: LabelsOf(pod.GetLabels()), Relevant: RelevantPod(pod), Created: pod.GetCreationTimestamp().Unix(),
 		Problem: content(pod.Object).podProblem(),
 	}
 }
@@ -34,13 +34,13 @@ func PodOf(pod *unstructured.Unstructured) Pod {
 // PodsRolledOut tells whether the pods of a namespace agree that a Deployment is rolled out: the relevant pods that its
 // selector matches are as many as wanted, neither more nor fewer (spec 3.3). The result says what it is waiting for
 // otherwise. For a progress result that does not count pods they do not matter, and none is looked at.
-func PodsRolledOut(progress ProgressResult, pods iter.Seq[Pod]) (done bool, message string) {
+func PodsRolledOut(progress ProgressResult, pods iter.Seq[*Pod]) (done bool, message string) {
 	if !progress.CountPods {
 		return !progress.Progressing, progress.Message
 	}
 	var have int64
 	for pod := range pods {
-		if pod.Relevant && progress.Selector.Matches(labels.Set(pod.Labels)) {
+		if pod.Relevant && progress.Selector.Matches(&pod.Labels) {
 			have++
 		}
 	}
@@ -60,14 +60,14 @@ func PodsRolledOut(progress ProgressResult, pods iter.Seq[Pod]) (done bool, mess
 // consists of pods that are not ready yet, and each in turn would be named.
 //
 // The zero Problem means that the pods explain nothing. A nil selector has no pods.
-func Explain(selector labels.Selector, pods iter.Seq[Pod], least Severity) Problem {
+func Explain(selector labels.Selector, pods iter.Seq[*Pod], least Severity) Problem {
 	if selector == nil {
 		return Problem{}
 	}
-	var newest Pod
-	var candidates []Pod
+	newest := &Pod{}
+	var candidates []*Pod
 	for pod := range pods {
-		if !selector.Matches(labels.Set(pod.Labels)) {
+		if !selector.Matches(&pod.Labels) {
 			continue
 		}
 		if cmp.Or(cmp.Compare(pod.Created, newest.Created), cmp.Compare(pod.Name, newest.Name)) > 0 {
@@ -78,8 +78,8 @@ func Explain(selector labels.Selector, pods iter.Seq[Pod], least Severity) Probl
 		}
 	}
 	var best *Pod
-	for i := range candidates {
-		if pod := &candidates[i]; best == nil || pod.explainsMore(best, newest.template()) {
+	for _, pod := range candidates {
+		if best == nil || pod.explainsMore(best, newest.template()) {
 			best = pod
 		}
 	}
@@ -111,10 +111,10 @@ func (p *Pod) explainsMore(other *Pod, template string) bool {
 
 // template identifies the template that a pod was made of.
 func (p *Pod) template() string {
-	if hash, ok := p.Labels["pod-template-hash"]; ok {
+	if hash, ok := p.Labels.Lookup("pod-template-hash"); ok {
 		return hash
 	}
-	return p.Labels["controller-revision-hash"]
+	return p.Labels.Get("controller-revision-hash")
 }
 
 // lostReasons are parts of the reason in the status of pods that the kubelet or the node lifecycle gave up.

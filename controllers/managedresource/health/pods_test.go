@@ -15,10 +15,10 @@ func rolledOut(t testing.TB, spec string) ProgressResult {
 }
 
 // pods returns pods that are all relevant, one for each set of labels.
-func pods(labels ...map[string]string) iter.Seq[Pod] {
-	var pods []Pod
+func pods(labels ...map[string]string) iter.Seq[*Pod] {
+	var pods []*Pod
 	for _, labels := range labels {
-		pods = append(pods, Pod{Labels: labels, Relevant: true})
+		pods = append(pods, &Pod{Labels: LabelsOf(labels), Relevant: true})
 	}
 	return slices.Values(pods)
 }
@@ -29,7 +29,7 @@ func TestH11_H21_NumberOfPodsDecides(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		spec    string
-		pods    iter.Seq[Pod]
+		pods    iter.Seq[*Pod]
 		message string
 	}{
 		"as many as wanted":               {"{replicas: 2, " + selectsA + "}", pods(a, a, b), ""},
@@ -43,7 +43,7 @@ func TestH11_H21_NumberOfPodsDecides(t *testing.T) {
 		"BUG-5, no selector":              {"{replicas: 2}", pods(a, b), "0 of 2 pods"},
 		"BUG-5, selector with empty list": {"{replicas: 2, selector: {matchExpressions: []}}", pods(a, b), "0 of 2 pods"},
 		"pods without labels":             {"{replicas: 0, " + selectsA + "}", pods(nil, nil), ""},
-		"irrelevant pods do not count":    {"{replicas: 1, " + selectsA + "}", slices.Values([]Pod{{Labels: a}, {Labels: a, Relevant: true}}), ""},
+		"irrelevant pods do not count":    {"{replicas: 1, " + selectsA + "}", slices.Values([]*Pod{{Labels: LabelsOf(a)}, {Labels: LabelsOf(a), Relevant: true}}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -59,7 +59,7 @@ func TestH11_H21_NumberOfPodsDecides(t *testing.T) {
 func TestW14_PodsAreNotLookedAtBeforeTheDeploymentIsRolledOut(t *testing.T) {
 	g := NewWithT(t)
 	progress := Progress(object(t, deployment))
-	done, message := PodsRolledOut(progress, func(func(Pod) bool) { t.Error("pods were looked at") })
+	done, message := PodsRolledOut(progress, func(func(*Pod) bool) { t.Error("pods were looked at") })
 	g.Expect(done).To(BeFalse())
 	g.Expect(message).To(Equal("generation 2 has not been observed yet, only 0"))
 }
@@ -91,7 +91,7 @@ func TestH21_RelevantPods(t *testing.T) {
 			live.SetLabels(map[string]string{"app": "a"})
 			kept := PodOf(live)
 			g.Expect(kept.Name).To(Equal("a"))
-			g.Expect(kept.Labels).To(Equal(map[string]string{"app": "a"}))
+			g.Expect(kept.Labels).To(Equal(LabelsOf(map[string]string{"app": "a"})))
 			g.Expect(kept.Relevant).To(Equal(relevant))
 		})
 	}

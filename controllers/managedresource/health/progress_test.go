@@ -69,7 +69,7 @@ func TestH7_OtherKindsHaveNoRollOuts(t *testing.T) {
 			g := NewWithT(t)
 			progress := Progress(live)
 			g.Expect(progress).To(Equal(ProgressResult{}))
-			done, _ := PodsRolledOut(progress, slices.Values([]Pod{}))
+			done, _ := PodsRolledOut(progress, slices.Values([]*Pod{}))
 			g.Expect(done).To(BeTrue())
 		})
 	}

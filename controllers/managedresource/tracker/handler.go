@@ -4,7 +4,6 @@ import (
 	"iter"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/clustercache"
@@ -224,17 +223,17 @@ func (j *Judgement) concerned(before, after *health.Pod) bool {
 }
 
 func (j *Judgement) selects(pod *health.Pod) bool {
-	return pod != nil && j.Progress.Selector != nil && j.Progress.Selector.Matches(labels.Set(pod.Labels))
+	return pod != nil && j.Progress.Selector != nil && j.Progress.Selector.Matches(&pod.Labels)
 }
 
 // Pods are the pods of a target, by namespace.
 type Pods map[string][]*health.Pod
 
 // In iterates over the pods of a namespace.
-func (p Pods) In(namespace string) iter.Seq[health.Pod] {
-	return func(yield func(health.Pod) bool) {
+func (p Pods) In(namespace string) iter.Seq[*health.Pod] {
+	return func(yield func(*health.Pod) bool) {
 		for _, pod := range p[namespace] {
-			if !yield(*pod) {
+			if !yield(pod) {
 				return
 			}
 		}
