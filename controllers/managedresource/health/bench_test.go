@@ -1,8 +1,12 @@
 package health
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // typicalDeployment is a Deployment as a cluster returns it, rolled out.
@@ -36,13 +40,29 @@ status:
   - {type: Progressing, status: 'True', reason: NewReplicaSetAvailable, message: rolled out, lastUpdateTime: '2026-01-01T00:00:00Z'}
 `
 
+// well is a healthy object of each kind.
+var well = map[string]string{
+	"Deployment":               typicalDeployment,
+	"StatefulSet":              statefulSet + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, readyReplicas: 2, updatedReplicas: 2}",
+	"DaemonSet":                daemonSet + "status: {observedGeneration: 2, desiredNumberScheduled: 2, currentNumberScheduled: 2, updatedNumberScheduled: 2}",
+	"ReplicaSet":               replicaSet + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, readyReplicas: 2}",
+	"ReplicationController":    controller + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, readyReplicas: 2}",
+	"Job":                      job + "status: {conditions: [{type: Complete, status: 'True'}]}",
+	"Pod":                      pod + "status: {phase: Running}",
+	"Service":                  service + "spec: {type: LoadBalancer}\nstatus: {loadBalancer: {ingress: [{ip: 1.2.3.4}]}}",
+	"CustomResourceDefinition": crd + "status: {conditions: [{type: NamesAccepted, status: 'True'}, {type: Established, status: 'True'}]}",
+	"VerticalPodAutoscaler":    autoscaler + "status: {conditions: [{type: RecommendationProvided, status: 'True'}]}",
+	"Prometheus":               prometheus + "status: {availableReplicas: 1, updatedReplicas: 1, conditions: [{type: Reconciled, status: 'True', observedGeneration: 2}, {type: Available, status: 'True', observedGeneration: 2}]}",
+	"Alertmanager":             alertmanager + "status: {availableReplicas: 1, updatedReplicas: 1, conditions: [{type: Reconciled, status: 'True', observedGeneration: 2}, {type: Available, status: 'True', observedGeneration: 2}]}",
+	"Certificate":              certificate + "status: {observedGeneration: 2, state: Ready, conditions: [{type: Ready, status: 'True'}]}",
+	"Issuer":                   issuer + "status: {observedGeneration: 2, state: Ready}",
+	"custom resource":          custom + "status: {observedGeneration: 2, conditions: [{type: Ready, status: 'True', observedGeneration: 2}, {type: Synced, status: 'True'}]}",
+	"ConfigMap":                "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}",
+}
+
 func BenchmarkCheck(b *testing.B) {
-	for name, text := range map[string]string{
-		"Deployment": typicalDeployment,
-		"DaemonSet":  daemonSet + "status: {observedGeneration: 2, desiredNumberScheduled: 2, currentNumberScheduled: 2, updatedNumberScheduled: 2}",
-		"ConfigMap":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}",
-	} {
-		live := object(b, text)
+	for _, name := range slices.Sorted(maps.Keys(well)) {
+		live := object(b, well[name])
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -51,6 +71,25 @@ func BenchmarkCheck(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkExplain looks for the one to blame among the pods of a namespace.
+func BenchmarkExplain(b *testing.B) {
+	all := make([]*Pod, 100)
+	for i := range all {
+		all[i] = &Pod{
+			Name: fmt.Sprint("pod-", i), Created: int64(i), Relevant: true,
+			Labels:  LabelsOf(map[string]string{"app": fmt.Sprint(i % 10), "pod-template-hash": fmt.Sprint(i / 50)}),
+			Problem: waiting("container c is not ready"),
+		}
+	}
+	selector := labels.ValidatedSetSelector{"app": "3"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if Explain(selector, slices.Values(all), Fine).Message != "pod pod-53: container c is not ready" {
+			b.Fatal(Explain(selector, slices.Values(all), Fine))
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // checkCase is a live object and why it is unhealthy, or "".
@@ -202,6 +203,24 @@ func TestCustomResourceDefinitionHealth(t *testing.T) {
 		"not yet":          {conditions("True", "", ""), "condition Established is missing"},
 		"without a status": {crd, "condition NamesAccepted is missing"},
 	})
+}
+
+// H-9: what is well is neither unhealthy nor progressing, in every kind that has criteria.
+func TestH9_TypicalObjectsAreWell(t *testing.T) {
+	covered := map[schema.GroupKind]bool{}
+	for name, text := range well {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			live := object(t, text)
+			covered[live.GroupVersionKind().GroupKind()] = true
+			g.Expect(Check(live).Problem).To(Equal(Problem{}))
+			g.Expect(Check(live).Healthy).To(BeTrue())
+			g.Expect(Progress(live).Problem).To(Equal(Problem{}))
+		})
+	}
+	for gk := range kinds {
+		NewWithT(t).Expect(covered).To(HaveKey(gk))
+	}
 }
 
 func TestH24_KindsWithoutCriteriaAreNotChecked(t *testing.T) {
