@@ -158,7 +158,7 @@ func pullError(message string) string {
 // withoutPreemption leaves out what the scheduler says about making room, which is long and follows from the rest.
 func withoutPreemption(message string) string {
 	before, _, _ := strings.Cut(message, " preemption: ")
-	return strings.TrimSpace(before)
+	return strings.TrimRight(before, " ,")
 }
 
 // identifier is one that container runtimes make up anew for every attempt.

@@ -17,6 +17,8 @@ type Pod struct {
 	Labels Labels
 	// Relevant is the answer of RelevantPod.
 	Relevant bool
+	// Terminating is true for a pod that is being deleted and has not ended.
+	Terminating bool
 	// Created is when the pod was created, in seconds since 1970.
 	Created int64
 	// Problem says why the pod is not ready.
@@ -26,22 +28,32 @@ type Pod struct {
 // PodOf returns what is kept of a live pod. The result shares nothing with the pod but strings.
 func PodOf(pod *unstructured.Unstructured) Pod {
 	return Pod{
-		Name: pod.GetName(), Labels: LabelsOf(pod.GetLabels()), Relevant: RelevantPod(pod), Created: pod.GetCreationTimestamp().Unix(),
-		Problem: content(pod.Object).podProblem(),
+		Name: pod.GetName(), Labels: LabelsOf(pod.GetLabels()), Relevant: RelevantPod(pod), Terminating: isEnding(pod),
+		Created: pod.GetCreationTimestamp().Unix(), Problem: content(pod.Object).podProblem(),
 	}
 }
 
 // PodsRolledOut tells whether the pods of a namespace agree that a Deployment is rolled out: the relevant pods that its
 // selector matches are as many as wanted, neither more nor fewer (spec 3.3). The result says what it is waiting for
 // otherwise. For a progress result that does not count pods they do not matter, and none is looked at.
+//
+// The pods that the caller knows of may not be all: those without the label that is watched for are missing, such as the old
+// pods of a Deployment that was just adopted, and pods and Deployments are watched apart, so the pods may be those of a moment
+// ago. What the Deployment itself says of terminating pods closes both gaps.
 func PodsRolledOut(progress ProgressResult, pods iter.Seq[*Pod]) (done bool, message string) {
 	if !progress.CountPods {
 		return !progress.Progressing, progress.Message
 	}
-	var have int64
+	var have, ending int64
 	for pod := range pods {
-		if pod.Relevant && progress.Selector.Matches(&pod.Labels) {
+		if !pod.Relevant && !pod.Terminating || !progress.Selector.Matches(&pod.Labels) {
+			continue
+		}
+		if pod.Relevant {
 			have++
+		}
+		if pod.Terminating {
+			ending++
 		}
 	}
 	switch {
@@ -49,6 +61,8 @@ func PodsRolledOut(progress ProgressResult, pods iter.Seq[*Pod]) (done bool, mes
 		return false, fmt.Sprintf("old pods remain: there are %d pods instead of %d", have, progress.Replicas)
 	case have < progress.Replicas:
 		return false, fmt.Sprintf("%d of %d pods", have, progress.Replicas)
+	case progress.Ending > ending:
+		return false, fmt.Sprintf("old pods remain: %d more are ending", progress.Ending-ending)
 	default:
 		return true, ""
 	}
@@ -115,6 +129,15 @@ func (p *Pod) template() string {
 		return hash
 	}
 	return p.Labels.Get("controller-revision-hash")
+}
+
+// isEnding counts as the controllers do.
+func isEnding(pod *unstructured.Unstructured) bool {
+	switch corev1.PodPhase(content(pod.Object).text("status", "phase")) {
+	case corev1.PodSucceeded, corev1.PodFailed:
+		return false
+	}
+	return pod.GetDeletionTimestamp() != nil
 }
 
 // lostReasons are parts of the reason in the status of pods that the kubelet or the node lifecycle gave up.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // rolledOut is a Deployment that looks rolled out, with the given spec.
@@ -100,4 +101,44 @@ func TestH21_RelevantPods(t *testing.T) {
 		live := object(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a, deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {phase: Running}")
 		NewWithT(t).Expect(RelevantPod(live)).To(BeTrue())
 	})
+}
+
+// Pods are watched by a label, and apart from their Deployment. The Deployment knows of those that are not seen (H-11).
+func TestPodsThatAreNotSeen(t *testing.T) {
+	const text = deployment + "spec: {replicas: 1, selector: {matchLabels: {app: a}}}\nstatus: {observedGeneration: 2, " +
+		"conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}], "
+	a := LabelsOf(map[string]string{"app": "a"})
+	current, ending, disrupted := &Pod{Labels: a, Relevant: true}, &Pod{Labels: a, Relevant: true, Terminating: true}, &Pod{Labels: a, Terminating: true}
+	foreign := &Pod{Labels: LabelsOf(map[string]string{"app": "b"}), Relevant: true, Terminating: true}
+
+	for name, test := range map[string]struct {
+		counts  string
+		pods    []*Pod
+		message string
+	}{
+		"all seen":                        {"replicas: 1, terminatingReplicas: 0}", []*Pod{current}, ""},
+		"a server that does not say":      {"replicas: 1}", []*Pod{current}, ""},
+		"an old pod that nobody ends yet": {"replicas: 2, terminatingReplicas: 0}", []*Pod{current}, "old pods remain: there are 2 pods instead of 1"},
+		"an old pod without the label":    {"replicas: 1, terminatingReplicas: 1}", []*Pod{current}, "old pods remain: 1 more are ending"},
+		"the old pod is seen":             {"replicas: 1, terminatingReplicas: 1}", []*Pod{current, ending}, "old pods remain: there are 2 pods instead of 1"},
+		"H-21, one that is disrupted":     {"replicas: 1, terminatingReplicas: 1}", []*Pod{current, disrupted}, ""},
+		"one of something else":           {"replicas: 1, terminatingReplicas: 1}", []*Pod{current, foreign}, "old pods remain: 1 more are ending"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			done, message := PodsRolledOut(Progress(object(t, text+test.counts)), slices.Values(test.pods))
+			g.Expect(message).To(Equal(test.message))
+			g.Expect(done).To(Equal(test.message == ""))
+		})
+	}
+}
+
+func TestPodsThatHaveEndedAreNotEnding(t *testing.T) {
+	for phase, terminating := range map[string]bool{"Pending": true, "Running": true, "Succeeded": false, "Failed": false} {
+		live := object(t, pod+"status: {phase: "+phase+"}")
+		NewWithT(t).Expect(PodOf(live).Terminating).To(BeFalse(), phase)
+		now := metav1.Now()
+		live.SetDeletionTimestamp(&now)
+		NewWithT(t).Expect(PodOf(live).Terminating).To(Equal(terminating), phase)
+	}
 }

@@ -24,6 +24,8 @@ type ProgressResult struct {
 	CountPods bool
 	// Replicas is the number of pods that Selector should match if CountPods is set.
 	Replicas int64
+	// Ending is how many pods the workload itself knows to be terminating. Servers before Kubernetes 1.35 do not say.
+	Ending int64
 }
 
 // Progress tells whether a live object is still rolling out. For a Deployment, also ask PodsRolledOut.
@@ -48,6 +50,7 @@ func Progress(object *unstructured.Unstructured) ProgressResult {
 	}
 	result.CountPods = true
 	result.Replicas, _ = live.replicas()
+	result.Ending = live.number(0, "status", "terminatingReplicas")
 	return result
 }
 

@@ -41,12 +41,21 @@ func deploymentProgressing(deployment content) Problem {
 	case condition == nil:
 		return waiting("condition Progressing is missing")
 	case condition["status"] == statusTrue && condition["reason"] == newReplicaSetAvailable:
-		return Problem{}
+		return deployment.tooMany()
 	case condition.text("message") != "":
 		return problem(deployment.stuck(), condition.text("message"))
 	default:
 		return problem(deployment.stuck(), fmt.Sprintf("condition Progressing is %s%s", condition.text("status"), explanation(condition)))
 	}
+}
+
+// tooMany is about pods of former templates, and of a greater scale, that are not even terminating yet.
+func (c content) tooMany() Problem {
+	wanted, _ := c.replicas()
+	if have := c.number(0, "status", "replicas"); have > wanted {
+		return unavailable(fmt.Sprintf("old pods remain: there are %d pods instead of %d", have, wanted))
+	}
+	return Problem{}
 }
 
 func statefulSetUnhealthy(statefulSet content) Problem {

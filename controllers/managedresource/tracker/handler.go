@@ -216,7 +216,7 @@ func (j *Judgement) concerned(before, after *health.Pod) bool {
 	if j.selects(after) {
 		is = *after
 	}
-	if was.Relevant != is.Relevant && j.Progress.CountPods {
+	if j.Progress.CountPods && (was.Relevant != is.Relevant || was.Terminating != is.Terminating && j.Progress.Ending > 0) {
 		return true
 	}
 	return was.Problem != is.Problem && (j.Progress.Progressing || !j.Health.Healthy)

@@ -198,6 +198,8 @@ func TestH18_EventsOfPods(t *testing.T) {
 		pulling  = labels + "status: {phase: Pending, containerStatuses: [{name: c, state: {waiting: {reason: ErrImagePull, message: not found}}}]}"
 		waits    = labels + "status: {phase: Pending, containerStatuses: [{name: c, state: {waiting: {reason: ImagePullBackOff, message: 'Back-off pulling image \"x\": ErrImagePull: not found'}}}]}"
 		finished = labels + "status: {phase: Succeeded}"
+		ending   = "metadata: {labels: {app: a}, deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {phase: Running, conditions: [{type: Ready, status: 'True'}]}"
+		more     = "\n  terminatingReplicas: 1"
 		others   = "metadata: {labels: {app: b}}\nstatus: {phase: Pending}"
 	)
 	one := []tracker.Cause{health}
@@ -219,6 +221,8 @@ func TestH18_EventsOfPods(t *testing.T) {
 		"does not start, of an unhealthy one":   {down, []string{pulling}, "default", one},
 		"and still does not":                    {down, []string{pulling, waits, pulling, waits}, "default", one},
 		"starts after all":                      {down, []string{pulling, ready}, "default", []tracker.Cause{health, health}},
+		"is being deleted":                      {available, []string{ready, ending}, "default", one},
+		"is the one that was missing":           {available + more, []string{ready, ending}, "default", []tracker.Cause{health, health}},
 		"takes the label off":                   {available, []string{ready, others}, "default", []tracker.Cause{health, health}},
 		"does not start, of a skipped workload": {down + skipped, []string{pulling, ""}, "default", nil},
 	} {

@@ -79,7 +79,7 @@ func sameJudgement(a, b *Observation) bool {
 	x, y := a.Judgement.orNone(), b.Judgement.orNone()
 	return x.Health.Healthy == y.Health.Healthy && x.Health.Problem == y.Health.Problem &&
 		x.Progress.Progressing == y.Progress.Progressing && x.Progress.Problem == y.Progress.Problem &&
-		x.Progress.CountPods == y.Progress.CountPods && x.Progress.Replicas == y.Progress.Replicas &&
+		x.Progress.CountPods == y.Progress.CountPods && x.Progress.Replicas == y.Progress.Replicas && x.Progress.Ending == y.Progress.Ending &&
 		selectorText(x.Progress) == selectorText(y.Progress)
 }
 
