@@ -133,7 +133,7 @@ func testSteady(t *testing.T, h *hub) {
 	key := h.key("a")
 	h.register(g, key)
 	h.connect(key, h.uid("a"))
-	h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
+	h.eventually(g, key, SatisfyAll(haveCondition("Ready", "True", "Ready"), HaveField("Labels", HaveKeyWithValue(hubv1alpha1.StatusLabel, "healthy"))))
 	before := h.get(g, key).ResourceVersion
 
 	deadline := time.Now().Add(aWhile)
@@ -147,7 +147,7 @@ func testSteady(t *testing.T, h *hub) {
 
 	t.Log("a target that stays down for changing reasons")
 	h.clusters.SetState(key, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "attempt 0")
-	h.eventually(g, key, haveCondition("Ready", "False", "Unreachable"))
+	h.eventually(g, key, SatisfyAll(haveCondition("Ready", "False", "Unreachable"), HaveField("Labels", HaveKeyWithValue(hubv1alpha1.StatusLabel, "unhealthy"))))
 	before = h.get(g, key).ResourceVersion
 	for i := range 20 {
 		h.clusters.SetState(key, clustercache.StateDisconnected, clustercache.ReasonUnreachable, fmt.Sprintf("attempt %d", i))
