@@ -251,7 +251,13 @@ func TestWhatIsWorthAWrite(t *testing.T) {
 		"other ManagedResources": {func(s *hubv1alpha1.TargetClusterStatus) {
 			s.ManagedResources = &hubv1alpha1.ManagedResourceCounts{Total: 1}
 		}, figures},
-		"another reason":                {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions[0].Reason = "x" }, 0},
+		"another reason": {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions[0].Reason = "x" }, 0},
+		"a check that begins to fail": {func(s *hubv1alpha1.TargetClusterStatus) {
+			s.Conditions[0].Reason, s.FailingChecks = "NodesFailing", []hubv1alpha1.FailingCheck{{Type: "a"}}
+		}, flapPause},
+		"one that is Unknown before it fails": {func(s *hubv1alpha1.TargetClusterStatus) {
+			s.Conditions[0].Reason, s.Conditions[0].Status = "NodesFailing", metav1.ConditionUnknown
+		}, 0},
 		"one condition less":            {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions = s.Conditions[1:] }, 0},
 		"another number of nodes":       {func(s *hubv1alpha1.TargetClusterStatus) { s.NodeCounts = &hubv1alpha1.NodeCounts{Total: 1} }, 0},
 		"a count and another condition": {func(s *hubv1alpha1.TargetClusterStatus) { s.Objects++; s.Conditions[0].Status = metav1.ConditionFalse }, 0},

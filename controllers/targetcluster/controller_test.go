@@ -327,6 +327,7 @@ type hub struct {
 	events    *events.FakeRecorder
 	namespace string
 	stopTerm  func()
+	changes   []func(*Options)
 
 	mu      sync.Mutex
 	report  Report
@@ -334,19 +335,19 @@ type hub struct {
 	changed []clustercache.ClusterKey
 }
 
-func newHub(t *testing.T, source *source) *hub {
+func newHub(t *testing.T, source *source, changes ...func(*Options)) *hub {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shoot-"}}
 	if err := source.client.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	h := &hub{source: source, events: events.NewFakeRecorder(1000), namespace: namespace.Name}
+	h := &hub{source: source, events: events.NewFakeRecorder(1000), namespace: namespace.Name, changes: changes}
 	h.startTerm(t)
 	t.Cleanup(func() { h.stopTerm() })
 	return h
 }
 
 func (h *hub) startTerm(t *testing.T) {
-	controller, err := New(Options{
+	options := Options{
 		Client:     h.client,
 		Live:       h.client,
 		Cache:      h.cache,
@@ -371,7 +372,11 @@ func (h *hub) startTerm(t *testing.T) {
 			defer h.mu.Unlock()
 			h.changed = append(h.changed, key)
 		},
-	})
+	}
+	for _, change := range h.changes {
+		change(&options)
+	}
+	controller, err := New(options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,8 @@ import (
 const (
 	// detailsPause is how long changes wait that are only details, after the last write.
 	detailsPause = time.Minute
+	// flapPause is how long a check waits that begins or ceases to fail for less than its threshold, after the last write.
+	flapPause = 5 * time.Second
 	// soonest is the shortest pause before a target is looked at again although nothing happened.
 	soonest = 100 * time.Millisecond
 	// conflictRetry is the pause before a write is repeated that was based on an outdated TargetCluster.
@@ -100,7 +103,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, fmt.Errorf("it took longer than %s: %w", RunTimeout, err)
 	case ctx.Err() != nil:
-		return reconcile.Result{}, nil //nolint:nilerr // the term ends, and what it could not do its successor does
+		return reconcile.Result{}, nil // the term ends, and what it could not do its successor does
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: conflictRetry}, nil
 	default:
@@ -250,6 +253,7 @@ func (r *reconciler) update(ctx context.Context, tc *hubv1alpha1.TargetCluster, 
 		return reconcile.Result{}, fmt.Errorf("cannot write the status of the TargetCluster: %w", err)
 	case wait > 0:
 		result.RequeueAfter = min(result.RequeueAfter, wait)
+		return result, r.writeLabel(ctx, base)
 	}
 	return result, r.writeLabel(ctx, tc)
 }
@@ -272,7 +276,7 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 	return 0, nil
 }
 
-// writeLabel brings the status label in line with the conditions.
+// writeLabel brings the status label in line with the conditions that are written.
 func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetCluster) error {
 	value := summary(tc.Status.Conditions)
 	if value == "" || tc.Labels[hubv1alpha1.StatusLabel] == value {
@@ -350,11 +354,13 @@ func count(members []care.Member) (*hubv1alpha1.ManagedResourceCounts, int64) {
 	return counts, objects
 }
 
-// pause is how long a status waits after the last write, by what is new in it: figures for a sync period, details such as
-// the wording of messages and the round trip longer, everything else not at all.
+// pause is how long a status waits after the last write, by what is new in it: details such as the wording of messages and
+// the round trip for long, figures for a sync period, checks that come and go within their thresholds for a moment, and
+// everything else not at all.
 func (r *reconciler) pause(before, after hubv1alpha1.TargetClusterStatus) time.Duration {
 	a, b := *before.DeepCopy(), *after.DeepCopy()
-	for _, status := range []*hubv1alpha1.TargetClusterStatus{&a, &b} {
+	both := []*hubv1alpha1.TargetClusterStatus{&a, &b}
+	for _, status := range both {
 		status.RoundTripMilliseconds = 0
 		for i := range status.Conditions {
 			status.Conditions[i].Message = ""
@@ -363,11 +369,22 @@ func (r *reconciler) pause(before, after hubv1alpha1.TargetClusterStatus) time.D
 	if equality.Semantic.DeepEqual(a, b) {
 		return detailsPause
 	}
-	for _, status := range []*hubv1alpha1.TargetClusterStatus{&a, &b} {
+	for _, status := range both {
 		status.ManagedResources, status.Objects, status.DriftLastHour, status.DryRun = nil, 0, 0, nil
 	}
 	if equality.Semantic.DeepEqual(a, b) {
 		return r.SyncPeriod
+	}
+	for i := range b.Conditions {
+		is := &b.Conditions[i]
+		was := meta.FindStatusCondition(a.Conditions, is.Type)
+		if was != nil && was.Status == is.Status && (isFailing(was.Reason) || isFailing(is.Reason)) {
+			is.Reason = was.Reason
+		}
+	}
+	a.FailingChecks, b.FailingChecks = nil, nil
+	if equality.Semantic.DeepEqual(a, b) {
+		return flapPause
 	}
 	return 0
 }

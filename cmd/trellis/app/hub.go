@@ -315,7 +315,7 @@ func (h *hub) lead(ctx context.Context) error {
 	if !h.manager.GetCache().WaitForCacheSync(ctx) || !h.secrets.WaitForSync(ctx) || !h.clusters.WaitForSync(ctx) {
 		return nil
 	}
-	h.watchProbes()
+	h.watchProbes(ctx)
 	if h.Started != nil {
 		h.Started()
 	}

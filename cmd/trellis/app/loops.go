@@ -96,21 +96,21 @@ func (h *hub) watchTerm(ctx context.Context, targets *targetcluster.Controller) 
 }
 
 // watchProbes has the probes of all targets watched, as long as the process lives.
-func (h *hub) watchProbes() {
+func (h *hub) watchProbes(ctx context.Context) {
 	h.loops.Add("probes", func(time.Time) time.Time {
-		return probesStuckSince(h.clusters, h.Config.Controllers.Heartbeat.MonitorPeriod.Duration)
+		return probesStuckSince(ctx, h.clusters, h.Config.Controllers.Heartbeat.MonitorPeriod.Duration)
 	})
 }
 
 // probesStuckSince returns since when no target at all has been looked after, zero if one is. That a single one is not, its
 // condition HubReady says.
-func probesStuckSince(clusters clustercache.ClusterCache, limit time.Duration) time.Time {
+func probesStuckSince(ctx context.Context, clusters clustercache.ClusterCache, limit time.Duration) time.Time {
 	var newest time.Time
 	for _, status := range clusters.List("") {
 		if status.State == clustercache.StateRefused {
 			continue // nothing is done until its Secret changes
 		}
-		health := clusters.GetHealthCheckingState(context.Background(), status.Cluster)
+		health := clusters.GetHealthCheckingState(ctx, status.Cluster)
 		for _, sign := range []time.Time{status.Since, status.NextAttempt, health.LastProbeTime} {
 			if sign.After(newest) {
 				newest = sign

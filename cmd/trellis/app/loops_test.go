@@ -40,7 +40,7 @@ func TestProbesAreStuckIfNoTargetIsLookedAfter(t *testing.T) {
 				clusters.SetStatus(target.Status)
 				clusters.SetHealth(target.Cluster, clustercache.HealthCheckingState{LastProbeTime: target.probed})
 			}
-			NewWithT(t).Expect(probesStuckSince(clusters, limit)).To(Equal(test.since))
+			NewWithT(t).Expect(probesStuckSince(t.Context(), clusters, limit)).To(Equal(test.since))
 		})
 	}
 }
