@@ -211,5 +211,9 @@ func (p place) patch(obj *unstructured.Unstructured, patch string) {
 // patchStatus writes the status of an object of the target as its controller.
 func (p place) patchStatus(obj *unstructured.Unstructured, patch string) {
 	p.t.Helper()
-	p.Expect(p.target.Client.Status().Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("controller"))).To(Succeed())
+	p.Expect(p.tryPatchStatus(obj, patch)).To(Succeed())
+}
+
+func (p place) tryPatchStatus(obj *unstructured.Unstructured, patch string) error {
+	return p.target.Client.Status().Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("controller"))
 }

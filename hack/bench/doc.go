@@ -8,7 +8,11 @@
 //	apply    how many objects a second arrive in one target, beside bare server-side applies and bare creates of the same
 //	         objects with the same number of requests in flight, and what each costs the hub
 //	secret   how long a change takes from the answer of the source cluster to the object in the target
+//	health   how long it takes from the answer to whoever wrote that a Deployment is unavailable, or available again, to the
+//	         condition on its ManagedResource
 //	rest     what the hub costs, and asks for, while nothing happens
+//	memory   what one watched object takes of the heap, by the hub's own packages in this process, beside informers of
+//	         client-go. It comes last, for it fills a target
 //
 // How it measures: latencies are taken by watches outside the hub; processor time is what the operating system accounts to
 // the hub's process. The machine is shared with the servers and with the benchmark itself, so a rate counts only as a ratio

@@ -25,6 +25,8 @@ const (
 	partDrift  = "drift"
 	partApply  = "apply"
 	partSecret = "secret"
+	partHealth = "health"
+	partMemory = "memory"
 	partRest   = "rest"
 )
 
@@ -34,6 +36,8 @@ type options struct {
 	runs      int
 	edits     int
 	changes   int
+	flips     int
+	memory    int
 	fixture   int
 	rounds    int
 	resources int
@@ -46,15 +50,17 @@ type options struct {
 
 func parseFlags() options {
 	var o options
-	parts := flag.String("parts", strings.Join([]string{partDrift, partApply, partSecret, partRest}, ","), "what to measure")
+	parts := flag.String("parts", strings.Join([]string{partDrift, partApply, partSecret, partHealth, partRest, partMemory}, ","), "what to measure")
 	flag.IntVar(&o.fixture, "fixture", 10, "ManagedResources in each target, of 15 objects each")
-	flag.IntVar(&o.runs, "runs", 5, "drift, secret: how often to repeat")
+	flag.IntVar(&o.runs, "runs", 5, "drift, secret, health, memory: how often to repeat")
 	flag.IntVar(&o.edits, "edits", 200, "drift: edits and deletes in a run")
 	flag.IntVar(&o.changes, "changes", 100, "secret: changes in a run")
+	flag.IntVar(&o.flips, "flips", 100, "health: how often Deployments become unavailable in a run")
 	flag.IntVar(&o.rounds, "rounds", 5, "apply: how often to repeat each way")
 	flag.IntVar(&o.resources, "resources", 20, "apply: ManagedResources in a round")
 	flag.IntVar(&o.objects, "objects", 50, "apply: objects in each of them")
 	flag.IntVar(&o.inFlight, "in-flight", 40, "apply: requests in flight, of the hub and of the bare clients")
+	flag.IntVar(&o.memory, "watched", 5000, "memory: objects of each kind")
 	flag.DurationVar(&o.rest, "rest", 30*time.Second, "rest: how long")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the random choice of edits")
 	flag.BoolVar(&o.profiled, "profile", false, "apply: write profiles of the hub and of the API servers, of rounds that are not counted")
@@ -86,7 +92,9 @@ type result struct {
 	Drift      *samples          `json:"drift,omitempty"`
 	Apply      []round           `json:"apply,omitempty"`
 	Secret     *samples          `json:"secret,omitempty"`
+	Health     *samples          `json:"health,omitempty"`
 	Rest       *atRest           `json:"rest,omitempty"`
+	Memory     []footprint       `json:"memory,omitempty"`
 }
 
 // run measures, prints and writes.
@@ -144,12 +152,17 @@ func measure(ctx context.Context, w *world, res *result, base string) (err error
 		case partSecret:
 			s, err = measureSecret(ctx, w)
 			res.Secret = &s
+		case partHealth:
+			s, err = measureHealth(ctx, w)
+			res.Health = &s
+		case partMemory:
+			res.Memory, err = measureMemory(ctx, w)
 		case partApply:
 			if res.Apply, err = measureApply(ctx, w); err == nil && w.profiled {
 				err = w.profile(ctx, base)
 			}
 		default:
-			err = fmt.Errorf("there is no part %q, only %s", part, strings.Join(slices.Sorted(slices.Values([]string{partApply, partDrift, partRest, partSecret})), ", "))
+			err = fmt.Errorf("there is no part %q, only %s", part, strings.Join(slices.Sorted(slices.Values([]string{partApply, partDrift, partHealth, partMemory, partRest, partSecret})), ", "))
 		}
 		if err != nil {
 			return err

@@ -3,14 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/demo/stage"
 )
 
-// settle is how long nothing happens before the time of rest begins.
-const settle = 5 * time.Second
+// settle is how long nothing happens before the time of rest begins: what a target's conditions say of what was done to it
+// turns up to a minute later, which is written.
+const settle = 75 * time.Second
 
 // atRest is what the hub costs while nothing happens.
 type atRest struct {
@@ -23,6 +26,9 @@ type atRest struct {
 	// Target and Source are the requests of the hub at the audited target and at the source cluster, by what they are.
 	Target map[string]int `json:"target"`
 	Source map[string]int `json:"source"`
+	// SourceWrites and LeaseWrites are the writes among those to the source cluster, a minute.
+	SourceWrites float64 `json:"sourceWritesPerMinute"`
+	LeaseWrites  float64 `json:"leaseWritesPerMinute"`
 }
 
 func measureRest(ctx context.Context, w *world) (atRest, error) {
@@ -52,8 +58,21 @@ func measureRest(ctx context.Context, w *world) (atRest, error) {
 	if r.Target, err = requests(w.audited, began, ended); err != nil {
 		return r, err
 	}
-	r.Source, err = requests(w.source, began, ended)
-	return r, err
+	if r.Source, err = requests(w.source, began, ended); err != nil {
+		return r, err
+	}
+	for request, n := range r.Source {
+		verb, what, _ := strings.Cut(request, " ")
+		perMinute := float64(n) / ended.Sub(began).Minutes()
+		switch {
+		case !slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, verb):
+		case what == "leases":
+			r.LeaseWrites += perMinute
+		default:
+			r.SourceWrites += perMinute
+		}
+	}
+	return r, nil
 }
 
 // requests counts what the hub asked of a cluster.

@@ -13,16 +13,23 @@ func printTable(out io.Writer, o options, r *result) {
 	fmt.Fprintf(out, "\n%d processors, load %s -> %s\n", r.CPUs, firstWord(r.LoadBefore), firstWord(r.LoadAfter))
 	if r.Drift != nil {
 		printLatencies(out, fmt.Sprintf("Drift: an edit or delete is undone (%d in 3 targets, %d runs)", o.edits, o.runs), *r.Drift)
-		printKinds(out, *r.Drift)
+		printGroups(out, *r.Drift, "kind", "edits", func(s sample) string { return s.Kind })
 	}
 	if r.Secret != nil {
 		printLatencies(out, fmt.Sprintf("Secret: changed content is in the target (%d in 3 targets, %d runs)", o.changes, o.runs), *r.Secret)
+	}
+	if r.Health != nil {
+		printLatencies(out, fmt.Sprintf("Health: a Deployment that becomes unavailable or available is reported (%d each in 3 targets, %d runs)", o.flips, o.runs), *r.Health)
+		printGroups(out, *r.Health, "direction", "flips", func(s sample) string { return s.Change })
 	}
 	if r.Apply != nil {
 		printApply(out, o, r.Apply)
 	}
 	if r.Rest != nil {
 		printRest(out, *r.Rest)
+	}
+	if r.Memory != nil {
+		printMemory(out, r.Memory)
 	}
 }
 
@@ -48,19 +55,19 @@ func printLatencies(out io.Writer, title string, s samples) {
 	}
 }
 
-// printKinds prints what the changes of all runs took, by kind.
-func printKinds(out io.Writer, s samples) {
+// printGroups prints what the changes of all runs took, by something that they have in common.
+func printGroups(out io.Writer, s samples, by, changes string, group func(sample) string) {
 	hub, reference := map[string][]float64{}, map[string][]float64{}
 	for _, run := range s.Runs {
 		for _, one := range run {
-			hub[one.Kind] = append(hub[one.Kind], one.Millis)
-			reference[one.Kind] = append(reference[one.Kind], one.ReferenceMillis)
+			hub[group(one)] = append(hub[group(one)], one.Millis)
+			reference[group(one)] = append(reference[group(one)], one.ReferenceMillis)
 		}
 	}
-	fmt.Fprintf(out, "    %-26s%8s%10s%10s%10s%16s%10s\n", "ms, by kind", "edits", "p50", "p99", "max", "reference p50", "p99")
-	for _, kind := range slices.Sorted(maps.Keys(hub)) {
-		l, r := latenciesOf(hub[kind]), latenciesOf(reference[kind])
-		fmt.Fprintf(out, "    %-26s%8d%10.2f%10.2f%10.2f%16.2f%10.2f\n", kind, len(hub[kind]), l.P50, l.P99, l.Max, r.P50, r.P99)
+	fmt.Fprintf(out, "    %-26s%8s%10s%10s%10s%16s%10s\n", "ms, by "+by, changes, "p50", "p99", "max", "reference p50", "p99")
+	for _, name := range slices.Sorted(maps.Keys(hub)) {
+		l, r := latenciesOf(hub[name]), latenciesOf(reference[name])
+		fmt.Fprintf(out, "    %-26s%8d%10.2f%10.2f%10.2f%16.2f%10.2f\n", name, len(hub[name]), l.P50, l.P99, l.Max, r.P50, r.P99)
 	}
 }
 
@@ -133,6 +140,7 @@ func printRest(out io.Writer, r atRest) {
 	fmt.Fprintf(out, "\nRest: %d targets, %d ManagedResources of 15 objects, %.0f s\n", r.Targets, r.ManagedResources, r.Seconds)
 	fmt.Fprintf(out, "  %-38s%10.2f millicores\n", "processor time of the hub", r.Millicores)
 	fmt.Fprintf(out, "  %-38s%10.1f MiB\n", "resident memory of the hub", r.RSSMiB)
+	fmt.Fprintf(out, "  %-38s%10.1f /min (and %.1f of Leases)\n", "writes to the source cluster", r.SourceWrites, r.LeaseWrites)
 	for _, place := range []struct {
 		name   string
 		counts map[string]int
@@ -144,5 +152,14 @@ func printRest(out io.Writer, r atRest) {
 		for _, request := range slices.Sorted(maps.Keys(place.counts)) {
 			fmt.Fprintf(out, "    %-36s%10d\n", request, place.counts[request])
 		}
+	}
+}
+
+func printMemory(out io.Writer, footprints []footprint) {
+	for _, f := range footprints {
+		fmt.Fprintf(out, "\nMemory: one watched %s of %d, of %d bytes each\n", f.Kind, f.Objects, f.Bytes)
+		printLine(out, "hub", "B/object", spreadOf(f.Hub))
+		printLine(out, "informer of client-go, metadata only", "B/object", spreadOf(f.Metadata))
+		printLine(out, "informer of client-go, whole objects", "B/object", spreadOf(f.Typed))
 	}
 }
