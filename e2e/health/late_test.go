@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -152,4 +153,29 @@ func TestWatchOfWorkloadsIsLate(t *testing.T) {
 			p.awaitReady("mr")
 		})
 	}
+}
+
+// Pods are watched apart from what owns them. A Deployment that says that it is done is not rolled out before the watch of
+// pods has shown its new ones, and the end of its old ones.
+func TestWatchOfPodsIsLate(t *testing.T) {
+	t.Parallel()
+	way := newRelay(t, east)
+	p := newPlaceIn(t, east, way.kubeconfig(east))
+	d := p.manage("mr", workload("Deployment", "app", image1, ""))[0]
+	p.awaitReady("mr")
+	p.hold(p.pods(image1)...)
+	old := p.pods(image1)
+	release := way.hold("pods")
+	t.Cleanup(release)
+	r := p.roll("mr", workload("Deployment", "app", image2, ""))
+	p.awaitPods(image2, 2)
+	p.Eventually(func() string { return fmt.Sprint(p.live(d).Object["status"]) }).Should(And(ContainSubstring("NewReplicaSetAvailable"), ContainSubstring("observedGeneration:2")))
+	p.await("mr", isHealthy, Not(BeEmpty()))
+	p.Consistently(func() bool { return saysRolledOut(p.mr("mr")) }).WithTimeout(3*time.Second).Should(BeFalse(), "the old pods are still there")
+	r.refute(saysRolledOut, saysReady)
+	release()
+	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", ContainSubstring("old pods remain: there are 4 pods instead of 2"))
+	r.refute(saysRolledOut, saysReady)
+	p.release(old...)
+	p.awaitReady("mr")
 }

@@ -38,6 +38,23 @@ func TestH11_SurplusPod(t *testing.T) {
 	p.awaitReady("mr")
 }
 
+// The pods of a Deployment that others made bear no label of ours, and some of them may still be ending when its new pods
+// run.
+func TestH11_OldPodsOfAnAdoptedDeployment(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	foreign := p.objects(workload("Deployment", "app", image1, ""))[0]
+	p.Expect(p.target.Client.Create(p.ctx, foreign.DeepCopy())).To(Succeed())
+	old := p.awaitPods(image1, 2)
+	p.hold(old...)
+	p.manage("mr", workload("Deployment", "app", image2, ""))
+	p.awaitPods(image2, 2)
+	p.Eventually(func() int { return number(p.live(foreign), "status", "availableReplicas") }).Should(Equal(2))
+	p.await("mr", isHealthy, "True/DeploymentProgressing")
+	p.release(old...)
+	p.awaitReady("mr")
+}
+
 func TestH21_PodsThatDoNotCount(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]func(corev1.Pod) corev1.PodStatus{
