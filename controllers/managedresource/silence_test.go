@@ -1,0 +1,75 @@
+package managedresource_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// A target that goes away is told of by everything in it, whatever else was wrong, and so is its return. Of one that is
+// asleep nothing is told, neither when it goes nor before or afterwards.
+func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
+	t.Parallel()
+	p := unregistered(t, nil)
+	mortal, err := hubtest.StartCluster(p.ctx, controlplane.Options{Name: "mortal"})
+	p.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(mortal.Stop)
+	p.Expect(mortal.Client.Create(p.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns}})).To(Succeed())
+	p.register("awake", mortal.Kubeconfig())
+	p.register("asleep", mortal.Kubeconfig())
+	p.register("other", target.Kubeconfig())
+	manage := func(name, registration string, documents ...string) {
+		p.content(name, documents...)
+		mr := hubtest.ManagedResource(p.ns, name, name)
+		mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: registration}
+		p.inSource(mr)
+	}
+	status := func(text string) {
+		patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"status":%s}`, text)))
+		p.Expect(mortal.Client.Status().Patch(p.ctx, p.deployment("app"), patch)).To(Succeed())
+	}
+	well := strings.Replace(rolledOut, `"observedGeneration":99,`, `"observedGeneration":99,"replicas":0,`, 1)
+	manage("fine", "awake", hubtest.ConfigMap(p.ns, "fine", "1"))
+	manage("failed", "awake", hubtest.ConfigMap(p.ns, "Not_A_Name", "1"))
+	manage("sleeping", "asleep", strings.Replace(p.deploymentManifest("app", "{}"), `"replicas":2`, `"replicas":0`, 1))
+	p.awaitReady("fine")
+	p.await("failed", has(ready, no, resourcesv1alpha1.ReasonApplyFailed))
+	p.await("sleeping", has(healthy, no, "DeploymentUnhealthy"))
+	status(well)
+	before := p.awaitReady("sleeping").Status
+
+	tc := p.targetCluster("asleep")
+	p.edit(source, tc, func() { metav1.SetMetaDataAnnotation(&tc.ObjectMeta, hubv1alpha1.HibernatedAnnotation, "true") })
+	sleeping := p.history("sleeping")
+	p.fenceThrough("other")
+	mortal.KillAPIServer()
+	const reason = resourcesv1alpha1.ReasonTargetUnreachable
+	p.await("fine", has(applied, yes, ""), has(healthy, unknown, reason, p.ns+"/awake is not reachable since"), has(progressing, unknown, reason), has(ready, unknown, reason))
+	p.await("failed", has(healthy, unknown, reason), has(ready, unknown, reason))
+	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(ContainSubstring(`{"name"="asleep" "namespace"="%s"} "state"="Disconnected"`, p.ns))
+	p.fenceThrough("other")
+
+	p.Expect(mortal.StartAPIServer(p.ctx)).To(Succeed())
+	p.awaitReady("fine")
+	p.await("failed", has(applied, no, resourcesv1alpha1.ReasonApplyFailed), has(ready, no, resourcesv1alpha1.ReasonApplyFailed),
+		has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending), has(progressing, unknown, resourcesv1alpha1.ReasonChecksPending))
+	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(MatchRegexp(`(?s)"name"="asleep" "namespace"="%[1]s"} "state"="Disconnected".*"name"="asleep" "namespace"="%[1]s"} "state"="Connected"`, p.ns))
+	status(strings.Replace(well, `"Available","status":"True"`, `"Available","status":"False"`, 1))
+	p.fenceThrough("other")
+	p.Expect(p.get("sleeping").Status).To(Equal(before))
+	p.Expect(sleeping.versions()).NotTo(ContainElement(HaveField("Status", Not(Equal(before)))))
+
+	p.edit(source, tc, func() { delete(tc.Annotations, hubv1alpha1.HibernatedAnnotation) })
+	p.await("sleeping", has(healthy, no, "DeploymentUnhealthy", "Available"), has(ready, no, "DeploymentUnhealthy"))
+}
