@@ -87,7 +87,7 @@ func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResour
 		r.endSilence(s)
 		return nil // spec/managedresource.md 3.1: health is said of what was applied
 	}
-	return r.look(s.Resources, work)
+	return r.look(s.Resources, work, applied.Status == resourcesv1alpha1.ConditionTrue)
 }
 
 // ask tells whether the target can be asked about the objects. If it cannot although it should, it sets the conditions.
@@ -105,16 +105,20 @@ func (r *reconciler) ask(ctx context.Context, s *resourcesv1alpha1.ManagedResour
 	return status.UID == work.clusterUID()
 }
 
-// look collects what is to be said of each object.
-func (r *reconciler) look(refs []resourcesv1alpha1.ObjectReference, work *run) *verdict.Sight {
+// look collects what is to be said of each object. If all of them were applied, one that nobody accepted since the start has to
+// be compared first; else some may be left from before.
+func (r *reconciler) look(refs []resourcesv1alpha1.ObjectReference, work *run, all bool) *verdict.Sight {
 	v := r.tracker.Judge(work.name)
 	work.unjudged = v.Unseen > 0 || !v.Synced || v.PodsUnknown
 	work.explained, work.reading = nil, false
 	l := &look{
-		reconciler: r, work: work, verdict: v, sight: &verdict.Sight{Failed: maps.Clone(v.Failed), PodsHidden: v.PodsUnknown},
+		reconciler: r, work: work, verdict: v, sight: &verdict.Sight{Failed: maps.Clone(v.Failed)},
 		missing: setOf(v.Missing), outdated: setOf(v.Outdated), unlisted: map[string]bool{},
 		// An object that was just applied is of a kind that is served, so what its watch says of that is about to change.
 		late: r.memory.blindFor(work.name, !v.Synced || v.PodsUnknown, r.clock.Now()) >= syncGrace,
+	}
+	if all {
+		l.unknown = setOf(v.Unknown)
 	}
 	if !v.Synced {
 		l.accepted, _ = r.tracker.AcceptedStates(work.name)
@@ -129,8 +133,10 @@ func (r *reconciler) look(refs []resourcesv1alpha1.ObjectReference, work *run) *
 		l.hide("The objects are not watched yet.")
 	}
 	l.sight.Patient = !l.late && len(v.Outdated) == 0
-	if err := v.Failed[tracker.PodWatch]; err != nil && !l.pods {
-		l.sight.PodsFailed = err
+	if !l.pods { // then they matter to roll-outs only
+		if l.sight.PodsHidden {
+			l.sight.PodsFailed = v.Failed[tracker.PodWatch]
+		}
 		delete(l.sight.Failed, tracker.PodWatch)
 	}
 	return l.sight
@@ -147,6 +153,7 @@ type look struct {
 	sight   *verdict.Sight
 
 	missing, outdated map[inventory.Key]bool
+	unknown           map[inventory.Key]bool
 	accepted          map[inventory.Key]tracker.Accepted
 	unlisted          map[string]bool // kinds of which that was said
 	late              bool            // watches take too long to list something
@@ -160,28 +167,38 @@ type look struct {
 func (l *look) at(key inventory.Key) {
 	l.pods = l.pods || key.GroupKind().String() == "Pod"
 	obs, found, synced := l.tracker.Observed(l.work.name, key)
-	watch := l.tracker.WatchOf(l.work.name, key)
-	err := l.verdict.Failed[watch]
+	if !synced {
+		l.unlistedAt(key)
+		return
+	}
 	_, shown := l.verdict.Observed[key]
 	switch {
-	case !synced && meta.IsNoMatchError(err):
-		l.explained = true
+	case !found && l.missing[key]:
+		l.unhealthy(key, health.Problem{Severity: health.Missing})
+	case !found, !shown, l.outdated[key]:
+		l.hide(fmt.Sprintf("%s is not shown yet as it was written last.", key))
+	case l.unknown[key]:
+		l.sight.Hidden = append(l.sight.Hidden, fmt.Sprintf("%s is not compared yet with what was applied.", key))
+	default:
+		l.judge(key, obs)
+	}
+}
+
+// unlistedAt adds what is to be said of an object whose watch shows nothing.
+func (l *look) unlistedAt(key inventory.Key) {
+	watch := l.tracker.WatchOf(l.work.name, key)
+	err := l.verdict.Failed[watch]
+	l.explained = true
+	switch {
+	case meta.IsNoMatchError(err):
 		delete(l.sight.Failed, watch)
 		if _, applied := l.accepted[key]; applied && !l.late {
 			l.hideKind(key)
 			return
 		}
 		l.unhealthy(key, health.Problem{Severity: health.Missing, Message: err.Error()})
-	case !synced && err != nil:
-		l.explained = true
-	case !synced:
+	case err == nil:
 		l.hideKind(key)
-	case !found && l.missing[key]:
-		l.unhealthy(key, health.Problem{Severity: health.Missing})
-	case !found, !shown, l.outdated[key]:
-		l.hide(fmt.Sprintf("%s is not shown yet as it was written last.", key))
-	default:
-		l.judge(key, obs)
 	}
 }
 
@@ -264,12 +281,10 @@ func (l *look) unhealthy(key inventory.Key, p health.Problem, notes ...string) {
 
 func (l *look) hide(why string) {
 	l.work.unjudged = true
-	l.explained = true
 	l.sight.Hidden = append(l.sight.Hidden, why)
 }
 
 func (l *look) hideKind(key inventory.Key) {
-	l.explained = true
 	if kind := key.GroupKind().String(); !l.unlisted[kind] {
 		l.unlisted[kind] = true
 		l.hide(fmt.Sprintf("%s: the target has not listed its objects yet.", kind))

@@ -238,6 +238,14 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		"nothing is tracked": {
 			happens: func(j *judging) { j.tracker.Forget(j.ctx, j.work.name) }, health: kept, rollout: kept,
 		},
+		"nothing is accepted, as after a restart": {
+			happens: func(j *judging) {
+				j.tracker.Forget(j.ctx, j.work.name)
+				j.track(j.work.mr.Status.Resources...)
+				j.shown()
+			},
+			health: kept, rollout: kept,
+		},
 		"an object is not tracked": {
 			happens: func(j *judging) { j.track(j.work.mr.Status.Resources[0]) }, later: time.Second, health: kept, rollout: kept,
 		},
@@ -288,6 +296,15 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			},
 			health: kept, rollout: kept,
 		},
+		"pods may not be watched, but do not matter": {
+			happens: func(j *judging) {
+				j.clusters.Fail(j.work.target, tracker.PodWatch, errors.New("forbidden"))
+				skipped := j.deployment("11", "False")
+				skipped.SetAnnotations(map[string]string{resourcesv1alpha1.SkipHealthCheckAnnotation: "true"})
+				j.clusters.Put(j.work.target, "Deployment.v1.apps", skipped)
+			},
+			health: wellHealth, rollout: wellRollout,
+		},
 		"the target is asleep": {
 			happens: func(j *judging) {
 				annotate(j, hubv1alpha1.HibernatedAnnotation, "true")
@@ -321,7 +338,10 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 
 				j.clock.Step(2 * calmText) // no write is too soon after the last
 				test.happens(j)
-				j.look()
+				wait := j.look()
+				if test.later > 0 && test.rollout != kept {
+					j.Expect(wait).To(BeNumerically("<=", test.later+time.Second), "somebody looks again when it takes too long")
+				}
 				j.clock.Step(test.later)
 				j.look()
 				if test.health != kept {
@@ -394,9 +414,29 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j.Expect(j.writes).To(Equal(writes))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HaveSuffix(before))
 
+	j.Expect(j.updateStatus(j.ctx, j.work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		j.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonResourcesHealthy, "x")
+	})).To(Succeed())
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False ServiceUnhealthy"), "what turns is not held back")
+
+	j.clock.Step(time.Minute)
 	service.Object["spec"] = map[string]any{}
 	service.SetResourceVersion("11")
 	j.clusters.Put(j.work.target, "Service.v1", service)
 	j.look()
-	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth), "what turns is not held back")
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
+}
+
+func TestNothingIsSaidOfNothingBeforeItIsTracked(t *testing.T) {
+	j := judged(t)
+	j.work.mr.Status.Resources = nil
+	j.tracker.Forget(j.ctx, j.work.name)
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
+	j.track()
+	j.clock.Step(calmTurn)
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(Equal(wellRollout))
 }
