@@ -61,7 +61,9 @@ func newWorld(t *testing.T) *world {
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Event{
 				Source: corev1.EventSource{Component: "cloud"}, Reason: "SyncFailed", Message: w.message, Count: 1, FirstTimestamp: metav1.NewTime(noon), LastTimestamp: metav1.NewTime(noon),
 			})
-			list.(*unstructured.UnstructuredList).Items = []unstructured.Unstructured{{Object: content}}
+			if events, ok := list.(*unstructured.UnstructuredList); ok {
+				events.Items = []unstructured.Unstructured{{Object: content}}
+			}
 			return err
 		},
 	}).Build()
