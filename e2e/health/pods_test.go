@@ -48,10 +48,13 @@ func TestH11_OldPodsOfAnAdoptedDeployment(t *testing.T) {
 	old := p.awaitPods(image1, 2)
 	p.hold(old...)
 	p.manage("mr", workload("Deployment", "app", image2, ""))
-	p.awaitPods(image2, 2)
-	p.Eventually(func() int { return number(p.live(foreign), "status", "availableReplicas") }).Should(Equal(2))
-	p.await("mr", isHealthy, "True/DeploymentProgressing")
-	p.release(old...)
+	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", ContainSubstring("old pods remain: 2 more are ending"))
+	p.release(old[0])
+	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", ContainSubstring("old pods remain: 1 more are ending"))
+	for _, v := range p.between("mr", 0, p.mark("mr")) {
+		p.Expect(saysReady(v.ManagedResource)).To(BeFalse(), history([]version{v}))
+	}
+	p.release(old[1])
 	p.awaitReady("mr")
 }
 
