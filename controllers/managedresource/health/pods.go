@@ -62,7 +62,7 @@ func PodsRolledOut(progress ProgressResult, pods iter.Seq[*Pod]) (done bool, mes
 	case have < progress.Replicas:
 		return false, fmt.Sprintf("%d of %d pods", have, progress.Replicas)
 	case progress.Ending > ending:
-		return false, fmt.Sprintf("old pods remain: %d more are ending", progress.Ending-ending)
+		return false, fmt.Sprintf("old pods remain: %d more terminating", progress.Ending-ending)
 	default:
 		return true, ""
 	}
