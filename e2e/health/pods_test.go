@@ -48,9 +48,9 @@ func TestH11_OldPodsOfAnAdoptedDeployment(t *testing.T) {
 	old := p.awaitPods(image1, 2)
 	p.hold(old...)
 	p.manage("mr", workload("Deployment", "app", image2, ""))
-	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", ContainSubstring("old pods remain: 2 more are ending"))
+	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", ContainSubstring("old pods remain: 2 more terminating"))
 	p.release(old[0])
-	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", ContainSubstring("old pods remain: 1 more are ending"))
+	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", ContainSubstring("old pods remain: 1 more terminating"))
 	for _, v := range p.between("mr", 0, p.mark("mr")) {
 		p.Expect(saysReady(v.ManagedResource)).To(BeFalse(), history([]version{v}))
 	}
