@@ -53,6 +53,12 @@ func judge(old *hubv1alpha1.TargetClusterStatus, generation int64, o observation
 	}
 	c.ready(o)
 	c.hubReady(o)
+	for i := range c.list {
+		// What the status was on the way here is no transition.
+		if before := meta.FindStatusCondition(old.Conditions, c.list[i].Type); before != nil && before.Status == c.list[i].Status {
+			c.list[i].LastTransitionTime = before.LastTransitionTime
+		}
+	}
 	return judgement{conditions: c.list, failing: c.failingChecks(), next: c.next}
 }
 
@@ -157,6 +163,8 @@ func (c *conditions) apiServerAvailable(o observation) {
 		return care.Check{Status: metav1.ConditionFalse, Reason: reason, Message: message, Failing: hubv1alpha1.ReasonProbeFailing}
 	}
 	switch status := o.status; {
+	case o.connecting() && c.has(conditionType):
+		c.keep(conditionType) // it is known in a moment
 	case o.connected() && o.health.ConsecutiveFailures > 0:
 		c.check(conditionType, failing(hubv1alpha1.ReasonProbeFailed, "the last probe failed"), max(threshold, probeThreshold))
 	case o.connected():
@@ -195,6 +203,8 @@ func (c *conditions) everyNodeReady(o observation) {
 	const conditionType = hubv1alpha1.ConditionEveryNodeReady
 	threshold := c.rules.thresholds[conditionType]
 	switch nodes := o.nodes; {
+	case o.connecting():
+		c.keep(conditionType)
 	case !o.connected():
 		if c.has(conditionType) {
 			reason, message := notAsked(o)

@@ -119,7 +119,6 @@ func TestConditions(t *testing.T) {
 			func(o *observation) { o.status = clustercache.Status{State: clustercache.StateConnecting} },
 			want{
 				"Ready": is(unknown, "Connecting"), "Connected": is(unknown, "Connecting"), "CredentialsValid": is(unknown, "NotProbed"),
-				"APIServerAvailable": is(unknown, "NotProbed"), "EveryNodeReady": is(unknown, "NotProbed"),
 			}, "",
 		},
 		"a refused kubeconfig": {refused(clustercache.ReasonKubeconfigRefused), refusedWant("KubeconfigRefused"), "no"},

@@ -5,9 +5,11 @@
 //
 // Package clustercache knows the registrations and their connections. This package writes that down. A reconciliation looks
 // at everything that is known of one target (observation.go), derives the conditions from it by pure functions
-// (conditions.go), and patches the status if that made a difference. It is started by an event of the clustercache, by a
-// change of the TargetCluster, by a change of a node, and now and then by a timer, for what changes without an event:
-// expiry, counts, leases.
+// (conditions.go, watched.go), and patches the status if that made a difference. It is started by an event of the
+// clustercache, by a change of the TargetCluster, of a node or of what a ManagedResource of the target says, and by a timer,
+// for what changes without an event: thresholds, expiry, counts, leases.
+//
+// Package members finds the ManagedResources of a target, package care says what they and other checks mean for it.
 //
 // Guard (guard.go) protects the identity of targets. The clustercache asks it before it uses a connection, on every
 // replica, whether the cluster at the other end is the one that the TargetCluster names.
@@ -38,7 +40,11 @@
 //
 // A status is written only if it says something new. Messages of failures contain details that change from one attempt to
 // the next, and the round trip is never twice the same; a change in such things alone waits until a minute after the last
-// write. An operator may thus read an error that is a minute old. A thousand steady targets cost no write at all.
+// write. An operator may thus read an error that is a minute old. Figures wait for a sync period, checks that come and go
+// within their thresholds for five seconds. A thousand steady targets cost no write at all, and neither does a restart: a hub
+// that has just started says nothing for ten seconds of targets that it dials for the first time.
+//
+// The status label is part of the metadata, so it is a second write, a moment after the status.
 //
 // A target whose TargetCluster is annotated as hibernated keeps the conditions it has, whatever happens.
 package targetcluster

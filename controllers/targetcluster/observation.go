@@ -3,6 +3,9 @@ package targetcluster
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 )
@@ -90,6 +93,23 @@ func (o *observation) down() string {
 
 func (o *observation) connected() bool {
 	return o.registered && o.status.State == clustercache.StateConnected
+}
+
+func (o *observation) connecting() bool {
+	return o.registered && o.status.State == clustercache.StateConnecting
+}
+
+// firstAttempt is how long a hub that has just started has nothing to say of a target that it dials for the first time.
+const firstAttempt = 10 * time.Second
+
+// tooEarly returns for how much longer there is nothing to say of a target about which a status says something already. A
+// restart would otherwise have a whole fleet become Unknown for a second.
+func (o *observation) tooEarly(status *hubv1alpha1.TargetClusterStatus) time.Duration {
+	connected := meta.FindStatusCondition(status.Conditions, hubv1alpha1.ConditionConnected)
+	if !o.connecting() || connected == nil || connected.Reason == hubv1alpha1.ReasonConnecting {
+		return 0
+	}
+	return max(0, firstAttempt-o.now.Sub(o.status.Since))
 }
 
 // credentialEnds returns when the credential ends, and false if it does not or that is not known.

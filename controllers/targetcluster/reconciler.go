@@ -240,6 +240,10 @@ func (r *reconciler) report(key clustercache.ClusterKey) *Report {
 // update writes what was observed into the status and its summary into the label, if it makes a difference.
 func (r *reconciler) update(ctx context.Context, tc *hubv1alpha1.TargetCluster, o observation) (reconcile.Result, error) {
 	result := reconcile.Result{RequeueAfter: r.SyncPeriod - rand.N(r.SyncPeriod/4+1)}
+	if wait := o.tooEarly(&tc.Status); wait > 0 {
+		result.RequeueAfter = min(result.RequeueAfter, wait)
+		return result, nil
+	}
 	base := tc.DeepCopy()
 	next := record(&tc.Status, tc.Generation, o, resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]))
 	if !next.IsZero() {

@@ -40,10 +40,9 @@ func (c *conditions) components(o observation) {
 		_, exists := checks[condition.Type]
 		return care.Concerns(condition.Type) && !exists
 	})
-	connecting := o.registered && o.status.State == clustercache.StateConnecting
 	for _, conditionType := range slices.Sorted(maps.Keys(checks)) {
 		check := checks[conditionType]
-		if connecting && check.Reason == hubv1alpha1.ReasonTargetUnreachable && c.has(conditionType) {
+		if o.connecting() && check.Reason == hubv1alpha1.ReasonTargetUnreachable && c.has(conditionType) {
 			c.keep(conditionType) // it is known in a moment
 			continue
 		}
@@ -56,7 +55,7 @@ func (c *conditions) components(o observation) {
 func (c *conditions) hubReady(o observation) {
 	const conditionType = hubv1alpha1.ConditionHubReady
 	idle, grace := o.now.Sub(o.sign), c.rules.monitor-o.now.Sub(c.rules.termBegan)
-	switch connecting := o.status.State == clustercache.StateConnecting; {
+	switch {
 	case idle > c.rules.monitor && grace > 0:
 		c.at(o.now.Add(grace))
 	case idle > c.rules.monitor:
@@ -67,7 +66,8 @@ func (c *conditions) hubReady(o observation) {
 		} else {
 			c.forsake(o.sign)
 		}
-	case o.registered && connecting:
+	case o.connecting():
+		// It stays as it was.
 	case o.registered && (o.connected() || o.status.State == clustercache.StateDraining):
 		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonHubReady, "Hub is posting ready status.")
 	default:

@@ -78,6 +78,8 @@ func TestNodesHaveTheirThreshold(t *testing.T) {
 
 	l.see(4*time.Minute, sickNode, func(o *observation) { o.nodes.problem = "node c: Ready is False" })
 	g.Expect(l.is(condition)).To(Equal("True/NodesFailing"))
+	l.see(4*time.Minute, connecting)
+	g.Expect(l.is(condition)).To(Equal("True/NodesFailing"), "neither does a hub that has just started")
 	l.see(4*time.Minute, func(o *observation) { o.nodes = nodeSummary{} })
 	g.Expect(l.is(condition)).To(Equal("True/NodesFailing"), "nodes that are not listed yet change nothing")
 	l.see(5*time.Minute+time.Second, sickNode)
@@ -212,6 +214,30 @@ func TestB2_HubReady(t *testing.T) {
 			g.Expect(l.is("Connected")).To(Equal("True/Connected"))
 		})
 	}
+}
+
+func TestB2_WhatNobodyKnowsIsWrittenOnce(t *testing.T) {
+	g := NewWithT(t)
+	forsaken := func(o *observation) { o.sign = now }
+	l := (&life{}).see(0, sickMember("")).see(time.Hour, forsaken, sickMember(""))
+	before := l.status.DeepCopy()
+	g.Expect(l.is("Connected")).To(Equal("Unknown/StatusUnknown"))
+	l.see(2*time.Hour, forsaken, sickMember(""))
+	g.Expect(l.status).To(Equal(*before))
+}
+
+func TestAHubThatHasJustStartedSaysNothingAtFirst(t *testing.T) {
+	g := NewWithT(t)
+	o := healthy()
+	g.Expect(o.tooEarly(&hubv1alpha1.TargetClusterStatus{})).To(BeZero())
+	told := (&life{}).see(0).status
+	g.Expect(o.tooEarly(&told)).To(BeZero(), "it is connected")
+	connecting(&o)
+	o.status.Since = now.Add(-3 * time.Second)
+	g.Expect(o.tooEarly(&told)).To(Equal(7 * time.Second))
+	g.Expect(o.tooEarly(&hubv1alpha1.TargetClusterStatus{})).To(BeZero(), "a new target")
+	o.status.Since = now.Add(-10 * time.Second)
+	g.Expect(o.tooEarly(&told)).To(BeZero(), "it takes long")
 }
 
 func TestSignOfWork(t *testing.T) {
