@@ -202,7 +202,7 @@ func notAsked(o observation) (reason, message string) {
 func (c *conditions) everyNodeReady(o observation) {
 	const conditionType = hubv1alpha1.ConditionEveryNodeReady
 	threshold := c.rules.thresholds[conditionType]
-	switch nodes := o.nodes; {
+	switch is := o.nodes; {
 	case o.connecting():
 		c.keep(conditionType)
 	case !o.connected():
@@ -210,16 +210,16 @@ func (c *conditions) everyNodeReady(o observation) {
 			reason, message := notAsked(o)
 			c.set(conditionType, metav1.ConditionUnknown, reason, message)
 		}
-	case nodes.fault != nil:
-		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNodesUnknown, "the nodes cannot be watched: "+nodes.fault.Error())
-	case !nodes.known:
+	case is.Fault != nil:
+		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNodesUnknown, "the nodes cannot be watched: "+is.Fault.Error())
+	case !is.Known:
 		c.keep(conditionType) // not listed yet
-	case nodes.total == 0:
+	case is.Total == 0:
 		meta.RemoveStatusCondition(&c.list, conditionType)
-	case nodes.ready < nodes.total:
+	case is.Ready < is.Total:
 		c.check(conditionType, care.Check{
 			Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonNodesUnhealthy, Failing: hubv1alpha1.ReasonNodesFailing,
-			Message: fmt.Sprintf("%d of %d nodes are not healthy, %s", nodes.total-nodes.ready, nodes.total, nodes.problem),
+			Message: fmt.Sprintf("%d of %d nodes are not healthy, %s", is.Total-is.Ready, is.Total, is.Problem),
 		}, threshold)
 	default:
 		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonEveryNodeReady, "every node registered to the cluster is ready")

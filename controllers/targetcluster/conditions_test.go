@@ -11,6 +11,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -21,7 +22,7 @@ func healthy() observation {
 		now:        now,
 		registered: true,
 		status:     clustercache.Status{State: clustercache.StateConnected, Reason: clustercache.ReasonConnected, UID: "a", CredentialExpiry: now.Add(90 * 24 * time.Hour)},
-		nodes:      nodeSummary{known: true, total: 2, ready: 2},
+		nodes:      nodes.Summary{Known: true, Total: 2, Ready: 2},
 		sign:       now,
 		rules:      rules{monitor: 40 * time.Second, targetMonitor: 200 * time.Second, termBegan: now.Add(-time.Hour)},
 	}
@@ -64,17 +65,17 @@ func TestConditions(t *testing.T) {
 	}{
 		"a healthy target": {func(*observation) {}, nil, "does its work"},
 		"a target without nodes": {
-			func(o *observation) { o.nodes = nodeSummary{known: true} }, want{"EveryNodeReady": ""}, "",
+			func(o *observation) { o.nodes = nodes.Summary{Known: true} }, want{"EveryNodeReady": ""}, "",
 		},
 		"a node that is not ready does not stop the hub": {
-			func(o *observation) { o.nodes.ready, o.nodes.problem = 1, "node b: Ready is False (KubeletDown)" },
+			func(o *observation) { o.nodes.Ready, o.nodes.Problem = 1, "node b: Ready is False (KubeletDown)" },
 			want{"EveryNodeReady": is(no, "NodesUnhealthy")}, "",
 		},
 		"nodes that were not listed yet leave the condition as it was": {
-			func(o *observation) { o.nodes = nodeSummary{} }, nil, "",
+			func(o *observation) { o.nodes = nodes.Summary{} }, nil, "",
 		},
 		"nodes that cannot be watched": {
-			func(o *observation) { o.nodes = nodeSummary{fault: errors.New("forbidden")} }, want{"EveryNodeReady": is(unknown, "NodesUnknown")}, "",
+			func(o *observation) { o.nodes = nodes.Summary{Fault: errors.New("forbidden")} }, want{"EveryNodeReady": is(unknown, "NodesUnknown")}, "",
 		},
 		"one failed probe leaves the status and tells in the reason": {
 			func(o *observation) { o.health.ConsecutiveFailures = 1 }, want{"APIServerAvailable": is(yes, "ProbeFailing")}, "",

@@ -18,6 +18,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
 )
 
 // ControllerName is that of the controller in logs and metrics.
@@ -149,7 +150,7 @@ func New(options Options) (*Controller, error) {
 		return nil, fmt.Errorf("cannot create controller %s: %w", ControllerName, err)
 	}
 	s := &sources{options: options, identities: r.identities}
-	r.nodes.changed = s.enqueue
+	r.nodes = nodes.New(options.Clusters, s.enqueue)
 	if err := inner.Watch(s); err != nil {
 		return nil, fmt.Errorf("cannot watch for controller %s: %w", ControllerName, err)
 	}
@@ -173,7 +174,7 @@ func (c *Controller) OldestRun() time.Time {
 // Start works until ctx ends, and returns when nothing is left of the controller. It can be called once.
 func (c *Controller) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer c.reconciler.nodes.close(context.WithoutCancel(ctx))
+	defer c.reconciler.nodes.Close(context.WithoutCancel(ctx))
 	defer c.sources.wait()
 	defer cancel()
 	return c.inner.Start(ctx)

@@ -8,6 +8,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
 )
 
 // observation is everything that is known of a target at one moment.
@@ -18,7 +19,7 @@ type observation struct {
 	registered bool
 	status     clustercache.Status
 	health     clustercache.HealthCheckingState
-	nodes      nodeSummary
+	nodes      nodes.Summary
 	// roundTrip is the coarse one, in milliseconds; zero if there is none.
 	roundTrip int64
 	// conflict says that the cluster at the other end is not the one that it should be; nil if it is.

@@ -25,6 +25,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
 )
 
 const (
@@ -41,7 +42,7 @@ const (
 // reconciler brings one TargetCluster at a time in line with what is known of its target.
 type reconciler struct {
 	Options
-	nodes      *nodes
+	nodes      *nodes.Nodes
 	identities *identities
 	events     recorder
 	started    time.Time
@@ -55,7 +56,6 @@ type reconciler struct {
 func newReconciler(o Options) *reconciler {
 	return &reconciler{
 		Options:    o,
-		nodes:      &nodes{clusters: o.Clusters, watched: map[clustercache.ClusterKey]error{}},
 		identities: newIdentities(),
 		events:     recorder{o.Events},
 		started:    o.Clock.Now(),
@@ -149,7 +149,7 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 	if tc == nil {
 		r.Guard.Forget(key)
 		r.forget(key)
-		return reconcile.Result{}, r.nodes.forget(ctx, key)
+		return reconcile.Result{}, r.nodes.Forget(ctx, key)
 	}
 	secretName := cmp.Or(tc.Status.SecretName, tc.Annotations[hubv1alpha1.RegistrationAnnotation])
 	if secretName == "" {
@@ -194,7 +194,7 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 		registered: true,
 		status:     status,
 		health:     r.Clusters.GetHealthCheckingState(ctx, key),
-		nodes:      r.nodes.summarize(ctx, key),
+		nodes:      r.nodes.Summarize(ctx, key),
 		others:     r.identities.others(key),
 		roundTrip:  coarseRoundTrip(tc.Status.RoundTripMilliseconds, status.RoundTrip),
 		paused:     tc.Spec.Paused,
@@ -327,10 +327,10 @@ func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observa
 		status.KubernetesVersion = o.status.KubernetesVersion
 	}
 	status.RoundTripMilliseconds = o.roundTrip
-	if nodes := o.nodes; nodes.known {
-		status.NodeCounts = &hubv1alpha1.NodeCounts{Total: nodes.total, Ready: nodes.ready}
-		if nodes.cloud != "" {
-			status.CloudType, status.Region = nodes.cloud, nodes.region
+	if is := o.nodes; is.Known {
+		status.NodeCounts = &hubv1alpha1.NodeCounts{Total: is.Total, Ready: is.Ready}
+		if is.Cloud != "" {
+			status.CloudType, status.Region = is.Cloud, is.Region
 		}
 	}
 	return next

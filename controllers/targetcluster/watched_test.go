@@ -13,6 +13,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
 )
 
 // life is a status with what a hub observes after one another.
@@ -56,7 +57,7 @@ func (l *life) says(conditionType string) string {
 	return meta.FindStatusCondition(l.status.Conditions, conditionType).Message
 }
 
-func sickNode(o *observation) { o.nodes.ready, o.nodes.problem = 1, "node b: Ready is False" }
+func sickNode(o *observation) { o.nodes.Ready, o.nodes.Problem = 1, "node b: Ready is False" }
 
 func unreachable(o *observation) {
 	o.status.State, o.status.Reason, o.status.Message = clustercache.StateDisconnected, clustercache.ReasonUnreachable, "dial tcp: refused"
@@ -76,18 +77,18 @@ func TestNodesHaveTheirThreshold(t *testing.T) {
 	g.Expect(l.status.FailingChecks).To(Equal([]hubv1alpha1.FailingCheck{{Type: condition, Since: metav1.NewTime(now.Add(time.Second))}}))
 	g.Expect(l.next).To(Equal(now.Add(5*time.Minute + time.Second)))
 
-	l.see(4*time.Minute, sickNode, func(o *observation) { o.nodes.problem = "node c: Ready is False" })
+	l.see(4*time.Minute, sickNode, func(o *observation) { o.nodes.Problem = "node c: Ready is False" })
 	g.Expect(l.is(condition)).To(Equal("True/NodesFailing"))
 	l.see(4*time.Minute, connecting)
 	g.Expect(l.is(condition)).To(Equal("True/NodesFailing"), "neither does a hub that has just started")
-	l.see(4*time.Minute, func(o *observation) { o.nodes = nodeSummary{} })
+	l.see(4*time.Minute, func(o *observation) { o.nodes = nodes.Summary{} })
 	g.Expect(l.is(condition)).To(Equal("True/NodesFailing"), "nodes that are not listed yet change nothing")
 	l.see(5*time.Minute+time.Second, sickNode)
 	g.Expect(l.is(condition)).To(Equal("False/NodesUnhealthy"))
 	g.Expect(l.status.FailingChecks).To(BeEmpty())
 	g.Expect(l.see(6 * time.Minute).is(condition)).To(Equal("True/EveryNodeReady"))
 
-	l.see(7*time.Minute, sickNode).see(8*time.Minute, func(o *observation) { o.nodes = nodeSummary{known: true} })
+	l.see(7*time.Minute, sickNode).see(8*time.Minute, func(o *observation) { o.nodes = nodes.Summary{Known: true} })
 	g.Expect(l.is(condition)).To(Equal("none"), "a target without nodes has no such condition")
 	g.Expect(l.status.FailingChecks).To(BeEmpty())
 }

@@ -1,4 +1,4 @@
-package targetcluster
+package nodes
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	nodesWatch = ControllerName + "-nodes"
+	watchName = "targetcluster-nodes"
 
 	// deprecatedRegionLabel is what nodes had before corev1.LabelTopologyRegion.
 	deprecatedRegionLabel = corev1.LabelFailureDomainBetaRegion
 )
 
-// nodes watches the nodes of all targets.
-type nodes struct {
+// Nodes watches the nodes of all targets. Make one with New.
+type Nodes struct {
 	clusters clustercache.ClusterCache
 	changed  func(...clustercache.ClusterKey)
 
@@ -32,72 +32,77 @@ type nodes struct {
 	watched map[clustercache.ClusterKey]error // with the fault of the watch, if it has one
 }
 
-// nodeState is what is kept of a node.
-type nodeState struct {
+// New returns what watches no node yet. changed is called when something is new.
+func New(clusters clustercache.ClusterCache, changed func(...clustercache.ClusterKey)) *Nodes {
+	return &Nodes{clusters: clusters, changed: changed, watched: map[clustercache.ClusterKey]error{}}
+}
+
+// state is what is kept of a node.
+type state struct {
 	problem string // empty if there is none
 	cloud   string
 	region  string
 }
 
-// nodeSummary is what is known of the nodes of a target.
-type nodeSummary struct {
-	known bool  // whether the others mean anything
-	fault error // why nothing is known
-	total int32
-	ready int32
-	// problem is that of the first node, by name, that has one.
-	problem       string
-	cloud, region string
+// Summary is what is known of the nodes of a target.
+type Summary struct {
+	Known bool  // whether the others mean anything
+	Fault error // why nothing is known
+	Total int32
+	Ready int32
+	// Problem is that of the first node, by name, that has one.
+	Problem       string
+	Cloud, Region string
 }
 
-// summarize starts to watch the nodes of a target if that was not done yet, and returns what is known of them.
-func (n *nodes) summarize(ctx context.Context, cluster clustercache.ClusterKey) nodeSummary {
+// Summarize starts to watch the nodes of a target if that was not done yet, and returns what is known of them.
+func (n *Nodes) Summarize(ctx context.Context, cluster clustercache.ClusterKey) Summary {
 	if err := n.watch(ctx, cluster); err != nil {
-		return nodeSummary{fault: err}
+		return Summary{Fault: err}
 	}
 
-	var summary nodeSummary
+	var summary Summary
 	var worst, first string
-	synced := n.clusters.Range(cluster, nodesWatch, func(key types.NamespacedName, value any) bool {
-		state, ok := value.(nodeState)
+	synced := n.clusters.Range(cluster, watchName, func(key types.NamespacedName, value any) bool {
+		state, ok := value.(state)
 		if !ok {
 			return true
 		}
-		summary.total++
+		summary.Total++
 		switch {
 		case state.problem == "":
-			summary.ready++
+			summary.Ready++
 		case worst == "" || key.Name < worst:
-			worst, summary.problem = key.Name, fmt.Sprintf("node %s: %s", key.Name, state.problem)
+			worst, summary.Problem = key.Name, fmt.Sprintf("node %s: %s", key.Name, state.problem)
 		}
 		if state.cloud != "" && (first == "" || key.Name < first) {
-			first, summary.cloud, summary.region = key.Name, state.cloud, state.region
+			first, summary.Cloud, summary.Region = key.Name, state.cloud, state.region
 		}
 		return true
 	})
 	if !synced {
-		return nodeSummary{fault: n.fault(cluster)}
+		return Summary{Fault: n.fault(cluster)}
 	}
-	summary.known = true
+	summary.Known = true
 	return summary
 }
 
-func (n *nodes) watch(ctx context.Context, cluster clustercache.ClusterKey) error {
+func (n *Nodes) watch(ctx context.Context, cluster clustercache.ClusterKey) error {
 	n.mu.Lock()
 	if _, ok := n.watched[cluster]; !ok {
 		n.watched[cluster] = nil
 	}
 	n.mu.Unlock()
 	return n.clusters.Watch(ctx, cluster, clustercache.Watcher{
-		Name:      nodesWatch,
+		Name:      watchName,
 		Kind:      corev1.SchemeGroupVersion.WithKind("Node"),
 		Transform: func(obj client.Object) any { return stateOf(obj) },
 		Handler:   n,
 	})
 }
 
-// forget ends the watch in a target.
-func (n *nodes) forget(ctx context.Context, cluster clustercache.ClusterKey) error {
+// Forget ends the watch in a target.
+func (n *Nodes) Forget(ctx context.Context, cluster clustercache.ClusterKey) error {
 	n.mu.Lock()
 	_, watched := n.watched[cluster]
 	delete(n.watched, cluster)
@@ -105,14 +110,14 @@ func (n *nodes) forget(ctx context.Context, cluster clustercache.ClusterKey) err
 	if !watched {
 		return nil
 	}
-	if err := n.clusters.Unwatch(ctx, cluster, nodesWatch); err != nil && !errors.Is(err, clustercache.ErrClusterUnknown) {
+	if err := n.clusters.Unwatch(ctx, cluster, watchName); err != nil && !errors.Is(err, clustercache.ErrClusterUnknown) {
 		return fmt.Errorf("cannot end the watch of nodes: %w", err)
 	}
 	return nil
 }
 
-// close ends all watches.
-func (n *nodes) close(ctx context.Context) {
+// Close ends all watches.
+func (n *Nodes) Close(ctx context.Context) {
 	n.mu.Lock()
 	var clusters []clustercache.ClusterKey
 	for cluster := range n.watched {
@@ -120,17 +125,17 @@ func (n *nodes) close(ctx context.Context) {
 	}
 	n.mu.Unlock()
 	for _, cluster := range clusters {
-		_ = n.forget(ctx, cluster) // the process or the term ends, there is nobody to tell
+		_ = n.Forget(ctx, cluster) // the process or the term ends, there is nobody to tell
 	}
 }
 
-func (n *nodes) fault(cluster clustercache.ClusterKey) error {
+func (n *Nodes) fault(cluster clustercache.ClusterKey) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.watched[cluster]
 }
 
-func (n *nodes) setFault(cluster clustercache.ClusterKey, err error) {
+func (n *Nodes) setFault(cluster clustercache.ClusterKey, err error) {
 	n.mu.Lock()
 	if _, watched := n.watched[cluster]; watched {
 		n.watched[cluster] = err
@@ -140,32 +145,32 @@ func (n *nodes) setFault(cluster clustercache.ClusterKey, err error) {
 }
 
 // OnUpdate implements clustercache.WatchHandler.
-func (n *nodes) OnUpdate(cluster clustercache.ClusterKey, _ string, _ types.NamespacedName, old, value any) {
+func (n *Nodes) OnUpdate(cluster clustercache.ClusterKey, _ string, _ types.NamespacedName, old, value any) {
 	if old != value {
 		n.changed(cluster)
 	}
 }
 
 // OnDelete implements clustercache.WatchHandler.
-func (n *nodes) OnDelete(cluster clustercache.ClusterKey, _ string, _ types.NamespacedName, _ any) {
+func (n *Nodes) OnDelete(cluster clustercache.ClusterKey, _ string, _ types.NamespacedName, _ any) {
 	n.changed(cluster)
 }
 
 // OnSynced implements clustercache.WatchHandler.
-func (n *nodes) OnSynced(cluster clustercache.ClusterKey, _ string) {
+func (n *Nodes) OnSynced(cluster clustercache.ClusterKey, _ string) {
 	n.setFault(cluster, nil)
 }
 
 // OnError implements clustercache.WatchHandler.
-func (n *nodes) OnError(cluster clustercache.ClusterKey, _ string, err error) {
+func (n *Nodes) OnError(cluster clustercache.ClusterKey, _ string, err error) {
 	n.setFault(cluster, err)
 }
 
-func stateOf(obj client.Object) nodeState {
+func stateOf(obj client.Object) state {
 	node := &corev1.Node{}
 	content, ok := obj.(*unstructured.Unstructured)
 	if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, node) != nil {
-		return nodeState{problem: "its state cannot be read"}
+		return state{problem: "its state cannot be read"}
 	}
 
 	cloud, _, found := strings.Cut(node.Spec.ProviderID, "://")
@@ -176,7 +181,7 @@ func stateOf(obj client.Object) nodeState {
 	if region == "" {
 		region = node.Labels[deprecatedRegionLabel]
 	}
-	return nodeState{problem: problemOf(node), cloud: cloud, region: region}
+	return state{problem: problemOf(node), cloud: cloud, region: region}
 }
 
 // problemOf follows spec/fleet.md B3: a node has to be ready and under no pressure.

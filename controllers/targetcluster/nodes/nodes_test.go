@@ -1,4 +1,4 @@
-package targetcluster
+package nodes
 
 import (
 	"errors"
@@ -45,19 +45,19 @@ func TestCloudAndRegionOfANode(t *testing.T) {
 	tests := map[string]struct {
 		providerID string
 		labels     map[string]string
-		expected   nodeState
+		expected   state
 	}{
-		"usual":             {"aws:///eu-west-1a/i-0", map[string]string{"topology.kubernetes.io/region": "eu-west-1"}, nodeState{cloud: "aws", region: "eu-west-1"}},
-		"the older label":   {"gce://p/z/n", map[string]string{"failure-domain.beta.kubernetes.io/region": "eu"}, nodeState{cloud: "gce", region: "eu"}},
-		"neither":           {"", nil, nodeState{}},
-		"not a provider ID": {"something", nil, nodeState{}},
+		"usual":             {"aws:///eu-west-1a/i-0", map[string]string{"topology.kubernetes.io/region": "eu-west-1"}, state{cloud: "aws", region: "eu-west-1"}},
+		"the older label":   {"gce://p/z/n", map[string]string{"failure-domain.beta.kubernetes.io/region": "eu"}, state{cloud: "gce", region: "eu"}},
+		"neither":           {"", nil, state{}},
+		"not a provider ID": {"something", nil, state{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, Spec: corev1.NodeSpec{ProviderID: test.providerID}}
-			state := stateOf(asUnstructured(t, node))
-			state.problem = ""
-			NewWithT(t).Expect(state).To(Equal(test.expected))
+			got := stateOf(asUnstructured(t, node))
+			got.problem = ""
+			NewWithT(t).Expect(got).To(Equal(test.expected))
 		})
 	}
 }
@@ -68,50 +68,30 @@ func TestSummaryOfNodes(t *testing.T) {
 	clusters := fake.New(nil)
 	clusters.Add(key, fake.Target{})
 	changes := 0
-	n := &nodes{clusters: clusters, watched: map[clustercache.ClusterKey]error{}, changed: func(...clustercache.ClusterKey) { changes++ }}
+	n := New(clusters, func(...clustercache.ClusterKey) { changes++ })
 
-	g.Expect(n.summarize(t.Context(), key)).To(Equal(nodeSummary{}), "nothing is known before the list is complete")
-	for name, state := range map[string]nodeState{
+	g.Expect(n.Summarize(t.Context(), key)).To(Equal(Summary{}), "nothing is known before the list is complete")
+	for name, value := range map[string]state{
 		"z": {problem: "Ready is False (x)"}, "y": {problem: "Ready is Unknown (y)"}, "b": {cloud: "aws", region: "r1"}, "c": {cloud: "aws", region: "r2"},
 	} {
-		clusters.PutValue(key, nodesWatch, clustercache.ClusterKey{Name: name}, state)
+		clusters.PutValue(key, watchName, clustercache.ClusterKey{Name: name}, value)
 	}
-	clusters.Sync(key, nodesWatch, true)
-	g.Expect(n.summarize(t.Context(), key)).To(Equal(nodeSummary{
-		known: true, total: 4, ready: 2, problem: "node y: Ready is Unknown (y)", cloud: "aws", region: "r1",
+	clusters.Sync(key, watchName, true)
+	g.Expect(n.Summarize(t.Context(), key)).To(Equal(Summary{
+		Known: true, Total: 4, Ready: 2, Problem: "node y: Ready is Unknown (y)", Cloud: "aws", Region: "r1",
 	}))
 
 	before := changes
-	clusters.PutValue(key, nodesWatch, clustercache.ClusterKey{Name: "b"}, nodeState{cloud: "aws", region: "r1"})
+	clusters.PutValue(key, watchName, clustercache.ClusterKey{Name: "b"}, state{cloud: "aws", region: "r1"})
 	g.Expect(changes).To(Equal(before), "a heartbeat is no change")
 
-	clusters.Fail(key, nodesWatch, errors.New("forbidden"))
-	g.Expect(n.summarize(t.Context(), key).fault).To(MatchError("forbidden"))
-	clusters.Sync(key, nodesWatch, true)
-	g.Expect(n.summarize(t.Context(), key).known).To(BeTrue())
+	clusters.Fail(key, watchName, errors.New("forbidden"))
+	g.Expect(n.Summarize(t.Context(), key).Fault).To(MatchError("forbidden"))
+	clusters.Sync(key, watchName, true)
+	g.Expect(n.Summarize(t.Context(), key).Known).To(BeTrue())
 
-	n.close(t.Context())
+	n.Close(t.Context())
 	g.Expect(clusters.Watches(key)).To(BeEmpty())
-}
-
-func TestIdentities(t *testing.T) {
-	g := NewWithT(t)
-	a, b, c := clustercache.ClusterKey{Name: "a"}, clustercache.ClusterKey{Name: "b"}, clustercache.ClusterKey{Name: "c"}
-	i := newIdentities()
-	g.Expect(i.set(a, "1")).To(BeEmpty())
-	g.Expect(i.set(a, "1")).To(BeEmpty())
-	g.Expect(i.set(c, "2")).To(BeEmpty())
-	g.Expect(i.set(b, "1")).To(ConsistOf(a, b))
-	g.Expect(i.others(a)).To(Equal([]clustercache.ClusterKey{b}))
-	g.Expect(i.others(c)).To(BeEmpty())
-	g.Expect(i.set(b, "2")).To(ConsistOf(a, b, c))
-	g.Expect(i.others(a)).To(BeEmpty())
-	g.Expect(i.set(b, "")).To(ConsistOf(b, c))
-	g.Expect(i.others(b)).To(BeEmpty(), "targets without an identity are not the same")
-	i.set(a, "")
-	i.set(c, "")
-	g.Expect(i.byUID).To(BeEmpty())
-	g.Expect(i.uids).To(BeEmpty())
 }
 
 func asUnstructured(t *testing.T, node *corev1.Node) *unstructured.Unstructured {
