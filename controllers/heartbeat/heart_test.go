@@ -195,6 +195,27 @@ func TestB2_ANewLeaderTellsForHowLongNobodyWatched(t *testing.T) {
 	}
 }
 
+func TestB2_TheSameReplicaMayLeadAgain(t *testing.T) {
+	b := newBody(t, leaseOf("hub-1", start.Add(-time.Second)))
+	b.broken.Store(true)
+	b.beat()
+	b.broken.Store(false)
+	b.beat()
+	b.beat() // after a failure the Lease is read again, and it is its own
+	b.Expect(b.WatchedUntil()).To(BeTemporally("==", start.Add(-time.Second)))
+	b.stop()
+
+	b.clock.Step(time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Start(ctx) }()
+	b.rest()
+	b.Expect(b.WatchedUntil()).To(BeTemporally("==", start.Add(30*time.Second)))
+	b.Expect(b.events.Events).To(Receive(ContainSubstring("for 1h0m0s")))
+	cancel()
+	b.Expect(<-done).To(Succeed())
+}
+
 func TestANewTermBeginsWithWhatTheLastOneLeft(t *testing.T) {
 	b := newBody(t)
 	b.beat()

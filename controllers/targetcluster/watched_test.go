@@ -220,10 +220,11 @@ func TestB2_HubReady(t *testing.T) {
 func TestB2_WhatNobodyKnowsIsWrittenOnce(t *testing.T) {
 	g := NewWithT(t)
 	forsaken := func(o *observation) { o.sign = now }
-	l := (&life{}).see(0, sickMember("")).see(time.Hour, forsaken, sickMember(""))
+	l := (&life{}).see(0, sickMember("")).see(time.Second, sickMember("one")).see(time.Hour, forsaken, sickNode, sickMember("one"))
+	g.Expect(l.status.FailingChecks).To(BeEmpty())
 	before := l.status.DeepCopy()
 	g.Expect(l.is("Connected")).To(Equal("Unknown/StatusUnknown"))
-	l.see(2*time.Hour, forsaken, sickMember(""))
+	l.see(2*time.Hour, forsaken, sickNode, sickMember("one"))
 	g.Expect(l.status).To(Equal(*before))
 }
 

@@ -138,14 +138,18 @@ func TestWhenAManagedResourceIsHealthy(t *testing.T) {
 		want    string // empty: it is left out
 		says    string
 	}{
-		"all is well":                            {nil, isHealthy, "all ManagedResources are healthy"},
-		"not applied":                            {[]change{applied("False")}, isUnhealthy, "a (Reason: message)"},
-		"being applied":                          {[]change{applied("Progressing"), health("Unknown")}, isUnhealthy, "a (Reason: message)"},
-		"nobody knows whether it is applied":     {[]change{applied("Unknown")}, isUncertain, ""},
-		"not healthy":                            {[]change{health("False")}, isUnhealthy, "1 ManagedResource is not healthy: a (Reason: message)"},
-		"nobody knows whether it is healthy":     {[]change{health("Unknown")}, isUncertain, "1 ManagedResource is in an unknown state: a (Reason: message)"},
-		"progressing":                            {[]change{progressing}, isHealthy, ""},
-		"another generation":                     {[]change{func(mr *resourcesv1alpha1.ManagedResource) { mr.Generation = 4 }}, isUnhealthy, "a (its present generation is not applied yet)"},
+		"all is well":                        {nil, isHealthy, "all ManagedResources are healthy"},
+		"not applied":                        {[]change{applied("False")}, isUnhealthy, "a (Reason: message)"},
+		"being applied":                      {[]change{applied("Progressing"), health("Unknown")}, isUnhealthy, "a (Reason: message)"},
+		"nobody knows whether it is applied": {[]change{applied("Unknown")}, isUncertain, ""},
+		"not healthy":                        {[]change{health("False")}, isUnhealthy, "1 ManagedResource is not healthy: a (Reason: message)"},
+		"nobody knows whether it is healthy": {[]change{health("Unknown")}, isUncertain, "1 ManagedResource is in an unknown state: a (Reason: message)"},
+		"progressing":                        {[]change{progressing}, isHealthy, ""},
+		"another generation":                 {[]change{func(mr *resourcesv1alpha1.ManagedResource) { mr.Generation = 4 }}, isUnhealthy, "a (its present generation is not applied yet)"},
+		"another generation, and the summary is about the last one": {
+			[]change{func(mr *resourcesv1alpha1.ManagedResource) { mr.Generation = 4 }, condition(resourcesv1alpha1.ConditionReady, "False", "Old", "old")},
+			isUnhealthy, "a (its present generation is not applied yet)",
+		},
 		"a new one, whose generation is not 0":   {[]change{nothing}, isUnhealthy, ""},
 		"one without conditions":                 {[]change{func(mr *resourcesv1alpha1.ManagedResource) { mr.Status.Conditions = nil }}, isUncertain, "nothing is known of it yet"},
 		"the summary names the cause":            {[]change{health("False"), condition(resourcesv1alpha1.ConditionReady, "False", "DeploymentUnhealthy", "first\nsecond")}, isUnhealthy, "a (DeploymentUnhealthy: first)"},

@@ -49,8 +49,8 @@ func (i *informers) IndexField(_ context.Context, obj client.Object, field strin
 	return nil
 }
 
-// newIndex knows a lone target in each of the namespaces lone and garden, and three in the namespace crowd, of which the
-// second serves the class of its name.
+// newIndex knows a lone target in each of the namespaces lone and garden, and four in the namespace crowd, of which two
+// serve the classes of their names.
 func newIndex(g Gomega, mrs ...client.Object) (*Index, *fakeclusters.Cache) {
 	scheme := runtime.NewScheme()
 	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
@@ -66,6 +66,7 @@ func newIndex(g Gomega, mrs ...client.Object) (*Index, *fakeclusters.Cache) {
 	for _, status := range []clustercache.Status{
 		{Cluster: target("lone/a")}, {Cluster: target("garden/virtual")}, {Cluster: target("crowd/a")}, {Cluster: target("crowd/b")},
 		{Cluster: target("crowd/second"), Labels: map[string]string{hubv1alpha1.ClassLabel: "second"}},
+		{Cluster: target("crowd/planned"), Labels: map[string]string{hubv1alpha1.ClassLabel: "planned"}},
 	} {
 		status.State, status.UID = clustercache.StateConnected, uidOf(status.Cluster)
 		clusters.SetStatus(status)
@@ -128,7 +129,8 @@ func TestWhoseAManagedResourceIs(t *testing.T) {
 		"new, of a class that one of several serves":                {mr("crowd", class("second")), []string{"crowd/second"}},
 		"new, in a namespace without a target":                      {mr("outside"), nil},
 		"of a class of somebody else":                               {mr("lone", class("foreign")), nil},
-		"of a dry run":                                              {mr("lone", class("planned")), nil},
+		"of a dry run":                                              {mr("crowd", class("planned")), nil},
+		"of what was no dry run before":                             {mr("crowd", class("planned"), appliedTo("uid-of-crowd/planned")), []string{"crowd/planned"}},
 		"applied":                                                   {mr("crowd", appliedTo("uid-of-crowd/a")), []string{"crowd/a"}},
 		"applied, and picks another one now":                        {mr("crowd", appliedTo("uid-of-crowd/a"), picks("b")), []string{"crowd/a"}},
 		"applied, and of a class of somebody else now":              {mr("lone", appliedTo("uid-of-lone/a"), class("foreign")), []string{"lone/a"}},
@@ -187,7 +189,9 @@ func TestBesideAnotherManagerOnlyWhatWasAppliedCounts(t *testing.T) {
 	g := NewWithT(t)
 	applied := mr("lone", appliedTo("uid-of-lone/a"))
 	applied.Name = "applied"
-	index, _ := newIndex(g, mr("lone"), applied)
+	seed := mr("lone", class("seed"))
+	seed.Name = "seed"
+	index, _ := newIndex(g, mr("lone"), applied, seed)
 	found, err := index.Of(context.Background(), target("lone/a"), "uid-of-lone/a", true)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found).To(HaveExactElements(HaveField("Name", "applied")))
