@@ -138,7 +138,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 		if b.Complete() {
 			return r.unreachable(ctx, work, status)
 		}
-		return reconcile.Result{}, r.setApplied(ctx, work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonDecodingFailed, b.FaultMessage())
+		return reconcile.Result{}, r.notApplied(ctx, work, resourcesv1alpha1.ReasonDecodingFailed, b.FaultMessage())
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -478,7 +478,7 @@ func (r *reconciler) retryAfterFailure(work *run, input string) reconcile.Result
 
 // cannotRead says that a Secret is missing or unreadable. A missing one comes with an event; other failures are retried.
 func (r *reconciler) cannotRead(ctx context.Context, work *run, secret *secretError) (reconcile.Result, error) {
-	if err := r.setApplied(ctx, work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonCannotReadSecret, secret.Error()); err != nil {
+	if err := r.notApplied(ctx, work, resourcesv1alpha1.ReasonCannotReadSecret, secret.Error()); err != nil {
 		return reconcile.Result{}, err
 	}
 	if version, known := r.secrets.Get(secret.name); known && !version.Exists() {

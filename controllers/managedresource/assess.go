@@ -94,9 +94,9 @@ func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResour
 // Those of a target that is meant to be away stay as they are, as soon as that is said and until it is over: its nodes
 // go before its API server does, and come after it.
 func (r *reconciler) ask(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) bool {
-	status, _ := r.clusters.GetStatus(work.target) // the one that a run began with may be over
+	status, registered := r.clusters.GetStatus(work.target) // the one that a run began with may be over
 	switch {
-	case r.hibernated(ctx, work), status.State == clustercache.StateConnecting:
+	case !registered, r.hibernated(ctx, work), status.State == clustercache.StateConnecting:
 		return false
 	case status.State != clustercache.StateConnected:
 		r.setUnreachable(s, work, status)

@@ -43,7 +43,13 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 	manage("fine", "awake", hubtest.ConfigMap(p.ns, "fine", "1"))
 	manage("failed", "awake", hubtest.ConfigMap(p.ns, "Not_A_Name", "1"))
 	manage("sleeping", "asleep", strings.Replace(p.deploymentManifest("app", "{}"), `"replicas":2`, `"replicas":0`, 1))
+	manage("unread", "awake", hubtest.ConfigMap(p.ns, "unread", "1"))
+	manage("garbled", "awake", hubtest.ConfigMap(p.ns, "garbled", "1"), "{")
 	p.awaitReady("fine")
+	p.awaitReady("unread")
+	p.Expect(source.Client.Delete(p.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "unread"}})).To(Succeed())
+	p.await("unread", has(applied, no, resourcesv1alpha1.ReasonCannotReadSecret), has(healthy, yes, ""))
+	p.await("garbled", has(applied, no, resourcesv1alpha1.ReasonDecodingFailed), has(healthy, yes, ""))
 	p.await("failed", has(ready, no, resourcesv1alpha1.ReasonApplyFailed))
 	p.await("sleeping", has(healthy, no, "DeploymentUnhealthy"))
 	status(well)
@@ -56,7 +62,9 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 	mortal.KillAPIServer()
 	const reason = resourcesv1alpha1.ReasonTargetUnreachable
 	p.await("fine", has(applied, yes, ""), has(healthy, unknown, reason, p.ns+"/awake is not reachable since"), has(progressing, unknown, reason), has(ready, unknown, reason))
-	p.await("failed", has(healthy, unknown, reason), has(ready, unknown, reason))
+	for _, name := range []string{"failed", "unread", "garbled"} {
+		p.await(name, has(healthy, unknown, reason), has(progressing, unknown, reason), has(ready, unknown, reason))
+	}
 	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(ContainSubstring(`{"name"="asleep" "namespace"="%s"} "state"="Disconnected"`, p.ns))
 	p.fenceThrough("other")
 
@@ -64,6 +72,8 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 	p.awaitReady("fine")
 	p.await("failed", has(applied, no, resourcesv1alpha1.ReasonApplyFailed), has(ready, no, resourcesv1alpha1.ReasonApplyFailed),
 		has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending), has(progressing, unknown, resourcesv1alpha1.ReasonChecksPending))
+	p.await("unread", has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending), has(ready, no, resourcesv1alpha1.ReasonCannotReadSecret))
+	p.await("garbled", has(healthy, yes, ""), has(progressing, no, ""), has(ready, no, resourcesv1alpha1.ReasonDecodingFailed))
 	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(MatchRegexp(`(?s)"name"="asleep" "namespace"="%[1]s"} "state"="Disconnected".*"name"="asleep" "namespace"="%[1]s"} "state"="Connected"`, p.ns))
 	status(strings.Replace(well, `"Available","status":"True"`, `"Available","status":"False"`, 1))
 	p.fenceThrough("other")

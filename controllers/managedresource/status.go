@@ -49,6 +49,16 @@ func (r *reconciler) setApplied(ctx context.Context, work *run, status resources
 	})
 }
 
+// notApplied says why nothing can be applied, whether or not there is a target at the moment.
+func (r *reconciler) notApplied(ctx context.Context, work *run, reason, message string) error {
+	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
+		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, reason, message)
+		if r.ask(ctx, s, work) {
+			r.endSilence(s)
+		}
+	})
+}
+
 // pendingConditions says that new content is about to be applied (spec/managedresource.md 2.13 step 4). A failure or a
 // pending deletion stays visible until the run is over.
 func (r *reconciler) pendingConditions(s *resourcesv1alpha1.ManagedResourceStatus) {
