@@ -31,6 +31,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 	"github.com/trellis-hub/trellis/controllers/managedresource/store"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/view"
 	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
 )
 
@@ -80,6 +81,7 @@ func judged(t *testing.T) *judging {
 		warnings: warnings.New(warnings.Options{Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {}}),
 		tracker:  tracker.New(tracker.Options{Clusters: j.clusters, FieldManager: hubv1alpha1.FieldManager, Selector: labels.Everything(), Clock: j.clock, Notify: func(types.NamespacedName, tracker.Cause) {}}),
 	}
+	j.viewer = &view.Viewer{Tracker: j.tracker, Warnings: j.warnings}
 	j.track(mr.Status.Resources...)
 	for _, live := range []*unstructured.Unstructured{j.configMap("10"), j.deployment("10", "True")} {
 		j.accept(live)

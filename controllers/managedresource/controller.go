@@ -32,6 +32,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/store"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/view"
 	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
 )
 
@@ -126,7 +127,8 @@ func New(o Options) (*Controller, error) {
 	})
 	c.reconciler = &reconciler{
 		source: source,
-		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared, warnings: c.warnings,
+		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared,
+		warnings: c.warnings, viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
 		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate, keepGarbageCollectable: o.KeepGarbageCollectable,

@@ -15,6 +15,7 @@
 //	tracker      watching what it owns
 //	catchup      beginning a term with what the last one wrote
 //	health       judging it
+//	view         what the watches show of it
 //	verdict      what is said of it in the conditions
 //	warnings     what the target's events say beside
 //	fairqueue    whose turn it is

@@ -27,6 +27,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/store"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/view"
 	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
 )
 
@@ -45,6 +46,7 @@ type reconciler struct {
 	tracker  *tracker.Tracker
 	shared   *sharing.Index
 	warnings *warnings.Reader
+	viewer   *view.Viewer
 	applier  *apply.Applier
 	events   *recorder
 	metrics  *Metrics
@@ -74,9 +76,8 @@ type run struct {
 	mr *resourcesv1alpha1.ManagedResource
 	// unjudged is true if the conditions were left pending because the watches did not show everything yet.
 	unjudged bool
-	// explained are unhealthy objects that the target's events tell more about. reading is true if they are being read.
-	explained []inventory.Key
-	reading   bool
+	// explained is true if the target's events tell more about unhealthy objects, and reading, if they are being read.
+	explained, reading bool
 	// present are the objects that the watches showed when the run began to write to the target.
 	present map[inventory.Key]tracker.Accepted
 }
@@ -290,7 +291,7 @@ func (r *reconciler) settled(work *run, v tracker.Verdict) reconcile.Result {
 	if _, until := r.memory.contested(work.name, now); !until.IsZero() {
 		result = sooner(result, until.Sub(now)+time.Second)
 	}
-	if len(work.explained) > 0 {
+	if work.explained {
 		result = sooner(result, warnings.Pause)
 	}
 	switch {
