@@ -2,6 +2,7 @@ package chart_test
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,6 +44,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	t.Run("an object as Gardener writes it comes back unchanged", func(t *testing.T) { roundTrip(ctx, NewWithT(t), c) })
 	t.Run("spec and secretRefs", func(t *testing.T) { requiredFields(ctx, NewWithT(t), c) })
 	t.Run("a TargetCluster takes conditions", func(t *testing.T) { targetCluster(ctx, NewWithT(t), c) })
+	t.Run("a TargetCluster as kubectl shows it", func(t *testing.T) { table(ctx, NewWithT(t), c, cp) })
 	t.Run("rights of the hub", func(t *testing.T) { rights(ctx, NewWithT(t), c) })
 }
 
@@ -124,6 +127,24 @@ func targetCluster(ctx context.Context, g *WithT, c client.Client) {
 		ManagedResources: &hubv1alpha1.ManagedResourceCounts{Total: 1},
 	}
 	g.Expect(c.Status().Update(ctx, tc)).To(Succeed())
+}
+
+// table asks for a TargetCluster in the way that kubectl does.
+func table(ctx context.Context, g *WithT, c client.Client, cp *controlplane.ControlPlane) {
+	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "table", Labels: map[string]string{hubv1alpha1.StatusLabel: hubv1alpha1.StatusProgressing}}}
+	g.Expect(c.Create(ctx, tc)).To(Succeed())
+	clientset, err := kubernetes.NewForConfig(cp.RESTConfig())
+	g.Expect(err).NotTo(HaveOccurred())
+	answer, err := clientset.RESTClient().Get().AbsPath("/apis/hub.gardener.cloud/v1alpha1/namespaces/"+namespace+"/targetclusters/table").
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	shown := &metav1.Table{}
+	g.Expect(json.Unmarshal(answer, shown)).To(Succeed())
+	cells := map[string]any{}
+	for i, column := range shown.ColumnDefinitions {
+		cells[column.Name] = shown.Rows[0].Cells[i]
+	}
+	g.Expect(cells).To(HaveKeyWithValue("Status", "progressing"))
 }
 
 // rights asks the API server what the two identities may do.
