@@ -15,6 +15,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	. "github.com/trellis-hub/trellis/controllers/targetcluster"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 )
 
@@ -80,7 +81,7 @@ func TestWithTheRealClusterCache(t *testing.T) {
 
 // startForReal starts a clustercache and a controller as the hub does.
 func startForReal(t *testing.T, h *hub) {
-	guard := NewGuard(h.cache)
+	guard := identity.NewGuard(h.cache)
 	clusters, err := clustercache.New(clustercache.Options{Secrets: h.cache, VerifyIdentity: guard.Verify, ProbeInterval: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

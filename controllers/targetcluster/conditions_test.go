@@ -11,6 +11,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
 )
 
@@ -127,7 +128,7 @@ func TestConditions(t *testing.T) {
 		"an empty Secret":      {refused(clustercache.ReasonSecretInvalid), refusedWant("SecretInvalid"), "no"},
 		"another cluster":      {refused(clustercache.ReasonIdentityChanged), refusedWant("IdentityChanged"), "no"},
 		"another cluster that is connected all the same": {
-			func(o *observation) { o.conflict = identityChanged("a", "b") }, want{"Ready": is(no, "IdentityChanged")}, "UID b, but this target is the cluster with UID a",
+			func(o *observation) { o.conflict = identity.Changed("a", "b") }, want{"Ready": is(no, "IdentityChanged")}, "UID b, but this target is the cluster with UID a",
 		},
 		"another manager": {func(o *observation) { o.elsewhere = "grm-0"; o.paused = true }, want{"Ready": is(no, "ManagedElsewhere")}, "grm-0"},
 		"a paused target": {func(o *observation) { o.paused = true }, want{"Ready": is(no, "Paused")}, ""},

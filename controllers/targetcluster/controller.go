@@ -17,6 +17,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
 )
@@ -46,7 +47,7 @@ type Options struct {
 	// Clusters has the connections to the targets. Required.
 	Clusters clustercache.ClusterCache
 	// Guard is the one whose Verify the connections are guarded by. Required.
-	Guard *Guard
+	Guard *identity.Guard
 	// Events takes events about TargetClusters. Required.
 	Events events.EventRecorder
 

@@ -29,6 +29,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	fakeclusters "github.com/trellis-hub/trellis/clustercache/fake"
 	. "github.com/trellis-hub/trellis/controllers/targetcluster"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 )
@@ -352,7 +353,7 @@ func (h *hub) startTerm(t *testing.T) {
 		Live:       h.client,
 		Cache:      h.cache,
 		Clusters:   h.clusters,
-		Guard:      NewGuard(h.cache),
+		Guard:      identity.NewGuard(h.cache),
 		Events:     h.events,
 		Members:    h.members,
 		Thresholds: map[string]time.Duration{"SystemComponentsHealthy": 2 * time.Second},

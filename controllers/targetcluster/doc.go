@@ -11,8 +11,8 @@
 //
 // Package members finds the ManagedResources of a target, package care says what they and other checks mean for it.
 //
-// Guard (guard.go) protects the identity of targets. The clustercache asks it before it uses a connection, on every
-// replica, whether the cluster at the other end is the one that the TargetCluster names.
+// The guard of package identity protects the identity of targets. The clustercache asks it before it uses a connection, on
+// every replica, whether the cluster at the other end is the one that the TargetCluster names.
 //
 // A Controller lives for one term of leadership. When the term ends, nothing is left of it: no watch in a target, no
 // handler at an informer. The next term begins with a new one.

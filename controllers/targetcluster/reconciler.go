@@ -25,6 +25,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
 )
 
@@ -43,7 +44,7 @@ const (
 type reconciler struct {
 	Options
 	nodes      *nodes.Nodes
-	identities *identities
+	identities *identity.Index
 	events     recorder
 	started    time.Time
 	rules      rules
@@ -56,7 +57,7 @@ type reconciler struct {
 func newReconciler(o Options) *reconciler {
 	return &reconciler{
 		Options:    o,
-		identities: newIdentities(),
+		identities: identity.NewIndex(),
 		events:     recorder{o.Events},
 		started:    o.Clock.Now(),
 		rules: rules{
@@ -195,12 +196,12 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 		status:     status,
 		health:     r.Clusters.GetHealthCheckingState(ctx, key),
 		nodes:      r.nodes.Summarize(ctx, key),
-		others:     r.identities.others(key),
+		others:     r.identities.Others(key),
 		roundTrip:  coarseRoundTrip(tc.Status.RoundTripMilliseconds, status.RoundTrip),
 		paused:     tc.Spec.Paused,
 	})
-	if known := tc.Status.ClusterUID; known != "" && o.connected() && status.UID != known && !confirmed(status.Annotations, status.UID) {
-		o.conflict = identityChanged(known, status.UID)
+	if known := tc.Status.ClusterUID; known != "" && o.connected() && status.UID != known && !identity.Confirmed(status.Annotations, status.UID) {
+		o.conflict = identity.Changed(known, status.UID)
 	}
 	return o
 }

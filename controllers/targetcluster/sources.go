@@ -15,6 +15,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -23,7 +24,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // changed, and when somebody calls enqueue. The usual sources of controller-runtime do not fit, because their handlers stay at the informer for ever.
 type sources struct {
 	options    Options
-	identities *identities
+	identities *identity.Index
 	running    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -123,7 +124,7 @@ func (s *sources) observe(before, after any) {
 		return
 	}
 	key := clustercache.ClusterKey{Namespace: tc.Namespace, Name: tc.Name}
-	s.enqueue(s.identities.set(key, tc.Status.ClusterUID)...)
+	s.enqueue(s.identities.Set(key, tc.Status.ClusterUID)...)
 
 	old, ok := before.(*hubv1alpha1.TargetCluster)
 	if ok && old.Generation == tc.Generation && maps.Equal(old.Annotations, tc.Annotations) && tc.DeletionTimestamp.Equal(old.DeletionTimestamp) {
@@ -141,7 +142,7 @@ func (s *sources) observeDelete(obj any) {
 	}
 	if tc, ok := obj.(*hubv1alpha1.TargetCluster); ok {
 		key := clustercache.ClusterKey{Namespace: tc.Namespace, Name: tc.Name}
-		s.enqueue(s.identities.set(key, "")...)
+		s.enqueue(s.identities.Set(key, "")...)
 		s.enqueue(key)
 	}
 }
@@ -153,7 +154,7 @@ func (s *sources) observeMember(before, after any) {
 	}
 	a, _ := before.(*resourcesv1alpha1.ManagedResource)
 	b, _ := after.(*resourcesv1alpha1.ManagedResource)
-	s.enqueue(s.options.Members.Concerned(a, b, s.identities.of)...)
+	s.enqueue(s.options.Members.Concerned(a, b, s.identities.Of)...)
 }
 
 // enqueue has targets reconciled.

@@ -37,7 +37,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
-	"github.com/trellis-hub/trellis/controllers/targetcluster"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 )
 
@@ -94,7 +94,7 @@ type hub struct {
 	clusters *clustercache.Cache
 	secrets  *secretindex.Index
 	bundles  *bundle.Cache
-	guard    *targetcluster.Guard
+	guard    *identity.Guard
 	members  *members.Index // once the hub contends for leadership
 	metrics  *managedresource.Metrics
 	queues   *fairqueue.Metrics
@@ -144,7 +144,7 @@ func newHub(o Options) (*hub, error) {
 	}
 	h.secrets = secretindex.New(secrets, h.manager.GetCache())
 	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{})
-	h.guard = targetcluster.NewGuard(h.manager.GetCache())
+	h.guard = identity.NewGuard(h.manager.GetCache())
 	h.metrics = managedresource.NewMetrics(o.Registerer)
 	if h.queues, err = fairqueue.NewMetrics(o.Registerer); err != nil {
 		return nil, fmt.Errorf("metrics of queues: %w", err)

@@ -1,4 +1,4 @@
-package targetcluster
+package identity
 
 import (
 	"context"
@@ -53,13 +53,13 @@ func (g *Guard) Verify(ctx context.Context, cluster clustercache.ClusterKey, uid
 	switch {
 	case known == uid:
 		return nil
-	case known == "", confirmed(secretAnnotations, uid):
+	case known == "", Confirmed(secretAnnotations, uid):
 		if tc.Status.ClusterUID == "" {
 			g.passed[cluster] = uid
 		}
 		return nil
 	default:
-		return identityChanged(known, uid)
+		return Changed(known, uid)
 	}
 }
 
@@ -70,11 +70,13 @@ func (g *Guard) Forget(cluster clustercache.ClusterKey) {
 	delete(g.passed, cluster)
 }
 
-func confirmed(secretAnnotations map[string]string, uid types.UID) bool {
+// Confirmed tells whether the annotations of a registration Secret confirm that the target is the cluster with a UID.
+func Confirmed(secretAnnotations map[string]string, uid types.UID) bool {
 	return secretAnnotations[hubv1alpha1.ConfirmIdentityAnnotation] == string(uid)
 }
 
-func identityChanged(known, uid types.UID) error {
+// Changed says that a target is another cluster than it was, and how to confirm that.
+func Changed(known, uid types.UID) error {
 	return fmt.Errorf("the kubeconfig leads to the cluster with UID %s, but this target is the cluster with UID %s; if that is intended, annotate the Secret with %s=%s",
 		uid, known, hubv1alpha1.ConfirmIdentityAnnotation, uid)
 }

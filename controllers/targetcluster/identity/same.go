@@ -1,4 +1,4 @@
-package targetcluster
+package identity
 
 import (
 	"maps"
@@ -11,23 +11,24 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// identities knows which targets are the same cluster, as far as their TargetClusters tell.
-type identities struct {
+// Index knows which targets are the same cluster, as far as their TargetClusters tell. Make one with NewIndex.
+type Index struct {
 	mu    sync.Mutex
 	uids  map[clustercache.ClusterKey]types.UID
 	byUID map[types.UID]map[clustercache.ClusterKey]struct{}
 }
 
-func newIdentities() *identities {
-	return &identities{
+// NewIndex returns an index that knows nothing.
+func NewIndex() *Index {
+	return &Index{
 		uids:  map[clustercache.ClusterKey]types.UID{},
 		byUID: map[types.UID]map[clustercache.ClusterKey]struct{}{},
 	}
 }
 
-// set notes the cluster of a target, or that it has none if uid is empty. It returns the targets for which that makes a
+// Set notes the cluster of a target, or that it has none if uid is empty. It returns the targets for which that makes a
 // difference.
-func (i *identities) set(key clustercache.ClusterKey, uid types.UID) []clustercache.ClusterKey {
+func (i *Index) Set(key clustercache.ClusterKey, uid types.UID) []clustercache.ClusterKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := i.uids[key]
@@ -58,15 +59,15 @@ func (i *identities) set(key clustercache.ClusterKey, uid types.UID) []clusterca
 	return concerned
 }
 
-// of returns the targets that are the cluster with a UID.
-func (i *identities) of(uid types.UID) []clustercache.ClusterKey {
+// Of returns the targets that are the cluster with a UID.
+func (i *Index) Of(uid types.UID) []clustercache.ClusterKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Collect(maps.Keys(i.byUID[uid]))
 }
 
-// others returns the other targets that are the same cluster, in order.
-func (i *identities) others(key clustercache.ClusterKey) []clustercache.ClusterKey {
+// Others returns the other targets that are the same cluster, in order.
+func (i *Index) Others(key clustercache.ClusterKey) []clustercache.ClusterKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var others []clustercache.ClusterKey

@@ -1,4 +1,4 @@
-package targetcluster_test
+package identity_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	. "github.com/trellis-hub/trellis/controllers/targetcluster"
+	. "github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 )
 
 var shoot = clustercache.ClusterKey{Namespace: "shoot--foo--a", Name: "a"}
