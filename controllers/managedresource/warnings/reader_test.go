@@ -144,6 +144,16 @@ func TestReaderKeepsWhatItKnowsWhenItCannotRead(t *testing.T) {
 	w.Expect(note).To(Equal(noted + "no quota"))
 }
 
+func TestReaderKeepsWhatIsStillAskedFor(t *testing.T) {
+	w := newWorld(t)
+	w.ask()
+	w.awaitTold(1)
+	w.clock.Step(warnings.Pause)
+	w.Keep(mr, service)
+	note, _ := w.ask()
+	w.Expect(note).To(Equal(noted + "no quota"))
+}
+
 func TestReaderForgets(t *testing.T) {
 	w := newWorld(t)
 	w.ask()
