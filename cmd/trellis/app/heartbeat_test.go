@@ -169,3 +169,30 @@ func TestB2_DeadTargetIsToldFromADeadHub(t *testing.T) {
 	e.Expect(e.condition("HubReady")).To(Equal("True/HubReady"))
 	e.Expect(e.condition("Connected")).To(Equal("True/Connected"))
 }
+
+func TestARestartLeavesTheConditionsOfTargetsAsTheyAre(t *testing.T) {
+	e := newEnv(t)
+	conditions := func() []metav1.Condition {
+		tc := &hubv1alpha1.TargetCluster{}
+		e.Expect(source.Client.Get(e.ctx, types.NamespacedName{Namespace: e.name, Name: "target"}, tc)).To(Succeed())
+		return tc.Status.Conditions
+	}
+	first := e.startHub()
+	e.expectWork()
+	e.Eventually(func() string { return e.condition("SystemComponentsHealthy") }).Should(Equal("True/ManagedResourcesHealthy"))
+	e.stop(first)
+	before := conditions()
+	e.edit("drift")
+	t.Cleanup(func() { e.Expect(target.Thaw()).To(Succeed()) })
+	e.Expect(target.Freeze()).To(Succeed()) // so that it takes a moment to connect
+	second := e.startHub()
+	e.Eventually(e.holder).ShouldNot(BeEmpty())
+	e.Consistently(conditions, 2*time.Second).Should(Equal(before))
+	e.Expect(target.Thaw()).To(Succeed())
+	e.Eventually(func(g Gomega) string {
+		g.Expect(conditions()).To(Equal(before))
+		return e.value()
+	}).Should(Equal("1"))
+	e.Consistently(conditions, 3*time.Second).Should(Equal(before), "no target is unknown for a moment")
+	e.stop(second)
+}

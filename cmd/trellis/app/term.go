@@ -29,7 +29,7 @@ func (h *hub) term(ctx context.Context) error {
 		return err
 	}
 	settings := h.Config.Controllers.ManagedResource
-	resources, err := managedresource.New(managedresource.Options{
+	resources, err := managedresource.New(managedresource.Options{ //nolint:contextcheck // its callbacks get no context to pass on
 		Cache: h.manager.GetCache(), Client: h.client, Clusters: h.clusters, Secrets: h.secrets, Bundles: h.bundles,
 		Classes: classes, Events: h.manager.GetEventRecorder("trellis"), Metrics: h.metrics, QueueMetrics: h.queues,
 		Logger: h.Logger.WithName("managedresource"), Clock: h.Clock,
