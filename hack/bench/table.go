@@ -19,7 +19,7 @@ func printTable(out io.Writer, o options, r *result) {
 		printLatencies(out, fmt.Sprintf("Secret: changed content is in the target (%d in 3 targets, %d runs)", o.changes, o.runs), *r.Secret)
 	}
 	if r.Health != nil {
-		printLatencies(out, fmt.Sprintf("Health: a Deployment that becomes unavailable or available is reported (%d each in 3 targets, %d runs)", o.flips, o.runs), *r.Health)
+		printLatencies(out, fmt.Sprintf("Health: a Deployment that becomes unavailable or available is reported (%d in 3 targets, %d runs)", 2*o.flips, o.runs), *r.Health)
 		printGroups(out, *r.Health, "direction", "flips", func(s sample) string { return s.Change })
 	}
 	if r.Apply != nil {
