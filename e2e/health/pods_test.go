@@ -1,6 +1,8 @@
 package health
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -56,6 +58,33 @@ func TestH11_OldPodsOfAnAdoptedDeployment(t *testing.T) {
 	}
 	p.release(old[1])
 	p.awaitReady("mr")
+}
+
+// The pods of an ignored Deployment bear no label of ours either, whoever made it, and never will.
+func TestH11_IgnoredDeployment(t *testing.T) {
+	t.Parallel()
+	for name, made := range map[string]bool{"made by the hub": false, "made by somebody else": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			manifest := strings.Replace(workload("Deployment", "app", image1, ""), "name: app}", "name: app, annotations: {"+resourcesv1alpha1.IgnoreAnnotation+`: "true"}}`, 1)
+			if made {
+				p.Expect(p.target.Client.Create(p.ctx, p.objects(manifest)[0])).To(Succeed())
+			}
+			d := p.manage("mr", manifest)[0]
+			p.awaitReady("mr")
+			old := p.pods(image1)
+			p.hold(old...)
+			// A roll-out of somebody else, whose new pods cannot be scheduled.
+			p.patch(d, fmt.Sprintf(`{"spec":{"template":{"spec":{"schedulerName":"nobody","containers":[{"name":"main","image":%q}]}}}}`, image2))
+			p.await("mr", Not(HavePrefix("Unknown/")), "True/DeploymentProgressing")
+			p.start(p.awaitPods(image2, 1)...)
+			p.start(p.awaitPods(image2, 2)...)
+			p.awaitMessage("mr", progressing, "True/DeploymentProgressing", ContainSubstring("terminating"))
+			p.release(old...)
+			p.awaitReady("mr")
+		})
+	}
 }
 
 func TestH21_PodsThatDoNotCount(t *testing.T) {

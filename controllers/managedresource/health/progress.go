@@ -26,6 +26,8 @@ type ProgressResult struct {
 	Replicas int64
 	// Ending is how many pods the workload itself knows to be terminating. Servers before Kubernetes 1.35 do not say.
 	Ending int64
+	// Told is what the workload itself says of its pods if CountPods is set. It stands in for them where they are not watched.
+	Told Problem
 }
 
 // Progress tells whether a live object is still rolling out. For a Deployment, also ask PodsRolledOut.
@@ -51,6 +53,7 @@ func Progress(object *unstructured.Unstructured) ProgressResult {
 	result.CountPods = true
 	result.Replicas, _ = live.replicas()
 	result.Ending = live.number(0, "status", "terminatingReplicas")
+	result.Told = live.podsTold(result.Replicas, result.Ending)
 	return result
 }
 

@@ -42,6 +42,25 @@ func TestH9_H10_H22_DeploymentProgress(t *testing.T) {
 	})
 }
 
+// What a Deployment says of its pods matters where they cannot be counted, and nowhere else.
+func TestDeploymentTellsOfItsPods(t *testing.T) {
+	for status, told := range map[string]string{
+		"replicas: 2, updatedReplicas: 2": "",
+		"replicas: 1, updatedReplicas: 1": "1 of 2 pods",
+		"":                                "0 of 2 pods",
+		"replicas: 2, updatedReplicas: 1": "1 of 2 updated pods",
+		"replicas: 2, updatedReplicas: 2, terminatingReplicas: 3": "old pods remain: 3 terminating",
+	} {
+		g := NewWithT(t)
+		result := Progress(object(t, deployment+"spec: {replicas: 2, selector: {matchLabels: {a: b}}}\n"+
+			"status: {observedGeneration: 2, conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}], "+status+"}"))
+		g.Expect(result.Told.Message).To(Equal(told), status)
+		g.Expect(isSound(result.Told)).To(BeTrue())
+		g.Expect(result.Progressing).To(BeFalse())
+		g.Expect(result.CountPods).To(BeTrue())
+	}
+}
+
 func TestH9_H12_StatefulSetProgress(t *testing.T) {
 	testProgress(t, map[string]checkCase{
 		"rolled out":             {statefulSet + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, updatedReplicas: 2}", ""},

@@ -58,6 +58,20 @@ func (c content) tooMany() Problem {
 	return Problem{}
 }
 
+// podsTold is what a Deployment that has not too many pods says of them: that some are missing, are of a former template, or
+// are still terminating.
+func (c content) podsTold(wanted, ending int64) Problem {
+	switch missing, old := c.notEnough("pods", "replicas", wanted), c.notEnough("updated pods", "updatedReplicas", wanted); {
+	case missing != "":
+		return unavailable(missing)
+	case old != "":
+		return unavailable(old)
+	case ending > 0:
+		return unavailable(fmt.Sprintf("old pods remain: %d terminating", ending))
+	}
+	return Problem{}
+}
+
 func statefulSetUnhealthy(statefulSet content) Problem {
 	if outdated := statefulSet.outdated(); outdated != (Problem{}) {
 		return outdated

@@ -98,7 +98,7 @@ func (m *tracked) update(n news, mr types.NamespacedName, o *object, before, obs
 			}
 		}
 	}
-	if m.unseen == 0 && before != nil && !sameJudgement(before, obs) {
+	if m.unseen == 0 && before != nil && !sameJudgement(before, obs, o.createOnly) {
 		n.add(mr, CauseHealth)
 	}
 }

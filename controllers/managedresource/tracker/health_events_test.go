@@ -146,6 +146,22 @@ func TestH15_H17_EventsOfAnObject(t *testing.T) {
 		})
 	}
 
+	t.Run("what an ignored Deployment tells of its pods", func(t *testing.T) {
+		l := newLive(t, "apps/v1", "Deployment", deployments, available)
+		r := ref("Deployment", "default", "a")
+		r.APIVersion, r.Annotations = "apps/v1", map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
+		l.Expect(l.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{r}, tracker.Exact{})).To(Succeed())
+		l.watch = deployments + " default/a"
+		l.clusters.Sync(cluster, l.watch, true)
+		l.becomes(available)
+		l.AcceptObserved(mr1, l.Judge(mr1).Observed)
+		l.news()
+		l.Expect(l.Judge(mr1).PodsUnknown).To(BeFalse(), "none are waited for")
+		l.becomes(available + "\n  replicas: 1")
+		l.Expect(l.news()).To(Equal([]tracker.Cause{health}))
+		l.becomes(available + "\n  replicas: 1\n  readyReplicas: 1")
+		l.Expect(l.news()).To(BeEmpty())
+	})
 	t.Run("deleted and created again", func(t *testing.T) {
 		l := newLive(t, "apps/v1", "Deployment", deployments, available)
 		l.clusters.Delete(cluster, l.watch, l.key.NamespacedName())

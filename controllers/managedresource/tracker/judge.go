@@ -30,8 +30,8 @@ type Verdict struct {
 	// unless they are on their way out, because only the live object can tell. Until it was read, nothing may be said of
 	// their health: what is known is how they were before the write.
 	Outdated []inventory.Key
-	// PodsUnknown is true if there are Deployments and the watch of pods is not synced. Then nobody can tell how far they are
-	// rolled out; the ManagedResource is notified when it is.
+	// PodsUnknown is true if there are Deployments whose pods count and the watch of pods is not synced. Then nobody can tell
+	// how far they are rolled out; the ManagedResource is notified when it is.
 	PodsUnknown bool
 	// AutoscalersUnknown is true if there are objects that may be scaled by others and the watch of autoscalers is not synced.
 	AutoscalersUnknown bool
@@ -72,7 +72,7 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			v.AutoscalersUnknown = true
 			failed(autoscalerWatch)
 		}
-		if countsPods(key) && !v.PodsUnknown {
+		if countsPods(key) && !o.createOnly && !v.PodsUnknown {
 			if _, _, synced := t.clusters.Lookup(tgt.key, PodWatch, types.NamespacedName{}); !synced {
 				v.PodsUnknown = true
 				failed(PodWatch)

@@ -71,12 +71,16 @@ func (t *Tracker) mayHaveWritten(pod *unstructured.Unstructured) bool {
 	return len(entries) == 0
 }
 
-// sameJudgement tells whether two observations lead to the same conditions, pods aside.
-func sameJudgement(a, b *Observation) bool {
+// sameJudgement tells whether two observations lead to the same conditions, pods aside. Where pods are not watched, what the
+// object tells of them matters.
+func sameJudgement(a, b *Observation, told bool) bool {
 	if a.Terminating != b.Terminating || a.Skipped != b.Skipped {
 		return false
 	}
 	x, y := a.Judgement.orNone(), b.Judgement.orNone()
+	if told && x.Progress.Told != y.Progress.Told {
+		return false
+	}
 	return x.Health.Healthy == y.Health.Healthy && x.Health.Problem == y.Health.Problem &&
 		x.Progress.Progressing == y.Progress.Progressing && x.Progress.Problem == y.Progress.Problem &&
 		x.Progress.CountPods == y.Progress.CountPods && x.Progress.Replicas == y.Progress.Replicas && x.Progress.Ending == y.Progress.Ending &&

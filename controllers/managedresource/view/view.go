@@ -66,7 +66,7 @@ func (v *Viewer) Look(s Subject) *View {
 	}
 	for i := range s.Resources {
 		if gvk := s.Resources[i].GroupVersionKind(); gvk.Kind != "" && gvk.Version != "" { // else it names no object
-			l.at(inventory.KeyOf(s.Resources[i]))
+			l.at(inventory.KeyOf(s.Resources[i]), resourcesv1alpha1.IsTruthy(s.Resources[i].Annotations[resourcesv1alpha1.IgnoreAnnotation]))
 		}
 	}
 	v.Warnings.Keep(s.ManagedResource, l.view.Explained...)
@@ -101,8 +101,8 @@ type look struct {
 	podsSynced        bool
 }
 
-// at adds what is to be said of one object.
-func (l *look) at(key inventory.Key) {
+// at adds what is to be said of one object. One that is ignored, once it is there, does not bear our marks.
+func (l *look) at(key inventory.Key, ignored bool) {
 	l.pods = l.pods || key.GroupKind().String() == "Pod"
 	obs, found, synced := l.Tracker.Observed(l.subject.ManagedResource, key)
 	if !synced {
@@ -118,7 +118,7 @@ func (l *look) at(key inventory.Key) {
 	case l.unknown[key]:
 		l.view.Hidden = append(l.view.Hidden, fmt.Sprintf("%s is not compared yet with what was applied.", key))
 	default:
-		l.judge(key, obs)
+		l.judge(key, obs, ignored)
 	}
 }
 
@@ -141,13 +141,13 @@ func (l *look) unlistedAt(key inventory.Key) {
 }
 
 // judge adds what is wrong with an object that the watches show.
-func (l *look) judge(key inventory.Key, obs *tracker.Observation) {
+func (l *look) judge(key inventory.Key, obs *tracker.Observation, ignored bool) {
 	var sick, rolling health.Problem
 	if j := obs.Judgement; j != nil {
 		if j.Health.Checked && !j.Health.Healthy {
 			sick = j.Health.Problem
 		}
-		rolling = l.rollout(key, j.Progress)
+		rolling = l.rollout(key, j.Progress, ignored)
 		least := health.Unavailable // pods that start are what a roll-out consists of
 		if sick != (health.Problem{}) {
 			least = health.Waiting
@@ -170,10 +170,14 @@ func (l *look) judge(key inventory.Key, obs *tracker.Observation) {
 	}
 }
 
-// rollout is why an object is still being rolled out; the pods of a Deployment have the last word.
-func (l *look) rollout(key inventory.Key, p health.ProgressResult) health.Problem {
-	if !p.CountPods {
+// rollout is why an object is still being rolled out. The pods of a Deployment have the last word, but the watch of pods shows
+// those alone that bear our label, and the template of an ignored one does not.
+func (l *look) rollout(key inventory.Key, p health.ProgressResult, ignored bool) health.Problem {
+	switch {
+	case !p.CountPods:
 		return p.Problem
+	case ignored:
+		return p.Told
 	}
 	pods, synced := l.podsIn()
 	if !synced {
