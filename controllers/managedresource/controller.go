@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -89,6 +90,7 @@ type Controller struct {
 	warnings   *warnings.Reader
 	dispatcher *dispatch.Dispatcher
 	reconciler *reconciler
+	began      atomic.Pointer[time.Time]
 }
 
 // New returns a controller that is not started.
@@ -201,6 +203,15 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
+// Began returns when the controller had learned from the source what is there, and began to work. It is zero before: a
+// controller that waits for the source is not stuck.
+func (c *Controller) Began() time.Time {
+	if began := c.began.Load(); began != nil {
+		return *began
+	}
+	return time.Time{}
+}
+
 // catchupRetry is the pause after the source did not say what is there.
 const catchupRetry = time.Second
 
@@ -213,6 +224,7 @@ func (c *Controller) caughtUp(ctx context.Context) bool {
 			return false
 		case err == nil:
 			c.options.Logger.Info("A term begins", "waitedFor", behind)
+			c.began.Store(new(c.options.Clock.Now()))
 			return true
 		}
 		c.options.Logger.Error(err, "Cannot find out whether all ManagedResources are known; trying again")

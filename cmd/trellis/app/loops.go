@@ -60,8 +60,7 @@ func (h *hub) watchedUntil() time.Time {
 
 // watchTerm has the loops of a term watched. It is called with the context of the term, and what it returns when the term is
 // over. Between the two, a term that should have ended is stuck if it does not.
-func (h *hub) watchTerm(ctx context.Context, targets *targetcluster.Controller) (over func()) {
-	began := h.Clock.Now()
+func (h *hub) watchTerm(ctx context.Context, resources *managedresource.Controller, targets *targetcluster.Controller) (over func()) {
 	var ended atomic.Pointer[time.Time]
 	noteEnd := context.AfterFunc(ctx, func() { ended.Store(new(h.Clock.Now())) })
 	inTerm := func(during heartbeat.StuckSince) heartbeat.StuckSince {
@@ -73,14 +72,8 @@ func (h *hub) watchTerm(ctx context.Context, targets *targetcluster.Controller) 
 		}
 	}
 	queues := h.loops.Add("managedresource", inTerm(func(now time.Time) time.Time {
-		switch _, longest, queues := h.queues.Longest(); {
-		case queues < len(h.Config.Classes):
-			return began.Add(termChange)
-		case longest > managedresource.RunTimeout:
-			return now.Add(managedresource.RunTimeout - longest)
-		default:
-			return time.Time{}
-		}
+		_, longest, queues := h.queues.Longest()
+		return queuesStuckSince(now, resources.Began(), len(h.Config.Classes)-queues, longest)
 	}))
 	controller := h.loops.Add("targetcluster", inTerm(func(time.Time) time.Time {
 		if oldest := targets.OldestRun(); !oldest.IsZero() {
@@ -92,6 +85,20 @@ func (h *hub) watchTerm(ctx context.Context, targets *targetcluster.Controller) 
 		noteEnd()
 		queues()
 		controller()
+	}
+}
+
+// queuesStuckSince returns since when the work on ManagedResources has been stuck, zero if it is not: a queue is missing for
+// too long after the beginning, or an item takes too long. Before the beginning, which is zero then, it is the source that
+// is waited for, for as long as it takes.
+func queuesStuckSince(now, began time.Time, missing int, longest time.Duration) time.Time {
+	switch {
+	case missing > 0 && !began.IsZero():
+		return began.Add(termChange)
+	case longest > managedresource.RunTimeout:
+		return now.Add(managedresource.RunTimeout - longest)
+	default:
+		return time.Time{}
 	}
 }
 

@@ -64,7 +64,7 @@ func (h *hub) term(ctx context.Context) error {
 		return fmt.Errorf("setting up the controller of TargetClusters: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	defer h.watchTerm(ctx, targets)()
+	defer h.watchTerm(ctx, resources, targets)()
 	group.Go(func() error { return h.beat(ctx) })
 	group.Go(func() error { return resources.Start(ctx) })
 	group.Go(func() error { return targets.Start(ctx) })
