@@ -123,6 +123,9 @@ func (t *target) probeFailed(now time.Time, g *generation, err error) {
 		return
 	}
 	t.drop(g, StateDisconnected, reason, message)
+	if !t.wantsAttempt(nil) {
+		return
+	}
 	t.loop.retry = 0
 	t.loop.nextAttempt = now.Add(jitter(retryMin))
 	t.update(func(s *Status) { s.NextAttempt = t.loop.nextAttempt })

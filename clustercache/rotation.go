@@ -251,8 +251,12 @@ func (t *target) refuseIdentity(g *generation, message string) {
 	t.drop(g, StateRefused, ReasonIdentityChanged, message)
 }
 
-// drop ends the connection, if there is one, and says why.
+// drop ends the connection, if there is one, and says why. If the registration has had a fault while the connection went on,
+// that is why there will be no other.
 func (t *target) drop(g *generation, state State, reason, message string) {
+	if fault := t.loop.registration.fault; fault != nil && t.loop.removedAt.IsZero() {
+		state, reason, message = StateRefused, string(fault.Reason), fault.Message
+	}
 	event := EventProbed
 	if g != nil {
 		event = EventDisconnected

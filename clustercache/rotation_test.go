@@ -112,6 +112,30 @@ func TestBadKubeconfigLeavesTheOldConnectionInPlace(t *testing.T) {
 	}
 }
 
+// What the Secret lacks is why there is no connection any more, and nothing is done until it changes.
+func TestConnectionThatIsLostWhileTheKubeconfigIsBadIsRefused(t *testing.T) {
+	h := start(t, Options{})
+	a := newAPIServer(t, newStore("uid-a"))
+	a.setTokens(map[string]string{"x": "hub"})
+	key := h.register("a", a.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+	h.register("a", []byte("no kubeconfig"))
+	h.Eventually(func() string { return h.status(key).PendingReason }).Should(Equal(ReasonKubeconfigInvalid))
+	fault := h.status(key).PendingMessage
+
+	a.setTokens(map[string]string{}) // the old token expires
+	status := h.expectState(key, StateRefused)
+	h.Expect(status.Reason).To(Equal(ReasonKubeconfigInvalid))
+	h.Expect(status.Message).To(Equal(fault))
+	h.Expect(status.PendingReason).To(BeEmpty())
+	h.Expect(status.NextAttempt).To(BeZero())
+	h.expectEvent(key, EventDisconnected)
+
+	a.setTokens(map[string]string{"y": "hub"})
+	h.register("a", a.kubeconfig("y"))
+	h.expectState(key, StateConnected)
+}
+
 func TestNewServerAndCAWithoutMissedEvents(t *testing.T) {
 	h := start(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: time.Second} }})
 	s := newStore("uid-a")

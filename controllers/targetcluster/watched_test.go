@@ -255,6 +255,7 @@ func TestSignOfWork(t *testing.T) {
 		"a connection that is new":               {clustercache.Status{State: clustercache.StateConnected, Since: at(-2)}, clustercache.HealthCheckingState{}, watched, at(-2)},
 		"the next attempt is settled":            {clustercache.Status{State: clustercache.StateDisconnected, Since: at(-900), NextAttempt: at(4)}, clustercache.HealthCheckingState{LastProbeTime: at(-1)}, watched, at(4)},
 		"a refused registration needs no work":   {clustercache.Status{State: clustercache.StateRefused, Since: at(-900)}, clustercache.HealthCheckingState{}, watched, now},
+		"nor does one that is gone":              {clustercache.Status{State: clustercache.StateDraining, Since: at(-900)}, clustercache.HealthCheckingState{}, watched, now},
 		"nothing yet, but a predecessor's":       {clustercache.Status{State: clustercache.StateConnecting, Since: at(-1)}, clustercache.HealthCheckingState{}, watched, watched},
 		"nothing yet, and no predecessor's":      {clustercache.Status{State: clustercache.StateConnecting, Since: at(-1)}, clustercache.HealthCheckingState{}, time.Time{}, began},
 		"an attempt that hangs after a failure":  {clustercache.Status{State: clustercache.StateDisconnected, Since: at(-900), NextAttempt: at(-300)}, clustercache.HealthCheckingState{LastProbeTime: at(-301)}, watched, at(-300)},

@@ -49,6 +49,7 @@ func TestProbesAreStuckIfNoTargetIsLookedAfter(t *testing.T) {
 	}{
 		"no target":                          {nil, time.Time{}},
 		"only ones that nobody is to probe":  {[]target{{clustercache.Status{State: clustercache.StateRefused, Since: old}, old}}, time.Time{}},
+		"one that goes":                      {[]target{{clustercache.Status{State: clustercache.StateDraining, Since: old}, old}}, time.Time{}},
 		"all are probed":                     {[]target{{connected, now}, {connected, now.Add(-time.Second)}}, now.Add(limit)},
 		"one is":                             {[]target{{connected, old}, {connected, now}}, now.Add(limit)},
 		"none is":                            {[]target{{connected, old.Add(time.Minute)}, {connected, old}}, old.Add(time.Minute + limit)},
