@@ -3,6 +3,7 @@ package health
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,8 +19,8 @@ const notReady = "it is not ready"
 //
 // The texts are those of states that last. What the kubelet goes back and forth between on the same grounds, an image that
 // it tries to pull and one that it waits to try again, a container that fails and one that runs until it fails again, has
-// one text, so that a pod that stays broken is no news every few minutes. Nothing that a container wrote itself gets in
-// here, such as its termination message, for that may be anything.
+// one text, so that a pod that stays broken is no news every few minutes. Nothing that a container or a hook wrote itself
+// gets in here, such as its termination message, for that may be anything.
 func (c content) podProblem() Problem {
 	status, _ := c.field("status").(map[string]any)
 	pod := content(status)
@@ -74,6 +75,13 @@ const (
 	restartsOfCrashLoop = 2 // the first restart comes at once, only then the kubelet waits
 )
 
+// toldReasons are those of containers that wait whose message is the kubelet's own, or the runtime's, about something that did
+// not run. Others may hold what a command wrote: that of a hook that failed comes with its output, secrets and all.
+var toldReasons = []string{
+	reasonPullBackOff, "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
+	"CreateContainerConfigError", "CreateContainerError", reasonRunError, reasonStartError,
+}
+
 // containerProblem returns why a container is not ready, from its status.
 func (c content) containerProblem(what string) Problem {
 	name := what + " " + c.text("name")
@@ -94,6 +102,9 @@ func (c content) containerProblem(what string) Problem {
 			reason, message = reasonPullBackOff, pullError(message)
 		case reasonCreating, reasonInitializing, "":
 			return waiting(strings.TrimSpace(name + " waits " + reason))
+		}
+		if !slices.Contains(toldReasons, reason) {
+			message = ""
 		}
 		return failed(shorten(name + " waits" + explanation(content{"reason": reason, "message": withoutIDs(message)})))
 	case c.field("state", "terminated") != nil:

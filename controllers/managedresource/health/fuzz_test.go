@@ -2,6 +2,7 @@ package health
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -46,5 +47,29 @@ func FuzzCheck(f *testing.F) {
 		PodsRolledOut(progress, pods)
 		Explain(progress.Selector, pods, Fine)
 		Explain(labels.Everything(), pods, Fine)
+	})
+}
+
+// FuzzWaitingContainer has a container wait for whatever reason, with a message that must not be told but for some reasons.
+func FuzzWaitingContainer(f *testing.F) {
+	const secret = "topsecretword"
+	for _, reason := range []string{"PostStartHookError", "PreStartHookError", "ContainerCreating", "CrashLoopBackOff", "ErrImagePull ", ""} {
+		f.Add(reason, "Exec lifecycle hook failed: ", int64(0))
+		f.Add(reason, "", int64(3))
+	}
+	f.Fuzz(func(t *testing.T, reason, before string, restarts int64) {
+		if slices.Contains(toldReasons, reason) || reason == reasonPull || strings.Contains(reason, secret) {
+			return
+		}
+		pod := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
+			"phase": "Pending",
+			"containerStatuses": []any{map[string]any{
+				"name": "c", "restartCount": restarts,
+				"state":     map[string]any{"waiting": map[string]any{"reason": reason, "message": before + secret}},
+				"lastState": map[string]any{"terminated": map[string]any{"exitCode": int64(1), "reason": "Error", "message": secret}},
+			}},
+		}}}
+		g := NewWithT(t)
+		g.Expect(PodOf(pod).Problem.Message).To(And(HavePrefix("container c "), Not(ContainSubstring(secret))))
 	})
 }
