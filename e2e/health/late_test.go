@@ -16,8 +16,14 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -153,6 +159,33 @@ func TestWatchOfWorkloadsIsLate(t *testing.T) {
 			p.awaitReady("mr")
 		})
 	}
+}
+
+// A write that is no new content leaves the conditions as they are. That the watch does not show it for long is told
+// nevertheless, however often the live object is found to be right; and meanwhile what is wrong with others is.
+func TestWatchIsLateAfterACorrection(t *testing.T) {
+	t.Parallel()
+	way := newRelay(t, east)
+	p := newPlaceIn(t, east, way.kubeconfig(east))
+	objects := p.manage("mr", workload("Deployment", "app", image1, "")+"\n---\n"+workload("StatefulSet", "other", image1, ""))
+	p.awaitReady("mr")
+	release := way.hold("deployments")
+	t.Cleanup(release)
+	p.patch(objects[0], `{"spec":{"minReadySeconds":1}}`) // which nobody is shown
+	p.Expect(source.Client.Patch(p.ctx, p.mr("mr"), client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+resourcesv1alpha1.OperationAnnotation+`":"`+resourcesv1alpha1.OperationReconcile+`"}}}`)))).To(Succeed())
+	p.Eventually(func() int { return number(p.live(objects[0]), "spec", "minReadySeconds") }).Should(BeZero())
+	written := time.Now()
+
+	dying := p.podsOf("other", image1)[0]
+	p.say(dying, running(dying, false, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}))
+	p.awaitMessage("mr", healthy, "False/StatefulSetUnhealthy", Not(ContainSubstring("not shown")))
+	p.Expect(time.Since(written)).To(BeNumerically("<", tracker.UnseenGrace))
+	p.start(dying)
+	p.await("mr", "Unknown/ChecksPending", "Unknown/ChecksPending")
+	p.Expect(message(p.mr("mr"), healthy)).To(ContainSubstring("Deployment.apps " + p.ns + "/app is not shown yet as it was written last."))
+	release()
+	p.awaitReady("mr")
 }
 
 // Pods are watched apart from what owns them. A Deployment that says that it is done is not rolled out before the watch of

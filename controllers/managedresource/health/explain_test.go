@@ -29,13 +29,13 @@ func TestPodProblems(t *testing.T) {
 			"{phase: Pending, conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims found.'}]}",
 			Unavailable, "it is not scheduled (Unschedulable): 0/3 nodes are available: 3 Insufficient cpu.",
 		},
-		"not started":   {waiting("reason: ContainerCreating"), Waiting, "container c waits ContainerCreating"},
+		"not started": {waiting("reason: ContainerCreating"), Waiting, "container c waits ContainerCreating"},
 		"hook failed": {
 			waiting(`reason: PostStartHookError, message: 'Exec lifecycle hook ([sh -c login 1234]) failed - error: exit status 1, message: "password is 1234"'`),
 			Failed, "container c waits (PostStartHookError)",
 		},
 		"an unknown reason": {waiting("reason: Anything, message: password is 1234"), Failed, "container c waits (Anything)"},
-		"image, trying": {waiting("reason: ErrImagePull, message: 'rpc error: not found'"), Failed, "container c waits (ImagePullBackOff): rpc error: not found"},
+		"image, trying":     {waiting("reason: ErrImagePull, message: 'rpc error: not found'"), Failed, "container c waits (ImagePullBackOff): rpc error: not found"},
 		"image, waiting to try again": {
 			waiting(`reason: ImagePullBackOff, message: 'Back-off pulling image "x": ErrImagePull: rpc error: not found'`),
 			Failed, "container c waits (ImagePullBackOff): rpc error: not found",

@@ -98,7 +98,8 @@ func (m *tracked) update(n news, mr types.NamespacedName, o *object, before, obs
 			}
 		}
 	}
-	if m.unseen == 0 && before != nil && !sameJudgement(before, obs, o.createOnly) {
+	// As long as something is not shown, nothing good is said, and what is wrong at the start of a roll-out is over soon.
+	if (m.unseen == 0 || obs.fails()) && before != nil && !sameJudgement(before, obs, o.createOnly) {
 		n.add(mr, CauseHealth)
 	}
 }

@@ -183,6 +183,19 @@ func TestH15_H17_EventsOfAnObject(t *testing.T) {
 		l.becomes(down)
 		l.Expect(l.news()).To(Equal([]tracker.Cause{health}), "the write was shown, and what came of it")
 	})
+	t.Run("what happens while another object is not shown", func(t *testing.T) {
+		l := newLive(t, "apps/v1", "Deployment", deployments, available)
+		r := ref("Deployment", "default", "a")
+		r.APIVersion = "apps/v1"
+		l.Expect(l.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{r, ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
+		l.clusters.Sync(cluster, watch, true)
+		l.Accept(mr1, key, accepted("20"))
+		l.news()
+		l.becomes(rolling)
+		l.Expect(l.news()).To(BeEmpty(), "the rest will come")
+		l.becomes(down)
+		l.Expect(l.news()).To(Equal([]tracker.Cause{health}))
+	})
 }
 
 // H-16: whose an object is is in the inventory. What it says of its origin itself is nobody's concern here.

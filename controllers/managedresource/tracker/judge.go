@@ -26,10 +26,13 @@ type Verdict struct {
 	Unknown []inventory.Key
 	// Unseen counts objects whose last write the watches did not show yet; it will come without asking.
 	Unseen int
-	// Outdated objects are shown as they were before their last write, for longer than UnseenGrace. They are in Drifted, too,
-	// unless they are on their way out, because only the live object can tell. Until it was read, nothing may be said of
-	// their health: what is known is how they were before the write.
+	// Outdated objects are shown as they were before their last write, or not at all without having been deleted, for longer
+	// than UnseenGrace. They are in Drifted or Missing, too, unless they are on their way out, because only the live object can
+	// tell. Until it was read, nothing may be said of their health: what is known is how they were before the write.
 	Outdated []inventory.Key
+	// Overdue is true if there are Outdated objects, or would be if nobody had looked: what is unseen was not shown for longer
+	// than UnseenGrace, although the live object was found to be right meanwhile.
+	Overdue bool
 	// PodsUnknown is true if there are Deployments whose pods count and the watch of pods is not synced. Then nobody can tell
 	// how far they are rolled out; the ManagedResource is notified when it is.
 	PodsUnknown bool
@@ -84,11 +87,17 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			v.Synced = false
 			continue
 		}
+		if shown := found && !obs.olderThan(o.accepted.ResourceVersion); o.known && !shown && !o.seen && !o.missing && !o.hidden.After(unseenTooLong) {
+			v.Overdue = true
+		}
 		switch {
 		case !found && o.known && !o.seen && !o.missing && o.since.After(unseenTooLong):
 			v.Unseen++
 		case !found:
 			v.Missing = append(v.Missing, key)
+			if o.known && !o.seen && !o.missing {
+				v.Outdated = append(v.Outdated, key)
+			}
 		case o.known && obs.olderThan(o.accepted.ResourceVersion) && o.since.After(unseenTooLong):
 			v.Unseen++
 		default:

@@ -87,6 +87,11 @@ func sameJudgement(a, b *Observation, told bool) bool {
 		selectorText(x.Progress) == selectorText(y.Progress)
 }
 
+// fails tells of an object whether it is worse off than one that was just written.
+func (o *Observation) fails() bool {
+	return o.Judgement != nil && o.Judgement.Health.Problem.Severity > health.Waiting
+}
+
 // orNone returns what is to be said of an object that has no check: nothing is wrong with it.
 func (j *Judgement) orNone() *Judgement {
 	if j == nil {

@@ -63,6 +63,7 @@ type object struct {
 	known      bool // accepted holds a state
 	accepted   Accepted
 	since      time.Time // of the acceptance
+	hidden     time.Time // since when the watch does not show what was accepted, however often; of use if not seen
 	seen       bool      // the watch showed it as of the accepted write, or later
 	missing    bool      // a delete event came, and nothing since
 	scaledSeen bool      // the watch showed an autoscaler since the acceptance

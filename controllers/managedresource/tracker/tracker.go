@@ -349,6 +349,9 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 		accepted.Autoscaled = accepted.Autoscaled || scaled
 	}
 	m.unseen -= o.unseen()
+	if !o.known || o.seen { // else the watch is late already, and a look at the live object does not make it less so
+		o.hidden = t.clock.Now()
+	}
 	o.known, o.accepted, o.since, o.scaledSeen = true, accepted, t.clock.Now(), scaled
 	obs, found, synced := t.observed(tgt.key, o.watch, key)
 	o.seen = synced && found && !obs.olderThan(accepted.ResourceVersion)

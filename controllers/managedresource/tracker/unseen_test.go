@@ -107,3 +107,40 @@ func TestWhatIsOlderThanTheWriteIsNeverTakenForThePresent(t *testing.T) {
 	g.Expect(v.Outdated).To(BeEmpty())
 	g.Expect(v.Drifted).To(BeEmpty())
 }
+
+// The live object was found to be right, again and again, and each time the watch gets another chance to show it. That does not
+// make it less late.
+func TestWatchThatIsLateStaysLateWhoeverLooks(t *testing.T) {
+	for name, shows := range map[string]func(s *setup){
+		"an older version": func(s *setup) { s.clusters.Put(cluster, watch, configMap("15", "")) },
+		"nothing":          func(*setup) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, s := NewWithT(t), newSetup()
+			g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
+			s.clusters.Sync(cluster, watch, true)
+			shows(s)
+			s.Accept(mr1, key, accepted("20"))
+			s.clock.Step(tracker.UnseenGrace - time.Nanosecond)
+			g.Expect(s.Judge(mr1).Overdue).To(BeFalse())
+			s.clock.Step(time.Nanosecond)
+			for _, version := range []string{"20", "21", "22"} {
+				v := s.Judge(mr1)
+				g.Expect(v.Overdue).To(BeTrue())
+				g.Expect(v.Outdated).To(ConsistOf(key))
+				s.Begin(mr1, key)
+				s.Accept(mr1, key, accepted(version)) // as it is live
+				s.End(mr1)
+				v = s.Judge(mr1)
+				g.Expect(v.Overdue).To(BeTrue())
+				g.Expect(v.Outdated).To(BeEmpty(), "somebody looked")
+				g.Expect(v.Unseen).To(Equal(1))
+				s.clock.Step(tracker.UnseenGrace)
+			}
+			s.clusters.Put(cluster, watch, configMap("22", ""))
+			g.Expect(s.Judge(mr1).Overdue).To(BeFalse())
+			s.Accept(mr1, key, accepted("23"))
+			g.Expect(s.Judge(mr1).Overdue).To(BeFalse(), "the next write has a grace of its own")
+		})
+	}
+}

@@ -40,13 +40,13 @@ type Sight struct {
 	Patient bool
 }
 
-// Healthy is the value of ResourcesHealthy; not known while that is about to show.
+// Healthy is the value of ResourcesHealthy; not known while that is about to show. What is wrong for sure is told meanwhile.
 func (s *Sight) Healthy() (c Condition, known bool) {
-	if len(s.Hidden) > 0 && s.Patient {
+	worst := sorted(s.Unhealthy)
+	if s.awaits() && len(worst) == 0 {
 		return c, false
 	}
-	worst := sorted(s.Unhealthy)
-	gaps := append(s.failures(), s.Hidden...)
+	gaps := append(s.failures(), s.hidden()...)
 	message := s.message(worst, gaps, func(p Problem) string {
 		switch {
 		case p.Severity != health.Missing:
@@ -70,18 +70,19 @@ func (s *Sight) Healthy() (c Condition, known bool) {
 	return Condition{resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonResourcesHealthy, "All resources are healthy."}, true
 }
 
-// Rollout is the value of ResourcesProgressing; not known while that is about to show.
+// Rollout is the value of ResourcesProgressing; not known while that is about to show. What rolls out for sure is told
+// meanwhile.
 func (s *Sight) Rollout() (c Condition, known bool) {
-	if len(s.Hidden) > 0 && s.Patient {
+	worst := sorted(s.Progressing)
+	if s.awaits() && len(worst) == 0 {
 		return c, false
 	}
-	worst := sorted(s.Progressing)
 	gaps := s.failures()
 	if s.PodsFailed != nil {
 		gaps = append(gaps, cannotWatch("Pod", s.PodsFailed))
 	}
 	failed := len(gaps) > 0
-	gaps = append(gaps, s.Hidden...)
+	gaps = append(gaps, s.hidden()...)
 	if s.PodsHidden && s.PodsFailed == nil && !s.Patient {
 		gaps = append(gaps, "The pods are not listed yet.")
 	}
@@ -97,6 +98,17 @@ func (s *Sight) Rollout() (c Condition, known bool) {
 		return c, false
 	}
 	return Condition{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out."}, true
+}
+
+// awaits tells whether something is about to show.
+func (s *Sight) awaits() bool { return len(s.Hidden) > 0 && s.Patient }
+
+// hidden says what is not known. What is about to show is not worth a word.
+func (s *Sight) hidden() []string {
+	if s.awaits() {
+		return nil
+	}
+	return s.Hidden
 }
 
 func (s *Sight) failures() (gaps []string) {

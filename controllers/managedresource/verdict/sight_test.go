@@ -91,8 +91,13 @@ func TestSight(t *testing.T) {
 
 		"hidden, but not for long": {verdict.Sight{Hidden: []string{notShown}, Patient: true}, nil, nil},
 		"hidden, but not for long, and others are missing": {
-			verdict.Sight{Hidden: []string{notShown}, Patient: true, Unhealthy: []verdict.Problem{missing}, Failed: forbidden}, nil, nil,
+			verdict.Sight{Hidden: []string{notShown}, Patient: true, Unhealthy: []verdict.Problem{missing}}, values(no, missing.Key.Kind+"Missing", saysMissing), nil,
 		},
+		"hidden, but not for long, and others roll": {
+			verdict.Sight{Hidden: []string{notShown}, Patient: true, Progressing: []verdict.Problem{problem("apps/DaemonSet/a/b", health.Waiting, "rolls")}}, nil,
+			values(yes, "DaemonSetProgressing", "DaemonSet.apps a/b is progressing: rolls"),
+		},
+		"hidden, but not for long, and a watch fails": {verdict.Sight{Hidden: []string{notShown}, Patient: true, Failed: forbidden}, nil, nil},
 		"hidden for long":          {verdict.Sight{Hidden: []string{notShown}}, values(unknown, "ChecksPending", notShown), values(unknown, "ChecksPending", notShown)},
 		"hidden, others are worse": {verdict.Sight{Hidden: []string{notShown}, Unhealthy: []verdict.Problem{down}}, values(no, "DeploymentUnhealthy", saysDown, notShown), values(unknown, "ChecksPending", notShown)},
 

@@ -73,7 +73,7 @@ func (v *Viewer) Look(s Subject) *View {
 	if !judged.Synced && !l.explained {
 		l.hide("The objects are not watched yet.")
 	}
-	l.view.Patient = !l.late && len(judged.Outdated) == 0
+	l.view.Patient = !l.late && !judged.Overdue
 	if !l.pods { // then they matter to roll-outs only
 		if l.view.PodsHidden {
 			l.view.PodsFailed = judged.Failed[tracker.PodWatch]
@@ -111,7 +111,7 @@ func (l *look) at(key inventory.Key, ignored bool) {
 	}
 	_, shown := l.judged.Observed[key]
 	switch {
-	case !found && l.missing[key]:
+	case !found && l.missing[key] && !l.outdated[key]:
 		l.unhealthy(key, health.Problem{Severity: health.Missing})
 	case !found, !shown, l.outdated[key]:
 		l.hide(fmt.Sprintf("%s is not shown yet as it was written last.", key))

@@ -106,7 +106,7 @@ func TestH05_AllObjectsOfAKindThatIsNotServedAreMissing(t *testing.T) {
 	// One that was just applied is of a kind that was just served.
 	key := inventory.KeyOf(l.refs[0])
 	l.Tracker.Accept(mr, key, tracker.Accepted{UID: "u", ResourceVersion: "1"})
-	l.Expect(l.health()).To(HavePrefix("false"))
+	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/two"+none), "what is wrong with others is told meanwhile")
 	l.late = true
 	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/one" + none))
 }
