@@ -13,23 +13,27 @@ import (
 
 // Pauses between writes that are about health alone. In a roll-out the counts change with every pod, and an object may flap:
 // the first change is told at once, and what comes within the pause together. A condition that turns waits less than one
-// that only has another text.
+// that only has another text. One that keeps turning waits twice as long each time, after a few turns that belong to any
+// roll-out, until it was quiet for a while or everything was applied again.
 const (
-	calmTurn = 250 * time.Millisecond
-	calmText = time.Second
+	calmTurn  = 250 * time.Millisecond
+	calmText  = time.Second
+	calmMost  = 30 * time.Second
+	calmFree  = 5
+	calmQuiet = time.Minute
 )
 
 // updateHealth is updateStatus for changes that nothing but the target's own events brought. wait is when to try again if it
 // is too soon to write; nothing is written then, and nothing is lost: the next look finds what there is to say.
 func (r *reconciler) updateHealth(ctx context.Context, work *run, change func(*resourcesv1alpha1.ManagedResourceStatus)) (wait time.Duration, err error) {
 	base := r.changeStatus(work, change)
-	pause := time.Duration(0)
+	pause, turn := time.Duration(0), false
 	switch before, after := &base.Status, &work.mr.Status; {
 	case equalStatus(before, after):
 		return 0, nil
 	case !equalStatus(withoutHealth(before), withoutHealth(after)): // there is more to it
 	case turned(before, after):
-		pause = calmTurn
+		pause, turn = calmTurn, true
 	default:
 		pause = calmText
 	}
@@ -37,19 +41,33 @@ func (r *reconciler) updateHealth(ctx context.Context, work *run, change func(*r
 		work.mr = base
 		return warnings.Deadline, nil
 	}
-	if wait = r.memory.calm(work.name, pause, r.clock.Now()); wait > 0 {
+	if wait = r.memory.calm(work.name, pause, turn, r.clock.Now()); wait > 0 {
 		work.mr = base
 		return wait, nil
 	}
 	return 0, r.source.Patch(ctx, base, work.mr, true)
 }
 
-// calm returns how long to wait until the last write about health is a pause ago. If it is, another one is written now.
-func (m *memory) calm(name types.NamespacedName, pause time.Duration, now time.Time) (wait time.Duration) {
+// calm returns how long to wait until the last write about health is a pause ago, which is longer while conditions keep turning.
+// If it is, another one is written now. A change that is no pause worth waits for nothing.
+func (m *memory) calm(name types.NamespacedName, pause time.Duration, turn bool, now time.Time) (wait time.Duration) {
 	m.with(name, func(e *remembered) {
-		if wait = e.healthAt.Add(pause).Sub(now); wait <= 0 {
-			wait, e.healthAt = 0, now
+		if now.Sub(e.turnedAt) >= calmQuiet {
+			e.turns = 0
 		}
+		if turn {
+			e.turnedAt = now
+		}
+		if over := e.turns - calmFree; pause > 0 && over >= 0 {
+			pause = max(pause, doubled(2*calmTurn, calmMost, over))
+		}
+		if wait = e.healthAt.Add(pause).Sub(now); wait > 0 {
+			return
+		}
+		if e.turnedAt.After(e.healthAt) { // whether or not it is back by now
+			e.turns++
+		}
+		wait, e.healthAt = 0, now
 	})
 	return wait
 }

@@ -88,19 +88,42 @@ func TestTurnIsToldSoonerThanAText(t *testing.T) {
 	j.Expect(j.writes).To(Equal(2))
 }
 
+// What keeps turning is told less and less often, but what it came to in the end always is.
 func TestFlappingObjectCausesFewWrites(t *testing.T) {
 	j := calmed(t)
 	const step = 20 * time.Millisecond
-	for i := range 500 {
-		j.becomes(11+i, map[bool]string{true: "True", false: "False"}[i%2 == 0])
-		j.look()
-		j.clock.Step(step)
+	version := 11
+	flaps := func(elapsed time.Duration) (writes int) {
+		before := j.writes
+		for range int(elapsed / step) {
+			j.becomes(version, map[bool]string{true: "True", false: "False"}[version%2 == 0], fmt.Sprint(version))
+			version++
+			j.Expect(j.look()).To(Or(BeNumerically("<=", calmMost), BeNumerically(">", time.Minute)))
+			j.clock.Step(step)
+		}
+		return j.writes - before
 	}
-	j.Expect(j.writes).To(BeNumerically("<=", 500*step/calmTurn+1))
-	j.becomes(1000, "True")
-	j.clock.Step(calmTurn)
-	j.look()
+	j.Expect(flaps(calmFree*calmTurn)).To(BeNumerically("~", calmFree, 1), "any roll-out turns some times")
+	j.Expect(flaps(time.Minute)).To(BeNumerically("<=", 8))
+	j.Expect(flaps(5 * time.Minute)).To(And(BeNumerically(">=", 5), BeNumerically("<=", 11)))
+
+	j.becomes(version, "True")
+	version++
+	if wait := j.look(); wait <= calmMost {
+		j.clock.Step(wait)
+		j.look()
+	}
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
+
+	j.clock.Step(calmQuiet / 2)
+	j.Expect(flaps(10*time.Second)).To(BeNumerically("<=", 1), "it was quiet for a moment")
+	j.clock.Step(calmQuiet)
+	j.look()
+	j.clock.Step(calmQuiet)
+	j.Expect(flaps(calmFree*calmTurn)).To(BeNumerically("~", calmFree, 1), "it was quiet for long")
+	j.Expect(flaps(20 * time.Second)).To(BeNumerically("<=", 6))
+	j.memory.appliedAll(j.work.name, j.clock.Now())
+	j.Expect(flaps(calmFree*calmTurn)).To(BeNumerically(">=", calmFree-1), "what was applied anew is another matter")
 }
 
 // What came back to what is written needs no write, whatever it was meanwhile.

@@ -37,6 +37,8 @@ type remembered struct {
 
 	blindSince time.Time // some watch showed nothing; zero if all do
 	healthAt   time.Time // the conditions of health were written last, alone
+	turnedAt   time.Time // one of them turned last, written or not
+	turns      int       // how many writes came with a turn, without a quiet moment
 
 	appliedAt time.Time // everything, right or not; zero if not since the start
 
@@ -145,7 +147,7 @@ func (m *memory) applyDue(name types.NamespacedName, now time.Time, period time.
 
 // appliedAll notes that everything was applied just now.
 func (m *memory) appliedAll(name types.NamespacedName, now time.Time) {
-	m.with(name, func(e *remembered) { e.appliedAt = now })
+	m.with(name, func(e *remembered) { e.appliedAt, e.turns = now, 0 })
 }
 
 func (m *memory) demandApply(name types.NamespacedName) {
