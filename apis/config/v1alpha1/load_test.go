@@ -277,6 +277,13 @@ controllers:
 				`controllers.heartbeat.monitorPeriod: Invalid value: "15ms": must be at least twice renewInterval (10ms)`,
 				"controllers.heartbeat.targetMonitorPeriod: Invalid value",
 				"controllers.heartbeat.livenessStuckAfter: Invalid value",
+				`controllers.heartbeat.monitorPeriod: Invalid value: "15ms": must be at least twice clusterCache.probeInterval`,
+			},
+		},
+		"probes that are too rare for the monitor period": {
+			withNamespace + "clusterCache: {probeInterval: 18001ms}\n",
+			[]string{
+				`controllers.heartbeat.monitorPeriod: Invalid value: "40s": must be at least twice clusterCache.probeInterval and clusterCache.probeTimeout together (40.002s)`,
 			},
 		},
 		"numbers out of range": {

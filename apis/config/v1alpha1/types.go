@@ -239,7 +239,8 @@ type ConditionThreshold struct {
 type Heartbeat struct {
 	// RenewInterval is how often the leader renews the Lease while it makes progress. Default: 10s.
 	RenewInterval metav1.Duration `json:"renewInterval,omitempty"`
-	// MonitorPeriod is after how long without a sign of life the state of a target counts as unknown. Default: 40s.
+	// MonitorPeriod is after how long without a sign of life the state of a target counts as unknown. The signs are probes, so
+	// it must be at least 2 * clusterCache.probeInterval + clusterCache.probeTimeout. Default: 40s.
 	MonitorPeriod metav1.Duration `json:"monitorPeriod,omitempty"`
 	// TargetMonitorPeriod is after how much more time all other conditions of the target become Unknown. Default: 200s.
 	TargetMonitorPeriod metav1.Duration `json:"targetMonitorPeriod,omitempty"`
@@ -249,7 +250,8 @@ type Heartbeat struct {
 
 // ClusterCache is about the connections to the targets.
 type ClusterCache struct {
-	// ProbeInterval is the time between two probes of a target. Default: 5s.
+	// ProbeInterval is the time between two probes of a target; controllers.heartbeat.monitorPeriod has to be long enough for
+	// it. Default: 5s.
 	ProbeInterval metav1.Duration `json:"probeInterval,omitempty"`
 	// ProbeTimeout is how long a probe waits for its answer. Default: 4s.
 	ProbeTimeout metav1.Duration `json:"probeTimeout,omitempty"`

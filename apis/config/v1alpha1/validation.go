@@ -40,6 +40,7 @@ func Validate(c *HubConfiguration) field.ErrorList {
 	faults = append(faults, validateClasses(c.Classes, c.Controllers.ClusterID, field.NewPath("classes"))...)
 	faults = append(faults, validateControllers(c.Controllers, field.NewPath("controllers"))...)
 	faults = append(faults, validateClusterCache(c.ClusterCache, field.NewPath("clusterCache"))...)
+	faults = append(faults, validateMonitorPeriod(c)...)
 	faults = append(faults, validateSourceIdentity(c, field.NewPath("sourceIdentity"))...)
 	return faults
 }
@@ -266,6 +267,16 @@ func validateHeartbeat(h Heartbeat, path *field.Path) field.ErrorList {
 	}
 	faults = append(faults, validatePositive(h.TargetMonitorPeriod, path.Child("targetMonitorPeriod"))...)
 	return append(faults, validateDurationAtLeast(h.LivenessStuckAfter, minLivenessStuckAfter, path.Child("livenessStuckAfter"))...)
+}
+
+// validateMonitorPeriod sees to it that a hub that only waits for its next probe does not count as one that does not work.
+func validateMonitorPeriod(c *HubConfiguration) field.ErrorList {
+	interval, timeout, monitor := c.ClusterCache.ProbeInterval.Duration, c.ClusterCache.ProbeTimeout.Duration, c.Controllers.Heartbeat.MonitorPeriod.Duration
+	if least := 2*interval + timeout; interval > 0 && timeout > 0 && monitor < least {
+		return field.ErrorList{field.Invalid(field.NewPath("controllers", "heartbeat", "monitorPeriod"), monitor.String(),
+			fmt.Sprintf("must be at least twice clusterCache.probeInterval and clusterCache.probeTimeout together (%s), since probes are the signs of life", least))}
+	}
+	return nil
 }
 
 // validateClusterID follows from how an origin is parsed: ":" ends the cluster ID in it (spec/managedresource.md 1.8).

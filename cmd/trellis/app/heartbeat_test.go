@@ -57,6 +57,7 @@ func (e *env) condition(conditionType string) string {
 func quickly(c *configv1alpha1.HubConfiguration) {
 	h := &c.Controllers.Heartbeat
 	h.RenewInterval.Duration, h.MonitorPeriod.Duration, h.LivenessStuckAfter.Duration = 200*time.Millisecond, 2*time.Second, 5*time.Second
+	c.ClusterCache.ProbeInterval.Duration, c.ClusterCache.ProbeTimeout.Duration = 500*time.Millisecond, 500*time.Millisecond
 }
 
 func TestB1_HeartbeatOfTheLeader(t *testing.T) {
