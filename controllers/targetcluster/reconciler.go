@@ -222,7 +222,7 @@ func (r *reconciler) look(ctx context.Context, tc *hubv1alpha1.TargetCluster, o 
 	if uid == "" {
 		uid = o.status.UID
 	}
-	found, err := r.Members.Of(ctx, key, uid, elsewhere)
+	found, err := r.Members.Of(ctx, key, uid, r.identities.Others(key), elsewhere)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot tell how the ManagedResources are")
 		return o

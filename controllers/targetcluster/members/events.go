@@ -16,16 +16,20 @@ func (i *Index) Concerned(before, after *resourcesv1alpha1.ManagedResource, clus
 		return nil
 	}
 	var targets []clustercache.ClusterKey
+	var beside registrations
 	for _, mr := range []*resourcesv1alpha1.ManagedResource{before, after} {
 		if mr != nil {
-			targets = append(targets, i.targets(mr, clusters)...)
+			if beside == nil {
+				beside = i.registrations(mr.Namespace) // that of both
+			}
+			targets = append(targets, i.targets(mr, clusters, beside)...)
 		}
 	}
 	return targets
 }
 
 // targets are those that a ManagedResource is a member of, or may be.
-func (i *Index) targets(mr *resourcesv1alpha1.ManagedResource, clusters func(types.UID) []clustercache.ClusterKey) []clustercache.ClusterKey {
+func (i *Index) targets(mr *resourcesv1alpha1.ManagedResource, clusters func(types.UID) []clustercache.ClusterKey, beside registrations) []clustercache.ClusterKey {
 	name, uid := classOf(mr), mr.Annotations[hubv1alpha1.TargetUIDAnnotation]
 	c := i.classes[name]
 	switch picked := pick(mr); {
@@ -39,7 +43,7 @@ func (i *Index) targets(mr *resourcesv1alpha1.ManagedResource, clusters func(typ
 		if c.Target.Type == configv1alpha1.TargetSource {
 			name = resourcesv1alpha1.DefaultClass
 		}
-		if only, found := i.only(mr.Namespace, name); found {
+		if only, found := beside.only(name); found {
 			return []clustercache.ClusterKey{only}
 		}
 		return nil

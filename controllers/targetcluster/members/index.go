@@ -3,6 +3,8 @@ package members
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,17 +91,21 @@ func (i *Index) keys(obj client.Object) []string {
 	}
 }
 
-// Of returns the ManagedResources of a target, which is known to be the cluster with a UID; empty if nobody knows. With
-// appliedOnly, those are left out that the hub has never applied.
-func (i *Index) Of(ctx context.Context, target clustercache.ClusterKey, uid types.UID, appliedOnly bool) ([]care.Member, error) {
+// Of returns the ManagedResources of a target, which is known to be the cluster with a UID; empty if nobody knows. others
+// are targets that are the same cluster. With appliedOnly, those are left out that the hub has never applied.
+func (i *Index) Of(ctx context.Context, target clustercache.ClusterKey, uid types.UID, others []clustercache.ClusterKey, appliedOnly bool) ([]care.Member, error) {
 	q := query{Index: i, target: target, appliedOnly: appliedOnly}
+	beside := i.registrations(target.Namespace)
 	if uid != "" {
-		q.add(ctx, target.Namespace, byUID+string(uid), false, nil)
+		same := append(inNamespace(others, target.Namespace), target)
+		q.add(ctx, target.Namespace, byUID+string(uid), false, func(mr *resourcesv1alpha1.ManagedResource) bool {
+			return len(same) == 1 || slices.Contains(i.whose(mr, same), target)
+		})
 	}
 	if name, serves := i.serves(target); serves && !appliedOnly {
 		q.add(ctx, target.Namespace, byPick+name+"/"+target.Name, false, nil)
 		q.add(ctx, target.Namespace, byPick+name+"/", false, func(*resourcesv1alpha1.ManagedResource) bool {
-			only, found := i.only(target.Namespace, name)
+			only, found := beside.only(name)
 			return found && only == target
 		})
 	}
@@ -116,7 +122,7 @@ func (i *Index) Of(ctx context.Context, target clustercache.ClusterKey, uid type
 	}
 	q.add(ctx, target.Namespace, onSource+target.Name, true, selected)
 	q.add(ctx, target.Namespace, onSource, true, func(mr *resourcesv1alpha1.ManagedResource) bool {
-		owner, found := i.only(target.Namespace, resourcesv1alpha1.DefaultClass)
+		owner, found := beside.only(resourcesv1alpha1.DefaultClass)
 		return found && owner == target && selected(mr)
 	})
 	return q.found, q.err
@@ -160,10 +166,38 @@ func (i *Index) serves(target clustercache.ClusterKey) (string, bool) {
 	return name, registered && status.State != clustercache.StateDraining && i.classes[name].Target.Type == configv1alpha1.TargetNamespace
 }
 
-// only returns the registration of a namespace that serves a class, if there is exactly one.
-func (i *Index) only(namespace, class string) (clustercache.ClusterKey, bool) {
+// whose returns those of several registrations of one cluster that a ManagedResource is for: the one that it picks, or those
+// that serve its class. What is for none of them counts for all, since it is there.
+func (i *Index) whose(mr *resourcesv1alpha1.ManagedResource, same []clustercache.ClusterKey) []clustercache.ClusterKey {
+	for _, key := range same {
+		if key.Name == pick(mr) {
+			return []clustercache.ClusterKey{key}
+		}
+	}
+	var serving []clustercache.ClusterKey
+	for _, key := range same {
+		if name, serves := i.serves(key); serves && name == classOf(mr) {
+			serving = append(serving, key)
+		}
+	}
+	if len(serving) == 0 {
+		return same
+	}
+	return serving
+}
+
+// registrations returns those of one namespace. They are listed once, when they are first asked for: there may be many, and
+// few questions need them.
+type registrations func() []clustercache.Status
+
+func (i *Index) registrations(namespace string) registrations {
+	return sync.OnceValue(func() []clustercache.Status { return i.clusters.List(namespace) })
+}
+
+// only returns the registration that serves a class, if there is exactly one.
+func (r registrations) only(class string) (clustercache.ClusterKey, bool) {
 	var found []clustercache.ClusterKey
-	for _, status := range i.clusters.List(namespace) {
+	for _, status := range r() {
 		if status.State != clustercache.StateDraining && normalize(status.Labels[hubv1alpha1.ClassLabel]) == class {
 			found = append(found, status.Cluster)
 		}

@@ -51,7 +51,16 @@ func (i *informers) IndexField(_ context.Context, obj client.Object, field strin
 
 // newIndex knows a lone target in each of the namespaces lone and garden, and four in the namespace crowd, of which two
 // serve the classes of their names.
-func newIndex(g Gomega, mrs ...client.Object) (*Index, *fakeclusters.Cache) {
+func newIndex(g Gomega, mrs ...client.Object) (index *Index, clusters *fakeclusters.Cache) {
+	index = newIndexOver(g, func(c clustercache.ClusterCache) clustercache.ClusterCache {
+		clusters, _ = c.(*fakeclusters.Cache)
+		return c
+	}, mrs...)
+	return index, clusters
+}
+
+// newIndexOver asks what wrap makes of the targets.
+func newIndexOver(g Gomega, wrap func(clustercache.ClusterCache) clustercache.ClusterCache, mrs ...client.Object) *Index {
 	scheme := runtime.NewScheme()
 	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
@@ -71,9 +80,9 @@ func newIndex(g Gomega, mrs ...client.Object) (*Index, *fakeclusters.Cache) {
 		status.State, status.UID = clustercache.StateConnected, uidOf(status.Cluster)
 		clusters.SetStatus(status)
 	}
-	index, err := New(context.Background(), source, clusters, classes)
+	index, err := New(context.Background(), source, wrap(clusters), classes)
 	g.Expect(err).NotTo(HaveOccurred())
-	return index, clusters
+	return index
 }
 
 func target(name string) clustercache.ClusterKey {
@@ -152,7 +161,7 @@ func TestWhoseAManagedResourceIs(t *testing.T) {
 			index, clusters := newIndex(g, test.mr)
 			var got []string
 			for _, status := range clusters.List("") {
-				found, err := index.Of(context.Background(), status.Cluster, status.UID, false)
+				found, err := index.Of(context.Background(), status.Cluster, status.UID, nil, false)
 				g.Expect(err).NotTo(HaveOccurred())
 				for _, m := range found {
 					name := status.Cluster.String()
@@ -185,6 +194,76 @@ func TestWhoseAManagedResourceIs(t *testing.T) {
 	}
 }
 
+// counting counts how often all registrations of a namespace are listed, of which there may be a thousand.
+type counting struct {
+	clustercache.ClusterCache
+	lists *int
+}
+
+func (c counting) List(namespace string) []clustercache.Status {
+	*c.lists++
+	return c.ClusterCache.List(namespace)
+}
+
+func TestRegistrationsAreListedOnceForAllManagedResources(t *testing.T) {
+	g := NewWithT(t)
+	var mrs []client.Object
+	for i := range 10 {
+		for _, of := range []change{class("seed"), class("second"), class("")} {
+			one := mr("crowd", of)
+			one.Name = fmt.Sprint("mr-", len(mrs), "-", i)
+			mrs = append(mrs, one)
+		}
+	}
+	lists := 0
+	index := newIndexOver(g, func(c clustercache.ClusterCache) clustercache.ClusterCache { return counting{c, &lists} }, mrs...)
+	_, err := index.Of(context.Background(), target("crowd/a"), "", nil, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(lists).To(Equal(1))
+
+	lists = 0
+	after := mr("crowd", class("seed"))
+	after.Generation++
+	index.Concerned(mr("crowd", class("seed")), after, nil)
+	g.Expect(lists).To(Equal(1))
+
+	lists = 0
+	_, err = index.Of(context.Background(), target("lone/a"), "uid-of-lone/a", nil, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(lists).To(BeZero(), "nobody needs them")
+}
+
+func TestWhoseAManagedResourceIsOfARegistrationThatIsThereTwice(t *testing.T) {
+	const uid = "uid-of-crowd/a"
+	tests := map[string]struct {
+		mr   *resourcesv1alpha1.ManagedResource
+		want []string
+	}{
+		"of the class of one":         {mr("crowd", appliedTo(uid), class("second")), []string{"crowd/second"}},
+		"of the default class":        {mr("crowd", appliedTo(uid)), []string{"crowd/a", "crowd/b"}},
+		"which picks one":             {mr("crowd", appliedTo(uid), picks("b")), []string{"crowd/b"}},
+		"which picks another cluster": {mr("crowd", appliedTo(uid), class("second"), picks("c")), []string{"crowd/second"}},
+		"of a class that none serves": {mr("crowd", appliedTo(uid), class("planned")), []string{"crowd/a", "crowd/b", "crowd/second"}},
+	}
+	same := []clustercache.ClusterKey{target("crowd/a"), target("crowd/b"), target("crowd/second"), target("lone/a")}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			index, _ := newIndex(g, test.mr)
+			var got []string
+			for _, key := range same {
+				others := slices.DeleteFunc(slices.Clone(same), func(other clustercache.ClusterKey) bool { return other == key })
+				found, err := index.Of(context.Background(), key, uid, others, false)
+				g.Expect(err).NotTo(HaveOccurred())
+				for range found {
+					got = append(got, key.String())
+				}
+			}
+			g.Expect(got).To(Equal(test.want))
+		})
+	}
+}
+
 func TestBesideAnotherManagerOnlyWhatWasAppliedCounts(t *testing.T) {
 	g := NewWithT(t)
 	applied := mr("lone", appliedTo("uid-of-lone/a"))
@@ -192,7 +271,7 @@ func TestBesideAnotherManagerOnlyWhatWasAppliedCounts(t *testing.T) {
 	seed := mr("lone", class("seed"))
 	seed.Name = "seed"
 	index, _ := newIndex(g, mr("lone"), applied, seed)
-	found, err := index.Of(context.Background(), target("lone/a"), "uid-of-lone/a", true)
+	found, err := index.Of(context.Background(), target("lone/a"), "uid-of-lone/a", nil, true)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found).To(HaveExactElements(HaveField("Name", "applied")))
 }
@@ -200,7 +279,7 @@ func TestBesideAnotherManagerOnlyWhatWasAppliedCounts(t *testing.T) {
 func TestTargetWhoseUIDNobodyKnowsHasWhatIsNew(t *testing.T) {
 	g := NewWithT(t)
 	index, _ := newIndex(g, mr("lone"))
-	found, err := index.Of(context.Background(), target("lone/a"), "", false)
+	found, err := index.Of(context.Background(), target("lone/a"), "", nil, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found).To(HaveLen(1))
 }
