@@ -84,7 +84,7 @@ func (h *Heart) WatchedUntil() time.Time {
 func (h *Heart) Start(ctx context.Context) error {
 	h.watched.Store(nil)
 	var lease *coordinationv1.Lease // what the source has; nil: not known
-	known, stuck := false, ""
+	known, told, stuck := false, false, ""
 	for {
 		name, duration := h.Loops.Stuck()
 		switch {
@@ -99,7 +99,10 @@ func (h *Heart) Start(ctx context.Context) error {
 		if !known {
 			if lease, err = h.read(ctx); err == nil {
 				known = true
-				h.tellPause(lease)
+				if !told { // later it is our own
+					told = true
+					h.tellPause(lease)
+				}
 			}
 		}
 		if known && stuck == "" {
@@ -131,9 +134,9 @@ func (h *Heart) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, nil
 }
 
-// tellPause notes, once in a term, what the predecessor left, and tells if nobody has watched for longer than it should be.
+// tellPause notes what the predecessor left, and tells if nobody has watched for longer than it should be.
 func (h *Heart) tellPause(lease *coordinationv1.Lease) {
-	if lease == nil || lease.Spec.RenewTime == nil || h.watched.Load() != nil {
+	if lease == nil || lease.Spec.RenewTime == nil {
 		return
 	}
 	until := lease.Spec.RenewTime.Time

@@ -216,6 +216,21 @@ func TestB2_TheSameReplicaMayLeadAgain(t *testing.T) {
 	b.Expect(<-done).To(Succeed())
 }
 
+func TestB2_TheFirstTermOfAllHasNobodyBeforeIt(t *testing.T) {
+	b := newBody(t)
+	b.stuck.Store(true)
+	for range 6 {
+		b.beat() // long enough for its own Lease to run out
+	}
+	b.stuck.Store(false)
+	b.broken.Store(true)
+	b.beat()
+	b.broken.Store(false)
+	b.beat() // after a failure the Lease is read again, and it is its own
+	b.Expect(b.WatchedUntil()).To(BeZero())
+	b.Expect(b.events.Events).To(BeEmpty())
+}
+
 func TestANewTermBeginsWithWhatTheLastOneLeft(t *testing.T) {
 	b := newBody(t)
 	b.beat()
