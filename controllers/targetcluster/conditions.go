@@ -31,6 +31,8 @@ const (
 type judgement struct {
 	conditions []metav1.Condition
 	failing    []hubv1alpha1.FailingCheck
+	// remembered are those and the ones whose threshold is over, but not yet for all to see.
+	remembered []hubv1alpha1.FailingCheck
 	// next is when they may become something else although nothing happens, zero if they will not.
 	next time.Time
 }
@@ -38,9 +40,9 @@ type judgement struct {
 // judge returns what the conditions become. It never changes what it is given.
 func judge(old *hubv1alpha1.TargetClusterStatus, generation int64, o observation) judgement {
 	c := conditions{
-		list: slices.Clone(old.Conditions), failing: map[string]time.Time{}, failed: map[string]time.Time{}, rules: o.rules, now: o.now, generation: generation,
+		list: slices.Clone(old.Conditions), failing: map[string]time.Time{}, failed: map[string]time.Time{}, over: map[string]time.Time{}, rules: o.rules, now: o.now, generation: generation,
 	}
-	for _, check := range old.FailingChecks {
+	for _, check := range o.failing {
 		c.failed[check.Type] = check.Since.Time
 	}
 	if !o.registered || o.status.State != clustercache.StateDraining {
@@ -59,7 +61,8 @@ func judge(old *hubv1alpha1.TargetClusterStatus, generation int64, o observation
 			c.list[i].LastTransitionTime = before.LastTransitionTime
 		}
 	}
-	return judgement{conditions: c.list, failing: c.failingChecks(), next: c.next}
+	failing := listed(c.failing)
+	return judgement{conditions: c.list, failing: failing, remembered: append(listed(c.over), failing...), next: c.next}
 }
 
 // conditions is a list under change.
@@ -67,16 +70,18 @@ type conditions struct {
 	list []metav1.Condition
 	// failed says since when checks failed before, failing since when they do now, both for less than their thresholds.
 	failed, failing map[string]time.Time
-	rules           rules
-	now             time.Time
-	generation      int64
-	next            time.Time
+	// over says since when those have failed whose threshold is over.
+	over       map[string]time.Time
+	rules      rules
+	now        time.Time
+	generation int64
+	next       time.Time
 }
 
-func (c *conditions) failingChecks() []hubv1alpha1.FailingCheck {
+func listed(since map[string]time.Time) []hubv1alpha1.FailingCheck {
 	var list []hubv1alpha1.FailingCheck
-	for _, conditionType := range slices.Sorted(maps.Keys(c.failing)) {
-		list = append(list, hubv1alpha1.FailingCheck{Type: conditionType, Since: metav1.NewTime(c.failing[conditionType])})
+	for _, conditionType := range slices.Sorted(maps.Keys(since)) {
+		list = append(list, hubv1alpha1.FailingCheck{Type: conditionType, Since: metav1.NewTime(since[conditionType])})
 	}
 	return list
 }
@@ -90,11 +95,29 @@ func (c *conditions) at(then time.Time) {
 
 // check sets a condition to what its check says, if that is not to be waited for.
 func (c *conditions) check(conditionType string, check care.Check, threshold time.Duration) {
-	s := care.Advance(meta.FindStatusCondition(c.list, conditionType), c.failed[conditionType], check, threshold, c.now)
-	c.set(conditionType, s.Status, s.Reason, s.Message)
-	if !s.Since.IsZero() {
+	old, since := c.known(conditionType), c.failed[conditionType]
+	s := care.Advance(old, since, check, threshold, c.now)
+	switch {
+	case !s.Since.IsZero():
 		c.failing[conditionType] = s.Since
 		c.at(c.now.Add(s.Left))
+	case check.Status != metav1.ConditionTrue && !since.IsZero() && (old == nil || old.Status != s.Status):
+		c.over[conditionType] = since // the condition may have to wait for its write
+	}
+	c.set(conditionType, s.Status, s.Reason, s.Message)
+}
+
+// known returns what a condition was, nil if that says nothing of its check: if nobody could ask before, a failure has its
+// threshold as a first one has. What cannot be reached is for the check of the API server to tell.
+func (c *conditions) known(conditionType string) *metav1.Condition {
+	old := meta.FindStatusCondition(c.list, conditionType)
+	switch {
+	case old == nil || old.Status != metav1.ConditionUnknown || isFailing(old.Reason) && !c.failed[conditionType].IsZero():
+		return old
+	case isFailing(old.Reason), conditionType != hubv1alpha1.ConditionAPIServerAvailable && old.Reason != hubv1alpha1.ReasonManagedResourcesUnknown:
+		return nil
+	default:
+		return old
 	}
 }
 
@@ -211,7 +234,7 @@ func (c *conditions) everyNodeReady(o observation) {
 			c.set(conditionType, metav1.ConditionUnknown, reason, message)
 		}
 	case is.Fault != nil:
-		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNodesUnknown, "the nodes cannot be watched: "+is.Fault.Error())
+		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNodesUnknown, "the nodes cannot be watched: "+bounded(is.Fault.Error()))
 	case !is.Known:
 		c.keep(conditionType) // not listed yet
 	case is.Total == 0:
@@ -289,6 +312,15 @@ func expiryText(now, end time.Time) string {
 
 func timeText(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
+}
+
+// bounded bounds a text that somebody else wrote.
+func bounded(text string) string {
+	const most = 512
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
 // names lists targets, but not without end.

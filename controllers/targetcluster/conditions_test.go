@@ -242,6 +242,7 @@ func TestCoarseRoundTrip(t *testing.T) {
 func TestWhatIsWorthAWrite(t *testing.T) {
 	const figures = 30 * time.Second
 	base := hubv1alpha1.TargetClusterStatus{RoundTripMilliseconds: 50, Conditions: conditionsFor(nil, 1, healthy())}
+	setCondition(&base, "SystemComponentsHealthy", metav1.ConditionTrue, "ManagedResourcesHealthy")
 	tests := map[string]struct {
 		change func(*hubv1alpha1.TargetClusterStatus)
 		pause  time.Duration
@@ -259,6 +260,9 @@ func TestWhatIsWorthAWrite(t *testing.T) {
 		"one that is Unknown before it fails": {func(s *hubv1alpha1.TargetClusterStatus) {
 			s.Conditions[0].Reason, s.Conditions[0].Status = "NodesFailing", metav1.ConditionUnknown
 		}, 0},
+		"what ManagedResources turn": {func(s *hubv1alpha1.TargetClusterStatus) {
+			setCondition(s, "SystemComponentsHealthy", metav1.ConditionFalse, "ManagedResourcesUnhealthy")
+		}, flapPause},
 		"one condition less":            {func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions = s.Conditions[1:] }, 0},
 		"another number of nodes":       {func(s *hubv1alpha1.TargetClusterStatus) { s.NodeCounts = &hubv1alpha1.NodeCounts{Total: 1} }, 0},
 		"a count and another condition": {func(s *hubv1alpha1.TargetClusterStatus) { s.Objects++; s.Conditions[0].Status = metav1.ConditionFalse }, 0},
@@ -269,6 +273,45 @@ func TestWhatIsWorthAWrite(t *testing.T) {
 			test.change(&changed)
 			r := &reconciler{Options: Options{SyncPeriod: figures}}
 			NewWithT(t).Expect(r.pause(base, changed)).To(Equal(test.pause))
+		})
+	}
+}
+
+func setCondition(s *hubv1alpha1.TargetClusterStatus, conditionType string, status metav1.ConditionStatus, reason string) {
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: conditionType, Status: status, Reason: reason})
+}
+
+// What begins to fail waits from then on, not only since the last write: a roll-out is often over before.
+func TestCheckThatPassesSoonIsNeverWritten(t *testing.T) {
+	const condition = "SystemComponentsHealthy"
+	base := hubv1alpha1.TargetClusterStatus{Conditions: conditionsFor(nil, 1, healthy())}
+	setCondition(&base, condition, metav1.ConditionTrue, "ManagedResourcesHealthy")
+	failing := *base.DeepCopy()
+	setCondition(&failing, condition, metav1.ConditionTrue, "ManagedResourcesFailing")
+	failing.FailingChecks = []hubv1alpha1.FailingCheck{{Type: condition, Since: metav1.NewTime(now)}}
+	with := func(change func(*hubv1alpha1.TargetClusterStatus)) hubv1alpha1.TargetClusterStatus {
+		changed := *failing.DeepCopy()
+		change(&changed)
+		return changed
+	}
+	tests := map[string]struct {
+		before, after hubv1alpha1.TargetClusterStatus
+		last, now     time.Time
+		wait          time.Duration
+	}{
+		"it has just begun":                     {base, failing, now.Add(-time.Hour), now, 5 * time.Second},
+		"it has lasted":                         {base, failing, now.Add(-time.Hour), now.Add(5 * time.Second), 0},
+		"it has lasted, after a write":          {base, failing, now.Add(2 * time.Second), now.Add(5 * time.Second), 2 * time.Second},
+		"figures do not carry it along":         {base, with(func(s *hubv1alpha1.TargetClusterStatus) { s.Objects++ }), now.Add(-time.Hour), now, 5 * time.Second},
+		"neither do details":                    {base, with(func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions[0].Message = "x" }), now.Add(-time.Hour), now, 5 * time.Second},
+		"what cannot wait does":                 {base, with(func(s *hubv1alpha1.TargetClusterStatus) { s.Conditions[0].Status = "False" }), now.Add(-time.Second), now, -time.Second},
+		"the end of one that was never written": {base, base, now.Add(-time.Hour), now, detailsPause - time.Hour},
+		"the end of one that was":               {failing, base, now.Add(-time.Second), now, 4 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &reconciler{Options: Options{SyncPeriod: 30 * time.Second}}
+			NewWithT(t).Expect(r.wait(test.before, test.after, test.last, test.now)).To(Equal(test.wait))
 		})
 	}
 }

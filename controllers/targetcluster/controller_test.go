@@ -356,7 +356,7 @@ func (h *hub) startTerm(t *testing.T) {
 		Guard:      identity.NewGuard(h.cache),
 		Events:     h.events,
 		Members:    h.members,
-		Thresholds: map[string]time.Duration{"SystemComponentsHealthy": 2 * time.Second},
+		Thresholds: map[string]time.Duration{"SystemComponentsHealthy": 8 * time.Second},
 		SyncPeriod: 200 * time.Millisecond,
 		Reports: func(clustercache.ClusterKey) (Report, bool) {
 			h.mu.Lock()

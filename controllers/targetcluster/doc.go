@@ -40,8 +40,10 @@
 //
 // A status is written only if it says something new. Messages of failures contain details that change from one attempt to
 // the next, and the round trip is never twice the same; a change in such things alone waits until a minute after the last
-// write. An operator may thus read an error that is a minute old. Figures wait for a sync period, checks that come and go
-// within their thresholds for five seconds. A thousand steady targets cost no write at all, and neither does a restart: a hub
+// write. An operator may thus read an error that is a minute old. Figures wait for a sync period, and what
+// ManagedResources turn and checks that come and go within their thresholds for five seconds. A check that begins to fail
+// waits for five seconds of its own, because most of what ManagedResources go through in a roll-out is over by then; since
+// when it fails is in memory meanwhile. A thousand steady targets cost no write at all, and neither does a restart: a hub
 // that has just started says nothing for ten seconds of targets that it dials for the first time.
 //
 // The status label is part of the metadata, so it is a second write, a moment after the status.

@@ -35,6 +35,8 @@ type observation struct {
 	membersKnown bool
 	// sign is the last sign of the hub's work on the target.
 	sign time.Time
+	// failing are the checks that failed at the last look.
+	failing []hubv1alpha1.FailingCheck
 	// rules are those of the configuration.
 	rules rules
 }

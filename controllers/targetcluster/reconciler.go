@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,9 @@ import (
 const (
 	// detailsPause is how long changes wait that are only details, after the last write.
 	detailsPause = time.Minute
-	// flapPause is how long a check waits that begins or ceases to fail for less than its threshold, after the last write.
+	// flapPause is how long a check waits that begins or ceases to fail for less than its threshold, and what ManagedResources
+	// turn, after the last write. A check that begins to fail also waits for as long since then, so that what is over by
+	// then is never written.
 	flapPause = 5 * time.Second
 	// soonest is the shortest pause before a target is looked at again although nothing happened.
 	soonest = 100 * time.Millisecond
@@ -50,8 +53,9 @@ type reconciler struct {
 	rules      rules
 
 	mu      sync.Mutex
-	runs    map[*run]struct{}                     // under way
-	written map[clustercache.ClusterKey]time.Time // when a status was written last in this term
+	runs    map[*run]struct{}                                      // under way
+	written map[clustercache.ClusterKey]time.Time                  // when a status was written last in this term
+	failing map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck // as of the last look in this term, written or not
 }
 
 func newReconciler(o Options) *reconciler {
@@ -66,6 +70,7 @@ func newReconciler(o Options) *reconciler {
 		},
 		runs:    map[*run]struct{}{},
 		written: map[clustercache.ClusterKey]time.Time{},
+		failing: map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck{},
 	}
 }
 
@@ -245,8 +250,10 @@ func (r *reconciler) update(ctx context.Context, tc *hubv1alpha1.TargetCluster, 
 		result.RequeueAfter = min(result.RequeueAfter, wait)
 		return result, nil
 	}
-	base := tc.DeepCopy()
-	next := record(&tc.Status, tc.Generation, o, resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]))
+	base, key := tc.DeepCopy(), client.ObjectKeyFromObject(tc)
+	o.failing = r.lastFailing(tc)
+	next, failing := record(&tc.Status, tc.Generation, o, resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]))
+	r.setFailing(key, failing)
 	if !next.IsZero() {
 		result.RequeueAfter = min(result.RequeueAfter, max(next.Sub(o.now), soonest))
 	}
@@ -269,7 +276,7 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 		return 0, nil
 	}
 	key := client.ObjectKeyFromObject(tc)
-	if wait := r.pause(base.Status, tc.Status) - now.Sub(r.lastWrite(key)); wait > 0 {
+	if wait := r.wait(base.Status, tc.Status, r.lastWrite(key), now); wait > 0 {
 		return wait, nil
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
@@ -295,12 +302,14 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 }
 
 // record puts an observation into a status. It returns when it may become another one although nothing happens, zero if it
-// will not.
-func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observation, hibernated bool) (next time.Time) {
+// will not, and the checks to be remembered until the next look. A target that wakes from hibernation has all its
+// thresholds anew, so nothing is remembered of one that sleeps.
+func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observation, hibernated bool) (next time.Time, failing []hubv1alpha1.FailingCheck) {
 	status.ObservedGeneration = generation
+	status.FailingChecks = nil
 	if !hibernated {
 		j := judge(status, generation, o)
-		status.Conditions, status.FailingChecks, next = j.conditions, j.failing, j.next
+		status.Conditions, status.FailingChecks, next, failing = j.conditions, j.failing, j.next, j.remembered
 	}
 	if o.membersKnown {
 		status.ManagedResources, status.Objects = count(o.members)
@@ -309,7 +318,7 @@ func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observa
 		status.DriftLastHour, status.DryRun = report.DriftLastHour, report.DryRun
 	}
 	if !o.registered {
-		return next
+		return next, failing
 	}
 
 	status.SecretName = o.status.SecretName
@@ -319,7 +328,7 @@ func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observa
 		status.CredentialExpiry = &expiry
 	}
 	if !o.connected() || o.conflict != nil {
-		return next // what is known of the target itself stays
+		return next, failing // what is known of the target itself stays
 	}
 	if o.status.UID != "" {
 		status.ClusterUID = o.status.UID
@@ -334,7 +343,7 @@ func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observa
 			status.CloudType, status.Region = is.Cloud, is.Region
 		}
 	}
-	return next
+	return next, failing
 }
 
 // count counts the ManagedResources that are applied to the target, and their objects.
@@ -359,9 +368,40 @@ func count(members []care.Member) (*hubv1alpha1.ManagedResourceCounts, int64) {
 	return counts, objects
 }
 
+// wait returns for how much longer a status is not worth a write.
+func (r *reconciler) wait(before, after hubv1alpha1.TargetClusterStatus, last, now time.Time) time.Duration {
+	begun, rest := withoutBegun(before, after)
+	if begun.IsZero() {
+		return r.pause(before, after) - now.Sub(last)
+	}
+	wait := flapPause - min(now.Sub(last), now.Sub(begun))
+	if pause := r.pause(before, rest); pause <= flapPause {
+		return min(wait, pause-now.Sub(last))
+	}
+	return wait // details and figures can do so, too: they are often about what is over in a moment
+}
+
+// withoutBegun returns since when checks fail that did not before, zero if there are none, and the status without that.
+func withoutBegun(before, after hubv1alpha1.TargetClusterStatus) (begun time.Time, rest hubv1alpha1.TargetClusterStatus) {
+	rest = *after.DeepCopy()
+	rest.FailingChecks = slices.DeleteFunc(rest.FailingChecks, func(check hubv1alpha1.FailingCheck) bool {
+		known := slices.ContainsFunc(before.FailingChecks, func(old hubv1alpha1.FailingCheck) bool { return old.Type == check.Type })
+		is, was := meta.FindStatusCondition(rest.Conditions, check.Type), meta.FindStatusCondition(before.Conditions, check.Type)
+		if known || is == nil || was == nil {
+			return false
+		}
+		*is = *was
+		if begun.IsZero() || check.Since.Time.Before(begun) {
+			begun = check.Since.Time
+		}
+		return true
+	})
+	return begun, rest
+}
+
 // pause is how long a status waits after the last write, by what is new in it: details such as the wording of messages and
-// the round trip for long, figures for a sync period, checks that come and go within their thresholds for a moment, and
-// everything else not at all.
+// the round trip for long, figures for a sync period, checks that come and go within their thresholds and what
+// ManagedResources turn for a moment, and everything else not at all.
 func (r *reconciler) pause(before, after hubv1alpha1.TargetClusterStatus) time.Duration {
 	a, b := *before.DeepCopy(), *after.DeepCopy()
 	both := []*hubv1alpha1.TargetClusterStatus{&a, &b}
@@ -383,7 +423,11 @@ func (r *reconciler) pause(before, after hubv1alpha1.TargetClusterStatus) time.D
 	for i := range b.Conditions {
 		is := &b.Conditions[i]
 		was := meta.FindStatusCondition(a.Conditions, is.Type)
-		if was != nil && was.Status == is.Status && (isFailing(was.Reason) || isFailing(is.Reason)) {
+		switch {
+		case was == nil:
+		case care.Concerns(is.Type):
+			*is = *was
+		case was.Status == is.Status && (isFailing(was.Reason) || isFailing(is.Reason)):
 			is.Reason = was.Reason
 		}
 	}
@@ -414,6 +458,23 @@ func (r *reconciler) forget(key clustercache.ClusterKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.written, key)
+	delete(r.failing, key)
+}
+
+// lastFailing returns what failed at the last look in this term, written or not. The first look has only what is written.
+func (r *reconciler) lastFailing(tc *hubv1alpha1.TargetCluster) []hubv1alpha1.FailingCheck {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if checks, ok := r.failing[client.ObjectKeyFromObject(tc)]; ok {
+		return checks
+	}
+	return tc.Status.FailingChecks
+}
+
+func (r *reconciler) setFailing(key clustercache.ClusterKey, checks []hubv1alpha1.FailingCheck) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failing[key] = checks
 }
 
 var _ reconcile.Reconciler = &reconciler{}

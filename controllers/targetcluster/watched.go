@@ -46,7 +46,11 @@ func (c *conditions) components(o observation) {
 			c.keep(conditionType) // it is known in a moment
 			continue
 		}
-		c.check(conditionType, check, c.rules.thresholds[conditionType])
+		threshold, listed := c.rules.thresholds[conditionType]
+		if !listed && care.IsOwn(conditionType) {
+			threshold = care.DefaultThreshold
+		}
+		c.check(conditionType, check, threshold)
 	}
 }
 

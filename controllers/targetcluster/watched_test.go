@@ -1,7 +1,9 @@
 package targetcluster
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +35,8 @@ func (l *life) see(after time.Duration, changes ...func(*observation)) *life {
 	}
 	// What a hub has in memory is lost each time: all that counts is the status.
 	before := l.status.DeepCopy()
-	l.next = record(&l.status, 1, o, false)
+	o.failing = before.FailingChecks
+	l.next, _ = record(&l.status, 1, o, false)
 	// A write needs a reason: what is only in the list of failing checks would be lost.
 	if !slices.Equal(before.FailingChecks, l.status.FailingChecks) {
 		a, b := before.DeepCopy(), l.status.DeepCopy()
@@ -154,11 +157,84 @@ func TestManagedResourcesHaveTheirThreshold(t *testing.T) {
 	g.Expect(l.see(61*time.Second, sickMember("three")).is(condition)).To(Equal("False/ManagedResourcesUnhealthy"))
 	g.Expect(l.see(62*time.Second, unreachable, sickMember("three")).is(condition)).To(Equal("Unknown/TargetUnreachable"))
 	g.Expect(l.says(condition)).To(ContainSubstring("dial tcp: refused"))
-	g.Expect(l.see(63*time.Second, sickMember("three")).is(condition)).To(Equal("False/ManagedResourcesUnhealthy"))
-	g.Expect(l.see(64*time.Second, sickMember("")).is(condition)).To(Equal("True/ManagedResourcesHealthy"))
-	l.see(65*time.Second, func(o *observation) { o.membersKnown = true })
+	l.see(63*time.Second, sickMember("three"))
+	g.Expect(l.is(condition)).To(Equal("Unknown/ManagedResourcesFailing"), "what comes back has its time")
+	g.Expect(l.see(123*time.Second, sickMember("three")).is(condition)).To(Equal("False/ManagedResourcesUnhealthy"))
+	g.Expect(l.see(124*time.Second, sickMember("")).is(condition)).To(Equal("True/ManagedResourcesHealthy"))
+	l.see(125*time.Second, func(o *observation) { o.membersKnown = true })
 	g.Expect(l.is(condition)).To(Equal("none"), "no ManagedResource is left")
 	g.Expect(l.is("Ready")).To(Equal("True/Ready"))
+}
+
+func TestTypesByLabelHaveAThreshold(t *testing.T) {
+	labelled := func(message string) func(*observation) {
+		return func(o *observation) {
+			sickMember(message)(o)
+			o.members[0].Labels = map[string]string{hubv1alpha1.CareConditionTypeLabel: "BackupHealthy"}
+		}
+	}
+	listed := func(o *observation) { o.rules.thresholds = map[string]time.Duration{"BackupHealthy": 0} }
+	g := NewWithT(t)
+	l := (&life{}).see(0, labelled("")).see(time.Second, labelled("bad"))
+	g.Expect(l.is("BackupHealthy")).To(Equal("True/ManagedResourcesFailing"))
+	g.Expect(l.see(61*time.Second, labelled("bad")).is("BackupHealthy")).To(Equal("False/ManagedResourcesUnhealthy"))
+	l = (&life{}).see(0, labelled(""), listed).see(time.Second, labelled("bad"), listed)
+	g.Expect(l.is("BackupHealthy")).To(Equal("False/ManagedResourcesUnhealthy"), "the configuration says so")
+}
+
+func TestNodesHaveTheirThresholdAfterAnOutage(t *testing.T) {
+	faulty := func(o *observation) { o.nodes = nodes.Summary{Fault: errors.New(strings.Repeat("forbidden ", 10000))} }
+	for name, outage := range map[string]func(*observation){"of the target": unreachable, "of the watch": faulty} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			const condition = "EveryNodeReady"
+			l := (&life{}).see(0).see(time.Minute, outage)
+			g.Expect(l.is(condition)).To(HavePrefix("Unknown/"))
+			g.Expect(len(l.says(condition))).To(BeNumerically("<", 1000))
+			g.Expect(l.see(2*time.Minute, sickNode).is(condition)).To(Equal("Unknown/NodesFailing"))
+			g.Expect(l.see(6*time.Minute, sickNode).is(condition)).To(Equal("Unknown/NodesFailing"))
+			g.Expect(l.see(7*time.Minute, sickNode).is(condition)).To(Equal("False/NodesUnhealthy"))
+		})
+	}
+}
+
+// A threshold that is over stays so until it is written, however often the target is looked at before.
+func TestTheEndOfAThresholdWaitsForItsWrite(t *testing.T) {
+	g := NewWithT(t)
+	const condition = "SystemComponentsHealthy"
+	written := (&life{}).see(0, sickMember("")).status
+	var failing []hubv1alpha1.FailingCheck
+	var status hubv1alpha1.TargetClusterStatus
+	look := func(after time.Duration) string {
+		o := healthy()
+		sickMember("bad")(&o)
+		o.now, o.failing = now.Add(after), failing
+		o.sign, o.rules.thresholds = o.now, map[string]time.Duration{condition: 3 * time.Second}
+		status = *written.DeepCopy()
+		_, failing = record(&status, 1, o, false)
+		return (&life{status: status}).is(condition)
+	}
+	g.Expect(look(time.Second)).To(Equal("True/ManagedResourcesFailing"))
+	g.Expect(look(2 * time.Second)).To(Equal("True/ManagedResourcesFailing"))
+	g.Expect(look(4 * time.Second)).To(Equal("False/ManagedResourcesUnhealthy"))
+	g.Expect(look(5 * time.Second)).To(Equal("False/ManagedResourcesUnhealthy"))
+	written = status
+	g.Expect(look(6 * time.Second)).To(Equal("False/ManagedResourcesUnhealthy"))
+	g.Expect(failing).To(BeEmpty())
+}
+
+func TestWakingTargetHasItsThresholdsAnew(t *testing.T) {
+	g := NewWithT(t)
+	const condition = "EveryNodeReady"
+	l := (&life{}).see(0).see(time.Second, sickNode)
+	g.Expect(l.is(condition)).To(Equal("True/NodesFailing"))
+	o := healthy()
+	o.failing = l.status.FailingChecks
+	_, failing := record(&l.status, 1, o, true)
+	g.Expect(failing).To(BeEmpty())
+	l.see(9*time.Hour, sickNode)
+	g.Expect(l.is(condition)).To(Equal("True/NodesFailing"))
+	g.Expect(l.see(9*time.Hour+5*time.Minute, sickNode).is(condition)).To(Equal("False/NodesUnhealthy"))
 }
 
 func TestHibernatedTargetKeepsItsConditions(t *testing.T) {
@@ -169,7 +245,9 @@ func TestHibernatedTargetKeepsItsConditions(t *testing.T) {
 	unreachable(&o)
 	sickMember("bad")(&o)
 	o.sign = now.Add(-time.Hour)
-	g.Expect(record(&l.status, 1, o, true)).To(BeZero())
+	next, failing := record(&l.status, 1, o, true)
+	g.Expect(next).To(BeZero())
+	g.Expect(failing).To(BeEmpty())
 	g.Expect(l.status.Conditions).To(Equal(before.Conditions))
 	g.Expect(l.status.FailingChecks).To(BeEmpty())
 }

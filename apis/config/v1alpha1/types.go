@@ -217,8 +217,8 @@ type TargetClusterController struct {
 type Care struct {
 	// ConditionThresholds say how long the check behind a condition has to fail until the condition turns False. Until then
 	// it keeps its status, and its reason tells. Default: 1m for APIServerAvailable, ControlPlaneHealthy,
-	// SystemComponentsHealthy and ObservabilityComponentsHealthy, 5m for EveryNodeReady, each unless it is listed. Types
-	// that are not listed have no threshold.
+	// SystemComponentsHealthy and ObservabilityComponentsHealthy, 5m for EveryNodeReady, each unless it is listed, and
+	// 1m for types of one's own that are not.
 	ConditionThresholds []ConditionThreshold `json:"conditionThresholds,omitempty"`
 	// ManagedResourceProgressingThreshold is how long a ManagedResource may be progressing until it counts as not healthy.
 	// Default: 0s, which means for ever.

@@ -20,8 +20,8 @@
 // # Thresholds
 //
 // A check that begins to fail leaves its condition the status it had, and tells by the reason, until it has failed for as
-// long as the threshold of its type says. What was False or Unknown before becomes False at once, and that a target is not
-// reachable is never delayed. A condition that does not exist yet begins as Unknown, so that the first roll-out in a new
+// long as the threshold of its type says. What was False or Unknown before becomes False at once, unless the caller says that
+// nobody could ask before, and that a target is not reachable is never delayed. A condition that does not exist yet begins as Unknown, so that the first roll-out in a new
 // target raises no alarm either.
 //
 // A metav1.Condition has no place for the time when a check began to fail: its transition time is about the status, which

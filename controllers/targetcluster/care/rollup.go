@@ -41,6 +41,12 @@ var (
 // Concerns tells whether a condition is one that sums up ManagedResources.
 func Concerns(conditionType string) bool { return !derived.Has(conditionType) }
 
+// DefaultThreshold is that of types that only labels know, unless the configuration has another one.
+const DefaultThreshold = time.Minute
+
+// IsOwn tells whether a condition is one that only labels know.
+func IsOwn(conditionType string) bool { return Concerns(conditionType) && !known.Has(conditionType) }
+
 // Situation is what conditions are derived from.
 type Situation struct {
 	Now time.Time

@@ -28,7 +28,8 @@ type State struct {
 	Left time.Duration
 }
 
-// Advance returns what a condition becomes by a check. old is what it was, nil if there was none, and since when its check
+// Advance returns what a condition becomes by a check. old is what it was, nil if there was none or if it
+// only says that nobody could ask, and since when its check
 // began to fail, zero if it did not or if it has failed for longer than its threshold.
 func Advance(old *metav1.Condition, since time.Time, check Check, threshold time.Duration, now time.Time) State {
 	settled := State{Status: check.Status, Reason: check.Reason, Message: check.Message}
