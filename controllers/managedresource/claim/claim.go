@@ -282,7 +282,8 @@ func (c *Claims) candidates(class *Class, namespace string, selected bool) []clu
 }
 
 // FindUID returns the target with a kube-system UID among those that a ManagedResource of the namespace may have reached
-// under the class, draining ones included. A target that was not connected since the start is known by its TargetCluster.
+// under the class, draining ones included. A target that was not connected since the start is known by its TargetCluster, or
+// by what was confirmed of its registration meanwhile.
 func (c *Claims) FindUID(ctx context.Context, class *Class, namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
 	if class.Target.Type == configv1alpha1.TargetNamespace {
 		for _, st := range c.Clusters.List(namespace) {
@@ -290,7 +291,7 @@ func (c *Claims) FindUID(ctx context.Context, class *Class, namespace string, ui
 				return st.Cluster, is, err
 			}
 		}
-		return clustercache.ClusterKey{}, false, nil
+		return c.confirmed(namespace, uid)
 	}
 	selected, err := c.selects(ctx, class, namespace)
 	if err != nil || !selected {
@@ -306,6 +307,17 @@ func (c *Claims) FindUID(ctx context.Context, class *Class, namespace string, ui
 	}
 	is, err := c.isCluster(ctx, st, uid)
 	return key, is, err
+}
+
+// confirmed finds a registration that was confirmed to lead to the cluster with a UID from now on, and was not followed yet:
+// what is known of it is of the time before.
+func (c *Claims) confirmed(namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
+	for _, st := range c.Clusters.List(namespace) {
+		if st.Annotations[hubv1alpha1.ConfirmIdentityAnnotation] == string(uid) && (st.UID == "" || st.PendingSecretResourceVersion != "") {
+			return st.Cluster, true, nil
+		}
+	}
+	return clustercache.ClusterKey{}, false, nil
 }
 
 // FixedMayBe tells whether the fixed target of a class may be the cluster with a UID, whatever namespaces the class selects.

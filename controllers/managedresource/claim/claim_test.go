@@ -271,6 +271,36 @@ func TestFindUID(t *testing.T) {
 	}
 }
 
+// A registration may lead to another cluster by now than the one that is known of it. Its objects are not lost because of that.
+func TestFindUIDOfARegistrationThatWasNotFollowedYet(t *testing.T) {
+	one := types.NamespacedName{Namespace: "empty", Name: "r"}
+	confirmed := map[string]string{hubv1alpha1.ConfirmIdentityAnnotation: "uid-new"}
+	before := &hubv1alpha1.TargetCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: one.Namespace, Name: one.Name}, Status: hubv1alpha1.TargetClusterStatus{ClusterUID: "uid-old"},
+	}
+	for name, test := range map[string]struct {
+		status clustercache.Status
+		found  bool
+	}{
+		"not dialled since the start": {clustercache.Status{Annotations: confirmed}, true},
+		"the old connection goes on":  {clustercache.Status{Annotations: confirmed, UID: "uid-old", PendingSecretResourceVersion: "2"}, true},
+		"it leads elsewhere":          {clustercache.Status{Annotations: confirmed, UID: "uid-old"}, false},
+		"nobody confirmed it":         {clustercache.Status{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := claims(t, before)
+			clusters, ok := c.Clusters.(*fake.Cache)
+			g.Expect(ok).To(BeTrue())
+			test.status.Cluster, test.status.State = one, clustercache.StateDisconnected
+			clusters.SetStatus(test.status)
+			_, found, err := c.FindUID(context.Background(), c.Classes[""], one.Namespace, "uid-new")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found).To(Equal(test.found))
+		})
+	}
+}
+
 // A namespace that is not selected any more has its objects in the fixed target still.
 func TestFixedTargetMayBeTheClusterOfADeselectedNamespace(t *testing.T) {
 	virtual := types.NamespacedName{Namespace: "garden", Name: "virtual"}
