@@ -201,9 +201,10 @@ func (c *conditions) apiServerAvailable(o observation) {
 	}
 }
 
-// availableText has the response time in coarse steps, so that it rarely changes.
+// availableText has the words of Gardener, for those who know them, though the hub probes in another way. The response time
+// is in coarse steps, so that it rarely changes.
 func availableText(o observation) string {
-	const text = "the API server answers probes"
+	const text = "API server /healthz endpoint responded with success status code."
 	if o.roundTrip == 0 {
 		return text
 	}
@@ -245,7 +246,7 @@ func (c *conditions) everyNodeReady(o observation) {
 			Message: fmt.Sprintf("%d of %d nodes are not healthy, %s", is.Total-is.Ready, is.Total, is.Problem),
 		}, threshold)
 	default:
-		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonEveryNodeReady, "every node registered to the cluster is ready")
+		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonEveryNodeReady, "Every node registered to the cluster is ready.")
 	}
 }
 

@@ -73,6 +73,7 @@ func TestNodesHaveTheirThreshold(t *testing.T) {
 	const condition = "EveryNodeReady"
 	l := (&life{}).see(0)
 	g.Expect(l.is(condition)).To(Equal("True/EveryNodeReady"))
+	g.Expect(l.says(condition)).To(Equal("Every node registered to the cluster is ready."))
 
 	l.see(time.Second, sickNode)
 	g.Expect(l.is(condition)).To(Equal("True/NodesFailing"))
@@ -122,9 +123,9 @@ func TestOneFailedProbeIsNoFailureWhateverTheThreshold(t *testing.T) {
 func TestB3_ResponseTimeIsToldInSteps(t *testing.T) {
 	g := NewWithT(t)
 	l := &life{}
-	g.Expect(l.see(0).says("APIServerAvailable")).To(Equal("the API server answers probes"))
+	g.Expect(l.see(0).says("APIServerAvailable")).To(Equal("API server /healthz endpoint responded with success status code."))
 	l.see(0, func(o *observation) { o.roundTrip = 50 })
-	g.Expect(l.says("APIServerAvailable")).To(Equal("the API server answers probes [response_time:50ms]"))
+	g.Expect(l.says("APIServerAvailable")).To(Equal("API server /healthz endpoint responded with success status code. [response_time:50ms]"))
 }
 
 func sickMember(message string) func(*observation) {
