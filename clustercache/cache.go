@@ -28,6 +28,7 @@ type Cache struct {
 	connects pool
 	hub      *stream.Hub[ClusterKey, EventType]
 	metrics  *metrics
+	handling handling
 
 	mu      sync.RWMutex // never held over a call
 	ctx     context.Context

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/workqueue"
@@ -25,25 +27,66 @@ func (c *Cache) GetClusterSource(name string) EventSource {
 			}
 		}
 	})
-	return &eventSource{name: name, events: events}
+	return &eventSource{name: name, events: events, cache: c}
 }
 
 type eventSource struct {
 	name   string
 	events *stream.Stream[ClusterKey, EventType]
+	cache  *Cache
+}
+
+// handling says since when consumers have been dealing with an event.
+type handling struct {
+	mu    sync.Mutex
+	since map[*eventSource]time.Time
+}
+
+func (h *handling) begin(s *eventSource, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.since == nil {
+		h.since = map[*eventSource]time.Time{}
+	}
+	h.since[s] = now
+}
+
+func (h *handling) end(s *eventSource) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.since, s)
+}
+
+// OldestHandling returns when the event was handed out that a consumer has been dealing with for the longest time, zero if all
+// wait for the next one. Until a consumer asks for the next one it hears of nothing.
+func (c *Cache) OldestHandling() time.Time {
+	c.handling.mu.Lock()
+	defer c.handling.mu.Unlock()
+	var oldest time.Time
+	for _, since := range c.handling.since {
+		if oldest.IsZero() || since.Before(oldest) {
+			oldest = since
+		}
+	}
+	return oldest
 }
 
 // Next implements EventSource.
 func (s *eventSource) Next(ctx context.Context) (Event, error) {
+	s.cache.handling.end(s)
 	cluster, types, err := s.events.Next(ctx)
 	if err != nil {
 		return Event{}, fmt.Errorf("event source %s: %w", s.name, err)
 	}
+	s.cache.handling.begin(s, s.cache.options.Clock.Now())
 	return Event{Cluster: cluster, Types: types}, nil
 }
 
 // Close implements EventSource.
-func (s *eventSource) Close() { s.events.Close() }
+func (s *eventSource) Close() {
+	s.events.Close()
+	s.cache.handling.end(s)
+}
 
 // NewSource turns the events of all targets into requests of a controller. It ends with the context that it is started
 // with.

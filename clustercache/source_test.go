@@ -3,6 +3,7 @@ package clustercache
 import (
 	"context"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/util/workqueue"
@@ -19,6 +20,39 @@ func TestSourceBeginsWithWhatExists(t *testing.T) {
 	h.Expect(event.Cluster).To(Equal(key))
 	h.Expect(event.Has(EventRegistered)).To(BeTrue())
 	h.Expect(event.Has(EventConnected)).To(BeTrue())
+}
+
+func TestWhoDealsWithAnEventForLongIsKnown(t *testing.T) {
+	h, _, _ := connected(t, Options{})
+	source := func(name string) EventSource {
+		s := h.cache.GetClusterSource(name)
+		t.Cleanup(s.Close)
+		return s
+	}
+	first, second := source("first"), source("second")
+	idle := func(s EventSource) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := s.Next(ctx)
+		h.Expect(err).To(HaveOccurred())
+	}
+	busy := func(s EventSource) {
+		_, err := s.Next(t.Context())
+		h.Expect(err).NotTo(HaveOccurred())
+	}
+	oldest := h.cache.OldestHandling
+	h.Expect(oldest()).To(BeZero(), "nobody has taken an event")
+
+	before := time.Now()
+	busy(first)
+	after := time.Now()
+	h.Expect(oldest()).To(And(BeTemporally(">=", before), BeTemporally("<=", after)))
+	busy(second)
+	h.Expect(oldest()).To(BeTemporally("<=", after), "the oldest counts")
+	idle(first)
+	h.Expect(oldest()).To(BeTemporally(">=", after))
+	second.Close()
+	h.Expect(oldest()).To(BeZero())
 }
 
 func TestConsumerThatNeverReadsHoldsUpNobody(t *testing.T) {

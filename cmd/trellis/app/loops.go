@@ -102,10 +102,19 @@ func queuesStuckSince(now, began time.Time, missing int, longest time.Duration) 
 	}
 }
 
-// watchProbes has the probes of all targets watched, as long as the process lives.
+// eventTime bounds what a consumer does with one event of a target, which is all in memory.
+const eventTime = time.Minute
+
+// watchProbes has the probes of all targets watched, and who deals with their events, as long as the process lives.
 func (h *hub) watchProbes(ctx context.Context) {
 	h.loops.Add("probes", func(time.Time) time.Time {
 		return probesStuckSince(ctx, h.clusters, h.Config.Controllers.Heartbeat.MonitorPeriod.Duration)
+	})
+	h.loops.Add("events of targets", func(time.Time) time.Time {
+		if oldest := h.clusters.OldestHandling(); !oldest.IsZero() {
+			return oldest.Add(eventTime)
+		}
+		return time.Time{}
 	})
 }
 
