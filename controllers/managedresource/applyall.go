@@ -181,6 +181,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)
 	defer cancel()
 	r.begin(work)
+	defer r.tracker.End(work.name) // after a panic, too
 	yields := r.yield(calls, work, target, todo, before)
 	var pruned []prune.Outcome
 	if p.complete() && len(old) > 0 {

@@ -46,6 +46,7 @@ type judging struct {
 	clock    *clocktesting.FakeClock
 	server   client.Client
 	writes   int
+	news     int // of the tracker
 	work     *run
 }
 
@@ -79,7 +80,7 @@ func judged(t *testing.T) *judging {
 	j.reconciler = &reconciler{
 		source: store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {}), reader: j.server, clusters: j.clusters, memory: newMemory(), clock: j.clock, syncPeriod: time.Hour,
 		warnings: warnings.New(warnings.Options{Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {}}),
-		tracker:  tracker.New(tracker.Options{Clusters: j.clusters, FieldManager: hubv1alpha1.FieldManager, Selector: labels.Everything(), Clock: j.clock, Notify: func(types.NamespacedName, tracker.Cause) {}}),
+		tracker:  tracker.New(tracker.Options{Clusters: j.clusters, FieldManager: hubv1alpha1.FieldManager, Selector: labels.Everything(), Clock: j.clock, Notify: func(types.NamespacedName, tracker.Cause) { j.news++ }}),
 	}
 	j.viewer = &view.Viewer{Tracker: j.tracker, Warnings: j.warnings}
 	j.track(mr.Status.Resources...)

@@ -73,6 +73,7 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 	r.noteAutoscalers(ctx, work, target, p.planned(keys...), true)
 	accepted, _ := r.tracker.AcceptedStates(work.name) // Begin forgets those that left the selection
 	r.tracker.Begin(work.name, keys...)
+	defer r.tracker.End(work.name) // after a panic, too
 	drifts, unread, left := r.examine(ctx, work, target, p, keys, accepted)
 	if left > 0 && (wait == 0 || left < wait) {
 		wait = left

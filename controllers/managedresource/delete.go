@@ -133,6 +133,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 		return false, result, err
 	}
 	r.begin(work)
+	defer r.tracker.End(work.name) // after a panic, too
 	calls, cancel := context.WithTimeout(ctx, callsTimeout)
 	defer cancel()
 	outcomes := prune.Objects(calls, pruning, work.mr.Status.Resources, policy)

@@ -1,0 +1,31 @@
+package managedresource
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
+)
+
+// A run that panics is tried again. What happens to the objects is heard of meanwhile, and after.
+func TestEventsAreHeardOfAfterARunPanicked(t *testing.T) {
+	j := judged(t)
+	j.work.class, j.shared = &claim.Class{}, sharing.NewIndex()
+	j.bundles = bundle.NewCache(1<<20, bundle.Limits{})
+	j.clusters.Add(j.work.target, clustersfake.Target{Client: j.server})
+	j.track(j.work.mr.Status.Resources...)
+	j.shown()
+	input, _ := j.input(j.work)
+	status, _ := j.clusters.GetStatus(j.work.target)
+	j.Expect(func() {
+		_, _ = j.correct(j.ctx, j.work, status, input, []inventory.Key{inventory.KeyOf(j.work.mr.Status.Resources[0])})
+	}).To(Panic(), "there is no applier")
+	j.news = 0
+	j.becomes(11, "False")
+	j.Expect(j.news).To(Equal(1))
+}
