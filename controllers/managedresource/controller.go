@@ -236,6 +236,12 @@ func (c *Controller) caughtUp(ctx context.Context) bool {
 	}
 }
 
+// sourceRetries are the pauses after errors, which are the source's: those of targets have pauses of their own. They end soon, for
+// after an outage of the source what targets have come to meanwhile is still to be told, and no event brings it.
+func sourceRetries() workqueue.TypedRateLimiter[dispatch.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](retryFirst/4, sourceRetryLast)
+}
+
 // classController has the queue and the workers of a class. It tells ready when its queue takes requests.
 func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) (controller.TypedController[dispatch.Request], error) {
 	workers := class.ConcurrentSyncs
@@ -261,7 +267,7 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 			return fairqueue.New(controllerName, fairqueue.Options[dispatch.Request]{
 				Lane:        dispatch.Lane,
 				MaxInFlight: func(string) int { return class.share(workers) },
-				RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](retryFirst/4, retryLast),
+				RateLimiter: sourceRetries(),
 				Metrics:     c.options.QueueMetrics,
 			})
 		},

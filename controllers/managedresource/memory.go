@@ -13,6 +13,9 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
+// sourceRetryLast is the longest pause after the source did not take a write.
+const sourceRetryLast = 15 * time.Second
+
 // Pauses between attempts. A whole run that failed is tried again after 1 s, doubled up to 5 min. An object whose drift
 // comes back is corrected at once for a few times, then after 1 s, doubled up to 1 min, until it was quiet for 10 min.
 const (
