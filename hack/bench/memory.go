@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -257,7 +258,7 @@ func watchAsHub(ctx context.Context, target *stage.Cluster, kind schema.GroupVer
 		}
 		return until(ctx, func() bool {
 			pods, synced := t.Pods(key)
-			return synced && len(pods[memoryNamespace]) >= n
+			return synced && len(slices.Collect(pods.Of(memoryNamespace, labels.Everything()))) >= n
 		})
 	}}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -218,15 +219,19 @@ func BenchmarkPodEvent(b *testing.B) {
 
 // BenchmarkPods is what a judgement of all Deployments of a target spends on finding their pods.
 func BenchmarkPods(b *testing.B) {
-	for _, shape := range [][2]int{{10, 10}, {10, 50}} {
+	for _, shape := range [][2]int{{10, 10}, {10, 50}, {1, 1000}} {
 		b.Run(fmt.Sprintf("%d namespaces with %d Deployments", shape[0], shape[1]), func(b *testing.B) {
 			s := busyTarget(b, shape[0], shape[1])
+			var selectors []labels.Selector
+			for d := range shape[1] {
+				selectors = append(selectors, labels.SelectorFromValidatedSet(labels.Set{"app": fmt.Sprint("app", d)}))
+			}
 			b.ReportAllocs()
 			for b.Loop() {
 				pods, _ := s.Pods(cluster)
 				for n := range shape[0] {
-					for range shape[1] {
-						for range pods.In(fmt.Sprint("ns", n)) {
+					for d := range shape[1] {
+						for range pods.Of(fmt.Sprint("ns", n), selectors[d]) {
 						}
 					}
 				}

@@ -227,33 +227,6 @@ func (j *Judgement) selects(pod *health.Pod) bool {
 	return pod != nil && j.Progress.Selector != nil && j.Progress.Selector.Matches(&pod.Labels)
 }
 
-// Pods are the pods of a target, by namespace.
-type Pods map[string][]*health.Pod
-
-// In iterates over the pods of a namespace.
-func (p Pods) In(namespace string) iter.Seq[*health.Pod] {
-	return func(yield func(*health.Pod) bool) {
-		for _, pod := range p[namespace] {
-			if !yield(pod) {
-				return
-			}
-		}
-	}
-}
-
-// Pods returns the pods that the watch of a target shows, and whether that watch is synced. It goes over all of them, so
-// whoever judges many workloads asks once.
-func (t *Tracker) Pods(cluster clustercache.ClusterKey) (pods Pods, synced bool) {
-	pods = Pods{}
-	synced = t.clusters.Range(cluster, PodWatch, func(key types.NamespacedName, value any) bool {
-		if obs, ok := value.(*Observation); ok && obs.Pod != nil {
-			pods[key.Namespace] = append(pods[key.Namespace], obs.Pod)
-		}
-		return true
-	})
-	return pods, synced
-}
-
 func keyIn(w clustercache.Watcher, name types.NamespacedName) inventory.Key {
 	return inventory.Key{Group: w.Kind.Group, Kind: w.Kind.Kind, Namespace: name.Namespace, Name: name.Name}
 }

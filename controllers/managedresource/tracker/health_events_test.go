@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -365,7 +366,7 @@ func TestPodsByNamespace(t *testing.T) {
 	pods, synced := s.Pods(cluster)
 	g.Expect(synced).To(BeTrue())
 	names := func(namespace string) (names []string) {
-		for pod := range pods.In(namespace) {
+		for pod := range pods.Of(namespace, labels.Everything()) {
 			names = append(names, pod.Name)
 		}
 		return names
@@ -373,8 +374,51 @@ func TestPodsByNamespace(t *testing.T) {
 	g.Expect(names("default")).To(ConsistOf("p0", "p1"))
 	g.Expect(names("other")).To(ConsistOf("p2"))
 	g.Expect(names("third")).To(BeEmpty())
-	for range pods.In("default") {
+	for range pods.Of("default", labels.Everything()) {
 		break // must not go on
+	}
+}
+
+// A workload goes over those pods alone that may be its own, and over none too few.
+func TestPodsOfASelector(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	deployment := ref("Deployment", "default", "a")
+	deployment.APIVersion = "apps/v1"
+	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{deployment}, tracker.Exact{})).To(Succeed())
+	s.clusters.Sync(cluster, podsWatch, true)
+	for name, with := range map[string]string{
+		"a1": "{part-of: all, app: a}", "a2": "{part-of: all, app: a, tier: x}", "b": "{part-of: all, app: b}", "empty": "{app: ''}", "none": "{}",
+	} {
+		s.clusters.Put(cluster, podsWatch, parsed(t, "v1", "Pod", name, "100", "metadata: {labels: "+with+"}\nstatus: {phase: Running}"))
+	}
+	pods, _ := s.Pods(cluster)
+	for selector, want := range map[string][]string{
+		"app=a":               {"a1", "a2"},
+		"app==b":              {"b"},
+		"app in (b)":          {"b"},
+		"app=":                {"empty"},
+		"app=c":               {},
+		"app=a,part-of=all":   {"a1", "a2"},
+		"part-of=all,tier=x":  {"a2"},
+		"app=a,tier!=x":       {"a1", "a2"},
+		"app in (a,b)":        {"a1", "a2", "b", "empty", "none"},
+		"!app":                {"a1", "a2", "b", "empty", "none"},
+		"app notin (a)":       {"a1", "a2", "b", "empty", "none"},
+		"part-of,app=a,app=b": {"b"},
+	} {
+		parsed, err := labels.Parse(selector)
+		g.Expect(err).NotTo(HaveOccurred())
+		var got []string
+		for range 2 { // the second time from what the first one found
+			got = nil
+			for pod := range pods.Of("default", parsed) {
+				got = append(got, pod.Name)
+			}
+		}
+		g.Expect(got).To(ConsistOf(want), selector)
+	}
+	for pod := range pods.Of("default", labels.Nothing()) {
+		g.Expect(labels.Nothing().Matches(&pod.Labels)).To(BeFalse())
 	}
 }
 

@@ -154,7 +154,7 @@ func (l *look) judge(key inventory.Key, obs *tracker.Observation, ignored bool) 
 		}
 		if j.Progress.Selector != nil && (sick != health.Problem{} || rolling != health.Problem{}) {
 			if pods, synced := l.podsIn(); synced {
-				cause := health.Explain(j.Progress.Selector, pods.In(key.Namespace), least)
+				cause := health.Explain(j.Progress.Selector, pods.Of(key.Namespace, j.Progress.Selector), least)
 				sick, rolling = explained(sick, cause), explained(rolling, cause)
 			}
 		}
@@ -184,7 +184,7 @@ func (l *look) rollout(key inventory.Key, p health.ProgressResult, ignored bool)
 		l.view.PodsHidden = true
 		return health.Problem{}
 	}
-	if done, message := health.PodsRolledOut(p, pods.In(key.Namespace)); !done {
+	if done, message := health.PodsRolledOut(p, pods.Of(key.Namespace, p.Selector)); !done {
 		return health.Problem{Severity: health.Unavailable, Message: message}
 	}
 	return health.Problem{}
