@@ -89,7 +89,7 @@ func sameJudgement(a, b *Observation, told bool) bool {
 
 // fails tells of an object whether it is worse off than one that was just written.
 func (o *Observation) fails() bool {
-	return o.Judgement != nil && o.Judgement.Health.Problem.Severity > health.Waiting
+	return o.Judgement != nil && o.Judgement.Health.Severity > health.Waiting
 }
 
 // orNone returns what is to be said of an object that has no check: nothing is wrong with it.
