@@ -18,7 +18,7 @@ import (
 const (
 	calmTurn  = 250 * time.Millisecond
 	calmText  = time.Second
-	calmMost  = 30 * time.Second
+	calmMost  = 10 * time.Second
 	calmFree  = 5
 	calmQuiet = time.Minute
 )

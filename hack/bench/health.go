@@ -23,9 +23,9 @@ const (
 )
 
 // The ManagedResources whose Deployments change, each with one of the same name. They take turns, because what is said of one
-// ManagedResource is calmed down when it changes several times a second.
+// ManagedResource is calmed down when it changes several times a second, or more than five times without a quiet minute.
 const (
-	watchedCount   = 20
+	watchedCount   = 80
 	watchedPrefix  = "watched-"
 	watchedByBench = referencePrefix + "watched"
 )
