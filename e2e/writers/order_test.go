@@ -152,7 +152,7 @@ func TestFailureStopsOnlyWhatNeedsTheObject(t *testing.T) {
 		return c.Message
 	}
 	p.Eventually(message).Should(ContainSubstring("27 errors occurred: ["), func() string { return hub.Log.About(p.ns) })
-	p.Expect(message()).To(HaveSuffix(", and 7 more]"))
+	p.Expect(message()).To(HaveSuffix("... and 7 more]"))
 	p.Expect(strings.Count(message(), "error during apply of object ")).To(Equal(20))
 	for _, obj := range good {
 		p.live(obj)
