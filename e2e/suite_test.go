@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -11,13 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/go-logr/logr"
-	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
-	"golang.org/x/sync/errgroup"
-	"k8s.io/klog/v2"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/trellis-hub/trellis/cmd/trellis/app"
 	"github.com/trellis-hub/trellis/hack/controlplane"
@@ -37,57 +29,22 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(beHub())
 	}
-	flag.Parse()
-	if testing.Short() {
-		fmt.Println("The end-to-end tests need control planes; -short leaves them out.")
-		return
-	}
-	ctrllog.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(patience)
-	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	os.Exit(run(m))
+	hubtest.Suite{Patience: patience, Poll: 50 * time.Millisecond}.Main(m, run)
 }
 
 func run(m *testing.M) int {
-	before := goleak.IgnoreCurrent()
-	code := 1
-	if err := startClusters(context.Background()); err != nil {
+	clusters, err := hubtest.StartSource(context.Background(),
+		controlplane.Options{Name: "source", Audit: true},
+		controlplane.Options{Name: "east", Audit: true},
+		controlplane.Options{Name: "west", Audit: true, ControllerManager: true, Scheduler: true, Kwok: true, Nodes: 1},
+	)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-	} else {
-		code = m.Run()
-	}
-	for _, c := range []*hubtest.Cluster{source, east, west} {
-		if c != nil {
-			c.Stop()
-		}
-	}
-	if err := goleak.Find(before); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, "goroutines are left at the end:", err)
 		return 1
 	}
-	return code
-}
-
-func startClusters(ctx context.Context) error {
-	var group errgroup.Group
-	for _, c := range []struct {
-		cluster **hubtest.Cluster
-		options controlplane.Options
-	}{
-		{&source, controlplane.Options{Name: "source", Audit: true}},
-		{&east, controlplane.Options{Name: "east", Audit: true}},
-		{&west, controlplane.Options{Name: "west", Audit: true, ControllerManager: true, Scheduler: true, Kwok: true, Nodes: 1}},
-	} {
-		group.Go(func() (err error) {
-			*c.cluster, err = hubtest.StartCluster(ctx, c.options)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return hubtest.InstallSource(ctx, source.Client)
+	defer hubtest.StopClusters(clusters...)
+	source, east, west = clusters[0], clusters[1], clusters[2]
+	return m.Run()
 }
 
 // beHub runs the command of the hub until a signal comes or the test that started it is gone.

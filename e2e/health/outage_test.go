@@ -11,6 +11,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 // takeWest is a place in west, which no other test has meanwhile.
@@ -125,7 +126,7 @@ func TestOutageInEachPhaseOfARollout(t *testing.T) {
 			}))
 			for _, name := range []string{changing, unseen, halfway, ending, sick} {
 				for _, v := range p.between(name, marks[name], p.mark(name)) {
-					p.Expect(saysReady(v.ManagedResource)).To(BeFalse(), "%s is not ready: %s", name, history([]version{v}))
+					p.Expect(saysReady(v.ManagedResource)).To(BeFalse(), "%s is not ready: %s", name, history([]hubtest.Version{v}))
 				}
 			}
 			p.Expect(p.mr(done).Status.Conditions).To(HaveLen(4))
@@ -208,10 +209,10 @@ func (p place) intoPhases() {
 // latest is how long after a time the last of some ManagedResources said something first.
 func (p place) latest(since time.Time, names []string, from map[string]mark, said func(*resourcesv1alpha1.ManagedResource) bool) (longest time.Duration) {
 	for _, name := range names {
-		versions := seen.of(types.NamespacedName{Namespace: p.ns, Name: name})[from[name]:]
+		versions := seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})[from[name]:]
 		for _, v := range versions {
 			if said(v.ManagedResource) {
-				longest = max(longest, v.at.Sub(since))
+				longest = max(longest, v.At.Sub(since))
 				break
 			}
 		}

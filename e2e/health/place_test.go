@@ -64,7 +64,7 @@ func (p place) abandon() {
 	for i := range list.Items {
 		mr := &list.Items[i]
 		if p.t.Failed() {
-			p.t.Logf("history of %s:\n%s", mr.Name, history(seen.of(client.ObjectKeyFromObject(mr))))
+			p.t.Logf("history of %s:\n%s", mr.Name, history(seen.Of(client.ObjectKeyFromObject(mr))))
 		}
 		if mr.DeletionTimestamp == nil {
 			p.Expect(client.IgnoreNotFound(source.Client.Patch(p.ctx, mr, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"keepObjects":true}}`))))).To(Succeed())
@@ -158,7 +158,7 @@ func (p place) await(name string, health, progress any) *resourcesv1alpha1.Manag
 		g.Expect(mr.Status.ObservedGeneration).To(Equal(mr.Generation))
 		g.Expect(condition(mr, healthy)).To(match(health))
 		g.Expect(condition(mr, progressing)).To(match(progress))
-	}).Should(Succeed(), func() string { return history(seen.of(types.NamespacedName{Namespace: p.ns, Name: name})) })
+	}).Should(Succeed(), func() string { return history(seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})) })
 	return mr
 }
 
@@ -184,7 +184,7 @@ func (p place) awaitMessage(name string, t resourcesv1alpha1.ConditionType, want
 		mr := p.mr(name)
 		g.Expect(condition(mr, t)).To(Equal(want), message(mr, t))
 		g.Expect(message(mr, t)).To(fits)
-	}).Should(Succeed(), func() string { return history(seen.of(types.NamespacedName{Namespace: p.ns, Name: name})) })
+	}).Should(Succeed(), func() string { return history(seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})) })
 }
 
 // live reads an object of the target.

@@ -249,13 +249,13 @@ func (p place) compare(name string, before *resourcesv1alpha1.ManagedResource, o
 	var last atomic.Value
 	go func() {
 		defer close(done)
-		var versions []version
+		var versions []hubtest.Version
 		for event := range w.ResultChan() {
 			mr, ok := event.Object.(*resourcesv1alpha1.ManagedResource)
 			if !ok || mr.Name != name {
 				continue
 			}
-			versions = append(versions, version{ManagedResource: mr})
+			versions = append(versions, hubtest.Version{ManagedResource: mr})
 			if len(ofNewContent(before, versions)) == 0 {
 				last.Store(mr.ResourceVersion)
 				continue

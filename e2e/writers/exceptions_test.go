@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 // exception is something that somebody else writes into an object that the hub keeps, and that has to stay.
@@ -325,12 +326,12 @@ func (e exception) run(p place) {
 // expectUndisturbed looks at all versions of a ManagedResource: once applied, it stays so.
 func (p place) expectUndisturbed(name string) {
 	p.t.Helper()
-	versions := seen.of(p.ns, name)
-	first := slices.IndexFunc(versions, func(mr *resourcesv1alpha1.ManagedResource) bool { return appliedCondition(mr) == "True/ApplySucceeded" })
+	versions := seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})
+	first := slices.IndexFunc(versions, func(v hubtest.Version) bool { return appliedCondition(v.ManagedResource) == "True/ApplySucceeded" })
 	p.Expect(first).To(BeNumerically(">=", 0))
-	for _, mr := range versions[first:] {
-		p.Expect(appliedCondition(mr)).To(Equal("True/ApplySucceeded"))
-		p.Expect(condition(mr, "Contested")).NotTo(HavePrefix("True/"))
+	for _, v := range versions[first:] {
+		p.Expect(appliedCondition(v.ManagedResource)).To(Equal("True/ApplySucceeded"))
+		p.Expect(condition(v.ManagedResource, "Contested")).NotTo(HavePrefix("True/"))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -48,8 +49,8 @@ func TestBundleIsAppliedInOneRunWhateverItsOrder(t *testing.T) {
 	objects := everything(p, "")
 	p.manage("mr", objects)
 	p.awaitReady("mr")
-	for _, mr := range seen.of(p.ns, "mr") {
-		p.Expect(condition(mr, resourcesv1alpha1.ConditionResourcesApplied)).NotTo(HavePrefix("False/"), "the first run succeeds")
+	for _, v := range seen.Of(types.NamespacedName{Namespace: p.ns, Name: "mr"}) {
+		p.Expect(condition(v.ManagedResource, resourcesv1alpha1.ConditionResourcesApplied)).NotTo(HavePrefix("False/"), "the first run succeeds")
 	}
 	position := map[string]int{}
 	for i, e := range p.audit() {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -45,29 +44,13 @@ func run(m *testing.M) int {
 	if testing.Short() {
 		return m.Run()
 	}
-	ctx := context.Background()
-	var group errgroup.Group
-	for i, name := range []string{"west", "east"} {
-		group.Go(func() (err error) {
-			all[i], err = hubtest.StartCluster(ctx, controlplane.Options{Name: name})
-			return err
-		})
-	}
-	err := group.Wait()
-	if err == nil {
-		err = hubtest.InstallSource(ctx, all[0].Client)
-	}
-	defer func() {
-		for _, c := range all {
-			if c != nil {
-				c.Stop()
-			}
-		}
-	}()
+	clusters, err := hubtest.StartSource(context.Background(), controlplane.Options{Name: "west"}, controlplane.Options{Name: "east"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	defer hubtest.StopClusters(clusters...)
+	copy(all[:], clusters)
 	return m.Run()
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,17 +31,12 @@ import (
 var (
 	source, target *hubtest.Cluster
 	started        = sync.OnceValue(func() error {
-		var group errgroup.Group
-		for cluster, name := range map[**hubtest.Cluster]string{&source: "source", &target: "target"} {
-			group.Go(func() (err error) {
-				*cluster, err = hubtest.StartCluster(context.Background(), controlplane.Options{Name: name, Audit: true})
-				return err
-			})
+		clusters, err := hubtest.StartSource(context.Background(),
+			controlplane.Options{Name: "source", Audit: true}, controlplane.Options{Name: "target", Audit: true})
+		if err == nil {
+			source, target = clusters[0], clusters[1]
 		}
-		if err := group.Wait(); err != nil {
-			return err
-		}
-		return hubtest.InstallSource(context.Background(), source.Client)
+		return err
 	})
 )
 
@@ -55,11 +49,7 @@ func TestMain(m *testing.M) {
 	SetDefaultEventuallyTimeout(60 * time.Second)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	code := m.Run()
-	for _, c := range []*hubtest.Cluster{source, target} {
-		if c != nil {
-			c.Stop()
-		}
-	}
+	hubtest.StopClusters(source, target)
 	os.Exit(code)
 }
 

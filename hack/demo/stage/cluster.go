@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,32 +26,20 @@ type Cluster struct {
 
 // StartClusters starts control planes beside each other. If one fails, none is left.
 func StartClusters(ctx context.Context, options ...controlplane.Options) ([]*Cluster, error) {
-	clusters := make([]*Cluster, len(options))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, o := range options {
-		group.Go(func() (err error) {
-			clusters[i], err = startCluster(ctx, o)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		StopClusters(clusters...)
+	started, err := hubtest.StartClusters(ctx, options...)
+	if err != nil {
 		return nil, err
+	}
+	clusters := make([]*Cluster, len(started))
+	for i, c := range started {
+		watch, err := client.NewWithWatch(c.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
+		if err != nil {
+			hubtest.StopClusters(started...)
+			return nil, fmt.Errorf("client for %s: %w", options[i].Name, err)
+		}
+		clusters[i] = &Cluster{Cluster: c, Name: options[i].Name, Watch: watch}
 	}
 	return clusters, nil
-}
-
-func startCluster(ctx context.Context, o controlplane.Options) (*Cluster, error) {
-	cluster, err := hubtest.StartCluster(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	watch, err := client.NewWithWatch(cluster.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
-	if err != nil {
-		cluster.Stop()
-		return nil, fmt.Errorf("client for %s: %w", o.Name, err)
-	}
-	return &Cluster{Cluster: cluster, Name: o.Name, Watch: watch}, nil
 }
 
 // StopClusters stops control planes. Those that are nil were never started.
