@@ -26,6 +26,8 @@ func FuzzMerge(f *testing.F) {
 		{`{"apiVersion":"v1","kind":"Secret","type":"kubernetes.io/service-account-token"}`, `{"apiVersion":"v1","kind":"Secret","data":{"token":"x"}}`},
 		{`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingWebhookConfiguration","webhooks":[{"name":"a","clientConfig":{}}]}`,
 			`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingWebhookConfiguration","webhooks":[{"name":"a","clientConfig":{"caBundle":"x"}}]}`},
+		{`{"kind":"0"}`, `{"kind":"0","metadata":{"ownerReferences":null}}`},
+		{`{"kind":"0"}`, `{"kind":"0","metadata":{"labels":{}}}`},
 		{`{"apiVersion":"v1","kind":"Node"}`, `{"apiVersion":"v1","kind":"Node","spec":{"podCIDR":"10.0.0.0/24"}}`},
 		{`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"a":1},"annotations":[]},"data":{"a":"b"}}`, `{"apiVersion":"v1","kind":"ConfigMap","metadata":"text"}`},
 	} {

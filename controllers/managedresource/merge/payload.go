@@ -124,6 +124,9 @@ func Object(desired, live *unstructured.Unstructured, o Options) (*unstructured.
 	} else {
 		unstructured.RemoveNestedField(out.Object, "metadata", "ownerReferences")
 	}
+	if metadata := mapAt(out.Object, "metadata"); metadata != nil && len(metadata) == 0 {
+		delete(out.Object, "metadata") // so that merging again finds the same: an empty map and none are one
+	}
 	delete(out.Object, "status")
 	if status, ok := live.Object["status"].(map[string]any); ok && len(status) > 0 {
 		out.Object["status"] = runtime.DeepCopyJSON(status)
