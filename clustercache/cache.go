@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -34,8 +35,10 @@ type Cache struct {
 	ctx     context.Context
 	stopped bool // no target may be added any more
 	targets map[ClusterKey]*target
-	running sync.WaitGroup
-	synced  chan struct{} // closed when every registration that existed at the start is known
+	// byNamespace holds the targets of each namespace: who asks for those of one must not walk a fleet.
+	byNamespace map[string]map[*target]struct{}
+	running     sync.WaitGroup
+	synced      chan struct{} // closed when every registration that existed at the start is known
 }
 
 var (
@@ -59,6 +62,8 @@ func New(options Options) (*Cache, error) {
 		metrics:  newMetrics(),
 		targets:  map[ClusterKey]*target{},
 		synced:   make(chan struct{}),
+
+		byNamespace: map[string]map[*target]struct{}{},
 	}
 	if options.Registerer != nil {
 		if err := c.metrics.register(options.Registerer, c); err != nil {
@@ -128,6 +133,10 @@ func (c *Cache) register(key ClusterKey, r *registration) {
 	}
 	t := newTarget(c.ctx, c, key, r)
 	c.targets[key] = t
+	if c.byNamespace[key.Namespace] == nil {
+		c.byNamespace[key.Namespace] = map[*target]struct{}{}
+	}
+	c.byNamespace[key.Namespace][t] = struct{}{}
 	c.running.Go(t.run)
 }
 
@@ -148,6 +157,9 @@ func (c *Cache) forget(t *target) bool {
 		return false
 	}
 	delete(c.targets, t.key)
+	if delete(c.byNamespace[t.key.Namespace], t); len(c.byNamespace[t.key.Namespace]) == 0 {
+		delete(c.byNamespace, t.key.Namespace)
+	}
 	c.hub.Publish(t.key, EventGone)
 	return true
 }
@@ -314,9 +326,13 @@ func (c *Cache) GetStatus(cluster ClusterKey) (Status, bool) {
 func (c *Cache) List(namespace string) []Status {
 	var found []*target
 	c.mu.RLock()
-	for key, t := range c.targets {
-		if key.Namespace != "" && (namespace == "" || key.Namespace == namespace) {
-			found = append(found, t)
+	if namespace != "" {
+		found = slices.AppendSeq(found, maps.Keys(c.byNamespace[namespace]))
+	} else {
+		for key, t := range c.targets {
+			if key.Namespace != "" {
+				found = append(found, t)
+			}
 		}
 	}
 	c.mu.RUnlock()
