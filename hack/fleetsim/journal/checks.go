@@ -156,20 +156,15 @@ func Repeated(writers Writers, histories ...History) Verdict {
 // Flapping finds objects that judged writers changed, changed back and changed again within the window.
 func Flapping(window time.Duration, writers Writers, histories ...History) Verdict {
 	return judge("changed there and back", histories, writers, func(History) func(Change, bool) (string, []Change) {
-		latest := map[string][]Change{} // of the object, by judged writers, in a row
+		latest := map[string][]Change{} // of the object, by judged writers
 		return func(c Change, judged bool) (string, []Change) {
-			if c.Before == c.After {
-				return "", nil
-			}
-			if !judged {
-				delete(latest, c.Object()) // what comes next may be a correction
+			if !judged || c.Before == c.After {
 				return "", nil
 			}
 			row := append(latest[c.Object()], c)
 			row = row[max(0, len(row)-3):]
 			latest[c.Object()] = row
-			if len(row) == 3 && row[0].Before == row[1].After && row[0].After == row[1].Before && row[2].Before == row[0].Before &&
-				row[2].After == row[0].After && c.Time.Sub(row[0].Time) <= window {
+			if len(row) == 3 && row[1].After == row[0].Before && row[2].After == row[0].After && c.Time.Sub(row[0].Time) <= window {
 				return "changed, changed back and changed again", slices.Clone(row)
 			}
 			return "", nil
@@ -188,11 +183,9 @@ func CreatedTwice(writers Writers, reason func(target string, creation Change) b
 			switch {
 			case c.deletes() && judged:
 				deleted[object] = c
-			case c.deletes(): // somebody else's delete is to be mended
-				delete(deleted, object)
 			case c.Before == 0 && c.After != 0:
 				delete(deleted, object)
-				if ok && judged && before.UID != c.UID && (reason == nil || !reason(h.Target, c)) {
+				if ok && judged && (reason == nil || !reason(h.Target, c)) {
 					return "created again after its deletion", []Change{before, c}
 				}
 			}
