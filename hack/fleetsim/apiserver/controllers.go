@@ -1,0 +1,295 @@
+package apiserver
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds"
+	"github.com/trellis-hub/trellis/hack/fleetsim/storage"
+)
+
+// controllers do what follows from a write a moment later. They have a goroutine only while there is something to do.
+type controllers struct {
+	mu             sync.Mutex
+	running, again bool
+	group          sync.WaitGroup
+}
+
+func (c *controllers) wait() {
+	// Nobody starts anew: kick looks at the end of the server under the same lock.
+	c.mu.Lock()
+	c.mu.Unlock() //nolint:staticcheck // see above
+	c.group.Wait()
+}
+
+// kick makes the controllers look at everything again.
+func (s *Server) kick() {
+	s.control.mu.Lock()
+	defer s.control.mu.Unlock()
+	s.control.again = true
+	if s.control.running || s.stopped.Err() != nil {
+		return
+	}
+	s.control.running = true
+	s.control.group.Go(func() {
+		for s.controlAgain() {
+			s.step()
+		}
+	})
+}
+
+func (s *Server) controlAgain() bool {
+	s.control.mu.Lock()
+	defer s.control.mu.Unlock()
+	s.control.running = s.control.again && s.stopped.Err() == nil
+	s.control.again = false
+	return s.control.running
+}
+
+// afterWrite does what follows from a write: kinds are served from now on or not any more, and the controllers have a look.
+func (s *Server) afterWrite(r schema.GroupResource, o *storage.Object) {
+	if r == customResources {
+		s.refresh()
+		s.kick()
+	} else if o.Terminating() {
+		s.kick()
+	}
+}
+
+// step does what is to be done now.
+func (s *Server) step() {
+	s.establish()
+	if !s.o.NoControllers {
+		s.finishOwners()
+		s.emptyNamespaces()
+	}
+}
+
+// agent is the call of a controller.
+func (s *Server) agent(r schema.GroupVersionResource) (*call, bool) {
+	resource, ok := s.registry.Load().Resource(r)
+	return &call{Server: s, resource: resource, agentName: "kube-controller-manager", user: User{Name: "system:kube-controller-manager"}}, ok
+}
+
+// modify changes an object without the checks for clients. It is removed if nothing keeps it any more.
+func (c *call) modify(key string, fn func(u *unstructured.Unstructured)) (removed bool) {
+	for range attempts {
+		live := c.store.Get(c.group(), key)
+		if live == nil {
+			return false
+		}
+		u := live.Unstructured(c.resource.GVK())
+		fn(u)
+		next, err := storage.New(u)
+		if err != nil || next.SameContent(live) {
+			return false // it cannot be spoilt by taking something away
+		}
+		remove := live.Terminating() && len(u.GetFinalizers()) == 0 && graceIsOver(u) && c.finalized(u)
+		w := kinds.Write{Verb: kinds.Update, Manager: c.agentName}
+		err = c.store.Write(func(tx storage.Tx) error {
+			if tx.Get(c.group(), key) != live {
+				return errChanged
+			}
+			if remove {
+				c.wrote(w, live, nil, tx.Delete(c.group(), key))
+				return nil
+			}
+			next = tx.Put(c.group(), next)
+			c.wrote(w, live, next, next.Version())
+			return nil
+		})
+		if !errors.Is(err, errChanged) {
+			return remove
+		}
+	}
+	return false
+}
+
+// background is how the controllers delete.
+func background() *metav1.DeleteOptions {
+	return &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
+}
+
+// empty deletes all objects of a resource, or those in a namespace, and tells whether none is left.
+func (c *call) empty(namespace string) bool {
+	objects, _, _ := c.store.List(c.group(), namespace, 0) // the newest state is always known
+	left := false
+	for _, o := range objects {
+		if o.Terminating() {
+			left = true // until somebody takes its finalizers away
+			continue
+		}
+		_, gone, err := c.remove(o.Key(), background())
+		left = left || !gone && !apierrors.IsNotFound(err)
+	}
+	return !left
+}
+
+// emptyNamespaces deletes what is in namespaces that are being deleted, and lets them go once nothing is.
+func (s *Server) emptyNamespaces() {
+	c, ok := s.agent(namespaces.WithVersion("v1"))
+	if !ok {
+		return
+	}
+	all, _, _ := s.store.List(namespaces, "", 0)
+	for _, namespace := range all {
+		if !namespace.Terminating() {
+			continue
+		}
+		empty := true
+		for _, r := range s.registry.Load().Resources() {
+			if r.Namespaced && slices.Contains(r.Verbs, "delete") {
+				if content, ok := s.agent(r.GVR); ok {
+					empty = content.empty(namespace.Name()) && empty
+				}
+			}
+		}
+		if empty {
+			c.modify(namespace.Key(), func(u *unstructured.Unstructured) {
+				unstructured.RemoveNestedField(u.Object, "spec", "finalizers")
+			})
+		}
+	}
+}
+
+// finishOwners takes away the finalizers that the garbage collector of a real cluster would, which has no dependents here.
+func (s *Server) finishOwners() {
+	for _, r := range s.registry.Load().Resources() {
+		objects, _, _ := s.store.List(r.GVR.GroupResource(), "", 0)
+		for _, o := range objects {
+			if !o.Terminating() {
+				continue
+			}
+			if c, ok := s.agent(r.GVR); ok {
+				c.modify(o.Key(), func(u *unstructured.Unstructured) {
+					u.SetFinalizers(slices.DeleteFunc(u.GetFinalizers(), func(f string) bool {
+						return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+					}))
+				})
+			}
+		}
+	}
+}
+
+// crdFinalizer keeps a CustomResourceDefinition until its instances are gone.
+const crdFinalizer = "customresourcecleanup.apiextensions.k8s.io"
+
+// refresh makes the registry anew from the CustomResourceDefinitions there are.
+func (s *Server) refresh() {
+	s.crds.Lock()
+	defer s.crds.Unlock()
+	var served []*unstructured.Unstructured
+	for _, crd := range s.definitions() {
+		if conditionIs(crd, "Established", "True") {
+			served = append(served, crd)
+		}
+	}
+	registry, err := kinds.BuiltIn().With(served)
+	if err != nil {
+		return // what is stored was checked; the kinds of before are served on
+	}
+	s.registry.Store(registry)
+}
+
+func (s *Server) definitions() []*unstructured.Unstructured {
+	return s.Objects(customResources.WithVersion("v1"))
+}
+
+// establish accepts new CustomResourceDefinitions, and deletes the instances of those that are being deleted.
+func (s *Server) establish() {
+	c, ok := s.agent(customResources.WithVersion("v1"))
+	if !ok {
+		return
+	}
+	for _, crd := range s.definitions() {
+		now := s.o.Clock().UTC().Format(time.RFC3339)
+		switch {
+		case crd.GetDeletionTimestamp() != nil && slices.Contains(crd.GetFinalizers(), crdFinalizer):
+			s.deleteInstances(c, crd, now)
+		case crd.GetDeletionTimestamp() == nil && !conditionIs(crd, "Established", "True"):
+			c.modify(crd.GetName(), func(u *unstructured.Unstructured) {
+				setCondition(u, now, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
+				setCondition(u, now, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+				acceptNames(u)
+			})
+			s.refresh()
+		case crd.GetDeletionTimestamp() == nil:
+			c.modify(crd.GetName(), acceptNames)
+		}
+	}
+}
+
+// acceptNames copies the names into the status.
+func acceptNames(crd *unstructured.Unstructured) {
+	if names, ok, _ := unstructured.NestedMap(crd.Object, "spec", "names"); ok {
+		_ = unstructured.SetNestedMap(crd.Object, names, "status", "acceptedNames") // a status is an object
+	}
+}
+
+// deleteInstances deletes the instances of a CustomResourceDefinition, and lets it go once none is left.
+func (s *Server) deleteInstances(c *call, crd *unstructured.Unstructured, now string) {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+	of := schema.GroupResource{Group: group, Resource: plural}
+	for _, r := range s.registry.Load().Resources() {
+		if r.GVR.GroupResource() != of {
+			continue
+		}
+		instances, _ := s.agent(r.GVR)
+		if !instances.empty("") {
+			c.modify(crd.GetName(), func(u *unstructured.Unstructured) {
+				setCondition(u, now, "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+			})
+			return
+		}
+		break
+	}
+	c.modify(crd.GetName(), func(u *unstructured.Unstructured) {
+		u.SetFinalizers(slices.DeleteFunc(u.GetFinalizers(), func(f string) bool { return f == crdFinalizer }))
+		setCondition(u, now, "Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
+	})
+	if s.store.Get(customResources, crd.GetName()) != nil {
+		return // other finalizers keep it; it is not looked at again, for its own is gone
+	}
+	s.refresh()
+	_ = s.store.Write(func(tx storage.Tx) error {
+		if tx.Get(customResources, crd.GetName()) == nil {
+			tx.Drop(of)
+		}
+		return nil
+	})
+}
+
+func conditionIs(u *unstructured.Unstructured, kind, status string) bool {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		m, _ := c.(map[string]any)
+		return m["type"] == kind && m["status"] == status
+	})
+}
+
+func setCondition(u *unstructured.Unstructured, now, kind, status, reason, message string) {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	condition := map[string]any{"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
+	i := slices.IndexFunc(conditions, func(c any) bool {
+		m, _ := c.(map[string]any)
+		return m["type"] == kind
+	})
+	if i < 0 {
+		conditions = append(conditions, condition)
+	} else {
+		if old, _ := conditions[i].(map[string]any); old["status"] == status {
+			condition["lastTransitionTime"] = old["lastTransitionTime"]
+		}
+		conditions[i] = condition
+	}
+	_ = unstructured.SetNestedSlice(u.Object, conditions, "status", "conditions") // a status is an object
+}

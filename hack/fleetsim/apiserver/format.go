@@ -1,0 +1,157 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/munnerz/goautoneg"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/storage"
+)
+
+// format is how the client wants its answer.
+type format struct {
+	yaml         bool
+	metadataOnly bool // as PartialObjectMetadata
+	stream       bool // stream=watch was asked for
+}
+
+func (f format) contentType() string {
+	switch {
+	case f.yaml:
+		return "application/yaml"
+	case f.stream:
+		return "application/json;stream=watch"
+	}
+	return "application/json"
+}
+
+// negotiate reads the Accept header: the first form that the server knows wins, in the client's order of preference.
+func (c *call) negotiate() error {
+	header := c.r.Header.Get("Accept")
+	if header == "" {
+		return nil
+	}
+	for _, clause := range goautoneg.ParseAccept(header) {
+		json := clause.Type == "application" && (clause.SubType == "json" || clause.SubType == "*") || clause.Type == "*" && clause.SubType == "*"
+		yaml := clause.Type == "application" && clause.SubType == "yaml"
+		if !json && !yaml {
+			continue
+		}
+		f := format{yaml: yaml, stream: clause.Params["stream"] == "watch"}
+		if kind := clause.Params["as"]; kind != "" {
+			known := clause.Params["g"] == metav1.GroupName && (clause.Params["v"] == "v1" || clause.Params["v"] == "v1beta1")
+			if !known || kind != "PartialObjectMetadata" && kind != "PartialObjectMetadataList" {
+				continue // a Table, for which clients know to do without
+			}
+			f.metadataOnly = true
+		}
+		c.as = f
+		return nil
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
+		Message: "only the following media types are accepted: application/json, application/yaml",
+	}}
+}
+
+// mediaType checks that the body is of a form that is known.
+func (c *call) mediaType() error {
+	kind, _, _ := strings.Cut(c.r.Header.Get("Content-Type"), ";")
+	switch strings.TrimSpace(kind) {
+	case "", "*/*", "application/json", "application/yaml":
+		return nil
+	}
+	return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: application/json, application/yaml")
+}
+
+func unsupportedMediaType(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: message,
+	}}
+}
+
+// item is how an object is written when it is the answer, or part of an event.
+func (c *call) item() storage.As {
+	if c.as.metadataOnly {
+		return storage.As{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata", MetadataOnly: true}
+	}
+	return storage.As{APIVersion: c.resource.GVR.GroupVersion().String(), Kind: c.resource.Kind}
+}
+
+// buffers for answers; those of lists that were very long are not kept.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+func withBuffer(fn func(b []byte) []byte) {
+	p, _ := buffers.Get().(*[]byte)
+	b := fn((*p)[:0])
+	if cap(b) > 1<<20 {
+		return
+	}
+	*p = b
+	buffers.Put(p)
+}
+
+// sendObject answers with an object.
+func (c *call) sendObject(code int, o *storage.Object) {
+	withBuffer(func(b []byte) []byte {
+		b = o.AppendJSON(b, c.item())
+		c.send(code, b)
+		return b
+	})
+}
+
+// sendValue answers with something that is no stored object.
+func (c *call) sendValue(code int, value any) {
+	b, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("apiserver: an answer cannot be encoded: %v", err)) // they are all API types
+	}
+	c.send(code, b)
+}
+
+// send answers with JSON, or the YAML of it.
+func (c *call) send(code int, b []byte) {
+	if c.as.yaml {
+		if text, err := yaml.JSONToYAML(b); err == nil {
+			b = text
+		}
+	}
+	c.w.Header().Set("Content-Type", c.as.contentType())
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	c.w.WriteHeader(code)
+	_, _ = c.w.Write(b) // if the client has gone, nobody is left to tell
+}
+
+// fail answers with a Status.
+func (c *call) fail(err error) {
+	status := apierrors.NewInternalError(err).ErrStatus
+	if known := apierrors.APIStatus(nil); errors.As(err, &known) {
+		status = known.Status()
+	}
+	status.Kind, status.APIVersion = "Status", "v1"
+	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
+		c.w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
+	}
+	c.as.stream = false
+	c.sendValue(int(status.Code), status)
+}
+
+// warn adds Warning headers.
+func (c *call) warn(warnings []string) {
+	for _, text := range warnings {
+		if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+			c.w.Header().Add("Warning", header)
+		}
+	}
+}

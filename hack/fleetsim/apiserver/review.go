@@ -1,0 +1,130 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+// review answers requests to resources that store nothing: who am I, and may I.
+func (c *call) review() {
+	if err := c.answerReview(); err != nil {
+		c.fail(err)
+	}
+}
+
+func (c *call) answerReview() error {
+	if c.r.Method != http.MethodPost || c.name != "" {
+		return c.methodNotAllowed()
+	}
+	c.verb = "create"
+	var answer any
+	switch c.resource.GVR.Resource {
+	case "selfsubjectreviews":
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := c.readInto(review); err != nil {
+			return err
+		}
+		review.CreationTimestamp = metav1.NewTime(c.o.Clock())
+		review.Status.UserInfo = authenticationv1.UserInfo{Username: c.user.Name, UID: c.user.UID, Groups: c.user.Groups}
+		answer = review
+	case "selfsubjectaccessreviews":
+		review := &authorizationv1.SelfSubjectAccessReview{}
+		if err := c.readInto(review); err != nil {
+			return err
+		}
+		review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: true}
+		answer = review
+	case "subjectaccessreviews":
+		review := &authorizationv1.SubjectAccessReview{}
+		if err := c.readInto(review); err != nil {
+			return err
+		}
+		review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: true}
+		answer = review
+	default:
+		return c.methodNotAllowed()
+	}
+	c.sendValue(http.StatusCreated, answer)
+	return nil
+}
+
+// readInto decodes the body.
+func (c *call) readInto(into any) error {
+	if err := c.negotiate(); err != nil {
+		return err
+	}
+	if err := c.mediaType(); err != nil {
+		return err
+	}
+	if err := c.readBody(); err != nil {
+		return err
+	}
+	text, err := yaml.YAMLToJSON(c.body)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
+// token issues a token for a service account.
+func (c *call) token() error {
+	request := &authenticationv1.TokenRequest{}
+	if err := c.readInto(request); err != nil {
+		return err
+	}
+	account := c.store.Get(c.group(), c.key())
+	if account == nil {
+		return c.notFound()
+	}
+	if c.o.IssueToken == nil {
+		c.notServed()
+		return nil
+	}
+	if request.Spec.ExpirationSeconds == nil {
+		request.Spec.ExpirationSeconds = ptr.To[int64](3600)
+	}
+	token, expires, err := c.o.IssueToken(c.namespace, c.name, account.UID(), *request.Spec.ExpirationSeconds)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	request.TypeMeta = metav1.TypeMeta{Kind: "TokenRequest", APIVersion: "authentication.k8s.io/v1"}
+	request.Name, request.Namespace, request.CreationTimestamp = c.name, c.namespace, metav1.NewTime(c.o.Clock())
+	request.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(expires)}
+	c.sendValue(http.StatusCreated, request)
+	return nil
+}
+
+// finalize takes finalizers out of the spec of a namespace, and lets it go after the last one.
+func (c *call) finalize() error {
+	wanted := &unstructured.Unstructured{Object: map[string]any{}}
+	if err := c.readInto(&wanted.Object); err != nil {
+		return err
+	}
+	if c.store.Get(c.group(), c.key()) == nil {
+		return c.notFound()
+	}
+	before := c.store.Get(c.group(), c.key())
+	finalizers, _, _ := unstructured.NestedStringSlice(wanted.Object, "spec", "finalizers")
+	c.modify(c.key(), func(u *unstructured.Unstructured) {
+		unstructured.RemoveNestedField(u.Object, "spec", "finalizers")
+		if len(finalizers) > 0 {
+			_ = unstructured.SetNestedStringSlice(u.Object, finalizers, "spec", "finalizers") // a spec is an object
+		}
+	})
+	if after := c.store.Get(c.group(), c.key()); after != nil {
+		before = after
+	}
+	c.sendObject(http.StatusOK, before)
+	return nil
+}
