@@ -185,7 +185,7 @@ func CreatedTwice(writers Writers, reason func(target string, creation Change) b
 				deleted[object] = c
 			case c.Before == 0 && c.After != 0:
 				delete(deleted, object)
-				if ok && judged && (reason == nil || !reason(h.Target, c)) {
+				if ok && (reason == nil || !reason(h.Target, c)) {
 					return "created again after its deletion", []Change{before, c}
 				}
 			}
