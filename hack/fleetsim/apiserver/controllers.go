@@ -86,7 +86,7 @@ func (c *call) modify(key string, fn func(u *unstructured.Unstructured)) (remove
 		if live == nil {
 			return false
 		}
-		u := live.Unstructured(c.resource.GVK())
+		u := c.decode(live)
 		fn(u)
 		next, err := storage.New(u)
 		if err != nil || next.SameContent(live) {

@@ -148,7 +148,7 @@ func (c *call) tryRemove(key string, o *metav1.DeleteOptions) (object *storage.O
 		return nil, false, apierrors.NewForbidden(c.group(), live.Name(), errors.New("this namespace may not be deleted"))
 	}
 	dryRun := len(o.DryRun) > 0
-	marked, stays := c.mark(live.Unstructured(c.resource.GVK()), o)
+	marked, stays := c.mark(c.decode(live), o)
 	w := kinds.Write{Verb: "delete", Manager: managerOf(c.agentName)}
 	if stays {
 		next, err := storage.New(marked)

@@ -13,8 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds"
 	"github.com/trellis-hub/trellis/hack/fleetsim/storage"
 )
 
@@ -64,14 +66,36 @@ func (c *call) negotiate() error {
 	}}
 }
 
-// mediaType checks that the body is of a form that is known.
+const protobuf = "application/vnd.kubernetes.protobuf"
+
+// mediaType checks that the body is of a form that is known. Protobuf is known for built-in kinds, as typed clients write it and
+// know no other way; custom resources have none.
 func (c *call) mediaType() error {
 	kind, _, _ := strings.Cut(c.r.Header.Get("Content-Type"), ";")
-	switch strings.TrimSpace(kind) {
+	known := "application/json, application/yaml"
+	_, builtIn := kinds.BuiltIn().Resource(c.resource.GVR)
+	if builtIn {
+		known += ", " + protobuf
+	}
+	switch kind = strings.TrimSpace(kind); kind {
 	case "", "*/*", "application/json", "application/yaml":
 		return nil
+	case protobuf:
+		if builtIn {
+			return nil
+		}
 	}
-	return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: application/json, application/yaml")
+	return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: " + known)
+}
+
+// fromProtobuf makes JSON of a body in protobuf.
+func fromProtobuf(body []byte) ([]byte, error) {
+	o, kind, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	o.GetObjectKind().SetGroupVersionKind(*kind)
+	return json.Marshal(o)
 }
 
 func unsupportedMediaType(message string) error {

@@ -31,6 +31,11 @@ func (c *call) key() string { return storage.Key(c.namespace, c.name) }
 
 func (c *call) notFound() error { return apierrors.NewNotFound(c.group(), c.name) }
 
+// decode returns an object in the version that the registry computes with.
+func (c *call) decode(o *storage.Object) *unstructured.Unstructured {
+	return o.Unstructured(c.resource.Storage.GroupVersion().WithKind(c.resource.Kind))
+}
+
 // get answers with an object or its scale.
 func (c *call) get() error {
 	if err := c.negotiate(); err != nil {
@@ -50,7 +55,7 @@ func (c *call) get() error {
 		return c.notFound()
 	}
 	if c.subresource == "scale" {
-		return c.sendScale(http.StatusOK, o.Unstructured(c.resource.GVK()))
+		return c.sendScale(http.StatusOK, c.decode(o))
 	}
 	c.sendObject(http.StatusOK, o)
 	return nil

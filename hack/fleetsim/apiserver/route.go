@@ -29,7 +29,8 @@ type call struct {
 	namespace, name string
 	subresource     string
 	verb            string // as the journal has it
-	body            []byte
+	body            []byte // as JSON or YAML
+	bytesIn         int
 	as              format
 }
 
@@ -73,7 +74,7 @@ func (c *call) answered(began time.Time) {
 	}
 	c.o.Journal.Answered(journal.Request{
 		Verb: c.verb, Resource: c.journalResource(), Code: c.w.code, UserAgent: c.agentName, User: c.user.Name,
-		BytesIn: int64(len(c.body)), BytesOut: c.w.bytes, Took: time.Since(began),
+		BytesIn: int64(c.bytesIn), BytesOut: c.w.bytes, Took: time.Since(began),
 	})
 }
 
@@ -263,14 +264,17 @@ const maxBody = 3 << 20
 func (c *call) readBody() error {
 	var b bytes.Buffer
 	_, err := b.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, maxBody))
-	c.body = b.Bytes()
+	c.body, c.bytesIn = b.Bytes(), b.Len()
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return apierrors.NewRequestEntityTooLargeError("limit is 3145728")
 	}
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	return nil
+	if strings.HasPrefix(c.r.Header.Get("Content-Type"), protobuf) && len(c.body) > 0 {
+		c.body, err = fromProtobuf(c.body)
+	}
+	return err
 }
 
 func asksForWatch(r *http.Request) bool {

@@ -74,16 +74,16 @@ func (c *call) writePatch(verb kinds.Verb, patch types.PatchType) error {
 	}
 	w.Body = c.body
 	done, err := c.commit(w, dryRun)
+	c.warn(done.warnings)
 	if err != nil {
 		return err
 	}
-	c.warn(done.warnings)
 	code := http.StatusOK
 	if done.created {
 		code = http.StatusCreated
 	}
 	if c.subresource == "scale" {
-		return c.sendScale(code, done.object.Unstructured(c.resource.GVK()))
+		return c.sendScale(code, c.decode(done.object))
 	}
 	c.sendObject(code, done.object)
 	return nil
@@ -164,12 +164,13 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 	var before *unstructured.Unstructured
 	if w.Verb != kinds.Create {
 		if live = c.store.Get(c.group(), c.key()); live != nil {
-			before = live.Unstructured(c.resource.GVK())
+			before = c.decode(live)
 		} else if w.Verb == kinds.Patch || w.Subresource != "" {
 			return done, c.notFound()
 		}
 	}
 	result, err := c.resource.Next(before, w)
+	done.warnings = result.Warnings
 	if err != nil {
 		if live == nil && (apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err)) {
 			if missing := c.checkNamespace(c.store.Get, w); missing != nil {
@@ -178,7 +179,6 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 		}
 		return done, err
 	}
-	done.warnings = result.Warnings
 	if live != nil && !result.Changed {
 		done.object = live
 		return done, c.record(w, live, live, dryRun)
