@@ -1,13 +1,14 @@
 package kinds
 
 import (
-	"errors"
 	"time"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Resource is one served resource in one version. It is read only.
@@ -16,19 +17,69 @@ type Resource struct {
 	GVR schema.GroupVersionResource
 	// Kind and ListKind are those of an object and of a list of them, Singular is the name of the resource for one.
 	Kind, ListKind, Singular string
-	// ShortNames and Categories are what kubectl understands instead.
+	// ShortNames and Categories are what kubectl understands instead of the name.
 	ShortNames, Categories []string
-	Namespaced             bool
-	// Verbs are those of discovery. A resource without "list" stores nothing (the reviews).
+	// Namespaced tells whether objects live in a namespace.
+	Namespaced bool
+	// Verbs are those of discovery. A resource without "get" stores nothing (the reviews, bindings).
 	Verbs []string
 	// HasStatus and HasScale tell of the subresources.
 	HasStatus, HasScale bool
 	// Storage is the same resource in the version that is stored; equal to GVR for built-in kinds.
 	Storage schema.GroupVersionResource
+
+	discovery  apidiscoveryv2.APIResourceDiscovery
+	form       form
+	traits     traits
+	managers   managers
+	scale      scalePaths
+	selectable []string
+	gvk        *schema.GroupVersionKind // if it is not the one that GVR and Kind make: that of a Scale
 }
 
 // GVK is the group, version and kind of the resource.
-func (r *Resource) GVK() schema.GroupVersionKind { return r.GVR.GroupVersion().WithKind(r.Kind) }
+func (r *Resource) GVK() schema.GroupVersionKind {
+	if r.gvk != nil {
+		return *r.gvk
+	}
+	return r.GVR.GroupVersion().WithKind(r.Kind)
+}
+
+// Custom tells whether a CustomResourceDefinition defines the resource.
+func (r *Resource) Custom() bool { return r.form != nil && r.form.patchReference() == nil }
+
+// PatchTypes are the content types of patches the resource takes, as kube-apiserver lists them in a 415.
+func (r *Resource) PatchTypes() []types.PatchType {
+	if r.Custom() {
+		return []types.PatchType{types.JSONPatchType, types.MergePatchType, types.ApplyYAMLPatchType}
+	}
+	return []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType}
+}
+
+func (r *Resource) groupResource() schema.GroupResource { return r.GVR.GroupResource() }
+
+func (r *Resource) sortKey() string {
+	return r.GVR.Group + "/" + r.GVR.Version + "/" + r.GVR.Resource
+}
+
+// form is how the objects of a kind are read and checked: by a Go type or by the schema of a CustomResourceDefinition.
+type form interface {
+	// decode reads JSON. What the kind does not know is dropped and told as strict errors; what is missing and has a
+	// default gets it. The error is that of a document that cannot be read at all.
+	decode(doc []byte) (o *unstructured.Unstructured, strict []error, err error)
+	// settle does the same with an object at hand, which it may change.
+	settle(o *unstructured.Unstructured) (settled *unstructured.Unstructured, strict []error, err error)
+	// empty is an object with nothing in it, as it looks when it is decoded but for defaults. It must not be changed.
+	empty() *unstructured.Unstructured
+	// initialStatus is the status of a new object; nil: none. It must not be changed.
+	initialStatus() any
+	// validate checks a settled object; old is nil for a new one.
+	validate(o, old *unstructured.Unstructured, subresource string) field.ErrorList
+	// patchReference is an object of the Go type of the kind, for strategic merge patches; nil: these are not possible.
+	patchReference() runtime.Object
+	// versions are those of the kind, as apiVersions.
+	versions() []string
+}
 
 // Verb is what a write wants.
 type Verb string
@@ -37,42 +88,41 @@ type Verb string
 const (
 	Create Verb = "create"
 	Update Verb = "update"
-	Patch  Verb = "patch"
-	Apply  Verb = "apply"
+	Patch  Verb = "patch" // by Write.PatchType
+	Apply  Verb = "apply" // an apply patch
 )
 
 // Write is one change asked for.
 type Write struct {
-	Verb            Verb
-	Subresource     string // "", "status" or "scale"
-	PatchType       types.PatchType
-	Body            []byte
-	Manager         string
-	Force           bool
+	Verb Verb
+	// Subresource is "", "status" or "scale".
+	Subresource string
+	// PatchType tells which patch Body is if Verb is Patch.
+	PatchType types.PatchType
+	// Body is as received: JSON, or YAML for Apply.
+	Body []byte
+	// Manager is the field manager, defaulted from the user agent.
+	Manager string
+	// Force takes fields from other managers, with Apply.
+	Force bool
+	// FieldValidation is Ignore, Warn (also if empty) or Strict.
 	FieldValidation string
+	// Namespace and Name are those of the URL. Name is empty for Create; the name is then that of the Body.
 	Namespace, Name string
-	Now             time.Time
+	// Now is what the clock of the server shows.
+	Now time.Time
+	// UID is what a new object gets. Only Jobs, whose selector has it, carry it in the Result, and one of their own if this
+	// is empty.
+	UID types.UID
 }
 
 // Result of a write.
 type Result struct {
-	Object   *unstructured.Unstructured
+	// Object is what is to be stored, in the version of Resource.Storage, complete but for uid, resourceVersion and
+	// creationTimestamp of a new one. It may share content with the live object: neither may be changed.
+	Object *unstructured.Unstructured
+	// Warnings are for the headers of that name.
 	Warnings []string
-	Changed  bool
+	// Changed is false for a write that changes nothing: the resourceVersion stays.
+	Changed bool
 }
-
-// Next computes what live becomes.
-func (r *Resource) Next(live *unstructured.Unstructured, w Write) (Result, error) {
-	return Result{}, errors.ErrUnsupported
-}
-
-// Scale converts an object to a Scale of autoscaling/v1.
-func (r *Resource) Scale(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// Convert returns the object, of any served version of the same kind, in the version of r.
-func (r *Resource) Convert(obj *unstructured.Unstructured) *unstructured.Unstructured { return obj }
-
-// Fields returns what field selectors see of an object.
-func (r *Resource) Fields(obj *unstructured.Unstructured) fields.Set { return nil }

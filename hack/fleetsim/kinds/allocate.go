@@ -1,0 +1,185 @@
+package kinds
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+)
+
+const (
+	// serviceNetwork and its size are 10.96.0.0/12, nodePorts the range of node ports.
+	serviceNetwork     = 10<<24 | 96<<16
+	serviceNetworkSize = 1 << 20
+	firstNodePort      = 30000
+	nodePorts          = 2768
+)
+
+// allocate fills in what no client asked for and no field manager owns: addresses and node ports of Services, which follow
+// from the name and thus are the same each time, the selectors of Jobs, the finalizers of volumes and claims.
+func (n *next) allocate(o *unstructured.Unstructured) {
+	if n.Subresource != "" {
+		return
+	}
+	switch n.GVR.Group + "/" + n.GVR.Resource {
+	case "/services":
+		allocateService(o, n.live)
+	case "batch/jobs":
+		if n.live == nil {
+			n.selectPods(o)
+		}
+	case "/persistentvolumeclaims":
+		if n.live == nil {
+			addFinalizer(o, "kubernetes.io/pvc-protection")
+		}
+	case "/persistentvolumes":
+		if n.live == nil {
+			addFinalizer(o, "kubernetes.io/pv-protection")
+		}
+	}
+}
+
+func addFinalizer(o *unstructured.Unstructured, finalizer string) {
+	if finalizers := o.GetFinalizers(); !slices.Contains(finalizers, finalizer) {
+		o.SetFinalizers(append(finalizers, finalizer))
+	}
+}
+
+func number(text string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(text))
+	return h.Sum32()
+}
+
+// serviceIP is the address of a Service.
+func serviceIP(namespace, name string) string {
+	// Neither the address of the network nor that of the Service "kubernetes", nor the last one.
+	ip := serviceNetwork + 2 + number(namespace+"/"+name)%(serviceNetworkSize-3)
+	return fmt.Sprintf("%d.%d.%d.%d", ip>>24, ip>>16&255, ip>>8&255, ip&255)
+}
+
+func allocateService(o, live *unstructured.Unstructured) {
+	spec, ok := o.Object["spec"].(map[string]any)
+	if !ok {
+		return
+	}
+	var before map[string]any
+	if live != nil {
+		before, _ = live.Object["spec"].(map[string]any)
+	}
+	kind, _ := spec["type"].(string)
+	if kind == string(corev1.ServiceTypeExternalName) {
+		if before["type"] != kind {
+			for _, key := range []string{"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"} {
+				delete(spec, key)
+			}
+		}
+		return
+	}
+	ips, _ := spec["clusterIPs"].([]any)
+	ip, _ := spec["clusterIP"].(string)
+	old, _ := before["clusterIP"].(string)
+	switch {
+	case ip == "" && len(ips) > 0:
+		ip, _ = ips[0].(string)
+	case ip == "" && old != "":
+		ip = old
+	case ip == "":
+		ip = serviceIP(o.GetNamespace(), o.GetName())
+	}
+	spec["clusterIP"] = ip
+	if len(ips) == 0 || live != nil && len(ips) == 1 && ips[0] == old {
+		spec["clusterIPs"] = []any{ip}
+	}
+	families, policy := []any{"IPv4"}, "SingleStack"
+	if selector, _ := spec["selector"].(map[string]any); ip == corev1.ClusterIPNone && len(selector) == 0 {
+		families, policy = []any{"IPv4", "IPv6"}, "RequireDualStack"
+	}
+	for key, value := range map[string]any{"ipFamilies": families, "ipFamilyPolicy": policy} {
+		if spec[key] == nil {
+			if spec[key] = value; before[key] != nil {
+				spec[key] = before[key]
+			}
+		}
+	}
+	allocateNodePorts(o, spec, before)
+}
+
+func allocateNodePorts(o *unstructured.Unstructured, spec, before map[string]any) {
+	kind, _ := spec["type"].(string)
+	wanted := kind == string(corev1.ServiceTypeNodePort) ||
+		kind == string(corev1.ServiceTypeLoadBalancer) && spec["allocateLoadBalancerNodePorts"] != false
+	if !wanted {
+		return
+	}
+	ports, _ := spec["ports"].([]any)
+	oldPorts, _ := before["ports"].([]any)
+	taken := map[int64]bool{}
+	for _, port := range ports {
+		if p, ok := port.(map[string]any); ok {
+			if number, ok := p["nodePort"].(int64); ok {
+				taken[number] = true
+			}
+		}
+	}
+	for _, port := range ports {
+		p, ok := port.(map[string]any)
+		if !ok || p["nodePort"] != nil {
+			continue
+		}
+		for _, old := range oldPorts {
+			if b, ok := old.(map[string]any); ok && b["port"] == p["port"] && b["protocol"] == p["protocol"] && b["nodePort"] != nil {
+				p["nodePort"] = b["nodePort"]
+			}
+		}
+		if p["nodePort"] == nil {
+			candidate := int64(number(fmt.Sprint(o.GetNamespace(), "/", o.GetName(), "/", p["port"], p["protocol"])) % nodePorts)
+			for taken[firstNodePort+candidate] {
+				candidate = (candidate + 1) % nodePorts
+			}
+			taken[firstNodePort+candidate] = true
+			p["nodePort"] = firstNodePort + candidate
+		}
+	}
+	if spec["externalTrafficPolicy"] == string(corev1.ServiceExternalTrafficPolicyLocal) && kind == string(corev1.ServiceTypeLoadBalancer) &&
+		spec["healthCheckNodePort"] == nil {
+		if spec["healthCheckNodePort"] = before["healthCheckNodePort"]; spec["healthCheckNodePort"] == nil {
+			spec["healthCheckNodePort"] = int64(firstNodePort + number(o.GetNamespace()+"/"+o.GetName()+"/health")%nodePorts)
+		}
+	}
+}
+
+// selectPods gives a Job the selector of its own pods, by its uid.
+func (n *next) selectPods(o *unstructured.Unstructured) {
+	if manual, _, _ := unstructured.NestedBool(o.Object, "spec", "manualSelector"); manual {
+		return
+	}
+	if o.GetUID() == "" {
+		uid := n.UID
+		if uid == "" {
+			uid = types.UID(uuid.NewUUID())
+		}
+		o.SetUID(uid)
+	}
+	uid := string(o.GetUID())
+	labels, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for key, value := range map[string]string{
+		"job-name": o.GetName(), "batch.kubernetes.io/job-name": o.GetName(),
+		"controller-uid": uid, "batch.kubernetes.io/controller-uid": uid,
+	} {
+		if _, ok := labels[key]; !ok {
+			labels[key] = value
+		}
+	}
+	_ = unstructured.SetNestedStringMap(o.Object, labels, "spec", "template", "metadata", "labels")
+	if selected, _, _ := unstructured.NestedString(o.Object, "spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"); selected == "" {
+		_ = unstructured.SetNestedField(o.Object, uid, "spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid")
+	}
+}

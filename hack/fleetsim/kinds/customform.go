@@ -1,0 +1,223 @@
+package kinds
+
+import (
+	"fmt"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
+	"k8s.io/kube-openapi/pkg/validation/validate"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/validation"
+)
+
+// customForm reads objects by the schema of a CustomResourceDefinition.
+type customForm struct {
+	gvk        schema.GroupVersionKind
+	structural *structuralschema.Structural
+	validator  *validate.SchemaValidator
+	namespaced bool
+	none       *unstructured.Unstructured
+	served     []string
+}
+
+func newCustomForm(gvk schema.GroupVersionKind, structural *structuralschema.Structural, namespaced bool,
+	_ apiextensionsv1.CustomResourceDefinitionVersion,
+) *customForm {
+	f := &customForm{gvk: gvk, structural: structural, validator: newValidator(structural), namespaced: namespaced}
+	f.none = &unstructured.Unstructured{Object: map[string]any{}}
+	f.none.SetGroupVersionKind(gvk)
+	return f
+}
+
+func (f *customForm) decode(doc []byte) (*unstructured.Unstructured, []error, error) {
+	content := map[string]any{}
+	strict, err := kjson.UnmarshalStrict(doc, &content)
+	if err != nil {
+		return nil, nil, &decodeError{err: fmt.Errorf("couldn't get version/kind; json parse error: %w", err)}
+	}
+	o := &unstructured.Unstructured{Object: content}
+	if o.GetKind() == "" {
+		o.SetKind(f.gvk.Kind)
+	}
+	if o.GetAPIVersion() == "" {
+		o.SetAPIVersion(f.gvk.GroupVersion().String())
+	}
+	if actual := o.GroupVersionKind(); actual.Kind != f.gvk.Kind {
+		return nil, nil, &decodeError{gvk: &actual, err: fmt.Errorf("the kind in the data (%s) does not match the expected kind (%s)", actual.Kind, f.gvk.Kind)}
+	} else if actual.GroupVersion() != f.gvk.GroupVersion() {
+		return nil, nil, &versionError{actual.GroupVersion(), f.gvk.GroupVersion()}
+	}
+	o, unknown, err := f.fill(o)
+	return o, append(strict, unknown...), err
+}
+
+func (f *customForm) settle(o *unstructured.Unstructured) (*unstructured.Unstructured, []error, error) {
+	// It may share content with the live object.
+	return f.fill(o.DeepCopy())
+}
+
+// fill prunes what the schema does not know and adds its defaults.
+func (f *customForm) fill(o *unstructured.Unstructured) (*unstructured.Unstructured, []error, error) {
+	strict, err := coerceMetadata(o)
+	if err != nil {
+		return nil, nil, &decodeError{gvk: &f.gvk, err: err}
+	}
+	paths := pruning.PruneWithOptions(o.Object, f.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	slices.Sort(paths)
+	for _, path := range paths {
+		strict = append(strict, fmt.Errorf("unknown field %q", path))
+	}
+	fillDefaults(o.Object, f.structural)
+	return o, strict, nil
+}
+
+// coerceMetadata drops what metadata does not have.
+func coerceMetadata(o *unstructured.Unstructured) ([]error, error) {
+	metadata, ok := o.Object["metadata"].(map[string]any)
+	if !ok {
+		if o.Object["metadata"] != nil {
+			return nil, fmt.Errorf("metadata: Invalid value: must be an object")
+		}
+		o.Object["metadata"] = map[string]any{}
+		return nil, nil
+	}
+	entries, managed := metadata["managedFields"]
+	delete(metadata, "managedFields")
+	var typed metav1.ObjectMeta
+	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(metadata, &typed, true)
+	unknown, isStrict := runtime.AsStrictDecodingError(err)
+	if err != nil && !isStrict {
+		return nil, err
+	}
+	coerced, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&typed)
+	if err != nil {
+		return nil, err
+	}
+	if managed {
+		coerced["managedFields"] = entries
+	}
+	o.Object["metadata"] = coerced
+	var strict []error
+	if isStrict {
+		for _, err := range unknown.Errors() {
+			strict = append(strict, err)
+		}
+	}
+	return strict, nil
+}
+
+// fillDefaults adds what a schema has defaults for.
+func fillDefaults(value any, s *structuralschema.Structural) {
+	if s == nil {
+		return
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for name, inner := range s.Properties {
+			if inner.Default.Object == nil {
+				continue
+			}
+			if existing, found := v[name]; !found || existing == nil && !inner.Nullable {
+				v[name] = runtime.DeepCopyJSONValue(inner.Default.Object)
+			}
+		}
+		for name := range v {
+			if inner, known := s.Properties[name]; known {
+				fillDefaults(v[name], &inner)
+			} else if s.AdditionalProperties != nil {
+				fillDefaults(v[name], s.AdditionalProperties.Structural)
+			}
+		}
+	case []any:
+		for _, item := range v {
+			fillDefaults(item, s.Items)
+		}
+	}
+}
+
+func (f *customForm) empty() *unstructured.Unstructured { return f.none }
+func (f *customForm) initialStatus() any                { return nil }
+func (f *customForm) patchReference() runtime.Object    { return nil }
+func (f *customForm) versions() []string                { return f.served }
+
+func (f *customForm) validate(o, old *unstructured.Unstructured, _ string) field.ErrorList {
+	var errs field.ErrorList
+	if old == nil {
+		errs = apivalidation.ValidateObjectMetaAccessor(o, f.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	} else {
+		errs = validation.Metadata(o, old, f.namespaced)
+		errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(o, old, field.NewPath("metadata"))...)
+	}
+	if result := f.validator.Validate(o.Object); !result.IsValid() {
+		for _, err := range result.Errors {
+			errs = append(errs, fieldError(err))
+		}
+	}
+	return append(errs, listtype.ValidateListSetsAndMaps(nil, f.structural, o.Object)...)
+}
+
+// fieldError words what is wrong with a value as kube-apiserver does.
+func fieldError(err error) *field.Error {
+	v, ok := err.(*openapierrors.Validation)
+	if !ok {
+		return field.Invalid(nil, nil, err.Error())
+	}
+	path := field.NewPath(v.Name)
+	if v.Name == "" || v.Name == "." {
+		path = nil
+	}
+	switch v.Code() {
+	case openapierrors.RequiredFailCode:
+		return field.Required(path, "")
+	case openapierrors.InvalidTypeCode:
+		value := any("")
+		if v.Value != nil {
+			value = v.Value
+		}
+		return field.TypeInvalid(path, value, v.Error())
+	case openapierrors.EnumFailCode:
+		var values []string
+		for _, allowed := range v.Values {
+			values = append(values, fmt.Sprint(allowed))
+		}
+		return field.NotSupported(path, v.Value, values)
+	case openapierrors.TooLongFailCode:
+		maximum := -1
+		if limit, ok := v.Valid.(int64); ok {
+			maximum = int(limit)
+		}
+		return field.TooLong(path, v.Value, maximum)
+	case openapierrors.MaxItemsFailCode:
+		actual, maximum := -1, -1
+		if n, ok := v.Value.(int64); ok {
+			actual = int(n)
+		}
+		if n, ok := v.Valid.(int64); ok {
+			maximum = int(n)
+		}
+		return field.TooMany(path, actual, maximum)
+	}
+	value := any("")
+	if v.Value != nil {
+		value = v.Value
+	}
+	return field.Invalid(path, value, v.Error())
+}
+
+// versionError is a body in another version than that of the URL.
+type versionError struct{ actual, expected schema.GroupVersion }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", e.actual, e.expected)
+}

@@ -1,0 +1,144 @@
+package kinds
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+)
+
+// maxPatchOperations is how many operations a JSON patch may have.
+const maxPatchOperations = 10000
+
+// patched returns the live object with the patch of the body on it, decoded anew.
+func (n *next) patched() (*unstructured.Unstructured, error) {
+	if n.PatchType == types.StrategicMergePatchType && n.form.patchReference() != nil {
+		return n.strategicallyPatched()
+	}
+	current, err := json.Marshal(n.live.Object)
+	if err != nil {
+		return nil, err
+	}
+	patched, repeated, err := n.onJSON(current)
+	if err != nil {
+		return nil, err
+	}
+	o, strict, err := n.form.decode(patched)
+	if err != nil {
+		return nil, invalidPatch(string(patched), err)
+	}
+	return o, n.strictly(string(patched), append(repeated, strict...))
+}
+
+// onJSON applies a JSON or merge patch to a document. It also tells of keys that the patch repeats or does not have.
+func (n *next) onJSON(current []byte) (patched []byte, strict []error, err error) {
+	switch n.PatchType {
+	case types.JSONPatchType:
+		var operations []jsonPatchOp
+		if strict, err = kjson.UnmarshalStrict(n.Body, &operations); err != nil {
+			message := strings.ReplaceAll(err.Error(), "kinds.jsonPatchOp", "handlers.jsonPatchOp") // of a real server
+			return nil, nil, apierrors.NewBadRequest("error decoding patch: " + message)
+		}
+		for i, err := range strict {
+			strict[i] = fmt.Errorf("json patch %w", err)
+		}
+		patch, err := jsonpatch.DecodePatch(n.Body)
+		if err != nil {
+			return nil, nil, apierrors.NewBadRequest(err.Error())
+		}
+		if len(patch) > maxPatchOperations {
+			return nil, nil, apierrors.NewRequestEntityTooLargeError(
+				fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxPatchOperations, len(patch)))
+		}
+		if patched, err = patch.Apply(current); err != nil {
+			return nil, nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+		}
+		return patched, strict, nil
+	case types.MergePatchType:
+		if strict, err = kjson.UnmarshalStrict(n.Body, &map[string]any{}); err != nil {
+			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+		patched, err = jsonpatch.MergePatch(current, n.Body)
+		if errors.Is(err, jsonpatch.ErrBadJSONPatch) {
+			return nil, nil, apierrors.NewBadRequest(err.Error())
+		}
+		return patched, strict, err
+	}
+	return nil, nil, fmt.Errorf("unknown Content-Type header for patch: %v", n.PatchType)
+}
+
+// jsonPatchOp is what an operation of a JSON patch may have.
+type jsonPatchOp struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from"`
+	Value any    `json:"value"`
+}
+
+func (n *next) strategicallyPatched() (*unstructured.Unstructured, error) {
+	patch := map[string]any{}
+	strict, err := kjson.UnmarshalStrict(n.Body, &patch)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	merged, err := strategicpatch.StrategicMergeMapPatch(n.live.DeepCopy().Object, patch, n.form.patchReference())
+	switch {
+	case errors.Is(err, mergepatch.ErrBadJSONDoc), errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
+		errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
+		errors.Is(err, mergepatch.ErrUnsupportedStrategicMergePatchFormat):
+		return nil, apierrors.NewBadRequest(err.Error())
+	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+	case err != nil:
+		return nil, err
+	}
+	o, unknown, err := n.form.settle(&unstructured.Unstructured{Object: merged})
+	if err != nil {
+		return nil, invalidPatch(fmt.Sprintf("%+v", patch), err)
+	}
+	return o, n.strictly(fmt.Sprintf("%+v", patch), append(strict, unknown...))
+}
+
+// strictly deals with what is wrong with a patch, but could be left aside.
+func (n *next) strictly(patch string, errs []error) error {
+	if len(errs) > 0 && n.FieldValidation == metav1.FieldValidationStrict {
+		return invalidPatch(patch, runtime.NewStrictDecodingError(errs))
+	}
+	n.warn(errs...)
+	return nil
+}
+
+func invalidPatch(patch string, err error) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), patch, err.Error())})
+}
+
+// decodeYAML reads an apply patch. It also tells of keys that are there twice. JSON, which clients send as a rule, takes a
+// shorter way.
+func decodeYAML(body []byte) (o *unstructured.Unstructured, repeated error, err error) {
+	content := map[string]any{}
+	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '{' {
+		if strict, err := kjson.UnmarshalStrict(body, &content); err == nil && len(strict) == 0 {
+			return &unstructured.Unstructured{Object: content}, nil, nil
+		}
+		content = map[string]any{}
+	}
+	if err := yaml.Unmarshal(body, &content); err != nil {
+		return nil, nil, err
+	}
+	return &unstructured.Unstructured{Object: content}, yaml.UnmarshalStrict(body, &map[string]any{}), nil
+}
