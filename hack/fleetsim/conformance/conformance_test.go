@@ -24,17 +24,13 @@ import (
 )
 
 var (
-	judged  = flag.String("judge", "real", `what is compared with the real server: "simulator", or "real" for a second real one`)
-	genuine *server
-	rival   *server
+	compared = flag.String("compared", "real", `what is compared with the real server: "simulator", or "real" for a second real one`)
+	genuine  *server
+	rival    *server
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if testing.Short() {
-		fmt.Println("skipped: the table needs a real API server")
-		return
-	}
 	os.Exit(run(m))
 }
 
@@ -42,6 +38,9 @@ func run(m *testing.M) (code int) {
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	if testing.Short() {
+		return m.Run()
 	}
 	ctx := context.Background()
 	var stops []func()
@@ -65,7 +64,7 @@ func run(m *testing.M) (code int) {
 	if genuine, err = start(startReal); err != nil {
 		return fail(err)
 	}
-	if *judged == "real" {
+	if *compared == "real" {
 		rival, err = start(startReal)
 	} else {
 		rival, err = start(startSimulator)
@@ -130,6 +129,9 @@ func table() []row {
 
 // TestSimulatorAnswersAsARealServer runs the table.
 func TestSimulatorAnswersAsARealServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the table needs a real API server")
+	}
 	names := map[string]bool{}
 	for _, r := range slices.Concat(table(), forgettingRows) {
 		if names[namespaceOf(r)] {
@@ -197,7 +199,7 @@ func judge(s *step, answers [2]answer, texts [2]string) (problems []string) {
 		complain("the row expects %d, the real server says\n%s", s.code, texts[0])
 	}
 	switch {
-	case s.reason != "" && *judged == "real":
+	case s.reason != "" && *compared == "real":
 	case s.reason != "" && texts[0] == texts[1]:
 		complain("the answers agree, though they are said to differ: %s", s.reason)
 	case s.reason != "" && answers[1].code != s.simulated:

@@ -24,6 +24,6 @@
 // The real server runs without a controller manager, as the simulator does. What controllers do (emptying a terminating
 // namespace, garbage collection) is not in the table.
 //
-// With -judge=real the table runs against a second real server in the simulator's place. That tests the table itself: what
+// With -compared=real the table runs against a second real server in the simulator's place. That tests the table itself: what
 // then differs is not replaced as it should be.
 package conformance

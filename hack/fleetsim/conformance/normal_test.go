@@ -105,30 +105,21 @@ func (n *normal) value(key string, v any) any {
 func (n *normal) object(doc map[string]any) map[string]any {
 	out := make(map[string]any, len(doc))
 	metadata, _ := doc["metadata"].(map[string]any)
-	if version, is := metadata["resourceVersion"].(string); is && metadata["uid"] == nil {
-		// A list's, or a bookmark's.
+	version, collection := metadata["resourceVersion"].(string)
+	if collection = collection && metadata["uid"] == nil; collection {
+		doc = maps.Clone(doc)
+		delete(doc, "metadata")
+	}
+	for _, key := range slices.Sorted(maps.Keys(doc)) {
+		out[key] = n.value(key, doc[key])
+	}
+	if collection { // a list or a bookmark; after its items
 		metadata = maps.Clone(metadata)
 		metadata["resourceVersion"] = n.listVersion(version)
 		if token, is := metadata["continue"].(string); is && token != "" {
 			metadata["continue"] = "<continue>"
 		}
-		doc = maps.Clone(doc)
-		delete(doc, "metadata")
-		out["metadata"] = n.rest(metadata)
-	}
-	for _, key := range slices.Sorted(maps.Keys(doc)) {
-		out[key] = n.value(key, doc[key])
-	}
-	return out
-}
-
-// rest is the metadata of a list after its version was replaced.
-func (n *normal) rest(metadata map[string]any) map[string]any {
-	out := map[string]any{"resourceVersion": metadata["resourceVersion"]}
-	for key, v := range metadata {
-		if key != "resourceVersion" {
-			out[key] = n.value(key, v)
-		}
+		out["metadata"] = metadata
 	}
 	return out
 }
