@@ -167,7 +167,7 @@ func compare(t *testing.T, r row) {
 	normals := [2]*normal{newNormal(r), newNormal(r)}
 	defer players[0].stop()
 	defer players[1].stop()
-	namespace := post("ns", object("Namespace", "$ns"))
+	namespace := post("ns", object("Namespace", "$ns")).only(nothing)
 	for i, s := range slices.Concat([]*step{namespace}, r.steps) {
 		var answers [2]answer
 		var group sync.WaitGroup
