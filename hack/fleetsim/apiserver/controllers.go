@@ -196,6 +196,11 @@ func (s *Server) refresh() {
 	if err != nil {
 		return // what is stored was checked; the kinds of before are served on
 	}
+	for _, r := range registry.Resources() {
+		if _, builtIn := kinds.BuiltIn().Resource(r.GVR); !builtIn {
+			s.store.Serve(r.GVR.GroupResource())
+		}
+	}
 	s.registry.Store(registry)
 }
 

@@ -109,6 +109,7 @@ func New(o Options) (*Server, error) {
 			return nil
 		})
 	}
+	s.store.Expire() // nobody can have seen what came before
 	return s, nil
 }
 

@@ -237,6 +237,15 @@ func (tx Tx) Delete(r schema.GroupResource, key string) uint64 {
 	return event.Version
 }
 
+// Serve begins a resource, unless it is there: nothing is known of it up to now.
+func (s *Store) Serve(r schema.GroupResource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tables[r] == nil {
+		s.table(r).floor = s.version
+	}
+}
+
 // Drop forgets a resource with all its objects; watches of it end.
 func (tx Tx) Drop(r schema.GroupResource) {
 	if t := tx.s.tables[r]; t != nil {
