@@ -26,6 +26,8 @@ func (n *next) allocate(o *unstructured.Unstructured) {
 		return
 	}
 	switch n.GVR.Group + "/" + n.GVR.Resource {
+	case "/namespaces":
+		keepNamespace(o, n.live)
 	case "/services":
 		allocateService(o, n.live)
 	case "batch/jobs":
@@ -40,6 +42,27 @@ func (n *next) allocate(o *unstructured.Unstructured) {
 		if n.live == nil {
 			addFinalizer(o, "kubernetes.io/pv-protection")
 		}
+	}
+}
+
+// keepNamespace gives a Namespace the finalizer that keeps it until it is empty; only the subresource finalize takes it away.
+func keepNamespace(o, live *unstructured.Unstructured) {
+	finalizers := []any{}
+	if live != nil {
+		finalizers, _, _ = unstructured.NestedSlice(live.Object, "spec", "finalizers")
+	} else if given, _, _ := unstructured.NestedSlice(o.Object, "spec", "finalizers"); given != nil {
+		finalizers = given
+	}
+	if live == nil && !slices.Contains(finalizers, any(string(corev1.FinalizerKubernetes))) {
+		finalizers = append(finalizers, string(corev1.FinalizerKubernetes))
+	}
+	spec, _ := o.Object["spec"].(map[string]any)
+	if spec == nil {
+		spec = map[string]any{}
+		o.Object["spec"] = spec
+	}
+	if delete(spec, "finalizers"); len(finalizers) > 0 {
+		spec["finalizers"] = finalizers
 	}
 }
 
