@@ -177,7 +177,8 @@ func (f *goForm) settle(o *unstructured.Unstructured) (*unstructured.Unstructure
 	return f.filled(obj), strict, nil
 }
 
-func (f *goForm) empty() *unstructured.Unstructured { return f.none }
+// empty returns one of its own for each: field managers write into it.
+func (f *goForm) empty() *unstructured.Unstructured { return f.none.DeepCopy() }
 func (f *goForm) initialStatus() any                { return f.status }
 func (f *goForm) patchReference() runtime.Object    { return f.reference }
 func (f *goForm) versions() []string                { return []string{f.gvk.GroupVersion().String()} }

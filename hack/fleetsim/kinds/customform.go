@@ -146,7 +146,7 @@ func fillDefaults(value any, s *structuralschema.Structural) {
 	}
 }
 
-func (f *customForm) empty() *unstructured.Unstructured { return f.none }
+func (f *customForm) empty() *unstructured.Unstructured { return f.none.DeepCopy() }
 func (f *customForm) initialStatus() any                { return nil }
 func (f *customForm) patchReference() runtime.Object    { return nil }
 func (f *customForm) versions() []string                { return f.served }

@@ -60,7 +60,7 @@ type creater struct{ form form }
 
 // New implements runtime.ObjectCreater.
 func (c creater) New(schema.GroupVersionKind) (runtime.Object, error) {
-	return c.form.empty().DeepCopy(), nil
+	return c.form.empty(), nil
 }
 
 // noDefaults: objects are settled after the field manager has seen them, which makes no difference to it.
