@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	compared = flag.String("compared", "real", `what is compared with the real server: "simulator", or "real" for a second real one`)
+	compared = flag.String("compared", "simulator", `what is compared with the real server: "simulator", or "real" for a second real one`)
 	genuine  *server
 	rival    *server
 )

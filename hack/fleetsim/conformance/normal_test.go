@@ -115,10 +115,9 @@ func (n *normal) object(doc map[string]any) map[string]any {
 	}
 	if collection { // a list or a bookmark; after its items
 		metadata = maps.Clone(metadata)
+		delete(metadata, "resourceVersion")
+		metadata = n.object(metadata)
 		metadata["resourceVersion"] = n.listVersion(version)
-		if token, is := metadata["continue"].(string); is && token != "" {
-			metadata["continue"] = "<continue>"
-		}
 		out["metadata"] = metadata
 	}
 	return out
@@ -169,6 +168,10 @@ func (n *normal) leaf(key, v string) any {
 	switch key {
 	case "resourceVersion":
 		return n.version(v)
+	case "continue":
+		if v != "" {
+			return "<continue>"
+		}
 	case "token":
 		if strings.Count(v, ".") == 2 {
 			return "<token>"
