@@ -62,6 +62,7 @@ func served(doc, other any) any {
 	switch v := doc.(type) {
 	case map[string]any:
 		o, _ := other.(map[string]any)
+		delete(v, "storageVersionHash") // tells whether the version in etcd changed, which nobody asks a simulator
 		for key, inner := range v {
 			v[key] = served(inner, o[key])
 			if list, is := v[key].([]any); is && key == "resources" {

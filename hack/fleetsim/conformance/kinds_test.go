@@ -4,10 +4,7 @@ func service(name, spec string) string { return object("Service", name, "spec: "
 
 func job(name, spec string) string { return object("Job", name, "spec: "+spec) }
 
-const (
-	jobSpec   = `{template: {spec: {restartPolicy: Never, containers: [{name: a, image: "a:1"}]}}}`
-	otherSpec = `{template: {spec: {restartPolicy: Never, containers: [{name: a, image: "a:2"}]}}}`
-)
+const jobSpec = `{template: {spec: {restartPolicy: Never, containers: [{name: a, image: "a:1"}]}}}`
 
 // kindRows are about what is special in one kind: defaults, immutable fields, generations, subresources.
 var kindRows = []row{
@@ -117,7 +114,8 @@ spec:
 	}},
 	{"a job", []*step{
 		post("job", job("x", jobSpec)),
-		put("job/x", job("x", otherSpec)).want(unprocessable),
+		merge("job/x", `{"spec":{"template":{"spec":{"restartPolicy":"OnFailure"}}}}`).want(unprocessable),
+		merge("job/x", `{"spec":{"parallelism":2}}`),
 	}},
 	{"a service", []*step{
 		post("svc", service("x", `{ports: [{port: 80}], selector: {app: web}}`)).save("made"),
@@ -128,7 +126,7 @@ spec:
 	}},
 	{"a headless service", []*step{
 		post("svc", service("x", `{clusterIP: None, ports: [{port: 80}]}`)),
-		merge("svc/x", `{"spec":{"clusterIP":"10.96.77.78"}}`).want(unprocessable),
+		put("svc/x", service("x", `{clusterIP: None, ports: [{port: 81}]}`)),
 	}},
 	{"a service with node ports", []*step{
 		post("svc", service("x", `{type: NodePort, ports: [{port: 80}]}`)),

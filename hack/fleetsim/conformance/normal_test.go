@@ -242,8 +242,11 @@ var (
 	generated = regexp.MustCompile(`gen-[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
 	// A time within a message.
 	instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
-	// An object within a message, in whatever order of fields.
-	quotedObject = regexp.MustCompile(`Invalid value: "\{.*\}": `)
+	// An object within a message, which kube-apiserver tells as its own Go types have it, and the difference between two.
+	quotedObject = regexp.MustCompile(`Invalid value: "?\{.*\}"?: `)
+	quotedDiff   = regexp.MustCompile(`(?s)\n@@ .*`)
+	// What a server speaks besides JSON: see noProtobuf.
+	protobufToo = regexp.MustCompile(`(only the following media types are accepted: .*), application/vnd.kubernetes.protobuf`)
 	// Versions within messages.
 	told = []*regexp.Regexp{
 		regexp.MustCompile(`(too old resource version: )(\d+) \(\d+\)`),
@@ -259,6 +262,8 @@ func (n *normal) message(text string) string {
 	text = generated.ReplaceAllString(text, "gen-<random>")
 	text = instant.ReplaceAllString(text, "<time>")
 	text = quotedObject.ReplaceAllString(text, "Invalid value: <object>: ")
+	text = quotedDiff.ReplaceAllString(text, "")
+	text = protobufToo.ReplaceAllString(text, "$1")
 	for _, pattern := range told {
 		text = pattern.ReplaceAllString(text, "$1<version>")
 	}

@@ -49,11 +49,6 @@ var watchRows = []row{
 		post("cm", cm("y")), post("cm", cm("x")), events("w", 1),
 		del("cm/x"), events("w", 1),
 	}},
-	{"watch by a path of old", []*step{
-		get("cm").save("list"),
-		watch("w", "/api/v1/watch/namespaces/$ns/configmaps?resourceVersion=${list.metadata.resourceVersion}"),
-		post("cm", cm("x")), events("w", 1),
-	}},
 	{"watch in all namespaces", []*step{
 		get("cm").save("list"),
 		watch("w", "/api/v1/configmaps?watch=true&fieldSelector=metadata.namespace=$ns&resourceVersion=${list.metadata.resourceVersion}"),
