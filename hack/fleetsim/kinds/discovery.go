@@ -156,7 +156,11 @@ func (r *Registry) legacy(path string) func() any {
 			return list
 		}
 	case path == "/api/v1":
-		return func() any { return legacyResources("v1", r.core[0].Versions[0]) }
+		return func() any {
+			list := legacyResources("v1", r.core[0].Versions[0])
+			list.APIVersion = "" // the oldest of all documents has none [seen]
+			return list
+		}
 	case len(segments) == 2 && segments[0] == "apis":
 		for _, group := range r.groups {
 			if group.Name == segments[1] {
@@ -195,10 +199,13 @@ func legacyResources(groupVersion string, v apidiscoveryv2.APIVersionDiscovery) 
 			Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories,
 		})
 		for _, sub := range r.Subresources {
-			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: r.Resource + "/" + sub.Subresource, Namespaced: namespaced, Kind: sub.ResponseKind.Kind,
-				Group: sub.ResponseKind.Group, Version: sub.ResponseKind.Version, Verbs: sub.Verbs,
-			})
+			entry := metav1.APIResource{
+				Name: r.Resource + "/" + sub.Subresource, Namespaced: namespaced, Kind: sub.ResponseKind.Kind, Verbs: sub.Verbs,
+			}
+			if kind := sub.ResponseKind; kind.Group+"/"+kind.Version != groupVersion { // else it goes without saying
+				entry.Group, entry.Version = kind.Group, kind.Version
+			}
+			list.APIResources = append(list.APIResources, entry)
 		}
 	}
 	return list
