@@ -210,9 +210,16 @@ func judge(s *step, answers [2]answer, texts [2]string) (problems []string) {
 	return problems
 }
 
+// shownLines is how much of a difference is shown.
+const shownLines = 60
+
 // difference shows the lines that differ, with some that do not.
 func difference(want, got string) string {
-	return cmp.Diff(want, got)
+	lines := strings.SplitAfter(cmp.Diff(want, got), "\n")
+	if len(lines) > shownLines {
+		return strings.Join(lines[:shownLines], "") + fmt.Sprintf("... and %d more lines\n", len(lines)-shownLines)
+	}
+	return strings.Join(lines, "")
 }
 
 // compactEtcd forgets all revisions but the latest.

@@ -246,7 +246,10 @@ var (
 	quotedObject = regexp.MustCompile(`Invalid value: "?\{.*\}"?: `)
 	quotedDiff   = regexp.MustCompile(`(?s)\n@@ .*`)
 	// What a server speaks besides JSON: see noProtobuf.
-	protobufToo = regexp.MustCompile(`(only the following media types are accepted: .*), application/vnd.kubernetes.protobuf`)
+	protobufToo = regexp.MustCompile(`, application/vnd\.kubernetes\.protobuf(;stream=watch)?`)
+	// Names of Go types and files of kube-apiserver.
+	goType = regexp.MustCompile(`\(\*\w+\.\w+\)`)
+	goFile = regexp.MustCompile(`"pkg/[a-z/]+\.go:\d+"`)
 	// Versions within messages.
 	told = []*regexp.Regexp{
 		regexp.MustCompile(`(too old resource version: )(\d+) \(\d+\)`),
@@ -263,7 +266,9 @@ func (n *normal) message(text string) string {
 	text = instant.ReplaceAllString(text, "<time>")
 	text = quotedObject.ReplaceAllString(text, "Invalid value: <object>: ")
 	text = quotedDiff.ReplaceAllString(text, "")
-	text = protobufToo.ReplaceAllString(text, "$1")
+	text = protobufToo.ReplaceAllString(text, "")
+	text = goType.ReplaceAllString(text, "(<Go type>)")
+	text = goFile.ReplaceAllString(text, "<Go file>")
 	for _, pattern := range told {
 		text = pattern.ReplaceAllString(text, "$1<version>")
 	}

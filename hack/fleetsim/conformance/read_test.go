@@ -34,7 +34,7 @@ var readRows = []row{
 		get("cm").accept("application/vnd.kubernetes.protobuf").differs(406, noProtobuf),
 		get("cm/x").accept("application/vnd.kubernetes.protobuf,application/json").differs(200, noProtobuf),
 		post("widget", widget("x")),
-		get("widget/x").accept("application/vnd.kubernetes.protobuf").want(406),
+		get("widget/x").accept("application/vnd.kubernetes.protobuf").want(406).differs(406, noProtobuf),
 		get("widget/x").accept("application/vnd.kubernetes.protobuf,application/json"),
 	}},
 	{"get in CBOR", []*step{
