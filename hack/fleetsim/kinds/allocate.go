@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -30,6 +33,8 @@ func (n *next) allocate(o *unstructured.Unstructured) {
 		keepNamespace(o, n.live)
 	case "/services":
 		allocateService(o, n.live)
+	case "apps/daemonsets":
+		n.countTemplates(o)
 	case "batch/jobs":
 		if n.live == nil {
 			n.selectPods(o)
@@ -202,7 +207,25 @@ func (n *next) selectPods(o *unstructured.Unstructured) {
 		}
 	}
 	_ = unstructured.SetNestedStringMap(o.Object, labels, "spec", "template", "metadata", "labels")
+	if len(o.GetLabels()) == 0 {
+		o.SetLabels(labels)
+	}
 	if selected, _, _ := unstructured.NestedString(o.Object, "spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"); selected == "" {
 		_ = unstructured.SetNestedField(o.Object, uid, "spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid")
 	}
+}
+
+// countTemplates keeps the generation of the template of a DaemonSet, an annotation.
+func (n *next) countTemplates(o *unstructured.Unstructured) {
+	generation := int64(1)
+	if n.live != nil {
+		old, _ := strconv.ParseInt(n.live.GetAnnotations()[appsv1.DeprecatedTemplateGeneration], 10, 64)
+		generation = old
+		now, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "template")
+		before, _, _ := unstructured.NestedFieldNoCopy(n.live.Object, "spec", "template")
+		if !apiequality.Semantic.DeepEqual(now, before) {
+			generation++
+		}
+	}
+	setOrDelete(o.Object, strconv.FormatInt(generation, 10), "metadata", "annotations", appsv1.DeprecatedTemplateGeneration)
 }

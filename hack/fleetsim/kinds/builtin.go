@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	stdjson "encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -175,6 +176,14 @@ func (f *goForm) settle(o *unstructured.Unstructured) (*unstructured.Unstructure
 		strict = strictErr.Errors()
 	}
 	return f.filled(obj), strict, nil
+}
+
+func (f *goForm) encode(o *unstructured.Unstructured) ([]byte, error) {
+	obj, err := f.typed(o)
+	if err != nil {
+		return nil, err
+	}
+	return stdjson.Marshal(obj)
 }
 
 // empty returns one of its own for each: field managers write into it.

@@ -1,8 +1,11 @@
 package kinds
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -48,15 +51,10 @@ func (f *customForm) decode(doc []byte) (*unstructured.Unstructured, []error, er
 	}
 	o := &unstructured.Unstructured{Object: content}
 	if o.GetKind() == "" {
-		o.SetKind(f.gvk.Kind)
+		return nil, nil, &decodeError{err: fmt.Errorf("Object 'Kind' is missing in '%s'", doc)} //nolint:staticcheck // so worded
 	}
-	if o.GetAPIVersion() == "" {
-		o.SetAPIVersion(f.gvk.GroupVersion().String())
-	}
-	if actual := o.GroupVersionKind(); actual.Kind != f.gvk.Kind {
-		return nil, nil, &decodeError{gvk: &actual, err: fmt.Errorf("the kind in the data (%s) does not match the expected kind (%s)", actual.Kind, f.gvk.Kind)}
-	} else if actual.GroupVersion() != f.gvk.GroupVersion() {
-		return nil, nil, &versionError{actual.GroupVersion(), f.gvk.GroupVersion()}
+	if actual := o.GroupVersionKind().GroupVersion(); actual != f.gvk.GroupVersion() {
+		return nil, nil, &versionError{actual, f.gvk.GroupVersion()}
 	}
 	o, unknown, err := f.fill(o)
 	return o, append(strict, unknown...), err
@@ -98,6 +96,12 @@ func coerceMetadata(o *unstructured.Unstructured) ([]error, error) {
 	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(metadata, &typed, true)
 	unknown, isStrict := runtime.AsStrictDecodingError(err)
 	if err != nil && !isStrict {
+		// What is wrong is for the JSON decoder to say.
+		if doc, encodeErr := json.Marshal(metadata); encodeErr == nil {
+			if decodeErr := json.Unmarshal(doc, &metav1.ObjectMeta{}); decodeErr != nil {
+				err = decodeErr
+			}
+		}
 		return nil, err
 	}
 	coerced, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&typed)
@@ -111,7 +115,7 @@ func coerceMetadata(o *unstructured.Unstructured) ([]error, error) {
 	var strict []error
 	if isStrict {
 		for _, err := range unknown.Errors() {
-			strict = append(strict, err)
+			strict = append(strict, errors.New(strings.Replace(err.Error(), `"`, `"metadata.`, 1)))
 		}
 	}
 	return strict, nil
@@ -146,12 +150,19 @@ func fillDefaults(value any, s *structuralschema.Structural) {
 	}
 }
 
+func (f *customForm) encode(o *unstructured.Unstructured) ([]byte, error) {
+	return json.Marshal(o.Object)
+}
+
 func (f *customForm) empty() *unstructured.Unstructured { return f.none.DeepCopy() }
 func (f *customForm) initialStatus() any                { return nil }
 func (f *customForm) patchReference() runtime.Object    { return nil }
 func (f *customForm) versions() []string                { return f.served }
 
 func (f *customForm) validate(o, old *unstructured.Unstructured, _ string) field.ErrorList {
+	if kind := o.GetKind(); kind != f.gvk.Kind {
+		return field.ErrorList{field.Invalid(field.NewPath("kind"), kind, "must be "+f.gvk.Kind)}
+	}
 	var errs field.ErrorList
 	if old == nil {
 		errs = apivalidation.ValidateObjectMetaAccessor(o, f.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
@@ -173,9 +184,9 @@ func fieldError(err error) *field.Error {
 	if !ok {
 		return field.Invalid(nil, nil, err.Error())
 	}
-	path := field.NewPath(v.Name)
-	if v.Name == "" || v.Name == "." {
-		path = nil
+	var path *field.Path
+	if name := strings.TrimPrefix(v.Name, "."); name != "" {
+		path = field.NewPath(name)
 	}
 	switch v.Code() {
 	case openapierrors.RequiredFailCode:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/validation"
 )
 
 const (
@@ -210,7 +213,7 @@ func (n *next) apply() (*unstructured.Unstructured, error) {
 		if n.FieldValidation == metav1.FieldValidationStrict {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", repeated))
 		}
-		n.warn(repeated)
+		n.warn(yamlProblems(repeated)...)
 	}
 	if n.live == nil {
 		if uid := o.GetUID(); uid != "" {
@@ -244,9 +247,27 @@ func (n *next) finishNew(o *unstructured.Unstructured) error {
 	}
 	n.allocate(o)
 	if errs := n.form.validate(o, nil, ""); len(errs) > 0 {
-		return apierrors.NewInvalid(n.GVK().GroupKind(), o.GetName(), errs)
+		return apierrors.NewInvalid(o.GroupVersionKind().GroupKind(), o.GetName(), errs)
 	}
+	n.warnOfFinalizers(o)
 	return nil
+}
+
+// warnOfFinalizers tells who writes a custom resource of new finalizers that others could have chosen as well.
+func (n *next) warnOfFinalizers(o *unstructured.Unstructured) {
+	if !n.Custom() || n.Subresource != "" {
+		return
+	}
+	var old []string
+	if n.live != nil {
+		old = n.live.GetFinalizers()
+	}
+	for _, finalizer := range o.GetFinalizers() {
+		if !slices.Contains(old, finalizer) && !strings.Contains(finalizer, "/") && !validation.StandardFinalizers.Has(finalizer) {
+			n.warnings = append(n.warnings, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name to avoid "+
+				"accidental conflicts with other finalizer writers", finalizer))
+		}
+	}
 }
 
 // finish makes an object that changes, of which its field manager has taken note, one that can be stored. It returns live if
@@ -261,8 +282,9 @@ func (n *next) finish(o *unstructured.Unstructured) (*unstructured.Unstructured,
 	}
 	n.allocate(o)
 	if errs := n.form.validate(o, n.live, n.Subresource); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(n.GVK().GroupKind(), o.GetName(), errs)
+		return nil, apierrors.NewInvalid(o.GroupVersionKind().GroupKind(), o.GetName(), errs)
 	}
+	n.warnOfFinalizers(o)
 	if sameButForTimes(o, n.live) {
 		return n.live, nil
 	}

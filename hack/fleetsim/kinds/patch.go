@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,7 +29,7 @@ func (n *next) patched() (*unstructured.Unstructured, error) {
 	if n.PatchType == types.StrategicMergePatchType && n.form.patchReference() != nil {
 		return n.strategicallyPatched()
 	}
-	current, err := json.Marshal(n.live.Object)
+	current, err := n.form.encode(n.live)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +78,14 @@ func (n *next) onJSON(current []byte) (patched []byte, strict []error, err error
 		}
 		return patched, strict, err
 	}
-	return nil, nil, fmt.Errorf("unknown Content-Type header for patch: %v", n.PatchType)
+	accepted := make([]string, 0, 4)
+	for _, patchType := range n.PatchTypes() {
+		accepted = append(accepted, string(patchType))
+	}
+	return nil, nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(accepted, ", "),
+	}}
 }
 
 // jsonPatchOp is what an operation of a JSON patch may have.
@@ -141,4 +147,14 @@ func decodeYAML(body []byte) (o *unstructured.Unstructured, repeated error, err 
 		return nil, nil, err
 	}
 	return &unstructured.Unstructured{Object: content}, yaml.UnmarshalStrict(body, &map[string]any{}), nil
+}
+
+// yamlProblems splits what a YAML decoder complains of.
+func yamlProblems(err error) []error {
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: unmarshal errors:\n")
+	var problems []error
+	for line := range strings.SplitSeq(text, "\n") {
+		problems = append(problems, errors.New(strings.TrimSpace(line)))
+	}
+	return problems
 }

@@ -67,7 +67,9 @@ type form interface {
 	// decode reads JSON. What the kind does not know is dropped and told as strict errors; what is missing and has a
 	// default gets it. The error is that of a document that cannot be read at all.
 	decode(doc []byte) (o *unstructured.Unstructured, strict []error, err error)
-	// settle does the same with an object at hand, which it may change.
+	// encode writes JSON, with the fields in the order of a real server.
+	encode(o *unstructured.Unstructured) ([]byte, error)
+	// settle does what decode does with an object at hand, which it may change.
 	settle(o *unstructured.Unstructured) (settled *unstructured.Unstructured, strict []error, err error)
 	// empty is an object with nothing in it, as it looks when it is decoded but for defaults. It must not be changed.
 	empty() *unstructured.Unstructured

@@ -60,6 +60,11 @@ var _ = []struct{}{
 			}
 		}
 	}),
+	on(func(s *corev1.NodeStatus) {
+		if s.Allocatable == nil {
+			s.Allocatable = s.Capacity.DeepCopy()
+		}
+	}),
 	on(func(e *corev1.EndpointPort) { unset(&e.Protocol, corev1.ProtocolTCP) }),
 	on(func(c *corev1.ReplicationController) {
 		missing(&c.Spec.Replicas, 1)

@@ -37,6 +37,10 @@ var _ = []struct{}{
 		}
 	}),
 	on(func(d *appsv1.DaemonSet) {
+		// What the kind had a field for before v1.
+		if _, ok := d.Annotations[appsv1.DeprecatedTemplateGeneration]; !ok {
+			metav1.SetMetaDataAnnotation(&d.ObjectMeta, appsv1.DeprecatedTemplateGeneration, "0")
+		}
 		missing(&d.Spec.RevisionHistoryLimit, 10)
 		unset(&d.Spec.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
 		if d.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
@@ -55,7 +59,6 @@ var _ = []struct{}{
 		}
 		if rolling := s.Spec.UpdateStrategy.RollingUpdate; rolling != nil && s.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
 			missing(&rolling.Partition, 0)
-			missing(&rolling.MaxUnavailable, intstr.FromInt32(1))
 		}
 		missing(&s.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 		unset(&s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)

@@ -221,7 +221,8 @@ func roleRefUnchanged(ref, old rbacv1.RoleRef) field.ErrorList {
 	if ref == old {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "cannot change roleRef")}
+	shown := struct{ APIGroup, Kind, Name string }(ref) // without the JSON names, as the type within kube-apiserver
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), shown, "cannot change roleRef")}
 }
 
 func definition(d *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
@@ -249,9 +250,12 @@ func definition(d *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	if stored != 1 {
 		errs = append(errs, field.Invalid(spec.Child("versions"), d.Spec.Versions, "must have exactly one version marked as storage version"))
 	}
-	for name, value := range map[string]string{"plural": d.Spec.Names.Plural, "singular": d.Spec.Names.Singular, "kind": d.Spec.Names.Kind, "listKind": d.Spec.Names.ListKind} {
-		if value == "" {
-			errs = append(errs, field.Required(spec.Child("names", name), ""))
+	names := d.Spec.Names
+	for _, name := range []struct{ field, value string }{
+		{"plural", names.Plural}, {"singular", names.Singular}, {"kind", names.Kind}, {"listKind", names.ListKind},
+	} {
+		if name.value == "" {
+			errs = append(errs, field.Required(spec.Child("names", name.field), ""))
 		}
 	}
 	return errs

@@ -25,7 +25,8 @@ var (
 	spec     = field.NewPath("spec")
 )
 
-var standardFinalizers = sets.New(string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents)
+// StandardFinalizers are the ones that need no domain.
+var StandardFinalizers = sets.New(string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents)
 
 // nameRule is what a name of a kind must look like.
 func nameRule(obj runtime.Object) apivalidation.ValidateNameFunc {
@@ -47,7 +48,7 @@ func Create(obj runtime.Object, namespaced bool) field.ErrorList {
 	meta := obj.(metav1.Object)
 	errs := apivalidation.ValidateObjectMetaAccessor(meta, namespaced, nameRule(obj), metadata)
 	for i, finalizer := range meta.GetFinalizers() {
-		if !strings.Contains(finalizer, "/") && !standardFinalizers.Has(finalizer) {
+		if !strings.Contains(finalizer, "/") && !StandardFinalizers.Has(finalizer) {
 			errs = append(errs, field.Invalid(metadata.Child("finalizers").Index(i), finalizer,
 				"name is neither a standard finalizer name nor is it fully qualified"))
 		}
@@ -157,7 +158,9 @@ func unchanged(obj, old runtime.Object) field.ErrorList {
 	case *rbacv1.ClusterRoleBinding:
 		return roleRefUnchanged(o.RoleRef, old.(*rbacv1.ClusterRoleBinding).RoleRef)
 	case *schedulingv1.PriorityClass:
-		return same(o.Value, old.(*schedulingv1.PriorityClass).Value, field.NewPath("value"))
+		if o.Value != old.(*schedulingv1.PriorityClass).Value {
+			return field.ErrorList{field.Forbidden(field.NewPath("value"), "may not be changed in an update.")}
+		}
 	case *storagev1.StorageClass:
 		before := old.(*storagev1.StorageClass)
 		var errs field.ErrorList

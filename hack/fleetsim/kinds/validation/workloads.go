@@ -43,7 +43,7 @@ func workload(s *metav1.LabelSelector, template *corev1.PodTemplateSpec) field.E
 
 func matches(s *metav1.LabelSelector, template *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	compiled, err := metav1.LabelSelectorAsSelector(s)
-	if err != nil || compiled.Empty() || compiled.Matches(labels.Set(template.Labels)) || s == nil {
+	if err != nil || compiled.Empty() || compiled.Matches(labels.Set(template.Labels)) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(at.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`")}
