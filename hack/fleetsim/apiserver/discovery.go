@@ -22,6 +22,10 @@ func (c *call) discovery(path string) {
 	}
 	registry := c.registry.Load()
 	if path == "/api" || path == "/apis" {
+		if !acceptsDiscovery(c.r) {
+			c.fail(notAcceptable("only the following media types are accepted: application/json, application/yaml"))
+			return
+		}
 		c.w.Header().Set("Vary", "Accept")
 		if asksForAggregated(c.r) {
 			doc, etag := registry.Aggregated(path, c.staleVersions()...)
@@ -44,6 +48,14 @@ func (c *call) discovery(path string) {
 		return
 	}
 	c.sendDocument("application/json", doc)
+}
+
+// acceptsDiscovery tells whether a client takes any of the forms that there are.
+func acceptsDiscovery(r *http.Request) bool {
+	header := r.Header.Get("Accept")
+	return header == "" || asksForAggregated(r) || slices.ContainsFunc(goautoneg.ParseAccept(header), func(a goautoneg.Accept) bool {
+		return a.Params["as"] == "" && (a.SubType == "*" || a.Type == "application" && a.SubType == "json")
+	})
 }
 
 func (c *call) isStale(path string) bool {

@@ -24,6 +24,7 @@ import (
 type format struct {
 	yaml         bool
 	metadataOnly bool // as PartialObjectMetadata
+	list         bool // as a PartialObjectMetadataList
 	stream       bool // stream=watch was asked for
 }
 
@@ -55,15 +56,37 @@ func (c *call) negotiate() error {
 			if !known || kind != "PartialObjectMetadata" && kind != "PartialObjectMetadataList" {
 				continue // a Table, for which clients know to do without
 			}
-			f.metadataOnly = true
+			f.metadataOnly, f.list = true, kind == "PartialObjectMetadataList"
 		}
 		c.as = f
 		return nil
 	}
+	return notAcceptable("only the following media types are accepted: application/json, application/yaml")
+}
+
+func notAcceptable(message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
-		Message: "only the following media types are accepted: application/json, application/yaml",
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: message,
 	}}
+}
+
+// routable refuses what the router of built-in kinds has no route for, because it has heard of none of the media types.
+func (c *call) routable() error {
+	header := c.r.Header.Get("Accept")
+	if header == "" || c.resource.Custom() {
+		return nil
+	}
+	for _, clause := range goautoneg.ParseAccept(header) {
+		switch clause.Type + "/" + clause.SubType {
+		case "*/*", "application/*", "application/json", "application/yaml", protobuf:
+			return nil
+		}
+	}
+	known := "application/json, application/yaml"
+	if c.r.Method == http.MethodGet && c.name == "" {
+		known += ", application/json;stream=watch"
+	}
+	return unrouted(http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+known)
 }
 
 const protobuf = "application/vnd.kubernetes.protobuf"

@@ -54,6 +54,9 @@ func (c *call) get() error {
 	if o == nil {
 		return c.notFound()
 	}
+	if c.as.list {
+		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (*core.%s)", c.resource.Kind))
+	}
 	if c.subresource == "scale" {
 		return c.sendScale(http.StatusOK, c.decode(o))
 	}
@@ -168,6 +171,9 @@ func (s *selection) matches(o *storage.Object) bool {
 func (c *call) list() error {
 	if err := c.negotiate(); err != nil {
 		return err
+	}
+	if c.as.metadataOnly && !c.as.list {
+		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*core.%s)", c.resource.ListKind))
 	}
 	o, err := c.listOptions()
 	if err != nil {
@@ -286,10 +292,10 @@ func decodeContinue(s string) (continueToken, error) {
 // sendList answers with a list; remaining is how many objects are left for the next page.
 func (c *call) sendList(p page, remaining int64, countRemaining bool) {
 	kind, version := c.resource.ListKind, c.resource.GVR.GroupVersion().String()
-	as := c.item()
+	as, builtIn := c.item(), !c.resource.Custom()
 	if c.as.metadataOnly {
 		kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-	} else if _, builtIn := kinds.BuiltIn().Resource(c.resource.GVR); builtIn {
+	} else if builtIn {
 		as.Kind = "" // for lists of these are made of Go types without it
 	}
 	withBuffer(func(b []byte) []byte {
@@ -301,7 +307,16 @@ func (c *call) sendList(p page, remaining int64, countRemaining bool) {
 				b = fmt.Appendf(b, `,"remainingItemCount":%d`, remaining)
 			}
 		}
-		b = append(b, `},"items":[`...)
+		if remaining == 0 && !builtIn && !c.as.metadataOnly {
+			b = append(b, `,"continue":""`...) // lists of custom resources always say it
+		}
+		b = append(b, `},"items":`...)
+		if len(p.objects) == 0 && c.as.metadataOnly {
+			b = append(b, "null}"...)
+			c.send(http.StatusOK, b)
+			return b
+		}
+		b = append(b, '[')
 		for i, o := range p.objects {
 			if i > 0 {
 				b = append(b, ',')

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,6 +111,10 @@ func (c *call) route(began time.Time) (told bool) {
 		_, _ = io.WriteString(c.w, "ok")
 		return false
 	case "/version":
+		if c.r.Method != http.MethodGet {
+			c.fail(unrouted(http.StatusMethodNotAllowed, ""))
+			return false
+		}
 		c.version()
 		return false
 	case "/openapi/v2", "/openapi/v3":
@@ -150,9 +155,27 @@ func (c *call) authenticate() (User, bool) {
 	return user, ok
 }
 
-// notServed is the answer to a path that nobody serves; it is not a Status.
+// notServed is the answer to a path that nobody serves. Within the groups of built-in kinds it is a Status.
 func (c *call) notServed() {
+	parts := strings.SplitN(c.r.URL.Path, "/", 4)
+	if len(parts) > 2 && (parts[1] == "api" || parts[1] == "apis" && builtInGroups()[parts[2]]) {
+		c.fail(unrouted(http.StatusNotFound, ""))
+		return
+	}
 	http.Error(c.w, "404 page not found", http.StatusNotFound)
+}
+
+var builtInGroups = sync.OnceValue(func() map[string]bool {
+	groups := map[string]bool{}
+	for _, r := range kinds.BuiltIn().Resources() {
+		groups[r.GVR.Group] = true
+	}
+	return groups
+})
+
+// unrouted is an error of the router that kube-apiserver has for built-in kinds, which knows nothing of resources.
+func unrouted(code int, message string) error {
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
 }
 
 func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.Time) (told bool) {
@@ -180,6 +203,10 @@ func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.
 		return false
 	}
 	c.resource = resource
+	if err := c.routable(); err != nil {
+		c.fail(err)
+		return false
+	}
 	if !slices.Contains(resource.Verbs, "list") {
 		c.review()
 		return false
@@ -198,7 +225,7 @@ func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.
 	case c.r.Method == http.MethodGet:
 		c.verb = "list"
 		err = c.list()
-	case c.r.Method == http.MethodPost && c.name == "":
+	case c.r.Method == http.MethodPost && c.name == "" && namespaced == resource.Namespaced:
 		c.verb = "create"
 		err = c.write(kinds.Create)
 	case c.r.Method == http.MethodPut && c.name != "":
@@ -249,11 +276,17 @@ func (c *call) routeSubresource() error {
 		}
 		return c.methodNotAllowed()
 	}
+	if r.Custom() {
+		return c.notFound()
+	}
 	c.notServed()
 	return nil
 }
 
 func (c *call) methodNotAllowed() error {
+	if !c.resource.Custom() {
+		return unrouted(http.StatusMethodNotAllowed, "")
+	}
 	return apierrors.NewMethodNotSupported(c.resource.GVR.GroupResource(), strings.ToLower(c.r.Method))
 }
 
