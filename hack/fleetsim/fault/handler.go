@@ -32,7 +32,7 @@ func (s *Switch) Handler(next http.Handler) http.Handler {
 				f.struck.Add(1)
 				sent := s.refuse(w, a.request(), f)
 				if s.options.Answered != nil {
-					s.options.Answered(Answer{Request: r, Verb: a.request().verb, Resource: a.request().resource, Code: f.Code, Sent: sent, Took: time.Since(began)})
+					s.options.Answered(Answer{Request: r, Verb: a.request().name(), Resource: a.request().resource, Code: f.Code, Sent: sent, Took: time.Since(began)})
 				}
 				return
 			case f.Kind == GoAway && a.struckBy(f):

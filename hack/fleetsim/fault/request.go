@@ -50,6 +50,14 @@ func newRequest(r *http.Request, number uint64) request {
 	return q
 }
 
+// name of what the request does: its verb, or "apply".
+func (q *request) name() string {
+	if q.apply {
+		return "apply"
+	}
+	return q.verb
+}
+
 // resourceOf reads "deployments.apps/status" and the name of the object from a path; both are empty if the path leads to no
 // resource.
 func resourceOf(path string) (resource, name string) {
