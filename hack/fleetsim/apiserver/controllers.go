@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -113,6 +114,20 @@ func (c *call) modify(key string, fn func(u *unstructured.Unstructured)) (remove
 	return false
 }
 
+// updateStatus writes the status of an object as kube-apiserver itself does, with managed fields that tell of it. If the object
+// has changed meanwhile, nothing happens: it is looked at again then.
+func (c *call) updateStatus(o *unstructured.Unstructured) {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return // it came from the store
+	}
+	writer := *c
+	writer.name, writer.subresource, writer.agentName = o.GetName(), "status", "kube-apiserver"
+	_, _ = writer.commit(kinds.Write{
+		Verb: kinds.Update, Subresource: "status", Manager: writer.agentName, Body: body, Name: o.GetName(), Now: c.o.Clock(),
+	}, false)
+}
+
 // background is how the controllers delete.
 func background() *metav1.DeleteOptions {
 	return &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
@@ -220,11 +235,10 @@ func (s *Server) establish() {
 		case crd.GetDeletionTimestamp() != nil && slices.Contains(crd.GetFinalizers(), crdFinalizer):
 			s.deleteInstances(c, crd, now)
 		case crd.GetDeletionTimestamp() == nil && !conditionIs(crd, "Established", "True"):
-			c.modify(crd.GetName(), func(u *unstructured.Unstructured) {
-				setCondition(u, now, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
-				setCondition(u, now, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
-				acceptNames(u)
-			})
+			setCondition(crd, now, "NamesAccepted", "True", "NoConflicts", "no conflicts found")
+			setCondition(crd, now, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+			acceptNames(crd)
+			c.updateStatus(crd)
 			s.refresh()
 		case crd.GetDeletionTimestamp() == nil:
 			c.modify(crd.GetName(), acceptNames)
