@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -158,9 +159,13 @@ func (c Counts) Verbs(verbs ...string) Counts {
 	return c.Where(func(count Count) bool { return slices.Contains(verbs, count.Verb) })
 }
 
-// Writes returns the counts of requests that were to change something, whatever became of them.
+// Writes returns the counts of requests that were to change something, whatever became of them. Reviews and tokens are created
+// but not stored, and are none.
 func (c Counts) Writes() Counts {
-	return c.Verbs("create", "update", "patch", VerbApply, VerbDelete, "deletecollection")
+	return c.Verbs("create", "update", "patch", VerbApply, VerbDelete, "deletecollection").Where(func(count Count) bool {
+		_, group, _ := strings.Cut(count.Resource, ".")
+		return group != "authentication.k8s.io" && group != "authorization.k8s.io" && !strings.HasSuffix(count.Resource, "/token")
+	})
 }
 
 // Sum adds them up.

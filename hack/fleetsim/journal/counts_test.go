@@ -19,13 +19,16 @@ func TestCounts(t *testing.T) {
 	}
 	j.Target("beta").Answered(Request{Verb: "get", Resource: "pods", Code: 200, UserAgent: "trellis", BytesOut: 5})
 	j.Target("beta").Answered(Request{Verb: "get", Resource: "pods", Code: 404, UserAgent: "trellis"})
-	j.Target("beta").Answered(Request{Verb: VerbApply, Resource: "pods/status", Code: 200, UserAgent: "kubectl"})
+	j.Target("beta").Answered(Request{Verb: VerbApply, Resource: "roles.rbac.authorization.k8s.io", Code: 200, UserAgent: "kubectl"})
 
 	g.Expect(j.Target("alpha").Counts()).To(Equal(Counts{
 		{Verb: "get", Resource: "pods", Code: 200, UserAgent: "trellis", Tally: Tally{Requests: 3, BytesIn: 3, BytesOut: 30, Took: 3 * time.Second, Slowest: 2 * time.Second}},
 	}))
+	for _, resource := range []string{"selfsubjectreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io", "serviceaccounts/token"} {
+		j.Target("beta").Answered(Request{Verb: "create", Resource: resource, Code: 201})
+	}
 	all := j.Counts()
-	g.Expect(all).To(HaveLen(3))
+	g.Expect(all).To(HaveLen(6))
 	g.Expect(all[0].Requests).To(BeEquivalentTo(4), "the most frequent comes first, of all targets together")
 	g.Expect(all[0].BytesOut).To(BeEquivalentTo(35))
 	g.Expect(all.Verbs("get").Sum().Requests).To(BeEquivalentTo(5))
