@@ -1,0 +1,34 @@
+package hub_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+var (
+	targets  = flag.Int("fleet.targets", 10, "number of simulated targets")
+	measured = flag.Bool("fleet.measure", false, "measure a hub in a process of its own")
+)
+
+// source is the cluster that all tests share.
+var source *hubtest.Cluster
+
+func TestMain(m *testing.M) {
+	hubtest.Suite{Patience: 3 * time.Minute, Poll: 100 * time.Millisecond}.Main(m, func(m *testing.M) int {
+		clusters, err := hubtest.StartSource(context.Background(), controlplane.Options{Name: "source"})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer hubtest.StopClusters(clusters...)
+		source = clusters[0]
+		return m.Run()
+	})
+}
