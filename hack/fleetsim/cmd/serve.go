@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/fleetsim/apiserver"
+	"github.com/trellis-hub/trellis/hack/fleetsim/control"
+	"github.com/trellis-hub/trellis/hack/shoot20"
+)
+
+// defaultListen is where the control API is, unless somebody says something else.
+const defaultListen = "127.0.0.1:8710"
+
+// serve starts a fleet and stays until ctx ends.
+func serve(ctx context.Context, c *console, args []string) error {
+	set := c.flags("[flags]: start a fleet and stay until ^C")
+	var o fleetsim.Options
+	set.IntVar(&o.Targets, "targets", 10, "how many API servers there are")
+	set.Int64Var(&o.Seed, "seed", 1, "decides identities and everything that is drawn by lot")
+	set.StringVar(&o.Prefix, "prefix", "target-", "of the targets' names")
+	set.StringVar((*string)(&o.Credentials), "credentials", string(fleetsim.Token), "what kubeconfigs have: token, certificate or token-and-certificate")
+	objects := set.String("objects", "none", "what targets hold at the start: none or shoot-20")
+	listen := set.String("listen", defaultListen, "where the control API is, on 127.0.0.1; port 0 takes a free one")
+	printed := set.Bool("secrets", false, "print the Secrets that register the targets")
+	secrets := secretFlags(set)
+	rest, err := parse(set, args)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return usagef("it takes no arguments, but was given %q", rest)
+	}
+	if o.Snapshot, err = content(*objects, o.Seed); err != nil {
+		return err
+	}
+	listener, err := listenLocally(ctx, *listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }() // the server does, if it came so far
+
+	began := time.Now()
+	fleet, err := fleetsim.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer fleet.Stop()
+	if *printed {
+		made, err := control.MakeSecrets(fleet.Targets(), secrets())
+		if err != nil {
+			return usageError{err}
+		}
+		if err := printSecrets(c.stdout, made); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(c.stderr, "%d API servers run, after %s; the control API is at http://%s\n", o.Targets, time.Since(began).Round(time.Millisecond), listener.Addr())
+
+	server := &http.Server{Handler: control.Handler(fleet), ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving the control API: %w", err)
+	case <-ctx.Done():
+	}
+	err = server.Close()
+	<-ended
+	if err != nil {
+		return fmt.Errorf("ending the control API: %w", err)
+	}
+	return nil
+}
+
+// content makes what targets hold at the start. It is the same for all of them.
+func content(objects string, seed int64) (*apiserver.Snapshot, error) {
+	switch objects {
+	case "none":
+		return nil, nil
+	case "shoot-20":
+		fixture := shoot20.New(shoot20.Options{Seed: seed, Differing: -1})
+		return apiserver.Prepare(fixture.Objects("any"), "trellis", time.Now())
+	default:
+		return nil, usagef("there are no objects %q: there are none and shoot-20", objects)
+	}
+}
+
+func listenLocally(ctx context.Context, address string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || !net.ParseIP(host).IsLoopback() {
+		return nil, usagef("the control API cannot be at %q: it must be an address and a port of this machine only, such as %s", address, defaultListen)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("opening the control API: %w", err)
+	}
+	return listener, nil
+}
