@@ -20,6 +20,14 @@ demo: kube ## Watch one hub keep several clusters in order. ONCE=1: end by itsel
 bench: kube ## Measure drift latency and objects applied per second on real control planes
 	$(GO) run ./hack/bench $(ARGS)
 
+.PHONY: fleetsim
+fleetsim: ## Run TARGETS (default 10) simulated API servers and print the Secrets that register them. OBJECTS=shoot-20 fills them, ARGS=...
+	@$(GO) run ./hack/fleetsim/cmd serve --secrets --targets $(or $(TARGETS),10) --objects $(or $(OBJECTS),none) $(ARGS)
+
+.PHONY: fleetsim-bench
+fleetsim-bench: ## Measure TARGETS (default 1000) simulated API servers with 300 objects each, alone and with clients
+	@hack/fleetsim/bench.sh $(or $(TARGETS),1000) $(ARGS)
+
 ##@ Develop
 
 .PHONY: build
@@ -91,4 +99,4 @@ clean: ## Remove everything that was built
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+		/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
