@@ -132,8 +132,9 @@ func TestSimulatorAnswersAsARealServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the table needs a real API server")
 	}
-	names := map[string]bool{}
+	names, steps := map[string]bool{}, 0
 	for _, r := range slices.Concat(table(), forgettingRows) {
+		steps += len(r.steps)
 		if names[namespaceOf(r)] {
 			t.Fatalf("two rows are called %q", r.name)
 		}
@@ -150,7 +151,7 @@ func TestSimulatorAnswersAsARealServer(t *testing.T) {
 	for _, r := range forgettingRows {
 		t.Run(r.name, func(t *testing.T) { compare(t, r) })
 	}
-	t.Logf("%d rows", len(names))
+	t.Logf("%d rows of %d steps", len(names), steps)
 }
 
 var unnameable = regexp.MustCompile(`[^a-z0-9]+`)

@@ -19,6 +19,11 @@
 // A step in which the simulator is meant to differ names its own status code and the reason. It fails when the two agree
 // after all.
 //
+// # A new row
+//
+// Rows stand in the file of their topic. "go test ./hack/fleetsim/conformance -run '/rows/apply_creates'" runs one; where the
+// two servers disagree, the difference is shown. A row that is wrong about the status code is told what the real server says.
+//
 // # Trade-offs
 //
 // The real server runs without a controller manager, as the simulator does. What controllers do (emptying a terminating
