@@ -31,7 +31,12 @@ func (n *next) allocate(o *unstructured.Unstructured) {
 	switch n.GVR.Group + "/" + n.GVR.Resource {
 	case "/namespaces":
 		keepNamespace(o, n.live)
+	case "/pods":
+		if n.live == nil {
+			admitPod(o)
+		}
 	case "/services":
+		dropTypeDependent(o, n.live)
 		allocateService(o, n.live)
 	case "apps/daemonsets":
 		n.countTemplates(o)
@@ -74,6 +79,67 @@ func keepNamespace(o, live *unstructured.Unstructured) {
 func addFinalizer(o *unstructured.Unstructured, finalizer string) {
 	if finalizers := o.GetFinalizers(); !slices.Contains(finalizers, finalizer) {
 		o.SetFinalizers(append(finalizers, finalizer))
+	}
+}
+
+// admitPod adds what the admission plugins for priorities and tolerations add to a Pod.
+func admitPod(o *unstructured.Unstructured) {
+	spec, ok := o.Object["spec"].(map[string]any)
+	if !ok {
+		return
+	}
+	if spec["priority"] == nil {
+		spec["priority"], spec["preemptionPolicy"] = int64(0), string(corev1.PreemptLowerPriority)
+	}
+	tolerations, _ := spec["tolerations"].([]any)
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		tolerated := slices.ContainsFunc(tolerations, func(toleration any) bool {
+			t, _ := toleration.(map[string]any)
+			return (t["key"] == key || t["key"] == nil) && (t["effect"] == string(corev1.TaintEffectNoExecute) || t["effect"] == nil)
+		})
+		if !tolerated {
+			tolerations = append(tolerations, map[string]any{
+				"key": key, "operator": string(corev1.TolerationOpExists), "effect": string(corev1.TaintEffectNoExecute), "tolerationSeconds": int64(300),
+			})
+		}
+	}
+	spec["tolerations"] = tolerations
+}
+
+// dropTypeDependent drops what the type a Service had needs, and the one it gets does not, unless the write changes it.
+func dropTypeDependent(o, live *unstructured.Unstructured) {
+	if live == nil {
+		return
+	}
+	spec, _ := o.Object["spec"].(map[string]any)
+	before, _ := live.Object["spec"].(map[string]any)
+	kind, old := spec["type"], before["type"]
+	balanced, hasPorts := string(corev1.ServiceTypeLoadBalancer), []any{string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort)}
+	drop := func(keys ...string) {
+		for _, key := range keys {
+			if apiequality.Semantic.DeepEqual(spec[key], before[key]) {
+				delete(spec, key)
+			}
+		}
+	}
+	if old == balanced && kind != balanced {
+		drop("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
+		setOrDelete(o.Object, map[string]any{}, "status", "loadBalancer")
+	}
+	if !slices.Contains(hasPorts, old) || slices.Contains(hasPorts, kind) {
+		return
+	}
+	drop("externalTrafficPolicy")
+	ports, _ := spec["ports"].([]any)
+	oldPorts, _ := before["ports"].([]any)
+	for i, port := range ports {
+		p, _ := port.(map[string]any)
+		if i >= len(oldPorts) {
+			break
+		}
+		if b, _ := oldPorts[i].(map[string]any); b["nodePort"] == p["nodePort"] {
+			delete(p, "nodePort")
+		}
 	}
 }
 

@@ -210,7 +210,7 @@ func (f *goForm) validate(o, old *unstructured.Unstructured, subresource string)
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	if subresource != "" {
-		return validation.Metadata(now.(metav1.Object), before.(metav1.Object), f.namespaced)
+		return validation.UpdateStatus(now, before, f.namespaced)
 	}
 	return validation.Update(now, before, f.namespaced)
 }

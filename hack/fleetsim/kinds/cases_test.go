@@ -240,3 +240,5 @@ spec:
     subresources: *sub
     schema: *schema
 `
+
+func replaceAll(s, from, to string) string { return strings.ReplaceAll(s, from, to) }

@@ -21,6 +21,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/defaults"
 )
 
 var seed = maphash.MakeSeed()
@@ -73,6 +75,7 @@ func newDefinition(o *unstructured.Unstructured) (*definition, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &crd); err != nil {
 		return nil, err
 	}
+	defaults.Set(&crd)
 	d := &definition{group: crd.Spec.Group, schemas: map[string]*spec.Schema{}}
 	all := maps.Clone(commonSchemas())
 	var storage schema.GroupVersionResource

@@ -2,8 +2,10 @@ package kinds
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"crypto/sha512"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -128,7 +130,8 @@ func withStale(groups []apidiscoveryv2.APIGroupDiscovery, stale []schema.GroupVe
 }
 
 // Legacy returns a discovery document of the older form: "/api", "/apis", "/apis/<group>", "/api/v1" or
-// "/apis/<group>/<version>". There is none of a group that is not served. Storage version hashes are left out.
+// "/apis/<group>/<version>". There is none of a group that is not
+// served.
 func (r *Registry) Legacy(path string) (doc []byte, ok bool) {
 	build := r.legacy(path)
 	if build == nil {
@@ -156,11 +159,7 @@ func (r *Registry) legacy(path string) func() any {
 			return list
 		}
 	case path == "/api/v1":
-		return func() any {
-			list := legacyResources("v1", r.core[0].Versions[0])
-			list.APIVersion = "" // the oldest of all documents has none [seen]
-			return list
-		}
+		return func() any { return r.legacyResources(schema.GroupVersion{Version: "v1"}, r.core[0].Versions[0]) }
 	case len(segments) == 2 && segments[0] == "apis":
 		for _, group := range r.groups {
 			if group.Name == segments[1] {
@@ -171,7 +170,7 @@ func (r *Registry) legacy(path string) func() any {
 		for _, group := range r.groups {
 			for _, v := range group.Versions {
 				if group.Name == segments[1] && v.Version == segments[2] {
-					return func() any { return legacyResources(group.Name+"/"+v.Version, v) }
+					return func() any { return r.legacyResources(schema.GroupVersion{Group: group.Name, Version: v.Version}, v) }
 				}
 			}
 		}
@@ -188,25 +187,49 @@ func legacyGroup(group apidiscoveryv2.APIGroupDiscovery, meta metav1.TypeMeta) m
 	return legacy
 }
 
-func legacyResources(groupVersion string, v apidiscoveryv2.APIVersionDiscovery) metav1.APIResourceList {
+func (r *Registry) legacyResources(gv schema.GroupVersion, v apidiscoveryv2.APIVersionDiscovery) metav1.APIResourceList {
 	list := metav1.APIResourceList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: groupVersion, APIResources: []metav1.APIResource{},
+		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: gv.String(), APIResources: []metav1.APIResource{},
 	}
-	for _, r := range v.Resources {
-		namespaced := r.Scope == apidiscoveryv2.ScopeNamespace
-		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: r.Resource, SingularName: r.SingularResource, Namespaced: namespaced, Kind: r.ResponseKind.Kind,
-			Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories,
-		})
-		for _, sub := range r.Subresources {
-			entry := metav1.APIResource{
-				Name: r.Resource + "/" + sub.Subresource, Namespaced: namespaced, Kind: sub.ResponseKind.Kind, Verbs: sub.Verbs,
+	if gv.Group != "" {
+		list.APIVersion = "v1" // the core group leaves it out
+	}
+	for _, d := range v.Resources {
+		namespaced := d.Scope == apidiscoveryv2.ScopeNamespace
+		legacy := metav1.APIResource{
+			Name: d.Resource, SingularName: d.SingularResource, Namespaced: namespaced, Kind: d.ResponseKind.Kind,
+			Verbs: d.Verbs, ShortNames: d.ShortNames, Categories: d.Categories,
+		}
+		if resource, ok := r.Resource(gv.WithResource(d.Resource)); ok && slices.Contains(d.Verbs, "watch") {
+			legacy.StorageVersionHash = storageVersionHash(resource)
+		}
+		list.APIResources = append(list.APIResources, legacy)
+		for _, sub := range d.Subresources {
+			legacy := metav1.APIResource{Name: d.Resource + "/" + sub.Subresource, Namespaced: namespaced, Kind: sub.ResponseKind.Kind, Verbs: sub.Verbs}
+			if sub.ResponseKind.Group != gv.Group || sub.ResponseKind.Version != gv.Version {
+				legacy.Group, legacy.Version = sub.ResponseKind.Group, sub.ResponseKind.Version
 			}
-			if kind := sub.ResponseKind; kind.Group+"/"+kind.Version != groupVersion { // else it goes without saying
-				entry.Group, entry.Version = kind.Group, kind.Version
-			}
-			list.APIResources = append(list.APIResources, entry)
+			list.APIResources = append(list.APIResources, legacy)
 		}
 	}
 	return list
+}
+
+// storedElsewhere are the group versions in which a real server stores what it serves in another.
+var storedElsewhere = map[string]schema.GroupVersion{
+	"events.k8s.io/v1/events": {Version: "v1"},
+
+	"admissionregistration.k8s.io/v1/mutatingadmissionpolicies":       {Group: "admissionregistration.k8s.io", Version: "v1beta1"},
+	"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings": {Group: "admissionregistration.k8s.io", Version: "v1beta1"},
+	"apiextensions.k8s.io/v1/customresourcedefinitions":               {Group: "apiextensions.k8s.io", Version: "v1beta1"},
+}
+
+// storageVersionHash is how discovery tells in which version objects are stored.
+func storageVersionHash(r *Resource) string {
+	stored := r.Storage.GroupVersion()
+	if elsewhere, ok := storedElsewhere[stored.String()+"/"+r.GVR.Resource]; ok {
+		stored = elsewhere
+	}
+	sum := sha256.Sum256([]byte(stored.Group + "/" + stored.Version + "/" + r.Kind))
+	return base64.StdEncoding.EncodeToString(sum[:8])
 }

@@ -281,13 +281,13 @@ func (n *next) finish(o *unstructured.Unstructured) (*unstructured.Unstructured,
 		o.SetGeneration(n.live.GetGeneration() + 1)
 	}
 	n.allocate(o)
+	if sameButForTimes(o, n.live) {
+		return n.live, nil // which has been checked already
+	}
 	if errs := n.form.validate(o, n.live, n.Subresource); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(o.GroupVersionKind().GroupKind(), o.GetName(), errs)
 	}
 	n.warnOfFinalizers(o)
-	if sameButForTimes(o, n.live) {
-		return n.live, nil
-	}
 	return o, nil
 }
 

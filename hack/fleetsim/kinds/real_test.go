@@ -303,10 +303,21 @@ func normal(g Gomega, a answer) string {
 	return string(doc)
 }
 
+func definitions(g Gomega, crds ...string) []*unstructured.Unstructured {
+	var all []*unstructured.Unstructured
+	for _, crd := range crds {
+		var definition unstructured.Unstructured
+		doc, err := yaml.YAMLToJSON([]byte(crd))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(definition.UnmarshalJSON(doc)).To(Succeed())
+		all = append(all, &definition)
+	}
+	return all
+}
+
 // define creates a CustomResourceDefinition, waits until it is served, and returns the registry that has it.
 func (w *real) define(g Gomega, crd string) *kinds.Registry {
-	var definition unstructured.Unstructured
-	g.Expect(yaml.Unmarshal([]byte(crd), &definition.Object)).To(Succeed())
+	definition := definitions(g, crd)[0]
 	doc, err := json.Marshal(definition.Object)
 	g.Expect(err).NotTo(HaveOccurred())
 	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

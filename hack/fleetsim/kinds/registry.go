@@ -25,6 +25,7 @@ type Registry struct {
 	// core and groups are the two aggregated discovery documents.
 	core, groups []apidiscoveryv2.APIGroupDiscovery
 	documents    documents
+	definitions  []*definition
 }
 
 // BuiltIn returns the registry of the built-in resources, always the same one.
@@ -99,6 +100,7 @@ func (r *Registry) With(crds []*unstructured.Unstructured) (*Registry, error) {
 		}
 		added = append(added, d)
 	}
+	extended.definitions = slices.Concat(r.definitions, added)
 	extended.groups = withDefinitions(r.groups, added)
 	if r == BuiltIn() {
 		registryCache.Add(whole, extended)

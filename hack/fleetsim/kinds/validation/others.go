@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -118,10 +119,18 @@ func service(s *corev1.Service) field.ErrorList {
 			errs = append(errs, field.Invalid(ports.Index(i).Child("port"), port.Port, message))
 		}
 	}
+	if !slices.Contains(serviceTypes, string(s.Spec.Type)) {
+		errs = append(errs, field.NotSupported(spec.Child("type"), s.Spec.Type, serviceTypes))
+	}
 	if s.Spec.Type == corev1.ServiceTypeExternalName && s.Spec.ExternalName == "" {
 		errs = append(errs, field.Required(spec.Child("externalName"), ""))
 	}
 	return errs
+}
+
+// serviceTypes are all there are.
+var serviceTypes = []string{
+	string(corev1.ServiceTypeClusterIP), string(corev1.ServiceTypeExternalName), string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort),
 }
 
 func serviceUnchanged(s, old *corev1.Service) field.ErrorList {
@@ -166,7 +175,7 @@ func claimUnchanged(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	var errs field.ErrorList
 	if !equal(now, before) {
 		// The difference, which kube-apiserver appends, is left out.
-		errs = append(errs, field.Forbidden(spec, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"))
+		errs = append(errs, field.Forbidden(spec, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
 	}
 	newSize, oldSize := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
 	if status := old.Status.Capacity[corev1.ResourceStorage]; newSize.Cmp(oldSize) < 0 && newSize.Cmp(status) <= 0 {
@@ -244,11 +253,14 @@ func definition(d *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 			stored++
 		}
 		if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
-			errs = append(errs, field.Required(spec.Child("versions").Index(i).Child("schema", "openAPIV3Schema"), "schemas are required"))
+			errs = append(errs, field.Required(spec.Child("versions").Index(i).Child("schema", "openAPIV3Schema"), ""))
 		}
 	}
 	if stored != 1 {
 		errs = append(errs, field.Invalid(spec.Child("versions"), d.Spec.Versions, "must have exactly one version marked as storage version"))
+		if len(d.Status.StoredVersions) == 0 {
+			errs = append(errs, field.Invalid(field.NewPath("status", "storedVersions"), d.Status.StoredVersions, "must have at least one stored version"))
+		}
 	}
 	names := d.Spec.Names
 	for _, name := range []struct{ field, value string }{

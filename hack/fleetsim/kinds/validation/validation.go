@@ -65,6 +65,15 @@ func Update(obj, old runtime.Object, namespaced bool) field.ErrorList {
 	return append(errs, unchanged(obj, old)...)
 }
 
+// UpdateStatus checks what the status of an object is to become.
+func UpdateStatus(obj, old runtime.Object, namespaced bool) field.ErrorList {
+	errs := Metadata(obj.(metav1.Object), old.(metav1.Object), namespaced)
+	if s, ok := obj.(*corev1.Service); ok && s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) > 0 {
+		errs = append(errs, field.Forbidden(field.NewPath("status", "loadBalancer", "ingress"), "may only be used when `spec.type` is 'LoadBalancer'"))
+	}
+	return errs
+}
+
 // Metadata checks the metadata of an update of any kind.
 func Metadata(meta, old metav1.Object, namespaced bool) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessor(meta, namespaced, path.ValidatePathSegmentName, metadata)
@@ -85,13 +94,13 @@ func content(obj runtime.Object) field.ErrorList {
 	case *corev1.PersistentVolumeClaim:
 		return claim(o)
 	case *appsv1.Deployment:
-		errs := selector(o.Spec.Selector, spec.Child("selector"), "deployment", true)
+		errs := append(replicas(o.Spec.Replicas), selector(o.Spec.Selector, spec.Child("selector"), "deployment", true)...)
 		return append(errs, workload(o.Spec.Selector, &o.Spec.Template)...)
 	case *appsv1.ReplicaSet:
-		errs := selector(o.Spec.Selector, spec.Child("selector"), "replicaset", true)
+		errs := append(replicas(o.Spec.Replicas), selector(o.Spec.Selector, spec.Child("selector"), "replicaset", true)...)
 		return append(errs, workload(o.Spec.Selector, &o.Spec.Template)...)
 	case *appsv1.StatefulSet:
-		errs := selector(o.Spec.Selector, spec.Child("selector"), "statefulset", true)
+		errs := append(replicas(o.Spec.Replicas), selector(o.Spec.Selector, spec.Child("selector"), "statefulset", true)...)
 		template := o.Spec.Template.DeepCopy()
 		for _, c := range o.Spec.VolumeClaimTemplates {
 			template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{Name: c.Name})
@@ -141,6 +150,8 @@ func unchanged(obj, old runtime.Object) field.ErrorList {
 		return append(errs, immutable(before.Immutable, o.Immutable, part{"data", o.Data, before.Data})...)
 	case *corev1.Service:
 		return serviceUnchanged(o, old.(*corev1.Service))
+	case *corev1.Pod:
+		return podUnchanged(o, old.(*corev1.Pod))
 	case *corev1.PersistentVolumeClaim:
 		return claimUnchanged(o, old.(*corev1.PersistentVolumeClaim))
 	case *appsv1.Deployment:

@@ -198,3 +198,41 @@ func jobUnchanged(j, old *batchv1.Job) field.ErrorList {
 	errs = append(errs, same(j.Spec.CompletionMode, old.Spec.CompletionMode, spec.Child("completionMode"))...)
 	return append(errs, same(j.Spec.PodFailurePolicy, old.Spec.PodFailurePolicy, spec.Child("podFailurePolicy"))...)
 }
+
+// replicas checks a number of pods.
+func replicas(number *int32) field.ErrorList {
+	if number == nil {
+		return nil
+	}
+	return apivalidation.ValidateNonnegativeField(int64(*number), spec.Child("replicas"))
+}
+
+// updatablePodFields is how kube-apiserver lists what may change in a Pod.
+const updatablePodFields = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`," +
+	"`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+
+func podUnchanged(p, old *corev1.Pod) field.ErrorList {
+	if len(p.Spec.Containers) != len(old.Spec.Containers) {
+		return field.ErrorList{field.Forbidden(spec.Child("containers"), "pod updates may not add or remove containers")}
+	}
+	if len(p.Spec.InitContainers) != len(old.Spec.InitContainers) {
+		return field.ErrorList{field.Forbidden(spec.Child("initContainers"), "pod updates may not add or remove containers")}
+	}
+	changed := p.Spec.DeepCopy()
+	for i := range changed.Containers {
+		changed.Containers[i].Image = old.Spec.Containers[i].Image
+	}
+	for i := range changed.InitContainers {
+		changed.InitContainers[i].Image = old.Spec.InitContainers[i].Image
+	}
+	changed.ActiveDeadlineSeconds = old.Spec.ActiveDeadlineSeconds
+	changed.SchedulingGates = old.Spec.SchedulingGates
+	if len(changed.Tolerations) >= len(old.Spec.Tolerations) {
+		changed.Tolerations = old.Spec.Tolerations
+	}
+	if equal(*changed, old.Spec) {
+		return nil
+	}
+	// The difference, which kube-apiserver appends, is left out.
+	return field.ErrorList{field.Forbidden(spec, "pod updates may not change fields other than "+updatablePodFields)}
+}
