@@ -3,6 +3,7 @@ package kinds
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -38,6 +39,8 @@ func (n *next) allocate(o *unstructured.Unstructured) {
 	case "/services":
 		dropTypeDependent(o, n.live)
 		allocateService(o, n.live)
+	case "apiextensions.k8s.io/customresourcedefinitions":
+		rememberStored(o)
 	case "apps/daemonsets":
 		n.countTemplates(o)
 	case "batch/jobs":
@@ -294,4 +297,23 @@ func (n *next) countTemplates(o *unstructured.Unstructured) {
 		}
 	}
 	setOrDelete(o.Object, strconv.FormatInt(generation, 10), "metadata", "annotations", appsv1.DeprecatedTemplateGeneration)
+}
+
+// rememberStored adds the version that is stored to those that have ever been.
+func rememberStored(o *unstructured.Unstructured) {
+	versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+	before, _ := o.Object["status"].(map[string]any)
+	stored, _ := before["storedVersions"].([]any)
+	for _, version := range versions {
+		v, _ := version.(map[string]any)
+		if v["storage"] == true && !slices.Contains(stored, v["name"]) {
+			status := maps.Clone(before) // others have it as well
+			if status == nil {
+				status = map[string]any{}
+			}
+			status["storedVersions"] = append(slices.Clone(stored), v["name"])
+			o.Object["status"] = status
+			return
+		}
+	}
 }

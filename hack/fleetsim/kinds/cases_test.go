@@ -43,7 +43,7 @@ var cases = []testCase{
 		{verb: "create", resource: "/v1/configmaps", name: "cm5", body: `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"cm5"},"data":{"a":"b"}}`},
 		{verb: "create", resource: "/v1/configmaps", name: "cm5", body: `{"metadata":{"name":"cm5"},"data":{"a":1}}`},
 		{verb: "create", resource: "/v1/configmaps", name: "cm5", body: `{"metadata":{"name":"cm5"},"data":{"a`},
-		{verb: "create", resource: "/v1/configmaps", name: "cm5", body: `{"metadata":{"name":"cm5","labels":{"a b":"c d"},"finalizers":["x"]},"data":{"a/b":"b"}}`},
+		{verb: "create", resource: "/v1/configmaps", name: "cm5", body: `{"metadata":{"name":"cm5","ownerReferences":[{"name":"x"},{"apiVersion":"v1","kind":"Y","uid":"z"}],"labels":{"a b":"c d"},"finalizers":["x"]},"data":{"a/b":"b"}}`},
 		{verb: "create", resource: "/v1/configmaps", name: "cm6", body: `{"metadata":{"name":"cm6","uid":"x","creationTimestamp":"2020-01-01T00:00:00Z","deletionTimestamp":"2020-01-01T00:00:00Z","generation":7,"selfLink":"x","finalizers":["example.com/x"],"managedFields":[{"manager":"x","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:z":{}}}}]},"data":{"a":"b"}}`},
 		{verb: "merge", resource: "/v1/configmaps", name: "cm6", body: `{"metadata":{"managedFields":[{}]}}`},
 		{verb: "merge", resource: "/v1/configmaps", name: "cm6", body: `{"data":{"x":"y"}}`},
@@ -156,6 +156,10 @@ var cases = []testCase{
 		{verb: "create", resource: "/v1/limitranges", name: "lr", body: `{"metadata":{"name":"lr"},"spec":{"limits":[{"type":"PersistentVolumeClaim","max":{"storage":"100Gi"}}]}}`},
 		{verb: "create", resource: "discovery.k8s.io/v1/endpointslices", name: "es", body: `{"metadata":{"name":"es"},"addressType":"IPv4","endpoints":[{"addresses":["1.2.3.4"]}],"ports":[{"port":80}]}`},
 	}},
+	{name: "a CustomResourceDefinition", steps: []step{
+		{verb: "create", resource: "apiextensions.k8s.io/v1/customresourcedefinitions", name: "things.kinds.example.org", body: thing},
+		{verb: "create", resource: "apiextensions.k8s.io/v1/customresourcedefinitions", name: "wrong.kinds.example.org", body: strings.Replace(thing, "things.", "wrong.", 1)},
+	}},
 	{name: "a custom resource", crd: widgets, steps: []step{
 		{verb: "create", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"apiVersion":"kinds.example.org/v1","kind":"Widget","metadata":{"name":"a","foo":1},"spec":{"size":3,"color":"red","nested":{"x":null},"bogus":{"a":1}},"status":{"ready":true},"extra":1}`},
 		{verb: "update", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"apiVersion":"kinds.example.org/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"size":4}}`},
@@ -196,6 +200,10 @@ var cases = []testCase{
 }
 
 func replace(template, name string) string { return strings.ReplaceAll(template, "%s", name) }
+
+const thing = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.kinds.example.org"},
+"spec":{"group":"kinds.example.org","scope":"Namespaced","names":{"kind":"Thing","plural":"things"},"versions":[{"name":"v1","served":true,"storage":true,
+"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}]}}`
 
 const widgets = `
 apiVersion: apiextensions.k8s.io/v1

@@ -165,7 +165,7 @@ func (f *customForm) validate(o, old *unstructured.Unstructured, _ string) field
 	}
 	var errs field.ErrorList
 	if old == nil {
-		errs = apivalidation.ValidateObjectMetaAccessor(o, f.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+		errs = validation.NewMetadata(o, f.namespaced)
 	} else {
 		errs = validation.Metadata(o, old, f.namespaced)
 		errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(o, old, field.NewPath("metadata"))...)

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -338,9 +339,7 @@ func (n *next) checkResourceVersion(o *unstructured.Unstructured) error {
 	if text != "" {
 		var err error
 		if version, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return apierrors.NewInvalid(n.GVK().GroupKind(), n.Name, field.ErrorList{
-				field.Invalid(field.NewPath("metadata", "resourceVersion"), text, err.Error()),
-			})
+			return err
 		}
 	}
 	if version == 0 && n.traits.needsResourceVersion {
@@ -438,11 +437,24 @@ func (n *next) refuse(err error) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
 			decoding.gvk.Kind, decoding.gvk.Version, n.Kind, decoding.err))
 	}
-	summary := strings.TrimSpace(string(n.Body))
-	if len(summary) > 30 {
-		summary = summary[:30] + " ..."
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)",
+		n.Kind, decoding.err, summary(n.Body)))
+}
+
+// summary shows the beginning of a body.
+func summary(body []byte) string {
+	if len(body) == 0 {
+		return "<empty>"
 	}
-	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", n.Kind, decoding.err, summary))
+	const enough = 30
+	end, more := len(body), ""
+	if end > enough {
+		end, more = enough, " ..."
+	}
+	if body[0] == '{' {
+		return string(body[:end]) + more
+	}
+	return hex.EncodeToString(body[:end]) + more
 }
 
 // sameButForTimes tells whether two objects differ in nothing, the times in managedFields aside.

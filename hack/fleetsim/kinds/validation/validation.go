@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"regexp"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -46,7 +47,7 @@ func nameRule(obj runtime.Object) apivalidation.ValidateNameFunc {
 // Create checks a new object, which has its defaults.
 func Create(obj runtime.Object, namespaced bool) field.ErrorList {
 	meta := obj.(metav1.Object)
-	errs := apivalidation.ValidateObjectMetaAccessor(meta, namespaced, nameRule(obj), metadata)
+	errs := object(meta, namespaced, nameRule(obj))
 	for i, finalizer := range meta.GetFinalizers() {
 		if !strings.Contains(finalizer, "/") && !StandardFinalizers.Has(finalizer) {
 			errs = append(errs, field.Invalid(metadata.Child("finalizers").Index(i), finalizer,
@@ -76,9 +77,34 @@ func UpdateStatus(obj, old runtime.Object, namespaced bool) field.ErrorList {
 
 // Metadata checks the metadata of an update of any kind.
 func Metadata(meta, old metav1.Object, namespaced bool) field.ErrorList {
-	errs := apivalidation.ValidateObjectMetaAccessor(meta, namespaced, path.ValidatePathSegmentName, metadata)
+	errs := object(meta, namespaced, path.ValidatePathSegmentName)
 	return append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(meta, old, metadata)...)
 }
+
+// NewMetadata checks the metadata of a new custom resource.
+func NewMetadata(meta metav1.Object, namespaced bool) field.ErrorList {
+	return object(meta, namespaced, apivalidation.NameIsDNSSubdomain)
+}
+
+// object checks metadata by itself, and words what is wrong with owner references as kube-apiserver 1.36 does: the library,
+// which is newer, tells which one it is.
+func object(meta metav1.Object, namespaced bool, name apivalidation.ValidateNameFunc) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaAccessor(meta, namespaced, name, metadata)
+	for _, err := range errs {
+		if within := ownerReference.FindStringSubmatch(err.Field); within != nil {
+			err.Field = "metadata.ownerReferences." + within[1]
+			if err.Type == field.ErrorTypeRequired {
+				err.Type, err.BadValue = field.ErrorTypeInvalid, ""
+			}
+			if within[1] == "apiVersion" && err.BadValue == "" {
+				err.Detail = "version must not be empty"
+			}
+		}
+	}
+	return errs
+}
+
+var ownerReference = regexp.MustCompile(`^metadata\.ownerReferences\[\d+\]\.(apiVersion|kind|name|uid)$`)
 
 // content checks an object by itself.
 func content(obj runtime.Object) field.ErrorList {
