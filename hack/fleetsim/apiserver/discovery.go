@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"crypto/sha512"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -92,7 +94,13 @@ func (c *call) openAPI(path string) {
 		c.notServed()
 		return
 	}
-	c.sendDocument("application/json", doc)
+	contentType := "application/json"
+	if path == "/openapi/v3" {
+		contentType = "text/plain; charset=utf-8" // [seen]
+	} else {
+		c.w.Header().Set("ETag", fmt.Sprintf("\"%X\"", sha512.Sum512(doc)))
+	}
+	c.sendDocument(contentType, doc)
 }
 
 func (c *call) version() {
