@@ -21,6 +21,12 @@
 // Names and identities of targets follow from the seed, and with them who is struck by a fault that has a share. Ports, keys
 // and certificates are new each time.
 //
+// # What it costs
+//
+// A target takes one goroutine, one open file and 86 KiB; a connection two goroutines, one file and 36 KiB; a watch one goroutine
+// and 20 KiB. A thousand targets with 304 shared objects and one connection with 12 watches and a probe every 5 s each were seen to take
+// 463 MiB and 0.064 cores at rest ("make fleetsim-bench").
+//
 // # Trade-offs
 //
 //   - Targets differ by their ports, not by their addresses or host names, so that no machine needs to be prepared.

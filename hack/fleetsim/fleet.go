@@ -73,7 +73,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 				return err
 			}
 			name := fmt.Sprintf("%s%04d", o.Prefix, i+1)
-			target, err := newTarget(name, i+1, &f.options) //nolint:contextcheck // it opens a local port, which does not wait
+			target, err := newTarget(name, i+1, &f.options)
 			if err != nil {
 				return fmt.Errorf("starting %s: %w", name, err)
 			}

@@ -15,9 +15,13 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/util/secret"
 
 	"github.com/trellis-hub/trellis/hack/fleetsim/control"
 )
+
+// probeTimeout is generous: on a busy machine, a probe that fails would end the benchmark.
+const probeTimeout = 30 * time.Second
 
 // watched are the twelve kinds that a client of the benchmark watches, the ones that a hub with a usual bundle does.
 var watched = []schema.GroupVersionResource{
@@ -29,15 +33,19 @@ var watched = []schema.GroupVersionResource{
 	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 }
 
-// bench connects one client to each target of a fleet in another process, with twelve watches of metadata and a probe, and
+// bench connects one client to each target of a fleet in another process, with up to twelve watches of metadata and a probe, and
 // prints what the fleet takes.
 func bench(ctx context.Context, c *console, args []string) error {
 	r := c.remote("[flags] [target ...]: measure a fleet that serves, with clients that watch and probe")
 	rest := r.set.Duration("rest", time.Minute, "how long the fleet is measured at rest")
 	probe := r.set.Duration("probe", 5*time.Second, "between two probes of a client")
+	watches := r.set.Int("watches", len(watched), "of a client, each of another kind")
 	names, err := parse(r.set, args)
 	if err != nil {
 		return err
+	}
+	if *watches < 0 || *watches > len(watched) {
+		return usagef("--watches must be between 0 and %d", len(watched))
 	}
 	if *rest <= 0 || *probe <= 0 {
 		return usagef("--rest and --probe must be positive")
@@ -62,7 +70,7 @@ func bench(ctx context.Context, c *console, args []string) error {
 	connecting.SetLimit(4 * runtime.GOMAXPROCS(0))
 	for i := range made.Secrets {
 		connecting.Go(func() error {
-			v, err := newVisitor(ctx, &made.Secrets[i])
+			v, err := newVisitor(ctx, &made.Secrets[i], watched[:*watches])
 			if err != nil {
 				return fmt.Errorf("connecting to %s: %w", made.Secrets[i].Name, err)
 			}
@@ -110,11 +118,8 @@ type visitor struct {
 	watches []func()
 }
 
-func newVisitor(ctx context.Context, registration *corev1.Secret) (*visitor, error) {
-	var content []byte
-	for _, content = range registration.Data {
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+func newVisitor(ctx context.Context, registration *corev1.Secret, watched []schema.GroupVersionResource) (*visitor, error) {
+	config, err := clientcmd.RESTConfigFromKubeConfig(registration.Data[secret.KubeconfigDataName])
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +134,9 @@ func newVisitor(ctx context.Context, registration *corev1.Secret) (*visitor, err
 	if err != nil {
 		return nil, err
 	}
+	if err := v.probe(ctx); err != nil {
+		return nil, err
+	}
 	for _, gvr := range watched {
 		list, err := client.Resource(gvr).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
@@ -141,8 +149,8 @@ func newVisitor(ctx context.Context, registration *corev1.Secret) (*visitor, err
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for range w.ResultChan() { // until the watch is stopped
-				_ = 0
+			for open := true; open; { // until the watch is stopped
+				_, open = <-w.ResultChan()
 			}
 		}()
 		v.watches = append(v.watches, func() { w.Stop(); <-done })
@@ -157,7 +165,7 @@ func (v *visitor) stay(ctx context.Context, every time.Duration) {
 	for ctx.Err() == nil {
 		select {
 		case <-ticker.C:
-			v.probe(ctx)
+			_ = v.probe(ctx) // a target that is down is not what is measured
 		case <-ctx.Done():
 		}
 	}
@@ -167,14 +175,16 @@ func (v *visitor) stay(ctx context.Context, every time.Duration) {
 	v.http.CloseIdleConnections()
 }
 
-func (v *visitor) probe(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 4*time.Second)
+func (v *visitor) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, v.host+"/readyz", nil)
 	if err != nil {
-		return
+		return err
 	}
-	if response, err := v.http.Do(r); err == nil { // a target that is down is not what is measured
-		_ = response.Body.Close()
+	response, err := v.http.Do(r)
+	if err != nil {
+		return err
 	}
+	return response.Body.Close()
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/yaml"
 
 	"github.com/trellis-hub/trellis/hack/fleetsim"
@@ -115,10 +116,8 @@ func kubeconfig(ctx context.Context, c *console, args []string) error {
 	if len(made.Secrets) != 1 {
 		return usagef("%s are %d targets", names[0], len(made.Secrets))
 	}
-	for _, content := range made.Secrets[0].Data {
-		if _, err := c.stdout.Write(content); err != nil {
-			return fmt.Errorf("printing the kubeconfig: %w", err)
-		}
+	if _, err := c.stdout.Write(made.Secrets[0].Data[secret.KubeconfigDataName]); err != nil {
+		return fmt.Errorf("printing the kubeconfig: %w", err)
 	}
 	return nil
 }

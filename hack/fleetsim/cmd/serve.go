@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -62,17 +63,10 @@ func serve(ctx context.Context, c *console, args []string) error {
 	fmt.Fprintf(c.stderr, "%d API servers run, after %s; the control API is at http://%s\n", o.Targets, time.Since(began).Round(time.Millisecond), listener.Addr())
 
 	server := &http.Server{Handler: control.Handler(fleet), ReadHeaderTimeout: 10 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	select {
-	case err := <-ended:
+	end := context.AfterFunc(ctx, func() { _ = server.Close() }) // its listener is gone in any case
+	defer end()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the control API: %w", err)
-	case <-ctx.Done():
-	}
-	err = server.Close()
-	<-ended
-	if err != nil {
-		return fmt.Errorf("ending the control API: %w", err)
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
 package fault
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -14,6 +14,9 @@ import (
 
 // maxHeld is how many connections a listener accepts and holds. When another one comes, the oldest is closed.
 const maxHeld = 16
+
+// backlog is how many connections the kernel keeps for a listener that does not accept them, if it allows so many.
+const backlog = 4096
 
 // Listener accepts connections that faults can strike. It listens on a port of 127.0.0.1 that stays its own while nobody
 // can connect.
@@ -50,41 +53,53 @@ func (s *Switch) Listen() (*Listener, error) {
 	return l, l.follow()
 }
 
-// listen opens a port that can be shared with the placeholder of the same user.
+// listen opens a port, 0 for a free one, which it can share with the placeholder.
 func listen(port int) (net.Listener, error) {
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var err error
-		return errors.Join(c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-		}), err)
-	}}
-	config.SetMultipathTCP(false)
-	inner, err := config.Listen(context.Background(), "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+	fd, err := bind(port, unix.SO_REUSEADDR, unix.SO_REUSEPORT)
 	if err != nil {
-		return nil, fmt.Errorf("listening on 127.0.0.1: %w", err)
+		return nil, fmt.Errorf("opening port %d of 127.0.0.1: %w", port, err)
+	}
+	file := os.NewFile(uintptr(fd), "listener")
+	defer func() { _ = file.Close() }() // the listener has a descriptor of its own
+	if err := unix.Listen(fd, backlog); err != nil {
+		return nil, fmt.Errorf("listening on port %d of 127.0.0.1: %w", port, err)
+	}
+	inner, err := net.FileListener(file)
+	if err != nil {
+		return nil, fmt.Errorf("listening on port %d of 127.0.0.1: %w", port, err)
 	}
 	return inner, nil
 }
 
-// reserve binds a socket to the port without listening.
+// reserve makes a placeholder.
 func reserve(port int) (int, error) {
+	fd, err := bind(port, unix.SO_REUSEPORT)
+	if err != nil {
+		return -1, fmt.Errorf("reserving port %d of 127.0.0.1: %w", port, err)
+	}
+	return fd, nil
+}
+
+// bind binds a socket with these options to the port.
+func bind(port int, options ...int) (int, error) {
 	syscall.ForkLock.RLock() // no child may inherit the socket before it is marked
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err == nil {
 		unix.CloseOnExec(fd)
 	}
 	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return -1, err
+	}
+	for _, option := range options {
+		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, 1))
+	}
 	if err == nil {
-		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-		if err == nil {
-			err = unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
-		}
-		if err != nil {
-			_ = unix.Close(fd) // it was never used
-		}
+		err = unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
 	}
 	if err != nil {
-		return -1, fmt.Errorf("reserving port %d: %w", port, err)
+		_ = unix.Close(fd) // it was never used
+		return -1, err
 	}
 	return fd, nil
 }
