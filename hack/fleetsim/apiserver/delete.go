@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds"
 	"github.com/trellis-hub/trellis/hack/fleetsim/storage"
@@ -30,11 +29,15 @@ func (c *call) deleteOptions() (*metav1.DeleteOptions, error) {
 		if err := c.mediaType(); err != nil {
 			return nil, err
 		}
-		text, err := yaml.YAMLToJSON(c.body)
-		if err == nil {
-			err = json.Unmarshal(text, o)
+		var kind metav1.TypeMeta
+		if err := json.Unmarshal(c.body, &kind); err != nil {
+			return nil, apierrors.NewBadRequest("couldn't get version/kind; json parse error: " + err.Error())
 		}
-		if err != nil {
+		// Of whatever group: typed clients send the one of what they delete.
+		if kind.Kind != "" && kind.Kind != "DeleteOptions" {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q in scheme \"pkg/runtime/scheme.go:111\"", kind.Kind, kind.APIVersion))
+		}
+		if err := json.Unmarshal(c.body, o); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	} else if err := scheme.ParameterCodec.DecodeParameters(c.r.URL.Query(), metav1.SchemeGroupVersion, o); err != nil {
@@ -175,6 +178,12 @@ func (c *call) tryRemove(key string, o *metav1.DeleteOptions) (object *storage.O
 			c.wrote(w, live, object, object.Version())
 			return nil
 		}
+		if pod := c.ending(live); pod != nil {
+			live = tx.Put(c.group(), pod)
+			object = live
+			c.wrote(w, live, nil, tx.Delete(c.group(), key))
+			return nil
+		}
 		version := tx.Delete(c.group(), key)
 		object = live.WithVersion(version)
 		c.wrote(w, live, nil, version)
@@ -237,12 +246,13 @@ func (c *call) mark(u *unstructured.Unstructured, o *metav1.DeleteOptions) (mark
 		finalizers = append(finalizers, crdFinalizer)
 	}
 	grace := c.grace(u, o)
-	if len(finalizers) == 0 && grace == 0 && c.finalized(u) {
+	begins := c.deletesInTwoSteps() && u.GetDeletionTimestamp() == nil
+	if len(finalizers) == 0 && grace == 0 && c.finalized(u) && !begins {
 		return u, false
 	}
 	now := c.o.Clock()
 	switch t := u.GetDeletionTimestamp(); {
-	case t == nil && c.deletesInTwoSteps():
+	case begins:
 		t := metav1.NewTime(now)
 		u.SetDeletionTimestamp(&t)
 	case t == nil:
@@ -269,6 +279,21 @@ func (c *call) mark(u *unstructured.Unstructured, o *metav1.DeleteOptions) (mark
 	return u, true
 }
 
+// ending returns the pod as it is seen last: it ends gracefully, if only in no time at all. Nil: it is no pod, or known to be ending.
+func (c *call) ending(o *storage.Object) *storage.Object {
+	if c.group() != pods || o.Terminating() {
+		return nil
+	}
+	u := c.decode(o)
+	u.SetGeneration(u.GetGeneration() + 1)
+	setDeletion(u, c.o.Clock(), 0)
+	pod, err := storage.New(u)
+	if err != nil {
+		return nil // it was one before
+	}
+	return pod
+}
+
 func setDeletion(u *unstructured.Unstructured, now time.Time, grace int64) {
 	t := metav1.NewTime(now.Add(time.Duration(grace) * time.Second))
 	u.SetDeletionTimestamp(&t)
@@ -292,7 +317,7 @@ func propagation(o *metav1.DeleteOptions) metav1.DeletionPropagation {
 func (c *call) grace(u *unstructured.Unstructured, o *metav1.DeleteOptions) int64 {
 	node, _, _ := unstructured.NestedString(u.Object, "spec", "nodeName")
 	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
-	if c.group() != (schema.GroupResource{Resource: "pods"}) || node == "" || phase == "Succeeded" || phase == "Failed" {
+	if c.group() != pods || node == "" || phase == "Succeeded" || phase == "Failed" {
 		return 0
 	}
 	if o.GracePeriodSeconds != nil {

@@ -17,19 +17,15 @@ const aggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIG
 
 // discovery answers with what is served: all at once if the client understands that, or else piece by piece.
 func (c *call) discovery(path string) {
-	c.verb = strings.ToLower(c.r.Method)
-	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
-		c.notServed()
-		return
-	}
 	registry := c.registry.Load()
 	if path == "/api" || path == "/apis" {
-		if !acceptsDiscovery(c.r) {
-			c.fail(notAcceptable("only the following media types are accepted: application/json, application/yaml"))
+		c.w.Header().Set("Vary", "Accept")
+		aggregated, acceptable := asksForAggregated(c.r)
+		if !acceptable {
+			c.fail(notAcceptable("only the following media types are accepted: " + mediaTypes))
 			return
 		}
-		c.w.Header().Set("Vary", "Accept")
-		if asksForAggregated(c.r) {
+		if aggregated {
 			doc, etag := registry.Aggregated(path, c.staleVersions()...)
 			c.w.Header().Set("ETag", etag)
 			if etag != "" && c.r.Header.Get("If-None-Match") == etag {
@@ -52,33 +48,27 @@ func (c *call) discovery(path string) {
 	c.sendDocument("application/json", doc)
 }
 
-// acceptsDiscovery tells whether a client takes any of the forms that there are.
-func acceptsDiscovery(r *http.Request) bool {
-	header := r.Header.Get("Accept")
-	return header == "" || asksForAggregated(r) || slices.ContainsFunc(goautoneg.ParseAccept(header), func(a goautoneg.Accept) bool {
-		return a.Params["as"] == "" && (a.SubType == "*" || a.Type == "application" && a.SubType == "json")
-	})
-}
-
 func (c *call) isStale(path string) bool {
 	return slices.ContainsFunc(c.staleVersions(), func(gv schema.GroupVersion) bool {
 		return path == "/apis/"+gv.String() || gv.Group == "" && path == "/api/"+gv.Version
 	})
 }
 
-func asksForAggregated(r *http.Request) bool {
-	for _, clause := range goautoneg.ParseAccept(r.Header.Get("Accept")) {
-		if clause.Type != "application" || clause.SubType != "json" {
+// asksForAggregated reads the Accept header as negotiate does.
+func asksForAggregated(r *http.Request) (aggregated, acceptable bool) {
+	header := r.Header.Get("Accept")
+	for _, clause := range goautoneg.ParseAccept(header) {
+		if clause.Type != "application" && clause.Type != "*" || clause.SubType != "json" && clause.SubType != "*" {
 			continue
 		}
 		if clause.Params["as"] == "" {
-			return false // preferred
+			return false, true
 		}
 		if clause.Params["as"] == "APIGroupDiscoveryList" && clause.Params["g"] == "apidiscovery.k8s.io" && clause.Params["v"] == "v2" {
-			return true
+			return true, true
 		}
 	}
-	return false
+	return false, header == ""
 }
 
 func (c *call) sendDocument(contentType string, doc []byte) {

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,11 +13,11 @@ import (
 	"github.com/munnerz/goautoneg"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
-	"github.com/trellis-hub/trellis/hack/fleetsim/kinds"
 	"github.com/trellis-hub/trellis/hack/fleetsim/storage"
 )
 
@@ -24,18 +25,27 @@ import (
 type format struct {
 	yaml         bool
 	metadataOnly bool // as PartialObjectMetadata
-	list         bool // as a PartialObjectMetadataList
-	stream       bool // stream=watch was asked for
 }
 
 func (f format) contentType() string {
-	switch {
-	case f.yaml:
+	if f.yaml {
 		return "application/yaml"
-	case f.stream:
-		return "application/json;stream=watch"
 	}
 	return "application/json"
+}
+
+// media types as kube-apiserver lists them, though it is the only one that can answer in protobuf.
+const mediaTypes = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
+func notAcceptable(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: message,
+	}}
+}
+
+// serverError is the answer of kube-apiserver's router, which knows nothing of resources.
+func serverError(code int, message string) error {
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
 }
 
 // negotiate reads the Accept header: the first form that the server knows wins, in the client's order of preference.
@@ -44,49 +54,53 @@ func (c *call) negotiate() error {
 	if header == "" {
 		return nil
 	}
+	routed := !c.builtIn() // the router looks first, at types alone
 	for _, clause := range goautoneg.ParseAccept(header) {
 		json := clause.Type == "application" && (clause.SubType == "json" || clause.SubType == "*") || clause.Type == "*" && clause.SubType == "*"
 		yaml := clause.Type == "application" && clause.SubType == "yaml"
 		if !json && !yaml {
 			continue
 		}
-		f := format{yaml: yaml, stream: clause.Params["stream"] == "watch"}
+		routed = true
+		f := format{yaml: yaml}
 		if kind := clause.Params["as"]; kind != "" {
 			known := clause.Params["g"] == metav1.GroupName && (clause.Params["v"] == "v1" || clause.Params["v"] == "v1beta1")
 			if !known || kind != "PartialObjectMetadata" && kind != "PartialObjectMetadataList" {
 				continue // a Table, for which clients know to do without
 			}
-			f.metadataOnly, f.list = true, kind == "PartialObjectMetadataList"
+			f.metadataOnly = true
+			if c.verb == "list" && kind == "PartialObjectMetadata" {
+				return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (%s)", c.goType("List")))
+			}
+			if c.verb != "list" && c.verb != "deletecollection" && kind == "PartialObjectMetadataList" {
+				return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (%s)", c.goType("")))
+			}
 		}
 		c.as = f
 		return nil
 	}
-	return notAcceptable("only the following media types are accepted: application/json, application/yaml")
-}
-
-func notAcceptable(message string) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable, Message: message,
-	}}
-}
-
-// routable refuses what the router of built-in kinds has no route for, because it has heard of none of the media types.
-func (c *call) routable() error {
-	header := c.r.Header.Get("Accept")
-	if header == "" || c.resource.Custom() {
-		return nil
-	}
-	for _, clause := range goautoneg.ParseAccept(header) {
-		switch clause.Type + "/" + clause.SubType {
-		case "*/*", "application/*", "application/json", "application/yaml", protobuf:
-			return nil
+	if !routed {
+		message := "406: Not Acceptable\n\nAvailable representations: " + mediaTypes
+		if c.verb == "list" || c.verb == "watch" {
+			message += ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 		}
+		return serverError(http.StatusNotAcceptable, message)
 	}
-	known := "application/json, application/yaml"
-	if c.r.Method == http.MethodGet && c.name == "" {
-		known += ", application/json;stream=watch"
+	return notAcceptable("only the following media types are accepted: " + mediaTypes)
+}
+
+// builtIn tells whether the resource is not a custom one.
+func (c *call) builtIn() bool {
+	return !c.resource.Custom()
+}
+
+// goType is how kube-apiserver calls the type of the object in Go.
+func (c *call) goType(suffix string) string {
+	if !c.builtIn() {
+		return "*unstructured.Unstructured" + suffix
 	}
-	return unrouted(http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+known)
+	group, _, _ := strings.Cut(cmp.Or(c.resource.GVR.Group, "core"), ".")
+	return "*" + group + "." + c.resource.Kind + suffix
 }
 
 const protobuf = "application/vnd.kubernetes.protobuf"
@@ -96,15 +110,14 @@ const protobuf = "application/vnd.kubernetes.protobuf"
 func (c *call) mediaType() error {
 	kind, _, _ := strings.Cut(c.r.Header.Get("Content-Type"), ";")
 	known := "application/json, application/yaml"
-	_, builtIn := kinds.BuiltIn().Resource(c.resource.GVR)
-	if builtIn {
+	if c.builtIn() {
 		known += ", " + protobuf
 	}
 	switch kind = strings.TrimSpace(kind); kind {
 	case "", "*/*", "application/json", "application/yaml":
 		return nil
 	case protobuf:
-		if builtIn {
+		if c.builtIn() {
 			return nil
 		}
 	}
@@ -190,7 +203,6 @@ func (c *call) fail(err error) {
 	if d := status.Details; d != nil && d.RetryAfterSeconds > 0 {
 		c.w.Header().Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 	}
-	c.as.stream = false
 	c.sendValue(int(status.Code), status)
 }
 

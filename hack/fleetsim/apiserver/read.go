@@ -54,9 +54,6 @@ func (c *call) get() error {
 	if o == nil {
 		return c.notFound()
 	}
-	if c.as.list {
-		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (*core.%s)", c.resource.Kind))
-	}
 	if c.subresource == "scale" {
 		return c.sendScale(http.StatusOK, c.decode(o))
 	}
@@ -73,16 +70,20 @@ func (c *call) sendScale(code int, parent *unstructured.Unstructured) error {
 	return nil
 }
 
+// parseVersion reads a resourceVersion. The error has no reason, and becomes a 500, if nobody gives it one.
 func parseVersion(s string) (uint64, error) {
 	version, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: strconv.ParseUint: parsing %q: invalid syntax", s))
+		return 0, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+			Message: fmt.Sprintf("resourceVersion: Invalid value: %q: strconv.ParseUint: parsing %q: invalid syntax", s, s),
+		}}
 	}
 	return version, nil
 }
 
 // notInFuture refuses versions that do not exist yet, as a server does that has waited for them in vain.
-func (c *call) notInFuture(version uint64) error {
+func (c *call) notInFuture(version uint64) *apierrors.StatusError {
 	current := c.store.Version()
 	if version <= current {
 		return nil
@@ -138,7 +139,7 @@ func (c *call) selection(o *internalversion.ListOptions) (selection, error) {
 }
 
 func (c *call) unknownField(name string) string {
-	if _, builtIn := kinds.BuiltIn().Resource(c.resource.GVR); !builtIn {
+	if !c.builtIn() {
 		return "field label not supported: " + name
 	}
 	if len(c.resource.Fields(&unstructured.Unstructured{Object: map[string]any{}})) > 2 {
@@ -172,9 +173,6 @@ func (c *call) list() error {
 	if err := c.negotiate(); err != nil {
 		return err
 	}
-	if c.as.metadataOnly && !c.as.list {
-		return notAcceptable(fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*core.%s)", c.resource.ListKind))
-	}
 	o, err := c.listOptions()
 	if err != nil {
 		return err
@@ -191,7 +189,7 @@ func (c *call) list() error {
 		page.objects = slices.DeleteFunc(page.objects, func(o *storage.Object) bool { return !selected.matches(o) })
 	}
 	remaining := int64(0)
-	if limit := int(o.Limit); limit > 0 && o.ResourceVersion != "0" && len(page.objects) > limit {
+	if limit := int(o.Limit); limit > 0 && (o.ResourceVersion != "0" || o.Continue != "") && len(page.objects) > limit {
 		remaining = int64(len(page.objects) - limit)
 		page.objects = page.objects[:limit]
 	}
@@ -217,18 +215,25 @@ func (c *call) page(o *internalversion.ListOptions) (page, error) {
 			return page{}, err
 		}
 		start = token.Start
+		if c.namespace != "" {
+			start = c.namespace + "/" + start
+		}
 		if token.Version > 0 {
 			at = uint64(token.Version)
 		}
 	} else if o.ResourceVersion != "" {
 		version, err := parseVersion(o.ResourceVersion)
 		if err != nil {
-			return page{}, err
+			return page{}, apierrors.NewBadRequest("invalid resource version: " + err.Error())
 		}
+		exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact || o.ResourceVersionMatch == "" && o.Limit > 0
 		if err := c.notInFuture(version); err != nil {
+			if exact {
+				err.ErrStatus.Details.RetryAfterSeconds = 0
+			}
 			return page{}, err
 		}
-		if o.ResourceVersionMatch == metav1.ResourceVersionMatchExact || o.ResourceVersionMatch == "" && o.Limit > 0 {
+		if exact {
 			at = version
 		}
 	}
@@ -241,7 +246,7 @@ func (c *call) page(o *internalversion.ListOptions) (page, error) {
 			"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the " +
 			"remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were " +
 			"created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
-		expired.ErrStatus.ListMeta.Continue = encodeContinue(continueToken{Version: -1, Start: start})
+		expired.ErrStatus.ListMeta.Continue = encodeContinue(continueToken{Version: -1, Start: c.withoutNamespace(start)})
 		return page{}, expired
 	}
 	if err != nil {
@@ -289,34 +294,41 @@ func decodeContinue(s string) (continueToken, error) {
 	return t, nil
 }
 
+// withoutNamespace returns a key as tokens have it.
+func (c *call) withoutNamespace(key string) string {
+	if c.namespace == "" {
+		return key
+	}
+	return strings.TrimPrefix(key, c.namespace+"/")
+}
+
 // sendList answers with a list; remaining is how many objects are left for the next page.
 func (c *call) sendList(p page, remaining int64, countRemaining bool) {
 	kind, version := c.resource.ListKind, c.resource.GVR.GroupVersion().String()
-	as, builtIn := c.item(), !c.resource.Custom()
+	as := c.item()
 	if c.as.metadataOnly {
 		kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-	} else if builtIn {
+	} else if c.builtIn() {
 		as.Kind = "" // for lists of these are made of Go types without it
 	}
 	withBuffer(func(b []byte) []byte {
 		b = fmt.Appendf(b, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"`, kind, version, p.version)
 		if remaining > 0 {
-			next := encodeContinue(continueToken{Version: int64(p.version), Start: p.objects[len(p.objects)-1].Key() + "\x00"})
+			next := encodeContinue(continueToken{Version: int64(p.version), Start: c.withoutNamespace(p.objects[len(p.objects)-1].Key()) + "\x00"})
 			b = fmt.Appendf(b, `,"continue":%q`, next)
 			if countRemaining {
 				b = fmt.Appendf(b, `,"remainingItemCount":%d`, remaining)
 			}
 		}
-		if remaining == 0 && !builtIn && !c.as.metadataOnly {
-			b = append(b, `,"continue":""`...) // lists of custom resources always say it
+		if remaining == 0 && !c.builtIn() && !c.as.metadataOnly {
+			b = append(b, `,"continue":""`...)
 		}
-		b = append(b, `},"items":`...)
 		if len(p.objects) == 0 && c.as.metadataOnly {
-			b = append(b, "null}"...)
+			b = append(b, `},"items":null}`...)
 			c.send(http.StatusOK, b)
 			return b
 		}
-		b = append(b, '[')
+		b = append(b, `},"items":[`...)
 		for i, o := range p.objects {
 			if i > 0 {
 				b = append(b, ',')

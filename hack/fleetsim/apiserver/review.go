@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 
@@ -8,7 +9,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
@@ -91,40 +93,28 @@ func (c *call) token() error {
 		c.notServed()
 		return nil
 	}
+	fields := []byte(`{"f:spec":{"f:expirationSeconds":{}}}`)
 	if request.Spec.ExpirationSeconds == nil {
-		request.Spec.ExpirationSeconds = ptr.To[int64](3600)
+		request.Spec.ExpirationSeconds, fields = ptr.To[int64](3600), nil
+	}
+	if seconds := *request.Spec.ExpirationSeconds; seconds < 10*60 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, "", field.ErrorList{
+			field.Invalid(field.NewPath("spec", "expirationSeconds"), seconds, "may not specify a duration less than 10 minutes")})
 	}
 	token, expires, err := c.o.IssueToken(c.namespace, c.name, account.UID(), *request.Spec.ExpirationSeconds)
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
 	request.TypeMeta = metav1.TypeMeta{Kind: "TokenRequest", APIVersion: "authentication.k8s.io/v1"}
-	request.Name, request.Namespace, request.CreationTimestamp = c.name, c.namespace, metav1.NewTime(c.o.Clock())
+	now := metav1.NewTime(c.o.Clock())
+	request.Name, request.Namespace, request.UID, request.CreationTimestamp = c.name, c.namespace, account.UID(), now
+	if fields != nil {
+		request.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: cmp.Or(c.r.URL.Query().Get("fieldManager"), managerOf(c.agentName)), Operation: metav1.ManagedFieldsOperationUpdate,
+			APIVersion: request.APIVersion, Time: &now, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: fields}, Subresource: "token",
+		}}
+	}
 	request.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(expires)}
 	c.sendValue(http.StatusCreated, request)
-	return nil
-}
-
-// finalize takes finalizers out of the spec of a namespace, and lets it go after the last one.
-func (c *call) finalize() error {
-	wanted := &unstructured.Unstructured{Object: map[string]any{}}
-	if err := c.readInto(&wanted.Object); err != nil {
-		return err
-	}
-	if c.store.Get(c.group(), c.key()) == nil {
-		return c.notFound()
-	}
-	before := c.store.Get(c.group(), c.key())
-	finalizers, _, _ := unstructured.NestedStringSlice(wanted.Object, "spec", "finalizers")
-	c.modify(c.key(), func(u *unstructured.Unstructured) {
-		unstructured.RemoveNestedField(u.Object, "spec", "finalizers")
-		if len(finalizers) > 0 {
-			_ = unstructured.SetNestedStringSlice(u.Object, finalizers, "spec", "finalizers") // a spec is an object
-		}
-	})
-	if after := c.store.Get(c.group(), c.key()); after != nil {
-		before = after
-	}
-	c.sendObject(http.StatusOK, before)
 	return nil
 }

@@ -2,16 +2,17 @@ package apiserver
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds"
@@ -106,15 +107,18 @@ func (c *call) route(began time.Time) (told bool) {
 
 	path := strings.TrimSuffix(c.r.URL.Path, "/")
 	switch path {
+	case "/healthz", "/livez", "/readyz", "/version", "/api", "/apis":
+		if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+			c.fail(serverError(http.StatusMethodNotAllowed, ""))
+			return false
+		}
+	}
+	switch path {
 	case "/healthz", "/livez", "/readyz":
 		c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(c.w, "ok")
 		return false
 	case "/version":
-		if c.r.Method != http.MethodGet {
-			c.fail(unrouted(http.StatusMethodNotAllowed, ""))
-			return false
-		}
 		c.version()
 		return false
 	case "/openapi/v2", "/openapi/v3":
@@ -155,32 +159,24 @@ func (c *call) authenticate() (User, bool) {
 	return user, ok
 }
 
-// notServed is the answer to a path that nobody serves. Within the groups of built-in kinds it is a Status.
+// notServed is the answer to a path that nobody serves: no Status, unless it is below a group of which something is.
 func (c *call) notServed() {
-	parts := strings.SplitN(c.r.URL.Path, "/", 4)
-	if len(parts) > 2 && (parts[1] == "api" || parts[1] == "apis" && builtInGroups()[parts[2]]) {
-		c.fail(unrouted(http.StatusNotFound, ""))
+	parts := strings.Split(strings.Trim(c.r.URL.Path, "/"), "/")
+	if parts[0] == "api" || parts[0] == "apis" && len(parts) > 1 && slices.ContainsFunc(kinds.BuiltIn().Resources(), func(r *kinds.Resource) bool {
+		return r.GVR.Group == parts[1]
+	}) {
+		c.fail(serverError(http.StatusNotFound, ""))
 		return
 	}
 	http.Error(c.w, "404 page not found", http.StatusNotFound)
 }
 
-var builtInGroups = sync.OnceValue(func() map[string]bool {
-	groups := map[string]bool{}
-	for _, r := range kinds.BuiltIn().Resources() {
-		groups[r.GVR.Group] = true
-	}
-	return groups
-})
-
-// unrouted is an error of the router that kube-apiserver has for built-in kinds, which knows nothing of resources.
-func unrouted(code int, message string) error {
-	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", message, 0, false)
-}
-
 func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.Time) (told bool) {
 	registry := c.registry.Load()
-	namespaced := false
+	namespaced, watched := false, parts[0] == "watch" && len(parts) > 1
+	if watched {
+		parts = parts[1:]
+	}
 	if len(parts) >= 2 && parts[0] == "namespaces" && gv.Group == "" && gv.Version == "v1" &&
 		(len(parts) == 2 || len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize")) {
 		// The namespace itself.
@@ -203,10 +199,6 @@ func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.
 		return false
 	}
 	c.resource = resource
-	if err := c.routable(); err != nil {
-		c.fail(err)
-		return false
-	}
 	if !slices.Contains(resource.Verbs, "list") {
 		c.review()
 		return false
@@ -216,16 +208,16 @@ func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.
 	switch {
 	case c.subresource != "":
 		err = c.routeSubresource()
-	case c.r.Method == http.MethodGet && c.name != "" && !asksForWatch(c.r):
+	case c.r.Method == http.MethodGet && c.name != "" && !watched && !asksForWatch(c.r):
 		c.verb = "get"
 		err = c.get()
-	case c.r.Method == http.MethodGet && asksForWatch(c.r):
+	case c.r.Method == http.MethodGet && (watched || asksForWatch(c.r)):
 		c.verb = "watch"
 		told, err = c.watch(began)
 	case c.r.Method == http.MethodGet:
 		c.verb = "list"
 		err = c.list()
-	case c.r.Method == http.MethodPost && c.name == "" && namespaced == resource.Namespaced:
+	case c.r.Method == http.MethodPost && c.name == "" && (c.namespace != "" || !resource.Namespaced):
 		c.verb = "create"
 		err = c.write(kinds.Create)
 	case c.r.Method == http.MethodPut && c.name != "":
@@ -272,11 +264,11 @@ func (c *call) routeSubresource() error {
 	case c.subresource == "finalize" && r.GVR.GroupResource() == namespaces:
 		if c.r.Method == http.MethodPut {
 			c.verb = "update"
-			return c.finalize()
+			return c.write(kinds.Update)
 		}
 		return c.methodNotAllowed()
 	}
-	if r.Custom() {
+	if !c.builtIn() {
 		return c.notFound()
 	}
 	c.notServed()
@@ -284,10 +276,11 @@ func (c *call) routeSubresource() error {
 }
 
 func (c *call) methodNotAllowed() error {
-	if !c.resource.Custom() {
-		return unrouted(http.StatusMethodNotAllowed, "")
+	if c.builtIn() {
+		return serverError(http.StatusMethodNotAllowed, "")
 	}
-	return apierrors.NewMethodNotSupported(c.resource.GVR.GroupResource(), strings.ToLower(c.r.Method))
+	verbs := map[string]string{http.MethodPost: "create", http.MethodPut: "update"}
+	return apierrors.NewMethodNotSupported(c.group(), cmp.Or(verbs[c.r.Method], strings.ToLower(c.r.Method)))
 }
 
 // maxBody is the limit of kube-apiserver.
@@ -306,6 +299,11 @@ func (c *call) readBody() error {
 	}
 	if strings.HasPrefix(c.r.Header.Get("Content-Type"), protobuf) && len(c.body) > 0 {
 		c.body, err = fromProtobuf(c.body)
+	}
+	if c.r.Header.Get("Content-Type") == "application/yaml" {
+		if c.body, err = yaml.YAMLToJSON(c.body); err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
 	}
 	return err
 }

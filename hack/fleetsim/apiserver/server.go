@@ -71,6 +71,7 @@ type Server struct {
 }
 
 var (
+	pods            = schema.GroupResource{Resource: "pods"}
 	namespaces      = schema.GroupResource{Resource: "namespaces"}
 	serviceAccounts = schema.GroupResource{Resource: "serviceaccounts"}
 	customResources = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}

@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -38,18 +40,18 @@ func (c *call) patch() error {
 	case types.JSONPatchType, types.MergePatchType:
 		return c.writePatch(kinds.Patch, t)
 	case types.StrategicMergePatchType:
-		if _, builtIn := kinds.BuiltIn().Resource(c.resource.GVR); builtIn {
+		if c.builtIn() {
 			return c.writePatch(kinds.Patch, t)
 		}
 	case types.ApplyYAMLPatchType:
 		c.verb = "apply"
 		return c.writePatch(kinds.Apply, t)
 	}
-	known := []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyYAMLPatchType)}
-	if _, builtIn := kinds.BuiltIn().Resource(c.resource.GVR); !builtIn {
-		known = []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}
+	if c.builtIn() {
+		return serverError(http.StatusUnsupportedMediaType, "415: Unsupported Media Type")
 	}
-	return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: " + strings.Join(known, ", "))
+	return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: " +
+		strings.Join([]string{string(types.JSONPatchType), string(types.MergePatchType), string(types.ApplyYAMLPatchType)}, ", "))
 }
 
 // write is a create or an update.
@@ -173,7 +175,7 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 	done.warnings = result.Warnings
 	if err != nil {
 		if live == nil && (apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err)) {
-			if missing := c.checkNamespace(c.store.Get, w); missing != nil {
+			if missing := c.checkNamespace(c.store.Get, nameIn(w)); missing != nil {
 				return done, missing
 			}
 		}
@@ -190,7 +192,9 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 		if after.GetName() == "" {
 			after.SetName(generateName(after.GetGenerateName()))
 		}
-		after.SetUID(types.UID(uuid.NewString()))
+		if after.GetUID() == "" {
+			after.SetUID(types.UID(uuid.NewString()))
+		}
 		after.SetCreationTimestamp(metav1.NewTime(w.Now))
 	}
 	next, err := storage.New(after)
@@ -211,7 +215,7 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 			if now.Terminating() {
 				err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 			}
-			if missing := c.checkNamespace(tx.Get, w); missing != nil {
+			if missing := c.checkNamespace(tx.Get, next.Name()); missing != nil {
 				return missing
 			}
 			return err
@@ -219,7 +223,7 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 			return errChanged
 		}
 		if done.created {
-			if err := c.checkNamespace(tx.Get, w); err != nil {
+			if err := c.checkNamespace(tx.Get, next.Name()); err != nil {
 				return err
 			}
 		}
@@ -249,6 +253,13 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 	return done, nil
 }
 
+// nameIn is what an object that cannot be created was to be called.
+func nameIn(w kinds.Write) string {
+	var o metav1.PartialObjectMetadata
+	_ = json.Unmarshal(w.Body, &o) // what cannot be read has no name
+	return cmp.Or(w.Name, o.Name, o.GenerateName, "Unknown")
+}
+
 // generateName makes a name of a prefix as kube-apiserver does.
 func generateName(prefix string) string { return prefix[:min(len(prefix), 58)] + rand.String(5) }
 
@@ -268,7 +279,7 @@ func (c *call) finalized(o *unstructured.Unstructured) bool {
 }
 
 // checkNamespace refuses to create something in a namespace that is not there, or is on its way out.
-func (c *call) checkNamespace(get func(schema.GroupResource, string) *storage.Object, w kinds.Write) error {
+func (c *call) checkNamespace(get func(schema.GroupResource, string) *storage.Object, name string) error {
 	if !c.resource.Namespaced {
 		return nil
 	}
@@ -279,7 +290,7 @@ func (c *call) checkNamespace(get func(schema.GroupResource, string) *storage.Ob
 	if !namespace.Terminating() {
 		return nil
 	}
-	err := apierrors.NewForbidden(c.group(), w.Name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", c.namespace))
+	err := apierrors.NewForbidden(c.group(), name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", c.namespace))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
 		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", c.namespace), Field: "metadata.namespace",
 	})

@@ -244,7 +244,7 @@ var (
 	instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	// An object within a message, which kube-apiserver tells as its own Go types have it, and the difference between two.
 	quotedObject = regexp.MustCompile(`Invalid value: "?\{.*\}"?: `)
-	quotedDiff   = regexp.MustCompile(`(?s)\n@@ .*`)
+	quotedDiff   = regexp.MustCompile(`(?s)\n(@@ .*)?$`)
 	// What a server speaks besides JSON: see noProtobuf.
 	protobufToo = regexp.MustCompile(`, application/vnd\.kubernetes\.protobuf(;stream=watch)?`)
 	// Names of Go types and files of kube-apiserver.

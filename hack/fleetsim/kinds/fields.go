@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// managers are the field managers of a resource, by subresource: "", "status".
+// managers are the field managers of a resource, by subresource: "", "status", and "finalize" of namespaces.
 type managers map[string]*managedfields.FieldManager
 
 // newManagers makes the field managers of a resource. What a write cannot change it does not own either: the status in a
@@ -52,6 +52,9 @@ func newManagers(r *Resource, converter managedfields.TypeConverter, versions ru
 		kept.Insert(fieldpath.MakePathOrDie(parts...))
 	}
 	add("status", kept)
+	if r.Kind == "Namespace" {
+		add("finalize", fieldpath.NewSet(fieldpath.MakePathOrDie("status"))) // which alone can change its spec
+	}
 	return made
 }
 
