@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,3 +116,43 @@ const cms = "/api/v1/namespaces/default/configmaps"
 func configMap(name, rest string) string {
 	return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + "}, " + rest + "}"
 }
+
+// serve sends a request past the network.
+func serve(g Gomega, s http.Handler, method, path, body string) (code int) {
+	text, err := yaml.YAMLToJSON([]byte(body))
+	g.Expect(err).NotTo(HaveOccurred())
+	recorder := httptest.NewRecorder()
+	s.ServeHTTP(recorder, httptest.NewRequest(method, path, bytes.NewReader(text)))
+	return recorder.Code
+}
+
+// stuckWriter is the connection of a client that does not read.
+type stuckWriter struct {
+	mu      sync.Mutex
+	header  http.Header
+	code    int
+	stuck   chan struct{}
+	release <-chan struct{}
+}
+
+func (w *stuckWriter) Header() http.Header { return w.header }
+
+func (w *stuckWriter) WriteHeader(code int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.code = code
+}
+
+func (w *stuckWriter) headersSent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.code == http.StatusOK
+}
+
+func (w *stuckWriter) Write(b []byte) (int, error) {
+	w.stuck <- struct{}{}
+	<-w.release
+	return len(b), nil
+}
+
+func (w *stuckWriter) Flush() {}
