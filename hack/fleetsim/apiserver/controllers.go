@@ -21,7 +21,15 @@ import (
 type controllers struct {
 	mu             sync.Mutex
 	running, again bool
+	defined        bool    // a CustomResourceDefinition was written
+	owners         []owner // wait for what the garbage collector does
 	group          sync.WaitGroup
+}
+
+// owner is an object that is being deleted.
+type owner struct {
+	resource *kinds.Resource
+	key      string
 }
 
 func (c *controllers) wait() {
@@ -31,53 +39,59 @@ func (c *controllers) wait() {
 	c.group.Wait()
 }
 
-// kick makes the controllers look at everything again.
-func (s *Server) kick() {
+// afterWrite does what follows from a write: kinds are served from now on or not any more, and the controllers have a look.
+func (c *call) afterWrite(o *storage.Object) {
+	defined := c.group() == customResources
+	if defined {
+		c.refresh()
+	}
+	if !defined && !o.Terminating() {
+		return
+	}
+	s := c.Server
 	s.control.mu.Lock()
 	defer s.control.mu.Unlock()
 	s.control.again = true
-	if s.control.running || s.stopped.Err() != nil {
+	s.control.defined = s.control.defined || defined
+	if o.HasFinalizer(metav1.FinalizerOrphanDependents) || o.HasFinalizer(metav1.FinalizerDeleteDependents) {
+		s.control.owners = append(s.control.owners, owner{c.resource, o.Key()})
+	}
+	if s.control.running || s.stopped.Err() != nil || s.o.prepares {
 		return
 	}
 	s.control.running = true
 	s.control.group.Go(func() {
-		for s.controlAgain() {
-			s.step()
+		for s.step() {
 		}
 	})
 }
 
-func (s *Server) controlAgain() bool {
+// step does what is to be done now, and tells whether there was anything.
+func (s *Server) step() bool {
 	s.control.mu.Lock()
-	defer s.control.mu.Unlock()
 	s.control.running = s.control.again && s.stopped.Err() == nil
-	s.control.again = false
-	return s.control.running
-}
-
-// afterWrite does what follows from a write: kinds are served from now on or not any more, and the controllers have a look.
-func (s *Server) afterWrite(r schema.GroupResource, o *storage.Object) {
-	if r == customResources {
-		s.refresh()
-		s.kick()
-	} else if o.Terminating() {
-		s.kick()
+	again, defined, owners := s.control.running, s.control.defined, s.control.owners
+	s.control.again, s.control.defined, s.control.owners = false, false, nil
+	s.control.mu.Unlock()
+	if !again {
+		return false
 	}
-}
-
-// step does what is to be done now.
-func (s *Server) step() {
-	s.establish()
+	s.establish(defined)
 	if !s.o.NoControllers {
-		s.finishOwners()
+		s.finish(owners)
 		s.emptyNamespaces()
 	}
+	return true
 }
 
 // agent is the call of a controller.
 func (s *Server) agent(r schema.GroupVersionResource) (*call, bool) {
 	resource, ok := s.registry.Load().Resource(r)
-	return &call{Server: s, resource: resource, agentName: "kube-controller-manager", user: User{Name: "system:kube-controller-manager"}}, ok
+	return s.agentFor(resource), ok
+}
+
+func (s *Server) agentFor(r *kinds.Resource) *call {
+	return &call{Server: s, resource: r, agentName: "kube-controller-manager", user: User{Name: "system:kube-controller-manager"}}
 }
 
 // modify changes an object without the checks for clients. It is removed if nothing keeps it any more.
@@ -175,22 +189,15 @@ func (s *Server) emptyNamespaces() {
 	}
 }
 
-// finishOwners takes away the finalizers that the garbage collector of a real cluster would, which has no dependents here.
-func (s *Server) finishOwners() {
-	for _, r := range s.registry.Load().Resources() {
-		objects, _, _ := s.store.List(r.GVR.GroupResource(), "", 0)
-		for _, o := range objects {
-			if !o.Terminating() {
-				continue
-			}
-			if c, ok := s.agent(r.GVR); ok {
-				c.modify(o.Key(), func(u *unstructured.Unstructured) {
-					u.SetFinalizers(slices.DeleteFunc(u.GetFinalizers(), func(f string) bool {
-						return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
-					}))
-				})
-			}
-		}
+// finish takes away the finalizers that the garbage collector of a real cluster would, after it has seen to the dependents.
+func (s *Server) finish(owners []owner) {
+	for _, o := range owners {
+		c := s.agentFor(o.resource)
+		c.modify(o.key, func(u *unstructured.Unstructured) {
+			u.SetFinalizers(slices.DeleteFunc(u.GetFinalizers(), func(f string) bool {
+				return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+			}))
+		})
 	}
 }
 
@@ -202,7 +209,7 @@ func (s *Server) refresh() {
 	s.crds.Lock()
 	defer s.crds.Unlock()
 	var served []*unstructured.Unstructured
-	for _, crd := range s.definitions() {
+	for _, crd := range s.Objects(customResources.WithVersion("v1")) {
 		if conditionIs(crd, "Established", "True") {
 			served = append(served, crd)
 		}
@@ -219,18 +226,18 @@ func (s *Server) refresh() {
 	s.registry.Store(registry)
 }
 
-func (s *Server) definitions() []*unstructured.Unstructured {
-	return s.Objects(customResources.WithVersion("v1"))
-}
-
-// establish accepts new CustomResourceDefinitions, and deletes the instances of those that are being deleted.
-func (s *Server) establish() {
+// establish accepts CustomResourceDefinitions if any was written, and deletes the instances of those that are being deleted.
+func (s *Server) establish(written bool) {
 	c, ok := s.agent(customResources.WithVersion("v1"))
 	if !ok {
 		return
 	}
-	for _, crd := range s.definitions() {
-		now := s.o.Clock().UTC().Format(time.RFC3339)
+	all, _, _ := s.store.List(customResources, "", 0) // the newest state is always known
+	for _, o := range all {
+		if !written && !o.Terminating() {
+			continue
+		}
+		crd, now := c.decode(o), s.o.Clock().UTC().Format(time.RFC3339)
 		switch {
 		case crd.GetDeletionTimestamp() != nil && slices.Contains(crd.GetFinalizers(), crdFinalizer):
 			s.deleteInstances(c, crd, now)

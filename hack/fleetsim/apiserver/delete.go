@@ -193,7 +193,7 @@ func (c *call) tryRemove(key string, o *metav1.DeleteOptions) (object *storage.O
 		return nil, false, err
 	}
 	if !dryRun {
-		c.afterWrite(c.group(), object)
+		c.afterWrite(object)
 	}
 	return object, !stays, nil
 }

@@ -43,6 +43,8 @@ type Options struct {
 	NoControllers bool
 	// BookmarkInterval is the time between two bookmarks of a watch, give or take a quarter. Zero: a minute.
 	BookmarkInterval time.Duration
+
+	prepares bool // Prepare does what controllers do
 }
 
 // DefaultVersion is the version of Kubernetes a server says it is of if the Options say nothing else.

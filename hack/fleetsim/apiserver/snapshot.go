@@ -57,25 +57,24 @@ func (s *Server) Load(snapshot *Snapshot, seed int64) error {
 // Prepare applies objects in the name of a field manager, their status too, and returns the outcome. CustomResourceDefinitions and
 // namespaces come first, everything else in the order given.
 func Prepare(objects []*unstructured.Unstructured, manager string, now time.Time) (*Snapshot, error) {
-	s, err := New(Options{Name: "prepared", NoControllers: true, Clock: func() time.Time { return now }})
+	s, err := New(Options{Name: "prepared", NoControllers: true, Clock: func() time.Time { return now }, prepares: true})
 	if err != nil {
 		return nil, err
 	}
 	defer s.Stop()
-	s.control.running = true // the steps are done here
 	objects = slices.Clone(objects)
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
 	established := false
 	for _, o := range objects {
 		if !established && rank(o) > 0 {
-			s.establish()
+			s.establish(true)
 			established = true
 		}
 		if err := s.apply(o, manager, now); err != nil {
 			return nil, fmt.Errorf("preparing %s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 		}
 	}
-	s.establish()
+	s.establish(true)
 	return s.Snapshot(), nil
 }
 

@@ -248,7 +248,7 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 		return done, err
 	}
 	if !dryRun {
-		c.afterWrite(c.group(), done.object)
+		c.afterWrite(done.object)
 	}
 	return done, nil
 }

@@ -229,6 +229,13 @@ func (o *Object) WithVersion(version uint64) *Object {
 // Terminating tells whether the object has a deletionTimestamp.
 func (o *Object) Terminating() bool { return o.deleted != 0 }
 
+// HasFinalizer tells whether the object has this finalizer.
+func (o *Object) HasFinalizer(name string) bool {
+	_, list, _ := strings.Cut(o.meta.Value(), `,"finalizers":[`) // the quotes of such a text in a value would be escaped
+	list, _, _ = strings.Cut(list, "]")
+	return strings.Contains(list, `"`+name+`"`)
+}
+
 // Labels of the object, to match selectors with; they are read from the content, at no cost while they are not.
 func (o *Object) Labels() Labels {
 	text, _ := strings.CutPrefix(o.meta.Value(), `,"labels":{`)

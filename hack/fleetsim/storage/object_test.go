@@ -46,6 +46,8 @@ func TestAnObjectIsWrittenAsItWasRead(t *testing.T) {
 	g.Expect(o.Terminating()).To(BeTrue())
 	g.Expect(o.Annotation("note")).To(Equal("\"quoted\" \x00 & <more>"))
 	g.Expect(o.Annotation("not")).To(BeEmpty())
+	g.Expect(o.HasFinalizer("a/b")).To(BeTrue())
+	g.Expect(o.HasFinalizer("a")).To(BeFalse())
 
 	var partial map[string]any
 	g.Expect(json.Unmarshal(o.AppendJSON(nil, storage.As{APIVersion: "v1", Kind: "Partial", MetadataOnly: true, Version: 7}), &partial)).To(Succeed())
