@@ -42,6 +42,8 @@ type step struct {
 	// reads is the watch that is looked at, for so many events; -1: until it ends.
 	reads  string
 	events int
+	// tick lets a second begin: times in objects have no finer grain.
+	tick bool
 	// compacts has both servers forget what they remember of the past.
 	compacts bool
 	// reduce takes out of an answer what is not to be compared, such as what the other one does not have.
@@ -56,6 +58,8 @@ func (s *step) String() string {
 		return fmt.Sprintf("%d events of watch %q", s.events, s.reads)
 	case s.compacts:
 		return "compaction"
+	case s.tick:
+		return "a second later"
 	}
 	return s.method + " " + s.path
 }
@@ -102,6 +106,8 @@ func events(name string, n int) *step { return &step{reads: name, events: n, cod
 
 // remaining reads a watch to its end.
 func remaining(name string) *step { return events(name, -1) }
+
+func aSecondLater() *step { return &step{tick: true, code: http.StatusOK} }
 
 func compact() *step { return &step{compacts: true, code: http.StatusOK} }
 

@@ -58,6 +58,9 @@ func (p *player) stop() {
 // play runs one step.
 func (p *player) play(ctx context.Context, s *step, code int) answer {
 	switch {
+	case s.tick:
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+		return answer{code: http.StatusOK}
 	case s.compacts:
 		return answer{code: http.StatusOK, problem: p.compact(ctx)}
 	case s.reads != "":
