@@ -99,9 +99,7 @@ func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target) (*pl
 			p.released[prepared.Key] = prepared.Entry
 			continue
 		}
-		if _, defined := scoped(o.Unstructured); !defined && !apply.Knows(target.Mapper, o.Unstructured) {
-			p.strange = true
-		}
+		p.strange = p.strange || prepared.Unserved
 		if i, twice := byKey[prepared.Key]; twice {
 			p.objects[i] = prepared // the later document wins, as with kubectl apply
 			continue

@@ -174,12 +174,6 @@ func mappingFor(mapper meta.RESTMapper, obj *unstructured.Unstructured) (*meta.R
 	return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 }
 
-// Knows tells whether a target serves the kind of an object. Only a certain answer counts as no.
-func Knows(mapper meta.RESTMapper, obj *unstructured.Unstructured) bool {
-	_, err := mappingFor(mapper, obj)
-	return !meta.IsNoMatchError(err)
-}
-
 // Resource returns the access to the metadata of the objects of an intent's kind and namespace.
 func (t Target) Resource(in Intent) (metadata.ResourceInterface, error) {
 	mapping, err := mappingFor(t.Mapper, in.Object)

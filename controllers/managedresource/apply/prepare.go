@@ -33,6 +33,8 @@ type Marks struct {
 type Prepared struct {
 	Intent
 	Entry resourcesv1alpha1.ObjectReference
+	// Unserved is true if the target does not serve the kind, and no definition in the bundle will make it do so.
+	Unserved bool
 }
 
 // Prepare turns a manifest into what is sent to the target. The manifest is not changed. Its namespace is settled with the
@@ -47,7 +49,8 @@ func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped
 	}
 	obj := manifest.DeepCopy()
 	clean(obj)
-	if err := settleNamespace(obj, mapper, scoped); err != nil {
+	served, err := settleNamespace(obj, mapper, scoped)
+	if err != nil {
 		return Prepared{}, err
 	}
 	annotations := obj.GetAnnotations()
@@ -55,7 +58,7 @@ func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped
 
 	entryLabels := merged(obj.GetLabels(), marks.Labels)
 	entry := inventory.Entry(obj, entryLabels, nonEmpty(maps.Clone(annotations)))
-	prepared := Prepared{Entry: entry, Intent: Intent{Object: obj, Key: inventory.KeyOfObject(obj), CreateOnly: ignored}}
+	prepared := Prepared{Entry: entry, Intent: Intent{Object: obj, Key: inventory.KeyOfObject(obj), CreateOnly: ignored}, Unserved: !served}
 	if ignored {
 		return prepared, nil // posted as the manifest says: spec/managedresource.md 2.9 step 4
 	}
@@ -208,17 +211,20 @@ func isEmpty(value any) bool {
 	return false
 }
 
-func settleNamespace(obj *unstructured.Unstructured, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (bool, bool)) error {
+// settleNamespace also tells whether the target serves the kind, or will once the bundle is applied. The mapper is asked only
+// once for both: it may ask the target each time, and an answer that does not come the second time must not count as another
+// one than what it said the first time.
+func settleNamespace(obj *unstructured.Unstructured, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (bool, bool)) (served bool, err error) {
 	namespaced := !inventory.IsNamespace(obj.GroupVersionKind().GroupKind())
 	mapping, err := mappingFor(mapper, obj)
 	switch {
 	case err == nil:
-		namespaced = mapping.Scope.Name() == meta.RESTScopeNameNamespace
+		namespaced, served = mapping.Scope.Name() == meta.RESTScopeNameNamespace, true
 	case !meta.IsNoMatchError(err):
-		return fmt.Errorf("looking up the kind: %w", err)
+		return false, fmt.Errorf("looking up the kind: %w", err)
 	case scoped != nil:
-		if n, known := scoped(obj); known {
-			namespaced = n
+		if n, defined := scoped(obj); defined {
+			namespaced, served = n, true
 		}
 	}
 	switch {
@@ -227,7 +233,7 @@ func settleNamespace(obj *unstructured.Unstructured, mapper meta.RESTMapper, sco
 	case obj.GetNamespace() == "":
 		obj.SetNamespace("default")
 	}
-	return nil
+	return served, nil
 }
 
 // injectLabels writes labels into the object, its pod template and its volume claim templates, whatever the kind

@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -69,6 +71,50 @@ func TestBUG14_NamespacesOfObjects(t *testing.T) {
 			g.Expect(p.Key.Namespace).To(Equal(c.want))
 		})
 	}
+}
+
+// TestKindsThatAreNotServed: a kind that is misspelt now may be an object that was applied under the right one. Whether
+// it is served decides what is deleted.
+func TestKindsThatAreNotServed(t *testing.T) {
+	crd := manifest(t, "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: x}, spec: {group: e.com, scope: Cluster, names: {kind: Global}}}")
+	for name, c := range map[string]struct {
+		text     string
+		mapper   meta.RESTMapper
+		unserved bool
+		err      string
+	}{
+		"served":               {"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", mapper(), false, ""},
+		"defined beside it":    {"{apiVersion: e.com/v1, kind: Global, metadata: {name: a}}", mapper(), false, ""},
+		"unknown":              {"{apiVersion: v1, kind: MisConfigMap, metadata: {name: a}}", mapper(), true, ""},
+		"unknown, and ignored": {"{apiVersion: v1, kind: MisConfigMap, metadata: {name: a, annotations: {resources.gardener.cloud/ignore: 'true'}}}", mapper(), true, ""},
+		"unknown, and the target does not answer a second time": {"{apiVersion: v1, kind: MisConfigMap, metadata: {name: a}}", &failing{RESTMapper: mapper(), after: 1}, true, ""},
+		"the target does not answer":                            {"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}", &failing{RESTMapper: mapper()}, false, "looking up the kind: no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			o := manifest(t, c.text)
+			p, err := apply.Prepare(o, c.mapper, apply.ScopeOfDefined([]*unstructured.Unstructured{crd, o}), marks)
+			if c.err != "" {
+				g.Expect(err).To(MatchError(c.err))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(p.Unserved).To(Equal(c.unserved))
+		})
+	}
+}
+
+// failing gives so many answers, and then none.
+type failing struct {
+	meta.RESTMapper
+	after int
+}
+
+func (f *failing) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if f.after--; f.after < 0 {
+		return nil, errors.New("no answer")
+	}
+	return f.RESTMapper.RESTMapping(kind, versions...)
 }
 
 func TestPrepareRefusesTemplatesThatAreNoMaps(t *testing.T) {
