@@ -66,6 +66,8 @@ func TestHubServesASimulatedFleet(t *testing.T) {
 	w := newWorld(t, *targets)
 	o := hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 		c.TargetClientConnection.QPS, c.TargetClientConnection.Burst = 1000, 1000
+		// A request that is given up is sent again, and what it did is then written twice. On a busy machine that must not happen.
+		c.TargetClientConnection.Timeout.Duration = 2 * time.Minute
 	}}
 	hub := hubtest.StartHubForTest(t, source, o)
 	n := len(w.fleet.Targets())

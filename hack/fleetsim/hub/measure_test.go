@@ -18,13 +18,14 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
 )
 
-// config has no limit on the rate, which would be what is measured then.
+// config has no limit on the rate, which would be what is measured then, and lets requests take as long as they do on a busy
+// machine.
 const config = `
 apiVersion: config.hub.gardener.cloud/v1alpha1
 kind: HubConfiguration
 leaderElection:
   resourceNamespace: trellis
-targetClientConnection: {qps: 100000, burst: 100000}
+targetClientConnection: {qps: 100000, burst: 100000, timeout: 2m}
 classes:
 - name: ""
   target: {type: Namespace}
