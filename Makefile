@@ -35,7 +35,7 @@ build: ## Build the commands into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
 .PHONY: generate
-generate: ## Generate deep-copy functions and CRDs from the types in apis/
+generate: ## Generate deep-copy functions and CRDs from the types in apis/, and reference pages from the code
 	hack/generate.sh
 
 .PHONY: fmt

@@ -28,7 +28,7 @@ type Cache struct {
 	probes   pool
 	connects pool
 	hub      *stream.Hub[ClusterKey, EventType]
-	metrics  *metrics
+	metrics  *fleet
 	handling handling
 
 	mu      sync.RWMutex // never held over a call
@@ -59,7 +59,7 @@ func New(options Options) (*Cache, error) {
 		probes:   make(pool, options.ProbeParallel),
 		connects: make(pool, options.ConnectParallel),
 		hub:      stream.NewHub[ClusterKey](EventGone),
-		metrics:  newMetrics(),
+		metrics:  newFleet(options.TargetHistograms),
 		targets:  map[ClusterKey]*target{},
 		synced:   make(chan struct{}),
 
@@ -157,6 +157,7 @@ func (c *Cache) forget(t *target) bool {
 		return false
 	}
 	delete(c.targets, t.key)
+	c.metrics.forget(t.key)
 	if delete(c.byNamespace[t.key.Namespace], t); len(c.byNamespace[t.key.Namespace]) == 0 {
 		delete(c.byNamespace, t.key.Namespace)
 	}

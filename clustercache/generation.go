@@ -49,7 +49,7 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wrap(t.key, next) })
 	}
 	var err error
-	g.transport, err = transport.New(g.ctx, transport.Options{Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint})
+	g.transport, err = transport.New(g.ctx, transport.Options{Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint, Meter: t.meter})
 	if err != nil {
 		g.end(err)
 		return nil, err
@@ -91,7 +91,7 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 	}
 	g.watching = &watching.Connection{
 		Context: g.ctx, Mapper: g.mapper, Metadata: g.metadata, Dynamic: unstructured,
-		Clock: options.Clock, SyncTimeout: options.SyncTimeout, Logger: t.log,
+		Clock: options.Clock, SyncTimeout: options.SyncTimeout, Logger: t.log, Events: &t.cache.metrics.watchEvents,
 	}
 	return nil
 }

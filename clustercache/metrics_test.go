@@ -16,16 +16,16 @@ func TestMetricsComeAndGoWithTheTarget(t *testing.T) {
 	h.register("a", a.kubeconfig("y"))
 	h.expectEvent(key, EventRotated)
 	h.Eventually(func() map[string]int { return series(h, registry) }).Should(And(
-		HaveKeyWithValue("trellis_clustercache_connection_up", 1),
-		HaveKeyWithValue("trellis_clustercache_watches", 1),
-		HaveKeyWithValue("trellis_clustercache_last_probe_success_timestamp_seconds", 1),
+		HaveKeyWithValue("trellis_target_up", 1),
+		HaveKeyWithValue("trellis_target_watches_unsynced", 1),
+		HaveKeyWithValue("trellis_target_last_probe_success_timestamp_seconds", 1),
 		HaveKeyWithValue("trellis_clustercache_connects_total", 1),
 		HaveKeyWithValue("trellis_clustercache_rotations_total", 1),
 		HaveKey("trellis_clustercache_probes_total"),
 	))
 	h.unregister(key)
 	h.expectEvent(key, EventGone)
-	h.Expect(series(h, registry)).NotTo(Or(HaveKey("trellis_clustercache_connection_up"), HaveKey("trellis_clustercache_watches")))
+	h.Expect(series(h, registry)).NotTo(Or(HaveKey("trellis_target_up"), HaveKey("trellis_target_watches_unsynced")))
 }
 
 // series counts the series of each metric.
@@ -34,7 +34,7 @@ func series(h *hub, registry *prometheus.Registry) map[string]int {
 	h.Expect(err).NotTo(HaveOccurred())
 	counts := map[string]int{}
 	for _, family := range families {
-		h.Expect(strings.HasPrefix(family.GetName(), metricsPrefix)).To(BeTrue())
+		h.Expect(strings.HasPrefix(family.GetName(), "trellis_")).To(BeTrue())
 		counts[family.GetName()] = len(family.GetMetric())
 	}
 	return counts

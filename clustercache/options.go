@@ -101,6 +101,8 @@ type Options struct {
 	Logger logr.Logger
 	// Registerer receives the metrics. Nil: none.
 	Registerer prometheus.Registerer
+	// TargetHistograms adds histograms of each target to them, of ten series each.
+	TargetHistograms bool
 }
 
 func (o Options) withDefaults() (Options, error) {

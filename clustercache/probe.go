@@ -70,6 +70,10 @@ func (t *target) probed(result probeResult) {
 	}
 	now := t.clock.Now()
 	t.cache.metrics.probed(result.err)
+	t.cache.metrics.probeTime.Observe(result.took.Seconds())
+	if t.probeTime != nil {
+		t.probeTime.Observe(result.took.Seconds())
+	}
 	if result.err == nil && result.uid != "" && result.uid != g.uid {
 		t.drop(g, StateDisconnected, ReasonProbeFailed, "the address leads to another cluster now; its identity is verified")
 		t.retryNow()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
@@ -33,6 +34,10 @@ type target struct {
 	log      logr.Logger
 	clock    clock.WithTickerAndDelayedExecution
 	throttle atomic.Pointer[transport.Throttle]
+
+	meter     *transport.Meter
+	connects  atomic.Uint64       // how often it came to be connected
+	probeTime prometheus.Observer // nil if there is no histogram of each target
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -102,6 +107,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		key:      key,
 		cache:    c,
 		log:      c.options.Logger.WithValues("target", key),
+		meter:    transport.NewMeter(&c.metrics.traffic),
 		clock:    c.options.Clock,
 		wake:     make(chan struct{}, 1),
 		attempts: make(chan attemptResult, 1),
@@ -112,6 +118,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 	}
 	t.status.describe(r)
 	t.throttle.Store(c.options.throttle(key))
+	t.probeTime = c.metrics.probeTimeOf(key)
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	return t
 }
@@ -170,10 +177,20 @@ func (t *target) update(change func(*Status), events ...EventType) {
 	change(&t.status)
 	if t.status.State != before {
 		t.status.Since = t.clock.Now()
+		t.count(before)
 		t.log.Info("Target changes state", "state", t.status.State, "reason", t.status.Reason, "message", t.status.Message)
 	}
 	t.mu.Unlock()
 	t.cache.hub.Publish(t.key, events...)
+}
+
+// count takes note of a change of the state.
+func (t *target) count(before State) {
+	if t.status.State == StateConnected {
+		t.connects.Add(1)
+	} else if before == StateConnected {
+		t.cache.metrics.disconnects.WithLabelValues(t.status.Reason).Inc()
+	}
 }
 
 // run is the loop. It returns when nothing is left of the target.

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Generates the deep-copy functions and the CRDs from the types in apis/. Called by `make generate`.
+# Generates the deep-copy functions and the CRDs from the types in apis/, and reference pages from the code. Called by `make generate`.
 # With --check it leaves everything as it is, and fails if something is not what would be generated.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/crds charts/trellis/files/crds)
+generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/crds charts/trellis/files/crds docs/reference/metrics.md)
 
 checksum() {
 	find "${generated[@]}" -type f -exec sha256sum {} + | sort -k2
@@ -16,6 +16,7 @@ generate() {
 	# The two CRDs are installed in different ways, charts/trellis/doc.go says why.
 	"${controller_gen[@]}" crd paths=./apis/resources/... output:crd:dir=charts/trellis/crds
 	"${controller_gen[@]}" crd paths=./apis/hub/... output:crd:dir=charts/trellis/files/crds
+	go run ./hack/reference docs/reference
 }
 
 if [[ "${1:-}" != --check ]]; then

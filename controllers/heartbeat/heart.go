@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/trellis-hub/trellis/metrics"
 )
 
 // NameSuffix follows the name of the leader election's Lease.
@@ -50,6 +52,15 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
+// MetricDefinitions are the metrics of this package.
+var MetricDefinitions = &metrics.Set{}
+
+var (
+	metricHeartbeat = MetricDefinitions.Gauge("trellis_hub_heartbeat_timestamp_seconds",
+		"When this replica renewed the heartbeat last, in seconds since 1970. Zero if it never did: only the leader does.")
+	metricStuck = MetricDefinitions.Gauge("trellis_hub_loop_stuck_seconds", "How long the loop of the hub has made no progress that has made none for the longest. Zero if all do.")
+)
+
 // Heart renews the Lease. It lives as long as the process.
 type Heart struct {
 	Options
@@ -59,10 +70,7 @@ type Heart struct {
 
 // New returns a heart that does not beat.
 func New(o Options) (*Heart, error) {
-	h := &Heart{Options: o, renewed: prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "trellis_hub_heartbeat_timestamp_seconds",
-		Help: "When this replica renewed the heartbeat last, in seconds since 1970. Zero if it never did: only the leader does.",
-	})}
+	h := &Heart{Options: o, renewed: metricHeartbeat.Gauge()}
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(h.renewed); err != nil {
 			return nil, fmt.Errorf("register the metric of the heartbeat: %w", err)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 )
 
@@ -74,4 +75,15 @@ func (l *Loops) Alive(limit time.Duration) func(*http.Request) error {
 		}
 		return nil
 	}
+}
+
+var descStuck = metricStuck.Desc()
+
+// Describe implements prometheus.Collector.
+func (l *Loops) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- descStuck }
+
+// Collect implements prometheus.Collector.
+func (l *Loops) Collect(collected chan<- prometheus.Metric) {
+	_, duration := l.Stuck()
+	collected <- prometheus.MustNewConstMetric(descStuck, prometheus.GaugeValue, duration.Seconds())
 }

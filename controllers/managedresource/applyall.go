@@ -340,6 +340,9 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 	r.memory.await(work.name, waitsFor)
 	r.events.applied(work.mr, before, c)
 	if c.Reason != resourcesv1alpha1.ReasonApplySucceeded {
+		if !work.changed.IsZero() {
+			r.changes.start(work.name, work.changed) // it is not applied yet
+		}
 		if err := r.unmarkApplied(ctx, work, input); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -358,6 +361,9 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 		return result, nil
 	}
 	r.memory.settled(work.name, input)
+	if !work.changed.IsZero() {
+		r.metrics.of(work.class.Name).propagation.Observe(r.clock.Since(work.changed).Seconds())
+	}
 	r.memory.note(work.name, r.clock.Now().Add(noteDelay))
 	// What happened to the objects while they were written was noted, not judged.
 	v := r.tracker.Judge(work.name)

@@ -134,7 +134,7 @@ func New(o Options) (*Controller, error) {
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
 		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate, keepGarbageCollectable: o.KeepGarbageCollectable,
-		forward: c.dispatcher.Forward,
+		forward: c.dispatcher.Forward, drifts: newStopwatches(), changes: newStopwatches(),
 	}
 	return c, nil
 }
@@ -149,6 +149,7 @@ func (c *Controller) notify(mr types.NamespacedName, cause tracker.Cause) {
 	priority := dispatch.PriorityRetry
 	if cause == tracker.CauseDrift {
 		priority = dispatch.PriorityDrift
+		c.reconciler.drifts.start(mr, c.options.Clock.Now())
 	}
 	c.dispatcher.EnqueueName(context.Background(), mr, priority)
 }
@@ -189,7 +190,11 @@ func (c *Controller) Start(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	c.options.Secrets.SetHandler(func(mr types.NamespacedName) { c.dispatcher.EnqueueName(ctx, mr, dispatch.PriorityUser) })
+	c.options.Secrets.SetHandler(func(mr types.NamespacedName) {
+		c.reconciler.changes.start(mr, c.options.Clock.Now())
+		c.dispatcher.EnqueueName(ctx, mr, dispatch.PriorityUser)
+	})
+	defer c.options.Metrics.begin(c)()
 	run("events", c.dispatcher.Watch)
 	run("warnings", c.warnings.Run)
 
@@ -248,12 +253,9 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 	if workers <= 0 {
 		workers = 5
 	}
-	name := class.Name
-	if name == "" {
-		name = resourcesv1alpha1.DefaultClassName
-	}
+	name := classLabel(class.Name)
 	ctrl, err := controller.NewTypedUnmanaged("managedresource-"+name, controller.TypedOptions[dispatch.Request]{
-		Reconciler:              c.reconciler,
+		Reconciler:              timed{reconciler: c.reconciler, class: c.options.Metrics.of(class.Name), clock: c.options.Clock},
 		MaxConcurrentReconciles: workers,
 		SkipNameValidation:      new(true), // each term of leadership has its own
 		LogConstructor: func(r *dispatch.Request) logr.Logger {
@@ -263,12 +265,13 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 			}
 			return log
 		},
-		NewQueue: func(controllerName string, limiter workqueue.TypedRateLimiter[dispatch.Request]) workqueue.TypedRateLimitingInterface[dispatch.Request] {
-			return fairqueue.New(controllerName, fairqueue.Options[dispatch.Request]{
+		NewQueue: func(_ string, limiter workqueue.TypedRateLimiter[dispatch.Request]) workqueue.TypedRateLimitingInterface[dispatch.Request] {
+			return fairqueue.New(name, fairqueue.Options[dispatch.Request]{
 				Lane:        dispatch.Lane,
 				MaxInFlight: func(string) int { return class.share(workers) },
 				RateLimiter: sourceRetries(),
 				Metrics:     c.options.QueueMetrics,
+				Served:      c.options.Metrics.served,
 			})
 		},
 		// A run is bounded by its own deadlines for each call; this is the last resort against one that hangs.

@@ -240,6 +240,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 		noteUIDs(inv, uids)
 		return r.concludeLost(ctx, work, inv)
 	}
+	r.measureDrift(work, uids, now, len(apply.Failures(outcomes)) > 0)
 	failures := slices.DeleteFunc(apply.Failures(outcomes), func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
 	came := verdict.Run{Failures: failures, Yielded: r.memory.yields(work.name)}
 	c := came.Applied()
@@ -289,6 +290,17 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 		return reconcile.Result{RequeueAfter: wait, Priority: new(dispatch.PriorityDrift)}, nil
 	}
 	return r.settled(work, v), nil
+}
+
+// measureDrift tells how long it took to bring objects back. What could not be is measured on.
+func (r *reconciler) measureDrift(work *run, corrected map[inventory.Key]apply.Outcome, now time.Time, failed bool) {
+	switch {
+	case work.drifted.IsZero():
+	case failed:
+		r.drifts.start(work.name, work.drifted)
+	case len(corrected) > 0:
+		r.metrics.of(work.class.Name).driftTime.Observe(now.Sub(work.drifted).Seconds())
+	}
 }
 
 // noteUIDs writes the UIDs of objects that were created again into an inventory.

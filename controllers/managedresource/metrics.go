@@ -6,22 +6,70 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
+	"github.com/trellis-hub/trellis/metrics"
+)
+
+// MetricDefinitions are the metrics of this package.
+var MetricDefinitions = &metrics.Set{}
+
+// What is told of each target, by the leader.
+var (
+	metricTargetNotReady = MetricDefinitions.Gauge("trellis_target_managedresources_not_ready", "ManagedResources of the target whose condition Ready is not True.", metrics.LabelTarget)
+	metricTargetObjects  = MetricDefinitions.Gauge("trellis_target_objects", "Objects that ManagedResources have in the target.", metrics.LabelTarget)
+	metricTargetDrift    = MetricDefinitions.Counter("trellis_target_drift_corrections_total", "Objects in the target brought back after somebody else changed or deleted them.", metrics.LabelTarget)
+	metricTargetOldest   = MetricDefinitions.Gauge("trellis_target_queue_oldest_seconds", "How long the item of the target that waits longest for a worker has been waiting.", metrics.LabelTarget)
+	metricTargetWait     = MetricDefinitions.Histogram("trellis_target_queue_wait_seconds", "How long items of the target waited for a worker. Only with metrics.targetHistograms.",
+		[]float64{0.001, 0.01, 0.05, 0.25, 1, 5, 30, 120}, metrics.LabelTarget)
+)
+
+// What is told of all targets together.
+var (
+	metricResources = MetricDefinitions.Gauge("trellis_managedresources", "ManagedResources by class, condition, its status and its reason.", "class", "condition", "status", "reason")
+	metricDeleting  = MetricDefinitions.Gauge("trellis_managedresources_deleting", "ManagedResources that are being deleted, by class.", "class")
+	metricDeletion  = MetricDefinitions.Gauge("trellis_managedresources_deletion_oldest_seconds", "How long the ManagedResource has been waiting for its deletion that has been for the longest, by class.", "class")
+	metricApplied   = MetricDefinitions.Counter("trellis_objects_applied_total", "Objects applied to targets, by class and result.", "class", "result")
+	metricPruned    = MetricDefinitions.Counter("trellis_objects_pruned_total", "Objects that left an inventory, by class and what became of them.", "class", "result")
+	metricDrift     = MetricDefinitions.Counter("trellis_drift_corrections_total",
+		"Objects in targets brought back after somebody else changed or deleted them, by class, kind, what was done, and who had changed it.", "class", "kind", "action", "manager")
+	metricDriftTime = MetricDefinitions.Histogram("trellis_drift_correction_duration_seconds",
+		"How long drift lasted, from the moment when a watch showed it until the target had taken the correction.", latencyBuckets, "class")
+	metricPropagation = MetricDefinitions.Histogram("trellis_secret_propagation_duration_seconds",
+		"How long it took from the moment when a watch showed the change of a Secret until all objects of the ManagedResource were applied.", latencyBuckets, "class")
+	metricRuns = MetricDefinitions.Histogram("trellis_reconcile_duration_seconds",
+		"How long runs over a ManagedResource took, by class and result; error if the source cluster failed or the run took too long.", latencyBuckets, "class", "result")
+	latencyBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300}
 )
 
 // Metrics are the figures of the ManagedResource controller. One set lives as long as the process, through all terms of
 // leadership.
 type Metrics struct {
-	applied     *prometheus.CounterVec
-	pruned      *prometheus.CounterVec
-	corrections *prometheus.CounterVec
+	applied, pruned, corrections       *prometheus.CounterVec
+	driftTime, propagation, runs, wait *prometheus.HistogramVec
+	managers, kinds, reasons           *metrics.Names
 
-	mu       sync.Mutex
-	drift    map[clustercache.ClusterKey]*hour
-	managers map[string]bool // those that have a series of their own
-	kinds    map[string]bool // the same
+	mu      sync.Mutex
+	classes map[string]*classMetrics
+	targets map[clustercache.ClusterKey]*targetMetrics
+	term    *Controller // of the present term, nil between terms
+}
+
+// classMetrics are those of one class, looked up once.
+type classMetrics struct {
+	label                                            string
+	applied, applyFailed, pruneFailed, deleted, kept prometheus.Counter
+	driftTime, propagation, run, runFailed           prometheus.Observer
+}
+
+// targetMetrics are those of one target.
+type targetMetrics struct {
+	hour        hour
+	corrections uint64
+	wait        prometheus.Observer // nil if there is no histogram of each target
 }
 
 // Bounds of the field managers and kinds that are told apart: anybody in a target may invent any number of names. What comes
@@ -31,23 +79,100 @@ const (
 	kindLimit    = 100
 )
 
-// NewMetrics registers the figures.
-func NewMetrics(registerer prometheus.Registerer) *Metrics {
+// NewMetrics registers the figures. targetHistograms adds histograms of each target to them.
+func NewMetrics(registerer prometheus.Registerer, targetHistograms bool) *Metrics {
 	m := &Metrics{
-		applied: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trellis_objects_applied_total", Help: "Objects applied to targets, by class and result.",
-		}, []string{"class", "result"}),
-		pruned: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trellis_objects_pruned_total", Help: "Objects that left an inventory, by class and what became of them.",
-		}, []string{"class", "result"}),
-		corrections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trellis_drift_corrections_total", Help: "Objects in targets brought back after somebody else changed or deleted them, by class, kind, what was done, and who had changed it.",
-		}, []string{"class", "kind", "action", "manager"}),
-		managers: map[string]bool{}, kinds: map[string]bool{},
-		drift: map[clustercache.ClusterKey]*hour{},
+		applied: metricApplied.CounterVec(), pruned: metricPruned.CounterVec(), corrections: metricDrift.CounterVec(),
+		driftTime: metricDriftTime.HistogramVec(), propagation: metricPropagation.HistogramVec(), runs: metricRuns.HistogramVec(),
+		managers: metrics.NewNames(managerLimit), kinds: metrics.NewNames(kindLimit), reasons: metrics.NewNames(reasonLimit),
+		classes: map[string]*classMetrics{}, targets: map[clustercache.ClusterKey]*targetMetrics{},
 	}
-	registerer.MustRegister(m.applied, m.pruned, m.corrections)
+	registerer.MustRegister(m.applied, m.pruned, m.corrections, m.driftTime, m.propagation, m.runs, gauges{m})
+	if targetHistograms {
+		m.wait = metricTargetWait.HistogramVec()
+		registerer.MustRegister(m.wait)
+	}
 	return m
+}
+
+// classLabel is how metrics call a class.
+func classLabel(class string) string {
+	if class == resourcesv1alpha1.DefaultClass {
+		return resourcesv1alpha1.DefaultClassName
+	}
+	return class
+}
+
+// of returns the metrics of a class.
+func (m *Metrics) of(class string) *classMetrics {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.classes[class]
+	if c == nil {
+		label := classLabel(class)
+		c = &classMetrics{
+			label:   label,
+			applied: m.applied.WithLabelValues(label, "ok"), applyFailed: m.applied.WithLabelValues(label, "error"),
+			pruneFailed: m.pruned.WithLabelValues(label, "error"), deleted: m.pruned.WithLabelValues(label, "deleted"), kept: m.pruned.WithLabelValues(label, "kept"),
+			driftTime: m.driftTime.WithLabelValues(label), propagation: m.propagation.WithLabelValues(label),
+			run: m.runs.WithLabelValues(label, "success"), runFailed: m.runs.WithLabelValues(label, "error"),
+		}
+		m.classes[class] = c
+	}
+	return c
+}
+
+// target returns the metrics of a target. The caller holds mu.
+func (m *Metrics) target(key clustercache.ClusterKey) *targetMetrics {
+	t := m.targets[key]
+	if t == nil {
+		t = &targetMetrics{}
+		if m.wait != nil {
+			t.wait = m.wait.WithLabelValues(metrics.TargetName(key))
+		}
+		m.targets[key] = t
+	}
+	return t
+}
+
+// served notes how long an item waited for a worker.
+func (m *Metrics) served(req dispatch.Request, wait time.Duration) {
+	if m.wait == nil || req.Target == (clustercache.ClusterKey{}) {
+		return
+	}
+	m.mu.Lock()
+	observer := m.target(req.Target).wait
+	m.mu.Unlock()
+	observer.Observe(wait.Seconds())
+}
+
+// begin has the state of a term told, until end is called.
+func (m *Metrics) begin(c *Controller) (end func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.term = c
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.term == c {
+			m.term = nil
+		}
+	}
+}
+
+// forgetAllBut drops the metrics of targets that are not registered any more.
+func (m *Metrics) forgetAllBut(registered map[clustercache.ClusterKey]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.targets {
+		if registered[key] {
+			continue
+		}
+		delete(m.targets, key)
+		if m.wait != nil {
+			m.wait.DeleteLabelValues(metrics.TargetName(key))
+		}
+	}
 }
 
 // hour counts in a ring of minutes.
@@ -70,12 +195,10 @@ func (m *Metrics) corrected(work *run, d drift, now time.Time) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.corrections.WithLabelValues(work.class.Name, known(m.kinds, kindLimit, d.intent.Key.Kind), action, m.manager(d)).Inc()
-	h := m.drift[work.target]
-	if h == nil {
-		h = &hour{}
-		m.drift[work.target] = h
-	}
+	m.corrections.WithLabelValues(classLabel(work.class.Name), m.kinds.Label(d.intent.Key.Kind), action, m.manager(d)).Inc()
+	t := m.target(work.target)
+	t.corrections++
+	h := &t.hour
 	minute := now.Unix() / 60
 	h.advance(minute)
 	h.minutes[minute%60]++
@@ -86,50 +209,37 @@ func (m *Metrics) manager(d drift) string {
 	if len(d.by) == 0 {
 		return ""
 	}
-	return known(m.managers, managerLimit, d.by[0].Manager)
-}
-
-// known is the label for a name: itself, if it is among the first so many.
-func known(names map[string]bool, limit int, name string) string {
-	if !names[name] {
-		if len(names) >= limit {
-			return "other"
-		}
-		names[name] = true
-	}
-	return name
+	return m.managers.Label(d.by[0].Manager)
 }
 
 // driftLastHour counts the corrections in a target during the last hour.
 func (m *Metrics) driftLastHour(cluster clustercache.ClusterKey, now time.Time) (sum int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.drift[cluster]
-	if h == nil {
+	t := m.targets[cluster]
+	if t == nil {
 		return 0
 	}
-	h.advance(now.Unix() / 60)
-	for _, n := range h.minutes {
+	t.hour.advance(now.Unix() / 60)
+	for _, n := range t.hour.minutes {
 		sum += n
-	}
-	if sum == 0 {
-		delete(m.drift, cluster)
 	}
 	return sum
 }
 
 // report counts and tells what a run did.
 func (r *reconciler) report(work *run, outcomes []apply.Outcome, pruned []prune.Outcome) {
+	figures := r.metrics.of(work.class.Name)
 	for _, o := range outcomes {
 		if o.Unchanged {
 			continue
 		}
-		result := "ok"
+		counter := figures.applied
 		if o.Err != nil {
-			result = "error"
+			counter = figures.applyFailed
 			work.log.V(1).Info("Could not apply", "object", o.Key.String(), "error", o.Err.Error())
 		}
-		r.metrics.applied.WithLabelValues(work.class.Name, result).Inc()
+		counter.Inc()
 		if len(o.UnknownFields) > 0 {
 			r.events.unknownFields(work.mr, o.Key, o.UnknownFields)
 		}
@@ -149,11 +259,11 @@ func (r *reconciler) report(work *run, outcomes []apply.Outcome, pruned []prune.
 		}
 		switch {
 		case o.Err != nil:
-			r.metrics.pruned.WithLabelValues(work.class.Name, "error").Inc()
+			figures.pruneFailed.Inc()
 		case o.Result == prune.Gone, o.Deleted:
-			r.metrics.pruned.WithLabelValues(work.class.Name, "deleted").Inc()
+			figures.deleted.Inc()
 		case o.Result == prune.Kept:
-			r.metrics.pruned.WithLabelValues(work.class.Name, "kept").Inc()
+			figures.kept.Inc()
 			work.log.Info("Left an object in the target", "object", o.Key.String(), "reason", o.Reason)
 		}
 	}

@@ -62,6 +62,9 @@ type reconciler struct {
 
 	forward func(decision claim.Decision, name types.NamespacedName, priority int)
 
+	drifts  *stopwatches // since a watch showed drift
+	changes *stopwatches // since a watch showed that a Secret changed
+
 	busy sync.Map // types.NamespacedName -> struct{}: in the hands of a worker
 }
 
@@ -80,6 +83,8 @@ type run struct {
 	explained, reading bool
 	// present are the objects that the watches showed when the run began to write to the target.
 	present map[inventory.Key]tracker.Accepted
+	// drifted and changed are since when there was drift or another Secret, as the watches showed it; zero if there was none.
+	drifted, changed time.Time
 }
 
 func (r *run) origin() string { return r.class.Origin(r.name) }
@@ -142,6 +147,7 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (recon
 	}
 	work := &run{
 		name: req.NamespacedName, decision: decision, class: decision.Class, target: decision.Target, mr: mr,
+		drifted: r.drifts.stop(req.NamespacedName), changed: r.changes.stop(req.NamespacedName),
 		log: r.log.WithValues("class", decision.Class.Name, "target", decision.Target.String(), "managedResource", req.String()),
 	}
 	if !decision.ElsewhereUntil.IsZero() && !work.class.DryRun { // whoever is there is not disturbed by a plan
@@ -203,6 +209,8 @@ func (r *reconciler) forget(ctx context.Context, name types.NamespacedName) {
 	r.tracker.Forget(ctx, name)
 	r.warnings.Forget(name)
 	r.memory.forget(name)
+	r.drifts.stop(name)
+	r.changes.stop(name)
 }
 
 // paused tells whether the operator stopped all work on a target.

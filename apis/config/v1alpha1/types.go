@@ -26,6 +26,8 @@ type HubConfiguration struct {
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
 	// Server is about the ports that the hub listens on.
 	Server Server `json:"server,omitempty"`
+	// Metrics is about what /metrics shows.
+	Metrics Metrics `json:"metrics,omitempty"`
 	// Debugging switches profiling on.
 	Debugging Debugging `json:"debugging,omitempty"`
 	// LogLevel is debug, info or error. Default: info.
@@ -96,6 +98,13 @@ type Server struct {
 	HealthProbes Endpoint `json:"healthProbes,omitempty"`
 	// Metrics serves /metrics and, if switched on, profiles. Default port: 8080.
 	Metrics Endpoint `json:"metrics,omitempty"`
+}
+
+// Metrics is about what /metrics shows.
+type Metrics struct {
+	// TargetHistograms adds histograms of each target: how long its probes take, and how long its work waits in the queue.
+	// They cost some twenty series for each target. Default: false.
+	TargetHistograms bool `json:"targetHistograms,omitempty"`
 }
 
 // Endpoint is an address to listen on.

@@ -48,6 +48,8 @@ type Options struct {
 	// Doubt is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
 	// call, an answer 401, a socket that was opened anew.
 	Doubt func()
+	// Meter counts what goes over the connection.
+	Meter *Meter
 }
 
 // Transport is the transport of one connection.
@@ -68,13 +70,13 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	}
 	t := &Transport{base: base, token: &atomic.Pointer[string]{}}
 	t.SetToken(options.Token)
-	if t.wire, err = newWire(ctx, options.Config, options.Doubt); err != nil {
+	if t.wire, err = newWire(ctx, options); err != nil {
 		return nil, err
 	}
 	if t.control, err = rest.HTTPWrappersForConfig(options.Config, bearer{next: t.wire.http, token: t.token}); err != nil {
 		return nil, fmt.Errorf("cannot set up authentication: %w", err)
 	}
-	t.guarded = &guard{next: t.control, host: base.Host, ctx: ctx, throttle: options.Throttle, doubt: options.Doubt}
+	t.guarded = &guard{next: t.control, host: base.Host, ctx: ctx, throttle: options.Throttle, doubt: options.Doubt, meter: options.Meter}
 	return t, nil
 }
 
@@ -99,13 +101,15 @@ type wire struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	onDial func() // hears of each socket but the first
+	total  *Total
 
 	mu     sync.Mutex
 	conns  map[*trackedConn]struct{}
 	dialed bool
 }
 
-func newWire(ctx context.Context, config *rest.Config, onDial func()) (*wire, error) {
+func newWire(ctx context.Context, options Options) (*wire, error) {
+	config := options.Config
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot set up TLS: %w", err)
@@ -118,7 +122,7 @@ func newWire(ctx context.Context, config *rest.Config, onDial func()) (*wire, er
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
 	}
-	w := &wire{conns: map[*trackedConn]struct{}{}, onDial: onDial}
+	w := &wire{conns: map[*trackedConn]struct{}{}, onDial: options.Doubt, total: options.Meter.total}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	w.http = &http.Transport{
 		Proxy:               proxy,
@@ -152,7 +156,7 @@ func (w *wire) dialer(dial dialFunc) dialFunc {
 			_ = conn.Close()
 			return nil, net.ErrClosed
 		}
-		tracked := &trackedConn{Conn: conn, wire: w}
+		tracked := &trackedConn{Conn: meteredConn{conn, w.total}, wire: w}
 		w.conns[tracked] = struct{}{}
 		if w.dialed {
 			w.onDial()
@@ -219,6 +223,9 @@ func NewThrottle(qps float64, burst, maxInFlight int, timeout time.Duration) *Th
 // Timeout bounds each call.
 func (t *Throttle) Timeout() time.Duration { return t.timeout }
 
+// InFlight is how many calls wait for their answers.
+func (t *Throttle) InFlight() int { return len(t.slots) }
+
 // MaxInFlight bounds how many calls wait for their answers.
 func (t *Throttle) MaxInFlight() int { return cap(t.slots) }
 
@@ -230,6 +237,7 @@ type guard struct {
 	ctx      context.Context // of the connection; its cause is what calls get after the end
 	throttle *atomic.Pointer[Throttle]
 	doubt    func()
+	meter    *Meter
 }
 
 func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -244,7 +252,11 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	call := newCall(g.ctx, request.Context())
 	t := g.throttle.Load()
 	watch := isWatch(request)
-	if err := call.wait(t, watch); err != nil {
+	arrived := time.Now()
+	err := call.wait(t, watch)
+	sent := time.Now()
+	g.meter.throttled.Add(int64(sent.Sub(arrived)))
+	if err != nil {
 		closeBody(request)
 		call.end()
 		return nil, err
@@ -256,6 +268,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	call.expireAfter(limit)
 	response, err := g.next.RoundTrip(request.WithContext(call.ctx)) //nolint:contextcheck // it derives from the request's
 	if err != nil {
+		g.meter.answered(verbOf(request, watch), NoAnswer, 0)
 		err = call.explain(err)
 		if request.Context().Err() == nil && g.ctx.Err() == nil {
 			g.doubt()
@@ -263,6 +276,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 		call.end()
 		return nil, err
 	}
+	g.meter.answered(verbOf(request, watch), response.StatusCode, time.Since(sent))
 	if response.StatusCode == http.StatusUnauthorized {
 		g.doubt()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -53,6 +54,8 @@ type Connection struct {
 	// SyncTimeout bounds how long an initial list may stand still.
 	SyncTimeout time.Duration
 	Logger      logr.Logger
+	// Events counts the events of watches, objects of initial lists included.
+	Events *atomic.Uint64
 
 	// full are the resources that this target does not serve as metadata.
 	full sync.Map // schema.GroupVersionResource -> struct{}
@@ -325,6 +328,7 @@ func (b *Binding) Add(obj any) error { return b.Update(obj) }
 
 // Update implements cache.ReflectorStore.
 func (b *Binding) Update(obj any) error {
+	b.connection.Events.Add(1)
 	if k, ok := b.keep(obj); ok {
 		b.watch.set(b, k.key, k.value)
 	}
@@ -333,6 +337,7 @@ func (b *Binding) Update(obj any) error {
 
 // Delete implements cache.ReflectorStore.
 func (b *Binding) Delete(obj any) error {
+	b.connection.Events.Add(1)
 	if o, ok := obj.(client.Object); ok {
 		b.watch.remove(b, client.ObjectKeyFromObject(o))
 	}
@@ -342,6 +347,7 @@ func (b *Binding) Delete(obj any) error {
 // Replace implements cache.ReflectorStore.
 func (b *Binding) Replace(list []any, _ string) error {
 	b.watchdog.Stop()
+	b.connection.Events.Add(uint64(len(list)))
 	values := make(map[types.NamespacedName]any, len(list))
 	for _, obj := range list {
 		if k, ok := b.keep(obj); ok {

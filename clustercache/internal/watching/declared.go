@@ -89,6 +89,16 @@ func (w *Declared) Synced() bool {
 	return w.syncedLocked()
 }
 
+// State tells whether absence can be relied upon, and how many objects are kept.
+func (w *Declared) State() (synced bool, objects int) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.syncedLocked(), len(w.values)
+}
+
+// Spec returns what is watched.
+func (w *Declared) Spec() Spec { return w.spec }
+
 func (w *Declared) syncedLocked() bool { return w.syncedBy != nil && w.syncedBy.ctx.Err() == nil }
 
 // Close ends the watch. No handler call begins after it.

@@ -145,7 +145,7 @@ func newHub(o Options) (*hub, error) {
 	h.secrets = secretindex.New(secrets, h.manager.GetCache())
 	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{})
 	h.guard = identity.NewGuard(h.manager.GetCache())
-	h.metrics = managedresource.NewMetrics(o.Registerer)
+	h.metrics = managedresource.NewMetrics(o.Registerer, o.Config.Metrics.TargetHistograms)
 	if h.queues, err = fairqueue.NewMetrics(o.Registerer); err != nil {
 		return nil, fmt.Errorf("metrics of queues: %w", err)
 	}
@@ -156,6 +156,11 @@ func newHub(o Options) (*hub, error) {
 		return nil, err
 	}
 	h.leader = &leadership{config: o.Config.LeaderElection, source: o.Source, identity: o.Identity, term: h.term, log: o.Logger.WithName("leader")}
+	for _, c := range []prometheus.Collector{own{h.leader}, h.loops, h.bundles} {
+		if err := o.Registerer.Register(c); err != nil {
+			return nil, fmt.Errorf("registering metrics: %w", err)
+		}
+	}
 	return h, h.assemble()
 }
 
@@ -230,6 +235,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		ConnectParallel:  c.ConnectConcurrency,
 		Logger:           h.Logger.WithName("clustercache"),
 		Registerer:       h.Registerer,
+		TargetHistograms: h.Config.Metrics.TargetHistograms,
 	}
 	if h.Config.SourceIdentity != nil {
 		source, err := secondIdentity(h.Source, h.Config.SourceIdentity.ServiceAccount)

@@ -4,8 +4,10 @@ import (
 	"math"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -21,6 +23,9 @@ type Cache struct {
 	mutex    sync.Mutex
 	contents *simplelru.LRU[Hash, *content]
 	stats    CacheStats
+
+	decoding prometheus.Histogram
+	decoded  prometheus.Counter
 }
 
 // maxDecoders is how many contents are decoded at once, however many CPUs there are.
@@ -33,6 +38,8 @@ type CacheStats struct {
 	Bundles int
 	// Hits and Misses count how often a content was found and how often it had to be decoded.
 	Hits, Misses int64
+	// Evictions counts contents that were forgotten to make room for others.
+	Evictions int64
 }
 
 // NewCache returns an empty cache of about maxBytes for bundles decoded under the given limits. With maxBytes 0 it keeps
@@ -42,9 +49,14 @@ func NewCache(maxBytes int64, limits Limits) *Cache {
 		limits:   limits,
 		maxBytes: maxBytes,
 		slots:    make(chan struct{}, min(maxDecoders, runtime.GOMAXPROCS(0))),
+		decoding: metricDecoding.Histogram(),
+		decoded:  metricDecoded.Counter(),
 	}
 	// The number of entries is no limit here; the only error is for a size below one.
-	c.contents, _ = simplelru.NewLRU(math.MaxInt, func(_ Hash, evicted *content) { c.stats.Bytes -= evicted.size })
+	c.contents, _ = simplelru.NewLRU(math.MaxInt, func(_ Hash, evicted *content) {
+		c.stats.Bytes -= evicted.size
+		c.stats.Evictions++
+	})
 	return c
 }
 
@@ -66,7 +78,10 @@ func (c *Cache) load(hash Hash, sources []Source) *content {
 	}
 	c.slots <- struct{}{}
 	defer func() { <-c.slots }()
+	began := time.Now()
 	decoded := decode(hash, sources, c.limits)
+	c.decoding.Observe(time.Since(began).Seconds())
+	c.decoded.Add(float64(decoded.size))
 	c.add(decoded)
 	return decoded
 }

@@ -2,10 +2,15 @@ package fairqueue
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/trellis-hub/trellis/metrics"
 )
 
 // Metrics are the figures of all queues of a process, told apart by the label "class". Make them with NewMetrics; nil is
@@ -24,6 +29,7 @@ type Metrics struct {
 // measured is a queue as Metrics see it.
 type measured interface {
 	measure() figures
+	inLanes() []Lane
 }
 
 // figures are the gauges of a queue at one moment.
@@ -34,34 +40,39 @@ type figures struct {
 	longest time.Duration
 }
 
-// The gauges of a queue.
+// MetricDefinitions are the metrics of this package.
+var MetricDefinitions = &metrics.Set{}
+
 var (
-	depthDesc    = gaugeDesc("depth", "Items that wait for a worker.")
-	parkedDesc   = gaugeDesc("parked", "Items whose target is not served at present.")
-	delayedDesc  = gaugeDesc("delayed", "Items that wait for their time.")
-	inFlightDesc = gaugeDesc("in_flight", "Items that are being worked on.")
-	lanesDesc    = gaugeDesc("lanes", "Targets with items that wait or are being worked on, and parked ones.")
-	oldestDesc   = gaugeDesc("oldest_seconds", "How long the item that waits longest for a worker has been waiting.")
+	metricDepth    = MetricDefinitions.Gauge("trellis_queue_depth", "Items that wait for a worker.", "class")
+	metricParked   = MetricDefinitions.Gauge("trellis_queue_parked", "Items whose target is not served at present.", "class")
+	metricDelayed  = MetricDefinitions.Gauge("trellis_queue_delayed", "Items that wait for their time.", "class")
+	metricInFlight = MetricDefinitions.Gauge("trellis_queue_in_flight", "Items that are being worked on.", "class")
+	metricLanes    = MetricDefinitions.Gauge("trellis_queue_lanes", "Targets with items that wait or are being worked on, and parked ones.", "class")
+	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item that waits longest for a worker has been waiting.", "class")
+	metricLongest  = MetricDefinitions.Gauge("trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
+	metricAdds     = MetricDefinitions.Counter("trellis_queue_adds_total", "Items that became ready to be worked on, not counting those that were already.", "class")
+	metricWait     = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker, without the time their target was not served.",
+		prometheus.ExponentialBuckets(0.0001, 4, 12), "class") // 0.1 ms to 7 min
 )
 
-func gaugeDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc("trellis_queue_"+name, help, []string{"class"}, nil)
+// gauges are read when they are asked for.
+var gauges = []struct {
+	desc *prometheus.Desc
+	read func(figures) float64
+}{
+	{metricDepth.Desc(), func(f figures) float64 { return float64(f.depth) }},
+	{metricParked.Desc(), func(f figures) float64 { return float64(f.parked) }},
+	{metricDelayed.Desc(), func(f figures) float64 { return float64(f.delayed) }},
+	{metricInFlight.Desc(), func(f figures) float64 { return float64(f.inFlight) }},
+	{metricLanes.Desc(), func(f figures) float64 { return float64(f.lanes) }},
+	{metricOldest.Desc(), func(f figures) float64 { return f.oldest.Seconds() }},
+	{metricLongest.Desc(), func(f figures) float64 { return f.longest.Seconds() }},
 }
 
 // NewMetrics returns the figures of queues still to come and registers them.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{
-		adds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "trellis_queue_adds_total",
-			Help: "Items that became ready to be worked on, not counting those that were already.",
-		}, []string{"class"}),
-		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "trellis_queue_wait_seconds",
-			Help:    "How long items waited for a worker, without the time their target was not served.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 12), // 0.1 ms to 7 min.
-		}, []string{"class"}),
-		queues: map[string]measured{},
-	}
+	m := &Metrics{adds: metricAdds.CounterVec(), wait: metricWait.HistogramVec(), queues: map[string]measured{}}
 	if err := registerer.Register(m); err != nil {
 		return nil, fmt.Errorf("register queue metrics: %w", err)
 	}
@@ -72,29 +83,23 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
 	m.adds.Describe(descs)
 	m.wait.Describe(descs)
-	for _, desc := range []*prometheus.Desc{depthDesc, parkedDesc, delayedDesc, inFlightDesc, lanesDesc, oldestDesc} {
-		descs <- desc
+	for _, g := range gauges {
+		descs <- g.desc
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
-	m.adds.Collect(metrics)
-	m.wait.Collect(metrics)
+func (m *Metrics) Collect(collected chan<- prometheus.Metric) {
+	m.adds.Collect(collected)
+	m.wait.Collect(collected)
 
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	for name, queue := range m.queues {
 		figures := queue.measure()
-		gauge := func(desc *prometheus.Desc, value float64) {
-			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, name)
+		for _, g := range gauges {
+			collected <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.read(figures), name)
 		}
-		gauge(depthDesc, float64(figures.depth))
-		gauge(parkedDesc, float64(figures.parked))
-		gauge(delayedDesc, float64(figures.delayed))
-		gauge(inFlightDesc, float64(figures.inFlight))
-		gauge(lanesDesc, float64(figures.lanes))
-		gauge(oldestDesc, figures.oldest.Seconds())
 	}
 }
 
@@ -109,6 +114,44 @@ func (m *Metrics) Longest() (class string, longest time.Duration, queues int) {
 		}
 	}
 	return class, longest, len(m.queues)
+}
+
+// Lane is what a queue has for one target at one moment.
+type Lane struct {
+	// Name is what Options.Lane returned.
+	Name string
+	// Ready items wait for a worker, InFlight ones are being worked on. Those of a parked lane wait until it is unparked.
+	Ready, InFlight int
+	Parked          bool
+	// Oldest is how long the item has waited that waits longest; zero if none does, or if the lane is parked.
+	Oldest time.Duration
+}
+
+// Snapshot is what a queue holds at one moment.
+type Snapshot struct {
+	// Class is the name of the queue.
+	Class string
+	// Depth items wait for a worker, Parked ones for their target, Delayed ones for their time; InFlight ones are being
+	// worked on.
+	Depth, Parked, Delayed, InFlight int
+	// Oldest is how long the item has waited that waits longest for a worker.
+	Oldest time.Duration
+	Lanes  []Lane
+}
+
+// Snapshots returns what the queues hold, in the order of their names.
+func (m *Metrics) Snapshots() []Snapshot {
+	m.mutex.Lock()
+	queues := maps.Clone(m.queues)
+	m.mutex.Unlock()
+	all := make([]Snapshot, 0, len(queues))
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		f := queues[name].measure()
+		all = append(all, Snapshot{
+			Class: name, Depth: f.depth, Parked: f.parked, Delayed: f.delayed, InFlight: f.inFlight, Oldest: f.oldest, Lanes: queues[name].inLanes(),
+		})
+	}
+	return all
 }
 
 // attach makes a queue part of the figures, in place of an older one of the same name.
@@ -174,4 +217,23 @@ func (q *Queue[R]) measure() figures {
 		}
 	}
 	return result
+}
+
+// inLanes returns the lanes, by name.
+func (q *Queue[R]) inLanes() []Lane {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	now := q.options.Clock.Now()
+	lanes := make([]Lane, 0, len(q.lanes))
+	for _, l := range q.lanes {
+		one := Lane{Name: l.name, Ready: l.ready.len(), InFlight: l.inFlight, Parked: l.parked}
+		if !l.parked {
+			for _, e := range l.ready.things {
+				one.Oldest = max(one.Oldest, now.Sub(l.waitingSince(e)))
+			}
+		}
+		lanes = append(lanes, one)
+	}
+	slices.SortFunc(lanes, func(a, b Lane) int { return strings.Compare(a.Name, b.Name) })
+	return lanes
 }

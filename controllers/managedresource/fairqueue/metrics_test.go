@@ -54,7 +54,7 @@ func TestMetrics(t *testing.T) {
 	clock.Step(time.Second)
 
 	g.Expect(figuresOf(g, registry)).To(Equal(map[string]float64{
-		"adds_total": 5, "depth": 2, "parked": 1, "delayed": 1, "in_flight": 2, "lanes": 2, "oldest_seconds": 4,
+		"adds_total": 5, "depth": 2, "parked": 1, "delayed": 1, "in_flight": 2, "lanes": 2, "oldest_seconds": 4, "longest_run_seconds": 1,
 		"wait_seconds_count": 2, "wait_seconds_sum": 6,
 	}))
 

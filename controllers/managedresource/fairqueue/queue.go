@@ -127,7 +127,11 @@ func (q *Queue[R]) handOut() *entry[R] {
 	l := q.serving.first()
 	e := l.ready.first()
 	now := q.options.Clock.Now()
-	q.metrics.handedOut(now.Sub(l.waitingSince(e)))
+	wait := now.Sub(l.waitingSince(e))
+	q.metrics.handedOut(wait)
+	if q.options.Served != nil {
+		q.options.Served(e.item, wait)
+	}
 	q.leave(e)
 	delete(q.entries, e.item)
 	l.inFlight++

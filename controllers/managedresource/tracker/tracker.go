@@ -175,6 +175,20 @@ func (t *Tracker) In(cluster clustercache.ClusterKey) []types.NamespacedName {
 	return slices.Collect(maps.Keys(tgt.mrs))
 }
 
+// Objects counts the objects that are tracked in each target.
+func (t *Tracker) Objects() map[clustercache.ClusterKey]int {
+	t.mu.RLock()
+	targets := maps.Clone(t.targets)
+	t.mu.RUnlock()
+	counts := make(map[clustercache.ClusterKey]int, len(targets))
+	for key, tgt := range targets {
+		tgt.mu.Lock()
+		counts[key] = len(tgt.owners)
+		tgt.mu.Unlock()
+	}
+	return counts
+}
+
 func (t *Tracker) target(cluster clustercache.ClusterKey) *target {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

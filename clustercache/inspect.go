@@ -1,0 +1,67 @@
+package clustercache
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Inspection is what an operator may want to see of a target. It holds no secret.
+type Inspection struct {
+	Status Status
+	Health HealthCheckingState
+	// Usable is true if calls are possible.
+	Usable bool
+	// InFlight is how many calls wait for an answer, MaxInFlight how many may.
+	InFlight, MaxInFlight int
+	// Succeeded and Failed count the calls since the target was registered.
+	Succeeded, Failed uint64
+	// Watches are ordered by name.
+	Watches []WatchInspection
+}
+
+// WatchInspection is one declared watch of a target.
+type WatchInspection struct {
+	Name string
+	// Synced is true if the watch shows everything.
+	Synced bool
+	// Objects is how many it keeps.
+	Objects int
+}
+
+// Inspect returns all targets, static ones included, in the order of their keys.
+func (c *Cache) Inspect() []Inspection {
+	all := c.all()
+	slices.SortFunc(all, func(a, b *target) int { return strings.Compare(a.key.String(), b.key.String()) })
+	found := make([]Inspection, len(all))
+	for i, t := range all {
+		found[i] = t.inspect()
+		slices.SortFunc(found[i].Watches, func(a, b WatchInspection) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return found
+}
+
+// all returns the targets in no order.
+func (c *Cache) all() []*target {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return slices.Collect(maps.Values(c.targets))
+}
+
+func (t *target) inspect() Inspection {
+	t.mu.RLock()
+	in := Inspection{Status: t.status, Health: t.health, Usable: t.gen != nil}
+	watches := slices.Collect(maps.Values(t.watches))
+	t.mu.RUnlock()
+	in.Status.Labels, in.Status.Annotations = nil, nil // of the Secret: somebody may have put anything there
+	throttle := t.throttle.Load()
+	in.InFlight, in.MaxInFlight = throttle.InFlight(), throttle.MaxInFlight()
+	in.Succeeded, in.Failed = t.meter.Requests()
+	in.Watches = make([]WatchInspection, len(watches))
+	for i, w := range watches {
+		synced, objects := w.State()
+		in.Watches[i] = WatchInspection{Name: w.Name(), Synced: synced, Objects: objects}
+	}
+	return in
+}

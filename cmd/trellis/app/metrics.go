@@ -1,0 +1,48 @@
+package app
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/heartbeat"
+	"github.com/trellis-hub/trellis/controllers/managedresource"
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
+	"github.com/trellis-hub/trellis/metrics"
+)
+
+var metricDefinitions = &metrics.Set{}
+
+var (
+	metricBuild  = metricDefinitions.Gauge("trellis_build_info", "1, with the version of the hub and of Go.", "version", "go_version")
+	metricLeader = metricDefinitions.Gauge("trellis_hub_leader", "1 if this replica leads: only the leader writes.")
+)
+
+// Metrics are the definitions of all metrics of the hub, those of libraries left out.
+func Metrics() []*metrics.Definition {
+	return slices.Concat(metricDefinitions.All(), heartbeat.MetricDefinitions.All(), clustercache.MetricDefinitions.All(),
+		managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All())
+}
+
+// own are the figures about the process.
+type own struct{ leader *leadership }
+
+var descBuild, descLeader = metricBuild.Desc(), metricLeader.Desc()
+
+// Describe implements prometheus.Collector.
+func (own) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- descBuild
+	descriptions <- descLeader
+}
+
+// Collect implements prometheus.Collector.
+func (o own) Collect(collected chan<- prometheus.Metric) {
+	collected <- prometheus.MustNewConstMetric(descBuild, prometheus.GaugeValue, 1, Version, goVersion())
+	leading := 0.0
+	if o.leader.leading.Load() {
+		leading = 1
+	}
+	collected <- prometheus.MustNewConstMetric(descLeader, prometheus.GaugeValue, leading)
+}

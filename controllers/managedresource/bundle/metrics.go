@@ -1,0 +1,42 @@
+package bundle
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/trellis-hub/trellis/metrics"
+)
+
+// MetricDefinitions are the metrics of this package. A Cache collects them.
+var MetricDefinitions = &metrics.Set{}
+
+var (
+	metricBytes     = MetricDefinitions.Gauge("trellis_bundle_cache_bytes", "Memory that decoded bundles take, estimated.")
+	metricEntries   = MetricDefinitions.Gauge("trellis_bundle_cache_entries", "Decoded bundles in memory.")
+	metricLookups   = MetricDefinitions.Counter("trellis_bundle_cache_lookups_total", "Bundles that were asked for, by result: hit (in memory) or miss (decoded).", "result")
+	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total", "Decoded bundles that were forgotten to make room for others.")
+	metricDecoding  = MetricDefinitions.Histogram("trellis_bundle_decode_duration_seconds", "How long it took to decode a bundle.", []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5})
+	metricDecoded   = MetricDefinitions.Counter("trellis_bundle_decoded_bytes_total", "Memory that decoded bundles took, estimated, added up.")
+)
+
+var descBytes, descEntries, descLookups, descEvictions = metricBytes.Desc(), metricEntries.Desc(), metricLookups.Desc(), metricEvictions.Desc()
+
+// Describe implements prometheus.Collector.
+func (c *Cache) Describe(descriptions chan<- *prometheus.Desc) {
+	c.decoding.Describe(descriptions)
+	c.decoded.Describe(descriptions)
+	for _, d := range []*prometheus.Desc{descBytes, descEntries, descLookups, descEvictions} {
+		descriptions <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Cache) Collect(collected chan<- prometheus.Metric) {
+	c.decoding.Collect(collected)
+	c.decoded.Collect(collected)
+	stats := c.Stats()
+	collected <- prometheus.MustNewConstMetric(descBytes, prometheus.GaugeValue, float64(stats.Bytes))
+	collected <- prometheus.MustNewConstMetric(descEntries, prometheus.GaugeValue, float64(stats.Bundles))
+	collected <- prometheus.MustNewConstMetric(descLookups, prometheus.CounterValue, float64(stats.Hits), "hit")
+	collected <- prometheus.MustNewConstMetric(descLookups, prometheus.CounterValue, float64(stats.Misses), "miss")
+	collected <- prometheus.MustNewConstMetric(descEvictions, prometheus.CounterValue, float64(stats.Evictions))
+}

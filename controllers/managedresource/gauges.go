@@ -1,0 +1,189 @@
+package managedresource
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/metrics"
+)
+
+// gauges are read when they are asked for, in one pass over the ManagedResources in memory. A replica that does not lead
+// has none.
+type gauges struct{ metrics *Metrics }
+
+var (
+	descResources      = metricResources.Desc()
+	descDeleting       = metricDeleting.Desc()
+	descDeletion       = metricDeletion.Desc()
+	descTargetNotReady = metricTargetNotReady.Desc()
+	descTargetObjects  = metricTargetObjects.Desc()
+	descTargetDrift    = metricTargetDrift.Desc()
+	descTargetOldest   = metricTargetOldest.Desc()
+)
+
+// Describe implements prometheus.Collector.
+func (gauges) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descResources, descDeleting, descDeletion, descTargetNotReady, descTargetObjects, descTargetDrift, descTargetOldest} {
+		descriptions <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g gauges) Collect(collected chan<- prometheus.Metric) {
+	g.metrics.mu.Lock()
+	c := g.metrics.term
+	g.metrics.mu.Unlock()
+	if c == nil || c.Began().IsZero() {
+		return
+	}
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		collected <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	found, ok := c.census()
+	if !ok {
+		return
+	}
+	for r, n := range found.conditions {
+		gauge(descResources, float64(n), r.class, r.condition, r.status, r.reason)
+	}
+	for class, d := range found.deleting {
+		gauge(descDeleting, float64(d.count), class)
+		gauge(descDeletion, d.oldest.Seconds(), class)
+	}
+	oldest := c.oldestByLane()
+	objects := c.tracker.Objects()
+	registered := map[clustercache.ClusterKey]bool{}
+	for _, key := range c.targets() {
+		registered[key] = true
+		name := metrics.TargetName(key)
+		gauge(descTargetNotReady, float64(found.notReady[key]), name)
+		gauge(descTargetObjects, float64(objects[key]), name)
+		gauge(descTargetOldest, oldest[key.String()].Seconds(), name)
+	}
+	g.metrics.forgetAllBut(registered)
+	corrections := map[clustercache.ClusterKey]uint64{}
+	g.metrics.mu.Lock()
+	for key, t := range g.metrics.targets {
+		corrections[key] = t.corrections
+	}
+	g.metrics.mu.Unlock()
+	for key := range registered {
+		collected <- prometheus.MustNewConstMetric(descTargetDrift, prometheus.CounterValue, float64(corrections[key]), metrics.TargetName(key))
+	}
+}
+
+// targets are those that ManagedResources can be in: the registered ones and those of classes with a fixed one.
+func (c *Controller) targets() []clustercache.ClusterKey {
+	all := map[clustercache.ClusterKey]bool{}
+	for _, st := range c.options.Clusters.List("") {
+		all[st.Cluster] = true
+	}
+	for _, class := range c.options.Classes {
+		if fixed := class.FixedTarget(); fixed.Namespace == "" && fixed.Name != "" {
+			all[fixed] = true
+		}
+	}
+	keys := make([]clustercache.ClusterKey, 0, len(all))
+	for key := range maps.Keys(all) {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// oldestByLane returns how long items of each lane have waited, all classes together.
+func (c *Controller) oldestByLane() map[string]time.Duration {
+	oldest := map[string]time.Duration{}
+	if c.options.QueueMetrics == nil {
+		return oldest
+	}
+	for _, q := range c.options.QueueMetrics.Snapshots() {
+		for _, l := range q.Lanes {
+			oldest[l.Name] = max(oldest[l.Name], l.Oldest)
+		}
+	}
+	return oldest
+}
+
+// census counts the ManagedResources of this hub.
+type census struct {
+	conditions map[conditionOf]int
+	deleting   map[string]*deletions
+	notReady   map[clustercache.ClusterKey]int
+}
+
+type conditionOf struct{ class, condition, status, reason string }
+
+type deletions struct {
+	count  int
+	oldest time.Duration
+}
+
+// reasonLimit bounds the reasons that are told apart. All of ours are fewer; others may write conditions, too.
+const reasonLimit = 64
+
+// census looks at what the informer holds. ok is false if it holds nothing yet.
+func (c *Controller) census() (_ census, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
+	defer cancel()
+	list := &resourcesv1alpha1.ManagedResourceList{}
+	if err := c.options.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return census{}, false
+	}
+	found := census{conditions: map[conditionOf]int{}, deleting: map[string]*deletions{}, notReady: map[clustercache.ClusterKey]int{}}
+	for _, class := range c.options.Classes {
+		found.deleting[classLabel(class.Name)] = &deletions{}
+	}
+	now := c.options.Clock.Now()
+	for i := range list.Items {
+		mr := &list.Items[i]
+		class, target, ours := c.place(ctx, mr)
+		if !ours {
+			continue
+		}
+		ready := false
+		for _, condition := range mr.Status.Conditions {
+			if !counted[condition.Type] {
+				continue
+			}
+			found.conditions[conditionOf{class, string(condition.Type), string(condition.Status), c.options.Metrics.reasons.Label(condition.Reason)}]++
+			if condition.Type == resourcesv1alpha1.ConditionReady {
+				ready = condition.Status == resourcesv1alpha1.ConditionTrue
+			}
+		}
+		if !ready && target != (clustercache.ClusterKey{}) {
+			found.notReady[target]++
+		}
+		if d := found.deleting[class]; mr.DeletionTimestamp != nil && d != nil {
+			d.count++
+			d.oldest = max(d.oldest, now.Sub(mr.DeletionTimestamp.Time))
+		}
+	}
+	return found, true
+}
+
+// counted are the conditions that this hub writes.
+var counted = map[resourcesv1alpha1.ConditionType]bool{
+	resourcesv1alpha1.ConditionReady: true, resourcesv1alpha1.ConditionResourcesApplied: true, resourcesv1alpha1.ConditionResourcesHealthy: true,
+	resourcesv1alpha1.ConditionResourcesProgressing: true, resourcesv1alpha1.ConditionContested: true,
+}
+
+// place returns the label of the class and the target of a ManagedResource; the target is empty if there is none.
+func (c *Controller) place(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) (class string, target clustercache.ClusterKey, ours bool) {
+	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
+	if target, tracked := c.tracker.Target(name); tracked {
+		return classLabel(claim.SpecClass(mr)), target, true
+	}
+	decision, err := c.claims.Decide(ctx, mr)
+	if err != nil || decision.Class == nil || !decision.ElsewhereUntil.IsZero() {
+		return "", clustercache.ClusterKey{}, false
+	}
+	return classLabel(decision.Class.Name), decision.Target, true
+}

@@ -1,0 +1,59 @@
+package managedresource
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+)
+
+// stopwatches measure how long something takes that begins with an event and ends with a run. There is at most one for each
+// ManagedResource that waits for its run.
+type stopwatches struct {
+	mu    sync.Mutex
+	since map[types.NamespacedName]time.Time
+}
+
+func newStopwatches() *stopwatches { return &stopwatches{since: map[types.NamespacedName]time.Time{}} }
+
+// start begins to measure, unless that has begun.
+func (s *stopwatches) start(name types.NamespacedName, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if began, running := s.since[name]; !running || now.Before(began) {
+		s.since[name] = now
+	}
+}
+
+// stop ends it, and returns since when it was measured; zero if it was not.
+func (s *stopwatches) stop(name types.NamespacedName) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := s.since[name]
+	delete(s.since, name)
+	return since
+}
+
+// timed measures the runs of a class.
+type timed struct {
+	*reconciler
+	class *classMetrics
+	clock clock.PassiveClock
+}
+
+// Reconcile implements reconcile.TypedReconciler.
+func (t timed) Reconcile(ctx context.Context, req dispatch.Request) (reconcile.Result, error) {
+	began := t.clock.Now()
+	result, err := t.reconciler.Reconcile(ctx, req)
+	observer := t.class.run
+	if err != nil {
+		observer = t.class.runFailed
+	}
+	observer.Observe(t.clock.Since(began).Seconds())
+	return result, err
+}
