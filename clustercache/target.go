@@ -14,6 +14,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
+	"github.com/trellis-hub/trellis/metrics"
 )
 
 const (
@@ -106,7 +107,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 	t := &target{
 		key:      key,
 		cache:    c,
-		log:      c.options.Logger.WithValues("target", key),
+		log:      c.options.Logger.WithValues("target", metrics.TargetName(key)),
 		meter:    transport.NewMeter(&c.metrics.traffic),
 		clock:    c.options.Clock,
 		wake:     make(chan struct{}, 1),

@@ -35,6 +35,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/view"
 	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
+	"github.com/trellis-hub/trellis/metrics"
 )
 
 // ClassOptions is a class with the size of its pool.
@@ -259,9 +260,9 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 		MaxConcurrentReconciles: workers,
 		SkipNameValidation:      new(true), // each term of leadership has its own
 		LogConstructor: func(r *dispatch.Request) logr.Logger {
-			log := c.options.Logger.WithValues("class", class.Name)
+			log := c.options.Logger.WithValues("class", name)
 			if r != nil {
-				log = log.WithValues("target", r.Target.String(), "managedResource", r.String())
+				log = log.WithValues("target", metrics.TargetName(r.Target), "managedResource", r.String())
 			}
 			return log
 		},

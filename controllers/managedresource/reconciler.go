@@ -29,6 +29,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/view"
 	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
+	"github.com/trellis-hub/trellis/metrics"
 )
 
 // busyRetry is the pause before a request is tried again whose ManagedResource another queue is working on.
@@ -148,7 +149,7 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (recon
 	work := &run{
 		name: req.NamespacedName, decision: decision, class: decision.Class, target: decision.Target, mr: mr,
 		drifted: r.drifts.stop(req.NamespacedName), changed: r.changes.stop(req.NamespacedName),
-		log: r.log.WithValues("class", decision.Class.Name, "target", decision.Target.String(), "managedResource", req.String()),
+		log: r.log.WithValues("class", classLabel(decision.Class.Name), "target", metrics.TargetName(decision.Target), "managedResource", req.String()),
 	}
 	if !decision.ElsewhereUntil.IsZero() && !work.class.DryRun { // whoever is there is not disturbed by a plan
 		r.forget(ctx, work.name)

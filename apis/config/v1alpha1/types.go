@@ -30,7 +30,7 @@ type HubConfiguration struct {
 	Metrics Metrics `json:"metrics,omitempty"`
 	// Debugging switches profiling on.
 	Debugging Debugging `json:"debugging,omitempty"`
-	// LogLevel is debug, info or error. Default: info.
+	// LogLevel is debug, info or error. Default: info. A change of it takes effect within seconds, without a restart.
 	LogLevel string `json:"logLevel,omitempty"`
 	// LogFormat is json or text. Default: json.
 	LogFormat string `json:"logFormat,omitempty"`
@@ -96,8 +96,11 @@ func (l LeaderElection) Enabled() bool {
 type Server struct {
 	// HealthProbes serves /healthz and /readyz. Default port: 8081.
 	HealthProbes Endpoint `json:"healthProbes,omitempty"`
-	// Metrics serves /metrics and, if switched on, profiles. Default port: 8080.
+	// Metrics serves /metrics and, if switched on, profiles and /debug/targets. Default port: 8080.
 	Metrics Endpoint `json:"metrics,omitempty"`
+	// EnableDebugHandlers serves /debug/targets on the metrics port: the state of every connection and every queue, without
+	// secrets. Whoever reaches the port can read it. Default: false.
+	EnableDebugHandlers bool `json:"enableDebugHandlers,omitempty"`
 }
 
 // Metrics is about what /metrics shows.

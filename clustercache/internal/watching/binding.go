@@ -151,7 +151,7 @@ func IsAnswer(err error) bool {
 
 func (b *Binding) report(err error) {
 	b.settle(err)
-	b.connection.Logger.V(1).Info("Watch fails", "watch", b.watch.spec.Name, "err", err.Error())
+	b.connection.Logger.V(1).Info("Watch fails", "watch", b.watch.spec.Name, "error", err.Error())
 	b.watch.fail(b, err)
 }
 

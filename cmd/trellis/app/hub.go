@@ -37,6 +37,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
+	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 )
@@ -66,6 +67,10 @@ type Options struct {
 	// WrapTransport, if set, is put around the transport of every connection to a target. For the source there is
 	// Source.WrapTransport.
 	WrapTransport func(target clustercache.ClusterKey, next http.RoundTripper) http.RoundTripper
+	// ConfigFile, if set, is where Config was read from. It is looked at again now and then: a change of the log level is
+	// handed to SetLogLevel, which is required then; other changes need a restart.
+	ConfigFile  string
+	SetLogLevel func(level string)
 	// Started, if set, is called once when the hub contends for leadership: everything else is running.
 	Started func()
 }
@@ -156,7 +161,9 @@ func newHub(o Options) (*hub, error) {
 		return nil, err
 	}
 	h.leader = &leadership{config: o.Config.LeaderElection, source: o.Source, identity: o.Identity, term: h.term, log: o.Logger.WithName("leader")}
-	for _, c := range []prometheus.Collector{own{h.leader}, h.loops, h.bundles} {
+	for _, c := range []prometheus.Collector{
+		own{h.leader}, h.loops, h.bundles, targetcluster.NewCollector(h.manager.GetCache(), h.leader.leading.Load),
+	} {
 		if err := o.Registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
@@ -273,13 +280,26 @@ func (h *hub) assemble() error {
 			return fmt.Errorf("setting up the hub: %w", err)
 		}
 	}
-	for _, run := range []everyReplica{h.lead, keepHeapRoom} {
+	replica := []everyReplica{h.lead, keepHeapRoom}
+	if h.ConfigFile != "" {
+		r := newReloader(h.Options)
+		if err := h.Registerer.Register(r); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+		replica = append(replica, r.Start)
+	}
+	for _, run := range replica {
 		if err := h.manager.Add(run); err != nil {
 			return fmt.Errorf("setting up the hub: %w", err)
 		}
 	}
 	if err := h.manager.AddHealthzCheck("loops", h.loops.Alive(h.Config.Controllers.Heartbeat.LivenessStuckAfter.Duration)); err != nil {
 		return fmt.Errorf("setting up the hub: %w", err)
+	}
+	if h.Config.Server.EnableDebugHandlers {
+		if err := h.manager.AddMetricsServerExtraHandler(debugPath, http.HandlerFunc(h.debugTargets)); err != nil {
+			return fmt.Errorf("setting up the hub: %w", err)
+		}
 	}
 	return h.manager.AddReadyzCheck("source", h.ready)
 }

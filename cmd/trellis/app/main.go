@@ -64,7 +64,8 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprintf(stdout, "%s is valid\n", *file)
 		return nil
 	}
-	log := newLogger(config, stderr)
+	level := zap.NewAtomicLevelAt(zapLevel(config.LogLevel))
+	log := newLogger(config.LogFormat, level, stderr)
 	ctrllog.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 	source, err := sourceConfig(config)
@@ -76,7 +77,10 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		clustercache.MergeHostsInClientMetrics(host.Host)
 	}
 	log.Info("Starting", "version", Version, "go", goVersion(), "classes", len(config.Classes))
-	return Run(ctx, Options{Config: config, Source: source, Logger: log})
+	return Run(ctx, Options{
+		Config: config, Source: source, Logger: log,
+		ConfigFile: *file, SetLogLevel: func(name string) { level.SetLevel(zapLevel(name)) },
+	})
 }
 
 func goVersion() string {
@@ -105,20 +109,24 @@ func sourceConfig(config *configv1alpha1.HubConfiguration) (*rest.Config, error)
 	return source, nil
 }
 
-func newLogger(config *configv1alpha1.HubConfiguration, out io.Writer) logr.Logger {
-	level := zapcore.InfoLevel
-	switch config.LogLevel {
+// zapLevel is what a configured log level is to the logger.
+func zapLevel(name string) zapcore.Level {
+	switch name {
 	case "debug":
-		level = zapcore.DebugLevel
+		return zapcore.DebugLevel
 	case "error":
-		level = zapcore.ErrorLevel
+		return zapcore.ErrorLevel
 	}
+	return zapcore.InfoLevel
+}
+
+func newLogger(format string, level zap.AtomicLevel, out io.Writer) logr.Logger {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	encoder := zapcore.NewJSONEncoder(encoding)
-	if config.LogFormat == "text" {
+	if format == "text" {
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
-	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), zap.NewAtomicLevelAt(level))
+	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), level)
 	return zapr.NewLogger(zap.New(core))
 }

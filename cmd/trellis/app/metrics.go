@@ -10,6 +10,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
+	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -23,7 +24,7 @@ var (
 // Metrics are the definitions of all metrics of the hub, those of libraries left out.
 func Metrics() []*metrics.Definition {
 	return slices.Concat(metricDefinitions.All(), heartbeat.MetricDefinitions.All(), clustercache.MetricDefinitions.All(),
-		managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All())
+		targetcluster.MetricDefinitions.All(), managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All())
 }
 
 // own are the figures about the process.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/metrics"
 )
 
 const (
@@ -137,7 +138,7 @@ func (r *Reader) read(ctx context.Context, t task) {
 		found, err = Last(bounded, c, t.key)
 	}
 	if err != nil && ctx.Err() == nil {
-		r.Logger.V(1).Info("Cannot read warnings", "target", t.cluster.String(), "managedResource", t.mr.String(), "object", t.key.String(), "error", err.Error())
+		r.Logger.V(1).Info("Cannot read warnings", "target", metrics.TargetName(t.cluster), "managedResource", t.mr.String(), "object", t.key.String(), "error", err.Error())
 	}
 	if r.note(t, Notes(found), err == nil) {
 		r.Notify(t.mr)

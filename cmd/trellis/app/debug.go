@@ -1,0 +1,219 @@
+package app
+
+import (
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
+	"github.com/trellis-hub/trellis/metrics"
+)
+
+// debugPath is where the debug page is, on the port of the metrics.
+const debugPath = "/debug/targets"
+
+// maxRows bounds each table of the debug page.
+const maxRows = 2000
+
+// debugPage is what the hub is doing at one moment. Nothing in it is secret: messages come from where credentials are taken
+// out of them, and of Secrets only names are told.
+type debugPage struct {
+	Time     time.Time     `json:"time"`
+	Identity string        `json:"identity"`
+	Version  string        `json:"version"`
+	Leading  bool          `json:"leading"`
+	Stuck    string        `json:"stuckLoop,omitempty"` // the loop that makes no progress
+	Targets  []debugTarget `json:"targets"`
+	Queues   []debugQueue  `json:"queues"`
+	// Omitted is how many targets and lanes there are beside.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+type debugTarget struct {
+	Target              string       `json:"target"`
+	State               string       `json:"state"`
+	Since               time.Time    `json:"since"`
+	Reason              string       `json:"reason,omitempty"`
+	Message             string       `json:"message,omitempty"`
+	Usable              bool         `json:"usable"`
+	Generation          int64        `json:"generation"`
+	Secret              string       `json:"secret,omitempty"`
+	SecretVersion       string       `json:"secretResourceVersion,omitempty"`
+	PendingReason       string       `json:"pendingReason,omitempty"`
+	PendingMessage      string       `json:"pendingMessage,omitempty"`
+	UID                 string       `json:"uid,omitempty"`
+	KubernetesVersion   string       `json:"kubernetesVersion,omitempty"`
+	RoundTrip           string       `json:"roundTrip,omitempty"`
+	CredentialExpiry    *time.Time   `json:"credentialExpiry,omitempty"`
+	NextAttempt         *time.Time   `json:"nextAttempt,omitempty"`
+	LastProbe           *time.Time   `json:"lastProbe,omitempty"`
+	LastSuccess         *time.Time   `json:"lastSuccess,omitempty"`
+	ConsecutiveFailures int          `json:"consecutiveFailures"`
+	InFlight            int          `json:"requestsInFlight"`
+	MaxInFlight         int          `json:"maxRequestsInFlight"`
+	Succeeded           uint64       `json:"requestsSucceeded"`
+	Failed              uint64       `json:"requestsFailed"`
+	Objects             int          `json:"watchedObjects"`
+	Unsynced            int          `json:"watchesUnsynced"`
+	Watches             []debugWatch `json:"watches"`
+}
+
+type debugWatch struct {
+	Name    string `json:"name"`
+	Synced  bool   `json:"synced"`
+	Objects int    `json:"objects"`
+}
+
+type debugQueue struct {
+	Class    string      `json:"class"`
+	Depth    int         `json:"depth"`
+	Parked   int         `json:"parked"`
+	Delayed  int         `json:"delayed"`
+	InFlight int         `json:"inFlight"`
+	Oldest   string      `json:"oldest"`
+	Lanes    []debugLane `json:"lanes"`
+}
+
+type debugLane struct {
+	Name     string `json:"name"`
+	Ready    int    `json:"ready"`
+	InFlight int    `json:"inFlight"`
+	Parked   bool   `json:"parked"`
+	Oldest   string `json:"oldest"`
+}
+
+// debugTargets serves the page.
+func (h *hub) debugTargets(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET is allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	page := h.debugPage()
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.URL.Query().Get("format") == "json" || strings.Contains(r.Header.Get("Accept"), "application/json") {
+		w.Header().Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		_ = encoder.Encode(page) // to whom it fails there is nobody to tell
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	_ = debugTemplate.Execute(w, page)
+}
+
+func (h *hub) debugPage() debugPage {
+	now := h.Clock.Now()
+	page := debugPage{Time: now, Identity: h.Identity, Version: Version, Leading: h.leader.leading.Load(), Targets: []debugTarget{}, Queues: []debugQueue{}}
+	page.Stuck, _ = h.loops.Stuck()
+	for i, in := range h.clusters.Inspect() {
+		if i >= maxRows {
+			page.Omitted++
+			continue
+		}
+		page.Targets = append(page.Targets, describeTarget(in))
+	}
+	rows := 0
+	for _, q := range h.queues.Snapshots() {
+		queue := debugQueue{Class: q.Class, Depth: q.Depth, Parked: q.Parked, Delayed: q.Delayed, InFlight: q.InFlight, Oldest: round(q.Oldest), Lanes: []debugLane{}}
+		for _, l := range q.Lanes {
+			if rows++; rows > maxRows {
+				page.Omitted++
+				continue
+			}
+			queue.Lanes = append(queue.Lanes, describeLane(l))
+		}
+		page.Queues = append(page.Queues, queue)
+	}
+	return page
+}
+
+func describeTarget(in clustercache.Inspection) debugTarget {
+	s := in.Status
+	t := debugTarget{
+		Target: metrics.TargetName(s.Cluster), State: string(s.State), Since: s.Since, Reason: s.Reason, Message: s.Message,
+		Usable: in.Usable, Generation: s.Generation, Secret: s.SecretName, SecretVersion: s.SecretResourceVersion,
+		PendingReason: s.PendingReason, PendingMessage: s.PendingMessage,
+		UID: string(s.UID), KubernetesVersion: s.KubernetesVersion,
+		CredentialExpiry: timeOrNil(s.CredentialExpiry), NextAttempt: timeOrNil(s.NextAttempt),
+		LastProbe: timeOrNil(in.Health.LastProbeTime), LastSuccess: timeOrNil(in.Health.LastProbeSuccessTime),
+		ConsecutiveFailures: in.Health.ConsecutiveFailures,
+		InFlight:            in.InFlight, MaxInFlight: in.MaxInFlight, Succeeded: in.Succeeded, Failed: in.Failed,
+		Watches: []debugWatch{},
+	}
+	if s.RoundTrip > 0 {
+		t.RoundTrip = round(s.RoundTrip)
+	}
+	for _, w := range in.Watches {
+		t.Objects += w.Objects
+		if !w.Synced {
+			t.Unsynced++
+		}
+		t.Watches = append(t.Watches, debugWatch{Name: w.Name, Synced: w.Synced, Objects: w.Objects})
+	}
+	return t
+}
+
+func describeLane(l fairqueue.Lane) debugLane {
+	return debugLane{Name: strings.TrimPrefix(l.Name, "/"), Ready: l.Ready, InFlight: l.InFlight, Parked: l.Parked, Oldest: round(l.Oldest)}
+}
+
+// round makes a duration readable.
+func round(d time.Duration) string {
+	if d > time.Second {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(100 * time.Microsecond).String()
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// debugTemplate escapes whatever it is given: names and messages come from others.
+var debugTemplate = template.Must(template.New("targets").Funcs(template.FuncMap{
+	"when": func(t any) string {
+		switch t := t.(type) {
+		case time.Time:
+			return t.UTC().Format(time.RFC3339)
+		case *time.Time:
+			if t != nil {
+				return t.UTC().Format(time.RFC3339)
+			}
+		}
+		return ""
+	},
+}).Parse(`<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Trellis: targets</title>
+<style>body{font-family:sans-serif}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:2px 6px;text-align:left;vertical-align:top;font-size:smaller}</style>
+</head><body>
+<h1>Targets</h1>
+<p>{{.Identity}}, version {{.Version}}, {{if .Leading}}leading{{else}}standing by{{end}}, {{when .Time}}.
+{{if .Stuck}}<strong>The loop {{.Stuck}} makes no progress.</strong>{{end}}
+{{if .Omitted}}{{.Omitted}} rows are left out.{{end}} <a href="?format=json">JSON</a></p>
+<table><tr><th>target</th><th>state</th><th>since</th><th>reason</th><th>generation</th><th>round trip</th><th>last success</th><th>failures</th><th>next attempt</th><th>credential ends</th>
+<th>in flight</th><th>requests ok/failed</th><th>objects</th><th>watches</th></tr>
+{{range .Targets}}<tr><td>{{.Target}}<br>{{.KubernetesVersion}}</td><td>{{.State}}</td><td>{{when .Since}}</td>
+<td>{{.Reason}} {{.Message}}{{if .PendingReason}}<br>Pending: {{.PendingReason}} {{.PendingMessage}}{{end}}</td>
+<td>{{.Generation}}</td><td>{{.RoundTrip}}</td><td>{{when .LastSuccess}}</td><td>{{.ConsecutiveFailures}}</td><td>{{when .NextAttempt}}</td><td>{{when .CredentialExpiry}}</td>
+<td>{{.InFlight}}/{{.MaxInFlight}}</td><td>{{.Succeeded}}/{{.Failed}}</td><td>{{.Objects}}</td>
+<td>{{if .Watches}}<details><summary>{{len .Watches}}, {{.Unsynced}} not synced</summary>
+{{range .Watches}}{{.Name}}: {{.Objects}}{{if not .Synced}} (not synced){{end}}<br>{{end}}</details>{{end}}</td></tr>
+{{end}}</table>
+<h1>Queues</h1>
+{{if not .Queues}}<p>None: this replica does not lead.</p>{{end}}
+{{range .Queues}}<h2>Class {{.Class}}</h2>
+<p>{{.Depth}} wait, the oldest for {{.Oldest}}; {{.InFlight}} being worked on, {{.Parked}} parked, {{.Delayed}} delayed.</p>
+{{if .Lanes}}<table><tr><th>lane</th><th>ready</th><th>in flight</th><th>parked</th><th>oldest</th></tr>
+{{range .Lanes}}<tr><td>{{.Name}}</td><td>{{.Ready}}</td><td>{{.InFlight}}</td><td>{{if .Parked}}yes{{end}}</td><td>{{.Oldest}}</td></tr>
+{{end}}</table>{{end}}
+{{end}}</body></html>
+`))

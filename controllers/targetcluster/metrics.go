@@ -1,0 +1,73 @@
+package targetcluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/metrics"
+)
+
+// MetricDefinitions are the metrics of this package.
+var MetricDefinitions = &metrics.Set{}
+
+var (
+	metricInfo = MetricDefinitions.Gauge("trellis_target_info", "1, with what is known of the target. From the leader.",
+		metrics.LabelTarget, "version", "cloud_type", "region")
+	metricTargets = MetricDefinitions.Gauge("trellis_targets", "TargetClusters by condition and its status. From the leader.", "condition", "status")
+)
+
+// Collector reads what TargetClusters say when it is asked. Make it with NewCollector.
+type Collector struct {
+	reader  client.Reader
+	leading func() bool
+	types   *metrics.Names
+}
+
+// NewCollector returns a collector. reader answers from memory; leading tells whether this replica is the one to tell.
+func NewCollector(reader client.Reader, leading func() bool) *Collector {
+	return &Collector{reader: reader, leading: leading, types: metrics.NewNames(typeLimit)}
+}
+
+// memoryTimeout bounds reads that are answered by informers and cannot take long.
+const memoryTimeout = time.Second
+
+// typeLimit bounds the types of conditions that are told apart: labels of ManagedResources invent some.
+const typeLimit = 40
+
+var descInfo, descTargets = metricInfo.Desc(), metricTargets.Desc()
+
+// Describe implements prometheus.Collector.
+func (*Collector) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- descInfo
+	descriptions <- descTargets
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(collected chan<- prometheus.Metric) {
+	if !c.leading() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
+	defer cancel()
+	list := &hubv1alpha1.TargetClusterList{}
+	if err := c.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return // the informer is not there yet
+	}
+	counts := map[[2]string]int{}
+	for i := range list.Items {
+		tc := &list.Items[i]
+		s := &tc.Status
+		collected <- prometheus.MustNewConstMetric(descInfo, prometheus.GaugeValue, 1,
+			metrics.TargetName(client.ObjectKeyFromObject(tc)), s.KubernetesVersion, s.CloudType, s.Region)
+		for _, condition := range s.Conditions {
+			counts[[2]string{c.types.Label(condition.Type), string(condition.Status)}]++
+		}
+	}
+	for of, n := range counts {
+		collected <- prometheus.MustNewConstMetric(descTargets, prometheus.GaugeValue, float64(n), of[0], of[1])
+	}
+}
