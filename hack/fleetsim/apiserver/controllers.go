@@ -95,17 +95,17 @@ func (s *Server) agentFor(r *kinds.Resource) *call {
 }
 
 // modify changes an object without the checks for clients. It is removed if nothing keeps it any more.
-func (c *call) modify(key string, fn func(u *unstructured.Unstructured)) (removed bool) {
+func (c *call) modify(key string, fn func(u *unstructured.Unstructured)) {
 	for range attempts {
 		live := c.store.Get(c.group(), key)
 		if live == nil {
-			return false
+			return
 		}
 		u := c.decode(live)
 		fn(u)
 		next, err := storage.New(u)
 		if err != nil || next.SameContent(live) {
-			return false // it cannot be spoilt by taking something away
+			return // it cannot be spoilt by taking something away
 		}
 		remove := live.Terminating() && len(u.GetFinalizers()) == 0 && graceIsOver(u) && c.finalized(u)
 		w := kinds.Write{Verb: kinds.Update, Manager: c.agentName}
@@ -122,10 +122,9 @@ func (c *call) modify(key string, fn func(u *unstructured.Unstructured)) (remove
 			return nil
 		})
 		if !errors.Is(err, errChanged) {
-			return remove
+			return
 		}
 	}
-	return false
 }
 
 // updateStatus writes the status of an object as kube-apiserver itself does, with managed fields that tell of it. If the object

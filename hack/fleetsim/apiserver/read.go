@@ -246,7 +246,7 @@ func (c *call) page(o *internalversion.ListOptions) (page, error) {
 			"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the " +
 			"remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were " +
 			"created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
-		expired.ErrStatus.ListMeta.Continue = encodeContinue(continueToken{Version: -1, Start: c.withoutNamespace(start)})
+		expired.ErrStatus.Continue = encodeContinue(continueToken{Version: -1, Start: c.withoutNamespace(start)})
 		return page{}, expired
 	}
 	if err != nil {

@@ -93,9 +93,9 @@ func (c *call) token() error {
 		c.notServed()
 		return nil
 	}
-	fields := []byte(`{"f:spec":{"f:expirationSeconds":{}}}`)
+	fields := `{"f:spec":{"f:expirationSeconds":{}}}`
 	if request.Spec.ExpirationSeconds == nil {
-		request.Spec.ExpirationSeconds, fields = ptr.To[int64](3600), nil
+		request.Spec.ExpirationSeconds, fields = ptr.To[int64](3600), ""
 	}
 	if seconds := *request.Spec.ExpirationSeconds; seconds < 10*60 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, "", field.ErrorList{
@@ -108,10 +108,10 @@ func (c *call) token() error {
 	request.TypeMeta = metav1.TypeMeta{Kind: "TokenRequest", APIVersion: "authentication.k8s.io/v1"}
 	now := metav1.NewTime(c.o.Clock())
 	request.Name, request.Namespace, request.UID, request.CreationTimestamp = c.name, c.namespace, account.UID(), now
-	if fields != nil {
+	if fields != "" {
 		request.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: cmp.Or(c.r.URL.Query().Get("fieldManager"), managerOf(c.agentName)), Operation: metav1.ManagedFieldsOperationUpdate,
-			APIVersion: request.APIVersion, Time: &now, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: fields}, Subresource: "token",
+			APIVersion: request.APIVersion, Time: &now, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields), Subresource: "token",
 		}}
 	}
 	request.Status = authenticationv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(expires)}

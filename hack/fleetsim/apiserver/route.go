@@ -177,10 +177,8 @@ func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.
 	if watched {
 		parts = parts[1:]
 	}
-	if len(parts) >= 2 && parts[0] == "namespaces" && gv.Group == "" && gv.Version == "v1" &&
-		(len(parts) == 2 || len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize")) {
-		// The namespace itself.
-	} else if len(parts) >= 3 && parts[0] == "namespaces" {
+	itself := len(parts) == 2 || len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize")
+	if itself = itself && gv.Group == "" && gv.Version == "v1"; !itself && len(parts) > 2 && parts[0] == "namespaces" {
 		c.namespace, parts, namespaced = parts[1], parts[2:], true
 	}
 	resource, ok := registry.Resource(gv.WithResource(parts[0]))

@@ -41,7 +41,8 @@ func (c *call) watch(began time.Time) (told bool, err error) {
 		return false, err
 	}
 	objects, err := w.begin(o)
-	if err != nil && !errors.Is(err, storage.ErrExpired) {
+	expired := errors.Is(err, storage.ErrExpired)
+	if err != nil && !expired {
 		return false, err
 	}
 
@@ -50,7 +51,7 @@ func (c *call) watch(began time.Time) (told bool, err error) {
 	_ = w.rc.Flush() // if it cannot, the first event does
 	c.answered(began)
 
-	if err != nil {
+	if expired {
 		w.sendExpired(fmt.Sprintf("too old resource version: %s (%d)", o.ResourceVersion, c.store.Version()))
 		return true, nil
 	}

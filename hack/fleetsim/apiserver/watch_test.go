@@ -34,7 +34,7 @@ func (s *simulator) watch(t *testing.T, path string, headers ...string) <-chan e
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := s.client.Do(r) //nolint:bodyclose // the goroutine below does
+	response, err := s.client.Do(r)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(response.StatusCode).To(Equal(http.StatusOK))
 	events, done := make(chan event, 1000), make(chan struct{})
