@@ -127,6 +127,31 @@ func TestTheJournalHearsOfWhatFaultsAnswered(t *testing.T) {
 	g.Expect(codes).To(HaveKeyWithValue("list configmaps", 200))
 }
 
+func TestResourceVersionsExpire(t *testing.T) {
+	g := NewWithT(t)
+	target := one(t, fleetsim.Options{})
+	v := visit(t, target)
+	list, err := v.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = v.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	watch := func() any {
+		w, err := v.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+		if err != nil {
+			return apierrors.ReasonForError(err)
+		}
+		defer w.Stop()
+		e := <-w.ResultChan()
+		if e.Type == "ERROR" {
+			return apierrors.ReasonForError(apierrors.FromObject(e.Object))
+		}
+		return e.Type
+	}
+	g.Expect(watch()).To(BeEquivalentTo("ADDED"))
+	target.Server().Compact()
+	g.Expect(watch()).To(Equal(metav1.StatusReasonExpired))
+}
+
 func TestACRDComesAndGoes(t *testing.T) {
 	g := NewWithT(t)
 	target := one(t, fleetsim.Options{})

@@ -40,7 +40,8 @@
 //   - A connection that its client closed in a black hole keeps its file descriptor until the hole is cleared, as in a real
 //     server that hears of nothing. New connections wait in the kernel's queue and cost this process none. Where a share of
 //     them has to be accepted and held, at most 16 are; the oldest goes first.
-//   - Read deadlines do not fire while a connection is held.
+//   - Read deadlines do not fire while a connection is held. Deadlines of a server's own writes do: a watch of package
+//     apiserver whose event could not be sent for 30 s ends when the black hole is cleared, where kube-apiserver might go on.
 //   - Drip slows down the body of an answer. Slow links, with slow handshakes and pings, are not simulated.
 //   - A silent or slow watch counts on each write of the server being one or several whole events.
 package fault
