@@ -21,8 +21,9 @@ bench: kube ## Measure drift latency and objects applied per second on real cont
 	$(GO) run ./hack/bench $(ARGS)
 
 .PHONY: fleetsim
-fleetsim: ## Run TARGETS (default 10) simulated API servers and print the Secrets that register them. OBJECTS=shoot-20 fills them, ARGS=...
-	@$(GO) run ./hack/fleetsim/cmd serve --secrets --targets $(or $(TARGETS),10) --objects $(or $(OBJECTS),none) $(ARGS)
+fleetsim: ## Run TARGETS (default 10) simulated API servers and print the Secrets that register them. OBJECTS=shoot-20 fills them
+	@$(GO) build -o bin/fleetsim ./hack/fleetsim/cmd
+	@exec bin/fleetsim serve --secrets --targets $(or $(TARGETS),10) --objects $(or $(OBJECTS),none) $(ARGS)
 
 .PHONY: fleetsim-bench
 fleetsim-bench: ## Measure TARGETS (default 1000) simulated API servers with 300 objects each, alone and with clients
