@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
@@ -258,7 +257,7 @@ func (n *next) selectPods(o *unstructured.Unstructured) {
 	if o.GetUID() == "" {
 		uid := n.UID
 		if uid == "" {
-			uid = types.UID(uuid.NewUUID())
+			uid = uuid.NewUUID()
 		}
 		o.SetUID(uid)
 	}

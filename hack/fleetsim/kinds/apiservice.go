@@ -92,7 +92,7 @@ func (a *APIService) SetDefaults() {
 // DeepCopyObject implements runtime.Object.
 func (a *APIService) DeepCopyObject() runtime.Object {
 	c := *a
-	a.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	a.DeepCopyInto(&c.ObjectMeta)
 	if a.Spec.Service != nil {
 		service := *a.Spec.Service
 		c.Spec.Service = &service

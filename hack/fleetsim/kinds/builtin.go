@@ -192,8 +192,11 @@ func (f *goForm) initialStatus() any                { return f.status }
 func (f *goForm) patchReference() runtime.Object    { return f.reference }
 func (f *goForm) versions() []string                { return []string{f.gvk.GroupVersion().String()} }
 
-func (f *goForm) typed(o *unstructured.Unstructured) (runtime.Object, error) {
-	obj := f.new()
+func (f *goForm) typed(o *unstructured.Unstructured) (validation.Object, error) {
+	obj, ok := f.new().(validation.Object)
+	if !ok {
+		return nil, fmt.Errorf("a %s has no metadata", f.gvk.Kind)
+	}
 	return obj, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, obj)
 }
 

@@ -180,8 +180,8 @@ func (f *customForm) validate(o, old *unstructured.Unstructured, _ string) field
 
 // fieldError words what is wrong with a value as kube-apiserver does.
 func fieldError(err error) *field.Error {
-	v, ok := err.(*openapierrors.Validation)
-	if !ok {
+	var v *openapierrors.Validation
+	if !errors.As(err, &v) {
 		return field.Invalid(nil, nil, err.Error())
 	}
 	var path *field.Path

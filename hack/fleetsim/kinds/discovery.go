@@ -68,14 +68,26 @@ func withDefinitions(groups []apidiscoveryv2.APIGroupDiscovery, added []*definit
 }
 
 // documents holds documents that are ready to send; each is made when it is first asked for.
-type documents struct{ byPath sync.Map }
+type documents struct {
+	mu     sync.Mutex
+	byPath map[string][]byte
+}
 
 func (d *documents) get(path string, build func() any) []byte {
-	if doc, ok := d.byPath.Load(path); ok {
-		return doc.([]byte)
+	d.mu.Lock()
+	doc, ok := d.byPath[path]
+	d.mu.Unlock()
+	if ok {
+		return doc
 	}
-	doc, _ := d.byPath.LoadOrStore(path, marshal(build()))
-	return doc.([]byte)
+	doc = marshal(build()) // which may ask for others
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byPath == nil {
+		d.byPath = map[string][]byte{}
+	}
+	d.byPath[path] = doc
+	return doc
 }
 
 func marshal(value any) []byte {

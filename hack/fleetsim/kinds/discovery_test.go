@@ -94,7 +94,7 @@ func compact(g Gomega, groups []apidiscoveryv2.APIGroupDiscovery) []byte {
 	return out.Bytes()
 }
 
-func (w *real) get(g Gomega, path, accept string, into any) {
+func (w *server) get(g Gomega, path, accept string, into any) {
 	req, err := http.NewRequest(http.MethodGet, w.host+path, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	req.Header.Set("Accept", accept)

@@ -28,7 +28,7 @@ func newManagers(r *Resource, converter managedfields.TypeConverter, versions ru
 		if reset != nil {
 			filters[fieldpath.APIVersion(r.GVR.GroupVersion().String())] = fieldpath.NewExcludeSetFilter(reset)
 		}
-		manager, err := build(converter, versions, noDefaults{}, creater{r.form}, r.GVK(), hub, subresource, filters)
+		manager, err := build(converter, versions, noDefaults{}, empties{r.form}, r.GVK(), hub, subresource, filters)
 		if err != nil {
 			panic(err) // only a missing converter is refused
 		}
@@ -58,11 +58,11 @@ func newManagers(r *Resource, converter managedfields.TypeConverter, versions ru
 	return made
 }
 
-// creater makes empty objects for a field manager.
-type creater struct{ form form }
+// empties makes empty objects for a field manager.
+type empties struct{ form form }
 
 // New implements runtime.ObjectCreater.
-func (c creater) New(schema.GroupVersionKind) (runtime.Object, error) {
+func (c empties) New(schema.GroupVersionKind) (runtime.Object, error) {
 	return c.form.empty(), nil
 }
 

@@ -33,7 +33,7 @@ const (
 // message and causes. That an object to create exists already is for the caller to see, once its name is known, as is
 // whether its namespace exists.
 func (r *Resource) Next(live *unstructured.Unstructured, w Write) (Result, error) {
-	if r.form == nil {
+	if r.form == nil || r.managers[w.Subresource] == nil && w.Subresource != "scale" {
 		return Result{}, apierrors.NewMethodNotSupported(r.groupResource(), string(w.Verb))
 	}
 	if w.Subresource == "scale" {
@@ -117,10 +117,7 @@ func (n *next) create() (*unstructured.Unstructured, error) {
 		base := o.GetGenerateName()
 		o.SetName(base[:min(len(base), maxGeneratedBase)] + rand.String(generatedSuffix))
 	}
-	// Entries that the body brings are known before the field manager adds its own.
-	brought := entriesOf(o)
-	o = n.managers[""].UpdateNoErrors(n.form.empty(), o, n.Manager).(*unstructured.Unstructured)
-	stamp(o, n.Now, brought)
+	o = n.note(n.form.empty(), o)
 	if err := n.finishNew(o); err != nil {
 		return nil, err
 	}
@@ -154,20 +151,21 @@ func (n *next) update() (*unstructured.Unstructured, error) {
 			n.storageKey(), uid, found))
 	}
 	if n.live == nil {
-		brought := entriesOf(o)
-		o = n.managers[""].UpdateNoErrors(n.form.empty(), o, n.Manager).(*unstructured.Unstructured)
-		stamp(o, n.Now, brought)
+		o = n.note(n.form.empty(), o)
 		return o, n.finishNew(o)
 	}
-	return n.updated(o)
+	return n.finish(n.note(n.live, o))
 }
 
-// updated goes on with what the live object is to look like.
-func (n *next) updated(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// note lets the field manager take note of what live becomes by a write that is no apply.
+func (n *next) note(live, o *unstructured.Unstructured) *unstructured.Unstructured {
+	// Entries that the body brings are known before the field manager adds its own.
 	brought := entriesOf(o)
-	o = n.managers[n.Subresource].UpdateNoErrors(n.live, o, n.Manager).(*unstructured.Unstructured)
-	stamp(o, n.Now, entriesOf(n.live), brought)
-	return n.finish(o)
+	if noted, ok := n.managers[n.Subresource].UpdateNoErrors(live, o, n.Manager).(*unstructured.Unstructured); ok {
+		o = noted
+	}
+	stamp(o, n.Now, entriesOf(live), brought)
+	return o
 }
 
 func (n *next) patch() (*unstructured.Unstructured, error) {
@@ -178,9 +176,7 @@ func (n *next) patch() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	brought := entriesOf(o)
-	o = n.managers[n.Subresource].UpdateNoErrors(n.live, o, n.Manager).(*unstructured.Unstructured)
-	stamp(o, n.Now, entriesOf(n.live), brought)
+	o = n.note(n.live, o)
 	if err := n.adjustNamespace(o); err != nil {
 		return nil, err
 	}
@@ -202,11 +198,15 @@ func (n *next) apply() (*unstructured.Unstructured, error) {
 		}
 		live = n.form.empty()
 	}
-	applied, err := n.managers[n.Subresource].Apply(live, intent, n.Manager, n.Force)
+	merged, err := n.managers[n.Subresource].Apply(live, intent, n.Manager, n.Force)
 	if err != nil {
 		return nil, err
 	}
-	o, _, err := n.form.settle(applied.(*unstructured.Unstructured))
+	applied, ok := merged.(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("the field manager gives a %T", merged)
+	}
+	o, _, err := n.form.settle(applied)
 	if err != nil {
 		return nil, err
 	}

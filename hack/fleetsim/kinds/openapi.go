@@ -66,8 +66,8 @@ func (r *Registry) openAPIIndex() any {
 }
 
 func (r *Registry) openAPIOf(gv schema.GroupVersion) any {
-	paths, schemas := object{}, object{}
-	models := &models{schemas: schemas}
+	paths, schemas := object{}, map[string]any{}
+	models := models{}
 	for _, res := range r.Resources() {
 		if res.GVR.GroupVersion() != gv {
 			continue
@@ -76,9 +76,11 @@ func (r *Registry) openAPIOf(gv schema.GroupVersion) any {
 			paths[path] = operations
 		}
 		if scheme.Recognizes(res.GVK()) {
-			name := models.add(goType(res.GVK()))
-			schemas[name].(object)["x-kubernetes-group-version-kind"] = []any{kindOf(res.GVK())}
+			models[models.add(goType(res.GVK()))]["x-kubernetes-group-version-kind"] = []any{kindOf(res.GVK())}
 		}
+	}
+	for name, model := range models {
+		schemas[name] = model
 	}
 	for _, d := range r.definitions {
 		for _, res := range d.resources {
@@ -117,13 +119,13 @@ var methods = []struct {
 }
 
 // pathsOf are the paths of a resource.
-func pathsOf(r *Resource) object {
+func pathsOf(r *Resource) map[string]object {
 	collection := "/" + rootOf(r.GVR.GroupVersion()) + "/"
 	if r.Namespaced {
 		collection += "namespaces/{namespace}/"
 	}
 	collection += r.GVR.Resource
-	paths := object{}
+	paths := map[string]object{}
 	add := func(path, method, action string, gvk schema.GroupVersionKind) {
 		operation := object{
 			"x-kubernetes-action": action, "x-kubernetes-group-version-kind": kindOf(gvk),
@@ -138,7 +140,7 @@ func pathsOf(r *Resource) object {
 		if paths[path] == nil {
 			paths[path] = object{}
 		}
-		paths[path].(object)[method] = operation
+		paths[path][method] = operation
 	}
 	for _, m := range methods {
 		if !slices.Contains(r.Verbs, m.verb) {
@@ -166,8 +168,8 @@ func pathsOf(r *Resource) object {
 
 func goType(gvk schema.GroupVersionKind) reflect.Type { return scheme.AllKnownTypes()[gvk] }
 
-// models makes schemas of Go types.
-type models struct{ schemas object }
+// models are the schemas of Go types, by name.
+type models map[string]object
 
 // leaves are types that JSON does not show as what they are in Go.
 var leaves = map[reflect.Type]object{
@@ -187,20 +189,19 @@ var leaves = map[reflect.Type]object{
 }
 
 // add makes the schema of a struct, unless it is there, and returns its name.
-func (m *models) add(t reflect.Type) string {
+func (m models) add(t reflect.Type) string {
 	name := modelName(t)
-	if _, ok := m.schemas[name]; ok {
+	if _, ok := m[name]; ok {
 		return name
 	}
 	properties := object{}
-	model := object{"type": "object", "properties": properties}
-	m.schemas[name] = model // before its fields: types refer to each other
+	m[name] = object{"type": "object", "properties": properties} // before its fields: types refer to each other
 	m.fields(t, properties)
 	return name
 }
 
 // fields adds the fields of a struct, and those of the ones within it that JSON does not tell apart.
-func (m *models) fields(t reflect.Type, properties object) {
+func (m models) fields(t reflect.Type, properties object) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -231,7 +232,7 @@ func withExtension(property object, key, value string) object {
 }
 
 // of is the schema of a type, or a reference to it.
-func (m *models) of(t reflect.Type) object {
+func (m models) of(t reflect.Type) object {
 	if leaf, ok := leaves[t]; ok {
 		return leaf
 	}

@@ -50,11 +50,6 @@ type answer struct {
 	Changed  bool           `json:"changed"`
 }
 
-// target takes steps.
-type target interface {
-	do(g Gomega, s step) answer
-}
-
 // namespace is where a run of the tests works.
 var namespace = fmt.Sprintf("kinds-%d", time.Now().Unix())
 
@@ -171,14 +166,14 @@ func content(g Gomega, value any) map[string]any {
 	return content
 }
 
-// real is a kube-apiserver.
-type real struct {
+// server is a kube-apiserver.
+type server struct {
 	registry *kinds.Registry
 	client   *http.Client
 	host     string
 }
 
-func (w *real) request(g Gomega, method, path, contentType string, query url.Values, body string) (int, http.Header, map[string]any) {
+func (w *server) request(g Gomega, method, path, contentType string, query url.Values, body string) (int, http.Header, map[string]any) {
 	req, err := http.NewRequest(method, w.host+path+"?"+query.Encode(), bytes.NewBufferString(body))
 	g.Expect(err).NotTo(HaveOccurred())
 	req.Header.Set("Content-Type", contentType)
@@ -194,7 +189,7 @@ func (w *real) request(g Gomega, method, path, contentType string, query url.Val
 	return response.StatusCode, response.Header, content
 }
 
-func (w *real) do(g Gomega, s step) answer {
+func (w *server) do(g Gomega, s step) answer {
 	gvr, subresource := parse(s.resource)
 	r, _ := w.registry.Resource(gvr)
 	path := "/apis/" + gvr.Group + "/" + gvr.Version
@@ -286,13 +281,13 @@ func normal(g Gomega, a answer) string {
 		a.Body = nil
 		g.Expect(json.Unmarshal(doc, &a.Body)).To(Succeed())
 		if a.Body["kind"] == "Service" {
-			spec := a.Body["spec"].(map[string]any)
+			spec, _ := a.Body["spec"].(map[string]any)
 			if ip, _ := spec["clusterIP"].(string); strings.HasPrefix(ip, "10.") {
 				spec["clusterIP"], spec["clusterIPs"] = "IP", "[IP]"
 			}
 			ports, _ := spec["ports"].([]any)
 			for _, port := range ports {
-				if p := port.(map[string]any); p["nodePort"] != nil {
+				if p, _ := port.(map[string]any); p["nodePort"] != nil {
 					p["nodePort"] = "PORT"
 				}
 			}
@@ -316,7 +311,7 @@ func definitions(g Gomega, crds ...string) []*unstructured.Unstructured {
 }
 
 // define creates a CustomResourceDefinition, waits until it is served, and returns the registry that has it.
-func (w *real) define(g Gomega, crd string) *kinds.Registry {
+func (w *server) define(g Gomega, crd string) *kinds.Registry {
 	definition := definitions(g, crd)[0]
 	doc, err := json.Marshal(definition.Object)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -330,7 +325,8 @@ func (w *real) define(g Gomega, crd string) *kinds.Registry {
 		plural, _, _ := unstructured.NestedString(stored, "spec", "names", "plural")
 		versions, _, _ := unstructured.NestedSlice(stored, "spec", "versions")
 		for _, version := range versions {
-			code, _, _ := w.request(g, http.MethodGet, "/apis/"+group+"/"+version.(map[string]any)["name"].(string)+"/"+plural, "", nil, "")
+			v, _ := version.(map[string]any)
+			code, _, _ := w.request(g, http.MethodGet, fmt.Sprintf("/apis/%s/%s/%s", group, v["name"], plural), "", nil, "")
 			if code != http.StatusOK {
 				return code
 			}
@@ -350,7 +346,7 @@ func (w *real) define(g Gomega, crd string) *kinds.Registry {
 	return registry
 }
 
-func startReal(t *testing.T) (*real, *rest.Config) {
+func startReal(t *testing.T) (*server, *rest.Config) {
 	t.Helper()
 	g := NewWithT(t)
 	var config *rest.Config
@@ -363,7 +359,7 @@ func startReal(t *testing.T) (*real, *rest.Config) {
 	}
 	client, err := rest.HTTPClientFor(config)
 	g.Expect(err).NotTo(HaveOccurred())
-	return &real{registry: kinds.BuiltIn(), client: client, host: config.Host}, config
+	return &server{registry: kinds.BuiltIn(), client: client, host: config.Host}, config
 }
 
 func TestAgreesWithKubeAPIServer(t *testing.T) {

@@ -29,7 +29,7 @@ var scaleForm = sync.OnceValue(func() *goForm {
 // scaleManagers manage the fields of a Scale, of which there is one that matters.
 var scaleManagers = sync.OnceValue(func() managers {
 	manager, err := managedfields.NewDefaultFieldManager(managedfields.NewDeducedTypeConverter(), sameVersion{scaleGVK.GroupVersion()},
-		noDefaults{}, creater{scaleForm()}, scaleGVK, scaleGVK.GroupVersion(), "scale", nil)
+		noDefaults{}, empties{scaleForm()}, scaleGVK, scaleGVK.GroupVersion(), "scale", nil)
 	if err != nil {
 		panic(err)
 	}

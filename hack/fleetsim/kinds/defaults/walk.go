@@ -8,11 +8,15 @@ import (
 )
 
 // byType is what is done to values of a type.
-var byType = map[reflect.Type]func(pointer any){}
+var byType = map[reflect.Type]func(value reflect.Value){}
 
 // on registers a function for a type. Only package variables call it.
 func on[T any](set func(*T)) struct{} {
-	byType[reflect.TypeFor[T]()] = func(pointer any) { set(pointer.(*T)) }
+	byType[reflect.TypeFor[T]()] = func(value reflect.Value) {
+		if pointer, ok := value.Addr().Interface().(*T); ok {
+			set(pointer)
+		}
+	}
 	return struct{}{}
 }
 
@@ -28,16 +32,24 @@ func Set(obj runtime.Object) {
 	walk(reflect.ValueOf(obj).Elem())
 }
 
-// concerned remembers which types hold something that has defaults, as bools by type.
-var concerned sync.Map
+// concerned remembers which types hold something that has defaults. Types are finitely many.
+var (
+	concernedMu sync.RWMutex
+	concerned   = map[reflect.Type]bool{}
+)
 
 // concerns tells whether a walk through a value of this type can find anything.
 func concerns(t reflect.Type) bool {
-	if known, ok := concerned.Load(t); ok {
-		return known.(bool)
+	concernedMu.RLock()
+	found, ok := concerned[t]
+	concernedMu.RUnlock()
+	if ok {
+		return found
 	}
-	found := search(t, map[reflect.Type]bool{})
-	concerned.Store(t, found)
+	found = search(t, map[reflect.Type]bool{})
+	concernedMu.Lock()
+	defer concernedMu.Unlock()
+	concerned[t] = found
 	return found
 }
 
@@ -69,7 +81,7 @@ func walk(v reflect.Value) {
 		return
 	}
 	if set, ok := byType[t]; ok {
-		set(v.Addr().Interface())
+		set(v)
 	}
 	switch v.Kind() {
 	case reflect.Pointer:

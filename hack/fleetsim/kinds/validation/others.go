@@ -7,9 +7,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -181,7 +181,7 @@ func claimUnchanged(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	if status := old.Status.Capacity[corev1.ResourceStorage]; newSize.Cmp(oldSize) < 0 && newSize.Cmp(status) <= 0 {
 		errs = append(errs, field.Forbidden(spec.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
 	}
-	return append(errs, apivalidation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	return append(errs, same(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 }
 
 func binding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced bool) field.ErrorList {
@@ -200,7 +200,7 @@ func binding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced bool) fie
 	if ref.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), ""))
 	} else {
-		for _, message := range path.ValidatePathSegmentName(ref.Name, false) {
+		for _, message := range pathSegment(ref.Name, false) {
 			errs = append(errs, field.Invalid(at.Child("name"), ref.Name, message))
 		}
 	}
@@ -271,6 +271,35 @@ func definition(d *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+func definitionUnchanged(d, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
+	if !established(old) {
+		return nil
+	}
+	errs := same(d.Spec.Scope, old.Spec.Scope, spec.Child("scope"))
+	errs = append(errs, same(d.Spec.Names.Kind, old.Spec.Names.Kind, spec.Child("names", "kind"))...)
+	errs = append(errs, same(d.Spec.Group, old.Spec.Group, spec.Child("group"))...)
+	return append(errs, same(d.Spec.Names.Plural, old.Spec.Names.Plural, spec.Child("names", "plural"))...)
+}
+
+func priorityClassUnchanged(c, old *schedulingv1.PriorityClass) field.ErrorList {
+	if c.Value == old.Value {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("value"), "may not be changed in an update.")}
+}
+
+func storageClassUnchanged(c, old *storagev1.StorageClass) field.ErrorList {
+	var errs field.ErrorList
+	if !equal(c.Parameters, old.Parameters) {
+		errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
+	}
+	if c.Provisioner != old.Provisioner {
+		errs = append(errs, field.Forbidden(field.NewPath("provisioner"), "updates to provisioner are forbidden."))
+	}
+	errs = append(errs, same(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
+	return append(errs, same(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }
 
 func established(d *apiextensionsv1.CustomResourceDefinition) bool {

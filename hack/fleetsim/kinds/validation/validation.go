@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -13,8 +14,8 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -29,8 +30,22 @@ var (
 // StandardFinalizers are the ones that need no domain.
 var StandardFinalizers = sets.New(string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents)
 
+// Object is an object of a built-in kind.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// pathSegment checks a name that may be anything that fits into a path.
+func pathSegment(name string, prefix bool) []string {
+	if prefix {
+		return content.IsPathSegmentPrefix(name)
+	}
+	return content.IsPathSegmentName(name)
+}
+
 // nameRule is what a name of a kind must look like.
-func nameRule(obj runtime.Object) apivalidation.ValidateNameFunc {
+func nameRule(obj Object) apivalidation.ValidateNameFunc {
 	switch obj.(type) {
 	case *corev1.Namespace:
 		return apivalidation.ValidateNamespaceName
@@ -39,36 +54,35 @@ func nameRule(obj runtime.Object) apivalidation.ValidateNameFunc {
 	case *corev1.ServiceAccount:
 		return apivalidation.ValidateServiceAccountName
 	case *rbacv1.Role, *rbacv1.ClusterRole, *rbacv1.RoleBinding, *rbacv1.ClusterRoleBinding:
-		return path.ValidatePathSegmentName
+		return pathSegment
 	}
 	return apivalidation.NameIsDNSSubdomain
 }
 
 // Create checks a new object, which has its defaults.
-func Create(obj runtime.Object, namespaced bool) field.ErrorList {
-	meta := obj.(metav1.Object)
-	errs := object(meta, namespaced, nameRule(obj))
-	for i, finalizer := range meta.GetFinalizers() {
+func Create(obj Object, namespaced bool) field.ErrorList {
+	errs := object(obj, namespaced, nameRule(obj))
+	for i, finalizer := range obj.GetFinalizers() {
 		if !strings.Contains(finalizer, "/") && !StandardFinalizers.Has(finalizer) {
 			errs = append(errs, field.Invalid(metadata.Child("finalizers").Index(i), finalizer,
 				"name is neither a standard finalizer name nor is it fully qualified"))
 		}
 	}
-	return append(errs, content(obj)...)
+	return append(errs, ofKind(obj)...)
 }
 
 // Update checks what an object is to become; both have their defaults.
-func Update(obj, old runtime.Object, namespaced bool) field.ErrorList {
-	errs := Metadata(obj.(metav1.Object), old.(metav1.Object), namespaced)
+func Update(obj, old Object, namespaced bool) field.ErrorList {
+	errs := Metadata(obj, old, namespaced)
 	// kube-apiserver asks both the strategy of all kinds and that of this one.
-	errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(obj.(metav1.Object), old.(metav1.Object), metadata)...)
-	errs = append(errs, content(obj)...)
+	errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(obj, old, metadata)...)
+	errs = append(errs, ofKind(obj)...)
 	return append(errs, unchanged(obj, old)...)
 }
 
 // UpdateStatus checks what the status of an object is to become.
-func UpdateStatus(obj, old runtime.Object, namespaced bool) field.ErrorList {
-	errs := Metadata(obj.(metav1.Object), old.(metav1.Object), namespaced)
+func UpdateStatus(obj, old Object, namespaced bool) field.ErrorList {
+	errs := Metadata(obj, old, namespaced)
 	if s, ok := obj.(*corev1.Service); ok && s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) > 0 {
 		errs = append(errs, field.Forbidden(field.NewPath("status", "loadBalancer", "ingress"), "may only be used when `spec.type` is 'LoadBalancer'"))
 	}
@@ -77,7 +91,7 @@ func UpdateStatus(obj, old runtime.Object, namespaced bool) field.ErrorList {
 
 // Metadata checks the metadata of an update of any kind.
 func Metadata(meta, old metav1.Object, namespaced bool) field.ErrorList {
-	errs := object(meta, namespaced, path.ValidatePathSegmentName)
+	errs := object(meta, namespaced, pathSegment)
 	return append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(meta, old, metadata)...)
 }
 
@@ -106,8 +120,8 @@ func object(meta metav1.Object, namespaced bool, name apivalidation.ValidateName
 
 var ownerReference = regexp.MustCompile(`^metadata\.ownerReferences\[\d+\]\.(apiVersion|kind|name|uid)$`)
 
-// content checks an object by itself.
-func content(obj runtime.Object) field.ErrorList {
+// ofKind checks an object by itself.
+func ofKind(obj Object) field.ErrorList {
 	switch o := obj.(type) {
 	case *corev1.ConfigMap:
 		return configMap(o)
@@ -164,60 +178,64 @@ func content(obj runtime.Object) field.ErrorList {
 }
 
 // unchanged checks what cannot be changed.
-func unchanged(obj, old runtime.Object) field.ErrorList {
-	same := apivalidation.ValidateImmutableField
+func unchanged(obj, old Object) field.ErrorList {
 	switch o := obj.(type) {
 	case *corev1.ConfigMap:
-		before := old.(*corev1.ConfigMap)
-		return immutable(before.Immutable, o.Immutable, part{"data", o.Data, before.Data}, part{"binaryData", o.BinaryData, before.BinaryData})
+		return both(o, old, func(o, old *corev1.ConfigMap) field.ErrorList {
+			return immutable(old.Immutable, o.Immutable, part{"data", o.Data, old.Data}, part{"binaryData", o.BinaryData, old.BinaryData})
+		})
 	case *corev1.Secret:
-		before := old.(*corev1.Secret)
-		errs := same(o.Type, before.Type, field.NewPath("type"))
-		return append(errs, immutable(before.Immutable, o.Immutable, part{"data", o.Data, before.Data})...)
+		return both(o, old, func(o, old *corev1.Secret) field.ErrorList {
+			errs := same(o.Type, old.Type, field.NewPath("type"))
+			return append(errs, immutable(old.Immutable, o.Immutable, part{"data", o.Data, old.Data})...)
+		})
 	case *corev1.Service:
-		return serviceUnchanged(o, old.(*corev1.Service))
+		return both(o, old, serviceUnchanged)
 	case *corev1.Pod:
-		return podUnchanged(o, old.(*corev1.Pod))
+		return both(o, old, podUnchanged)
 	case *corev1.PersistentVolumeClaim:
-		return claimUnchanged(o, old.(*corev1.PersistentVolumeClaim))
+		return both(o, old, claimUnchanged)
 	case *appsv1.Deployment:
-		return same(o.Spec.Selector, old.(*appsv1.Deployment).Spec.Selector, spec.Child("selector"))
+		return both(o, old, func(o, old *appsv1.Deployment) field.ErrorList {
+			return selectorUnchanged(o.Spec.Selector, old.Spec.Selector)
+		})
 	case *appsv1.ReplicaSet:
-		return same(o.Spec.Selector, old.(*appsv1.ReplicaSet).Spec.Selector, spec.Child("selector"))
+		return both(o, old, func(o, old *appsv1.ReplicaSet) field.ErrorList {
+			return selectorUnchanged(o.Spec.Selector, old.Spec.Selector)
+		})
 	case *appsv1.DaemonSet:
-		return same(o.Spec.Selector, old.(*appsv1.DaemonSet).Spec.Selector, spec.Child("selector"))
+		return both(o, old, func(o, old *appsv1.DaemonSet) field.ErrorList {
+			return selectorUnchanged(o.Spec.Selector, old.Spec.Selector)
+		})
 	case *appsv1.StatefulSet:
-		return statefulSetUnchanged(o, old.(*appsv1.StatefulSet))
+		return both(o, old, statefulSetUnchanged)
 	case *batchv1.Job:
-		return jobUnchanged(o, old.(*batchv1.Job))
+		return both(o, old, jobUnchanged)
 	case *rbacv1.RoleBinding:
-		return roleRefUnchanged(o.RoleRef, old.(*rbacv1.RoleBinding).RoleRef)
+		return both(o, old, func(o, old *rbacv1.RoleBinding) field.ErrorList { return roleRefUnchanged(o.RoleRef, old.RoleRef) })
 	case *rbacv1.ClusterRoleBinding:
-		return roleRefUnchanged(o.RoleRef, old.(*rbacv1.ClusterRoleBinding).RoleRef)
+		return both(o, old, func(o, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+			return roleRefUnchanged(o.RoleRef, old.RoleRef)
+		})
 	case *schedulingv1.PriorityClass:
-		if o.Value != old.(*schedulingv1.PriorityClass).Value {
-			return field.ErrorList{field.Forbidden(field.NewPath("value"), "may not be changed in an update.")}
-		}
+		return both(o, old, priorityClassUnchanged)
 	case *storagev1.StorageClass:
-		before := old.(*storagev1.StorageClass)
-		var errs field.ErrorList
-		if !equal(o.Parameters, before.Parameters) {
-			errs = append(errs, field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden."))
-		}
-		if o.Provisioner != before.Provisioner {
-			errs = append(errs, field.Forbidden(field.NewPath("provisioner"), "updates to provisioner are forbidden."))
-		}
-		errs = append(errs, same(o.ReclaimPolicy, before.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
-		return append(errs, same(o.VolumeBindingMode, before.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+		return both(o, old, storageClassUnchanged)
 	case *apiextensionsv1.CustomResourceDefinition:
-		before := old.(*apiextensionsv1.CustomResourceDefinition)
-		if !established(before) {
-			return nil
-		}
-		errs := same(o.Spec.Scope, before.Spec.Scope, spec.Child("scope"))
-		errs = append(errs, same(o.Spec.Names.Kind, before.Spec.Names.Kind, spec.Child("names", "kind"))...)
-		errs = append(errs, same(o.Spec.Group, before.Spec.Group, spec.Child("group"))...)
-		return append(errs, same(o.Spec.Names.Plural, before.Spec.Names.Plural, spec.Child("names", "plural"))...)
+		return both(o, old, definitionUnchanged)
 	}
 	return nil
+}
+
+// both calls a check with two objects of the same kind.
+func both[T Object](obj T, old Object, check func(obj, old T) field.ErrorList) field.ErrorList {
+	before, ok := old.(T)
+	if !ok {
+		return field.ErrorList{field.InternalError(nil, fmt.Errorf("a %T cannot become a %T", old, obj))}
+	}
+	return check(obj, before)
+}
+
+func same(value, old any, at *field.Path) field.ErrorList {
+	return apivalidation.ValidateImmutableField(value, old, at)
 }

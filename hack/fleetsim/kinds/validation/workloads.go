@@ -41,6 +41,10 @@ func workload(s *metav1.LabelSelector, template *corev1.PodTemplateSpec) field.E
 	return errs
 }
 
+func selectorUnchanged(s, old *metav1.LabelSelector) field.ErrorList {
+	return same(s, old, spec.Child("selector"))
+}
+
 func matches(s *metav1.LabelSelector, template *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	compiled, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil || compiled.Empty() || compiled.Matches(labels.Set(template.Labels)) {
@@ -180,7 +184,6 @@ func cronJob(c *batchv1.CronJob) field.ErrorList {
 }
 
 func jobUnchanged(j, old *batchv1.Job) field.ErrorList {
-	same := apivalidation.ValidateImmutableField
 	var errs field.ErrorList
 	if j.Spec.CompletionMode == nil || *j.Spec.CompletionMode != batchv1.IndexedCompletion {
 		errs = same(j.Spec.Completions, old.Spec.Completions, spec.Child("completions"))
