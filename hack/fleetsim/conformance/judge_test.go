@@ -68,8 +68,8 @@ func TestHeadersThatCount(t *testing.T) {
 // TestRowsThatAgreeForTheWrongReasonFail is about what a row says itself.
 func TestRowsThatAgreeForTheWrongReasonFail(t *testing.T) {
 	g := NewWithT(t)
-	answers := func(real, simulated int) [2]answer { return [2]answer{{code: real}, {code: simulated}} }
-	texts := func(real, simulated string) [2]string { return [2]string{real, simulated} }
+	answers := func(first, second int) [2]answer { return [2]answer{{code: first}, {code: second}} }
+	texts := func(first, second string) [2]string { return [2]string{first, second} }
 	g.Expect(judge(get("/"), answers(200, 200), texts("a", "a"))).To(BeEmpty())
 	g.Expect(judge(get("/"), answers(404, 404), texts("a", "a"))).To(ConsistOf(ContainSubstring("expects 200")))
 	g.Expect(judge(get("/"), answers(200, 200), texts("a", "b"))).To(ConsistOf(ContainSubstring("does not answer as")))
