@@ -24,8 +24,8 @@
 // # What it costs
 //
 // A target takes one goroutine, one open file and 86 KiB; a connection two goroutines, one file and 36 KiB; a watch one goroutine
-// and 20 KiB. A thousand targets with 304 shared objects and one connection with 12 watches and a probe every 5 s each were seen to take
-// 463 MiB and 0.064 cores at rest ("make fleetsim-bench").
+// and 25 KiB. A thousand targets with 304 shared objects and one connection with 12 watches and a probe every 5 s each were seen to take
+// 491 MiB and 0.063 cores at rest ("make fleetsim-bench").
 //
 // # Trade-offs
 //

@@ -49,7 +49,7 @@ func TestPingsVanishInABlackHole(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t)
 	v := s.client(t)
-	v.transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 100 * time.Millisecond, PingTimeout: 100 * time.Millisecond}
+	v.transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 100 * time.Millisecond, PingTimeout: 3 * time.Second}
 	w := v.watch(t, s)
 	g.Consistently(w.ResultChan(), 5*brief).ShouldNot(Receive(), "pings are answered")
 	s.set(t, fault.Fault{Kind: fault.BlackHole})
