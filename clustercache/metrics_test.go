@@ -53,3 +53,23 @@ func TestHostsAreMergedInClientMetrics(t *testing.T) {
 	}
 	g.Expect(hosts).To(Equal(countHosts{"source:443": 1, "target": 2}))
 }
+
+func TestHistogramsOfATargetGoWithIt(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	h, _, key := connected(t, Options{Registerer: registry, TargetHistograms: true})
+	h.Eventually(func() map[string]int { return series(h, registry) }).Should(HaveKeyWithValue("trellis_target_probe_duration_seconds", 1))
+	h.unregister(key)
+	h.expectEvent(key, EventGone)
+	h.Expect(series(h, registry)).NotTo(HaveKey("trellis_target_probe_duration_seconds"))
+}
+
+func TestInspectionShowsTheConnectionButNoSecret(t *testing.T) {
+	h, _, key := connected(t, Options{})
+	h.watchConfigMaps(key)
+	h.Eventually(func() []WatchInspection { return h.cache.Inspect()[0].Watches }).Should(ConsistOf(HaveField("Synced", true)))
+	in := h.cache.Inspect()[0]
+	h.Expect(in.Usable).To(BeTrue())
+	h.Expect(in.MaxInFlight).To(Equal(DefaultLimits.MaxInFlight))
+	h.Expect(in.Succeeded).NotTo(BeZero(), "the list of the watch")
+	h.Expect(in.Status).To(And(HaveField("Cluster", key), HaveField("State", StateConnected), HaveField("Labels", BeNil()), HaveField("Annotations", BeNil())))
+}

@@ -101,7 +101,7 @@ type Options struct {
 	Logger logr.Logger
 	// Registerer receives the metrics. Nil: none.
 	Registerer prometheus.Registerer
-	// TargetHistograms adds histograms of each target to them, of ten series each.
+	// TargetHistograms adds histograms of each target to them, of eleven series each.
 	TargetHistograms bool
 }
 

@@ -179,7 +179,11 @@ var counted = map[resourcesv1alpha1.ConditionType]bool{
 func (c *Controller) place(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) (class string, target clustercache.ClusterKey, ours bool) {
 	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
 	if target, tracked := c.tracker.Target(name); tracked {
-		return classLabel(claim.SpecClass(mr)), target, true
+		class := claim.SpecClass(mr)
+		if c.claims.Classes[class] == nil {
+			return metrics.Other, target, true // it is about to leave for a class that is not ours, and may have any name
+		}
+		return classLabel(class), target, true
 	}
 	decision, err := c.claims.Decide(ctx, mr)
 	if err != nil || decision.Class == nil || !decision.ElsewhereUntil.IsZero() {

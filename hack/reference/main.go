@@ -41,7 +41,7 @@ those of field managers, are told apart up to a limit; what comes later is ` + "
 `
 	perTargetHead = `## Of each target
 
-They come and go with their target: at most 15 series each, histograms not counted. Histograms of each target cost ten more series
+They come and go with their target: at most 15 series each, histograms not counted. Histograms of each target cost eleven more series
 each, so they are off unless ` + "`metrics.targetHistograms`" + ` is set. Every replica is connected to every target, so ` + "`max by (target)`" + ` is what to
 ask for; what is about ManagedResources comes from the leader alone.
 

@@ -125,3 +125,26 @@ func TestMetricsCannotBeRegisteredTwice(t *testing.T) {
 	_, err = NewMetrics(registry)
 	g.Expect(err).To(MatchError(HavePrefix("register queue metrics: ")))
 }
+
+func TestSnapshots(t *testing.T) {
+	g := NewWithT(t)
+	figures, err := NewMetrics(prometheus.NewRegistry())
+	g.Expect(err).NotTo(HaveOccurred())
+	served := map[string]time.Duration{}
+	q, clock := newTestQueue(t, Options[string]{Metrics: figures, Served: func(item string, wait time.Duration) { served[item] = wait }})
+	q.Add("a/0")
+	q.Add("a/1")
+	q.Add("a/2")
+	q.Park("down")
+	q.Add("down/0")
+	q.AddAfter("b/0", time.Hour)
+	clock.Step(3 * time.Second)
+	take(q)
+	clock.Step(time.Second)
+
+	g.Expect(figures.Snapshots()).To(Equal([]Snapshot{{
+		Class: "test", Depth: 1, Parked: 1, Delayed: 1, InFlight: 2, Oldest: 4 * time.Second,
+		Lanes: []Lane{{Name: "a", Ready: 1, InFlight: 2, Oldest: 4 * time.Second}, {Name: "down", Ready: 1, Parked: true}},
+	}}))
+	g.Expect(served).To(Equal(map[string]time.Duration{"a/0": 3 * time.Second, "a/1": 3 * time.Second}))
+}

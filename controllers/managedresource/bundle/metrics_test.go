@@ -1,0 +1,35 @@
+package bundle_test
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+)
+
+func TestCacheTellsOfItself(t *testing.T) {
+	g := NewWithT(t)
+	cache := bundle.NewCache(1<<20, bundle.Limits{})
+	registry := prometheus.NewRegistry()
+	g.Expect(registry.Register(cache)).To(Succeed())
+	content := []bundle.Source{{Name: "s", Data: map[string][]byte{"a.yaml": []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")}}}
+	for range 3 {
+		cache.Decode(content)
+	}
+	g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP trellis_bundle_cache_entries Decoded bundles in memory.
+# TYPE trellis_bundle_cache_entries gauge
+trellis_bundle_cache_entries 1
+# HELP trellis_bundle_cache_evictions_total Decoded bundles that were forgotten to make room for others.
+# TYPE trellis_bundle_cache_evictions_total counter
+trellis_bundle_cache_evictions_total 0
+# HELP trellis_bundle_cache_lookups_total Bundles that were asked for, by result: hit (in memory) or miss (decoded).
+# TYPE trellis_bundle_cache_lookups_total counter
+trellis_bundle_cache_lookups_total{result="hit"} 2
+trellis_bundle_cache_lookups_total{result="miss"} 1
+`), "trellis_bundle_cache_entries", "trellis_bundle_cache_evictions_total", "trellis_bundle_cache_lookups_total")).To(Succeed())
+}
