@@ -62,6 +62,10 @@ e2e: kube ## Run only the end-to-end tests
 e2e-grm: kube grm ## Run the hub and a real Gardener resource manager on the same ManagedResources, in turns and at once
 	TRELLIS_E2E_GRM=$(abspath $(GRM)) $(GO) test -race -timeout $(TEST_TIMEOUT) -v -tags grm -run TestGRM $(ARGS) ./e2e
 
+.PHONY: test-monitoring
+test-monitoring: ## Hold the dashboards, rules and inhibition of the chart against the code of Prometheus and Alertmanager
+	CGO_ENABLED=0 $(GO) -C hack/monitoring test $(ARGS) ./...
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s), one after the other
 	GO=$(GO) hack/fuzz.sh $(or $(FUZZTIME),10s)

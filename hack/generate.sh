@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Generates the deep-copy functions and the CRDs from the types in apis/, and reference pages from the code. Called by `make generate`.
+# Generates the deep-copy functions and the CRDs from the types in apis/, reference pages from the code, and
+# the dashboards. Called by `make generate`.
 # With --check it leaves everything as it is, and fails if something is not what would be generated.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/crds charts/trellis/files/crds docs/reference/metrics.md)
+generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/crds charts/trellis/files/crds docs/reference/metrics.md charts/trellis/monitoring/dashboards)
 
 checksum() {
 	find "${generated[@]}" -type f -exec sha256sum {} + | sort -k2
@@ -17,6 +18,7 @@ generate() {
 	"${controller_gen[@]}" crd paths=./apis/resources/... output:crd:dir=charts/trellis/crds
 	"${controller_gen[@]}" crd paths=./apis/hub/... output:crd:dir=charts/trellis/files/crds
 	go run ./hack/reference docs/reference
+	go run ./hack/dashboards charts/trellis/monitoring/dashboards
 }
 
 if [[ "${1:-}" != --check ]]; then

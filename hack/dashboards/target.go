@@ -1,0 +1,94 @@
+package main
+
+func target() dashboard {
+	return dashboard{
+		uid: "trellis-target", title: "Trellis / Target", category: "target", perTarget: true,
+		description: "One target: can it be reached, is everything in it, and what does it cost.",
+		rows: []row{
+			{title: "$target", panels: []panel{
+				{
+					kind: stat, title: "Reachable", unit: "none", bad: 1, badBelow: true, states: map[string]string{"0": "down", "1": "up"}, drill: toConnectivity,
+					description: "Whether any replica of the hub can reach the target.",
+					queries:     []query{{expr: `target:trellis_target_up:max{target="$target"}`, legend: "up"}},
+				},
+				{
+					kind: stat, title: "Not ready", unit: "short", bad: 1,
+					description: "ManagedResources of this target whose condition Ready is not True.",
+					queries:     []query{{expr: `max(trellis_target_managedresources_not_ready{target="$target"})`, legend: "ManagedResources"}},
+				},
+				{
+					kind: stat, title: "Objects", unit: "short",
+					description: "Objects in the inventories of this target's ManagedResources.",
+					queries:     []query{{expr: `max(trellis_target_objects{target="$target"})`, legend: "objects"}},
+				},
+				{
+					kind: stat, title: "Drift in the last hour", unit: "short", drill: toDrift,
+					description: "Objects in this target that somebody else changed or deleted and the hub brought back.",
+					queries:     []query{{expr: `target:trellis_target_drift_corrections:increase1h{target="$target"} or vector(0)`, legend: "corrections"}},
+				},
+				{
+					kind: table, title: "What it is", unit: "none", height: 4,
+					description: "Kubernetes version, cloud and region of the target.",
+					queries:     []query{{expr: `max by (target, version, cloud_type, region) (trellis_target_info{target="$target"})`, legend: "Known", unit: "none"}},
+				},
+			}},
+			{title: "Connection", panels: []panel{
+				{
+					kind: timeseries, title: "Up, by replica", unit: "none",
+					description: "Whether each replica of the hub can reach the target.",
+					queries:     []query{{expr: `trellis_target_up{target="$target"}`, legend: "{{instance}}"}},
+				},
+				{
+					kind: timeseries, title: "Round trip", unit: "s",
+					description: "How long the target took to answer the last probe, by replica.",
+					queries:     []query{{expr: `trellis_target_round_trip_seconds{target="$target"}`, legend: "{{instance}}"}},
+				},
+				{
+					kind: timeseries, title: "Last answer to a probe", unit: "s",
+					description: "How long ago the target answered a probe, by replica. It rises while the target is down.",
+					queries:     []query{{expr: `time() - trellis_target_last_probe_success_timestamp_seconds{target="$target"}`, legend: "{{instance}}"}},
+				},
+				{
+					kind: timeseries, title: "Connects", unit: "short",
+					description: "How often the hub connected within an hour. More than a few mean that the target comes and goes.",
+					queries:     []query{{expr: `max(increase(trellis_target_connects_total{target="$target"}[1h]))`, legend: "connects"}},
+				},
+			}},
+			{title: "Work", panels: []panel{
+				{
+					kind: timeseries, title: "Requests", unit: "reqps",
+					description: "Requests to this target in a second, by result.",
+					queries:     []query{{expr: `sum by (result) (rate(trellis_target_requests_total{target="$target"}[$__rate_interval]))`, legend: "{{result}}"}},
+				},
+				{
+					kind: timeseries, title: "In flight and throttled", unit: "short",
+					description: "Requests that wait for an answer, and requests that wait for the limits that the hub keeps for this target.",
+					queries: []query{
+						{expr: `max(trellis_target_requests_in_flight{target="$target"})`, legend: "in flight"},
+						{expr: `max(rate(trellis_target_throttled_seconds_total{target="$target"}[$__rate_interval]))`, legend: "throttled"},
+					},
+				},
+				{
+					kind: timeseries, title: "Queue wait", unit: "s", drill: toHub,
+					description: "How long the ManagedResource of this target that waits longest for a worker has been waiting.",
+					queries:     []query{{expr: `max(trellis_target_queue_oldest_seconds{target="$target"})`, legend: "oldest"}},
+				},
+				{
+					kind: timeseries, title: "Drift corrections", unit: "ops", drill: toDrift,
+					description: "Objects of this target brought back in a second.",
+					queries:     []query{{expr: `sum(rate(trellis_target_drift_corrections_total{target="$target"}[$__rate_interval]))`, legend: "corrections"}},
+				},
+				{
+					kind: timeseries, title: "Watches without a complete list", unit: "short",
+					description: "Kinds whose drift the hub would not notice at present. Zero is well.",
+					queries:     []query{{expr: `max(trellis_target_watches_unsynced{target="$target"})`, legend: "unsynced"}},
+				},
+				{
+					kind: timeseries, title: "ManagedResources that are not ready", unit: "short",
+					description: "ManagedResources of this target whose condition Ready is not True.",
+					queries:     []query{{expr: `max(trellis_target_managedresources_not_ready{target="$target"})`, legend: "not ready"}},
+				},
+			}},
+		},
+	}
+}

@@ -1,0 +1,166 @@
+package monitoring_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	root      = "../.."
+	rulesFile = root + "/charts/trellis/monitoring/rules.yaml"
+	runbooks  = "https://github.com/trellis-hub/trellis/blob/main/docs/runbooks.md#"
+)
+
+func TestEveryAlertHasWhatGardenerWants(t *testing.T) {
+	for _, alert := range alerts(t) {
+		t.Run(alert.Alert, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(alert.Alert).To(HavePrefix("Trellis"))
+			g.Expect(alert.Labels).To(HaveLen(4))
+			g.Expect(alert.Labels["type"]).To(BeElementOf("seed", "shoot"))
+			g.Expect(alert.Labels["service"]).To(Equal("trellis"))
+			g.Expect(alert.Labels["severity"]).To(BeElementOf("blocker", "critical", "warning", "info"))
+			g.Expect(alert.Labels["visibility"]).To(BeElementOf("all", "operator", "owner"))
+			g.Expect(alert.Annotations).To(HaveLen(3))
+			g.Expect(alert.Annotations["summary"]).To(MatchRegexp(`^[A-Z].*\.$`))
+			g.Expect(alert.Annotations["description"]).NotTo(BeEmpty())
+			g.Expect(alert.Annotations["runbook_url"]).To(Equal(runbooks + strings.ToLower(alert.Alert)))
+		})
+	}
+}
+
+func TestEveryAlertHasARunbook(t *testing.T) {
+	g := NewWithT(t)
+	sections := strings.Split(read(g, root+"/docs/runbooks.md"), "\n## ")[1:]
+	written := map[string]string{}
+	for _, section := range sections {
+		name, text, _ := strings.Cut(section, "\n")
+		written[name] = text
+	}
+	for _, alert := range alerts(t) {
+		text, ok := written[alert.Alert]
+		g.Expect(ok).To(BeTrue(), "docs/runbooks.md has no section %s", alert.Alert)
+		g.Expect(text).To(ContainSubstring("**Find.**"), alert.Alert)
+		g.Expect(text).To(ContainSubstring("**Mend.**"), alert.Alert)
+		delete(written, alert.Alert)
+	}
+	for name := range written {
+		g.Expect(name).NotTo(HavePrefix("Trellis"), "docs/runbooks.md has a section of an alert that does not exist")
+	}
+}
+
+func TestEveryRuleHasAUnitTest(t *testing.T) {
+	g := NewWithT(t)
+	var file struct {
+		Tests []struct {
+			Name            string `json:"name"`
+			PromQLExprTests []struct {
+				Expr       string `json:"expr"`
+				EvalTime   string `json:"eval_time"`
+				ExpSamples []any  `json:"exp_samples"`
+			} `json:"promql_expr_test"`
+		} `json:"tests"`
+	}
+	g.Expect(yaml.Unmarshal([]byte(read(g, "rules_test.yaml")), &file)).To(Succeed())
+	shapes, tested := map[string]string{}, map[string]bool{}
+	for _, test := range file.Tests {
+		var previous model.Duration
+		for _, check := range test.PromQLExprTests {
+			at, err := model.ParseDuration(check.EvalTime)
+			g.Expect(err).NotTo(HaveOccurred())
+			state := "quiet "
+			if len(check.ExpSamples) > 0 {
+				state = "firing "
+				tested[check.Expr] = true
+			}
+			if strings.Contains(check.Expr, `ALERTS{alertname="`+test.Name+`"`) {
+				g.Expect(at).To(BeNumerically(">", previous), test.Name)
+				shapes[test.Name] += state
+				previous = at
+			}
+		}
+	}
+	for _, rule := range chartRules(t) {
+		if rule.Alert != "" {
+			g.Expect(shapes[rule.Alert]).To(Equal("quiet firing quiet "), rule.Alert)
+		} else {
+			g.Expect(tested).To(HaveKey(rule.Record))
+		}
+	}
+}
+
+func TestEveryRuleUsesDocumentedMetrics(t *testing.T) {
+	for _, rule := range chartRules(t) {
+		expectKnownMetrics(t, rule.Record+rule.Alert, rule.Expr)
+	}
+}
+
+// chartRules returns all rules of the chart.
+func chartRules(t *testing.T) (all []rulefmt.Rule) {
+	t.Helper()
+	g := NewWithT(t)
+	groups, errs := rulefmt.ParseFile(rulesFile, false, model.UTF8Validation)
+	g.Expect(errs).To(BeEmpty())
+	for _, group := range groups.Groups {
+		all = append(all, group.Rules...)
+	}
+	g.Expect(all).NotTo(BeEmpty())
+	return all
+}
+
+func alerts(t *testing.T) (all []rulefmt.Rule) {
+	t.Helper()
+	for _, rule := range chartRules(t) {
+		if rule.Alert != "" {
+			all = append(all, rule)
+		}
+	}
+	return all
+}
+
+var (
+	documented = regexp.MustCompile("`((?:trellis)_[a-z0-9_]+)`")
+	// borrowed are metrics of libraries, and those that Prometheus makes.
+	borrowed = regexp.MustCompile(`^(up|process_.+|go_.+|rest_client_requests_total)$`)
+	suffix   = regexp.MustCompile(`_(bucket|sum|count)$`)
+)
+
+// expectKnownMetrics fails if an expression does not parse or asks for something that docs/reference/metrics.md does not have
+// and no rule records.
+func expectKnownMetrics(t *testing.T, where, expr string) {
+	t.Helper()
+	g := NewWithT(t)
+	known := map[string]bool{}
+	for _, match := range documented.FindAllStringSubmatch(read(g, root+"/docs/reference/metrics.md"), -1) {
+		known[match[1]] = true
+	}
+	for _, rule := range chartRules(t) {
+		known[rule.Record] = true
+	}
+	parsed, err := parser.ParseExpr(expr)
+	g.Expect(err).NotTo(HaveOccurred(), "%s: %s", where, expr)
+	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+		if selector, ok := node.(*parser.VectorSelector); ok {
+			name := selector.Name
+			g.Expect(name).NotTo(BeEmpty(), "%s: a selector without a name in %s", where, expr)
+			exists := known[name] || known[suffix.ReplaceAllString(name, "")] || borrowed.MatchString(name)
+			g.Expect(exists).To(BeTrue(), "%s: docs/reference/metrics.md does not have %s", where, name)
+		}
+		return nil
+	})
+}
+
+func read(g Gomega, path string) string {
+	content, err := os.ReadFile(filepath.FromSlash(path))
+	g.ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	return string(content)
+}
