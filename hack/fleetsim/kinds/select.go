@@ -32,7 +32,7 @@ var selectable = map[string][]string{
 	"events.k8s.io/events":                           {"reason", "reportingController", "type", "regarding.kind", "regarding.name", "regarding.namespace"},
 }
 
-// numbersAndBools are selectable fields that read "0" or "false" if they are missing.
+// defaultSelected are selectable fields that read "0" or "false" if they are missing.
 var defaultSelected = map[string]string{"status.replicas": "0", "status.successful": "0", "spec.unschedulable": "false", "spec.hostNetwork": "false"}
 
 // Fields returns what field selectors see of an object. A selector for any other field is a bad request.

@@ -22,7 +22,7 @@ type traits struct {
 	keepsStatus bool
 }
 
-// unconditional lists the exceptions: resources whose updates need a resourceVersion.
+// needResourceVersion lists the resources whose updates must name the resourceVersion they build upon.
 var needResourceVersion = []string{
 	"clustertrustbundles", "runtimeclasses", "poddisruptionbudgets", "csidrivers", "csistoragecapacities", "volumeattachments", "csinodes",
 	"leases", "validatingadmissionpolicies", "mutatingadmissionpolicies", "mutatingwebhookconfigurations",
@@ -30,6 +30,7 @@ var needResourceVersion = []string{
 	"customresourcedefinitions", "apiservices",
 }
 
+// createdOnUpdate lists the resources that an update creates if they do not exist.
 var createdOnUpdate = []string{
 	"runtimeclasses", "rolebindings", "clusterrolebindings", "roles", "clusterroles", "leases", "limitranges", "events", "services", "endpoints",
 }
