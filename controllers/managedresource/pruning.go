@@ -57,7 +57,8 @@ func (r *reconciler) prunePolicy(work *run, uid types.UID, desired []resourcesv1
 		GiveUp: func(k inventory.Key) bool {
 			return r.shared.GiveUp(work.name, k, uid, sharing.Unbound(work.name.Namespace, work.class.Finalizer))
 		},
-		Wanted: func(k inventory.Key) bool { return wanted[k] },
+		Decline: func(k inventory.Key) { r.shared.Decline(work.name, k) },
+		Wanted:  func(k inventory.Key) bool { return wanted[k] },
 		HolderIn: func(namespace string) string {
 			return holder(func(k inventory.Key) bool { return k.Namespace == namespace })
 		},

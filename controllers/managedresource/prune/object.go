@@ -70,6 +70,9 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 			return err
 		}
 	}
+	if err == nil && r.declines(live, out.Key) {
+		live, err = at.objects.Get(ctx, out.Key.Name, metav1.GetOptions{})
+	}
 	if apierrors.IsNotFound(err) {
 		return end(Gone, "")
 	}
@@ -117,6 +120,18 @@ func (r *run) leave(ctx context.Context, ref resourcesv1alpha1.ObjectReference) 
 	}
 	// After the release, so that if that one gives it up, too, there is no origin that keeps it from deleting.
 	return r.policy.GiveUp == nil || r.policy.GiveUp(key), nil
+}
+
+// declines says that we leave an object to the ManagedResource whose origin it bears, and tells whether there is one. That one
+// may be leaving it to us in this moment. It takes its origin off first, and asks then whether we still list the object; we
+// say no first, and look then whether its origin is still there. So one of the two deletes it.
+func (r *run) declines(live *metav1.PartialObjectMetadata, key inventory.Key) bool {
+	origin := live.Annotations[resourcesv1alpha1.OriginAnnotation]
+	if origin == "" || origin == r.policy.Origin || r.policy.Decline == nil {
+		return false
+	}
+	r.policy.Decline(key)
+	return true
 }
 
 // errUnclear is an answer that does not say what is left of an object.

@@ -60,6 +60,9 @@ type Policy struct {
 	// GiveUp is ListedByOther for an object that is left to that one; false if that one has given it up meanwhile. Nil means
 	// ListedByOther.
 	GiveUp func(inventory.Key) bool
+	// Decline is told of an object that is left to whose origin it bears, so that this one does not leave it to us. Nil tells
+	// nobody.
+	Decline func(inventory.Key)
 	// Wanted tells whether the ManagedResource wants an object. Nil means no.
 	Wanted func(inventory.Key) bool
 	// Released are objects that the ManagedResource does not manage any more, and that are to stay. A namespace or a definition

@@ -25,3 +25,16 @@ func TestTwoThatGiveUpAnObjectDoNotLeaveItToEachOther(t *testing.T) {
 	x.Keep(a)
 	g.Expect(x.Others(cluster, key("both"), b)).To(ConsistOf(a))
 }
+
+func TestWhoDeclinesAnObjectIsLeftNothing(t *testing.T) {
+	g := NewWithT(t)
+	x := sharing.NewIndex()
+	x.Observe(mr(a, 1, "both"))
+	x.Observe(mr(b, 2, "both"))
+	x.Decline(b, key("both"))
+	g.Expect(x.GiveUp(a, key("both"), cluster)).To(BeFalse(), "it is the last")
+	x.Keep(b)
+	g.Expect(x.GiveUp(a, key("both"), cluster)).To(BeTrue())
+	x.Decline(c, key("both")) // that is not known any more
+	g.Expect(x.Others(cluster, key("both"), a)).To(ConsistOf(b))
+}

@@ -30,7 +30,7 @@ type list struct {
 	keys            []inventory.Key
 	// leaving is true if it deletes its objects itself.
 	leaving bool
-	// givenUp are objects that it is about to stop listing, without deleting them, because others list them.
+	// givenUp are objects that it is about to stop listing, without deleting them, because others list them or own them.
 	givenUp map[inventory.Key]bool
 }
 
@@ -146,19 +146,32 @@ func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, clusters ..
 			if other == name || !x.lists[other].wants(key) {
 				continue
 			}
-			if l := x.lists[name]; l != nil {
-				if l.givenUp == nil {
-					l.givenUp = map[inventory.Key]bool{}
-				}
-				l.givenUp[key] = true
-			}
+			x.giveUp(name, key)
 			return true
 		}
 	}
 	return false
 }
 
-// Keep ends all GiveUps of a ManagedResource: a run begins, and what it lists now it may want again.
+// Decline is GiveUp without the question: a ManagedResource has no say any more in an object that it leaves where it is.
+func (x *Index) Decline(name types.NamespacedName, key inventory.Key) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.giveUp(name, key)
+}
+
+func (x *Index) giveUp(name types.NamespacedName, key inventory.Key) {
+	l := x.lists[name]
+	if l == nil {
+		return
+	}
+	if l.givenUp == nil {
+		l.givenUp = map[inventory.Key]bool{}
+	}
+	l.givenUp[key] = true
+}
+
+// Keep ends all GiveUps and Declines of a ManagedResource: a run begins, and what it lists now it may want again.
 func (x *Index) Keep(name types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
