@@ -17,7 +17,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds"
 )
 
-var update = flag.Bool("update", false, "write discovery.json anew from what the real kube-apiserver serves")
+var update = flag.Bool("update", false, "write discovery/discovery.json anew from what the real kube-apiserver serves")
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -37,7 +37,7 @@ func TestServesWhatKubeAPIServerServes(t *testing.T) {
 		}
 	}
 	if *update {
-		g.Expect(os.WriteFile("discovery.json", compact(g, served), 0o600)).To(Succeed())
+		g.Expect(os.WriteFile("discovery/discovery.json", compact(g, served), 0o600)).To(Succeed())
 	}
 
 	var simulated []apidiscoveryv2.APIGroupDiscovery

@@ -6,16 +6,18 @@
 // create, update, patch or apply, through the main resource, status or scale; everything may be used by any number of
 // goroutines.
 //
-// How Next works: the body becomes an object, strictly decoded, with its defaults (a form does that: goForm by the Go type
-// of a built-in kind, customForm by the schema of a definition). Patches are laid on the live object first. A field manager
-// of k8s.io/apimachinery takes note of who owns which field, or merges an applied intent, by the schemas that client-go
-// carries or that of the definition. What the write cannot change is put back, what the server allocates is filled in,
-// the generation is counted, the result is checked. A write that changes nothing but times gives the live object back.
-// How the strategies of kube-apiserver differ from kind to kind is in traits. The packages defaults and validation have what
-// is known of built-in kinds.
+// How Next works: the body becomes an object, strictly decoded, with its defaults, by the form of its kind. Patches are laid
+// on the live object first. A field manager takes note of who owns which field, or merges an applied intent. What the write
+// cannot change is put back, what the server allocates is filled in, the generation is counted, the result is checked. A
+// write that changes nothing but times gives the live object back. How the strategies of kube-apiserver differ from kind
+// to kind is in traits.
+//
+// The parts, each of which can be read alone: form reads and checks objects, with defaults and validation for built-in kinds;
+// custom does so by a CustomResourceDefinition; ownership keeps managedFields; allocation has what the server fills in;
+// discovery has the documents. None of them knows this package, which puts them together.
 //
 // What it says is held against a real kube-apiserver by the tests: the answers to a table of writes, warnings, causes and
-// managed fields included, and discovery, of which discovery.json is a copy (go test -run ServesWhat -update).
+// managed fields included, and discovery, of which discovery/discovery.json is a copy (go test -run ServesWhat -update).
 //
 // Trade-offs, and what is left out:
 //   - A built-in kind is served in its preferred version alone. Events of core and of events.k8s.io are two resources.

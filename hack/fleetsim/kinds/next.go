@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/allocation"
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/form"
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/ownership"
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/validation"
 )
 
@@ -51,7 +53,7 @@ func (r *Resource) Next(live *unstructured.Unstructured, w Write) (Result, error
 		return Result{Object: live, Warnings: n.warnings}, nil
 	}
 	if r.Storage != r.GVR {
-		object = inVersion(object, r.Storage.GroupVersion())
+		object = ownership.InVersion(object, r.Storage.GroupVersion())
 	}
 	return Result{Object: object, Warnings: n.warnings, Changed: true}, nil
 }
@@ -74,7 +76,7 @@ func unknown(err error) error {
 
 // Convert returns an object of the same kind, of any served version, in the version of r: conversion is "None" for all.
 func (r *Resource) Convert(o *unstructured.Unstructured) *unstructured.Unstructured {
-	return inVersion(o, r.GVR.GroupVersion())
+	return ownership.InVersion(o, r.GVR.GroupVersion())
 }
 
 // next is one write under way.
@@ -117,7 +119,7 @@ func (n *next) create() (*unstructured.Unstructured, error) {
 		base := o.GetGenerateName()
 		o.SetName(base[:min(len(base), maxGeneratedBase)] + rand.String(generatedSuffix))
 	}
-	o = n.note(n.form.empty(), o)
+	o = n.note(n.form.Empty(), o)
 	if err := n.finishNew(o); err != nil {
 		return nil, err
 	}
@@ -151,7 +153,7 @@ func (n *next) update() (*unstructured.Unstructured, error) {
 			n.storageKey(), uid, found))
 	}
 	if n.live == nil {
-		o = n.note(n.form.empty(), o)
+		o = n.note(n.form.Empty(), o)
 		return o, n.finishNew(o)
 	}
 	return n.finish(n.note(n.live, o))
@@ -160,11 +162,11 @@ func (n *next) update() (*unstructured.Unstructured, error) {
 // note lets the field manager take note of what live becomes by a write that is no apply.
 func (n *next) note(live, o *unstructured.Unstructured) *unstructured.Unstructured {
 	// Entries that the body brings are known before the field manager adds its own.
-	brought := entriesOf(o)
+	brought := ownership.Entries(o)
 	if noted, ok := n.managers[n.Subresource].UpdateNoErrors(live, o, n.Manager).(*unstructured.Unstructured); ok {
 		o = noted
 	}
-	stamp(o, n.Now, entriesOf(live), brought)
+	ownership.Stamp(o, n.Now, ownership.Entries(live), brought)
 	return o
 }
 
@@ -196,7 +198,7 @@ func (n *next) apply() (*unstructured.Unstructured, error) {
 		if n.Subresource != "" {
 			return nil, apierrors.NewNotFound(n.groupResource(), n.Name)
 		}
-		live = n.form.empty()
+		live = n.form.Empty()
 	}
 	merged, err := n.managers[n.Subresource].Apply(live, intent, n.Manager, n.Force)
 	if err != nil {
@@ -206,7 +208,7 @@ func (n *next) apply() (*unstructured.Unstructured, error) {
 	if !ok {
 		return nil, fmt.Errorf("the field manager gives a %T", merged)
 	}
-	o, _, err := n.form.settle(applied)
+	o, _, err := n.form.Settle(applied)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +224,7 @@ func (n *next) apply() (*unstructured.Unstructured, error) {
 				fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 		}
 	}
-	stamp(o, n.Now, entriesOf(live))
+	ownership.Stamp(o, n.Now, ownership.Entries(live))
 	if err := n.adjustNamespace(o); err != nil {
 		return nil, err
 	}
@@ -240,14 +242,16 @@ func (n *next) apply() (*unstructured.Unstructured, error) {
 // finishNew makes a new object, of which its field manager has taken note, one that can be stored.
 func (n *next) finishNew(o *unstructured.Unstructured) error {
 	if n.HasStatus && !n.traits.keepsStatus {
-		setOrDelete(o.Object, n.form.initialStatus(), "status")
+		setOrDelete(o.Object, n.form.InitialStatus(), "status")
 	}
 	// A kind that does not count generations keeps the one it is given [seen].
 	if n.traits.generation {
 		o.SetGeneration(1)
 	}
-	n.allocate(o)
-	if errs := n.form.validate(o, nil, ""); len(errs) > 0 {
+	if n.Subresource == "" {
+		allocation.Fill(n.GVR.GroupResource(), o, n.live, n.UID)
+	}
+	if errs := n.form.Validate(o, nil, ""); len(errs) > 0 {
 		return apierrors.NewInvalid(o.GroupVersionKind().GroupKind(), o.GetName(), errs)
 	}
 	n.warnOfFinalizers(o)
@@ -281,11 +285,13 @@ func (n *next) finish(o *unstructured.Unstructured) (*unstructured.Unstructured,
 	if n.Subresource == "" && n.traits.generation && n.traits.changes(o.Object, n.live.Object) {
 		o.SetGeneration(n.live.GetGeneration() + 1)
 	}
-	n.allocate(o)
-	if sameButForTimes(o, n.live) {
+	if n.Subresource == "" {
+		allocation.Fill(n.GVR.GroupResource(), o, n.live, n.UID)
+	}
+	if ownership.Same(o, n.live) {
 		return n.live, nil // which has been checked already
 	}
-	if errs := n.form.validate(o, n.live, n.Subresource); len(errs) > 0 {
+	if errs := n.form.Validate(o, n.live, n.Subresource); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(o.GroupVersionKind().GroupKind(), o.GetName(), errs)
 	}
 	n.warnOfFinalizers(o)
@@ -295,7 +301,7 @@ func (n *next) finish(o *unstructured.Unstructured) (*unstructured.Unstructured,
 // keep puts back what the write cannot change.
 func (n *next) keep(o *unstructured.Unstructured) {
 	if n.Subresource == "status" {
-		entries := entriesOf(o)
+		entries := ownership.Entries(o)
 		for _, path := range n.traits.statusKeeps {
 			value, _, _ := unstructured.NestedFieldNoCopy(n.live.Object, path...)
 			setOrDelete(o.Object, value, path...)
@@ -411,10 +417,10 @@ func (n *next) warn(errs ...error) {
 
 // decode reads the body of a create or update.
 func (n *next) decode() (*unstructured.Unstructured, error) {
-	o, strict, err := n.form.decode(n.Body)
+	o, strict, err := n.form.Decode(n.Body)
 	if err == nil && len(strict) > 0 && n.FieldValidation == metav1.FieldValidationStrict {
 		gvk := n.GVK()
-		err = &decodeError{gvk: &gvk, err: runtime.NewStrictDecodingError(strict)}
+		err = &form.DecodeError{GVK: &gvk, Err: runtime.NewStrictDecodingError(strict)}
 	}
 	if err != nil {
 		return nil, n.refuse(err)
@@ -425,20 +431,20 @@ func (n *next) decode() (*unstructured.Unstructured, error) {
 
 // refuse words that a body cannot be read.
 func (n *next) refuse(err error) error {
-	var version *versionError
+	var version *form.VersionError
 	if errors.As(err, &version) {
 		return apierrors.NewBadRequest(version.Error())
 	}
-	var decoding *decodeError
+	var decoding *form.DecodeError
 	if !errors.As(err, &decoding) {
 		return err
 	}
-	if decoding.gvk != nil && decoding.gvk.Kind != "" {
+	if decoding.GVK != nil && decoding.GVK.Kind != "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
-			decoding.gvk.Kind, decoding.gvk.Version, n.Kind, decoding.err))
+			decoding.GVK.Kind, decoding.GVK.Version, n.Kind, decoding.Err))
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)",
-		n.Kind, decoding.err, summary(n.Body)))
+		n.Kind, decoding.Err, summary(n.Body)))
 }
 
 // summary shows the beginning of a body.
@@ -455,65 +461,6 @@ func summary(body []byte) string {
 		return string(body[:end]) + more
 	}
 	return hex.EncodeToString(body[:end]) + more
-}
-
-// sameButForTimes tells whether two objects differ in nothing, the times in managedFields aside.
-func sameButForTimes(a, b *unstructured.Unstructured) bool {
-	if len(a.Object) != len(b.Object) {
-		return false
-	}
-	for key, value := range a.Object {
-		other, ok := b.Object[key]
-		if !ok {
-			return false
-		}
-		if key != "metadata" {
-			if !apiequality.Semantic.DeepEqual(value, other) {
-				return false
-			}
-			continue
-		}
-		x, _ := value.(map[string]any)
-		y, _ := other.(map[string]any)
-		if len(x) != len(y) {
-			return false
-		}
-		for key, value := range x {
-			other, ok := y[key]
-			if !ok {
-				return false
-			}
-			if key == "managedFields" {
-				if !sameEntries(value, other) {
-					return false
-				}
-			} else if !apiequality.Semantic.DeepEqual(value, other) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func sameEntries(a, b any) bool {
-	x, _ := a.([]any)
-	y, _ := b.([]any)
-	if len(x) != len(y) {
-		return false
-	}
-	for i := range x {
-		p, _ := x[i].(map[string]any)
-		q, _ := y[i].(map[string]any)
-		if len(p) != len(q) {
-			return false
-		}
-		for key, value := range p {
-			if key != "time" && !apiequality.Semantic.DeepEqual(value, q[key]) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // setOrDelete sets a field, or deletes it if the value is nil. Maps on the way must belong to the caller.

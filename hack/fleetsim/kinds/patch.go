@@ -26,10 +26,10 @@ const maxPatchOperations = 10000
 
 // patched returns the live object with the patch of the body on it, decoded anew.
 func (n *next) patched() (*unstructured.Unstructured, error) {
-	if n.PatchType == types.StrategicMergePatchType && n.form.patchReference() != nil {
+	if n.PatchType == types.StrategicMergePatchType && n.form.PatchReference() != nil {
 		return n.strategicallyPatched()
 	}
-	current, err := n.form.encode(n.live)
+	current, err := n.form.Encode(n.live)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (n *next) patched() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, strict, err := n.form.decode(patched)
+	o, strict, err := n.form.Decode(patched)
 	if err != nil {
 		return nil, invalidPatch(string(patched), err)
 	}
@@ -102,7 +102,7 @@ func (n *next) strategicallyPatched() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	merged, err := strategicpatch.StrategicMergeMapPatch(n.live.DeepCopy().Object, patch, n.form.patchReference())
+	merged, err := strategicpatch.StrategicMergeMapPatch(n.live.DeepCopy().Object, patch, n.form.PatchReference())
 	switch {
 	case errors.Is(err, mergepatch.ErrBadJSONDoc), errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
 		errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
@@ -113,7 +113,7 @@ func (n *next) strategicallyPatched() (*unstructured.Unstructured, error) {
 	case err != nil:
 		return nil, err
 	}
-	o, unknown, err := n.form.settle(&unstructured.Unstructured{Object: merged})
+	o, unknown, err := n.form.Settle(&unstructured.Unstructured{Object: merged})
 	if err != nil {
 		return nil, invalidPatch(fmt.Sprintf("%+v", patch), err)
 	}

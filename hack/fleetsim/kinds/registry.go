@@ -8,9 +8,11 @@ import (
 	"sync"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/custom"
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/discovery"
 )
 
 const (
@@ -22,23 +24,14 @@ const (
 // Registry is an immutable set of served resources: built-in ones and those of CustomResourceDefinitions.
 type Registry struct {
 	resources map[schema.GroupVersionResource]*Resource
-	// core and groups are the two aggregated discovery documents.
-	core, groups []apidiscoveryv2.APIGroupDiscovery
-	documents    documents
-	definitions  []*definition
+	documents *discovery.Documents
 }
 
 // BuiltIn returns the registry of the built-in resources, always the same one.
 var BuiltIn = sync.OnceValue(func() *Registry {
-	r := &Registry{resources: map[schema.GroupVersionResource]*Resource{}}
-	r.core, r.groups = builtInDiscovery()
-	for _, group := range slices.Concat(r.core, r.groups) {
-		for _, version := range group.Versions {
-			for _, resource := range version.Resources {
-				gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
-				r.resources[gv.WithResource(resource.Resource)] = newBuiltIn(gv, resource)
-			}
-		}
+	r := &Registry{resources: map[schema.GroupVersionResource]*Resource{}, documents: discovery.BuiltIn()}
+	for gv, resource := range r.documents.Resources() {
+		r.resources[gv.WithResource(resource.Resource)] = newBuiltIn(gv, resource)
 	}
 	return r
 })
@@ -78,11 +71,11 @@ func (r *Registry) With(crds []*unstructured.Unstructured) (*Registry, error) {
 		}
 	}
 
-	extended := &Registry{resources: make(map[schema.GroupVersionResource]*Resource, len(r.resources)+len(crds)), core: r.core}
+	extended := &Registry{resources: make(map[schema.GroupVersionResource]*Resource, len(r.resources)+len(crds))}
 	for gvr, resource := range r.resources {
 		extended.resources[gvr] = resource
 	}
-	var added []*definition
+	var added []*custom.Definition
 	for i, crd := range crds {
 		d, ok := definitionCache.Get(keys[i])
 		if !ok {
@@ -98,14 +91,31 @@ func (r *Registry) With(crds []*unstructured.Unstructured) (*Registry, error) {
 			}
 			extended.resources[resource.GVR] = resource
 		}
-		added = append(added, d)
+		added = append(added, d.Definition)
 	}
-	extended.definitions = slices.Concat(r.definitions, added)
-	extended.groups = withDefinitions(r.groups, added)
+	extended.documents = r.documents.With(added)
 	if r == BuiltIn() {
 		registryCache.Add(whole, extended)
 	}
 	return extended, nil
+}
+
+// definition is one made ready, with a resource for each served version.
+type definition struct {
+	*custom.Definition
+	resources []*Resource
+}
+
+func newDefinition(crd *unstructured.Unstructured) (*definition, error) {
+	read, err := custom.New(crd)
+	if err != nil {
+		return nil, err
+	}
+	d := &definition{Definition: read}
+	for _, version := range read.Served {
+		d.resources = append(d.resources, newCustom(read, version))
+	}
+	return d, nil
 }
 
 // Resource returns the resource of a group, version and (plural) name.
@@ -123,3 +133,16 @@ func (r *Registry) Resources() []*Resource {
 	slices.SortFunc(all, func(a, b *Resource) int { return strings.Compare(a.sortKey(), b.sortKey()) })
 	return all
 }
+
+// Aggregated returns the aggregated discovery document (apidiscovery.k8s.io/v2) of "/api" or "/apis" and its ETag, quoted.
+// Group versions named stale are said to be stale, and have no resources in it. Any other path gives nothing.
+func (r *Registry) Aggregated(path string, stale ...schema.GroupVersion) (doc []byte, etag string) {
+	return r.documents.Aggregated(path, stale...)
+}
+
+// Legacy returns a discovery document of the older form: "/api", "/apis", "/apis/<group>", "/api/v1" or
+// "/apis/<group>/<version>". There is none of a group that is not served.
+func (r *Registry) Legacy(path string) (doc []byte, ok bool) { return r.documents.Legacy(path) }
+
+// OpenAPI returns a document of OpenAPI v3: "/openapi/v3", the index, or "/openapi/v3/<group version>".
+func (r *Registry) OpenAPI(path string) (doc []byte, ok bool) { return r.documents.OpenAPI(path) }

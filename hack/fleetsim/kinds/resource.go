@@ -3,12 +3,13 @@ package kinds
 import (
 	"time"
 
-	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/custom"
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/form"
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/ownership"
 )
 
 // Resource is one served resource in one version. It is read only.
@@ -28,11 +29,10 @@ type Resource struct {
 	// Storage is the same resource in the version that is stored; equal to GVR for built-in kinds.
 	Storage schema.GroupVersionResource
 
-	discovery  apidiscoveryv2.APIResourceDiscovery
-	form       form
+	form       form.Form
 	traits     traits
-	managers   managers
-	scale      scalePaths
+	managers   ownership.Managers
+	scale      custom.Scale // A selector is a label selector or, with custom resources, text.
 	selectable []string
 	gvk        *schema.GroupVersionKind // if it is not the one that GVR and Kind make: that of a Scale
 }
@@ -46,7 +46,7 @@ func (r *Resource) GVK() schema.GroupVersionKind {
 }
 
 // Custom tells whether a CustomResourceDefinition defines the resource.
-func (r *Resource) Custom() bool { return r.form != nil && r.form.patchReference() == nil }
+func (r *Resource) Custom() bool { return r.form != nil && r.form.PatchReference() == nil }
 
 // PatchTypes are the content types of patches the resource takes, as kube-apiserver lists them in a 415.
 func (r *Resource) PatchTypes() []types.PatchType {
@@ -60,27 +60,6 @@ func (r *Resource) groupResource() schema.GroupResource { return r.GVR.GroupReso
 
 func (r *Resource) sortKey() string {
 	return r.GVR.Group + "/" + r.GVR.Version + "/" + r.GVR.Resource
-}
-
-// form is how the objects of a kind are read and checked: by a Go type or by the schema of a CustomResourceDefinition.
-type form interface {
-	// decode reads JSON. What the kind does not know is dropped and told as strict errors; what is missing and has a
-	// default gets it. The error is that of a document that cannot be read at all.
-	decode(doc []byte) (o *unstructured.Unstructured, strict []error, err error)
-	// encode writes JSON, with the fields in the order of a real server.
-	encode(o *unstructured.Unstructured) ([]byte, error)
-	// settle does what decode does with an object at hand, which it may change.
-	settle(o *unstructured.Unstructured) (settled *unstructured.Unstructured, strict []error, err error)
-	// empty is an object with nothing in it, as it looks when it is decoded but for defaults. It must not be changed.
-	empty() *unstructured.Unstructured
-	// initialStatus is the status of a new object; nil: none. It must not be changed.
-	initialStatus() any
-	// validate checks a settled object; old is nil for a new one.
-	validate(o, old *unstructured.Unstructured, subresource string) field.ErrorList
-	// patchReference is an object of the Go type of the kind, for strategic merge patches; nil: these are not possible.
-	patchReference() runtime.Object
-	// versions are those of the kind, as apiVersions.
-	versions() []string
 }
 
 // Verb is what a write wants.

@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -10,31 +9,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/managedfields"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-)
 
-// scalePaths are where a kind keeps what its Scale shows. A selector is a label selector or, with custom resources, text.
-type scalePaths struct{ spec, status, selector []string }
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/form"
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/ownership"
+)
 
 var scaleGVK = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
-// scaleForm reads objects of the kind Scale.
-var scaleForm = sync.OnceValue(func() *goForm {
-	f := &goForm{gvk: scaleGVK, namespaced: true}
-	f.prepare()
-	return f
-})
-
-// scaleManagers manage the fields of a Scale, of which there is one that matters.
-var scaleManagers = sync.OnceValue(func() managers {
-	manager, err := managedfields.NewDefaultFieldManager(managedfields.NewDeducedTypeConverter(), sameVersion{scaleGVK.GroupVersion()},
-		noDefaults{}, empties{scaleForm()}, scaleGVK, scaleGVK.GroupVersion(), "scale", nil)
-	if err != nil {
-		panic(err)
-	}
-	return managers{"": manager}
-})
+// scaleForm reads objects of the kind Scale, scaleManagers manage their fields, of which there is one that matters.
+var (
+	scaleForm     = sync.OnceValue(func() *form.Typed { return form.NewTyped(scaleGVK, true) })
+	scaleManagers = sync.OnceValue(func() ownership.Managers { return ownership.NewScale(scaleForm(), scaleGVK) })
+)
 
 // Scale converts an object to a Scale of autoscaling/v1. It fails if the resource has none.
 func (r *Resource) Scale(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -46,15 +32,15 @@ func (r *Resource) Scale(o *unstructured.Unstructured) (*unstructured.Unstructur
 		ResourceVersion: o.GetResourceVersion(), CreationTimestamp: o.GetCreationTimestamp(),
 	}}
 	scale.SetGroupVersionKind(scaleGVK)
-	replicas, _, _ := unstructured.NestedInt64(o.Object, r.scale.spec...)
+	replicas, _, _ := unstructured.NestedInt64(o.Object, r.scale.Spec...)
 	scale.Spec.Replicas = int32(replicas)
-	replicas, _, _ = unstructured.NestedInt64(o.Object, r.scale.status...)
+	replicas, _, _ = unstructured.NestedInt64(o.Object, r.scale.Status...)
 	scale.Status.Replicas = int32(replicas)
-	if len(r.scale.selector) > 0 {
-		selector, _, _ := unstructured.NestedFieldNoCopy(o.Object, r.scale.selector...)
+	if len(r.scale.Selector) > 0 {
+		selector, _, _ := unstructured.NestedFieldNoCopy(o.Object, r.scale.Selector...)
 		scale.Status.Selector = selectorText(selector)
 	}
-	return scaleForm().unstructured(&scale), nil
+	return scaleForm().Unstructured(&scale), nil
 }
 
 func selectorText(selector any) string {
@@ -89,7 +75,7 @@ func (r *Resource) nextScale(live *unstructured.Unstructured, w Write) (Result, 
 	if err != nil {
 		return Result{}, err
 	}
-	handler := managedfields.NewScaleHandler(parent.GetManagedFields(), r.GVR.GroupVersion(), r.scaleMappings())
+	handler := ownership.ScaleHandler(parent.GetManagedFields(), r.GVR.GroupVersion(), r.form.Versions(), r.scale.Spec)
 	entries, err := handler.ToSubresource()
 	if err != nil {
 		return Result{}, unknown(err)
@@ -113,27 +99,12 @@ func (r *Resource) nextScale(live *unstructured.Unstructured, w Write) (Result, 
 	}
 	next := parent.DeepCopy()
 	replicas, _, _ := unstructured.NestedInt64(changed.Object, "spec", "replicas")
-	if err := unstructured.SetNestedField(next.Object, replicas, r.scale.spec...); err != nil {
+	if err := unstructured.SetNestedField(next.Object, replicas, r.scale.Spec...); err != nil {
 		return Result{}, unknown(err)
 	}
 	next.SetManagedFields(entries)
 	if r.traits.generation && r.traits.changes(next.Object, parent.Object) {
 		next.SetGeneration(parent.GetGeneration() + 1)
 	}
-	return Result{Object: inVersion(next, r.Storage.GroupVersion()), Warnings: n.warnings, Changed: !sameButForTimes(next, parent)}, nil
+	return Result{Object: ownership.InVersion(next, r.Storage.GroupVersion()), Warnings: n.warnings, Changed: !ownership.Same(next, parent)}, nil
 }
-
-func (r *Resource) scaleMappings() managedfields.ResourcePathMappings {
-	mappings := managedfields.ResourcePathMappings{}
-	parts := make([]any, len(r.scale.spec))
-	for i, part := range r.scale.spec {
-		parts[i] = part
-	}
-	for _, version := range r.form.versions() {
-		mappings[version] = fieldpath.MakePathOrDie(parts...)
-	}
-	return mappings
-}
-
-// pathOf splits a simple JSON path: .spec.replicas.
-func pathOf(jsonPath string) []string { return strings.Split(strings.TrimPrefix(jsonPath, "."), ".") }

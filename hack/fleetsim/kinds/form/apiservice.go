@@ -1,44 +1,13 @@
-package kinds
+package form
 
 import (
-	_ "embed"
-	"encoding/json"
-	"fmt"
-	"sync"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// schemasJSON are the OpenAPI schemas, as kube-apiserver gives them but without descriptions, of what has none in client-go:
-// the metadata of objects and APIService.
-//
-//go:embed schemas.json
-var schemasJSON []byte
-
-const schemaPrefix = "#/components/schemas/"
-
-// commonSchemas parses schemas.json, by definition name.
-var commonSchemas = sync.OnceValue(func() map[string]*spec.Schema {
-	var schemas map[string]*spec.Schema
-	if err := json.Unmarshal(schemasJSON, &schemas); err != nil {
-		panic(fmt.Sprintf("schemas.json: %v", err))
-	}
-	return schemas
-})
-
-var apiServiceGV = schema.GroupVersion{Group: "apiregistration.k8s.io", Version: "v1"}
-
-var apiServiceConverter = sync.OnceValue(func() managedfields.TypeConverter {
-	converter, err := managedfields.NewTypeConverter(commonSchemas(), false)
-	if err != nil {
-		panic(fmt.Sprintf("schemas.json: %v", err))
-	}
-	return converter
-})
+// APIServiceGV is the group version of an APIService.
+var APIServiceGV = schema.GroupVersion{Group: "apiregistration.k8s.io", Version: "v1"}
 
 // APIService is the part of apiregistration.k8s.io/v1 a simulated server needs. Its Go type belongs to a module that this
 // one cannot do with.

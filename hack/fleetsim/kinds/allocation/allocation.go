@@ -1,4 +1,4 @@
-package kinds
+package allocation
 
 import (
 	"fmt"
@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
@@ -22,36 +24,35 @@ const (
 	nodePorts          = 2768
 )
 
-// allocate fills in what no client asked for and no field manager owns: addresses and node ports of Services, which follow
-// from the name and thus are the same each time, the selectors of Jobs, the finalizers of volumes and claims.
-func (n *next) allocate(o *unstructured.Unstructured) {
-	if n.Subresource != "" {
-		return
-	}
-	switch n.GVR.Group + "/" + n.GVR.Resource {
+// Fill fills in what no client asked for and no field manager owns: addresses and node ports of Services, which follow
+// from the name and thus are the same each time, the selectors of Jobs, the finalizers of volumes and claims. It changes o;
+// live is what was stored before, nil if o is new. A new Job, whose selector has its uid, gets the one given, or one of its
+// own if that is empty.
+func Fill(resource schema.GroupResource, o, live *unstructured.Unstructured, uid types.UID) {
+	switch resource.Group + "/" + resource.Resource {
 	case "/namespaces":
-		keepNamespace(o, n.live)
+		keepNamespace(o, live)
 	case "/pods":
-		if n.live == nil {
+		if live == nil {
 			admitPod(o)
 		}
 	case "/services":
-		dropTypeDependent(o, n.live)
-		allocateService(o, n.live)
+		dropTypeDependent(o, live)
+		allocateService(o, live)
 	case "apiextensions.k8s.io/customresourcedefinitions":
 		rememberStored(o)
 	case "apps/daemonsets":
-		n.countTemplates(o)
+		countTemplates(o, live)
 	case "batch/jobs":
-		if n.live == nil {
-			n.selectPods(o)
+		if live == nil {
+			selectPods(o, uid)
 		}
 	case "/persistentvolumeclaims":
-		if n.live == nil {
+		if live == nil {
 			addFinalizer(o, "kubernetes.io/pvc-protection")
 		}
 	case "/persistentvolumes":
-		if n.live == nil {
+		if live == nil {
 			addFinalizer(o, "kubernetes.io/pv-protection")
 		}
 	}
@@ -126,7 +127,7 @@ func dropTypeDependent(o, live *unstructured.Unstructured) {
 	}
 	if old == balanced && kind != balanced {
 		drop("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
-		setOrDelete(o.Object, map[string]any{}, "status", "loadBalancer")
+		_ = unstructured.SetNestedMap(o.Object, map[string]any{}, "status", "loadBalancer")
 	}
 	if !slices.Contains(hasPorts, old) || slices.Contains(hasPorts, kind) {
 		return
@@ -250,25 +251,24 @@ func allocateNodePorts(o *unstructured.Unstructured, spec, before map[string]any
 }
 
 // selectPods gives a Job the selector of its own pods, by its uid.
-func (n *next) selectPods(o *unstructured.Unstructured) {
+func selectPods(o *unstructured.Unstructured, uid types.UID) {
 	if manual, _, _ := unstructured.NestedBool(o.Object, "spec", "manualSelector"); manual {
 		return
 	}
 	if o.GetUID() == "" {
-		uid := n.UID
 		if uid == "" {
 			uid = uuid.NewUUID()
 		}
 		o.SetUID(uid)
 	}
-	uid := string(o.GetUID())
+	own := string(o.GetUID())
 	labels, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	for key, value := range map[string]string{
 		"job-name": o.GetName(), "batch.kubernetes.io/job-name": o.GetName(),
-		"controller-uid": uid, "batch.kubernetes.io/controller-uid": uid,
+		"controller-uid": own, "batch.kubernetes.io/controller-uid": own,
 	} {
 		if _, ok := labels[key]; !ok {
 			labels[key] = value
@@ -279,23 +279,23 @@ func (n *next) selectPods(o *unstructured.Unstructured) {
 		o.SetLabels(labels)
 	}
 	if selected, _, _ := unstructured.NestedString(o.Object, "spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"); selected == "" {
-		_ = unstructured.SetNestedField(o.Object, uid, "spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid")
+		_ = unstructured.SetNestedField(o.Object, own, "spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid")
 	}
 }
 
 // countTemplates keeps the generation of the template of a DaemonSet, an annotation.
-func (n *next) countTemplates(o *unstructured.Unstructured) {
+func countTemplates(o, live *unstructured.Unstructured) {
 	generation := int64(1)
-	if n.live != nil {
-		old, _ := strconv.ParseInt(n.live.GetAnnotations()[appsv1.DeprecatedTemplateGeneration], 10, 64)
+	if live != nil {
+		old, _ := strconv.ParseInt(live.GetAnnotations()[appsv1.DeprecatedTemplateGeneration], 10, 64)
 		generation = old
 		now, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "template")
-		before, _, _ := unstructured.NestedFieldNoCopy(n.live.Object, "spec", "template")
+		before, _, _ := unstructured.NestedFieldNoCopy(live.Object, "spec", "template")
 		if !apiequality.Semantic.DeepEqual(now, before) {
 			generation++
 		}
 	}
-	setOrDelete(o.Object, strconv.FormatInt(generation, 10), "metadata", "annotations", appsv1.DeprecatedTemplateGeneration)
+	_ = unstructured.SetNestedField(o.Object, strconv.FormatInt(generation, 10), "metadata", "annotations", appsv1.DeprecatedTemplateGeneration)
 }
 
 // rememberStored adds the version that is stored to those that have ever been.

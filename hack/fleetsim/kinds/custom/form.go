@@ -1,4 +1,4 @@
-package kinds
+package custom
 
 import (
 	"encoding/json"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
@@ -21,55 +20,56 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/form"
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/validation"
 )
 
-// customForm reads objects by the schema of a CustomResourceDefinition.
-type customForm struct {
+// Form reads objects by the schema of a CustomResourceDefinition.
+type Form struct {
 	gvk        schema.GroupVersionKind
 	structural *structuralschema.Structural
 	validator  *validate.SchemaValidator
 	namespaced bool
 	none       *unstructured.Unstructured
-	served     []string
+	versions   []string
 }
 
-func newCustomForm(gvk schema.GroupVersionKind, structural *structuralschema.Structural, namespaced bool,
-	_ apiextensionsv1.CustomResourceDefinitionVersion,
-) *customForm {
-	f := &customForm{gvk: gvk, structural: structural, validator: newValidator(structural), namespaced: namespaced}
+func newForm(gvk schema.GroupVersionKind, structural *structuralschema.Structural, namespaced bool) *Form {
+	f := &Form{gvk: gvk, structural: structural, validator: newValidator(structural), namespaced: namespaced}
 	f.none = &unstructured.Unstructured{Object: map[string]any{}}
 	f.none.SetGroupVersionKind(gvk)
 	return f
 }
 
-func (f *customForm) decode(doc []byte) (*unstructured.Unstructured, []error, error) {
+// Decode implements form.Form.
+func (f *Form) Decode(doc []byte) (*unstructured.Unstructured, []error, error) {
 	content := map[string]any{}
 	strict, err := kjson.UnmarshalStrict(doc, &content)
 	if err != nil {
-		return nil, nil, &decodeError{err: fmt.Errorf("couldn't get version/kind; json parse error: %w", err)}
+		return nil, nil, &form.DecodeError{Err: fmt.Errorf("couldn't get version/kind; json parse error: %w", err)}
 	}
 	o := &unstructured.Unstructured{Object: content}
 	if o.GetKind() == "" {
-		return nil, nil, &decodeError{err: fmt.Errorf("Object 'Kind' is missing in '%s'", doc)} //nolint:staticcheck // so worded
+		return nil, nil, &form.DecodeError{Err: fmt.Errorf("Object 'Kind' is missing in '%s'", doc)} //nolint:staticcheck // so worded
 	}
 	if actual := o.GroupVersionKind().GroupVersion(); actual != f.gvk.GroupVersion() {
-		return nil, nil, &versionError{actual, f.gvk.GroupVersion()}
+		return nil, nil, &form.VersionError{Actual: actual, Expected: f.gvk.GroupVersion()}
 	}
 	o, unknown, err := f.fill(o)
 	return o, append(strict, unknown...), err
 }
 
-func (f *customForm) settle(o *unstructured.Unstructured) (*unstructured.Unstructured, []error, error) {
+// Settle implements form.Form.
+func (f *Form) Settle(o *unstructured.Unstructured) (*unstructured.Unstructured, []error, error) {
 	// It may share content with the live object.
 	return f.fill(o.DeepCopy())
 }
 
 // fill prunes what the schema does not know and adds its defaults.
-func (f *customForm) fill(o *unstructured.Unstructured) (*unstructured.Unstructured, []error, error) {
+func (f *Form) fill(o *unstructured.Unstructured) (*unstructured.Unstructured, []error, error) {
 	strict, err := coerceMetadata(o)
 	if err != nil {
-		return nil, nil, &decodeError{gvk: &f.gvk, err: err}
+		return nil, nil, &form.DecodeError{GVK: &f.gvk, Err: err}
 	}
 	paths := pruning.PruneWithOptions(o.Object, f.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	slices.Sort(paths)
@@ -150,16 +150,25 @@ func fillDefaults(value any, s *structuralschema.Structural) {
 	}
 }
 
-func (f *customForm) encode(o *unstructured.Unstructured) ([]byte, error) {
+// Encode implements form.Form.
+func (f *Form) Encode(o *unstructured.Unstructured) ([]byte, error) {
 	return json.Marshal(o.Object)
 }
 
-func (f *customForm) empty() *unstructured.Unstructured { return f.none.DeepCopy() }
-func (f *customForm) initialStatus() any                { return nil }
-func (f *customForm) patchReference() runtime.Object    { return nil }
-func (f *customForm) versions() []string                { return f.served }
+// Empty implements form.Form.
+func (f *Form) Empty() *unstructured.Unstructured { return f.none.DeepCopy() }
 
-func (f *customForm) validate(o, old *unstructured.Unstructured, _ string) field.ErrorList {
+// InitialStatus implements form.Form.
+func (f *Form) InitialStatus() any { return nil }
+
+// PatchReference implements form.Form.
+func (f *Form) PatchReference() runtime.Object { return nil }
+
+// Versions implements form.Form.
+func (f *Form) Versions() []string { return f.versions }
+
+// Validate implements form.Form.
+func (f *Form) Validate(o, old *unstructured.Unstructured, _ string) field.ErrorList {
 	if kind := o.GetKind(); kind != f.gvk.Kind {
 		return field.ErrorList{field.Invalid(field.NewPath("kind"), kind, "must be "+f.gvk.Kind)}
 	}
@@ -224,11 +233,4 @@ func fieldError(err error) *field.Error {
 		value = v.Value
 	}
 	return field.Invalid(path, value, v.Error())
-}
-
-// versionError is a body in another version than that of the URL.
-type versionError struct{ actual, expected schema.GroupVersion }
-
-func (e *versionError) Error() string {
-	return fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", e.actual, e.expected)
 }

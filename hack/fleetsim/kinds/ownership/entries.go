@@ -1,0 +1,110 @@
+package ownership
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// entryKey tells entries of managedFields apart together with their time.
+type entryKey struct{ manager, operation, apiVersion, subresource, time string }
+
+func keyOf(entry any) entryKey {
+	e, _ := entry.(map[string]any)
+	text := func(name string) string { s, _ := e[name].(string); return s }
+	return entryKey{text("manager"), text("operation"), text("apiVersion"), text("subresource"), text("time")}
+}
+
+// Entries returns the managedFields as they are. None is changed in place.
+func Entries(o *unstructured.Unstructured) []any {
+	metadata, _ := o.Object["metadata"].(map[string]any)
+	entries, _ := metadata["managedFields"].([]any)
+	return entries
+}
+
+// Stamp gives the entries that a field manager has touched just now, that is those with a time that none of the known ones
+// has, the time of the server's own clock.
+func Stamp(o *unstructured.Unstructured, now time.Time, known ...[]any) {
+	entries := Entries(o)
+	if len(entries) == 0 {
+		return
+	}
+	old := map[entryKey]bool{}
+	for _, list := range known {
+		for _, entry := range list {
+			old[keyOf(entry)] = true
+		}
+	}
+	for _, entry := range entries {
+		if e, ok := entry.(map[string]any); ok && e["time"] != nil && !old[keyOf(entry)] {
+			e["time"] = now.UTC().Format(time.RFC3339)
+		}
+	}
+	slices.SortStableFunc(entries, func(a, b any) int {
+		x, y := keyOf(a), keyOf(b)
+		return cmp.Or(cmp.Compare(x.operation, y.operation), cmp.Compare(x.time, y.time), cmp.Compare(x.manager, y.manager),
+			cmp.Compare(x.apiVersion, y.apiVersion), cmp.Compare(x.subresource, y.subresource))
+	})
+}
+
+// Same tells whether two objects differ in nothing, the times in managedFields aside.
+func Same(a, b *unstructured.Unstructured) bool {
+	if len(a.Object) != len(b.Object) {
+		return false
+	}
+	for key, value := range a.Object {
+		other, ok := b.Object[key]
+		if !ok {
+			return false
+		}
+		if key != "metadata" {
+			if !apiequality.Semantic.DeepEqual(value, other) {
+				return false
+			}
+			continue
+		}
+		x, _ := value.(map[string]any)
+		y, _ := other.(map[string]any)
+		if len(x) != len(y) {
+			return false
+		}
+		for key, value := range x {
+			other, ok := y[key]
+			if !ok {
+				return false
+			}
+			if key == "managedFields" {
+				if !sameEntries(value, other) {
+					return false
+				}
+			} else if !apiequality.Semantic.DeepEqual(value, other) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func sameEntries(a, b any) bool {
+	x, _ := a.([]any)
+	y, _ := b.([]any)
+	if len(x) != len(y) {
+		return false
+	}
+	for i := range x {
+		p, _ := x[i].(map[string]any)
+		q, _ := y[i].(map[string]any)
+		if len(p) != len(q) {
+			return false
+		}
+		for key, value := range p {
+			if key != "time" && !apiequality.Semantic.DeepEqual(value, q[key]) {
+				return false
+			}
+		}
+	}
+	return true
+}
