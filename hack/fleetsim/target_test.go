@@ -2,6 +2,7 @@ package fleetsim_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -125,6 +126,62 @@ func TestTheJournalHearsOfWhatFaultsAnswered(t *testing.T) {
 	}
 	g.Expect(codes).To(HaveKeyWithValue("get namespaces", 503))
 	g.Expect(codes).To(HaveKeyWithValue("list configmaps", 200))
+}
+
+func TestTheJournalHearsOfWhatNobodyAnswered(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		fault   fault.Fault
+		arrives bool // at the server, which writes it
+	}{
+		{"a hang", fault.Fault{Kind: fault.Hang}, false},
+		{"latency that the client does not wait for", fault.Fault{Kind: fault.Latency, Delay: metav1.Duration{Duration: time.Hour}}, false},
+		{"a reset before the answer", fault.Fault{Kind: fault.Reset}, false},
+		{"a reset in the middle of the answer", fault.Fault{Kind: fault.Reset, After: 10}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := NewWithT(t)
+			target := one(t, fleetsim.Options{})
+			v := visit(t, target)
+			g.Expect(v.hello()).To(Succeed(), "it is connected")
+			_, err := target.Faults().Set(c.fault)
+			g.Expect(err).NotTo(HaveOccurred())
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err = v.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+			g.Expect(err).To(HaveOccurred())
+			g.Eventually(func() map[string]int64 {
+				requests := map[string]int64{}
+				for _, count := range target.Journal().Counts().Verbs("create") {
+					requests[fmt.Sprint(count.Resource, " ", count.Code)] += count.Requests
+				}
+				return requests
+			}, patience).Should(Equal(map[string]int64{"configmaps 0": 1}))
+			written := 0
+			if c.arrives {
+				written = 1
+			}
+			g.Expect(target.Journal().History().Changes).To(HaveLen(written))
+		})
+	}
+}
+
+func TestAWatchThatIsResetCountsOnce(t *testing.T) {
+	g := NewWithT(t)
+	target := one(t, fleetsim.Options{})
+	v := visit(t, target)
+	w, err := v.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	defer w.Stop()
+	_, err = target.Faults().Set(fault.Fault{Kind: fault.Reset, After: 1, Match: fault.Match{Verbs: []string{"watch"}}})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = visit(t, target).CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(w.ResultChan(), patience).Should(BeClosed())
+	g.Eventually(target.Faults().Struck, patience).Should(HaveKeyWithValue(fault.Reset, uint64(1)))
+	g.Eventually(target.Connections, patience).Should(Equal(1), "the watch is over")
+	watches := target.Journal().Counts().Verbs("watch")
+	g.Expect(watches).To(HaveExactElements(And(HaveField("Code", 200), HaveField("Requests", int64(1)))))
 }
 
 func TestResourceVersionsExpire(t *testing.T) {

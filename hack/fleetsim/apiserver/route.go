@@ -34,6 +34,7 @@ type call struct {
 	body            []byte // as JSON or YAML
 	bytesIn         int
 	as              format
+	told            bool // the journal was
 }
 
 // response counts what is sent.
@@ -64,16 +65,23 @@ func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{Server: s, w: &response{ResponseWriter: w}, r: r, agentName: r.UserAgent(), verb: strings.ToLower(r.Method)}
 	began := time.Now()
-	if !c.route(began) {
+	whole := false
+	defer func() {
+		if !whole {
+			c.w.code = 0 // a panic cut it off: the client has no answer, or half of one
+		}
 		c.answered(began)
-	}
+	}()
+	c.route(began)
+	whole = true
 }
 
-// answered tells the journal.
+// answered tells the journal, unless it was told already.
 func (c *call) answered(began time.Time) {
-	if c.o.Journal == nil {
+	if c.o.Journal == nil || c.told {
 		return
 	}
+	c.told = true
 	c.o.Journal.Answered(journal.Request{
 		Verb: c.verb, Resource: c.journalResource(), Code: c.w.code, UserAgent: c.agentName, User: c.user.Name,
 		BytesIn: int64(c.bytesIn), BytesOut: c.w.bytes, Took: time.Since(began),
@@ -91,17 +99,17 @@ func (c *call) journalResource() string {
 	return name
 }
 
-// route answers the request, and returns whether the journal was told already.
-func (c *call) route(began time.Time) (told bool) {
+// route answers the request.
+func (c *call) route(began time.Time) {
 	c.w.Header().Set("Cache-Control", "no-cache, private")
 	if c.stopped.Err() != nil {
 		c.fail(apierrors.NewServiceUnavailable("the server is stopped"))
-		return false
+		return
 	}
 	user, ok := c.authenticate()
 	if !ok {
 		c.fail(apierrors.NewUnauthorized("Unauthorized"))
-		return false
+		return
 	}
 	c.user = user
 
@@ -110,24 +118,24 @@ func (c *call) route(began time.Time) (told bool) {
 	case "/healthz", "/livez", "/readyz", "/version", "/api", "/apis":
 		if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 			c.fail(serverError(http.StatusMethodNotAllowed, ""))
-			return false
+			return
 		}
 	}
 	switch path {
 	case "/healthz", "/livez", "/readyz":
 		c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(c.w, "ok")
-		return false
+		return
 	case "/version":
 		c.version()
-		return false
+		return
 	case "/openapi/v2", "/openapi/v3":
 		c.openAPI(path)
-		return false
+		return
 	}
 	if strings.HasPrefix(path, "/openapi/v3/") {
 		c.openAPI(path)
-		return false
+		return
 	}
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	var gv schema.GroupVersion
@@ -138,12 +146,12 @@ func (c *call) route(began time.Time) (told bool) {
 		gv.Group, gv.Version, parts = parts[1], parts[2], parts[3:]
 	case parts[0] == "api" || parts[0] == "apis":
 		c.discovery(path)
-		return false
+		return
 	default:
 		c.notServed()
-		return false
+		return
 	}
-	return c.routeResource(gv, parts, began)
+	c.routeResource(gv, parts, began)
 }
 
 // authenticate lets everybody see whether the server is well, as kube-apiserver does.
@@ -171,7 +179,7 @@ func (c *call) notServed() {
 	http.Error(c.w, "404 page not found", http.StatusNotFound)
 }
 
-func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.Time) (told bool) {
+func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.Time) {
 	registry := c.registry.Load()
 	namespaced, watched := false, parts[0] == "watch" && len(parts) > 1
 	if watched {
@@ -184,7 +192,7 @@ func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.
 	resource, ok := registry.Resource(gv.WithResource(parts[0]))
 	if !ok || len(parts) > 3 || namespaced && !resource.Namespaced {
 		c.notServed()
-		return false
+		return
 	}
 	if len(parts) > 1 {
 		c.name = parts[1]
@@ -194,12 +202,12 @@ func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.
 	}
 	if resource.Namespaced && c.namespace == "" && c.name != "" {
 		c.notServed()
-		return false
+		return
 	}
 	c.resource = resource
 	if !slices.Contains(resource.Verbs, "list") {
 		c.review()
-		return false
+		return
 	}
 
 	var err error
@@ -211,7 +219,7 @@ func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.
 		err = c.get()
 	case c.r.Method == http.MethodGet && (watched || asksForWatch(c.r)):
 		c.verb = "watch"
-		told, err = c.watch(began)
+		err = c.watch(began)
 	case c.r.Method == http.MethodGet:
 		c.verb = "list"
 		err = c.list()
@@ -235,7 +243,6 @@ func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.
 	if err != nil {
 		c.fail(err)
 	}
-	return told
 }
 
 func (c *call) routeSubresource() error {

@@ -27,23 +27,23 @@ type watcher struct {
 	rc       *http.ResponseController
 }
 
-// watch answers with events until the client, the server or time ends it. It returns whether the journal was told.
-func (c *call) watch(began time.Time) (told bool, err error) {
+// watch answers with events until the client, the server or time ends it.
+func (c *call) watch(began time.Time) error {
 	if err := c.negotiate(); err != nil {
-		return false, err
+		return err
 	}
 	o, err := c.listOptions()
 	if err != nil {
-		return false, err
+		return err
 	}
 	w := &watcher{call: c, as: c.item(), rc: http.NewResponseController(c.w)}
 	if w.selected, err = c.selection(o); err != nil {
-		return false, err
+		return err
 	}
 	objects, err := w.begin(o)
 	expired := errors.Is(err, storage.ErrExpired)
 	if err != nil && !expired {
-		return false, err
+		return err
 	}
 
 	c.w.Header().Set("Content-Type", "application/json")
@@ -53,11 +53,11 @@ func (c *call) watch(began time.Time) (told bool, err error) {
 
 	if expired {
 		w.sendExpired(fmt.Sprintf("too old resource version: %s (%d)", o.ResourceVersion, c.store.Version()))
-		return true, nil
+		return nil
 	}
 	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if initial && !w.sendInitial(objects, o.AllowWatchBookmarks) {
-		return true, nil
+		return nil
 	}
 	objects = nil //nolint:ineffassign,wastedassign // they would be kept for as long as the watch lasts
 	timeout := 30*time.Minute + rand.N(30*time.Minute)
@@ -65,7 +65,7 @@ func (c *call) watch(began time.Time) (told bool, err error) {
 		timeout = time.Duration(*o.TimeoutSeconds) * time.Second
 	}
 	w.run(began.Add(timeout), o.AllowWatchBookmarks)
-	return true, nil
+	return nil
 }
 
 // begin finds the place to begin at, and what there is already if that is asked for.

@@ -21,19 +21,19 @@ func (s *Switch) Handler(next http.Handler) http.Handler {
 		began := time.Now()
 		a := &answer{ResponseWriter: w, faults: s, incoming: r, number: s.requests.Add(1)}
 		if err := s.detain(r.Context(), a); err != nil {
+			s.answered(a, 0, 0, began)
 			panic(http.ErrAbortHandler) // the client has left, or the server ends
 		}
 		for _, f := range s.state.Load().faults {
 			switch {
 			case f.Kind == Reset && f.After == 0 && a.struckBy(f):
 				f.struck.Add(1)
+				s.answered(a, 0, 0, began)
 				reset(r.Context())
 			case f.Kind == Status && a.struckBy(f):
 				f.struck.Add(1)
 				sent := s.refuse(w, a.request(), f)
-				if s.options.Answered != nil {
-					s.options.Answered(Answer{Request: r, Verb: a.request().name(), Resource: a.request().resource, Code: f.Code, Sent: sent, Took: time.Since(began)})
-				}
+				s.answered(a, f.Code, sent, began)
 				return
 			case f.Kind == GoAway && a.struckBy(f):
 				f.struck.Add(1)
@@ -43,6 +43,13 @@ func (s *Switch) Handler(next http.Handler) http.Handler {
 		defer a.finish()
 		next.ServeHTTP(a, r)
 	})
+}
+
+// answered tells of a request that does not reach the server.
+func (s *Switch) answered(a *answer, code int, sent int64, began time.Time) {
+	if s.options.Answered != nil {
+		s.options.Answered(Answer{Request: a.incoming, Verb: a.request().name(), Resource: a.request().resource, Code: code, Sent: sent, Took: time.Since(began)})
+	}
 }
 
 // detain holds up the request for as long as faults of latency and hangs want.

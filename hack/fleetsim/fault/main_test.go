@@ -38,12 +38,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // server is a stand-in of a Kubernetes API server: it has a version, a list of ConfigMaps and watches of them.
 type server struct {
-	faults   *fault.Switch
-	listener *fault.Listener
-	http     *httptest.Server
-	answered atomic.Int64 // by a Status fault
-	reached  atomic.Int64 // requests that came through
-	conns    atomic.Int64 // connections that were accepted
+	faults     *fault.Switch
+	listener   *fault.Listener
+	http       *httptest.Server
+	answered   atomic.Int64 // by a Status fault
+	unanswered atomic.Int64 // because of a fault
+	reached    atomic.Int64 // requests that came through
+	conns      atomic.Int64 // connections that were accepted
 
 	mu      sync.Mutex
 	watches map[chan string]struct{}
@@ -53,7 +54,13 @@ func start(t *testing.T) *server {
 	t.Helper()
 	g := NewWithT(t)
 	s := &server{watches: map[chan string]struct{}{}}
-	s.faults = fault.New(fault.Options{Seed: 1, Answered: func(fault.Answer) { s.answered.Add(1) }})
+	s.faults = fault.New(fault.Options{Seed: 1, Answered: func(a fault.Answer) {
+		if a.Code == 0 {
+			s.unanswered.Add(1)
+		} else {
+			s.answered.Add(1)
+		}
+	}})
 	var err error
 	s.listener, err = s.faults.Listen()
 	g.Expect(err).NotTo(HaveOccurred())

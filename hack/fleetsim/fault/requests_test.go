@@ -93,10 +93,13 @@ func TestAHangStrikesOnlyWhatItMatches(t *testing.T) {
 	s.add("a")
 	g.Expect(next(w, patience)).To(Equal("a"), "a watch of configmaps is no list of them")
 	g.Expect(s.conns.Load()).To(Equal(int64(1)))
+	g.Expect(s.unanswered.Load()).To(BeZero(), "it may still be answered")
 	g.Expect(v.list(brief)).To(MatchError(context.DeadlineExceeded))
+	g.Eventually(s.unanswered.Load, patience).Should(Equal(int64(1)), "its client left")
 
 	s.clear(t)
 	g.Eventually(done, patience).Should(Receive(BeNil()))
+	g.Expect(s.unanswered.Load()).To(Equal(int64(1)))
 }
 
 func TestAResetBeforeTheAnswer(t *testing.T) {
@@ -108,6 +111,7 @@ func TestAResetBeforeTheAnswer(t *testing.T) {
 	s.set(t, fault.Fault{Kind: fault.Reset, Match: fault.Match{Paths: []string{"/version"}}})
 	err := v.version(patience)
 	g.Expect(utilnet.IsConnectionReset(err)).To(BeTrue(), "%v", err)
+	g.Expect(s.unanswered.Load()).To(BeEquivalentTo(s.struck(fault.Reset)()))
 	g.Expect(v.list(patience)).To(Succeed())
 	s.clear(t)
 	g.Expect(v.version(patience)).To(Succeed())

@@ -18,16 +18,18 @@ const maxFaults = 64
 type Options struct {
 	// Seed decides who is struck by a fault with a share.
 	Seed uint64
-	// Answered, if set, hears of each request that a Status fault answered, since the server never does.
+	// Answered, if set, hears of each request that never came to the server: a Status fault answered it, a Reset ended it
+	// before its answer, or its client left while a Hang or Latency held it up.
 	Answered func(Answer)
 }
 
-// Answer is what a fault answered.
+// Answer is what a fault answered instead of the server.
 type Answer struct {
 	Request *http.Request
 	// Verb and Resource are as in Match; Resource is empty if the request was for none.
 	Verb, Resource string
-	Code           int
+	// Code is the HTTP status. Zero: there was no answer.
+	Code int
 	// Sent is the size of the body.
 	Sent int64
 	Took time.Duration

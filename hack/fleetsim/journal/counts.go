@@ -23,7 +23,7 @@ type Request struct {
 	// Resource is the resource with its group and subresource, such as "deployments.apps" or "pods/status"; or the path for
 	// what is not a resource.
 	Resource string
-	// Code is the HTTP status code of the answer. 0: there was none, the connection was broken.
+	// Code is the HTTP status code of the answer. 0: there was none, or only a part of it; the connection was broken.
 	Code int
 	// UserAgent is the header as it was sent.
 	UserAgent string
