@@ -318,6 +318,9 @@ func (c *call) wrote(w kinds.Write, before, after *storage.Object, version uint6
 		Time: time.Now(), Verb: string(w.Verb), Resource: c.journalResource(), ResourceVersion: version,
 		Manager: w.Manager, UserAgent: c.agentName, User: c.user.Name, Changed: before != after,
 	}
+	if c.r != nil && c.agentName == c.r.UserAgent() { // neither a controller nor kube-apiserver itself
+		change.Connection = c.r.RemoteAddr
+	}
 	if before != nil {
 		change.Before = before.Digest()
 	}

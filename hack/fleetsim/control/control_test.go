@@ -1,9 +1,12 @@
 package control_test
 
 import (
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,10 @@ import (
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -19,6 +26,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/control"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
+	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -138,12 +146,9 @@ func TestRotationSkewAndState(t *testing.T) {
 	g.Expect(target.UID()).NotTo(Equal(before))
 }
 
-func TestCRDsAndDiscovery(t *testing.T) {
-	g := NewWithT(t)
-	fleet, client := start(t)
-	ctx := t.Context()
-	target := fleet.Targets()[0]
-	crd := &unstructured.Unstructured{Object: map[string]any{
+// backups is a CustomResourceDefinition.
+func backups() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "backups.demo.example.org"},
 		"spec": map[string]any{
@@ -155,6 +160,14 @@ func TestCRDsAndDiscovery(t *testing.T) {
 			}},
 		},
 	}}
+}
+
+func TestCRDsAndDiscovery(t *testing.T) {
+	g := NewWithT(t)
+	fleet, client := start(t)
+	ctx := t.Context()
+	target := fleet.Targets()[0]
+	crd := backups()
 	const path = "/apis/demo.example.org/v1/backups"
 	code := func() int { return get(t, target, path) }
 	g.Expect(client.SetCRD(ctx, control.SetCRD{CRD: crd})).To(HaveLen(10))
@@ -194,6 +207,72 @@ func TestJournalAndStats(t *testing.T) {
 	for _, n := range []int64{int64(s.Goroutines), s.HeapBytes, s.MaxRSSBytes, int64(s.CPU.Duration)} {
 		g.Expect(n).To(BeNumerically(">", 0))
 	}
+}
+
+// writer writes to a target on a connection of its own, with the user agent of the hub. Each write changes the labels of one object.
+func writer(t *testing.T, target *fleetsim.Target) (write func(value string)) {
+	t.Helper()
+	g := NewWithT(t)
+	config, err := clientcmd.RESTConfigFromKubeConfig(target.Kubeconfig())
+	g.Expect(err).NotTo(HaveOccurred())
+	config.QPS, config.UserAgent, config.ContentType = -1, "trellis", runtime.ContentTypeJSON
+	config.Dial = (&net.Dialer{}).DialContext // a transport of its own
+	httpClient, err := rest.HTTPClientFor(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(httpClient.Transport) })
+	set, err := kubernetes.NewForConfigAndClient(config, httpClient)
+	g.Expect(err).NotTo(HaveOccurred())
+	return func(value string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"value":%q}}}`, value)
+		_, err := set.CoreV1().Namespaces().Patch(t.Context(), "default", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+func TestReplicasAreToldByTheirConnections(t *testing.T) {
+	const check = "written by two at a time"
+	found := func(g Gomega, client control.Client) []journal.Finding {
+		j, err := client.Journal(t.Context(), control.GetJournal{Programs: []string{"trellis"}})
+		g.Expect(err).NotTo(HaveOccurred())
+		i := slices.IndexFunc(j.Verdicts, func(v journal.Verdict) bool { return v.Check == check })
+		g.Expect(i).To(BeNumerically(">=", 0))
+		g.Expect(j.Verdicts[i].Judged).To(Equal(3))
+		return j.Verdicts[i].Findings
+	}
+	t.Run("two in turns", func(t *testing.T) {
+		g := NewWithT(t)
+		fleet, client := start(t)
+		one := writer(t, fleet.Targets()[0])
+		two := writer(t, fleet.Targets()[0])
+		one("a")
+		two("b")
+		one("a")
+		g.Expect(found(g, client)).To(ConsistOf(HaveField("What", MatchRegexp(`written by trellis from 127\.0\.0\.1:\d+ and trellis from 127\.0\.0\.1:\d+ in turns`))))
+	})
+	t.Run("one that connects anew", func(t *testing.T) {
+		g := NewWithT(t)
+		fleet, client := start(t)
+		before, after := writer(t, fleet.Targets()[0]), writer(t, fleet.Targets()[0])
+		before("a")
+		before("b")
+		after("a")
+		g.Expect(found(g, client)).To(BeEmpty())
+		connections := map[string]bool{}
+		for _, c := range fleet.Targets()[0].Journal().History().Changes {
+			connections[c.Connection] = true
+		}
+		g.Expect(connections).To(HaveLen(2))
+	})
+	t.Run("the simulator itself and a client", func(t *testing.T) {
+		g := NewWithT(t)
+		fleet, _ := start(t)
+		write := writer(t, fleet.Targets()[0])
+		write("a")
+		g.Expect(fleet.Targets()[0].AddCRD(t.Context(), backups())).To(Succeed())
+		write("b")
+		g.Expect(journal.TwoAtATime(time.Minute, journal.ByConnection(nil), fleet.Journal().Histories()...).Err()).To(Succeed())
+	})
 }
 
 func TestBadInputIsRefusedWithAReason(t *testing.T) {

@@ -299,18 +299,12 @@ func (c *controller) journal(_ context.Context, r GetJournal) (Journal, error) {
 	if len(r.Programs) > 0 {
 		writers = journal.ByUserAgent(r.Programs...)
 	}
-	writer := func(c journal.Change) string {
-		if writers != nil && !writers(c) {
-			return ""
-		}
-		return c.UserAgent
-	}
 	j.Verdicts = []journal.Verdict{
 		journal.Repeated(writers, histories...),
 		journal.Flapping(window, writers, histories...),
 		journal.CreatedTwice(writers, nil, histories...),
 		journal.WrongDeletes(writers, journal.Deletes{}, histories...),
-		journal.TwoAtATime(window, writer, histories...),
+		journal.TwoAtATime(window, journal.ByConnection(writers), histories...),
 	}
 	for _, t := range targets {
 		for kind, n := range t.Faults().Struck() {

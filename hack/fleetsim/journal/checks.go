@@ -231,6 +231,20 @@ func WrongDeletes(writers Writers, rules Deletes, histories ...History) Verdict 
 	})
 }
 
+// ByConnection tells replicas apart by their connections, for TwoAtATime: replicas of one program have the same user agent. What
+// the server wrote itself is not judged. A replica that connects anew is another one, but one that does not write in turns with
+// its former self, so nothing is found. The same replica is found if it does have two connections at a time: it speaks HTTP/1.1,
+// or requests of its old connection were still under way when a GOAWAY moved it to a new one.
+func ByConnection(writers Writers) func(Change) string {
+	return func(c Change) string {
+		if c.Connection == "" || !writers.judges(c) {
+			return ""
+		}
+		program, _, _ := strings.Cut(c.UserAgent, " ")
+		return program + " from " + c.Connection
+	}
+}
+
 // TwoAtATime finds targets that two writers of one role wrote to at a time: one wrote, then another, then the first again,
 // all within the window. replica tells the writers apart, such as the replicas of a hub; an empty answer means that the write
 // is not judged. A change of hands and back in a longer time than the window is none.

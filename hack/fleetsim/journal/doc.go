@@ -9,7 +9,7 @@
 //     its source to the server (Latencies), and when the last of all targets had it (Journal.Reached).
 //
 // What a check means is the caller's to say: which writers it judges (Writers), what they may delete, which of them are
-// replicas of one another. The package knows nothing of the hub.
+// replicas of one another (ByConnection tells those of one program apart). The package knows nothing of the hub.
 //
 // How it stays cheap. Both hooks are called for each request of a thousand servers, so a target shares no lock with another,
 // and neither allocates in the steady state: a count is found by a key that is hashed in place, and the strings of a history

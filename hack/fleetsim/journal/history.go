@@ -37,6 +37,8 @@ type Change struct {
 	Manager   string `json:"manager,omitempty"`
 	UserAgent string `json:"userAgent,omitempty"`
 	User      string `json:"user,omitempty"`
+	// Connection that the write came on, by its remote address. Empty: it came on none, for it is the server's own.
+	Connection string `json:"connection,omitempty"`
 	// Changed is false for a write that left the object as it was.
 	Changed bool `json:"changed"`
 	// Before and After are digests of the payload, labels, annotations and finalizers, without managedFields, status,
@@ -82,7 +84,7 @@ type entry struct {
 type objectID struct{ resource, namespace, name string }
 
 // writerID has the verb, for there are few of them together.
-type writerID struct{ verb, manager, userAgent, user string }
+type writerID struct{ verb, manager, userAgent, user, connection string }
 
 // epoch keeps the monotonic reading for times that are stored as one number.
 var epoch = time.Now()
@@ -101,7 +103,7 @@ func (t *Target) Wrote(c Change) {
 	e := entry{
 		time:   int64(c.Time.Sub(epoch)),
 		object: unique.Make(objectID{c.Resource, c.Namespace, c.Name}),
-		writer: unique.Make(writerID{c.Verb, c.Manager, c.UserAgent, c.User}),
+		writer: unique.Make(writerID{c.Verb, c.Manager, c.UserAgent, c.User, c.Connection}),
 		uid:    c.UID, resourceVersion: c.ResourceVersion, before: c.Before, after: c.After, changed: c.Changed,
 	}
 	if !c.SentAt.IsZero() {
@@ -166,7 +168,7 @@ func (e entry) change() Change {
 	object, writer := e.object.Value(), e.writer.Value()
 	c := Change{
 		Time: epoch.Add(time.Duration(e.time)), Verb: writer.verb, Resource: object.resource, Namespace: object.namespace, Name: object.name,
-		UID: e.uid, ResourceVersion: e.resourceVersion, Manager: writer.manager, UserAgent: writer.userAgent, User: writer.user,
+		UID: e.uid, ResourceVersion: e.resourceVersion, Manager: writer.manager, UserAgent: writer.userAgent, User: writer.user, Connection: writer.connection,
 		Changed: e.changed, Before: e.before, After: e.after,
 	}
 	if e.sentAt != 0 {

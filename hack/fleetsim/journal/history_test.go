@@ -14,7 +14,7 @@ func TestHistory(t *testing.T) {
 	_, alpha := target(Options{History: 3})
 	want := Change{
 		Time: start, Verb: "update", Resource: "pods/status", Namespace: "n", Name: "p", UID: "u", ResourceVersion: 7,
-		Manager: "m", UserAgent: "a b", User: "w", Changed: true, Before: 1, After: 2, SentAt: time.Unix(5, 6),
+		Manager: "m", UserAgent: "a b", User: "w", Connection: "127.0.0.1:1", Changed: true, Before: 1, After: 2, SentAt: time.Unix(5, 6),
 	}
 	alpha.Wrote(want)
 	h := alpha.History()
