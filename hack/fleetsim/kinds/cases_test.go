@@ -18,6 +18,25 @@ type testCase struct {
 func named(template, name string) string { return replace(template, name) }
 
 var cases = []testCase{
+	{name: "patches of managedFields", steps: []step{
+		{verb: "apply", resource: "/v1/configmaps", name: "mf", body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"mf"},"data":{"a":"b"}}`},
+		{verb: "json", resource: "/v1/configmaps", name: "mf", body: `[{"op":"test","path":"/metadata/managedFields/0/manager","value":"test"},{"op":"add","path":"/data/x","value":"y"}]`},
+		{verb: "json", resource: "/v1/configmaps", name: "mf", body: `[{"op":"test","path":"/metadata/managedFields/0/manager","value":"nobody"},{"op":"add","path":"/data/x","value":"z"}]`},
+		{verb: "json", resource: "/v1/configmaps", name: "mf", body: `[{"op":"copy","from":"/metadata/managedFields/0/manager","path":"/data/owner"}]`},
+		{verb: "json", resource: "/v1/configmaps", name: "mf", body: `[{"op":"replace","path":"/metadata/managedFields/0/manager","value":"renamed"}]`},
+		{verb: "merge", resource: "/v1/configmaps", name: "mf", body: `{"metadata":{"managedFields":null},"data":{"a":"c"}}`},
+		{verb: "merge", resource: "/v1/configmaps", name: "mf", manager: "other", body: `{"metadata":{"managedFields":[{}]},"data":{"a":"d"}}`},
+		{verb: "json", resource: "/v1/configmaps", name: "mf", body: `[{"op":"replace","path":"/metadata","value":{"name":"mf","labels":{"l":"m"}}}]`},
+	}},
+	{name: "applies of what is there", steps: []step{
+		{verb: "apply", resource: "/v1/configmaps", name: "again", body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"again"},"data":{"a":"b"}}`},
+		{verb: "apply", resource: "/v1/configmaps", name: "again", body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"again"},"data":{"a":"b"}}`},
+		{verb: "apply", resource: "/v1/configmaps", name: "again", manager: "other", body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"again"},"data":{"a":"b"}}`},
+		{verb: "apply", resource: "/v1/configmaps", name: "again", body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"again","resourceVersion":"1"},"data":{"a":"b"}}`},
+		{verb: "apply", resource: "/v1/configmaps", name: "again", body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"again","resourceVersion":"<rv>"},"data":{"a":"b"}}`},
+		{verb: "apply", resource: "/v1/configmaps", name: "again", body: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again}\ndata: {a: c, a: b}\n"},
+		{verb: "apply", resource: "/v1/configmaps", name: "again", validation: "Strict", body: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: again}\ndata: {a: c, a: b}\n"},
+	}},
 	{name: "a ConfigMap", steps: []step{
 		{verb: "create", resource: "/v1/configmaps", name: "cm", body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm"},"data":{"a":"b"}}`},
 		{verb: "update", resource: "/v1/configmaps", name: "cm", body: `{"metadata":{"name":"cm"},"data":{"a":"b"}}`},
@@ -166,7 +185,9 @@ var cases = []testCase{
 		{verb: "update", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"apiVersion":"kinds.example.org/v1","kind":"Widget","metadata":{"name":"a","resourceVersion":"<rv>"},"spec":{"size":4}}`},
 		{verb: "update", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"apiVersion":"kinds.example.org/v1","kind":"Widget","metadata":{"name":"a","resourceVersion":"<rv>"},"spec":{"size":4}}`},
 		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"spec":{"size":"x"}}`},
-		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"spec":{"size":-1,"color":"green"}}`},
+		// One at a time: several are told in any order, by the real server as well.
+		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"spec":{"size":-1}}`},
+		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"spec":{"color":"green"}}`},
 		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"spec":{"size":null}}`},
 		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", validation: "Strict", body: `{"spec":{"bogus":1}}`},
 		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"spec":{"bogus":1}}`},
