@@ -68,6 +68,14 @@ func BenchmarkNextApplyThatChangesNothing(b *testing.B) {
 	benchmark(b, r, appliedDeployment(b, r), false, func(int) kinds.Write { return writeOf(kinds.Apply, body) })
 }
 
+// BenchmarkNextApplyOfWhatIsStored is of an intent that says all as it is stored. The one above says "1000m" for "1" and
+// leaves out a default in a list that belongs to its manager as a whole.
+func BenchmarkNextApplyOfWhatIsStored(b *testing.B) {
+	r := resourceOf(b, deployments)
+	body := replaceAll(replaceAll(named(deployment, "de"), `"1000m"`, `"1"`), `"path":"token"`, `"path":"token","expirationSeconds":3600`)
+	benchmark(b, r, appliedDeployment(b, r), false, func(int) kinds.Write { return writeOf(kinds.Apply, body) })
+}
+
 func BenchmarkNextApplyThatChanges(b *testing.B) {
 	r := resourceOf(b, deployments)
 	benchmark(b, r, appliedDeployment(b, r), true, func(i int) kinds.Write {

@@ -208,16 +208,21 @@ func (n *next) apply() (*unstructured.Unstructured, error) {
 	if !ok {
 		return nil, fmt.Errorf("the field manager gives a %T", merged)
 	}
-	o, _, err := n.form.Settle(applied)
-	if err != nil {
-		return nil, err
-	}
 	if repeated != nil {
 		if n.FieldValidation == metav1.FieldValidationStrict {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", repeated))
 		}
 		n.warn(yamlProblems(repeated)...)
 	}
+	// The definition of a custom resource may have changed since live was settled.
+	if n.live != nil && !n.Custom() && ownership.Untouched(applied, n.live) && ownership.Same(applied, n.live) {
+		return n.live, nil
+	}
+	o, _, err := n.form.Settle(ownership.Without(applied))
+	if err != nil {
+		return nil, err
+	}
+	setOrDelete(o.Object, anyOrNil(ownership.Entries(applied)), "metadata", "managedFields")
 	if n.live == nil {
 		if uid := o.GetUID(); uid != "" {
 			return nil, apierrors.NewConflict(n.groupResource(), n.Name,

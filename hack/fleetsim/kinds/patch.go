@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/ownership"
 )
 
 // maxPatchOperations is how many operations a JSON patch may have.
@@ -29,19 +32,59 @@ func (n *next) patched() (*unstructured.Unstructured, error) {
 	if n.PatchType == types.StrategicMergePatchType && n.form.PatchReference() != nil {
 		return n.strategicallyPatched()
 	}
-	current, err := n.form.Encode(n.live)
+	if !n.touchesManagedFields() {
+		// Without them there is half as much to read and write, and the field manager takes those of the live object. What
+		// is wrong with a patch is told of the whole object.
+		if o, _, errs, err := n.patchedOn(ownership.Without(n.live)); err == nil && len(errs) == 0 {
+			return o, nil
+		}
+	}
+	o, doc, errs, err := n.patchedOn(n.live)
 	if err != nil {
 		return nil, err
 	}
-	patched, repeated, err := n.onJSON(current)
+	return o, n.strictly(string(doc), errs)
+}
+
+// patchedOn returns an object with the patch of the body on it, as a document as well, and what the kind has no place for.
+func (n *next) patchedOn(o *unstructured.Unstructured) (patched *unstructured.Unstructured, doc []byte, strict []error, err error) {
+	current, err := n.form.Encode(o)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	o, strict, err := n.form.Decode(patched)
+	doc, repeated, err := n.onJSON(current)
 	if err != nil {
-		return nil, invalidPatch(string(patched), err)
+		return nil, nil, nil, err
 	}
-	return o, n.strictly(string(patched), append(repeated, strict...))
+	patched, strict, err = n.form.Decode(doc)
+	if err != nil {
+		return nil, nil, nil, invalidPatch(string(doc), err)
+	}
+	return patched, doc, append(repeated, strict...), nil
+}
+
+// touchesManagedFields tells whether a JSON or merge patch may read or write managedFields.
+func (n *next) touchesManagedFields() bool {
+	if n.PatchType == types.MergePatchType {
+		var patch struct {
+			Metadata map[string]any `json:"metadata"`
+		}
+		err := kjson.UnmarshalCaseSensitivePreserveInts(n.Body, &patch)
+		_, found := patch.Metadata["managedFields"]
+		return found || err != nil
+	}
+	var operations []jsonPatchOp
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(n.Body, &operations); err != nil {
+		return true
+	}
+	return slices.ContainsFunc(operations, func(op jsonPatchOp) bool {
+		return holdsManagedFields(op.Path) || op.From != "" && holdsManagedFields(op.From)
+	})
+}
+
+// holdsManagedFields tells whether a JSON pointer leads to managedFields, into them or to something that has them.
+func holdsManagedFields(pointer string) bool {
+	return pointer == "" || pointer == "/metadata" || strings.HasPrefix(pointer, "/metadata/managedFields")
 }
 
 // onJSON applies a JSON or merge patch to a document. It also tells of keys that the patch repeats or does not have.

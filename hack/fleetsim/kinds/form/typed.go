@@ -3,6 +3,7 @@ package form
 import (
 	stdjson "encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -139,14 +140,14 @@ func (f *Typed) typed(o *unstructured.Unstructured) (validation.Object, error) {
 
 // Validate implements Form.
 func (f *Typed) Validate(o, old *unstructured.Unstructured, subresource string) field.ErrorList {
-	now, err := f.typed(o)
+	now, err := f.typed(withoutSets(o))
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	if old == nil {
 		return validation.Create(now, f.namespaced)
 	}
-	before, err := f.typed(old)
+	before, err := f.typed(withoutSets(old))
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
@@ -154,4 +155,27 @@ func (f *Typed) Validate(o, old *unstructured.Unstructured, subresource string) 
 		return validation.UpdateStatus(now, before, f.namespaced)
 	}
 	return validation.Update(now, before, f.namespaced)
+}
+
+// withoutSets returns an object whose managedFields do not tell of what is owned, which takes long to convert and is not
+// looked at when an object is checked. It shares all other content with o.
+func withoutSets(o *unstructured.Unstructured) *unstructured.Unstructured {
+	metadata, _ := o.Object["metadata"].(map[string]any)
+	entries, _ := metadata["managedFields"].([]any)
+	if len(entries) == 0 {
+		return o
+	}
+	light := make([]any, len(entries))
+	for i, entry := range entries {
+		light[i] = entry
+		if e, ok := entry.(map[string]any); ok {
+			e = maps.Clone(e)
+			delete(e, "fieldsV1")
+			light[i] = e
+		}
+	}
+	content, metadata := maps.Clone(o.Object), maps.Clone(metadata)
+	metadata["managedFields"] = light
+	content["metadata"] = metadata
+	return &unstructured.Unstructured{Object: content}
 }

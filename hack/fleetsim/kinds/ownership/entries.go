@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,6 +24,25 @@ func Entries(o *unstructured.Unstructured) []any {
 	metadata, _ := o.Object["metadata"].(map[string]any)
 	entries, _ := metadata["managedFields"].([]any)
 	return entries
+}
+
+// Without returns the object without its managedFields. It shares its content with o. Often they are half of an object,
+// and nothing but a field manager's own work depends on them.
+func Without(o *unstructured.Unstructured) *unstructured.Unstructured {
+	metadata, _ := o.Object["metadata"].(map[string]any)
+	if _, found := metadata["managedFields"]; !found {
+		return o
+	}
+	content, metadata := maps.Clone(o.Object), maps.Clone(metadata)
+	delete(metadata, "managedFields")
+	content["metadata"] = metadata
+	return &unstructured.Unstructured{Object: content}
+}
+
+// Untouched tells whether a field manager found nothing to change in live when it made o: it has given no entry a new time.
+// Within the same second that cannot be told, and Same has to say.
+func Untouched(o, live *unstructured.Unstructured) bool {
+	return slices.EqualFunc(Entries(o), Entries(live), func(a, b any) bool { return keyOf(a) == keyOf(b) })
 }
 
 // Stamp gives the entries that a field manager has touched just now, that is those with a time that none of the known ones

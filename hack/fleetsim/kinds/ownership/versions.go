@@ -10,6 +10,7 @@ import (
 )
 
 // sameVersion converts between versions where there is one only: entries of managedFields that name another are dropped.
+// What it returns is for the comparison of objects and has no managedFields, which nobody owns.
 type sameVersion struct{ gv schema.GroupVersion }
 
 // Convert implements runtime.ObjectConvertor, but is not used.
@@ -21,6 +22,9 @@ func (s sameVersion) ConvertToVersion(in runtime.Object, to runtime.GroupVersion
 	if target, ok := to.KindForGroupVersionKinds([]schema.GroupVersionKind{gvk}); !ok || target.GroupVersion() != s.gv {
 		return nil, runtime.NewNotRegisteredErrForTarget("fleetsim", nil, to)
 	}
+	if o, ok := in.(*unstructured.Unstructured); ok {
+		return Without(o), nil
+	}
 	return in, nil
 }
 
@@ -29,7 +33,7 @@ func (sameVersion) ConvertFieldLabel(_ schema.GroupVersionKind, label, value str
 	return label, value, nil
 }
 
-// versionsOf converts between the versions of a custom resource, which differ in name only.
+// versionsOf converts between the versions of a custom resource, which differ in name only. It leaves out managedFields as well.
 type versionsOf struct{ known []string }
 
 // Convert implements runtime.ObjectConvertor, but is not used.
@@ -45,7 +49,7 @@ func (v versionsOf) ConvertToVersion(in runtime.Object, to runtime.GroupVersione
 	if !ok || !matches || !slices.Contains(v.known, target.GroupVersion().String()) {
 		return nil, runtime.NewNotRegisteredErrForTarget("fleetsim", nil, to)
 	}
-	return InVersion(o, target.GroupVersion()), nil
+	return InVersion(Without(o), target.GroupVersion()), nil
 }
 
 // ConvertFieldLabel implements runtime.ObjectConvertor, but is not used.
