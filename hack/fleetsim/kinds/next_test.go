@@ -246,3 +246,15 @@ func TestWritesAtTheSameTime(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(after).To(Equal(before))
 }
+
+func TestAPatchThatReadsTheMetadataAsAWholeReadsManagedFields(t *testing.T) {
+	g := NewWithT(t)
+	r := resourceOf(t, deployments)
+	w := writeOf(kinds.Patch, `[{"op":"copy","from":"/metadata","path":"/spec/template/metadata"}]`)
+	w.PatchType = types.JSONPatchType
+	result, err := r.Next(appliedDeployment(t, r), w)
+	g.Expect(err).NotTo(HaveOccurred())
+	copied, _, err := unstructured.NestedSlice(result.Object.Object, "spec", "template", "metadata", "managedFields")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(copied).To(HaveLen(1))
+}
