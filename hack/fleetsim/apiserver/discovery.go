@@ -11,9 +11,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/kinds"
 )
 
 const aggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// Serves tells whether there are resources of the group version.
+func (s *Server) Serves(gv schema.GroupVersion) bool {
+	return slices.ContainsFunc(s.registry.Load().Resources(), func(r *kinds.Resource) bool { return r.GVR.GroupVersion() == gv })
+}
 
 // discovery answers with what is served: all at once if the client understands that, or else piece by piece.
 func (c *call) discovery(path string) {

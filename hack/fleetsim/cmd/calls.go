@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -360,8 +361,8 @@ func setFault(ctx context.Context, c *console, args []string) error {
 		return usagef("it needs the kind of the fault: one of %v, or a code such as 429", fault.Kinds())
 	}
 	f.Kind = fault.Kind(rest[0])
-	if n, err := fmt.Sscanf(rest[0], "%d", &f.Code); n == 1 && err == nil {
-		f.Kind = fault.Status
+	if code, err := strconv.Atoi(rest[0]); err == nil {
+		f.Kind, f.Code = fault.Status, code
 	}
 	if err := f.Validate(); err != nil {
 		return usageError{err}

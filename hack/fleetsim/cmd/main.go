@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/control"
 )
 
 const overview = `fleetsim runs a fleet of simulated API servers, and operates it.
@@ -80,7 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	case errors.Is(err, flag.ErrHelp):
 		return 0
-	case errors.As(err, &usageError{}):
+	case errors.As(err, &usageError{}), errors.As(err, &control.Refused{}):
 		fmt.Fprintf(stderr, "fleetsim %s: %v\n", args[0], err)
 		return 2
 	default:

@@ -59,7 +59,7 @@ type SetFault struct {
 // ClearFaults clears faults.
 type ClearFaults struct {
 	fleetsim.Selection
-	// Faults are IDs or kinds. Empty: all.
+	// Faults are IDs or kinds. Empty: all. What is no kind must be the ID of a fault of one of the targets.
 	Faults []string `json:"faults,omitempty"`
 }
 
@@ -118,7 +118,7 @@ type SetCRD struct {
 // FailDiscovery lets the discovery of group versions fail until the next call.
 type FailDiscovery struct {
 	fleetsim.Selection
-	// GroupVersions are like "apps/v1". Empty: discovery is whole again.
+	// GroupVersions are like "apps/v1", and served by each of the targets. Empty: discovery is whole again.
 	GroupVersions []string `json:"groupVersions,omitempty"`
 }
 

@@ -23,6 +23,11 @@ type Client struct {
 	HTTP *http.Client
 }
 
+// Refused is the error of a call that is wrong in itself: it was answered with 400.
+type Refused struct{ reason string }
+
+func (r Refused) Error() string { return r.reason }
+
 // Targets lists targets.
 func (c Client) Targets(ctx context.Context, s fleetsim.Selection) ([]Target, error) {
 	var targets Targets
@@ -125,6 +130,9 @@ func (c Client) call(ctx context.Context, path string, request, result any) erro
 	var f failure
 	if err := decoder.Decode(&f); err != nil || f.Error == "" {
 		return fmt.Errorf("calling %s: the answer is %s", path, response.Status)
+	}
+	if response.StatusCode == http.StatusBadRequest {
+		return Refused{f.Error}
 	}
 	return errors.New(f.Error)
 }

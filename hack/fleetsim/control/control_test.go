@@ -79,7 +79,8 @@ func TestFaultsAreSetListedAndCleared(t *testing.T) {
 	g.Expect(targets[1].Faults).To(ConsistOf(And(HaveField("ID", "status-1"), HaveField("Code", 503), HaveField("Struck", uint64(1)))))
 	g.Expect(targets[2].Faults).To(BeEmpty())
 	g.Expect(client.ClearFaults(ctx, control.ClearFaults{Faults: []string{"hang"}})).To(BeEmpty())
-	g.Expect(client.ClearFaults(ctx, control.ClearFaults{})).To(Equal([]string{"target-0002", "target-0010"}))
+	g.Expect(client.ClearFaults(ctx, control.ClearFaults{Faults: []string{"status-1"}, Selection: named("target-0010")})).To(Equal([]string{"target-0010"}))
+	g.Expect(client.ClearFaults(ctx, control.ClearFaults{})).To(Equal([]string{"target-0002"}))
 	g.Expect(get(t, fleet.Targets()[1], "/version")).To(Equal(200))
 }
 
@@ -298,6 +299,8 @@ func TestBadInputIsRefusedWithAReason(t *testing.T) {
 		{"no CRD", "/set-crd", `{}`, 400, "one of crd and remove is required"},
 		{"another kind", "/set-crd", `{"crd":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}}`, 400, `of kind \"ConfigMap\"`},
 		{"no group version", "/fail-discovery", `{"groupVersions":["a/b/c"]}`, 400, `\"a/b/c\" is no group version such as apps/v1`},
+		{"a group version that is not served", "/fail-discovery", `{"groupVersions":["apps/v1","nope/v1"]}`, 400, "target-0001 does not serve nope/v1"},
+		{"no fault to clear", "/clear-faults", `{"faults":["status-1"]}`, 400, `\"status-1\" is neither the ID of a fault nor a kind: kinds are [blackhole`},
 		{"journal of nobody", "/journal", `{"target":"x"}`, 400, `there is no target \"x\"`},
 		{"unknown call", "/explode", `{}`, 404, `there is no call \"/explode\"`},
 	} {

@@ -183,6 +183,15 @@ func (c *controller) setFault(ctx context.Context, r SetFault) (Done, error) {
 }
 
 func (c *controller) clearFaults(ctx context.Context, r ClearFaults) (Done, error) {
+	targets, err := c.pick(r.Selection)
+	if err != nil {
+		return Done{}, err
+	}
+	for _, name := range r.Faults {
+		if !slices.Contains(fault.Kinds(), fault.Kind(name)) && !slices.ContainsFunc(targets, func(t *fleetsim.Target) bool { return hasFault(t, name) }) {
+			return Done{}, invalidf("%q is neither the ID of a fault nor a kind: kinds are %v", name, fault.Kinds())
+		}
+	}
 	cleared := map[string]bool{}
 	done, err := c.each(ctx, r.Selection, func(t *fleetsim.Target) error {
 		n, err := t.Faults().Clear(r.Faults...)
@@ -191,6 +200,10 @@ func (c *controller) clearFaults(ctx context.Context, r ClearFaults) (Done, erro
 	})
 	done.Targets = slices.DeleteFunc(done.Targets, func(name string) bool { return !cleared[name] })
 	return done, err
+}
+
+func hasFault(t *fleetsim.Target, id string) bool {
+	return slices.ContainsFunc(t.Faults().List(), func(f fault.State) bool { return f.ID == id })
 }
 
 func named(t *fleetsim.Target, err error) error {
@@ -266,6 +279,17 @@ func (c *controller) failDiscovery(ctx context.Context, r FailDiscovery) (Done, 
 			return Done{}, invalidf("%q is no group version such as apps/v1", s)
 		}
 		gvs = append(gvs, gv)
+	}
+	targets, err := c.pick(r.Selection)
+	if err != nil {
+		return Done{}, err
+	}
+	for _, t := range targets {
+		for _, gv := range gvs {
+			if !t.Server().Serves(gv) {
+				return Done{}, invalidf("%s does not serve %s", t.Name(), gv)
+			}
+		}
 	}
 	return c.each(ctx, r.Selection, func(t *fleetsim.Target) error {
 		t.Server().FailDiscovery(gvs...)
