@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -15,10 +16,15 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	registration "github.com/trellis-hub/trellis/clustercache/kubeconfig"
+	"github.com/trellis-hub/trellis/hack/fleetsim/control"
 )
 
 // asCommand makes this test binary behave as the command itself, so that tests run it in processes of its own.
@@ -141,6 +147,51 @@ func TestAFleetIsOperatedFromAnotherProcess(t *testing.T) {
 	r := call(t, address, "crd", "off", "nothing.example.org", "target-0001")
 	g.Expect(r.code).To(Equal(1))
 	g.Expect(r.stderr).To(ContainSubstring("removing CRD nothing.example.org from target-0001"))
+}
+
+func TestPreloadedContentIsTheOwners(t *testing.T) {
+	g := NewWithT(t)
+	address, _ := serving(t, "--targets", "1", "--objects", "shoot-20", "--owner", "hub")
+	as := func(program string) *kubernetes.Clientset {
+		config, err := clientcmd.RESTConfigFromKubeConfig([]byte(call(t, address, "kubeconfig", "target-0001").stdout))
+		g.Expect(err).NotTo(HaveOccurred())
+		config.UserAgent, config.ContentType = program+"/v1", runtime.ContentTypeJSON
+		set, err := kubernetes.NewForConfig(config)
+		g.Expect(err).NotTo(HaveOccurred())
+		return set
+	}
+	scale := func(program string, replicas int) {
+		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+		_, err := as(program).AppsV1().Deployments("kube-system").Patch(t.Context(), "metrics-server", types.MergePatchType, patch, metav1.PatchOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	told := func() control.Journal {
+		j, err := control.Client{Address: address}.Journal(t.Context(), control.GetJournal{Programs: []string{"hub"}})
+		g.Expect(err).NotTo(HaveOccurred())
+		return j
+	}
+	before, err := as("hub").AppsV1().Deployments("kube-system").Get(t.Context(), "metrics-server", metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	scale("kubectl", 7)
+	g.Expect(told().Latencies.PendingTotal).To(Equal(1))
+	scale("hub", int(*before.Spec.Replicas))
+	g.Expect(told().Latencies.PendingTotal).To(BeZero())
+	g.Expect(told().Latencies.Drift.Samples).To(BeEquivalentTo(1))
+
+	_, err = as("kubectl").CoreV1().ConfigMaps("kube-system").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	wrong := func() (found []string) {
+		for _, v := range told().Verdicts {
+			for _, f := range v.Findings {
+				found = append(found, f.Object+": "+f.What)
+			}
+		}
+		return found
+	}
+	g.Expect(as("hub").CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "coredns", metav1.DeleteOptions{})).To(Succeed())
+	g.Expect(wrong()).To(BeEmpty())
+	g.Expect(as("hub").CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "foreign", metav1.DeleteOptions{})).To(Succeed())
+	g.Expect(wrong()).To(ConsistOf("configmaps kube-system/foreign: deleted, although it was never written"))
 }
 
 func TestTheBenchmarkMeasures(t *testing.T) {

@@ -8,9 +8,12 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/apiserver"
 	"github.com/trellis-hub/trellis/hack/fleetsim/control"
+	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
 	"github.com/trellis-hub/trellis/hack/shoot20"
 )
 
@@ -26,6 +29,7 @@ func serve(ctx context.Context, c *console, args []string) error {
 	set.StringVar(&o.Prefix, "prefix", "target-", "of the targets' names")
 	set.StringVar((*string)(&o.Credentials), "credentials", string(fleetsim.Token), "what kubeconfigs have: token, certificate or token-and-certificate")
 	objects := set.String("objects", "none", "what targets hold at the start: none or shoot-20")
+	owner := set.String("owner", "trellis", "whose the content is: the field manager or the first word of the user agent of who corrects drift; what targets hold at the start is his")
 	listen := set.String("listen", defaultListen, "where the control API is, on 127.0.0.1; port 0 takes a free one")
 	printed := set.Bool("secrets", false, "print the Secrets that register the targets")
 	secrets := secretFlags(set)
@@ -36,9 +40,11 @@ func serve(ctx context.Context, c *console, args []string) error {
 	if len(rest) > 0 {
 		return usagef("it takes no arguments, but was given %q", rest)
 	}
-	if o.Snapshot, err = content(*objects, o.Seed); err != nil {
+	var owned map[string]bool
+	if o.Snapshot, owned, err = content(*objects, *owner, o.Seed); err != nil {
 		return err
 	}
+	o.Journal = journal.New(journal.Options{Owner: ownedBy(*owner), Owned: func(_ string, c journal.Change) bool { return owned[c.Object()] }})
 	listener, err := listenLocally(ctx, *listen)
 	if err != nil {
 		return err
@@ -71,16 +77,29 @@ func serve(ctx context.Context, c *console, args []string) error {
 	return nil
 }
 
-// content makes what targets hold at the start. It is the same for all of them.
-func content(objects string, seed int64) (*apiserver.Snapshot, error) {
+// ownedBy are the writes of the owner of the content.
+func ownedBy(owner string) journal.Writers {
+	manager, program := journal.ByManager(owner), journal.ByUserAgent(owner)
+	return func(c journal.Change) bool { return manager(c) || program(c) }
+}
+
+// content makes what targets hold at the start, as the owner would have applied it, and tells what of that is his, by
+// journal.Change.Object. It is the same for all of them.
+func content(objects, owner string, seed int64) (*apiserver.Snapshot, map[string]bool, error) {
 	switch objects {
 	case "none":
-		return nil, nil
+		return nil, nil, nil
 	case "shoot-20":
-		fixture := shoot20.New(shoot20.Options{Seed: seed, Differing: -1})
-		return apiserver.Prepare(fixture.Objects("any"), "trellis", time.Now())
+		fixture := shoot20.New(shoot20.Options{Seed: seed, Differing: -1}).Objects("any")
+		owned := make(map[string]bool, len(fixture))
+		for _, o := range fixture {
+			resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind()) // the fixture has no irregular plural
+			owned[journal.Change{Resource: resource.GroupResource().String(), Namespace: o.GetNamespace(), Name: o.GetName()}.Object()] = true
+		}
+		snapshot, err := apiserver.Prepare(fixture, owner, time.Now())
+		return snapshot, owned, err
 	default:
-		return nil, usagef("there are no objects %q: there are none and shoot-20", objects)
+		return nil, nil, usagef("there are no objects %q: there are none and shoot-20", objects)
 	}
 }
 

@@ -327,7 +327,7 @@ func (c *controller) journal(_ context.Context, r GetJournal) (Journal, error) {
 		journal.Repeated(writers, histories...),
 		journal.Flapping(window, writers, histories...),
 		journal.CreatedTwice(writers, nil, histories...),
-		journal.WrongDeletes(writers, journal.Deletes{}, histories...),
+		journal.WrongDeletes(writers, journal.Deletes{Owned: c.fleet.Journal().Owned}, histories...),
 		journal.TwoAtATime(window, journal.ByConnection(writers), histories...),
 	}
 	for _, t := range targets {

@@ -50,6 +50,11 @@ func New(o Options) *Journal {
 	return &Journal{options: o, targets: map[string]*Target{}}
 }
 
+// Owned tells whether an object is the owner's although he has not written it here, as Options.Owned says.
+func (j *Journal) Owned(target string, c Change) bool {
+	return j.options.Owned != nil && j.options.Owned(target, c)
+}
+
 // Target returns the journal of the target with this name, and begins it the first time.
 func (j *Journal) Target(name string) *Target {
 	j.mu.Lock()
