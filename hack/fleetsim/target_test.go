@@ -61,7 +61,13 @@ func TestAnotherClusterBehindTheSameAddress(t *testing.T) {
 	v := visit(t, target)
 	before, err := v.identity()
 	g.Expect(err).NotTo(HaveOccurred())
+	w, err := v.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	defer w.Stop()
+	g.Expect(target.Connections()).To(Equal(1))
 	g.Expect(target.Replace(nil)).To(Succeed())
+	g.Expect(target.Connections()).To(BeZero(), "the old one was to another cluster")
+	g.Eventually(w.ResultChan(), patience).Should(BeClosed())
 	var after string
 	g.Eventually(func() (err error) { after, err = v.identity(); return err }, patience).Should(Succeed())
 	g.Expect(after).NotTo(Equal(before))

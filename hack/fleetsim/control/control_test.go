@@ -100,6 +100,8 @@ func TestAPercentageIsAlwaysTheSame(t *testing.T) {
 	g.Expect(names(50)).To(ContainElements(names(30)))
 	g.Expect(names(1)).To(HaveLen(1))
 	g.Expect(names(100)).To(HaveLen(10))
+	g.Expect(names(100)).To(Equal(slices.Sorted(slices.Values(names(100)))))
+	g.Expect(names(30)).NotTo(Equal(names(100)[:3]), "they are drawn by lot")
 }
 
 func TestRegistrationsGoIntoNamespaces(t *testing.T) {

@@ -221,3 +221,24 @@ func TestSeveralFaultsAtOnce(t *testing.T) {
 func (s *server) struck(kind fault.Kind) func() uint64 {
 	return func() uint64 { return s.faults.Struck()[kind] }
 }
+
+func TestJitterIsDrawnForEachRequest(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t)
+	v := s.client(t)
+	g.Expect(v.version(patience)).To(Succeed(), "it is connected")
+	s.set(t, fault.Fault{Kind: fault.Latency, Jitter: duration(brief)})
+	var shortest, longest time.Duration
+	for i := range 12 {
+		began := time.Now()
+		g.Expect(v.version(patience)).To(Succeed())
+		took := time.Since(began)
+		if i == 0 || took < shortest {
+			shortest = took
+		}
+		longest = max(longest, took)
+	}
+	// By the seed, the draws lie between these. A busy machine makes answers later, never earlier.
+	g.Expect(longest).To(BeNumerically(">=", brief/2))
+	g.Expect(longest - shortest).To(BeNumerically(">=", brief/4))
+}
