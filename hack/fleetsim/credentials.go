@@ -44,7 +44,8 @@ type credentials struct {
 	clock func() time.Time
 	key   [32]byte   // signs tokens
 	ca    *authority // signs client certificates; nil if there are none
-	// verified is the client certificate whose signature was checked last, so that it is done once a connection.
+	// verified is the client certificate whose signature was checked last. For one client, that is done once a connection. When
+	// several connections have one, it is done as often as they take turns.
 	verified atomic.Pointer[x509.Certificate]
 	accounts atomic.Uint64 // tokens of service accounts so far
 

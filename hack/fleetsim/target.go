@@ -143,7 +143,8 @@ func (t *Target) State() State {
 // Stop lets the target die as if its process were killed: connections are reset and new ones refused. What it stores stays.
 func (t *Target) Stop() error { return t.down(Stopped) }
 
-// Hibernate stops the target in order: watches end before connections do.
+// Hibernate stops the target after its watches were told to end. Nobody waits for them: their clients may see the end of the
+// watch, or no more than that of the connection.
 func (t *Target) Hibernate() error {
 	t.Server().EndWatches()
 	return t.down(Hibernated)
