@@ -63,7 +63,7 @@ var additions = []edit{
 }
 
 func TestHubServesASimulatedFleet(t *testing.T) {
-	w := newWorld(t, *targets)
+	w := newWorld(t, "target-", *targets)
 	o := hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 		c.TargetClientConnection.QPS, c.TargetClientConnection.Burst = 1000, 1000
 		// A request that is given up is sent again, and what it did is then written twice. On a busy machine that must not happen.

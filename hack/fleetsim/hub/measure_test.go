@@ -84,7 +84,7 @@ func TestMeasure(t *testing.T) {
 		t.Skip("nothing is measured without -fleet.measure")
 	}
 	binary := build(t)
-	w := newWorld(t, *targets)
+	w := newWorld(t, "target-", *targets)
 	w.SetDefaultEventuallyTimeout(10 * time.Minute)
 	hub, err := stage.StartHub(w.ctx, binary, t.TempDir(), &stage.Cluster{Cluster: source}, config)
 	w.Expect(err).NotTo(HaveOccurred())

@@ -37,12 +37,12 @@ type world struct {
 	base    int // objects in a target before the hub comes
 }
 
-// newWorld starts a fleet that ends with the test.
-func newWorld(t *testing.T, targets int) *world {
+// newWorld starts a fleet that ends with the test. The prefix of its names keeps it apart from others at the same source.
+func newWorld(t *testing.T, prefix string, targets int) *world {
 	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, ctx: t.Context(), fixture: shoot20.New(shoot20.Options{}), journal: journal.New(journal.Options{History: 4096, Owner: byHub})}
 	var err error
-	w.fleet, err = fleetsim.Start(w.ctx, fleetsim.Options{Targets: targets, Journal: w.journal})
+	w.fleet, err = fleetsim.Start(w.ctx, fleetsim.Options{Targets: targets, Prefix: prefix, Journal: w.journal})
 	w.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(w.fleet.Stop)
 	w.base = w.fleet.Targets()[0].Server().Count()
