@@ -114,7 +114,7 @@ func (c *call) modify(key string, fn func(u *unstructured.Unstructured)) {
 				return errChanged
 			}
 			if remove {
-				c.wrote(w, live, nil, tx.Delete(c.group(), key))
+				c.wrote(w, live, nil, c.erase(tx, key))
 				return nil
 			}
 			next = tx.Put(c.group(), next)
@@ -217,12 +217,26 @@ func (s *Server) refresh() {
 	if err != nil {
 		return // what is stored was checked; the kinds of before are served on
 	}
+	s.serve(registry)
+}
+
+// serve begins to serve what is in the registry.
+func (s *Server) serve(registry *kinds.Registry) {
 	for _, r := range registry.Resources() {
-		if _, builtIn := kinds.BuiltIn().Resource(r.GVR); !builtIn {
+		if r.Custom() {
 			s.store.Serve(r.GVR.GroupResource())
 		}
 	}
 	s.registry.Store(registry)
+}
+
+// erase removes an object; with a CustomResourceDefinition go its instances, so that they do not return with the next one of its name.
+func (c *call) erase(tx storage.Tx, key string) (version uint64) {
+	version = tx.Delete(c.group(), key)
+	if c.group() == customResources {
+		tx.Drop(schema.ParseGroupResource(key)) // it is named after what it defines
+	}
+	return version
 }
 
 // establish accepts CustomResourceDefinitions if any was written, and deletes the instances of those that are being deleted.
@@ -281,16 +295,7 @@ func (s *Server) deleteInstances(c *call, crd *unstructured.Unstructured, now st
 		u.SetFinalizers(slices.DeleteFunc(u.GetFinalizers(), func(f string) bool { return f == crdFinalizer }))
 		setCondition(u, now, "Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
 	})
-	if s.store.Get(customResources, crd.GetName()) != nil {
-		return // other finalizers keep it; it is not looked at again, for its own is gone
-	}
-	s.refresh()
-	_ = s.store.Write(func(tx storage.Tx) error {
-		if tx.Get(customResources, crd.GetName()) == nil {
-			tx.Drop(of)
-		}
-		return nil
-	})
+	s.refresh() // if other finalizers keep it, it is not looked at again, for its own is gone
 }
 
 func conditionIs(u *unstructured.Unstructured, kind, status string) bool {

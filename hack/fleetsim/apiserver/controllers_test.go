@@ -1,7 +1,10 @@
 package apiserver_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -113,6 +116,13 @@ func TestACustomResourceComesAndGoes(t *testing.T) {
 	g.Expect(s.send(g, "DELETE", crds+"/things.sim.test", "").at("metadata", "deletionTimestamp")).NotTo(BeNil())
 	g.Expect(next(g, events, 3)).To(ConsistOf("MODIFIED held", "DELETED one", "DELETED two"))
 	g.Expect(s.send(g, "GET", crds+"/things.sim.test", "").code).To(Equal(http.StatusOK), "an instance is held")
+	for _, late := range []answer{
+		s.send(g, "POST", things, thing("late", "")),
+		s.send(g, "PATCH", things+"/late?fieldManager=m", thing("late", ""), "Content-Type", "application/apply-patch+yaml"),
+	} {
+		g.Expect(late.code).To(Equal(http.StatusForbidden), late.text)
+		g.Expect(late.at("message")).To(HaveSuffix("create not allowed while custom resource definition is terminating"))
+	}
 	g.Expect(s.send(g, "PATCH", things+"/held", "{metadata: {finalizers: null}}", "Content-Type", "application/merge-patch+json").code).To(Equal(http.StatusOK))
 	g.Expect(next(g, events, 1)).To(ConsistOf("DELETED held"))
 	g.Eventually(events, patience).Should(BeClosed())
@@ -122,4 +132,50 @@ func TestACustomResourceComesAndGoes(t *testing.T) {
 
 	establish()
 	g.Expect(s.send(g, "GET", things, "").at("items")).To(BeEmpty())
+}
+
+// TestNothingReturnsWithADefinition writes without a pause while a CustomResourceDefinition goes, held by nobody or by somebody else.
+func TestNothingReturnsWithADefinition(t *testing.T) {
+	for name, finalizers := range map[string]any{"nobody": nil, "somebody": []any{"sim.test/hold"}} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := start(t, apiserver.Options{})
+			take := func(finalizers any) int {
+				body, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": finalizers}})
+				g.Expect(err).NotTo(HaveOccurred())
+				return s.send(g, "PATCH", crds+"/things.sim.test", string(body), "Content-Type", "application/merge-patch+json").code
+			}
+			stop := make(chan struct{})
+			var writers sync.WaitGroup
+			defer writers.Wait()
+			defer close(stop)
+			for i := range 2 {
+				writers.Go(func() {
+					for n := 0; ; n++ {
+						select {
+						case <-stop:
+							return
+						default:
+							// Some come before the definition and some after it.
+							serve(g, s, "POST", things, thing(fmt.Sprintf("x-%d-%d", i, n), ""))
+						}
+					}
+				})
+			}
+			for range 20 {
+				g.Expect(s.send(g, "POST", crds, crd).code).To(Equal(http.StatusCreated))
+				g.Eventually(func() int { return len(s.Objects(schemaOf("sim.test", "things"))) }, patience, shortly).Should(BeNumerically(">", 1))
+				if finalizers != nil {
+					g.Expect(take(finalizers)).To(Equal(http.StatusOK))
+				}
+				g.Expect(s.send(g, "DELETE", crds+"/things.sim.test", "").code).To(Equal(http.StatusOK))
+				if finalizers != nil {
+					g.Eventually(func() any { return s.send(g, "GET", crds+"/things.sim.test", "").at("metadata", "finalizers") }, patience, shortly).Should(HaveLen(1))
+					g.Expect(take(nil)).To(Equal(http.StatusOK))
+				}
+				g.Eventually(func() int { return s.send(g, "GET", crds+"/things.sim.test", "").code }, patience, shortly).Should(Equal(http.StatusNotFound))
+				g.Expect(s.Count()).To(Equal(4), "four namespaces are left")
+			}
+		})
+	}
 }

@@ -50,7 +50,7 @@ func (s *Server) Load(snapshot *Snapshot, seed int64) error {
 		uid[6], uid[8] = uid[6]&0x0f|0x40, uid[8]&0x3f|0x80
 		return uid
 	})
-	s.registry.Store(snapshot.registry)
+	s.serve(snapshot.registry)
 	return nil
 }
 

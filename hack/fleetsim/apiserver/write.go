@@ -175,8 +175,8 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 	done.warnings = result.Warnings
 	if err != nil {
 		if live == nil && (apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err)) {
-			if missing := c.checkNamespace(c.store.Get, nameIn(w)); missing != nil {
-				return done, missing
+			if refused := c.mayCreate(c.store.Get, nameIn(w)); refused != nil {
+				return done, refused
 			}
 		}
 		return done, err
@@ -215,15 +215,15 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 			if now.Terminating() {
 				err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
 			}
-			if missing := c.checkNamespace(tx.Get, next.Name()); missing != nil {
-				return missing
+			if refused := c.mayCreate(tx.Get, next.Name()); refused != nil {
+				return refused
 			}
 			return err
 		case now != live:
 			return errChanged
 		}
 		if done.created {
-			if err := c.checkNamespace(tx.Get, next.Name()); err != nil {
+			if err := c.mayCreate(tx.Get, next.Name()); err != nil {
 				return err
 			}
 		}
@@ -235,7 +235,7 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 			return nil
 		}
 		if remove {
-			version := tx.Delete(c.group(), next.Key())
+			version := c.erase(tx, next.Key())
 			done.object = next.WithVersion(live.Version())
 			c.wrote(w, live, nil, version)
 			return nil
@@ -278,8 +278,16 @@ func (c *call) finalized(o *unstructured.Unstructured) bool {
 	return len(finalizers) == 0
 }
 
-// checkNamespace refuses to create something in a namespace that is not there, or is on its way out.
-func (c *call) checkNamespace(get func(schema.GroupResource, string) *storage.Object, name string) error {
+// mayCreate refuses to create something whose definition or namespace is not there, or is on its way out: nothing would delete it.
+func (c *call) mayCreate(get func(schema.GroupResource, string) *storage.Object, name string) error {
+	if c.resource.Custom() {
+		switch definition := get(customResources, c.group().String()); {
+		case definition == nil: // it has gone since the request was routed
+			return serverError(http.StatusNotFound, "")
+		case definition.Terminating():
+			return apierrors.NewForbidden(c.group(), name, errors.New("create not allowed while custom resource definition is terminating"))
+		}
+	}
 	if !c.resource.Namespaced {
 		return nil
 	}

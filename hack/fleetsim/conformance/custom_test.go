@@ -1,5 +1,7 @@
 package conformance
 
+import "strings"
+
 // definition is a CRD of a row's own.
 func definition(versions string) string {
 	return object("CustomResourceDefinition", "things.$ns.test", `
@@ -158,6 +160,18 @@ var customRows = []row{
 		get("crd/things.$ns.test").want(notFound).eventually(),
 		post("crd", definition(plainVersion)).only(establishing),
 		get(things).eventually(),
+	}},
+	{"a definition that is deleted takes no more objects", []*step{
+		post("crd", definition(plainVersion)).only(establishing),
+		post(things, strings.ReplaceAll(thing, `{"name":"x"}`, `{"name":"x","finalizers":["conformance.test/hold"]}`)).eventually(),
+		del("crd/things.$ns.test").only(establishing),
+		post(things, strings.ReplaceAll(thing, `"x"`, `"y"`)).want(forbidden).eventually(),
+		post(things, thing).want(forbidden),
+		post(things, strings.ReplaceAll(thing, `"size":1`, `"size":"big"`)).want(forbidden),
+		apply(things+"/y?fieldManager=a", strings.ReplaceAll(thing, `"x"`, `"y"`)).want(forbidden),
+		apply(things+"/x?fieldManager=a&force=true", strings.ReplaceAll(thing, `"size":1`, `"size":2`)),
+		merge(things+"/x", `{"metadata":{"finalizers":null}}`),
+		get("crd/things.$ns.test").want(notFound).eventually(),
 	}},
 	{"a definition that is wrong", []*step{
 		post("crd", object("CustomResourceDefinition", "things", `spec: {group: a.test, scope: Namespaced, names: {kind: Thing, plural: things}, versions: `+plainVersion+`}`)).want(unprocessable),

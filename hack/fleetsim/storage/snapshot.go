@@ -58,6 +58,7 @@ func (s *Store) Load(snapshot *Snapshot, newUID func() uuid.UUID) {
 	all := make([]Object, 0, snapshot.count)
 	for _, from := range snapshot.tables {
 		t := s.table(from.resource)
+		t.served = true
 		t.objects = slices.Grow(t.objects, len(from.objects))
 		for _, original := range from.objects {
 			loaded := *original

@@ -39,6 +39,7 @@ type table struct {
 	events  []Event   // the last ones, oldest first
 	floor   uint64    // version up to which events are not known
 	changed chan struct{}
+	served  bool // Serve or Load began it
 	dropped bool
 }
 
@@ -237,12 +238,14 @@ func (tx Tx) Delete(r schema.GroupResource, key string) uint64 {
 	return event.Version
 }
 
-// Serve begins a resource, unless it is there: nothing is known of it up to now.
+// Serve begins a resource, unless it was begun and not dropped since: nothing is known of it up to now. What somebody asked
+// for before that, when there was no such resource, ends.
 func (s *Store) Serve(r schema.GroupResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.tables[r] == nil {
-		s.table(r).floor = s.version
+	if t := s.tables[r]; t == nil || !t.served {
+		Tx{s}.Drop(r)
+		s.tables[r] = &table{floor: s.version, served: true}
 	}
 }
 
