@@ -121,15 +121,22 @@ func (a *answer) cut(last []byte) {
 	reset(a.incoming.Context())
 }
 
-// drip sends p in pieces, ten a second at most.
+// pieceTimeout is how long the client of a drip may take to make room for a piece.
+const pieceTimeout = 30 * time.Second
+
+// drip sends p in pieces, ten a second at most. The server's deadline for p counts for each piece, or a drip would end what it
+// is to slow down.
 func (a *answer) drip(p []byte, f *active) (int, error) {
 	f.struck.Add(1)
+	control := http.NewResponseController(a.ResponseWriter)
+	defer func() { _ = control.SetWriteDeadline(time.Time{}) }() // all of it is flushed
 	piece := int(min(max(1, f.Rate/10), int64(len(p))))
 	for sent := 0; sent < len(p); {
+		_ = control.SetWriteDeadline(time.Now().Add(pieceTimeout)) // not every connection can
 		n, err := a.ResponseWriter.Write(p[sent:min(len(p), sent+piece)])
 		sent += n
 		if err == nil {
-			err = http.NewResponseController(a.ResponseWriter).Flush()
+			err = control.Flush()
 		}
 		if err == nil {
 			err = a.faults.pause(a.incoming.Context(), f, time.Duration(n)*time.Second/time.Duration(f.Rate))

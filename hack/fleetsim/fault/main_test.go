@@ -45,6 +45,7 @@ type server struct {
 	unanswered atomic.Int64 // because of a fault
 	reached    atomic.Int64 // requests that came through
 	conns      atomic.Int64 // connections that were accepted
+	deadline   atomic.Int64 // nanoseconds that an event of a watch may take; 0: any time
 
 	mu      sync.Mutex
 	watches map[chan string]struct{}
@@ -112,6 +113,9 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 	for {
 		select {
 		case name := <-events:
+			if d := time.Duration(s.deadline.Load()); d > 0 {
+				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
+			}
 			fmt.Fprintf(w, `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q}}}`+"\n", name)
 			w.(http.Flusher).Flush() //nolint:errcheck // it is one
 		case <-r.Context().Done():

@@ -64,3 +64,17 @@ func TestEventsOnTheirWayArriveWhenASlowWatchIsCleared(t *testing.T) {
 		g.Expect(next(w, patience)).To(Equal(name))
 	}
 }
+
+func TestADripDoesNotEndAWatch(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t)
+	s.deadline.Store(int64(brief))
+	w := s.client(t).watch(t, s)
+	s.set(t, fault.Fault{Kind: fault.Drip, Rate: 100}) // an event takes longer than brief
+	for _, name := range []string{"first", "second"} {
+		began := time.Now()
+		s.add(name)
+		g.Expect(next(w, patience)).To(Equal(name))
+		g.Expect(time.Since(began)).To(BeNumerically(">", brief))
+	}
+}
