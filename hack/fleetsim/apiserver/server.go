@@ -36,7 +36,7 @@ type Options struct {
 	Authenticate func(*http.Request) (User, bool)
 	// IssueToken makes a token for a service account, for the subresource token. Nil: there are no tokens, 404.
 	IssueToken func(namespace, name string, uid types.UID, seconds int64) (token string, expires time.Time, err error)
-	// Window is how many events of every resource are kept for watches. Zero: 1000.
+	// Window is how many events of every resource are kept for watches, fewer if those of the server hold too much memory. Zero: 1000.
 	Window int
 	// NoControllers leaves out what a controller manager would do: namespaces that are being deleted are not emptied, and the
 	// finalizers "orphan" and "foregroundDeletion" stay.

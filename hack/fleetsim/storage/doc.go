@@ -18,7 +18,8 @@
 //
 // A Store has one lock, one counter for versions, and for each resource a list sorted by key and the last events. A Watch is no
 // more than a place in those events: it costs a few words, has no goroutine and no buffer of its own. Whoever falls behind
-// further than events are kept is told so (ErrSlow). An older version of a list is the list with the events since then undone.
+// further than events are kept is told so (ErrSlow). Events keep the content they replaced, which is why their bytes are limited as well
+// as their number. An older version of a list is the list with the events since then undone.
 //
 // # What it costs
 //
@@ -26,6 +27,7 @@
 //
 //   - 146 bytes an object whose content another server has too, whether it was loaded from a snapshot or written;
 //   - 3.3 KB an object whose spec and name nobody else has;
+//   - 0.4 to 0.75 MB a store for the events of thousands of writes, whatever they write (TestEventsHoldABoundedAmount);
 //   - 0.5 µs of CPU to load an object from a snapshot, 2 µs to encode it.
 //
 // # Trade-offs

@@ -267,6 +267,20 @@ func (o *Object) Digest() uint64 {
 	return d.Sum64()
 }
 
+// distinct returns the size of the content that the other object does not have; nil has none.
+func (o *Object) distinct(other *Object) (size int) {
+	var parts [4]unique.Handle[string]
+	if other != nil {
+		parts = [4]unique.Handle[string]{other.meta, other.managed, other.body, other.status}
+	}
+	for i, part := range []unique.Handle[string]{o.meta, o.managed, o.body, o.status} {
+		if part != parts[i] {
+			size += len(part.Value())
+		}
+	}
+	return size
+}
+
 // SameContent tells whether two objects differ in nothing but their version.
 func (o *Object) SameContent(other *Object) bool {
 	a, b := *o, *other

@@ -183,6 +183,36 @@ func TestContentIsForgottenWithItsLastObject(t *testing.T) {
 	runtime.KeepAlive(store)
 }
 
+// TestEventsHoldABoundedAmount writes what fills the windows of several resources many times over.
+func TestEventsHoldABoundedAmount(t *testing.T) {
+	const limit = 1 << 20
+	for name, write := range map[string]func(*storage.Store, int){
+		"modified": func(s *storage.Store, i int) {
+			putInto(s, schema.GroupResource{Resource: fmt.Sprint(i % 10)}, sized(0, fmt.Sprint(i)))
+		},
+		"created and deleted": func(s *storage.Store, i int) {
+			put(s, sized(i, fmt.Sprint(i)))
+			remove(s, fmt.Sprintf("default/object-%03d", i))
+		},
+		"small": func(s *storage.Store, i int) {
+			putInto(s, schema.GroupResource{Resource: fmt.Sprint(i % 10)}, named("a", "b"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			before := heap()
+			store := storage.NewStore(1000)
+			for i := range 3000 {
+				write(store, i)
+			}
+			held := heap() - before
+			t.Logf("%d bytes for the events of 3000 writes", held)
+			g.Expect(held).To(BeNumerically("<", limit))
+			runtime.KeepAlive(store)
+		})
+	}
+}
+
 func TestDistinctContentCostsLittleMoreThanItsText(t *testing.T) {
 	const objects = 2000
 	g := NewWithT(t)

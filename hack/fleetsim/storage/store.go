@@ -26,6 +26,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	version uint64
+	held    int    // bytes that nothing but events holds, about
 	base    uint64 // no event up to this version is known
 	tables  map[schema.GroupResource]*table
 	expired int // how often Expire was called
@@ -71,7 +72,8 @@ func (e Event) Type() EventType {
 	return Modified
 }
 
-// NewStore returns an empty store that keeps this many events of every resource.
+// NewStore returns an empty store that keeps this many events of every resource, or fewer if they are large: those of all resources
+// hold less than a megabyte together.
 func NewStore(window int) *Store {
 	return &Store{window: max(window, 1), version: 1, tables: map[schema.GroupResource]*table{}}
 }
@@ -254,19 +256,67 @@ func (tx Tx) Drop(r schema.GroupResource) {
 	if t := tx.s.tables[r]; t != nil {
 		t.dropped = true
 		t.wake()
+		for _, e := range t.events {
+			tx.s.held -= e.size()
+		}
 		delete(tx.s.tables, r)
 	}
 }
 
+// The events of all resources of a store may hold maxHeld bytes, so that a thousand servers that are written to stay small. The last
+// few are kept whatever their size: a watch has to have a chance.
+const (
+	maxHeld = 640 << 10
+	kept    = 16
+)
+
 func (s *Store) emit(t *table, e Event) {
-	// What exceeds the window is moved out a quarter of it at a time.
-	if len(t.events) >= s.window+max(s.window/4, 1) {
-		gone := len(t.events) - s.window
-		t.floor = t.events[gone-1].Version
-		t.events = slices.Delete(t.events, 0, gone)
-	}
 	t.events = append(t.events, e)
+	s.held += e.size()
+	if len(t.events) > s.window {
+		s.forgetOldest(t)
+	}
+	for s.held > maxHeld {
+		oldest := s.oldest()
+		if oldest == nil {
+			break
+		}
+		s.forgetOldest(oldest)
+	}
 	t.wake()
+}
+
+// oldest returns the table with the oldest event, nil if there are too few to forget one.
+func (s *Store) oldest() *table {
+	var oldest *table
+	n := 0
+	for _, t := range s.tables {
+		n += len(t.events)
+		if len(t.events) > 0 && (oldest == nil || t.events[0].Version < oldest.events[0].Version) {
+			oldest = t
+		}
+	}
+	if n <= kept {
+		return nil
+	}
+	return oldest
+}
+
+func (s *Store) forgetOldest(t *table) {
+	s.held -= t.events[0].size()
+	t.floor = t.events[0].Version
+	t.events[0] = Event{}
+	t.events = t.events[1:]
+}
+
+// size is about how many bytes the event holds that would be free without it: of an object that was replaced that is what differs, of
+// one that is gone everything.
+func (e Event) size() int {
+	const event, object = 64, 224
+	if e.Before == nil {
+		return event
+	}
+	return event + object + e.Before.distinct(e.Object)
 }
 
 // wake tells those that wait for an event of the table.
@@ -286,7 +336,7 @@ func (s *Store) Expire() {
 }
 
 func (s *Store) forget() {
-	s.base = s.version
+	s.base, s.held = s.version, 0
 	for _, t := range s.tables {
 		t.floor = s.version
 		t.events = nil
