@@ -203,7 +203,7 @@ func (t *Target) cluster(snapshot *apiserver.Snapshot) (*apiserver.Server, error
 	binary.BigEndian.PutUint64(uid[8:], seed.Uint64())
 	uid[6], uid[8] = uid[6]&0x0f|0x40, uid[8]&0x3f|0x80 // version 4
 	server, err := apiserver.New(apiserver.Options{
-		Name: t.name, UID: types.UID(uid.String()), Version: t.options.Version, Window: t.options.Window,
+		Name: t.name, UID: types.UID(uid.String()), Seed: seed.Int64(), Version: t.options.Version, Window: t.options.Window,
 		Clock: t.Now, Journal: t.journal, Authenticate: t.authenticate, IssueToken: t.credentials.issue,
 	})
 	if err != nil {

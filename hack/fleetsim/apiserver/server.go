@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +25,8 @@ type Options struct {
 	Name string
 	// UID of the namespace kube-system, which is the identity of a cluster; a UUID. Empty: a random one.
 	UID types.UID
+	// Seed of the uids of everything that is created, so that the same requests make the same ones. Zero: random ones.
+	Seed int64
 	// Version that the server says it is. Empty: DefaultVersion.
 	Version string
 	// Clock is the server's own clock, which may be wrong. Nil: time.Now.
@@ -65,6 +66,7 @@ type Server struct {
 	registry atomic.Pointer[kinds.Registry]
 	stale    atomic.Pointer[[]schema.GroupVersion]
 
+	uids    uids
 	crds    sync.Mutex // held while the registry is made anew
 	control controllers
 
@@ -87,12 +89,16 @@ func New(o Options) (*Server, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	o.UID = cmp.Or(o.UID, types.UID(uuid.NewString()))
-	s := &Server{o: o, store: storage.NewStore(o.Window)}
+	s := &Server{store: storage.NewStore(o.Window)}
+	if o.Seed != 0 {
+		s.uids.random = seeded('c', o.Seed)
+	}
+	o.UID = cmp.Or(o.UID, types.UID(s.uids.next().String()))
+	s.o = o
 	s.registry.Store(kinds.BuiltIn())
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
-		uid := types.UID(uuid.NewString())
+		uid := types.UID(s.uids.next().String())
 		if name == "kube-system" {
 			uid = o.UID
 		}

@@ -245,3 +245,26 @@ func (endless) Read(b []byte) (int, error) {
 	}
 	return len(b), nil
 }
+
+func TestUIDsFollowFromTheSeed(t *testing.T) {
+	uids := func(seed int64) (all []string) {
+		g := NewWithT(t)
+		s := start(t, apiserver.Options{Seed: seed})
+		g.Expect(s.send(g, "POST", cms, configMap("x", "")).code).To(Equal(http.StatusCreated))
+		for _, r := range []string{"namespaces", "configmaps"} {
+			for _, o := range s.Objects(schemaOf("", r)) {
+				all = append(all, string(o.GetUID()))
+			}
+		}
+		return all
+	}
+	g := NewWithT(t)
+	one, two := uids(1), uids(2)
+	g.Expect(one).To(HaveLen(5))
+	g.Expect(uids(1)).To(Equal(one))
+	seen := map[string]bool{}
+	for _, uid := range slices.Concat(one, two, uids(0), uids(0)) {
+		g.Expect(seen).NotTo(HaveKey(uid))
+		seen[uid] = true
+	}
+}

@@ -1,11 +1,9 @@
 package apiserver
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -41,15 +39,8 @@ func (s *Server) Load(snapshot *Snapshot, seed int64) error {
 	if s.registry.Load() != kinds.BuiltIn() || s.store.Count() > 4 {
 		return fmt.Errorf("loading a snapshot into API server %q: it is not empty", s.o.Name)
 	}
-	var key [32]byte
-	binary.LittleEndian.PutUint64(key[:], uint64(seed))
-	random := rand.NewChaCha8(key)
-	s.store.Load(snapshot.objects, func() uuid.UUID {
-		var uid uuid.UUID
-		_, _ = random.Read(uid[:]) // never fails
-		uid[6], uid[8] = uid[6]&0x0f|0x40, uid[8]&0x3f|0x80
-		return uid
-	})
+	random := seeded('l', seed)
+	s.store.Load(snapshot.objects, func() uuid.UUID { return draw(random) })
 	s.serve(snapshot.registry)
 	return nil
 }

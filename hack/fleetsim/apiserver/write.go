@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -193,7 +192,7 @@ func (c *call) tryCommit(w kinds.Write, dryRun bool) (done written, err error) {
 			after.SetName(generateName(after.GetGenerateName()))
 		}
 		if after.GetUID() == "" {
-			after.SetUID(types.UID(uuid.NewString()))
+			after.SetUID(types.UID(c.uids.next().String()))
 		}
 		after.SetCreationTimestamp(metav1.NewTime(w.Now))
 	}
