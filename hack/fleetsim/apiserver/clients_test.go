@@ -1,8 +1,10 @@
 package apiserver_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
@@ -24,6 +26,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/restmapper"
@@ -279,4 +282,40 @@ func TestControllerRuntimesClientWorks(t *testing.T) {
 		Should(Satisfy(beReason(metav1.StatusReasonNotFound)))
 	g.Expect(c.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace("default"))).To(Succeed())
 	g.Expect(c.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Satisfy(beReason(metav1.StatusReasonNotFound)))
+}
+
+func TestBodiesInProtobufAreReadForBuiltInKinds(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t, apiserver.Options{})
+	const protobuf = "application/vnd.kubernetes.protobuf"
+	send := func(method, path string, version schema.GroupVersion, o runtime.Object) (code int, text string) {
+		info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), protobuf)
+		g.Expect(ok).To(BeTrue())
+		body, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, version), o)
+		g.Expect(err).NotTo(HaveOccurred())
+		r := httptest.NewRequest(method, path, bytes.NewReader(body))
+		r.Header.Set("Content-Type", protobuf)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	x := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string]string{"a": "one"}}
+	code, text := send("POST", cms, corev1.SchemeGroupVersion, x)
+	g.Expect(code).To(Equal(http.StatusCreated), text)
+	x.Data["a"] = "two"
+	code, text = send("PUT", cms+"/x", corev1.SchemeGroupVersion, x)
+	g.Expect(code).To(Equal(http.StatusOK), text)
+	g.Expect(s.send(g, "GET", cms+"/x", "").at("data")).To(Equal(map[string]any{"a": "two"}))
+
+	uid := types.UID("6ba7b810-9dad-11d1-80b4-00c04fd430c8") // of another one
+	code, text = send("DELETE", cms+"/x", corev1.SchemeGroupVersion, metav1.NewPreconditionDeleteOptions(string(uid)))
+	g.Expect(code).To(Equal(http.StatusConflict), text)
+	code, text = send("DELETE", cms+"/x", corev1.SchemeGroupVersion, &metav1.DeleteOptions{})
+	g.Expect(code).To(Equal(http.StatusOK), text)
+	g.Expect(s.send(g, "GET", cms+"/x", "").code).To(Equal(http.StatusNotFound))
+
+	g.Expect(s.send(g, "POST", crds, crd).code).To(Equal(http.StatusCreated))
+	g.Eventually(func() int { return s.send(g, "GET", things, "").code }, patience, shortly).Should(Equal(http.StatusOK))
+	code, text = send("POST", things, corev1.SchemeGroupVersion, x)
+	g.Expect(code).To(Equal(http.StatusUnsupportedMediaType), text)
 }
