@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/munnerz/goautoneg"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -189,6 +190,8 @@ func (c *call) send(code int, b []byte) {
 	}
 	c.w.Header().Set("Content-Type", c.as.contentType())
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	control := http.NewResponseController(c.w)
+	_ = control.SetWriteDeadline(time.Now().Add(c.o.WriteTimeout)) // not every connection can; net/http ends it with the answer
 	c.w.WriteHeader(code)
 	_, _ = c.w.Write(b) // if the client has gone, nobody is left to tell
 }

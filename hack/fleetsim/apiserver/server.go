@@ -44,6 +44,8 @@ type Options struct {
 	NoControllers bool
 	// BookmarkInterval is the time between two bookmarks of a watch, give or take a quarter. Zero: a minute.
 	BookmarkInterval time.Duration
+	// WriteTimeout is how long a client may take to read an answer, or some events of a watch. Zero: 30 seconds.
+	WriteTimeout time.Duration
 
 	prepares bool // Prepare does what controllers do
 }
@@ -86,6 +88,7 @@ func New(o Options) (*Server, error) {
 	o.Version = cmp.Or(o.Version, DefaultVersion)
 	o.Window = cmp.Or(o.Window, 1000)
 	o.BookmarkInterval = cmp.Or(o.BookmarkInterval, time.Minute)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}

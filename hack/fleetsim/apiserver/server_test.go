@@ -3,8 +3,11 @@ package apiserver_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -267,4 +270,27 @@ func TestUIDsFollowFromTheSeed(t *testing.T) {
 		g.Expect(seen).NotTo(HaveKey(uid))
 		seen[uid] = true
 	}
+}
+
+// TestAClientThatDoesNotReadHoldsNothing asks for a long list that it does not read.
+func TestAClientThatDoesNotReadHoldsNothing(t *testing.T) {
+	g := NewWithT(t)
+	s, err := apiserver.New(apiserver.Options{WriteTimeout: 100 * time.Millisecond})
+	g.Expect(err).NotTo(HaveOccurred())
+	defer s.Stop()
+	for i := range 8 { // more than the buffers of a connection take
+		g.Expect(serve(g, s, "POST", cms, configMap(fmt.Sprint("x-", i), "data: {a: "+strings.Repeat("x", 1<<20)+"}"))).To(Equal(http.StatusCreated))
+	}
+	ended := make(chan struct{}, 1)
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.ServeHTTP(w, r)
+		ended <- struct{}{}
+	}))
+	defer h.Close()
+	conn, err := net.Dial("tcp", h.Listener.Addr().String())
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = conn.Close() }()
+	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", cms)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(ended, patience).Should(Receive())
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim/storage"
 )
 
-// writeTimeout is how long a client may take to make room for more events.
-const writeTimeout = 30 * time.Second
-
 // watcher is one watch under way.
 type watcher struct {
 	*call
@@ -225,7 +222,7 @@ func (w *watcher) send(fn func(b []byte) []byte) (ok bool) {
 		if b = fn(b); len(b) == 0 {
 			return b
 		}
-		_ = w.rc.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every connection can
+		_ = w.rc.SetWriteDeadline(time.Now().Add(w.o.WriteTimeout)) // not every connection can
 		_, err := w.w.Write(b)
 		if err == nil {
 			err = w.rc.Flush()
