@@ -294,3 +294,25 @@ func TestAClientThatDoesNotReadHoldsNothing(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(ended, patience).Should(Receive())
 }
+
+func TestWritesThatChangeNothingAreToldInTheirOrder(t *testing.T) {
+	g := NewWithT(t)
+	target := journal.New(journal.Options{}).Target("t")
+	s := start(t, apiserver.Options{Journal: target})
+	g.Expect(s.send(g, "POST", cms, configMap("x", "data: {a: b}")).code).To(Equal(http.StatusCreated))
+	var group sync.WaitGroup
+	for w := range 4 {
+		group.Go(func() {
+			for i := range 60 {
+				body := "{data: {a: b}}"
+				if w == 0 {
+					body = fmt.Sprintf("{data: {c: v%d}}", i)
+				}
+				s.send(g, "PATCH", cms+"/x", body, "Content-Type", "application/merge-patch+json")
+			}
+		})
+	}
+	group.Wait()
+	changes := target.History().Changes
+	g.Expect(slices.IsSortedFunc(changes, func(a, b journal.Change) int { return int(a.ResourceVersion) - int(b.ResourceVersion) })).To(BeTrue())
+}

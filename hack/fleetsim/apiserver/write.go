@@ -304,12 +304,15 @@ func (c *call) mayCreate(get func(schema.GroupResource, string) *storage.Object,
 	return err
 }
 
-// record tells the journal of a write that changed nothing.
+// record tells the journal of a write that changed nothing, if the object is still the one it was computed from.
 func (c *call) record(w kinds.Write, live, next *storage.Object, dryRun bool) error {
 	if dryRun {
 		return nil
 	}
-	return c.store.Write(func(storage.Tx) error {
+	return c.store.Write(func(tx storage.Tx) error {
+		if tx.Get(c.group(), live.Key()) != live {
+			return errChanged
+		}
 		c.wrote(w, live, next, live.Version())
 		return nil
 	})
