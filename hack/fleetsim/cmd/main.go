@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	case errors.Is(err, flag.ErrHelp):
 		return 0
-	case errors.As(err, &usageError{}), errors.As(err, &control.Refused{}):
+	case errors.As(err, &usageError{}), errors.As(err, &control.RefusedError{}):
 		fmt.Fprintf(stderr, "fleetsim %s: %v\n", args[0], err)
 		return 2
 	default:

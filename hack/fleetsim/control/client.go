@@ -23,10 +23,10 @@ type Client struct {
 	HTTP *http.Client
 }
 
-// Refused is the error of a call that is wrong in itself: it was answered with 400.
-type Refused struct{ reason string }
+// RefusedError is the error of a call that is wrong in itself: it was answered with 400.
+type RefusedError struct{ reason string }
 
-func (r Refused) Error() string { return r.reason }
+func (r RefusedError) Error() string { return r.reason }
 
 // Targets lists targets.
 func (c Client) Targets(ctx context.Context, s fleetsim.Selection) ([]Target, error) {
@@ -132,7 +132,7 @@ func (c Client) call(ctx context.Context, path string, request, result any) erro
 		return fmt.Errorf("calling %s: the answer is %s", path, response.Status)
 	}
 	if response.StatusCode == http.StatusBadRequest {
-		return Refused{f.Error}
+		return RefusedError{f.Error}
 	}
 	return errors.New(f.Error)
 }
