@@ -27,9 +27,6 @@ var customRows = []row{
 		get("widget/x"),
 		get("widget"),
 	}},
-	{"create a custom resource in protobuf", []*step{
-		request("POST", "widget", "application/vnd.kubernetes.protobuf", widget("x")).want(415),
-	}},
 	{"defaults of a custom resource", []*step{
 		post("widget", object("Widget", "x", `spec: {size: 1, ports: [{name: a}, {name: b, port: 81}]}`)),
 		merge("widget/x", `{"spec":{"color":null}}`),
