@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	targets  = flag.Int("fleet.targets", 10, "number of simulated targets")
+	targets  = flag.Int("fleet.targets", 4, "number of simulated targets")
 	measured = flag.Bool("fleet.measure", false, "measure a hub in a process of its own")
 )
 
