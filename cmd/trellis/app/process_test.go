@@ -44,6 +44,19 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes
 	return cmd, stdout, stderr
 }
 
+// startProcess starts the command as the hub's own identity, with the configuration's text.
+func (e *env) startProcess(t *testing.T, config string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	kubeconfig, err := source.ServiceAccountKubeconfig(e.ctx, hubtest.HubNamespace, chart.ServiceAccount, time.Hour)
+	e.Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	e.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
+	cmd, stdout, stderr = command(t, "--config", configFile(t, config))
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+path)
+	e.Expect(cmd.Start()).To(Succeed())
+	return cmd, stdout, stderr
+}
+
 func TestFaultyConfigurationEndsTheProcess(t *testing.T) {
 	g := NewWithT(t)
 	cmd, stdout, stderr := command(t, "--check", "--config", configFile(t, validConfig+"logLevle: info\n"))
@@ -60,14 +73,8 @@ func TestFaultyConfigurationEndsTheProcess(t *testing.T) {
 func TestProcessIsAHub(t *testing.T) {
 	e := newEnv(t)
 	probes, metrics := e.freePort(), e.freePort()
-	kubeconfig, err := source.ServiceAccountKubeconfig(e.ctx, hubtest.HubNamespace, chart.ServiceAccount, time.Hour)
-	e.Expect(err).NotTo(HaveOccurred())
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	e.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
 	config := validConfig + fmt.Sprintf("server:\n  healthProbes: {bindAddress: 127.0.0.1, port: %d}\n  metrics: {bindAddress: 127.0.0.1, port: %d}\n", probes, metrics)
-	cmd, stdout, stderr := command(t, "--config", configFile(t, config))
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+path)
-	e.Expect(cmd.Start()).To(Succeed())
+	cmd, stdout, stderr := e.startProcess(t, config)
 
 	e.expectWork()
 	e.Expect(e.code(probes, "/readyz")).To(Equal(200))

@@ -3,8 +3,6 @@ package app_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,7 +17,6 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -75,14 +72,8 @@ func TestNothingTellsSecrets(t *testing.T) {
 	e.pickTarget()
 
 	probes, port := e.freePort(), e.freePort()
-	own, err := source.ServiceAccountKubeconfig(e.ctx, hubtest.HubNamespace, chart.ServiceAccount, time.Hour)
-	e.Expect(err).NotTo(HaveOccurred())
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	e.Expect(os.WriteFile(path, own, 0o600)).To(Succeed())
 	config := validConfig + fmt.Sprintf("logLevel: debug\nserver:\n  enableDebugHandlers: true\n  healthProbes: {bindAddress: 127.0.0.1, port: %d}\n  metrics: {bindAddress: 127.0.0.1, port: %d}\n", probes, port)
-	cmd, stdout, stderr := command(t, "--config", configFile(t, config))
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+path)
-	e.Expect(cmd.Start()).To(Succeed())
+	cmd, stdout, stderr := e.startProcess(t, config)
 
 	e.expectWork()
 	live := &corev1.Secret{ObjectMeta: objectMeta(e.name, "good")}

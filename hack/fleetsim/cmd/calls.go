@@ -57,6 +57,15 @@ func (r remote) selection(names []string) fleetsim.Selection {
 	return fleetsim.Selection{Names: names, Percent: *r.percent}
 }
 
+// targets are those that the arguments choose.
+func (r remote) targets(ctx context.Context, args []string) ([]control.Target, error) {
+	names, err := parse(r.set, args)
+	if err != nil {
+		return nil, err
+	}
+	return r.client().Targets(ctx, r.selection(names))
+}
+
 // changed says which targets a call changed.
 func (c *console) changed(names []string, err error) error {
 	switch {
@@ -78,11 +87,7 @@ func printJSON(w io.Writer, content any) error {
 
 func targets(ctx context.Context, c *console, args []string) error {
 	r := c.remote("[flags] [target ...]: list targets")
-	names, err := parse(r.set, args)
-	if err != nil {
-		return err
-	}
-	list, err := r.client().Targets(ctx, r.selection(names))
+	list, err := r.targets(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -372,11 +377,7 @@ func setFault(ctx context.Context, c *console, args []string) error {
 
 func listFaults(ctx context.Context, c *console, args []string) error {
 	r := c.remote("[flags] [target ...]: list faults")
-	names, err := parse(r.set, args)
-	if err != nil {
-		return err
-	}
-	list, err := r.client().Targets(ctx, r.selection(names))
+	list, err := r.targets(ctx, args)
 	if err != nil {
 		return err
 	}
