@@ -17,6 +17,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -141,7 +142,7 @@ func (w *world) bringByHub(ctx context.Context, target *stage.Cluster, r *round,
 	if err != nil {
 		return err
 	}
-	r.Millis = milliseconds(last.Sub(began))
+	r.Millis = figures.Milliseconds(last.Sub(began))
 	if err := w.account(r, target, before); err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (w *world) bringByHub(ctx context.Context, target *stage.Cluster, r *round,
 		if err != nil {
 			return err
 		}
-		r.ReportedMillis = max(r.ReportedMillis, milliseconds(entry.Since.Sub(began)))
+		r.ReportedMillis = max(r.ReportedMillis, figures.Milliseconds(entry.Since.Sub(began)))
 	}
 	for i := range w.resources {
 		if _, err := w.board.Await(ctx, stage.ManagedResource(ns, name(i)), noted); err != nil {
@@ -161,7 +162,7 @@ func (w *world) bringByHub(ctx context.Context, target *stage.Cluster, r *round,
 	if err != nil {
 		return err
 	}
-	r.CPUMillis = milliseconds(after-before[hubProcess]) / float64(r.Objects)
+	r.CPUMillis = figures.Milliseconds(after-before[hubProcess]) / float64(r.Objects)
 	if r.Requests, err = requests(w.source, began, time.Now()); err != nil {
 		return err
 	}
@@ -227,7 +228,7 @@ func (w *world) bringBare(ctx context.Context, target *stage.Cluster, r *round, 
 	if err != nil {
 		return err
 	}
-	r.Millis = milliseconds(last.Sub(began))
+	r.Millis = figures.Milliseconds(last.Sub(began))
 	if err := w.account(r, target, before); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/figures"
 )
 
 // sample is one measured change.
@@ -36,14 +37,14 @@ type samples struct {
 }
 
 // latencies are the figures of each run.
-func (s samples) latencies(figure func(sample) float64) []latencies {
-	out := make([]latencies, 0, len(s.Runs))
+func (s samples) latencies(figure func(sample) float64) []figures.Latencies {
+	out := make([]figures.Latencies, 0, len(s.Runs))
 	for _, run := range s.Runs {
 		values := make([]float64, 0, len(run))
 		for _, one := range run {
 			values = append(values, figure(one))
 		}
-		out = append(out, latenciesOf(values))
+		out = append(out, figures.LatenciesOf(values))
 	}
 	return out
 }
@@ -78,7 +79,7 @@ func measureDrift(ctx context.Context, w *world) (samples, error) {
 		if err != nil {
 			return s, err
 		}
-		s.Millis = milliseconds(took)
+		s.Millis = figures.Milliseconds(took)
 		reference := references[victim.kind]
 		took, err = restore(ctx, target, reference, how, func(before, now *unstructured.Unstructured) error {
 			if now == nil {
@@ -88,7 +89,7 @@ func measureDrift(ctx context.Context, w *world) (samples, error) {
 			again.SetResourceVersion(now.GetResourceVersion())
 			return target.Client.Update(ctx, again)
 		})
-		s.ReferenceMillis = milliseconds(took)
+		s.ReferenceMillis = figures.Milliseconds(took)
 		return s, err
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -55,9 +56,9 @@ func measureHealth(ctx context.Context, w *world) (samples, error) {
 		if err != nil {
 			return s, err
 		}
-		s.Millis = milliseconds(took)
+		s.Millis = figures.Milliseconds(took)
 		took, err = w.flip(ctx, target, watchedByBench, turn%2 == 1, func() error { return w.note(ctx, target, turn%2 == 1) })
-		s.ReferenceMillis = milliseconds(took)
+		s.ReferenceMillis = figures.Milliseconds(took)
 		return s, err
 	})
 }

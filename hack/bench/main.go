@@ -18,6 +18,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/figures"
 )
 
 // The parts of the benchmark.
@@ -107,7 +108,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	res := &result{Time: time.Now().UTC(), Go: runtime.Version(), CPUs: runtime.NumCPU(), LoadBefore: load(), Flags: map[string]string{}}
+	res := &result{Time: time.Now().UTC(), Go: runtime.Version(), CPUs: runtime.NumCPU(), LoadBefore: figures.Load(), Flags: map[string]string{}}
 	flag.VisitAll(func(f *flag.Flag) { res.Flags[f.Name] = f.Value.String() })
 	base := filepath.Join(results, res.Time.Format("20060102-150405"))
 	fmt.Println("starting a source cluster and", len(targetNames), "targets ...")
@@ -119,7 +120,7 @@ func run(ctx context.Context, o options) error {
 	if err := measure(ctx, w, res, base); err != nil {
 		return fmt.Errorf("%w\nthe log of the hub ends with:\n%s", err, w.hub.LogTail())
 	}
-	res.LoadAfter = load()
+	res.LoadAfter = figures.Load()
 	content, err := json.MarshalIndent(res, "", " ")
 	if err != nil {
 		return fmt.Errorf("writing results: %w", err)
@@ -169,13 +170,4 @@ func measure(ctx context.Context, w *world, res *result, base string) (err error
 		}
 	}
 	return nil
-}
-
-// load is how busy the machine is, empty where it does not say.
-func load() string {
-	content, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(content))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/figures"
 )
 
 // hubProcess is the name of the hub among the processors. The other names say which cluster a component belongs to.
@@ -42,7 +43,7 @@ func (w *world) account(r *round, target *stage.Cluster, before map[string]time.
 	}
 	r.Processors = map[string]float64{}
 	for name, cpu := range after {
-		r.Processors[name] = milliseconds(cpu-before[name]) / float64(r.Objects)
+		r.Processors[name] = figures.Milliseconds(cpu-before[name]) / float64(r.Objects)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -45,7 +46,7 @@ func measureSecret(ctx context.Context, w *world) (samples, error) {
 		reference, err := w.carry(ctx, target, value)
 		return sample{
 			Target: target.Name, Kind: secretKind.Kind, Change: "change content",
-			Millis: milliseconds(max(0, seen.Sub(answered))), ReferenceMillis: milliseconds(reference),
+			Millis: figures.Milliseconds(max(0, seen.Sub(answered))), ReferenceMillis: figures.Milliseconds(reference),
 		}, err
 	})
 }

@@ -5,12 +5,13 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
+
+	"github.com/trellis-hub/trellis/hack/figures"
 )
 
 // printTable prints the figures: the median over runs, and beside it the range.
 func printTable(out io.Writer, o options, r *result) {
-	fmt.Fprintf(out, "\n%d processors, load %s -> %s\n", r.CPUs, firstWord(r.LoadBefore), firstWord(r.LoadAfter))
+	fmt.Fprintf(out, "\n%d processors, load %s -> %s\n", r.CPUs, figures.LoadOfMinute(r.LoadBefore), figures.LoadOfMinute(r.LoadAfter))
 	if r.Drift != nil {
 		printLatencies(out, fmt.Sprintf("Drift: an edit or delete is undone (%d in 3 targets, %d runs)", o.edits, o.runs), *r.Drift)
 		printGroups(out, *r.Drift, "kind", "edits", func(s sample) string { return s.Kind })
@@ -33,12 +34,7 @@ func printTable(out io.Writer, o options, r *result) {
 	}
 }
 
-func firstWord(s string) string {
-	word, _, _ := strings.Cut(s, " ")
-	return word
-}
-
-func printLine(out io.Writer, name, unit string, s spread) {
+func printLine(out io.Writer, name, unit string, s figures.Spread) {
 	fmt.Fprintf(out, "  %-38s%10.2f %-12s (%.2f to %.2f)\n", name, s.Median, unit, s.Least, s.Most)
 }
 
@@ -49,9 +45,9 @@ func printLatencies(out io.Writer, title string, s samples) {
 		figure func(sample) float64
 	}{{"", ofHub}, {", reference", ofReference}} {
 		runs := s.latencies(who.figure)
-		printLine(out, "p50"+who.name, "ms", overRuns(runs, func(l latencies) float64 { return l.P50 }))
-		printLine(out, "p99"+who.name, "ms", overRuns(runs, func(l latencies) float64 { return l.P99 }))
-		printLine(out, "max"+who.name, "ms", overRuns(runs, func(l latencies) float64 { return l.Max }))
+		printLine(out, "p50"+who.name, "ms", figures.OverRuns(runs, func(l figures.Latencies) float64 { return l.P50 }))
+		printLine(out, "p99"+who.name, "ms", figures.OverRuns(runs, func(l figures.Latencies) float64 { return l.P99 }))
+		printLine(out, "max"+who.name, "ms", figures.OverRuns(runs, func(l figures.Latencies) float64 { return l.Max }))
 	}
 }
 
@@ -66,33 +62,33 @@ func printGroups(out io.Writer, s samples, by, changes string, group func(sample
 	}
 	fmt.Fprintf(out, "    %-26s%8s%10s%10s%10s%16s%10s\n", "ms, by "+by, changes, "p50", "p99", "max", "reference p50", "p99")
 	for _, name := range slices.Sorted(maps.Keys(hub)) {
-		l, r := latenciesOf(hub[name]), latenciesOf(reference[name])
+		l, r := figures.LatenciesOf(hub[name]), figures.LatenciesOf(reference[name])
 		fmt.Fprintf(out, "    %-26s%8d%10.2f%10.2f%10.2f%16.2f%10.2f\n", name, len(hub[name]), l.P50, l.P99, l.Max, r.P50, r.P99)
 	}
 }
 
 func printApply(out io.Writer, o options, rounds []round) {
 	fmt.Fprintf(out, "\nApply: %d ManagedResources of %d ConfigMaps into one target, %d requests in flight (%d rounds)\n", o.resources, o.objects, o.inFlight, o.rounds)
-	figures := map[string][]float64{}
+	rates := map[string][]float64{}
 	for _, r := range rounds {
-		figures[r.Way] = append(figures[r.Way], r.PerSecond)
+		rates[r.Way] = append(rates[r.Way], r.PerSecond)
 		if r.Way == byHub {
-			figures["cpu"] = append(figures["cpu"], r.CPUMillis)
-			figures["reported"] = append(figures["reported"], r.ReportedMillis-r.Millis)
-			figures["removed"] = append(figures["removed"], r.RemovedPerSecond)
+			rates["cpu"] = append(rates["cpu"], r.CPUMillis)
+			rates["reported"] = append(rates["reported"], r.ReportedMillis-r.Millis)
+			rates["removed"] = append(rates["removed"], r.RemovedPerSecond)
 		}
 	}
 	for _, way := range []string{byHub, byApply, byPost} {
-		printLine(out, way, "objects/s", spreadOf(figures[way]))
+		printLine(out, way, "objects/s", figures.SpreadOf(rates[way]))
 	}
 	for _, way := range []string{byApply, byPost} {
 		ratios := make([]float64, 0, o.rounds)
-		for i, rate := range figures[byHub] {
-			ratios = append(ratios, 100*rate/figures[way][i])
+		for i, rate := range rates[byHub] {
+			ratios = append(ratios, 100*rate/rates[way][i])
 		}
-		printLine(out, "hub, of "+way+" in the same round", "%", spreadOf(ratios))
+		printLine(out, "hub, of "+way+" in the same round", "%", figures.SpreadOf(ratios))
 	}
-	printLine(out, "processor time of the hub, to the end", "ms/object", spreadOf(figures["cpu"]))
+	printLine(out, "processor time of the hub, to the end", "ms/object", figures.SpreadOf(rates["cpu"]))
 	printProcessors(out, rounds)
 	counts := map[string][]float64{}
 	for _, r := range rounds {
@@ -101,10 +97,10 @@ func printApply(out io.Writer, o options, rounds []round) {
 		}
 	}
 	for _, request := range slices.Sorted(maps.Keys(counts)) {
-		printLine(out, request, "/MR", spreadOf(counts[request]))
+		printLine(out, request, "/MR", figures.SpreadOf(counts[request]))
 	}
-	printLine(out, "last object to last condition", "ms", spreadOf(figures["reported"]))
-	printLine(out, "removed by the hub", "objects/s", spreadOf(figures["removed"]))
+	printLine(out, "last object to last condition", "ms", figures.SpreadOf(rates["reported"]))
+	printLine(out, "removed by the hub", "objects/s", figures.SpreadOf(rates["removed"]))
 }
 
 // printProcessors prints what each process used for an object, one column for each way: the rates follow from that where
@@ -130,7 +126,7 @@ func printProcessors(out io.Writer, rounds []round) {
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		fmt.Fprintf(out, "    %-28s", name)
 		for _, way := range ways {
-			fmt.Fprintf(out, "%14.2f", median(used[name][way]))
+			fmt.Fprintf(out, "%14.2f", figures.Median(used[name][way]))
 		}
 		fmt.Fprintln(out)
 	}
@@ -158,8 +154,8 @@ func printRest(out io.Writer, r atRest) {
 func printMemory(out io.Writer, footprints []footprint) {
 	for _, f := range footprints {
 		fmt.Fprintf(out, "\nMemory: one watched %s of %d, of %d bytes each\n", f.Kind, f.Objects, f.Bytes)
-		printLine(out, "hub", "B/object", spreadOf(f.Hub))
-		printLine(out, "informer of client-go, metadata only", "B/object", spreadOf(f.Metadata))
-		printLine(out, "informer of client-go, whole objects", "B/object", spreadOf(f.Typed))
+		printLine(out, "hub", "B/object", figures.SpreadOf(f.Hub))
+		printLine(out, "informer of client-go, metadata only", "B/object", figures.SpreadOf(f.Metadata))
+		printLine(out, "informer of client-go, whole objects", "B/object", figures.SpreadOf(f.Typed))
 	}
 }

@@ -57,6 +57,8 @@ type Options struct {
 	Audit bool
 	// ExtraAPIServerArgs are appended to the arguments of kube-apiserver, where the last one of a kind wins.
 	ExtraAPIServerArgs []string
+	// ExtraEtcdArgs are the same for etcd, which by default refuses to grow beyond 2 GiB.
+	ExtraEtcdArgs []string
 }
 
 // ControlPlane is a running control plane. Its methods may be called from several goroutines.
@@ -142,12 +144,12 @@ func (cp *ControlPlane) prepareDir() (err error) {
 }
 
 func (cp *ControlPlane) startEtcd(ctx context.Context) error {
-	etcd, err := cp.run(Etcd,
+	etcd, err := cp.run(Etcd, append([]string{
 		"--name=etcd", "--data-dir=etcd", "--unsafe-no-fsync", "--log-level=warn",
-		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL,
+		"--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL,
 		"--listen-peer-urls=unix://peer.sock:0", "--initial-advertise-peer-urls=unix://peer.sock:0",
 		"--initial-cluster=etcd=unix://peer.sock:0",
-	)
+	}, cp.options.ExtraEtcdArgs...)...)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package stage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,12 +15,11 @@ import (
 	"time"
 
 	chart "github.com/trellis-hub/trellis/charts/trellis"
-	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 const (
-	// startTimeout bounds the start of the hub.
+	// startTimeout bounds the start of the hub if nobody else does.
 	startTimeout = time.Minute
 	// stopTimeout bounds its orderly end, which it bounds itself to less.
 	stopTimeout = 30 * time.Second
@@ -52,7 +50,12 @@ func Root(ctx context.Context) (string, error) {
 // Build builds the hub into bin/ and returns its path. It builds as "go run" does, so that what was compiled for one serves
 // the other.
 func Build(ctx context.Context, root string) (string, error) {
-	binary := filepath.Join(root, "bin", "trellis")
+	return BuildInto(ctx, root, filepath.Join(root, "bin"))
+}
+
+// BuildInto is Build with another directory than bin/.
+func BuildInto(ctx context.Context, root, dir string) (string, error) {
+	binary := filepath.Join(dir, "trellis")
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/trellis")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -74,7 +77,8 @@ type Hub struct {
 }
 
 // StartHub starts a hub on a source cluster that was prepared by hubtest.InstallSource, and returns when it is ready. Its
-// files go to dir. The configuration must not have the sections that endpoints adds.
+// files go to dir. The configuration must not have the sections that endpoints adds. A minute is enough unless ctx has a
+// deadline of its own.
 func StartHub(ctx context.Context, binary, dir string, source *Cluster, config string) (*Hub, error) {
 	kubeconfig, err := source.ServiceAccountKubeconfig(ctx, hubtest.HubNamespace, chart.ServiceAccount, 12*time.Hour)
 	if err != nil {
@@ -135,8 +139,11 @@ func (h *Hub) start(ctx context.Context, binary, configFile string) error {
 }
 
 func (h *Hub) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, startTimeout)
+		defer cancel()
+	}
 	for {
 		_, err := h.get(ctx, h.ReadyURL())
 		if err == nil {
@@ -254,26 +261,6 @@ func hasAll(series string, labels map[string]string) bool {
 		}
 	}
 	return true
-}
-
-// CPU is the processor time that the operating system has accounted to the hub so far, to the hundredth of a second.
-func (h *Hub) CPU() (time.Duration, error) { return controlplane.ProcessCPU(h.Pid()) }
-
-// RSS is the resident memory of the hub in bytes.
-func (h *Hub) RSS() (int64, error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", h.Pid()))
-	if err != nil {
-		return 0, fmt.Errorf("accounting of the hub: %w", err)
-	}
-	fields := strings.Fields(string(content))
-	if len(fields) < 2 {
-		return 0, errors.New("accounting of the hub: unknown format")
-	}
-	pages, err := strconv.ParseInt(fields[1], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("accounting of the hub: %w", err)
-	}
-	return pages * int64(os.Getpagesize()), nil
 }
 
 // freePorts returns ports on the loopback interface that nobody listens on.

@@ -12,10 +12,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-var (
-	targets  = flag.Int("fleet.targets", 4, "number of simulated targets")
-	measured = flag.Bool("fleet.measure", false, "measure a hub in a process of its own")
-)
+var targets = flag.Int("fleet.targets", 4, "number of simulated targets")
 
 // source is the cluster that all tests share.
 var source *hubtest.Cluster

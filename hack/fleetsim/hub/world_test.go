@@ -19,6 +19,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
+	"github.com/trellis-hub/trellis/hack/fleetsim/player"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 	"github.com/trellis-hub/trellis/hack/shoot20"
 )
@@ -173,6 +174,16 @@ func connect(target *fleetsim.Target, userAgent string) (client.Client, func(), 
 	}
 	c, err := client.New(config, client.Options{Scheme: hubtest.Scheme(), HTTPClient: http})
 	return c, http.CloseIdleConnections, err
+}
+
+// rollOut plays the controllers and kubelets of a target, once.
+func rollOut(ctx context.Context, target *fleetsim.Target) error {
+	c, done, err := connect(target, "player")
+	if err != nil {
+		return err
+	}
+	defer done()
+	return player.RollOut(ctx, c)
 }
 
 // nothingWrong has the journal judge all that the hub wrote since a time.

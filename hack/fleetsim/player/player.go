@@ -1,4 +1,4 @@
-package hub_test
+package player
 
 import (
 	"context"
@@ -10,17 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/trellis-hub/trellis/hack/fleetsim"
 )
 
-// rollOut plays the controllers of workloads, the scheduler and the kubelets of a target, once: whatever is not rolled out is.
-func rollOut(ctx context.Context, target *fleetsim.Target) error {
-	c, done, err := connect(target, "player")
-	if err != nil {
-		return err
-	}
-	defer done()
+// RollOut makes whatever is not rolled out so, once.
+func RollOut(ctx context.Context, c client.Client) error {
 	deployments, daemons, sets := &appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &appsv1.StatefulSetList{}
 	for _, list := range []client.ObjectList{deployments, daemons, sets} {
 		if err := c.List(ctx, list); err != nil {
@@ -49,6 +42,9 @@ func rollOut(ctx context.Context, target *fleetsim.Target) error {
 	}
 	for i := range daemons.Items {
 		d := &daemons.Items[i]
+		if d.Status.ObservedGeneration == d.Generation {
+			continue
+		}
 		d.Status = appsv1.DaemonSetStatus{ObservedGeneration: d.Generation} // there are no nodes
 		if err := c.Status().Update(ctx, d); err != nil {
 			return fmt.Errorf("rolling out DaemonSet %s: %w", d.Name, err)
@@ -56,6 +52,9 @@ func rollOut(ctx context.Context, target *fleetsim.Target) error {
 	}
 	for i := range sets.Items {
 		s := &sets.Items[i]
+		if s.Status.ObservedGeneration == s.Generation {
+			continue
+		}
 		replicas := ptr.Deref(s.Spec.Replicas, 1)
 		s.Status = appsv1.StatefulSetStatus{
 			ObservedGeneration: s.Generation, Replicas: replicas, UpdatedReplicas: replicas, ReadyReplicas: replicas, CurrentReplicas: replicas, AvailableReplicas: replicas,
