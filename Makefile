@@ -29,6 +29,10 @@ fleetsim: ## Run TARGETS (default 10) simulated API servers and print the Secret
 fleetsim-bench: ## Measure TARGETS (default 1000) simulated API servers with 300 objects each, alone and with clients
 	@hack/fleetsim/bench.sh $(or $(TARGETS),1000) $(ARGS)
 
+.PHONY: fleet
+fleet: kube ## Put a hub on trial with TARGETS (default 1000) simulated targets of OBJECTS (default 300) each, against the goals
+	$(GO) run ./hack/trials fleet -targets $(or $(TARGETS),1000) -objects $(or $(OBJECTS),300) $(ARGS)
+
 ##@ Develop
 
 .PHONY: build

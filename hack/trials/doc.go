@@ -1,0 +1,13 @@
+// Command trials puts one hub on trial with a fleet of simulated targets: "make fleet", "make faults" and "make soak", with
+// further flags in ARGS.
+//
+//	fleet    as many targets as the machine takes: costs, latencies, rotations, outages and restarts (package scale)
+//	foreign  what Secrets of others in the source cost (package scale)
+//	faults   each fault of the simulator in each phase of what the hub does with a target (package matrix)
+//	soak     an hour of targets that come and go, drift, changes, rotations and faults (package soak)
+//	cycles   targets that come and go, as quickly as it goes (package soak)
+//
+// Each prints a table and writes everything it measured to bin/trials/<trial>-<time>.json, or to the file of -out. What is
+// measured stands beside a reference of the same run and the load of the machine; goals that are missed are shown and fail
+// nothing. It fails, with exit code 1, if a property is broken that must hold on any machine.
+package main

@@ -1,0 +1,255 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// ByHub tells what the hub wrote by its user agent.
+var ByHub = journal.ByUserAgent("trellis")
+
+// config is that of the hub as it ships, and with profiles, which cost nothing until somebody asks for one. Nothing else may be
+// in it: what is measured is what operators get. Sections that it does not have may be added.
+const config = `
+apiVersion: config.hub.gardener.cloud/v1alpha1
+kind: HubConfiguration
+leaderElection:
+  resourceNamespace: trellis
+debugging:
+  enableProfiling: true
+classes:
+- name: ""
+  target: {type: Namespace}
+`
+
+// startPatience is how long a hub may take to become ready: with a thousand targets, it reads tens of thousands of objects first.
+const startPatience = 10 * time.Minute
+
+// etcdQuota has room for a thousand targets with all versions of five minutes, and for a hundred thousand foreign Secrets.
+const etcdQuota = 8 << 30
+
+// Options of a Rig.
+type Options struct {
+	// Root of the repository.
+	Root string
+	// Results is the directory in which the run gets one for its files, which goes with it.
+	Results string
+	// Fleet is the fleet of targets. Its journal is made by the rig.
+	Fleet fleetsim.Options
+	// History is how many writes the journal of a target remembers. Zero: as package journal has it.
+	History int
+	// Progress is where is said what happens. Nil: nobody is told.
+	Progress io.Writer
+}
+
+// Rig is started by Start and ended by Stop.
+type Rig struct {
+	Source  *stage.Cluster
+	Fleet   *fleetsim.Fleet
+	Journal *journal.Journal
+	Writers *Writers
+	Sight   *Sight
+	// Hub is nil unless it runs.
+	Hub *stage.Hub
+
+	options Options
+	began   time.Time
+	binary  string
+	dir     string
+	cancel  context.CancelFunc
+}
+
+// Start starts everything but the hub.
+func Start(ctx context.Context, o Options) (*Rig, error) {
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	r := &Rig{options: o, began: time.Now(), cancel: func() {}, Journal: journal.New(journal.Options{History: o.History, Owner: ByHub})}
+	if err := r.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("setting up: %w", err), r.Stop())
+	}
+	return r, nil
+}
+
+func (r *Rig) start(ctx context.Context) (err error) {
+	if err := files(r.options.Fleet.Targets); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.options.Results, 0o700); err != nil {
+		return err
+	}
+	if r.dir, err = os.MkdirTemp(r.options.Results, "run-"); err != nil {
+		return err
+	}
+	r.Say("starting a source cluster and %d simulated targets, and building the hub", r.options.Fleet.Targets)
+	group, starting := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		r.binary, err = stage.BuildInto(starting, r.options.Root, r.dir)
+		return err
+	})
+	group.Go(func() error {
+		clusters, err := stage.StartClusters(starting, controlplane.Options{
+			Name: "source", ExtraEtcdArgs: []string{fmt.Sprintf("--quota-backend-bytes=%d", int64(etcdQuota))},
+		})
+		if err != nil {
+			return err
+		}
+		r.Source = clusters[0]
+		return hubtest.InstallSource(starting, r.Source.Client)
+	})
+	group.Go(func() (err error) {
+		o := r.options.Fleet
+		o.Journal = r.Journal
+		r.Fleet, err = fleetsim.Start(starting, o)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if r.Writers, err = newWriters(r.Source); err != nil {
+		return err
+	}
+	var running context.Context
+	running, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	r.Sight, err = newSight(running, r.Source)
+	return err
+}
+
+// Stop ends everything, and says if the hub did not end well.
+func (r *Rig) Stop() error {
+	err := r.StopHub()
+	r.cancel()
+	if r.Sight != nil {
+		r.Sight.wait()
+	}
+	if r.Fleet != nil {
+		r.Fleet.Stop()
+	}
+	stage.StopClusters(r.Source)
+	if r.dir != "" {
+		err = errors.Join(err, os.RemoveAll(r.dir))
+	}
+	return err
+}
+
+// StartHub starts the hub and returns when it is ready. Sections are added to its configuration.
+func (r *Rig) StartHub(ctx context.Context, sections string) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	var err error
+	r.Hub, err = stage.StartHub(ctx, r.binary, r.dir, r.Source, config+sections)
+	return err
+}
+
+// StopHub ends the hub in order. It does nothing if none runs.
+func (r *Rig) StopHub() error {
+	if r.Hub == nil {
+		return nil
+	}
+	err := r.Hub.Stop()
+	r.Hub = nil
+	return err
+}
+
+// Extra starts further targets with the journal of the rig. Whoever starts them stops them.
+func (r *Rig) Extra(ctx context.Context, targets int, prefix string) (*fleetsim.Fleet, error) {
+	o := r.options.Fleet
+	o.Targets, o.Prefix, o.Journal = targets, prefix, r.Journal
+	return fleetsim.Start(ctx, o)
+}
+
+// Log returns the end of the hub's log; empty if it does not run.
+func (r *Rig) Log() string {
+	if r.Hub == nil {
+		return ""
+	}
+	return r.Hub.LogTail()
+}
+
+// Say tells whoever waits what happens.
+func (r *Rig) Say(format string, args ...any) {
+	fmt.Fprintf(r.options.Progress, "%7.1fs  load %s  %s\n", time.Since(r.began).Seconds(), figures.LoadOfMinute(figures.Load()), fmt.Sprintf(format, args...))
+}
+
+// Until waits for something that nobody tells, looking every so often, and says what it waits for when its patience ends.
+func (r *Rig) Until(ctx context.Context, patience, every time.Duration, what string, done func() (bool, error)) error {
+	began, said := time.Now(), time.Now()
+	for {
+		ok, err := done()
+		switch {
+		case err != nil:
+			return fmt.Errorf("waiting until %s: %w", what, err)
+		case ok:
+			return nil
+		case time.Since(began) > patience:
+			return fmt.Errorf("gave up waiting after %s until %s", patience, what)
+		case time.Since(said) > 20*time.Second:
+			r.Say("waiting until %s", what)
+			said = time.Now()
+		}
+		if r.Hub != nil {
+			select {
+			case <-r.Hub.Done():
+				return fmt.Errorf("waiting until %s: the hub has ended\n%s", what, r.Hub.LogTail())
+			default:
+			}
+		}
+		if err := Pause(ctx, every); err != nil {
+			return err
+		}
+	}
+}
+
+// Pause waits.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// files makes sure that this process and the hub may open as many files as they will: a listener and two connections for each
+// target here, and a connection there.
+func files(targets int) error {
+	needed := uint64(4*targets + 1000)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("reading the limit of open files: %w", err)
+	}
+	if limit.Cur >= needed {
+		return nil
+	}
+	if limit.Max < needed {
+		return fmt.Errorf("%d targets need %d open files, and the hard limit is %d: raise it with ulimit -Hn", targets, needed, limit.Max)
+	}
+	limit.Cur = limit.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("raising the limit of open files to %d: %w", limit.Max, err)
+	}
+	return nil
+}
+
+// Namespace is where the registration of a target is, and what is for it.
+func Namespace(target *fleetsim.Target) string { return "fleet--" + target.Name() }
+
+// Results is the directory for what trials measured.
+func Results(root string) string { return filepath.Join(root, "bin", "trials") }

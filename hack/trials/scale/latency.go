@@ -1,0 +1,163 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/trials/rig"
+)
+
+// drift edits objects at an even pace.
+func (r *run) drift(ctx context.Context, step *figures.Step) error {
+	d, err := r.Window(ctx, r.foreigner, r.reference, r.targets, r.options.Rate, r.options.Window)
+	if err != nil {
+		return err
+	}
+	l := step.AddLatencies("drift", d.Millis, d.Reference)
+	step.Find("drift, p50").AtMost(100)
+	step.Find("drift, p99").AtMost(1000)
+	step.Add("edits a second", float64(len(d.Millis))/r.options.Window.Seconds(), "/s")
+	step.Add("hub CPU an edit", d.CPU.Hub.Seconds()*1000/float64(max(1, len(d.Millis))), "ms")
+	step.Add("edits not corrected in 5 s", float64(len(d.Pending)), "targets").Exactly(0)
+	if err := r.AwaitCorrections(ctx, r.targets, d.From, r.options.Patience); err != nil {
+		return err
+	}
+	r.Say("drift p50 %.1f ms, p99 %.1f ms", l.P50, l.P99)
+	// All at once.
+	began := time.Now()
+	if err := r.foreigner.EditEach(ctx, r.targets); err != nil {
+		return err
+	}
+	edited := time.Now()
+	if err := r.AwaitCorrections(ctx, r.targets, began, r.options.Patience); err != nil {
+		return err
+	}
+	step.AddLatencies("one edit in each target at once", rig.CorrectionsIn(r.targets, began, edited).Millis, nil)
+	return nil
+}
+
+// change changes one object in all targets.
+func (r *run) change(ctx context.Context, step *figures.Step) error {
+	for _, value := range []string{"first", "second", "third"} {
+		sent := time.Now()
+		if err := rig.EachOf(ctx, r.targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
+			return r.Writers.UpdateSecret(ctx, r.fixture.Change(rig.Namespace(target), target.Name(), value, sent))
+		}); err != nil {
+			return err
+		}
+		written := time.Since(sent)
+		if err := r.Until(ctx, r.options.Patience, 100*time.Millisecond, "the change is in all targets", func() (bool, error) {
+			// Extra targets that came and went have journals, too.
+			return r.Journal.Reached(sent).Targets >= len(r.targets), nil
+		}); err != nil {
+			return err
+		}
+		reach := r.Journal.Reached(sent)
+		step.Add(value+" change in the last target", reach.Last.Seconds(), "s").AtMost(5).Beside(written.Seconds())
+	}
+	step.Note("the reference is the time to write the change to the source for all targets")
+	return nil
+}
+
+// connect registers further targets, one after the other.
+func (r *run) connect(ctx context.Context, step *figures.Step) error {
+	extra, err := r.Extra(ctx, r.options.Extra, "extra-")
+	if err != nil {
+		return err
+	}
+	defer extra.Stop()
+	targets := extra.Targets()
+	const name = "first"
+	for _, target := range targets {
+		ns := rig.Namespace(target)
+		if err := r.Writers.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
+			hubtest.Content(ns, name, "objects.yaml", hubtest.ConfigMap("default", name, "value")), hubtest.ManagedResource(ns, name, name)); err != nil {
+			return err
+		}
+	}
+	refs := rig.TargetClustersOf(targets)
+	connected := r.Sight.Expect("the further targets are connected", refs, func(object client.Object) bool {
+		return rig.Is(hubv1alpha1.ConditionConnected, metav1.ConditionTrue)(object)
+	})
+	created := map[string]time.Time{}
+	var asked []float64
+	for _, target := range targets {
+		created[target.Name()] = time.Now()
+		if err := r.Writers.Create(ctx, target.Registration(rig.Namespace(target))); err != nil {
+			return err
+		}
+		took, err := rig.Ask(ctx, target)
+		if err != nil {
+			return err
+		}
+		asked = append(asked, figures.Milliseconds(took))
+		if err := rig.Pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	seen, err := connected.Wait(ctx, r.Rig, r.options.Patience)
+	if err != nil {
+		return err
+	}
+	var shown, usable []float64
+	for i, target := range targets {
+		shown = append(shown, figures.Milliseconds(seen[refs[i]].Sub(created[target.Name()])))
+		var first time.Time
+		if err := r.Until(ctx, r.options.Patience, 20*time.Millisecond, target.Name()+" is written to", func() (bool, error) {
+			for _, change := range target.Journal().History().Changes {
+				if rig.ByHub(change) {
+					first = change.Time
+					return true, nil
+				}
+			}
+			return false, nil
+		}); err != nil {
+			return err
+		}
+		usable = append(usable, figures.Milliseconds(first.Sub(created[target.Name()])))
+	}
+	step.AddLatencies("registered until shown as Connected", shown, asked)
+	step.Find("registered until shown as Connected, p99").AtMost(2000)
+	step.AddLatencies("registered until the first write", usable, asked)
+	step.Find("registered until the first write, p99").AtMost(2000)
+	step.Note("the reference is a client that connects and asks for one object")
+	return r.forget(ctx, targets)
+}
+
+// forget has the hub give up targets in order.
+func (r *run) forget(ctx context.Context, targets []*fleetsim.Target) error {
+	if err := rig.EachOf(ctx, targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
+		return r.Writers.DeleteManagedResources(ctx, rig.Namespace(target), "")
+	}); err != nil {
+		return err
+	}
+	gone := make([]rig.Ref, 0, len(targets))
+	for _, target := range targets {
+		gone = append(gone, rig.ManagedResource(rig.Namespace(target), "first"))
+	}
+	if _, err := r.Sight.Expect("the ManagedResources of further targets are gone", gone, rig.Gone).Wait(ctx, r.Rig, r.options.Patience); err != nil {
+		return err
+	}
+	if err := rig.EachOf(ctx, targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
+		secret := target.Registration(rig.Namespace(target))
+		return r.Writers.DeleteSecret(ctx, secret.Namespace, secret.Name)
+	}); err != nil {
+		return err
+	}
+	if _, err := r.Sight.Expect("the further targets are gone", rig.TargetClustersOf(targets), rig.Gone).Wait(ctx, r.Rig, r.options.Patience); err != nil {
+		return fmt.Errorf("giving up targets: %w", err)
+	}
+	for _, target := range targets {
+		r.Journal.Remove(target.Name())
+	}
+	return nil
+}

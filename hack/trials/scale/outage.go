@@ -1,0 +1,125 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
+	"github.com/trellis-hub/trellis/hack/trials/rig"
+)
+
+// struck is the part of the targets that vanish, in percent.
+const struck = 30
+
+// outage lets a part of the targets vanish in a black hole and come back.
+func (r *run) outage(ctx context.Context, step *figures.Step) error {
+	vanishing, err := r.Fleet.Select(fleetsim.Selection{Percent: struck})
+	if err != nil {
+		return err
+	}
+	healthy := slices.DeleteFunc(r.Fleet.Targets(), func(t *fleetsim.Target) bool { return slices.Contains(vanishing, t) })
+	// A reference whose target vanishes measures nothing.
+	refer, cancel := context.WithCancel(ctx)
+	reference, wait, err := rig.NewReference(refer, healthy[:min(references, len(healthy))])
+	defer func() { cancel(); wait() }()
+	if err != nil {
+		return err
+	}
+	window := func(what string) (rig.Drift, error) {
+		r.Say("drift in %d healthy targets, %s", len(healthy), what)
+		return r.Window(ctx, r.foreigner, reference, healthy, r.options.Rate, r.options.Window)
+	}
+	before, err := window("before")
+	if err != nil {
+		return err
+	}
+
+	refs := rig.TargetClustersOf(vanishing)
+	down := r.Sight.Expect("the vanished targets are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
+	began := time.Now()
+	for _, target := range vanishing {
+		if _, err := target.Faults().Set(fault.Fault{Kind: fault.BlackHole}); err != nil {
+			return fmt.Errorf("%s: %w", target.Name(), err)
+		}
+	}
+	during, err := window(fmt.Sprintf("while %d others vanish", len(vanishing)))
+	if err != nil {
+		return err
+	}
+	shown, err := down.Wait(ctx, r.Rig, 2*time.Minute)
+	if err != nil {
+		return err
+	}
+	after, err := window("while they are known to be down")
+	if err != nil {
+		return err
+	}
+	edited := time.Now()
+	if err := r.foreigner.EditEach(ctx, vanishing); err != nil {
+		return err
+	}
+
+	up := r.Sight.Expect("the vanished targets are shown as up", refs, up)
+	cleared := time.Now()
+	for _, target := range vanishing {
+		if _, err := target.Faults().Clear(); err != nil {
+			return fmt.Errorf("%s: %w", target.Name(), err)
+		}
+	}
+	back, err := up.Wait(ctx, r.Rig, r.options.Patience)
+	if err != nil {
+		return err
+	}
+	if err := r.AwaitCorrections(ctx, vanishing, edited, r.options.Patience); err != nil {
+		return fmt.Errorf("an edit during the outage: %w", err)
+	}
+	corrected := time.Since(cleared)
+	again, err := window("after it")
+	if err != nil {
+		return err
+	}
+
+	baseline := slices.Concat(before.Millis, again.Millis)
+	step.AddLatencies("drift, baseline before and after", baseline, slices.Concat(before.Reference, again.Reference))
+	cpu := (before.CPU.Hub + again.CPU.Hub) / 2
+	for _, w := range []struct {
+		name  string
+		drift rig.Drift
+	}{{"while they vanish", during}, {"while they are down", after}} {
+		l := step.AddLatencies("drift "+w.name, w.drift.Millis, w.drift.Reference)
+		base := figures.LatenciesOf(baseline)
+		step.Add("drift "+w.name+", p50 against the baseline", l.P50/base.P50, "x")
+		step.Add("drift "+w.name+", p99 against the baseline", l.P99/base.P99, "x").AtMost(1.2)
+		step.Add("hub CPU "+w.name+", against the baseline", w.drift.CPU.Hub.Seconds()/cpu.Seconds(), "x").AtMost(1.2)
+	}
+	step.Add("noise: p99 of the two baselines", figures.Quantile(again.Millis, 0.99)/figures.Quantile(before.Millis, 0.99), "x")
+	step.AddLatencies("vanished until shown as down", since(began, shown), nil)
+	step.Find("vanished until shown as down, max").AtMost(30000)
+	step.AddLatencies("back until shown as up", since(cleared, back), nil)
+	step.Find("back until shown as up, max").AtMost(5000)
+	step.Add("back until all edits of the outage were corrected", corrected.Seconds(), "s")
+	return nil
+}
+
+// up tells that a TargetCluster is said to be reachable.
+func up(object client.Object) bool {
+	return rig.Is(hubv1alpha1.ConditionConnected, metav1.ConditionTrue)(object) &&
+		rig.Is(hubv1alpha1.ConditionAPIServerAvailable, metav1.ConditionTrue)(object)
+}
+
+// since returns how long after a time each was seen, in milliseconds.
+func since(began time.Time, seen map[rig.Ref]time.Time) []float64 {
+	out := make([]float64, 0, len(seen))
+	for _, at := range seen {
+		out = append(out, figures.Milliseconds(at.Sub(began)))
+	}
+	return out
+}

@@ -1,0 +1,105 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
+	"github.com/trellis-hub/trellis/hack/trials/rig"
+)
+
+const (
+	connections = "trellis_clustercache_targets"
+	watches     = "trellis_clustercache_watches"
+)
+
+// restart ends the hub and starts it again, with nothing changed.
+func (r *run) restart(ctx context.Context, step *figures.Step) error {
+	synced, err := r.sum(ctx, watches, map[string]string{"state": "synced"})
+	if err != nil {
+		return err
+	}
+	if err := r.StopHub(); err != nil {
+		return err
+	}
+	r.Journal.Reset()
+	began := time.Now()
+	if err := r.StartHub(ctx, r.options.Config); err != nil {
+		return err
+	}
+	step.Add("ready", time.Since(began).Seconds(), "s")
+	if err := r.awaitConnected(ctx); err != nil {
+		return err
+	}
+	step.Add("all targets connected", time.Since(began).Seconds(), "s")
+	if err := r.Until(ctx, r.options.Patience, 200*time.Millisecond, "all watches are synced", func() (bool, error) {
+		now, err := r.sum(ctx, watches, map[string]string{"state": "synced"})
+		if err != nil || now < synced {
+			return false, err
+		}
+		unsynced, err := r.sum(ctx, watches, map[string]string{"state": "unsynced"})
+		return unsynced == 0, err
+	}); err != nil {
+		return err
+	}
+	step.Add("all watches synced", time.Since(began).Seconds(), "s")
+	cpu, err := r.CPU()
+	if err != nil {
+		return err
+	}
+	step.Add("hub CPU until then", cpu.Hub.Seconds(), "s")
+	counts := r.Journal.Counts().Where(func(c journal.Count) bool { return rig.ByHub(journal.Change{UserAgent: c.UserAgent}) })
+	edited := time.Now()
+	if err := r.foreigner.EditEach(ctx, r.targets); err != nil {
+		return err
+	}
+	if err := r.AwaitCorrections(ctx, r.targets, edited, r.options.Patience); err != nil {
+		return err
+	}
+	step.Add("an edit in each target corrected", time.Since(began).Seconds(), "s").AtMost(60)
+	step.AddLatencies("those edits until corrected", rig.CorrectionsIn(r.targets, edited, time.Now()).Millis, nil)
+	step.Add("writes to targets before the edits", float64(counts.Writes().Sum().Requests), "").Exactly(0).Strictly()
+	for _, c := range counts {
+		step.Count(fmt.Sprintf("target: %s %s %d", c.Verb, c.Resource, c.Code), c.Requests)
+	}
+	peak, err := r.Hub.Memory()
+	if err != nil {
+		return err
+	}
+	if err := rig.Pause(ctx, time.Minute); err != nil {
+		return err
+	}
+	steady, err := r.Hub.Memory()
+	if err != nil {
+		return err
+	}
+	step.Add("RSS a minute later", mib(steady.RSS), "MiB")
+	step.Add("peak RSS", mib(peak.Peak), "MiB")
+	step.Add("peak against a minute later", float64(peak.Peak)/float64(steady.RSS), "x").AtMost(1.5)
+	return r.judge(step, began)
+}
+
+// awaitConnected waits until all targets are connected.
+func (r *run) awaitConnected(ctx context.Context) error {
+	return r.Until(ctx, r.options.Patience, 200*time.Millisecond, "all targets are connected", func() (bool, error) {
+		n, err := r.sum(ctx, connections, map[string]string{"state": "Connected"})
+		return n >= float64(len(r.targets)), err
+	})
+}
+
+// awaitSynced waits until all targets are connected and nothing more is asked of them.
+func (r *run) awaitSynced(ctx context.Context) error {
+	if err := r.awaitConnected(ctx); err != nil {
+		return err
+	}
+	return r.Until(ctx, r.options.Patience, time.Second, "all watches are synced", func() (bool, error) {
+		synced, err := r.sum(ctx, watches, map[string]string{"state": "synced"})
+		if err != nil || synced == 0 {
+			return false, err
+		}
+		unsynced, err := r.sum(ctx, watches, map[string]string{"state": "unsynced"})
+		return unsynced == 0, err
+	})
+}

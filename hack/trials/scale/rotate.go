@@ -1,0 +1,177 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
+	"github.com/trellis-hub/trellis/hack/trials/rig"
+)
+
+const (
+	rotations   = "trellis_clustercache_rotations_total"
+	disconnects = "trellis_clustercache_disconnects_total"
+)
+
+// rotate changes credentials and certificates.
+func (r *run) rotate(ctx context.Context, step *figures.Step) error {
+	for _, part := range []func(context.Context, *figures.Step) error{r.rotateTokens, r.rotateAuthorities, r.rotateServing} {
+		if err := part(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sum of a metric of the hub.
+func (r *run) sum(ctx context.Context, name string, labels map[string]string) (float64, error) {
+	return r.Hub.Sum(ctx, name, labels)
+}
+
+// register writes the registration of a target as it is now.
+func (r *run) register(ctx context.Context, target *fleetsim.Target) error {
+	return r.Writers.UpdateSecret(ctx, target.Registration(rig.Namespace(target)))
+}
+
+// rotateTokens changes all tokens. The old ones are void a second later.
+func (r *run) rotateTokens(ctx context.Context, step *figures.Step) error {
+	r.Journal.Reset()
+	mode := map[string]string{"mode": "token", "result": "ok"}
+	before, err := r.sum(ctx, rotations, mode)
+	if err != nil {
+		return err
+	}
+	lost, err := r.sum(ctx, disconnects, nil)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	group, rotating := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return rig.EachOf(rotating, r.targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
+			if err := target.RotateToken(fleetsim.Rotation{}); err != nil {
+				return err
+			}
+			if err := r.register(ctx, target); err != nil {
+				return err
+			}
+			if err := rig.Pause(ctx, time.Second); err != nil {
+				return err
+			}
+			target.Revoke()
+			// With the old token, what the hub does about it would be a 401.
+			return r.foreigner.Edit(ctx, target)
+		})
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	step.Add("time to rotate all tokens, a second each included", time.Since(began).Seconds(), "s")
+	if err := r.Until(ctx, r.options.Patience, 100*time.Millisecond, "all tokens are rotated", func() (bool, error) {
+		n, err := r.sum(ctx, rotations, mode)
+		return n-before >= float64(len(r.targets)), err
+	}); err != nil {
+		return err
+	}
+	if err := r.AwaitCorrections(ctx, r.targets, began, r.options.Patience); err != nil {
+		return err
+	}
+	counts := r.Journal.Counts().Where(func(c journal.Count) bool { return rig.ByHub(journal.Change{UserAgent: c.UserAgent}) })
+	refused := counts.Where(func(c journal.Count) bool { return c.Code == 401 }).Sum().Requests
+	step.Add("requests refused (401), tokens void 1 s after the Secret was written", float64(refused), "").Exactly(0)
+	failed := counts.Verbs("apply", "patch", "create", "update", "delete").Where(func(c journal.Count) bool { return c.Code == 0 || c.Code >= 400 && c.Code != 404 && c.Code != 409 })
+	step.Add("applies that failed", float64(failed.Sum().Requests), "").Exactly(0).Strictly()
+	now, err := r.sum(ctx, disconnects, nil)
+	if err != nil {
+		return err
+	}
+	step.Add("connections lost or given up", now-lost, "").Exactly(0)
+	step.Add("watches begun", float64(counts.Verbs("watch").Sum().Requests)/time.Since(began).Seconds(), "/s").Beside(r.watchesAtRest())
+	step.Note("the reference of watches begun is the rate at rest: API servers end watches after some minutes")
+	step.AddLatencies("token: edit 1 s after the rotation until corrected", rig.CorrectionsIn(r.targets, began, time.Now()).Millis, nil)
+	return nil
+}
+
+// watchesAtRest is how many watches were begun each second while nothing happened; zero if that was not measured.
+func (r *run) watchesAtRest() float64 {
+	for _, s := range r.report.Steps {
+		if f := s.Find("watches begun"); s.Name == "rest" && f != nil {
+			return f.Value
+		}
+	}
+	return 0
+}
+
+// some are those whose authorities are changed.
+func (r *run) some() []*fleetsim.Target { return r.targets[:max(1, min(50, len(r.targets)/4))] }
+
+// rotateAuthorities changes the authority behind the server certificate, gently and abruptly, while objects are edited.
+func (r *run) rotateAuthorities(ctx context.Context, step *figures.Step) error {
+	for _, how := range []struct {
+		name   string
+		revoke bool
+	}{{"CA changes, connections go on", false}, {"CA changes, connections are reset", true}} {
+		var took []float64
+		began := time.Now()
+		for _, target := range r.some() {
+			if err := r.foreigner.Edit(ctx, target); err != nil {
+				return err
+			}
+			if err := target.RotateCA(fleetsim.Rotation{Revoke: how.revoke}); err != nil {
+				return err
+			}
+			edited := time.Now()
+			if err := r.foreigner.Edit(ctx, target); err != nil {
+				return err
+			}
+			written := time.Now()
+			if err := r.register(ctx, target); err != nil {
+				return err
+			}
+			if err := r.foreigner.Edit(ctx, target); err != nil {
+				return err
+			}
+			one := []*fleetsim.Target{target}
+			if err := r.AwaitCorrections(ctx, one, edited, r.options.Patience); err != nil {
+				return fmt.Errorf("%s of %s: %w", how.name, target.Name(), err)
+			}
+			for _, millis := range rig.CorrectionsIn(one, written, time.Now()).Millis {
+				took = append(took, millis)
+			}
+		}
+		if err := r.AwaitCorrections(ctx, r.some(), began, r.options.Patience); err != nil {
+			return fmt.Errorf("%s: an event was missed: %w", how.name, err)
+		}
+		step.AddLatencies(how.name+": edit after the new Secret until corrected", took, nil)
+		step.Find(how.name + ": edit after the new Secret until corrected, max").AtMost(5000)
+	}
+	return nil
+}
+
+// rotateServing changes serving certificates, which new connections see.
+func (r *run) rotateServing(ctx context.Context, step *figures.Step) error {
+	began := time.Now()
+	for _, target := range r.some() {
+		if err := target.RotateServingCertificate(fleetsim.Rotation{}); err != nil {
+			return err
+		}
+		if err := r.foreigner.Edit(ctx, target); err != nil {
+			return err
+		}
+		target.ResetConnections()
+		if err := r.foreigner.Edit(ctx, target); err != nil {
+			return err
+		}
+	}
+	if err := r.AwaitCorrections(ctx, r.some(), began, r.options.Patience); err != nil {
+		return fmt.Errorf("serving certificates: %w", err)
+	}
+	step.AddLatencies("serving certificate changes, connections are reset: edits until corrected", rig.CorrectionsIn(r.some(), began, time.Now()).Millis, nil)
+	step.Find("serving certificate changes, connections are reset: edits until corrected, max").AtMost(5000)
+	return nil
+}
