@@ -27,6 +27,7 @@ type Cache struct {
 	mappers  *mapperpool.Pool
 	probes   pool
 	connects pool
+	brownout *brownout
 	hub      *stream.Hub[ClusterKey, EventType]
 	metrics  *fleet
 	handling handling
@@ -58,6 +59,7 @@ func New(options Options) (*Cache, error) {
 		mappers:  mapperpool.New(mapperpool.Options{Clock: options.Clock}),
 		probes:   make(pool, options.ProbeParallel),
 		connects: make(pool, options.ConnectParallel),
+		brownout: newBrownout(&options),
 		hub:      stream.NewHub[ClusterKey](EventGone),
 		metrics:  newFleet(options.TargetHistograms),
 		targets:  map[ClusterKey]*target{},

@@ -115,6 +115,10 @@ type Status struct {
 	Message    string // free of secrets; "" when there is nothing to explain
 	Since      time.Time
 	Generation int64 // number of the connection; 0 = none yet
+	// Held is true for a target that is disconnected and may be back in a moment: it was lost just now, or together with so
+	// many others that it may be the hub's own network. What its watches hold is kept ready, and nobody should draw
+	// conclusions from the outage yet. EventDisconnected comes again when it ends without a connection.
+	Held bool
 
 	// Labels and Annotations of the registration Secret, nil for static targets.
 	Labels, Annotations map[string]string

@@ -60,9 +60,7 @@ func explain(err error, a access) (reason, message string) {
 	return reason, message
 }
 
-// connect builds a generation and finds out whether it works and leads to the right cluster. The first step, which is
-// where unreachable targets wait for their timeout, uses the pool of probes; only targets that answered get a place in
-// the smaller pool of connects.
+// connect builds a generation and finds out whether it works and leads to the right cluster.
 func (t *target) connect(ctx context.Context, number int64, r *registration, previous *generation) (_ *generation, err error) {
 	g, err := t.newGeneration(number, r.access, previous)
 	if err != nil {
@@ -73,37 +71,54 @@ func (t *target) connect(ctx context.Context, number int64, r *registration, pre
 			g.stop(err)
 		}
 	}()
-	err = t.cache.probes.do(ctx, t.cache.options.ProbeTimeout, func(ctx context.Context) error {
-		g.version, err = g.readVersion(ctx)
-		return err
-	})
+	met, err := t.meet(ctx, g, r)
 	if err != nil {
 		return nil, err
 	}
-	err = t.cache.connects.do(ctx, t.cache.options.ConnectTimeout, func(ctx context.Context) error {
-		return t.identify(ctx, g, r)
-	})
-	if err != nil {
-		return nil, err
-	}
+	g.uid, g.version = met.uid, met.version
 	return g, nil
 }
 
+// peer is who is at the other end of a connection.
+type peer struct {
+	uid     types.UID
+	version string
+}
+
+// meet finds out whether a connection works and leads to the right cluster. The first step, which is where unreachable
+// targets wait for their timeout, uses the pool of probes; only targets that answered get a place in the smaller pool of
+// connects.
+func (t *target) meet(ctx context.Context, g *generation, r *registration) (met peer, err error) {
+	err = t.cache.probes.do(ctx, t.cache.options.ProbeTimeout, func(ctx context.Context) error {
+		met.version, err = g.readVersion(ctx)
+		return err
+	})
+	if err != nil {
+		return peer{}, err
+	}
+	err = t.cache.connects.do(ctx, t.cache.options.ConnectTimeout, func(ctx context.Context) error {
+		met.uid, err = t.identify(ctx, g, r)
+		return err
+	})
+	return met, err
+}
+
 // identify finds out who the hub is in the target, and which cluster the target is.
-func (t *target) identify(ctx context.Context, g *generation, r *registration) error {
+func (t *target) identify(ctx context.Context, g *generation, r *registration) (types.UID, error) {
 	user, err := g.reviewSelf(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if g.uid, err = g.readUID(ctx); err != nil {
+	uid, err := g.readUID(ctx)
+	if err != nil {
 		var f *failure
 		if errors.As(err, &f) && f.reason == ReasonForbidden {
-			return failed(ReasonForbidden, "the credential%s may not get the namespace %s, whose UID identifies the cluster: %w",
+			return "", failed(ReasonForbidden, "the credential%s may not get the namespace %s, whose UID identifies the cluster: %w",
 				user, metav1.NamespaceSystem, f.err)
 		}
-		return err
+		return "", err
 	}
-	return t.verifyIdentity(ctx, g.uid, r)
+	return uid, t.verifyIdentity(ctx, uid, r)
 }
 
 func (t *target) verifyIdentity(ctx context.Context, uid types.UID, r *registration) error {

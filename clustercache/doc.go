@@ -29,6 +29,12 @@
 // begins to lead elsewhere is dropped and verified again. Failing calls, new sockets and answers 401 only hint: they make
 // the loop probe at once, and the probe decides.
 //
+// A connection that is lost is held for a while (held.go): its sockets are closed, calls fail at once, and its watches wait at
+// the gate of the transport. If the same cluster answers again before long, they go on where they were, with one request
+// each and no list. Status says Disconnected all the time, and Held, so that nobody draws conclusions from what may be over
+// in a moment. If many targets are lost together (brownout.go), the hub suspects its own network: all are held until most
+// are back.
+//
 // # Watches
 //
 // A declared watch (package internal/watching) outlives generations. In each of them a binding runs a client-go Reflector whose store is
@@ -44,8 +50,9 @@
 //   - Two goroutines for each target (its loop, and net/http's reader) and four for each watch (two of the Reflector, one of
 //     the decoder, one of net/http) are simple. On a real API server an idle target takes 70 KiB and a watch 36 KiB, stacks
 //     included (bench_test.go). A hand-written list-and-watch would need half of the goroutines.
-//   - A target that was down gets new watches with full lists, as a Reflector cannot be resumed. That costs the target a
-//     list for each kind, and spares us all questions about what happened meanwhile.
+//   - A target that was down for longer gets new watches with full lists. That costs the target a list for each kind, and
+//     spares us all questions about what happened meanwhile. After a shorter outage its API server says what happened, or
+//     that it does not know any more, and then there is a list, too.
 //   - Reconnecting lists read consistently, never from an API server's possibly outdated memory. That is more work for old
 //     servers, and the reason why absence can be relied upon.
 //   - A rotation that cannot establish a watch that works now is refused, even though everything else would work: a

@@ -90,7 +90,7 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 		return fmt.Errorf("cannot build the dynamic client: %w", err)
 	}
 	g.watching = &watching.Connection{
-		Context: g.ctx, Mapper: g.mapper, Metadata: g.metadata, Dynamic: unstructured,
+		Context: g.ctx, Held: g.transport.Gate().Closed, Mapper: g.mapper, Metadata: g.metadata, Dynamic: unstructured,
 		Clock: options.Clock, SyncTimeout: options.SyncTimeout, Logger: t.log, Events: &t.cache.metrics.watchEvents,
 	}
 	return nil

@@ -45,6 +45,7 @@ var (
 	metricWatches   = MetricDefinitions.Gauge("trellis_clustercache_watches", "Declared watches, by state: synced or unsynced.", "state")
 	metricWatched   = MetricDefinitions.Gauge("trellis_clustercache_watched_objects", "Objects that watches keep in memory.")
 	metricEvents    = MetricDefinitions.Counter("trellis_clustercache_watch_events_total", "Objects that watches have brought, those of their initial lists included.")
+	metricBrownout  = MetricDefinitions.Gauge("trellis_clustercache_brownout", "1 while many targets are lost together, so that the hub suspects its own network.")
 	metricMappers   = MetricDefinitions.Gauge("trellis_clustercache_mappers", "Distinct REST mappers that targets share.")
 	probeBuckets    = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 4}
 	requestBuckets  = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}
@@ -83,7 +84,7 @@ func newFleet(targetHistograms bool) *fleet {
 }
 
 func (f *fleet) attempted(mode string, err error) {
-	if mode == modeConnect {
+	if mode == modeConnect || mode == modeResume {
 		f.connects.WithLabelValues(outcome(err)).Inc()
 	} else {
 		f.rotations.WithLabelValues(mode, outcome(err)).Inc()
@@ -139,7 +140,7 @@ func newCollector(c *Cache) collector {
 	read := collector{cache: c, descs: map[*metrics.Definition]*prometheus.Desc{}}
 	for _, d := range []*metrics.Definition{
 		metricUp, metricRoundTrip, metricLastSuccess, metricExpiration, metricTargetConns, metricUnsynced, metricTargetCalls, metricInFlight, metricThrottled,
-		metricTargets, metricRequests, metricBytes, metricWatches, metricWatched, metricEvents, metricMappers,
+		metricTargets, metricRequests, metricBytes, metricWatches, metricWatched, metricEvents, metricMappers, metricBrownout,
 	} {
 		read.descs[d] = d.Desc()
 	}
@@ -185,6 +186,11 @@ func (c collector) Collect(collected chan<- prometheus.Metric) {
 	tell(metricWatched, float64(objects))
 	tell(metricEvents, float64(c.cache.metrics.watchEvents.Load()))
 	tell(metricMappers, float64(c.cache.mappers.Len()))
+	suspected := 0.0
+	if c.cache.brownout.active(c.cache.options.Clock.Now()) {
+		suspected = 1
+	}
+	tell(metricBrownout, suspected)
 	received, sent := c.cache.metrics.traffic.Bytes()
 	tell(metricBytes, float64(received), "received")
 	tell(metricBytes, float64(sent), "sent")

@@ -91,6 +91,15 @@ type Options struct {
 	RetryMax time.Duration
 	// RefusedRetryMax is the longest pause after an answer that says no, such as 401. Default 30s.
 	RefusedRetryMax time.Duration
+	// DisconnectGrace is how long what a target's watches hold is kept ready after the connection was lost: if the target
+	// answers again meanwhile, they go on where they were. Status.Held is true for as long. Default 10s; negative: not at
+	// all.
+	DisconnectGrace time.Duration
+	// BrownoutPercent is the share of the connected targets that have to be lost within BrownoutWindow, but at least three,
+	// for the hub to suspect its own network. All lost connections are kept then, for BrownoutLimit at most. Default 20, 1m
+	// and 5m.
+	BrownoutPercent               int
+	BrownoutWindow, BrownoutLimit time.Duration
 	// SyncTimeout bounds how long the initial list of a watch may stand still, and how long a rotation waits for the
 	// watches of the new connection. Default 60s.
 	SyncTimeout time.Duration
@@ -124,6 +133,10 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.ConnectTimeout, 10*time.Second)
 	setDefault(&o.RetryMax, 4*time.Second)
 	setDefault(&o.RefusedRetryMax, 30*time.Second)
+	setDefault(&o.DisconnectGrace, 10*time.Second)
+	setDefault(&o.BrownoutPercent, 20)
+	setDefault(&o.BrownoutWindow, time.Minute)
+	setDefault(&o.BrownoutLimit, 5*time.Minute)
 	setDefault(&o.SyncTimeout, time.Minute)
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme

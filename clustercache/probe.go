@@ -117,16 +117,16 @@ func (t *target) probeFailed(now time.Time, g *generation, err error) {
 	// A call that failed and a probe that gets no connection confirm each other.
 	down := t.loop.failures >= t.cache.options.ProbeFailures || t.loop.doubted && isConnectionLevel(err)
 	var f *failure
-	if errors.As(err, &f) && f.reason == ReasonUnauthorized {
-		down = true
-	} else {
-		reason = ReasonProbeFailed
-	}
-	if !down {
+	refused := errors.As(err, &f) && f.reason == ReasonUnauthorized
+	switch {
+	case refused:
+		t.drop(g, StateDisconnected, reason, message)
+	case down:
+		t.lose(g, ReasonProbeFailed, message)
+	default:
 		t.cache.hub.Publish(t.key, EventProbed)
 		return
 	}
-	t.drop(g, StateDisconnected, reason, message)
 	if !t.wantsAttempt(nil) {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 // Modes of attempts.
 const (
 	modeConnect    = "connect"    // there is no connection
+	modeResume     = "resume"     // there is one that was lost a moment ago
 	modeToken      = "token"      // only the token differs: it is changed in the connection that serves
 	modeGeneration = "generation" // a new connection is built beside the one that serves
 )
@@ -31,6 +32,10 @@ func (t *target) startAttempt(g *generation) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	a := &attempt{registration: r, mode: modeOf(g, r), cancel: cancel}
 	t.loop.attempt = a
+	held := t.loop.held
+	if held != nil {
+		a.mode = modeResume
+	}
 	number := t.loop.generations + 1
 	t.work.Go(func() {
 		defer cancel()
@@ -38,6 +43,9 @@ func (t *target) startAttempt(g *generation) {
 		switch a.mode {
 		case modeConnect:
 			result.gen, result.err = t.connect(ctx, number, r, nil)
+		case modeResume:
+			result.resumes = held.gen
+			result.version, result.err = t.meetAgain(ctx, held.gen, r)
 		case modeToken:
 			result.err = t.changeToken(ctx, g, r)
 		default:
@@ -125,6 +133,10 @@ func (t *target) attempted(result attemptResult) {
 	a.cancel()
 	t.loop.attempt = nil
 	g := t.current()
+	if result.resumes != nil {
+		t.resumed(result)
+		return
+	}
 	if result.err == nil && result.gen == nil && g == nil {
 		result.err = failed(ReasonUnreachable, "the connection was lost while its token was changed")
 	}
@@ -175,6 +187,7 @@ func (t *target) install(next *generation, bindings map[*declaredWatch]*watching
 	t.status.Generation, t.status.UID = next.number, next.uid
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
+	t.cache.brownout.gained(t.key, now)
 	for w, b := range bindings {
 		w.boundTo = next.number
 		w.Promote(b)
@@ -211,6 +224,11 @@ func (t *target) attemptFailed(g *generation, err error) {
 	if reason == ReasonIdentityChanged {
 		t.refuseIdentity(g, message)
 		return
+	}
+	if reason != ReasonUnreachable {
+		t.letGo() // it is there, and says no
+	} else if g == nil {
+		message = t.suspect(message, t.clock.Now())
 	}
 	limit := t.cache.options.RetryMax
 	if reason != ReasonUnreachable || g != nil {
@@ -263,7 +281,9 @@ func (t *target) drop(g *generation, state State, reason, message string) {
 		t.setGeneration(nil)
 		g.stop(ErrClusterNotConnected)
 	}
+	t.endHeld()
 	t.update(func(s *Status) {
+		s.Held = false
 		if t.loop.removedAt.IsZero() || state == StateRefused {
 			s.State = state
 		}

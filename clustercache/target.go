@@ -73,6 +73,8 @@ type loopState struct {
 	blocked      bool      // the identity was refused
 	generations  int64     // how many there were
 
+	held *heldConnection // was lost a moment ago, or nil
+
 	attempt     *attempt // under way, or nil
 	nextAttempt time.Time
 	retry       time.Duration
@@ -100,6 +102,9 @@ type attemptResult struct {
 	gen      *generation
 	bindings map[*declaredWatch]*watching.Binding
 	err      error
+	// resumes is the connection that was held and could go on, with the version that the target has now.
+	resumes *generation
+	version string
 }
 
 func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *target {
@@ -235,6 +240,8 @@ func (t *target) stop() {
 	if g != nil {
 		g.stop(ErrClusterUnknown)
 	}
+	t.endHeld()
+	t.cache.brownout.gone(t.key, t.clock.Now())
 	for _, w := range watches {
 		w.Close()
 	}
@@ -349,6 +356,7 @@ func (t *target) drained() bool {
 // proceed starts what is due. It compares what is with what should be, and does not care what led there.
 func (t *target) proceed() {
 	now := t.clock.Now()
+	t.holdOn(now)
 	g := t.current()
 	if t.loop.attempt == nil && t.wantsAttempt(g) && !now.Before(t.loop.nextAttempt) {
 		t.startAttempt(g)
@@ -381,6 +389,9 @@ func (t *target) pause() time.Duration {
 	g := t.current()
 	if t.loop.attempt == nil && t.wantsAttempt(g) {
 		due = earlier(due, t.loop.nextAttempt)
+	}
+	if t.loop.held != nil {
+		due = earlier(due, t.heldUntil(now))
 	}
 	if g != nil && !t.loop.probing {
 		due = earlier(due, t.loop.nextProbe)

@@ -285,6 +285,12 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			},
 			health: "Unknown TargetUnreachable: The target cluster a/target is not reachable since 0001-01-01T00:00:00Z: Unreachable", rollout: "Unknown TargetUnreachable: The target cluster a/target is not reachable since 0001-01-01T00:00:00Z: Unreachable",
 		},
+		"the target may be back in a moment": {
+			happens: func(j *judging) {
+				j.clusters.SetStatus(clustercache.Status{Cluster: j.work.target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid, Held: true})
+			},
+			health: kept, rollout: kept,
+		},
 		"the target is not dialled yet": {
 			happens: func(j *judging) {
 				j.clusters.SetState(j.work.target, clustercache.StateConnecting, "", "")

@@ -108,9 +108,9 @@ func (r *reconciler) withoutTarget(ctx context.Context, work *run) (reconcile.Re
 }
 
 // unreachable says that the target cannot be asked. What was applied stays applied, as far as anybody knows. Nothing is
-// said about a target that was not dialled yet, nor about one that is meant to be away.
+// said about a target that was not dialled yet, that may be back in a moment, or that is meant to be away.
 func (r *reconciler) unreachable(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
-	if status.State == clustercache.StateConnecting || status.State == clustercache.StateConnected || r.hibernated(ctx, work) {
+	if status.State == clustercache.StateConnecting || status.State == clustercache.StateConnected || status.Held || r.hibernated(ctx, work) {
 		return reconcile.Result{}, nil
 	}
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { r.setUnreachable(s, work, status) })

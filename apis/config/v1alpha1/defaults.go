@@ -68,6 +68,9 @@ func SetDefaults(c *HubConfiguration) {
 	setDuration(&c.ClusterCache.ProbeTimeout, 4*time.Second)
 	setDefault(&c.ClusterCache.FailureThreshold, 2)
 	setDefault(&c.ClusterCache.ConnectConcurrency, 64)
+	setDuration(&c.ClusterCache.DisconnectGrace, 10*time.Second)
+	setDefault(&c.ClusterCache.BrownoutPercent, 20)
+	setDuration(&c.ClusterCache.BrownoutLimit, 5*time.Minute)
 	setDuration(&c.ClusterCache.DrainTimeout, 5*time.Minute)
 }
 

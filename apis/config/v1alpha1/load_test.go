@@ -73,6 +73,9 @@ func TestLoadSetsDefaults(t *testing.T) {
 			ProbeTimeout:       duration(4 * time.Second),
 			FailureThreshold:   2,
 			ConnectConcurrency: 64,
+			DisconnectGrace:    duration(10 * time.Second),
+			BrownoutPercent:    20,
+			BrownoutLimit:      duration(5 * time.Minute),
 			DrainTimeout:       duration(5 * time.Minute),
 		},
 	}))
@@ -301,6 +304,9 @@ clusterCache:
   probeInterval: 1s
   failureThreshold: -1
   connectConcurrency: -1
+  disconnectGrace: -1s
+  brownoutPercent: 101
+  brownoutLimit: -1s
   drainTimeout: -1s
   allowedProxyURLs: ["not a url", "ftp://user:secret@proxy"]
 `,
@@ -326,6 +332,9 @@ clusterCache:
 				`clusterCache.probeTimeout: Invalid value: "4s": must not be more than probeInterval (1s)`,
 				"clusterCache.failureThreshold: Invalid value",
 				"clusterCache.connectConcurrency: Invalid value",
+				"clusterCache.disconnectGrace: Invalid value",
+				"clusterCache.brownoutPercent: Invalid value",
+				"clusterCache.brownoutLimit: Invalid value",
 				"clusterCache.drainTimeout: Invalid value",
 				"clusterCache.allowedProxyURLs[0]: Invalid value",
 				"clusterCache.allowedProxyURLs[1]: Invalid value",

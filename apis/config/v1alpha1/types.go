@@ -271,6 +271,14 @@ type ClusterCache struct {
 	FailureThreshold int `json:"failureThreshold,omitempty"`
 	// ConnectConcurrency is how many connections are made at a time. Default: 64.
 	ConnectConcurrency int `json:"connectConcurrency,omitempty"`
+	// DisconnectGrace is how long the watches of a lost connection are kept ready to go on where they were, and how long
+	// ManagedResources say nothing of the outage. Connected becomes False at once. Default: 10s.
+	DisconnectGrace metav1.Duration `json:"disconnectGrace,omitempty"`
+	// BrownoutPercent is the share of the connected targets, but at least three, that have to be lost within a minute for the
+	// hub to suspect its own network. DisconnectGrace lasts until most are back then. Default: 20.
+	BrownoutPercent int `json:"brownoutPercent,omitempty"`
+	// BrownoutLimit is how long the hub suspects its own network at most. Default: 5m.
+	BrownoutLimit metav1.Duration `json:"brownoutLimit,omitempty"`
 	// DrainTimeout is how long a connection goes on for clean-up after its registration is gone. Default: 5m.
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitempty"`
 	// AllowedProxyURLs are the proxies that a registration's kubeconfig may name. Default: none.

@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -59,6 +61,7 @@ type Transport struct {
 	base    *url.URL
 	control http.RoundTripper
 	guarded http.RoundTripper
+	gate    *Gate
 }
 
 // New builds a transport without calling anyone. Calls end with ctx and then fail with its cause; call Shut as well, to
@@ -68,7 +71,7 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address of the target: %w", err)
 	}
-	t := &Transport{base: base, token: &atomic.Pointer[string]{}}
+	t := &Transport{base: base, token: &atomic.Pointer[string]{}, gate: &Gate{}}
 	t.SetToken(options.Token)
 	if t.wire, err = newWire(ctx, options); err != nil {
 		return nil, err
@@ -76,7 +79,10 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	if t.control, err = rest.HTTPWrappersForConfig(options.Config, bearer{next: t.wire.http, token: t.token}); err != nil {
 		return nil, fmt.Errorf("cannot set up authentication: %w", err)
 	}
-	t.guarded = &guard{next: t.control, host: base.Host, ctx: ctx, throttle: options.Throttle, doubt: options.Doubt, meter: options.Meter}
+	t.guarded = &guard{
+		next: t.control, host: base.Host, ctx: ctx, gate: t.gate,
+		throttle: options.Throttle, doubt: options.Doubt, meter: options.Meter,
+	}
 	return t, nil
 }
 
@@ -88,6 +94,12 @@ func (t *Transport) Guarded() http.RoundTripper { return t.guarded }
 
 // Control is for calls that keep the connection going.
 func (t *Transport) Control() http.RoundTripper { return t.control }
+
+// Gate is what callers, but not the calls that keep the connection going, have to pass.
+func (t *Transport) Gate() *Gate { return t.gate }
+
+// Cut closes all sockets, busy or not. What is sent next opens a new one.
+func (t *Transport) Cut() { t.wire.cut() }
 
 // SetToken exchanges the token. Streams that are open stay so.
 func (t *Transport) SetToken(token string) { t.token.Store(&token) }
@@ -166,6 +178,15 @@ func (w *wire) dialer(dial dialFunc) dialFunc {
 	}
 }
 
+func (w *wire) cut() {
+	w.mu.Lock()
+	conns := slices.Collect(maps.Keys(w.conns))
+	w.mu.Unlock()
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+}
+
 func (w *wire) shut() {
 	w.cancel()
 	w.mu.Lock()
@@ -235,6 +256,7 @@ type guard struct {
 	next     http.RoundTripper
 	host     string
 	ctx      context.Context // of the connection; its cause is what calls get after the end
+	gate     *Gate
 	throttle *atomic.Pointer[Throttle]
 	doubt    func()
 	meter    *Meter
@@ -249,17 +271,30 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 		closeBody(request)
 		return nil, errors.New("the connection only serves the API server of its target")
 	}
-	call := newCall(g.ctx, request.Context())
-	t := g.throttle.Load()
 	watch := isWatch(request)
+	for {
+		response, err := g.send(request, watch)
+		if err == nil || !watch || g.gate.cause() == nil || request.Context().Err() != nil || g.ctx.Err() != nil {
+			return response, err
+		}
+		// The connection was lost while the watch was opened. It waits at the gate like those that were open: who opens one
+		// would begin anew otherwise, with a list.
+	}
+}
+
+// send sends a request when it may be sent.
+func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) {
+	call := newCall(g.ctx, request.Context())
+	if err := g.gate.pass(call, watch); err != nil {
+		return nil, refused(request, call, err)
+	}
+	t := g.throttle.Load()
 	arrived := time.Now()
 	err := call.wait(t, watch)
 	sent := time.Now()
 	g.meter.throttled.Add(int64(sent.Sub(arrived)))
 	if err != nil {
-		closeBody(request)
-		call.end()
-		return nil, err
+		return nil, refused(request, call, err)
 	}
 	limit := t.timeout
 	if watch {
@@ -270,7 +305,11 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		g.meter.answered(verbOf(request, watch), NoAnswer, 0)
 		err = call.explain(err)
-		if request.Context().Err() == nil && g.ctx.Err() == nil {
+		held := g.gate.cause()
+		switch {
+		case held != nil && !watch:
+			err = held
+		case held == nil && request.Context().Err() == nil && g.ctx.Err() == nil:
 			g.doubt()
 		}
 		call.end()

@@ -45,7 +45,10 @@ var ErrStalled = errors.New("the initial list of the watch makes no progress")
 // Connection is what bindings need of a connection. All bindings of a connection share one, so it is small.
 type Connection struct {
 	// Context ends with the connection.
-	Context  context.Context
+	Context context.Context
+	// Held returns nil while the connection is of use, else a channel that is closed when it is again. What watches kept is
+	// not relied upon meanwhile, and nothing is said of their failures. Nil: it always is of use.
+	Held     func() <-chan struct{}
 	Mapper   meta.ResettableRESTMapper
 	Metadata metadata.Interface
 	Dynamic  dynamic.Interface
@@ -59,6 +62,13 @@ type Connection struct {
 
 	// full are the resources that this target does not serve as metadata.
 	full sync.Map // schema.GroupVersionResource -> struct{}
+}
+
+func (c *Connection) held() <-chan struct{} {
+	if c.Held == nil {
+		return nil
+	}
+	return c.Held()
 }
 
 // Binding runs a declared watch in one connection. It is a store that a reflector fills: the reflector lists, watches
@@ -109,6 +119,13 @@ func (b *Binding) Run() {
 		}
 		if b.ctx.Err() != nil {
 			return
+		}
+		if held := b.connection.held(); held != nil {
+			select {
+			case <-held:
+			case <-b.ctx.Done():
+			}
+			continue
 		}
 		if lister != nil && b.refused() {
 			b.connection.Logger.Info("The target does not serve metadata of a kind; it is watched in full", "watch", b.watch.spec.Name)

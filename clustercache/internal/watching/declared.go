@@ -99,7 +99,9 @@ func (w *Declared) State() (synced bool, objects int) {
 // Spec returns what is watched.
 func (w *Declared) Spec() Spec { return w.spec }
 
-func (w *Declared) syncedLocked() bool { return w.syncedBy != nil && w.syncedBy.ctx.Err() == nil }
+func (w *Declared) syncedLocked() bool {
+	return w.syncedBy != nil && w.syncedBy.ctx.Err() == nil && w.syncedBy.connection.held() == nil
+}
 
 // Close ends the watch. No handler call begins after it.
 func (w *Declared) Close() {

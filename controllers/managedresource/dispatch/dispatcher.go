@@ -339,9 +339,15 @@ func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 	if status.State == clustercache.StateRefused {
 		now += " " + status.Message
 	}
+	if status.Held {
+		now += " held"
+	}
 	concerns := status.State != clustercache.StateConnected && told[event.Cluster] != now
 	for _, t := range event.Types {
 		concerns = concerns || t != clustercache.EventProbed
+	}
+	if status.Held && !event.Has(clustercache.EventRegistered) {
+		concerns = false // what comes of it is not settled, and there is another event when it is
 	}
 	if registered {
 		told[event.Cluster] = now

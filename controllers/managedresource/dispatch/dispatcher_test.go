@@ -6,14 +6,21 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
@@ -84,4 +91,50 @@ func TestWhatTheInformerNeverShowedIsUndone(t *testing.T) {
 			g.Expect(queue.names).To(Equal(test.queue))
 		})
 	}
+}
+
+// Nobody is asked to conclude anything from an outage that may be over in a moment.
+func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
+	g := NewWithT(t)
+	key := clustercache.ClusterKey{Namespace: "a", Name: "target"}
+	clusters := clustersfake.New(nil)
+	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}
+	scheme := runtime.NewScheme()
+	g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	class, err := claim.NewClass(configv1alpha1.Class{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}, "")
+	g.Expect(err).NotTo(HaveOccurred())
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).Build()
+	queue := &added{}
+	d := New(Options{
+		Cache: informers{Reader: reader}, Clusters: clusters, Tracker: tracker.New(tracker.Options{}), Clock: clock.RealClock{},
+		Claims: &claim.Claims{Classes: map[string]*claim.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
+	})
+	d.SetQueue(class.Name, queue)
+	told := map[clustercache.ClusterKey]string{}
+	for _, step := range []struct {
+		what   string
+		status clustercache.Status
+		event  clustercache.EventType
+		queued int
+	}{
+		{"connected", clustercache.Status{State: clustercache.StateConnected}, clustercache.EventConnected, 1},
+		{"lost", clustercache.Status{State: clustercache.StateDisconnected, Held: true}, clustercache.EventDisconnected, 0},
+		{"not back", clustercache.Status{State: clustercache.StateDisconnected, Held: true, Reason: clustercache.ReasonUnreachable}, clustercache.EventProbed, 0},
+		{"given up", clustercache.Status{State: clustercache.StateDisconnected}, clustercache.EventDisconnected, 1},
+		{"connected again", clustercache.Status{State: clustercache.StateConnected}, clustercache.EventConnected, 1},
+		{"lost again", clustercache.Status{State: clustercache.StateDisconnected, Held: true}, clustercache.EventDisconnected, 0},
+		{"registered anew", clustercache.Status{State: clustercache.StateDisconnected, Held: true}, clustercache.EventRegistered, 1},
+	} {
+		step.status.Cluster, queue.names = key, nil
+		clusters.SetStatus(step.status)
+		d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{step.event}}, told)
+		g.Expect(queue.names).To(HaveLen(step.queued), step.what)
+	}
+}
+
+// informers reads like a cache.
+type informers struct {
+	client.Reader
+	ctrlcache.Informers
 }

@@ -1,0 +1,209 @@
+package clustercache
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
+	h, a, key := connected(t, Options{DisconnectGrace: time.Hour})
+	a.store.put("configmaps", "default", "one", nil)
+	r := h.watchConfigMaps(key)
+	h.Eventually(r.syncs).Should(Equal(1))
+	held, err := h.cache.GetMetadataClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+
+	a.setFault(a.hangAll)
+	h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+	h.expectEvent(key, EventDisconnected)
+	h.Expect(get(held)).To(MatchError(ErrClusterNotConnected))
+	_, err = h.cache.GetClient(context.Background(), key)
+	h.Expect(err).To(MatchError(ErrClusterNotConnected))
+	_, found, synced := h.cache.Lookup(key, "cm", nameOf("one"))
+	h.Expect(found).To(BeTrue())
+	h.Expect(synced).To(BeFalse(), "what is known is not relied upon")
+	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(BeZero(), "nothing is left open")
+
+	a.setFault(nil)
+	h.Expect(h.expectState(key, StateConnected)).To(SatisfyAll(HaveField("Held", false), HaveField("Generation", BeEquivalentTo(1))))
+	h.expectEvent(key, EventConnected)
+	h.Expect(get(held)).To(Succeed(), "clients that were handed out before work again")
+	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(1))
+	a.store.put("configmaps", "default", "two", nil)
+	h.Eventually(r.names).Should(ConsistOf("one", "two"))
+	h.Expect(r.syncs()).To(Equal(1), "nothing was listed again")
+	h.Expect(r.errors()).To(BeZero())
+	h.Expect(r.faults).To(BeEmpty())
+}
+
+func TestLoneTargetIsGivenUpAfterTheGrace(t *testing.T) {
+	h, a, key := connected(t, Options{DisconnectGrace: 300 * time.Millisecond})
+	r := h.watchConfigMaps(key)
+	h.Eventually(r.syncs).Should(Equal(1))
+	a.setFault(a.hangAll)
+	h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+	h.expectEvent(key, EventDisconnected)
+	h.expectEvent(key, EventDisconnected) // that it is over
+	h.Eventually(func() Status { return h.status(key) }).Should(SatisfyAll(HaveField("Held", false), HaveField("State", StateDisconnected)))
+	a.setFault(nil)
+	h.Expect(h.expectState(key, StateConnected).Generation).To(BeEquivalentTo(2))
+	h.Eventually(r.syncs).Should(Equal(2), "it is listed anew")
+}
+
+func TestHeldConnectionEndsWithItsReason(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(h *hub, a *apiServer, key ClusterKey)
+		state  State
+		reason string
+	}{
+		"another kubeconfig": {func(h *hub, _ *apiServer, _ ClusterKey) {
+			h.register("a", newAPIServer(h.t, newStore("uid-a")).kubeconfig("x"))
+		}, StateConnected, ReasonConnected},
+		"a kubeconfig that is refused": {func(h *hub, _ *apiServer, _ ClusterKey) {
+			h.register("a", []byte("no kubeconfig"))
+		}, StateRefused, ReasonKubeconfigInvalid},
+		"another cluster at the address": {func(_ *hub, a *apiServer, _ ClusterKey) {
+			a.store.uid = "uid-b"
+			a.setFault(nil)
+		}, StateRefused, ReasonIdentityChanged},
+		"a credential that is not taken any more": {func(_ *hub, a *apiServer, _ ClusterKey) {
+			a.setTokens(map[string]string{})
+			a.setFault(nil)
+		}, StateDisconnected, ReasonUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, a, key := connected(t, Options{DisconnectGrace: time.Hour})
+			h.watchConfigMaps(key)
+			a.setFault(a.hangAll)
+			h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+			c.change(h, a, key)
+			h.Eventually(func() Status { return h.status(key) }).Should(SatisfyAll(
+				HaveField("Held", false), HaveField("State", c.state), HaveField("Reason", c.reason)))
+		})
+	}
+	t.Run("the registration goes", func(t *testing.T) {
+		h, a, key := connected(t, Options{DisconnectGrace: time.Hour})
+		h.watchConfigMaps(key)
+		a.setFault(a.hangAll)
+		h.expectState(key, StateDisconnected)
+		h.unregister(key)
+		h.Eventually(func() bool { _, exists := h.cache.GetStatus(key); return exists }).Should(BeFalse())
+	})
+}
+
+func nameOf(name string) ClusterKey { return ClusterKey{Namespace: "default", Name: name} }
+
+func TestManyTargetsThatAreLostTogetherAreHeldUntilTheyAreBack(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	h := start(t, Options{DisconnectGrace: 2 * time.Second, BrownoutPercent: 50, Registerer: registry})
+	suspected := func(value int) func() error {
+		return func() error {
+			return testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(
+				"# HELP trellis_clustercache_brownout 1 while many targets are lost together, so that the hub suspects its own network.\n"+
+					"# TYPE trellis_clustercache_brownout gauge\ntrellis_clustercache_brownout %d\n", value)), "trellis_clustercache_brownout")
+		}
+	}
+	const n = 6
+	servers, keys, recorders := make([]*apiServer, n), make([]ClusterKey, n), make([]*recorder, n)
+	for i := range n {
+		servers[i] = newAPIServer(t, newStore(fmt.Sprint("uid-", i)))
+		keys[i] = h.register(fmt.Sprint("t", i), servers[i].kubeconfig("x"))
+	}
+	for i, key := range keys {
+		h.expectState(key, StateConnected)
+		recorders[i] = h.watchConfigMaps(key)
+		h.Eventually(recorders[i].syncs).Should(Equal(1))
+	}
+	h.Expect(suspected(0)()).To(Succeed())
+
+	for _, a := range servers[1:] {
+		a.setFault(a.hangAll)
+	}
+	for _, key := range keys[1:] {
+		h.expectState(key, StateDisconnected)
+	}
+	h.Eventually(suspected(1)).Should(Succeed())
+	h.Consistently(func() []Status { return h.cache.List("") }).WithTimeout(4*time.Second).Should(SatisfyAll(HaveLen(n),
+		HaveEach(Or(HaveField("State", StateConnected), HaveField("Held", true)))), "none is given up, however long the grace is over")
+	h.Eventually(func() string { return h.status(keys[n-1]).Message }).Should(ContainSubstring("the hub's own network"))
+	h.Expect(h.state(keys[0])).To(Equal(StateConnected))
+
+	for _, a := range servers[1:] {
+		a.setFault(nil)
+	}
+	for i, key := range keys {
+		h.Expect(h.expectState(key, StateConnected).Message).To(BeEmpty())
+		h.Eventually(func() int { return servers[i].store.watching("configmaps") }).Should(Equal(1))
+		servers[i].store.put("configmaps", "default", "new", nil)
+		h.Eventually(recorders[i].names).Should(ConsistOf("new"))
+		h.Expect(recorders[i].syncs()).To(Equal(1), "there is no storm of lists")
+	}
+	h.Eventually(suspected(0)).Should(Succeed())
+}
+
+func TestBrownoutEnds(t *testing.T) {
+	h := start(t, Options{DisconnectGrace: 100 * time.Millisecond, BrownoutLimit: 3 * time.Second})
+	keys := make([]ClusterKey, 3)
+	servers := make([]*apiServer, 3)
+	for i := range keys {
+		servers[i] = newAPIServer(t, newStore(fmt.Sprint("uid-", i)))
+		keys[i] = h.register(fmt.Sprint("t", i), servers[i].kubeconfig("x"))
+	}
+	for _, key := range keys {
+		h.expectState(key, StateConnected)
+	}
+	for _, a := range servers {
+		a.setFault(a.hangAll)
+	}
+	for _, key := range keys {
+		h.expectState(key, StateDisconnected)
+	}
+	h.Eventually(func() bool { return h.cache.brownout.active(time.Now()) }).Should(BeTrue())
+	h.Eventually(func() []Status { return h.cache.List("") }).Should(HaveEach(SatisfyAll(
+		HaveField("State", StateDisconnected), HaveField("Held", false))))
+	h.Expect(h.cache.brownout.active(time.Now())).To(BeFalse())
+}
+
+// What counts as many, and as together.
+func TestBrownoutBegins(t *testing.T) {
+	key := func(i int) ClusterKey { return ClusterKey{Namespace: "garden", Name: fmt.Sprint("t", i)} }
+	for name, c := range map[string]struct {
+		connected, lost int
+		apart           time.Duration
+		back            int
+		want            bool
+	}{
+		"two of two":                          {connected: 2, lost: 2, want: false},
+		"three of three":                      {connected: 3, lost: 3, want: true},
+		"three of twenty":                     {connected: 20, lost: 3, want: false},
+		"four of twenty":                      {connected: 20, lost: 4, want: true},
+		"four of twenty, one after the other": {connected: 20, lost: 4, apart: 25 * time.Second, want: false},
+		"ten of twenty, eight are back":       {connected: 20, lost: 10, back: 8, want: true},
+		"ten of twenty, nine are back":        {connected: 20, lost: 10, back: 9, want: false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBrownout(&Options{BrownoutPercent: 20, BrownoutWindow: time.Minute, BrownoutLimit: 5 * time.Minute, Logger: logr.Discard()})
+			now := time.Now()
+			for i := range c.connected {
+				b.gained(key(i), now)
+			}
+			for i := range c.lost {
+				now = now.Add(c.apart)
+				b.went(key(i), now)
+			}
+			for i := range c.back {
+				b.gained(key(i), now)
+			}
+			NewWithT(t).Expect(b.active(now)).To(Equal(c.want))
+			NewWithT(t).Expect(b.active(now.Add(5 * time.Minute))).To(BeFalse())
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ownNetwork is said of targets that were lost together with many others.
+const ownNetwork = "; many targets were lost together, so it may be the hub's own network"
+
+// heldConnection is one that was lost a moment ago. Its sockets are closed, calls fail and its watches wait at its gate. If
+// the target answers again before long, all go on where they were, without new lists.
+type heldConnection struct {
+	gen   *generation
+	since time.Time
+}
+
+// errOtherCluster is why a connection that was held does not go on.
+var errOtherCluster = errors.New("the address leads to another cluster now; its identity is verified")
+
+// lose ends the use of a connection that cannot be used just now, and keeps it for a while if it may come back as it was.
+func (t *target) lose(g *generation, reason, message string) {
+	now := t.clock.Now()
+	t.cache.brownout.went(t.key, now)
+	r := t.loop.registration
+	if t.cache.options.DisconnectGrace < 0 || r.fault != nil || !t.loop.removedAt.IsZero() || !g.access.equal(r.access) {
+		t.drop(g, StateDisconnected, reason, t.suspect(message, now))
+		return
+	}
+	t.loop.held = &heldConnection{gen: g, since: now}
+	t.setGeneration(nil)
+	g.transport.Gate().Close(ErrClusterNotConnected)
+	g.transport.Cut()
+	t.update(func(s *Status) {
+		s.State, s.Reason, s.Message, s.Held = StateDisconnected, reason, t.suspect(message, now), true
+	}, EventDisconnected)
+}
+
+// suspect says what else the reason of an outage may be.
+func (t *target) suspect(message string, now time.Time) string {
+	if t.cache.brownout.active(now) {
+		return message + ownNetwork
+	}
+	return message
+}
+
+// letGo ends a connection that is held, and tells everybody that it is over.
+func (t *target) letGo() {
+	if t.endHeld() {
+		t.update(func(s *Status) { s.Held = false }, EventDisconnected)
+	}
+}
+
+// endHeld ends a connection that is held. It returns false if there is none.
+func (t *target) endHeld() bool {
+	h := t.loop.held
+	if h == nil {
+		return false
+	}
+	t.loop.held = nil
+	h.gen.stop(ErrClusterNotConnected)
+	return true
+}
+
+// heldUntil is when a connection has been held for long enough. In a brownout its time begins anew all the time, and so it
+// does at the end, when some are back and the others are about to be.
+func (t *target) heldUntil(now time.Time) time.Time {
+	since := t.loop.held.since
+	if last := t.cache.brownout.last(now); last.After(since) {
+		since = last
+	}
+	return since.Add(t.cache.options.DisconnectGrace)
+}
+
+// holdOn lets a connection go that was held for long enough.
+func (t *target) holdOn(now time.Time) {
+	h := t.loop.held
+	if h == nil {
+		return
+	}
+	if !h.gen.access.equal(t.loop.registration.access) || !t.loop.removedAt.IsZero() || !now.Before(t.heldUntil(now)) {
+		t.letGo()
+	}
+}
+
+// meetAgain finds out whether a connection that is held can go on.
+func (t *target) meetAgain(ctx context.Context, g *generation, r *registration) (string, error) {
+	met, err := t.meet(ctx, g, r)
+	switch {
+	case err != nil:
+		g.transport.Cut() // what was opened just now may lead nowhere, too
+		return "", err
+	case met.uid != g.uid:
+		return "", errOtherCluster
+	}
+	return met.version, nil
+}
+
+// resumed takes the result of an attempt to go on with a connection that is held.
+func (t *target) resumed(result attemptResult) {
+	switch {
+	case t.loop.held == nil || t.loop.held.gen != result.resumes, errors.Is(result.err, errOtherCluster):
+		t.letGo()
+		t.retryNow()
+	case result.err != nil:
+		t.cache.metrics.attempted(modeResume, result.err)
+		t.attemptFailed(nil, result.err)
+	default:
+		t.cache.metrics.attempted(modeResume, nil)
+		t.resume(result.resumes, result.version)
+	}
+}
+
+// resume lets a connection that was held serve again.
+func (t *target) resume(g *generation, version string) {
+	now := t.clock.Now()
+	t.loop.held, t.loop.failures, t.loop.retry = nil, 0, 0
+	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
+	t.hinted.Store(false)
+	t.mu.Lock()
+	t.gen = g
+	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
+	t.mu.Unlock()
+	g.transport.Gate().Open()
+	t.bind(g)
+	t.cache.brownout.gained(t.key, now)
+	t.update(func(s *Status) {
+		s.State, s.Reason, s.Message, s.Held = StateConnected, ReasonConnected, "", false
+		s.KubernetesVersion, s.NextAttempt = version, time.Time{}
+		s.inUse(t.loop.registration)
+	}, EventConnected)
+}

@@ -1,0 +1,70 @@
+package transport
+
+import (
+	"net/http"
+	"sync/atomic"
+)
+
+// Gate holds the calls of a connection up while nobody knows whether the connection is of any use. The zero value is open.
+type Gate struct {
+	hold atomic.Pointer[hold]
+}
+
+type hold struct {
+	cause error
+	over  chan struct{}
+}
+
+// Close lets nobody pass: calls fail at once with cause, and watches wait until the gate opens, so that they go on where
+// they were instead of asking again and again.
+func (g *Gate) Close(cause error) {
+	g.hold.CompareAndSwap(nil, &hold{cause: cause, over: make(chan struct{})})
+}
+
+// Open lets everybody pass.
+func (g *Gate) Open() {
+	if h := g.hold.Swap(nil); h != nil {
+		close(h.over)
+	}
+}
+
+// Closed returns nil if the gate is open, else a channel that is closed when it opens.
+func (g *Gate) Closed() <-chan struct{} {
+	if h := g.hold.Load(); h != nil {
+		return h.over
+	}
+	return nil
+}
+
+// cause is what calls fail with, nil if the gate is open.
+func (g *Gate) cause() error {
+	if h := g.hold.Load(); h != nil {
+		return h.cause
+	}
+	return nil
+}
+
+// pass waits at the gate if it is closed and the call is a watch.
+func (g *Gate) pass(c *call, watch bool) error {
+	for {
+		h := g.hold.Load()
+		switch {
+		case h == nil:
+			return nil
+		case !watch:
+			return h.cause
+		}
+		select {
+		case <-h.over:
+		case <-c.ctx.Done():
+			return c.explain(c.ctx.Err())
+		}
+	}
+}
+
+// refused ends a request that was not sent.
+func refused(request *http.Request, c *call, err error) error {
+	closeBody(request)
+	c.end()
+	return err
+}
