@@ -89,6 +89,9 @@ const (
 	StateConnected State = "Connected"
 	// StateDisconnected means that the target could not be reached; it is dialled again with backoff.
 	StateDisconnected State = "Disconnected"
+	// StateHibernated means that the target is meant to be away: it is neither dialled nor probed until Options.Asleep says
+	// otherwise.
+	StateHibernated State = "Hibernated"
 	// StateDraining means that the registration is gone and the connection only serves those who are cleaning up.
 	StateDraining State = "Draining"
 )
@@ -105,6 +108,7 @@ const (
 	ReasonProbeFailed       = "ProbeFailed"       // connected before, and probes fail now
 	ReasonConnected         = "Connected"
 	ReasonRegistrationGone  = "RegistrationGone"
+	ReasonHibernated        = "Hibernated"
 )
 
 // Status is a snapshot of a target.

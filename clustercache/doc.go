@@ -35,6 +35,9 @@
 // in a moment. If many targets are lost together (brownout.go), the hub suspects its own network: all are held until most
 // are back.
 //
+// A target that is meant to be away (sleep.go) is left alone: whoever runs the cache says so by Options.Asleep, and when it
+// may have changed by Recheck. The cache does not know where that is written.
+//
 // # Watches
 //
 // A declared watch (package internal/watching) outlives generations. In each of them a binding runs a client-go Reflector whose store is

@@ -19,7 +19,7 @@ var MetricDefinitions = &metrics.Set{}
 
 // What is told of each target.
 var (
-	metricUp          = MetricDefinitions.Gauge("trellis_target_up", "1 if calls to the target are possible.", metrics.LabelTarget)
+	metricUp          = MetricDefinitions.Gauge("trellis_target_up", "1 if calls to the target are possible. Hibernated targets have no such series.", metrics.LabelTarget)
 	metricRoundTrip   = MetricDefinitions.Gauge("trellis_target_round_trip_seconds", "How long the last successful probe took.", metrics.LabelTarget)
 	metricLastSuccess = MetricDefinitions.Gauge("trellis_target_last_probe_success_timestamp_seconds", "When the target answered a probe last, in seconds since 1970.", metrics.LabelTarget)
 	metricExpiration  = MetricDefinitions.Gauge("trellis_target_credential_expiration_timestamp_seconds", "When the credential in use ends, in seconds since 1970.", metrics.LabelTarget)
@@ -163,7 +163,7 @@ func (c collector) Collect(collected chan<- prometheus.Metric) {
 		}
 		collected <- prometheus.MustNewConstMetric(c.descs[d], kind, value, labels...)
 	}
-	states := map[State]int{StateRefused: 0, StateConnecting: 0, StateConnected: 0, StateDisconnected: 0, StateDraining: 0}
+	states := map[State]int{StateRefused: 0, StateConnecting: 0, StateConnected: 0, StateDisconnected: 0, StateHibernated: 0, StateDraining: 0}
 	var synced, unsynced, objects int
 	for _, t := range c.cache.all() {
 		in := t.inspect()
@@ -212,18 +212,22 @@ func codeLabel(code int) string {
 
 // collect tells of one target.
 func (t *target) collect(in Inspection, unsynced int, tell func(d *metrics.Definition, value float64, labels ...string)) {
-	name, up := metrics.TargetName(t.key), 0.0
-	if in.Usable {
-		up = 1
-	}
-	tell(metricUp, up, name)
+	name := metrics.TargetName(t.key)
 	tell(metricTargetConns, float64(t.connects.Load()), name)
-	tell(metricUnsynced, float64(unsynced), name)
 	tell(metricInFlight, float64(in.InFlight), name)
 	tell(metricThrottled, t.meter.Throttled().Seconds(), name)
 	succeeded, failed := t.meter.Requests()
 	tell(metricTargetCalls, float64(succeeded), name, "success")
 	tell(metricTargetCalls, float64(failed), name, "error")
+	if in.Status.State == StateHibernated {
+		return // nobody is to be alarmed
+	}
+	up := 0.0
+	if in.Usable {
+		up = 1
+	}
+	tell(metricUp, up, name)
+	tell(metricUnsynced, float64(unsynced), name)
 	if in.Status.RoundTrip > 0 {
 		tell(metricRoundTrip, in.Status.RoundTrip.Seconds(), name)
 	}

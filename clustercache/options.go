@@ -75,6 +75,9 @@ type Options struct {
 	WrapTransport func(cluster ClusterKey, next http.RoundTripper) http.RoundTripper
 	// Limits returns the limits of one target; it is asked when the target connects and on Recheck. Nil: DefaultLimits.
 	Limits func(cluster ClusterKey) Limits
+	// Asleep tells whether a target is meant to be away. Nothing is sent to it then. It is asked when the target is registered
+	// and on Recheck, and must answer from memory. Nil: none ever is.
+	Asleep func(cluster ClusterKey) bool
 	// Scheme is used by typed clients. Default: that of client-go.
 	Scheme *runtime.Scheme
 
@@ -143,6 +146,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.Asleep == nil {
+		o.Asleep = func(ClusterKey) bool { return false }
 	}
 	if o.Limits == nil {
 		o.Limits = func(ClusterKey) Limits { return DefaultLimits }

@@ -132,6 +132,12 @@ func (t *target) attempted(result attemptResult) {
 	a := result.attempt
 	a.cancel()
 	t.loop.attempt = nil
+	if t.loop.asleep {
+		if result.gen != nil {
+			result.gen.stop(ErrClusterNotConnected)
+		}
+		return
+	}
 	g := t.current()
 	if result.resumes != nil {
 		t.resumed(result)

@@ -71,6 +71,7 @@ type loopState struct {
 	registration *registration
 	removedAt    time.Time // zero while the registration exists
 	blocked      bool      // the identity was refused
+	asleep       bool      // it is meant to be away
 	generations  int64     // how many there were
 
 	held *heldConnection // was lost a moment ago, or nil
@@ -202,6 +203,7 @@ func (t *target) count(before State) {
 // run is the loop. It returns when nothing is left of the target.
 func (t *target) run() {
 	defer t.stop()
+	t.askAsleep()
 	timer := t.clock.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -270,6 +272,7 @@ func (t *target) readInbox() {
 		t.loop.blocked = false
 		t.retryNow()
 		t.outdateAttempt()
+		t.askAsleep()
 	}
 	switch {
 	case in.registration != nil:
@@ -299,6 +302,8 @@ func (t *target) take(r *registration) {
 	t.update(func(s *Status) {
 		s.describe(r)
 		switch {
+		case t.loop.asleep:
+			s.State, s.SecretResourceVersion = StateHibernated, r.resourceVersion
 		case t.gen == nil && r.fault != nil:
 			s.State, s.Reason, s.Message = StateRefused, string(r.fault.Reason), r.fault.Message
 			s.SecretResourceVersion, s.NextAttempt = r.resourceVersion, time.Time{}
@@ -376,7 +381,7 @@ func (t *target) proceed() {
 // wantsAttempt tells whether the connection is not what the registration asks for.
 func (t *target) wantsAttempt(g *generation) bool {
 	r := t.loop.registration
-	if r == nil || r.access.empty() || t.loop.blocked {
+	if r == nil || r.access.empty() || t.loop.blocked || t.loop.asleep {
 		return false
 	}
 	return g == nil || t.loop.removedAt.IsZero() && !g.access.equal(r.access)

@@ -96,7 +96,8 @@ func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResour
 func (r *reconciler) ask(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) bool {
 	status, registered := r.clusters.GetStatus(work.target) // the one that a run began with may be over
 	switch {
-	case !registered, r.hibernated(ctx, work), status.State == clustercache.StateConnecting, status.Held:
+	case !registered, r.hibernated(ctx, work), status.Held,
+		status.State == clustercache.StateConnecting, status.State == clustercache.StateHibernated:
 		return false
 	case status.State != clustercache.StateConnected:
 		r.setUnreachable(s, work, status)

@@ -321,6 +321,12 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			},
 			health: kept, rollout: kept,
 		},
+		"the target wakes, and nobody dialled it yet": {
+			happens: func(j *judging) {
+				j.clusters.SetState(j.work.target, clustercache.StateHibernated, clustercache.ReasonHibernated, "")
+			},
+			health: kept, rollout: kept,
+		},
 		"the target falls asleep": {
 			happens: func(j *judging) {
 				annotate(j, hubv1alpha1.HibernatedAnnotation, "true")

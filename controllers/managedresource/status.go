@@ -110,7 +110,11 @@ func (r *reconciler) withoutTarget(ctx context.Context, work *run) (reconcile.Re
 // unreachable says that the target cannot be asked. What was applied stays applied, as far as anybody knows. Nothing is
 // said about a target that was not dialled yet, that may be back in a moment, or that is meant to be away.
 func (r *reconciler) unreachable(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
-	if status.State == clustercache.StateConnecting || status.State == clustercache.StateConnected || status.Held || r.hibernated(ctx, work) {
+	switch status.State {
+	case clustercache.StateConnecting, clustercache.StateConnected, clustercache.StateHibernated:
+		return reconcile.Result{}, nil
+	}
+	if status.Held || r.hibernated(ctx, work) {
 		return reconcile.Result{}, nil
 	}
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { r.setUnreachable(s, work, status) })

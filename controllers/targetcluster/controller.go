@@ -65,8 +65,6 @@ type Options struct {
 	// ManagedElsewhere tells whether another manager is at work in a namespace, and which. It must answer from memory. Nil:
 	// none ever is.
 	ManagedElsewhere func(namespace string) (manager string, elsewhere bool)
-	// SpecChanged is called when the spec of a TargetCluster changed, so that new limits are taken up. Nil: nobody cares.
-	SpecChanged func(clustercache.ClusterKey)
 
 	// WatchedUntil is when the previous leader, or this one, gave its last sign of life before this term; zero if nobody
 	// knows. Nil: nobody ever does.
@@ -98,9 +96,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.ManagedElsewhere == nil {
 		o.ManagedElsewhere = func(string) (string, bool) { return "", false }
-	}
-	if o.SpecChanged == nil {
-		o.SpecChanged = func(clustercache.ClusterKey) {}
 	}
 	if o.WatchedUntil == nil {
 		o.WatchedUntil = func() time.Time { return time.Time{} }

@@ -119,7 +119,6 @@ func testLife(t *testing.T, h *hub) {
 	h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
 	h.change(g, key, func(tc *hubv1alpha1.TargetCluster) { tc.Spec.Paused = true })
 	h.eventually(g, key, SatisfyAll(haveCondition("Ready", "False", "Paused"), HaveField("Status.ObservedGeneration", int64(2))))
-	g.Expect(h.specChanges()).To(ContainElement(key))
 
 	h.setReport(Report{})
 	h.unregister(g, key)
@@ -333,7 +332,6 @@ type hub struct {
 	mu      sync.Mutex
 	report  Report
 	inUse   bool
-	changed []clustercache.ClusterKey
 }
 
 func newHub(t *testing.T, source *source, changes ...func(*Options)) *hub {
@@ -367,11 +365,6 @@ func (h *hub) startTerm(t *testing.T) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			return h.inUse
-		},
-		SpecChanged: func(key clustercache.ClusterKey) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.changed = append(h.changed, key)
 		},
 	}
 	for _, change := range h.changes {
@@ -465,12 +458,6 @@ func (h *hub) setInUse(inUse bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.inUse = inUse
-}
-
-func (h *hub) specChanges() []clustercache.ClusterKey {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.changed
 }
 
 func registration(key clustercache.ClusterKey, kubeconfig []byte) *corev1.Secret {

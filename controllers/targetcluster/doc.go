@@ -48,5 +48,6 @@
 //
 // The status label is part of the metadata, so it is a second write, a moment after the status.
 //
-// A target whose TargetCluster is annotated as hibernated keeps the conditions it has, whatever happens.
+// A target whose TargetCluster is annotated as hibernated keeps the conditions it has, whatever happens. Nothing is
+// sent to it either; that is between whoever runs the clustercache and the annotation.
 package targetcluster

@@ -51,10 +51,15 @@ type rules struct {
 }
 
 // signOfWork returns when the hub gave the last sign that it works on a target: it probed or dialled it, or has settled when
-// it will next. Nobody expects more of a registration that is refused, or gone. Before the first sign, that of the previous leader
+// it will next. Nobody expects more of a registration that is refused, or gone, nor of a target that is
+// hibernated. Before the first sign, that of the previous leader
 // counts, whose status it is that operators see.
 func (o *observation) signOfWork(watchedUntil time.Time) time.Time {
-	if !o.registered || o.status.State == clustercache.StateRefused || o.status.State == clustercache.StateDraining {
+	if !o.registered {
+		return o.now
+	}
+	switch o.status.State {
+	case clustercache.StateRefused, clustercache.StateDraining, clustercache.StateHibernated:
 		return o.now
 	}
 	sign := latest(o.health.LastProbeTime, o.status.NextAttempt)

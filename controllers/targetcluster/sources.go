@@ -130,9 +130,6 @@ func (s *sources) observe(before, after any) {
 	if ok && old.Generation == tc.Generation && maps.Equal(old.Annotations, tc.Annotations) && tc.DeletionTimestamp.Equal(old.DeletionTimestamp) {
 		return // it is our own status
 	}
-	if ok && old.Generation != tc.Generation || !ok && tc.Spec.Client != nil {
-		s.options.SpecChanged(key)
-	}
 	s.enqueue(key)
 }
 

@@ -235,6 +235,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		UserAgent:        userAgent,
 		WrapTransport:    h.WrapTransport,
 		Limits:           h.limits,
+		Asleep:           h.asleep,
 		Scheme:           scheme,
 		ProbeInterval:    c.ProbeInterval.Duration,
 		ProbeTimeout:     c.ProbeTimeout.Duration,
@@ -259,19 +260,6 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
 	}
 	return clusters, nil
-}
-
-// limits are those of the configuration, or of the TargetCluster where it has its own.
-func (h *hub) limits(key clustercache.ClusterKey) clustercache.Limits {
-	c := h.Config.TargetClientConnection
-	l := clustercache.Limits{QPS: float64(c.QPS), Burst: int(c.Burst), MaxInFlight: int(c.MaxInFlight), Timeout: c.Timeout.Duration}
-	tc := &hubv1alpha1.TargetCluster{}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if key.Namespace == "" || h.manager.GetCache().Get(ctx, key, tc) != nil || tc.Spec.Client == nil {
-		return l
-	}
-	return withOwn(l, *tc.Spec.Client)
 }
 
 // assemble adds what every replica runs to the manager.
@@ -343,6 +331,9 @@ func (h *hub) lead(ctx context.Context) error {
 	}
 	if !h.manager.GetCache().WaitForCacheSync(ctx) || !h.secrets.WaitForSync(ctx) || !h.clusters.WaitForSync(ctx) {
 		return nil
+	}
+	if err := h.watchSettings(ctx); err != nil {
+		return err
 	}
 	h.watchProbes(ctx)
 	if h.Started != nil {

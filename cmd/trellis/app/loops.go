@@ -123,8 +123,9 @@ func (h *hub) watchProbes(ctx context.Context) {
 func probesStuckSince(ctx context.Context, clusters clustercache.ClusterCache, limit time.Duration) time.Time {
 	var newest time.Time
 	for _, status := range clusters.List("") {
-		if status.State == clustercache.StateRefused || status.State == clustercache.StateDraining {
-			continue // nothing is done until its Secret changes, or nothing may be left to do
+		switch status.State {
+		case clustercache.StateRefused, clustercache.StateDraining, clustercache.StateHibernated:
+			continue // nothing is done until its Secret changes or it wakes, or nothing may be left to do
 		}
 		health := clusters.GetHealthCheckingState(ctx, status.Cluster)
 		for _, sign := range []time.Time{status.Since, status.NextAttempt, health.LastProbeTime} {

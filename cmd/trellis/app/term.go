@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
-	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
@@ -54,7 +53,6 @@ func (h *hub) term(ctx context.Context) error {
 		TargetMonitorPeriod: h.Config.Controllers.Heartbeat.TargetMonitorPeriod.Duration,
 		InUse:               resources.InUse,
 		ManagedElsewhere:    resources.ManagedElsewhere,
-		SpecChanged:         h.clusters.Recheck,
 		ConcurrentSyncs:     h.Config.Controllers.TargetCluster.ConcurrentSyncs,
 		SyncPeriod:          h.Config.Controllers.TargetCluster.SyncPeriod.Duration,
 		Clock:               h.Clock,
@@ -143,17 +141,4 @@ func (h *hub) clusterID(ctx context.Context, value string) (string, error) {
 	default:
 		return "", fmt.Errorf("the cluster ID is to be taken from ConfigMap %s: %w", name, err)
 	}
-}
-
-func withOwn(l clustercache.Limits, own hubv1alpha1.ClientLimits) clustercache.Limits {
-	if own.QPS != 0 {
-		l.QPS = float64(own.QPS)
-	}
-	if own.Burst != 0 {
-		l.Burst = int(own.Burst)
-	}
-	if own.MaxInFlight != 0 {
-		l.MaxInFlight = int(own.MaxInFlight)
-	}
-	return l
 }

@@ -1,0 +1,56 @@
+package clustercache
+
+import "time"
+
+// askAsleep finds out whether the target is meant to be away, and follows.
+func (t *target) askAsleep() {
+	before := t.loop.asleep
+	t.loop.asleep = t.cache.options.Asleep(t.key)
+	switch {
+	case t.loop.asleep && !before:
+		t.sleep()
+	case before && !t.loop.asleep:
+		t.awake()
+	}
+}
+
+// sleep ends all that goes on in the target.
+func (t *target) sleep() {
+	if t.loop.attempt != nil {
+		t.loop.attempt.cancel()
+	}
+	event := EventProbed
+	if g := t.current(); g != nil {
+		event = EventDisconnected
+		t.setGeneration(nil)
+		g.stop(ErrClusterNotConnected)
+	}
+	t.endHeld()
+	t.hinted.Store(false)
+	t.loop.failures = 0
+	t.cache.brownout.gone(t.key, t.clock.Now())
+	t.mu.Lock()
+	t.health.ConsecutiveFailures = 0
+	t.mu.Unlock()
+	t.update(func(s *Status) {
+		if s.State != StateDraining {
+			s.State = StateHibernated
+		}
+		s.Reason, s.Message = ReasonHibernated, "the target is hibernated: it is neither dialled nor probed"
+		s.Held, s.NextAttempt = false, time.Time{}
+	}, event)
+}
+
+// awake has the target dialled at once.
+func (t *target) awake() {
+	t.retryNow()
+	t.update(func(s *Status) {
+		if s.State != StateHibernated {
+			return // it drains
+		}
+		s.State, s.Reason, s.Message = StateConnecting, "", ""
+		if r := t.loop.registration; r != nil && r.fault != nil {
+			s.State, s.Reason, s.Message = StateRefused, string(r.fault.Reason), r.fault.Message
+		}
+	}, EventProbed)
+}
