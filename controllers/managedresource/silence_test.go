@@ -65,7 +65,7 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 	for _, name := range []string{"failed", "unread", "garbled"} {
 		p.await(name, has(healthy, unknown, reason), has(progressing, unknown, reason), has(ready, unknown, reason))
 	}
-	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(ContainSubstring(`"target"="%s/asleep" "state"="Disconnected"`, p.ns))
+	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(ContainSubstring(`"target"="%s/asleep" "state"="Hibernated"`, p.ns))
 	p.fenceThrough("other")
 
 	p.Expect(mortal.StartAPIServer(p.ctx)).To(Succeed())
@@ -74,7 +74,6 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 		has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending), has(progressing, unknown, resourcesv1alpha1.ReasonChecksPending))
 	p.await("unread", has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending), has(ready, no, resourcesv1alpha1.ReasonCannotReadSecret))
 	p.await("garbled", has(healthy, yes, ""), has(progressing, no, ""), has(ready, no, resourcesv1alpha1.ReasonDecodingFailed))
-	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(MatchRegexp(`(?s)"target"="%[1]s/asleep" "state"="Disconnected".*"target"="%[1]s/asleep" "state"="Connected"`, p.ns))
 	status(strings.Replace(well, `"Available","status":"True"`, `"Available","status":"False"`, 1))
 	p.fenceThrough("other")
 	p.Expect(p.get("sleeping").Status).To(Equal(before))
