@@ -42,6 +42,7 @@ type store struct {
 	objects  map[string]map[string]map[string]any // resource -> namespace/name -> object
 	watchers map[*storeWatcher]struct{}
 	groups   []apidiscovery.APIGroupDiscovery
+	muted    bool
 }
 
 type storeWatcher struct {
@@ -97,7 +98,7 @@ func (s *store) delete(resource, namespace, name string) {
 
 func (s *store) notify(resource, kind string, object map[string]any) {
 	for w := range s.watchers {
-		if w.resource == resource {
+		if w.resource == resource && !s.muted {
 			select {
 			case w.events <- storeEvent{kind, object}:
 			default:

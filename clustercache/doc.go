@@ -45,6 +45,10 @@
 // they are stored. What was kept stays while a target is away, and the next complete list is compared with it, so that
 // deletions that nobody saw are reported. Lookup's synced is false meanwhile.
 //
+// A watch may be open and say nothing, because something on the way lost the stream. API servers send a bookmark about every
+// minute, so one that was silent for minutes is opened again where it was, after a probe that succeeded; if it goes on like
+// that though it is known to send bookmarks, everything is listed again. There is no timer for each watch.
+//
 // Metadata watches use client-go's metadata client, which in contrast to that of controller-runtime puts no filter with a
 // goroutine of its own around the watch; that filter leaks whenever a watch is stopped while an event is under way.
 //

@@ -44,6 +44,7 @@ var (
 	metricBytes     = MetricDefinitions.Counter("trellis_clustercache_transferred_bytes_total", "Bytes on the sockets to targets, by direction: received or sent.", "direction")
 	metricWatches   = MetricDefinitions.Gauge("trellis_clustercache_watches", "Declared watches, by state: synced or unsynced.", "state")
 	metricWatched   = MetricDefinitions.Gauge("trellis_clustercache_watched_objects", "Objects that watches keep in memory.")
+	metricSilent    = MetricDefinitions.Counter("trellis_clustercache_silent_watches_total", "Watches that were opened again because they said nothing for long.")
 	metricEvents    = MetricDefinitions.Counter("trellis_clustercache_watch_events_total", "Objects that watches have brought, those of their initial lists included.")
 	metricBrownout  = MetricDefinitions.Gauge("trellis_clustercache_brownout", "1 while many targets are lost together, so that the hub suspects its own network.")
 	metricMappers   = MetricDefinitions.Gauge("trellis_clustercache_mappers", "Distinct REST mappers that targets share.")
@@ -56,6 +57,7 @@ var (
 type fleet struct {
 	connects, disconnects, rotations, probes *prometheus.CounterVec
 
+	silent          prometheus.Counter
 	probeTime       prometheus.Observer
 	targetProbeTime *prometheus.HistogramVec // nil if it is switched off
 	traffic         transport.Total
@@ -67,6 +69,7 @@ func newFleet(targetHistograms bool) *fleet {
 	probeTime, callTime := metricProbeTime.Histogram(), metricCallTime.HistogramVec()
 	f := &fleet{
 		connects: metricConnects.CounterVec(), disconnects: metricDisconns.CounterVec(), rotations: metricRotations.CounterVec(), probes: metricProbes.CounterVec(),
+		silent: metricSilent.Counter(),
 		probeTime: probeTime, histograms: []prometheus.Collector{probeTime, callTime},
 	}
 	byVerb := make([]prometheus.Observer, len(transport.Verbs()))
@@ -122,7 +125,7 @@ func outcome(err error) string {
 }
 
 func (f *fleet) register(registerer prometheus.Registerer, c *Cache) error {
-	for _, collector := range append(f.histograms, f.connects, f.disconnects, f.rotations, f.probes, newCollector(c)) {
+	for _, collector := range append(f.histograms, f.connects, f.disconnects, f.rotations, f.probes, f.silent, newCollector(c)) {
 		if err := registerer.Register(collector); err != nil {
 			return err
 		}

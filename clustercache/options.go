@@ -106,6 +106,9 @@ type Options struct {
 	// SyncTimeout bounds how long the initial list of a watch may stand still, and how long a rotation waits for the
 	// watches of the new connection. Default 60s.
 	SyncTimeout time.Duration
+	// SilenceTimeout bounds how long an open watch may say nothing, bookmarks included, until it is opened again where it
+	// was. Default 3m; negative: for ever.
+	SilenceTimeout time.Duration
 
 	// Clock is replaced in tests.
 	Clock clock.WithTickerAndDelayedExecution
@@ -141,6 +144,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.BrownoutWindow, time.Minute)
 	setDefault(&o.BrownoutLimit, 5*time.Minute)
 	setDefault(&o.SyncTimeout, time.Minute)
+	setDefault(&o.SilenceTimeout, 3*time.Minute)
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}

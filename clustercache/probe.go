@@ -81,6 +81,7 @@ func (t *target) probed(result probeResult) {
 	}
 	if result.err == nil {
 		t.probeSucceeded(now, result)
+		t.mendWatches(now)
 		return
 	}
 	t.probeFailed(now, g, result.err)
@@ -103,6 +104,17 @@ func (t *target) probeSucceeded(now time.Time, result probeResult) {
 			s.KubernetesVersion = result.version
 		}
 	}, events...)
+}
+
+// mendWatches has watches opened again that are silent though the target answers.
+func (t *target) mendWatches(now time.Time) {
+	for _, w := range t.declared() {
+		if mend := w.Silent(now); mend != nil {
+			t.cache.metrics.silent.Inc()
+			t.log.V(1).Info("A watch is silent; it is opened again", "watch", w.Name())
+			t.work.Go(mend)
+		}
+	}
 }
 
 func (t *target) probeFailed(now time.Time, g *generation, err error) {

@@ -54,9 +54,10 @@ type Connection struct {
 	Dynamic  dynamic.Interface
 
 	Clock clock.WithTickerAndDelayedExecution
-	// SyncTimeout bounds how long an initial list may stand still.
-	SyncTimeout time.Duration
-	Logger      logr.Logger
+	// SyncTimeout bounds how long an initial list may stand still, SilenceTimeout how long a watch may say nothing. Zero: for
+	// ever.
+	SyncTimeout, SilenceTimeout time.Duration
+	Logger                      logr.Logger
 	// Events counts the events of watches, objects of initial lists included.
 	Events *atomic.Uint64
 
@@ -89,6 +90,8 @@ type Binding struct {
 	resource schema.GroupVersionResource
 	trims    bool
 
+	hearing hearing
+
 	// staged is what a binding collects that is not the declared watch's feeder yet. Guarded by watch.deliver.
 	staged map[types.NamespacedName]any
 }
@@ -97,6 +100,7 @@ type Binding struct {
 func Bind(w *Declared, connection *Connection) *Binding {
 	b := &Binding{watch: w, connection: connection, outcome: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(connection.Context)
+	b.hearing.patience(connection.SilenceTimeout)
 	unbind := context.AfterFunc(w.ctx, cancel)
 	b.ctx, b.cancel = ctx, func() { unbind(); cancel() }
 	return b
@@ -137,7 +141,7 @@ func (b *Binding) Run() {
 		}
 		if err != nil {
 			failures++
-			if IsAnswer(err) || failures > 1 {
+			if IsAnswer(err) || errors.Is(err, ErrSilent) || failures > 1 {
 				b.report(err)
 			}
 			if apierrors.IsNotFound(err) {
@@ -187,9 +191,10 @@ func (b *Binding) listAndWatch(lister *toolscache.Reflector) error {
 	defer cancel(nil)
 	b.watchdog = b.connection.Clock.AfterFunc(b.connection.SyncTimeout, func() { cancel(ErrStalled) })
 	defer b.watchdog.Stop()
+	b.hearing.relist.Store(new(func() { cancel(ErrSilent) }))
 	err := lister.ListAndWatchWithContext(klog.NewContext(ctx, b.connection.Logger.V(3)))
-	if errors.Is(context.Cause(ctx), ErrStalled) {
-		return ErrStalled
+	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSilent) {
+		return cause
 	}
 	return err
 }
@@ -292,6 +297,7 @@ func (b *Binding) restrict(lister *toolscache.ListWatch) *toolscache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			selectInto(&options)
+			ctx, end := context.WithCancelCause(ctx)
 			w, err := lister.WatchFuncWithContext(ctx, options)
 			// While it streams an initial list the reflector waits out such errors without heeding its context, which
 			// would keep its goroutine for a minute after the end of the connection. The binding waits instead.
@@ -299,7 +305,12 @@ func (b *Binding) restrict(lister *toolscache.ListWatch) *toolscache.ListWatch {
 			if initial && (apierrors.IsTooManyRequests(err) || utilnet.IsConnectionRefused(err)) {
 				err = errors.New(err.Error())
 			}
-			return w, err
+			if err != nil {
+				end(nil)
+				return nil, err
+			}
+			b.hearing.opened(end, b.connection.Clock.Now())
+			return w, nil
 		},
 	}
 }
@@ -346,6 +357,7 @@ func (b *Binding) Add(obj any) error { return b.Update(obj) }
 // Update implements cache.ReflectorStore.
 func (b *Binding) Update(obj any) error {
 	b.connection.Events.Add(1)
+	b.hearing.heard(b.connection.Clock.Now())
 	if k, ok := b.keep(obj); ok {
 		b.watch.set(b, k.key, k.value)
 	}
@@ -355,6 +367,7 @@ func (b *Binding) Update(obj any) error {
 // Delete implements cache.ReflectorStore.
 func (b *Binding) Delete(obj any) error {
 	b.connection.Events.Add(1)
+	b.hearing.heard(b.connection.Clock.Now())
 	if o, ok := obj.(client.Object); ok {
 		b.watch.remove(b, client.ObjectKeyFromObject(o))
 	}

@@ -1,0 +1,76 @@
+package watching
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// ErrSilent is reported when a watch that is open said nothing for long, not even after it was opened again.
+var ErrSilent = errors.New("the watch is open and silent")
+
+// hearing notes when a watch said something last. API servers that know bookmarks send one about every minute, so that a
+// watch that is silent for longer is one whose events get lost on the way, however open it is.
+type hearing struct {
+	last      atomic.Int64 // in nanoseconds
+	bookmarks atomic.Bool  // it is known to send some
+	strikes   atomic.Int32 // how often it was opened again since it said something
+	reopen    atomic.Pointer[context.CancelCauseFunc]
+	relist    atomic.Pointer[func()]
+	limit     time.Duration // with jitter; zero: for ever
+}
+
+func (h *hearing) patience(limit time.Duration) {
+	if limit > 0 {
+		h.limit = limit - rand.N(limit/4+1)
+	}
+}
+
+func (h *hearing) heard(now time.Time) {
+	h.last.Store(now.UnixNano())
+	h.strikes.Store(0)
+}
+
+// opened notes that a watch was opened, and how it is ended. The one before has ended.
+func (h *hearing) opened(end context.CancelCauseFunc, now time.Time) {
+	h.last.Store(now.UnixNano())
+	if before := h.reopen.Swap(&end); before != nil {
+		(*before)(nil)
+	}
+}
+
+// Bookmark implements cache.ReflectorBookmarkStore.
+func (b *Binding) Bookmark(string) error {
+	b.hearing.bookmarks.Store(true)
+	b.hearing.heard(b.connection.Clock.Now())
+	return nil
+}
+
+var _ toolscache.ReflectorBookmarkStore = &Binding{}
+
+// Silent returns what to do about a watch that has said nothing for too long, nil if it did, or is not expected to. To open it
+// again where it was is enough, and costs one request; where that does not help although it is known to send bookmarks, all is
+// listed again.
+func (w *Declared) Silent(now time.Time) (mend func()) {
+	w.mu.RLock()
+	b := w.syncedBy
+	synced := w.syncedLocked()
+	w.mu.RUnlock()
+	if !synced || b.hearing.limit == 0 {
+		return nil
+	}
+	h := &b.hearing
+	reopen, relist := h.reopen.Load(), h.relist.Load()
+	if reopen == nil || relist == nil || now.Sub(time.Unix(0, h.last.Load())) < h.limit {
+		return nil
+	}
+	h.last.Store(now.UnixNano())
+	if h.strikes.Add(1) > 1 && h.bookmarks.Load() {
+		return *relist
+	}
+	return func() { (*reopen)(context.DeadlineExceeded) } // what the reflector takes for the usual end of a watch
+}
