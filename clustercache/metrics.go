@@ -45,6 +45,7 @@ var (
 	metricWatches   = MetricDefinitions.Gauge("trellis_clustercache_watches", "Declared watches, by state: synced or unsynced.", "state")
 	metricWatched   = MetricDefinitions.Gauge("trellis_clustercache_watched_objects", "Objects that watches keep in memory.")
 	metricSilent    = MetricDefinitions.Counter("trellis_clustercache_silent_watches_total", "Watches that were opened again because they said nothing for long.")
+	metricBreaks    = MetricDefinitions.Counter("trellis_clustercache_breaks_total", "How often calls to a connected target were stopped for a while, since it had not answered others.")
 	metricEvents    = MetricDefinitions.Counter("trellis_clustercache_watch_events_total", "Objects that watches have brought, those of their initial lists included.")
 	metricBrownout  = MetricDefinitions.Gauge("trellis_clustercache_brownout", "1 while many targets are lost together, so that the hub suspects its own network.")
 	metricMappers   = MetricDefinitions.Gauge("trellis_clustercache_mappers", "Distinct REST mappers that targets share.")
@@ -57,7 +58,7 @@ var (
 type fleet struct {
 	connects, disconnects, rotations, probes *prometheus.CounterVec
 
-	silent          prometheus.Counter
+	silent, broken  prometheus.Counter
 	probeTime       prometheus.Observer
 	targetProbeTime *prometheus.HistogramVec // nil if it is switched off
 	traffic         transport.Total
@@ -69,7 +70,7 @@ func newFleet(targetHistograms bool) *fleet {
 	probeTime, callTime := metricProbeTime.Histogram(), metricCallTime.HistogramVec()
 	f := &fleet{
 		connects: metricConnects.CounterVec(), disconnects: metricDisconns.CounterVec(), rotations: metricRotations.CounterVec(), probes: metricProbes.CounterVec(),
-		silent: metricSilent.Counter(),
+		silent: metricSilent.Counter(), broken: metricBreaks.Counter(),
 		probeTime: probeTime, histograms: []prometheus.Collector{probeTime, callTime},
 	}
 	byVerb := make([]prometheus.Observer, len(transport.Verbs()))
@@ -125,7 +126,7 @@ func outcome(err error) string {
 }
 
 func (f *fleet) register(registerer prometheus.Registerer, c *Cache) error {
-	for _, collector := range append(f.histograms, f.connects, f.disconnects, f.rotations, f.probes, f.silent, newCollector(c)) {
+	for _, collector := range append(f.histograms, f.connects, f.disconnects, f.rotations, f.probes, f.silent, f.broken, newCollector(c)) {
 		if err := registerer.Register(collector); err != nil {
 			return err
 		}

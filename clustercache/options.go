@@ -161,13 +161,13 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // throttle returns the limits of one target in their effective form.
-func (o Options) throttle(cluster ClusterKey) *transport.Throttle {
+func (o Options) throttle(cluster ClusterKey, broke func()) *transport.Throttle {
 	l := o.Limits(cluster)
 	setDefault(&l.QPS, DefaultLimits.QPS)
 	setDefault(&l.Burst, DefaultLimits.Burst)
 	setDefault(&l.MaxInFlight, DefaultLimits.MaxInFlight)
 	setDefault(&l.Timeout, DefaultLimits.Timeout)
-	return transport.NewThrottle(l.QPS, l.Burst, l.MaxInFlight, l.Timeout)
+	return transport.NewThrottle(l.QPS, l.Burst, l.MaxInFlight, l.Timeout, broke)
 }
 
 func setDefault[T comparable](field *T, value T) {

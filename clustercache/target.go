@@ -124,7 +124,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		watches:  map[string]*declaredWatch{},
 	}
 	t.status.describe(r)
-	t.throttle.Store(c.options.throttle(key))
+	t.throttle.Store(c.options.throttle(key, t.broke))
 	t.probeTime = c.metrics.probeTimeOf(key)
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	return t
@@ -155,6 +155,12 @@ func (t *target) hint() {
 	if !t.hinted.Swap(true) {
 		t.poke()
 	}
+}
+
+// broke takes note that the target answers no calls, so that none are made for a while.
+func (t *target) broke() {
+	t.cache.metrics.broken.Inc()
+	t.log.Info("The target does not answer calls; none are made for a while")
 }
 
 func (t *target) snapshot() Status {
@@ -268,7 +274,7 @@ func (t *target) readInbox() {
 	t.mu.Unlock()
 
 	if in.recheck {
-		t.throttle.Store(t.cache.options.throttle(t.key))
+		t.throttle.Store(t.cache.options.throttle(t.key, t.broke))
 		t.loop.blocked = false
 		t.retryNow()
 		t.outdateAttempt()

@@ -65,6 +65,6 @@ func (g *Gate) pass(c *call, watch bool) error {
 // refused ends a request that was not sent.
 func refused(request *http.Request, c *call, err error) error {
 	closeBody(request)
-	c.end()
+	c.end(err)
 	return err
 }

@@ -230,11 +230,14 @@ type Throttle struct {
 	bucket  *rate.Limiter // nil: unlimited
 	slots   chan struct{}
 	timeout time.Duration
+	breaker breaker
 }
 
-// NewThrottle returns a throttle. A negative qps means no rate limit; timeout bounds each call.
-func NewThrottle(qps float64, burst, maxInFlight int, timeout time.Duration) *Throttle {
+// NewThrottle returns a throttle. A negative qps means no rate limit; timeout bounds each call. broke, if not nil, is called
+// each time that calls are refused from then on, since too many got no answer; it must not call the throttle.
+func NewThrottle(qps float64, burst, maxInFlight int, timeout time.Duration, broke func()) *Throttle {
 	t := &Throttle{slots: make(chan struct{}, max(maxInFlight, 1)), timeout: timeout}
+	t.breaker.opened = broke
 	if qps > 0 {
 		t.bucket = rate.NewLimiter(rate.Limit(qps), max(burst, 1))
 	}
@@ -249,6 +252,9 @@ func (t *Throttle) InFlight() int { return len(t.slots) }
 
 // MaxInFlight bounds how many calls wait for their answers.
 func (t *Throttle) MaxInFlight() int { return cap(t.slots) }
+
+// errDeadline is the end of a call that got no complete answer in time.
+var errDeadline = fmt.Errorf("%w", context.DeadlineExceeded)
 
 // guard is the outermost transport, which all clients use. It confines calls to the target's server,
 // applies the throttle and the deadlines, ends everything with the connection, and tells when a call hints that it is dead.
@@ -290,7 +296,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	}
 	t := g.throttle.Load()
 	arrived := time.Now()
-	err := call.wait(t, watch)
+	err := g.admit(call, t, watch)
 	sent := time.Now()
 	g.meter.throttled.Add(int64(sent.Sub(arrived)))
 	if err != nil {
@@ -312,10 +318,14 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		case held == nil && request.Context().Err() == nil && g.ctx.Err() == nil:
 			g.doubt()
 		}
-		call.end()
+		call.end(err)
 		return nil, err
 	}
 	g.meter.answered(verbOf(request, watch), response.StatusCode, time.Since(sent))
+	if response.StatusCode == http.StatusTooManyRequests {
+		call.ticket.throttle(response, time.Now())
+		call.ticket = ticket{}
+	}
 	if response.StatusCode == http.StatusUnauthorized {
 		g.doubt()
 	}
@@ -324,6 +334,21 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	}
 	response.Body = &callBody{ReadCloser: response.Body, call: call}
 	return response, nil
+}
+
+// admit holds a call up until it may be sent.
+func (g *guard) admit(c *call, t *Throttle, watch bool) error {
+	if !watch {
+		var pause time.Duration
+		var err error
+		if c.ticket, pause, err = t.breaker.admit(time.Now()); err != nil {
+			return err
+		}
+		if err := c.sleep(pause); err != nil {
+			return err
+		}
+	}
+	return c.wait(t, watch)
 }
 
 // call is one request from its admission to the end of its answer.
@@ -335,6 +360,8 @@ type call struct {
 	timer   *time.Timer
 	release func()
 	once    sync.Once
+
+	ticket ticket
 }
 
 func newCall(connection, caller context.Context) *call {
@@ -363,26 +390,46 @@ func (c *call) wait(t *Throttle, watch bool) error {
 	}
 }
 
+// sleep holds the call up because the target asked for it.
+func (c *call) sleep(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.ctx.Done():
+		return c.explain(fmt.Errorf("waiting since the target asked for it: %w", c.ctx.Err()))
+	}
+}
+
 // expireAfter sets the deadline; zero removes it.
 func (c *call) expireAfter(d time.Duration) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
 	if d > 0 {
-		c.timer = time.AfterFunc(d, func() { c.cancel(fmt.Errorf("no complete answer within %s: %w", d, context.DeadlineExceeded)) })
+		c.timer = time.AfterFunc(d, func() { c.cancel(fmt.Errorf("no complete answer within %s: %w", d, errDeadline)) })
 	}
 }
 
-// explain replaces an error by the reason why the call was ended, unless the caller ended it.
+// explain replaces an error by the reason why the call was ended, if there is one: the caller need not give any.
 func (c *call) explain(err error) error {
+	if cause := context.Cause(c.caller); cause != nil && !errors.Is(cause, c.caller.Err()) {
+		return cause
+	}
 	if cause := context.Cause(c.ctx); cause != nil && c.caller.Err() == nil {
 		return cause
 	}
 	return err
 }
 
-func (c *call) end() {
+// end ends the call; result is nil if the answer came.
+func (c *call) end(result error) {
 	c.once.Do(func() {
+		c.ticket.outcome(result, time.Now())
 		c.expireAfter(0)
 		c.unbind()
 		c.cancel(nil)
@@ -401,15 +448,18 @@ func (b *callBody) Read(p []byte) (int, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = b.call.explain(err)
 	}
-	if err != nil {
-		b.call.end()
+	switch {
+	case errors.Is(err, io.EOF):
+		b.call.end(nil)
+	case err != nil:
+		b.call.end(err)
 	}
 	return n, err
 }
 
 func (b *callBody) Close() error {
 	err := b.ReadCloser.Close()
-	b.call.end()
+	b.call.end(nil)
 	return err
 }
 

@@ -1,0 +1,139 @@
+package clustercache
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// onReads makes a server treat reads of single ConfigMaps differently.
+func onReads(f func(w http.ResponseWriter, r *http.Request)) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/configmaps/one") {
+			return false
+		}
+		f(w, r)
+		return true
+	}
+}
+
+func reads(a *apiServer) int { return a.count("GET /api/v1/namespaces/default/configmaps/one") }
+
+// A target that answers probes and nothing else would have every call wait for its deadline, and hold the workers of all
+// others.
+func TestTargetThatAnswersNothingButProbesIsNotCalled(t *testing.T) {
+	for name, hang := range map[string]func(a *apiServer) func(w http.ResponseWriter, r *http.Request){
+		"it hangs": func(a *apiServer) func(http.ResponseWriter, *http.Request) {
+			return func(_ http.ResponseWriter, r *http.Request) { a.hang(r) }
+		},
+		"it stops in the middle of its answers": func(a *apiServer) func(http.ResponseWriter, *http.Request) {
+			return func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte("{"))
+				_ = http.NewResponseController(w).Flush()
+				a.hang(r)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, a, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: 300 * time.Millisecond} }})
+			a.store.put("configmaps", "default", "one", nil)
+			r := h.watchConfigMaps(key)
+			c, err := h.cache.GetMetadataClient(context.Background(), key)
+			h.Expect(err).NotTo(HaveOccurred())
+			a.setFault(onReads(hang(a)))
+			for range 3 {
+				err := get(c)
+				h.Expect(err).To(MatchError(context.DeadlineExceeded))
+				h.Expect(err).NotTo(MatchError(ErrBusy))
+			}
+			began, n := time.Now(), reads(a)
+			for range 50 {
+				err := get(c)
+				h.Expect(err).To(MatchError(ErrBusy))
+				h.Expect(err).To(MatchError(context.DeadlineExceeded))
+			}
+			h.Expect(time.Since(began)).To(BeNumerically("<", time.Second))
+			h.Expect(reads(a)).To(Equal(n), "nothing was sent")
+			h.Expect(h.state(key)).To(Equal(StateConnected))
+			a.store.put("configmaps", "default", "two", nil)
+			h.Eventually(r.names).Should(ConsistOf("one", "two"), "watches go on")
+
+			a.setFault(nil)
+			h.Eventually(func() error { return get(c) }).WithPolling(50*time.Millisecond).Should(Succeed(), "it recovers by itself")
+			for range 10 {
+				h.Expect(get(c)).To(Succeed())
+			}
+		})
+	}
+}
+
+func TestSlowCallsAmongOthersBreakNothing(t *testing.T) {
+	h, a, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: 1500 * time.Millisecond} }})
+	a.store.put("configmaps", "default", "one", nil)
+	c, err := h.cache.GetMetadataClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	var n atomic.Int32
+	a.setFault(onReads(func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1)%3 != 0 {
+			a.hang(r)
+		} else {
+			writeStatus(w, http.StatusNotFound, "an answer")
+		}
+	}))
+	for range 9 {
+		h.Expect(get(c)).NotTo(MatchError(ErrBusy))
+	}
+}
+
+func TestRetryAfterHoldsForAllCallsOfATarget(t *testing.T) {
+	h, a, key := connected(t, Options{})
+	other := newAPIServer(t, newStore("uid-b"))
+	other.store.put("configmaps", "default", "one", nil)
+	otherKey := h.register("b", other.kubeconfig("x"))
+	h.expectState(otherKey, StateConnected)
+	a.store.put("configmaps", "default", "one", nil)
+	c, err := h.cache.GetMetadataClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	d, err := h.cache.GetMetadataClient(context.Background(), otherKey)
+	h.Expect(err).NotTo(HaveOccurred())
+
+	var told atomic.Int32
+	a.setFault(onReads(func(w http.ResponseWriter, _ *http.Request) {
+		if told.Add(1) == 1 {
+			w.Header().Set("Retry-After", "2")
+			writeStatus(w, http.StatusTooManyRequests, "later")
+			return
+		}
+		writeStatus(w, http.StatusNotFound, "an answer")
+	}))
+	began := time.Now()
+	first := make(chan error, 1)
+	go func() { first <- get(c) }()
+	h.Eventually(told.Load).Should(BeNumerically(">=", 1))
+	h.Eventually(func() bool { return h.cache.target(key).throttle.Load().Paused() }).Should(BeTrue())
+	_ = get(c)
+	h.Expect(time.Since(began)).To(BeNumerically(">", 1900*time.Millisecond), "another call waits, too")
+	h.Expect(<-first).To(HaveOccurred())
+	began = time.Now()
+	h.Expect(get(d)).To(Succeed())
+	h.Expect(time.Since(began)).To(BeNumerically("<", time.Second), "another target has nothing to do with it")
+}
+
+func TestTargetThatOnlyThrottlesIsNotCalled(t *testing.T) {
+	h, a, key := connected(t, Options{})
+	c, err := h.cache.GetMetadataClient(context.Background(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	a.setFault(onReads(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "0")
+		writeStatus(w, http.StatusTooManyRequests, "later")
+	}))
+	h.Eventually(func() error { return get(c) }).Should(MatchError(ErrBusy))
+	h.Expect(reads(a)).To(Equal(10))
+	h.Expect(h.state(key)).To(Equal(StateConnected))
+}
