@@ -332,7 +332,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	if watch {
 		call.expireAfter(watchDuration(request))
 	}
-	response.Body = &callBody{ReadCloser: response.Body, call: call}
+	response.Body = &callBody{ReadCloser: response.Body, call: call, watch: watch}
 	return response, nil
 }
 
@@ -440,7 +440,8 @@ func (c *call) end(result error) {
 // callBody ends its call when the answer is read to its end or closed.
 type callBody struct {
 	io.ReadCloser
-	call *call
+	call  *call
+	watch bool
 }
 
 func (b *callBody) Read(p []byte) (int, error) {
@@ -453,6 +454,10 @@ func (b *callBody) Read(p []byte) (int, error) {
 		b.call.end(nil)
 	case err != nil:
 		b.call.end(err)
+		if b.watch {
+			// However a watch breaks, it goes on where it was. client-go lists anew after errors that it does not know.
+			err = io.ErrUnexpectedEOF
+		}
 	}
 	return n, err
 }
