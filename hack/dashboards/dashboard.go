@@ -105,7 +105,7 @@ func (d dashboard) variables() []object {
 		"includeAll": false, "multi": false, "regex": "", "skipUrlSync": false, "options": []object{}, "current": object{},
 	}}
 	if d.perTarget {
-		ask := "label_values(trellis_target_up, target)"
+		ask := "label_values(trellis_target_connects_total, target)"
 		variables = append(variables, object{
 			"type": "query", "name": "target", "label": "Target", "datasource": datasource, "query": ask, "definition": ask,
 			"refresh": 2, "sort": 1, "hide": 0, "includeAll": false, "multi": false, "regex": "", "skipUrlSync": false,

@@ -75,6 +75,8 @@ func (in *ClusterCache) DeepCopyInto(out *ClusterCache) {
 	*out = *in
 	out.ProbeInterval = in.ProbeInterval
 	out.ProbeTimeout = in.ProbeTimeout
+	out.DisconnectGrace = in.DisconnectGrace
+	out.BrownoutLimit = in.BrownoutLimit
 	out.DrainTimeout = in.DrainTimeout
 	if in.AllowedProxyURLs != nil {
 		in, out := &in.AllowedProxyURLs, &out.AllowedProxyURLs
