@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -20,7 +22,7 @@ const (
 	SourceServiceAccount = "trellis-source"
 )
 
-//go:embed crds/*.yaml files/crds/*.yaml rbac/*.yaml
+//go:embed crds/*.yaml files/crds/*.yaml rbac/*.yaml admission/*.yaml
 var files embed.FS
 
 // ManagedResourceCRD returns the CRD of ManagedResources. Install it only where there is none.
@@ -56,6 +58,38 @@ func SourceIdentity(namespace string) []client.Object {
 		[]client.Object{serviceAccount(namespace, SourceServiceAccount)},
 		clusterRole(namespace, SourceServiceAccount, "rbac/source-class.yaml"),
 	)
+}
+
+// DeletionGuard returns the policies by which an API server refuses to delete a TargetCluster, or a registration that
+// ManagedResources need, unless it is confirmed. Service accounts need no confirmation. The CRD of TargetClusters has to be
+// there first.
+func DeletionGuard() []client.Object {
+	return slices.Concat(
+		denial("trellis-targetcluster-deletion", "admission/targetcluster-deletion.yaml", nil),
+		denial("trellis-registration-deletion", "admission/registration-deletion.yaml", &admissionregistrationv1.ParamRef{
+			Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
+		}),
+	)
+}
+
+func denial(name, spec string, params *admissionregistrationv1.ParamRef) []client.Object {
+	meta := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	return []client.Object{
+		&admissionregistrationv1.ValidatingAdmissionPolicy{
+			TypeMeta:   meta("ValidatingAdmissionPolicy"),
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       *read[admissionregistrationv1.ValidatingAdmissionPolicySpec](spec),
+		},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			TypeMeta:   meta("ValidatingAdmissionPolicyBinding"),
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ParamRef: params, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			},
+		},
+	}
 }
 
 func serviceAccount(namespace, name string) client.Object {

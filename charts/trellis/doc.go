@@ -4,7 +4,8 @@
 // # How it works
 //
 // Each right is written down once, in rbac/, as the bare rules of a role: the chart's templates put names and labels
-// around them, and so does Objects. The CRDs are generated from the types in apis/ by hack/generate.sh.
+// around them, and so does HubIdentity; so it is with the policies of admission/ and DeletionGuard. The CRDs are generated
+// from the types in apis/ by hack/generate.sh.
 //
 // # Trade-offs
 //
@@ -12,6 +13,9 @@
 // where it is absent and never upgrades or deletes: in most source clusters Gardener brought its own, which its producers
 // rely on, and the hub needs nothing that is not in it. The one of TargetClusters belongs to the hub, so it is a template
 // and upgraded with it; an annotation keeps Helm from deleting it, and with it all TargetClusters, on uninstallation.
+//
+// Deletions are guarded by policies that the API server evaluates itself, not by a webhook: there is no server that could be
+// down, and nothing to serve. They see what the hub wrote into the status of a TargetCluster, which may be half a minute old.
 //
 // The names of the service accounts and roles are fixed. A source cluster has one hub, made of as many replicas as one
 // likes, so there is nothing to tell apart.

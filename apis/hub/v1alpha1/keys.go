@@ -16,6 +16,10 @@ const (
 	// from now on, although it was another one before.
 	ConfirmIdentityAnnotation = "hub.gardener.cloud/confirm-identity"
 
+	// ConfirmDeletionAnnotation, "true" on a TargetCluster or a registration Secret, says that its deletion is meant. The chart's
+	// admission policies ask people for it.
+	ConfirmDeletionAnnotation = "confirmation.gardener.cloud/deletion"
+
 	// HibernatedAnnotation, truthy on a TargetCluster, says that the cluster is asleep: it is not probed, nothing alerts, and
 	// its conditions stay as they are.
 	HibernatedAnnotation = "hub.gardener.cloud/hibernated"
