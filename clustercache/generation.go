@@ -48,6 +48,9 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 	if wrap := t.cache.options.WrapTransport; wrap != nil {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wrap(t.key, next) })
 	}
+	if config.Dial == nil {
+		config.Dial = t.cache.options.Dial
+	}
 	var err error
 	g.transport, err = transport.New(g.ctx, transport.Options{Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint, Meter: t.meter})
 	if err != nil {

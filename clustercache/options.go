@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -73,6 +74,8 @@ type Options struct {
 	// WrapTransport, if set, is put around the transport of every connection. It sees each request as it is sent, those of
 	// watches and probes included. It is for tracing and for tests.
 	WrapTransport func(cluster ClusterKey, next http.RoundTripper) http.RoundTripper
+	// Dial, if set, opens the sockets of all connections whose configuration does not bring a dialler of its own.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Limits returns the limits of one target; it is asked when the target connects and on Recheck. Nil: DefaultLimits.
 	Limits func(cluster ClusterKey) Limits
 	// Asleep tells whether a target is meant to be away. Nothing is sent to it then. It is asked when the target is registered

@@ -109,7 +109,7 @@ func (h *hub) debugTargets(w http.ResponseWriter, r *http.Request) {
 
 func (h *hub) debugPage() debugPage {
 	now := h.Clock.Now()
-	page := debugPage{Time: now, Identity: h.Identity, Version: Version, Leading: h.leader.leading.Load(), Targets: []debugTarget{}, Queues: []debugQueue{}}
+	page := debugPage{Time: now, Identity: h.Identity, Version: Version, Leading: h.leader.Leading(), Targets: []debugTarget{}, Queues: []debugQueue{}}
 	page.Stuck, _ = h.loops.Stuck()
 	for i, in := range h.clusters.Inspect() {
 		if i >= maxRows {

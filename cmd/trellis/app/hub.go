@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
@@ -40,6 +41,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
+	"github.com/trellis-hub/trellis/leader"
 )
 
 const (
@@ -81,6 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	defer h.closeIdle()
 	err = h.manager.Start(ctx)
 	switch {
 	case err != nil && ctx.Err() == nil:
@@ -94,19 +97,20 @@ func Run(ctx context.Context, o Options) error {
 // hub is what lives as long as the process.
 type hub struct {
 	Options
-	manager  ctrl.Manager
-	client   client.Client // not cached
-	clusters *clustercache.Cache
-	secrets  *secretindex.Index
-	bundles  *bundle.Cache
-	guard    *identity.Guard
-	members  *members.Index // once the hub contends for leadership
-	metrics  *managedresource.Metrics
-	queues   *fairqueue.Metrics
-	leader   *leadership
-	loops    *heartbeat.Loops
-	heart    *heartbeat.Heart // nil if there is no namespace for its Lease
-	now      *current
+	manager   ctrl.Manager
+	client    client.Client // not cached
+	closeIdle func()        // closes its sockets
+	clusters  *clustercache.Cache
+	secrets   *secretindex.Index
+	bundles   *bundle.Cache
+	guard     *identity.Guard
+	members   *members.Index // once the hub contends for leadership
+	metrics   *managedresource.Metrics
+	queues    *fairqueue.Metrics
+	leader    *leader.Election
+	loops     *heartbeat.Loops
+	heart     *heartbeat.Heart // nil if there is no namespace for its Lease
+	now       *current
 }
 
 func newScheme() (*k8sruntime.Scheme, error) {
@@ -140,8 +144,9 @@ func newHub(o Options) (*hub, error) {
 	if h.manager, err = newManager(o, scheme); err != nil {
 		return nil, err
 	}
-	if h.client, err = client.New(o.Source, client.Options{Scheme: scheme, Mapper: h.manager.GetRESTMapper()}); err != nil {
-		return nil, fmt.Errorf("client for the source cluster: %w", err)
+	h.leader = leader.New(leader.Options{Config: o.Config.LeaderElection, Source: o.Source, Identity: o.Identity, Term: h.term, Logger: o.Logger.WithName("leader")})
+	if err := h.newSourceClient(scheme); err != nil {
+		return nil, err
 	}
 	secrets, err := metadata.NewForConfig(o.Source)
 	if err != nil {
@@ -160,15 +165,38 @@ func newHub(o Options) (*hub, error) {
 	if h.heart, err = h.newHeart(); err != nil {
 		return nil, err
 	}
-	h.leader = &leadership{config: o.Config.LeaderElection, source: o.Source, identity: o.Identity, term: h.term, log: o.Logger.WithName("leader")}
 	for _, c := range []prometheus.Collector{
-		own{h.leader}, h.loops, h.bundles, targetcluster.NewCollector(h.manager.GetCache(), h.leader.leading.Load),
+		own{h.leader}, h.loops, h.bundles, targetcluster.NewCollector(h.manager.GetCache(), h.leader.Leading),
 	} {
 		if err := o.Registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
 	}
 	return h, h.assemble()
+}
+
+// newSourceClient makes the client by which a term reads and writes the source. It has sockets of its own, for the fence.
+func (h *hub) newSourceClient(scheme *k8sruntime.Scheme) error {
+	config := rest.CopyConfig(h.Source)
+	config.Wrap(h.leader.Fence().Wrap)
+	config.Dial = h.leader.Fence().Dial
+	http, err := rest.HTTPClientFor(config)
+	if err == nil {
+		h.closeIdle = func() { utilnet.CloseIdleConnectionsFor(http.Transport) }
+		h.client, err = client.New(config, client.Options{HTTPClient: http, Scheme: scheme, Mapper: h.manager.GetRESTMapper()})
+	}
+	if err != nil {
+		return fmt.Errorf("client for the source cluster: %w", err)
+	}
+	return nil
+}
+
+// toTarget is put around the transports of targets: the fence, and what the options have.
+func (h *hub) toTarget(key clustercache.ClusterKey, next http.RoundTripper) http.RoundTripper {
+	if h.WrapTransport != nil {
+		next = h.WrapTransport(key, next)
+	}
+	return h.leader.Fence().Wrap(next)
 }
 
 func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
@@ -233,7 +261,8 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		DrainTimeout:     c.DrainTimeout.Duration,
 		AllowedProxyURLs: c.AllowedProxyURLs,
 		UserAgent:        userAgent,
-		WrapTransport:    h.WrapTransport,
+		WrapTransport:    h.toTarget,
+		Dial:             h.leader.Fence().Dial,
 		Limits:           h.limits,
 		Asleep:           h.asleep,
 		Scheme:           scheme,

@@ -28,6 +28,7 @@ func (h *hub) newHeart() (*heartbeat.Heart, error) {
 	config := rest.CopyConfig(h.Source)
 	config.QPS, config.Burst = -1, 0
 	config.Timeout = settings.RenewInterval.Duration / 2
+	config.Wrap(h.leader.Fence().Wrap)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("heartbeat: %w", err)

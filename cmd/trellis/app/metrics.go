@@ -11,6 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
+	"github.com/trellis-hub/trellis/leader"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -19,6 +20,7 @@ var metricDefinitions = &metrics.Set{}
 var (
 	metricBuild  = metricDefinitions.Gauge("trellis_build_info", "1, with the version of the hub and of Go.", "version", "go_version")
 	metricLeader = metricDefinitions.Gauge("trellis_hub_leader", "1 if this replica leads: only the leader writes.")
+	metricFenced = metricDefinitions.Counter("trellis_hub_fenced_writes_total", "Writes that were not sent because this replica did not provably lead. Few, at the end of a term.")
 )
 
 // Metrics are the definitions of all metrics of the hub, those of libraries left out.
@@ -28,22 +30,24 @@ func Metrics() []*metrics.Definition {
 }
 
 // own are the figures about the process.
-type own struct{ leader *leadership }
+type own struct{ leader *leader.Election }
 
-var descBuild, descLeader = metricBuild.Desc(), metricLeader.Desc()
+var descBuild, descLeader, descFenced = metricBuild.Desc(), metricLeader.Desc(), metricFenced.Desc()
 
 // Describe implements prometheus.Collector.
 func (own) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- descBuild
 	descriptions <- descLeader
+	descriptions <- descFenced
 }
 
 // Collect implements prometheus.Collector.
 func (o own) Collect(collected chan<- prometheus.Metric) {
 	collected <- prometheus.MustNewConstMetric(descBuild, prometheus.GaugeValue, 1, Version, goVersion())
 	leading := 0.0
-	if o.leader.leading.Load() {
+	if o.leader.Leading() {
 		leading = 1
 	}
 	collected <- prometheus.MustNewConstMetric(descLeader, prometheus.GaugeValue, leading)
+	collected <- prometheus.MustNewConstMetric(descFenced, prometheus.CounterValue, float64(o.leader.Fence().Refused()))
 }

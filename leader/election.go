@@ -1,0 +1,178 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+)
+
+// lookout is how often a standby looks at the Lease.
+const lookout = 500 * time.Millisecond
+
+// Options configures an Election.
+type Options struct {
+	// Config is a valid configuration, with its defaults.
+	Config configv1alpha1.LeaderElection
+	// Source is the access to the cluster with the Lease.
+	Source *rest.Config
+	// Identity is the name in the Lease.
+	Identity string
+	// Term is what a leader does. It returns soon after its context ended, and writes nothing after that.
+	Term func(ctx context.Context) error
+	// Clock tells how old renewals are; the election itself goes by the real one. Default: the real one.
+	Clock clock.PassiveClock
+	// Logger is where the election logs. Default: nowhere.
+	Logger logr.Logger
+}
+
+// Election contends for the Lease again and again, and runs a term each time it has it.
+type Election struct {
+	Options
+	fence *Fence
+}
+
+// New returns an election that does nothing until it is started.
+func New(o Options) *Election {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Logger.GetSink() == nil {
+		o.Logger = logr.Discard()
+	}
+	validity := time.Duration(0)
+	if o.Config.Enabled() {
+		validity = (o.Config.RenewDeadline.Duration + o.Config.LeaseDuration.Duration) / 2
+	}
+	return &Election{Options: o, fence: newFence(validity, o.Clock)}
+}
+
+// Fence guards the writes of a term.
+func (e *Election) Fence() *Fence { return e.fence }
+
+// Leading tells whether a term is under way.
+func (e *Election) Leading() bool { return e.fence.Leading() }
+
+// Start contends until ctx ends.
+func (e *Election) Start(ctx context.Context) error {
+	if !e.Config.Enabled() {
+		return e.term(ctx)
+	}
+	// The Lease has calls of its own, so that it is renewed in time whatever else the process is doing.
+	config := rest.CopyConfig(e.Source)
+	config.QPS, config.Burst = -1, 0
+	config.Timeout = e.Config.RenewDeadline.Duration / 2
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("leader election: %w", err)
+	}
+	lock, err := resourcelock.New(e.Config.ResourceLock, e.Config.ResourceNamespace, e.Config.ResourceName,
+		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: e.Identity})
+	if err != nil {
+		return fmt.Errorf("leader election: %w", err)
+	}
+	lease := &lease{Interface: lock, clock: e.Clock, fence: e.fence}
+	for e.await(ctx, lease) {
+		if err := e.contend(ctx, lease); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits until the Lease is free, and returns false if ctx ended first.
+func (e *Election) await(ctx context.Context, lease *lease) bool {
+	pause := min(lookout, e.Config.RetryPeriod.Duration)
+	for ctx.Err() == nil {
+		free, err := lease.free(ctx)
+		if err != nil {
+			e.Logger.V(1).Info("Cannot read the Lease", "reason", err.Error())
+		} else if free {
+			return true
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// contend takes the Lease, runs a term, and gives the Lease back when the term has ended. If somebody else was faster, it
+// returns at once.
+func (e *Election) contend(ctx context.Context, lease *lease) error {
+	// The elector outlives ctx by the end of the term: it releases the Lease when its own context ends, and that must not
+	// happen before the last write.
+	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	lease.taken = stop
+	defer func() { lease.taken = nil }()
+	var term sync.WaitGroup
+	var termErr error
+	var started atomic.Bool
+	term.Add(1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:            lease,
+		LeaseDuration:   e.Config.LeaseDuration.Duration,
+		RenewDeadline:   e.Config.RenewDeadline.Duration,
+		RetryPeriod:     e.Config.RetryPeriod.Duration,
+		ReleaseOnCancel: true,
+		Name:            "trellis",
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(leading context.Context) {
+				if !started.CompareAndSwap(false, true) {
+					return // it was over before it began
+				}
+				defer term.Done()
+				defer stop()
+				leading, cancel := context.WithCancel(leading)
+				defer cancel()
+				defer context.AfterFunc(ctx, cancel)()
+				termErr = e.term(leading)
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("leader election: %w", err)
+	}
+	// Without a term there is nothing to wait for at the end.
+	defer context.AfterFunc(ctx, func() {
+		if !started.Load() {
+			stop()
+		}
+	})()
+	elector.Run(electing)
+	if !started.CompareAndSwap(false, true) {
+		term.Wait()
+	}
+	if termErr != nil && ctx.Err() == nil {
+		e.Logger.Error(termErr, "A term of leadership failed; contending again")
+		select {
+		case <-time.After(e.Config.RetryPeriod.Duration):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// term runs a term, for which the fence is open.
+func (e *Election) term(ctx context.Context) error {
+	e.Logger.Info("Leading", "identity", e.Identity)
+	e.fence.inTerm.Store(true)
+	defer func() {
+		e.fence.inTerm.Store(false)
+		e.Logger.Info("Not leading any more", "identity", e.Identity)
+	}()
+	return e.Term(ctx)
+}

@@ -1,0 +1,113 @@
+package leader_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/trellis-hub/trellis/leader"
+)
+
+// answers is a transport that answers.
+type answers struct{}
+
+func (answers) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// ask sends a request through a fence.
+func ask(fence *leader.Fence, method, path string) error {
+	answer, err := fence.Wrap(answers{}).RoundTrip(httptest.NewRequest(method, path, strings.NewReader("body")))
+	if err == nil {
+		_ = answer.Body.Close()
+	}
+	return err
+}
+
+func TestWritesAreSentWhileTheLeaseIsHeld(t *testing.T) {
+	s := newSource(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	s.take(3600)
+	r := s.start("first", func(o *leader.Options) { o.Clock = clock })
+	fence := r.Fence()
+	writes := map[string]string{
+		http.MethodPost: "/api/v1/namespaces", http.MethodPut: "/api/v1/nodes/a", http.MethodPatch: "/api/v1/nodes/a/status", http.MethodDelete: "/api/v1/nodes/a",
+	}
+	refused := int64(0)
+	expect := func(sent bool, when string) {
+		t.Helper()
+		for method, path := range writes {
+			if sent {
+				s.Expect(ask(fence, method, path)).To(Succeed(), "%s %s", method, when)
+			} else {
+				s.Expect(ask(fence, method, path)).To(MatchError(leader.ErrNotLeading), "%s %s", method, when)
+				refused++
+			}
+		}
+		s.Expect(fence.Refused()).To(Equal(refused))
+		s.Expect(ask(fence, http.MethodGet, "/api/v1/nodes?watch=true")).To(Succeed(), "a read %s", when)
+		s.Expect(ask(fence, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews")).To(Succeed(), "a review %s", when)
+	}
+	expect(false, "while another leads")
+	s.Expect(s.client.CoordinationV1().Leases("default").Delete(t.Context(), "hub", deleteNow)).To(Succeed())
+	s.Eventually(r.began).Should(Receive())
+	expect(true, "in a term")
+	// The deadline of renewals is 20 minutes, the Lease lasts for 60.
+	clock.SetTime(clock.Now().Add(39 * time.Minute))
+	expect(true, "shortly before the fence closes")
+	clock.SetTime(clock.Now().Add(2 * time.Minute))
+	expect(false, "though the term goes on")
+	s.Expect(r.Leading()).To(BeTrue())
+	r.stop()
+	expect(false, "after the term")
+}
+
+func TestRenewalsKeepTheFenceOpen(t *testing.T) {
+	s := newSource(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	r := s.start("first", func(o *leader.Options) {
+		o.Clock, o.Config.RetryPeriod.Duration = clock, 100*time.Millisecond
+	})
+	s.Eventually(r.began).Should(Receive())
+	clock.SetTime(clock.Now().Add(2 * time.Hour))
+	s.Eventually(func() error { return ask(r.Fence(), http.MethodPost, "/api/v1/namespaces") }).Should(Succeed())
+}
+
+func TestHubWithoutALeaseIsNotFenced(t *testing.T) {
+	s := newSource(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	r := s.start("first", func(o *leader.Options) { o.Clock, o.Config.LeaderElect = clock, ptr.To(false) })
+	s.Eventually(r.began).Should(Receive())
+	clock.SetTime(clock.Now().Add(1000 * time.Hour))
+	s.Expect(ask(r.Fence(), http.MethodPost, "/api/v1/namespaces")).To(Succeed())
+}
+
+func TestSocketsAreSilentOnceTheLeaseRanOut(t *testing.T) {
+	s := newSource(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	s.take(3600)
+	r := s.start("first", func(o *leader.Options) { o.Clock = clock })
+	conn, err := r.Fence().Dial(t.Context(), "tcp", listener.Addr().String())
+	s.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = conn.Close() }()
+	send := func() error { _, err := conn.Write([]byte("x")); return err }
+
+	s.Expect(send()).To(Succeed(), "a standby reads")
+	s.Expect(s.client.CoordinationV1().Leases("default").Delete(t.Context(), "hub", deleteNow)).To(Succeed())
+	s.Eventually(r.began).Should(Receive())
+	s.Expect(send()).To(Succeed(), "in a term")
+	clock.SetTime(clock.Now().Add(41 * time.Minute))
+	s.Expect(send()).To(MatchError(leader.ErrNotLeading), "a term whose Lease ran out")
+	r.stop()
+	s.Expect(send()).To(Succeed(), "a standby again")
+}
