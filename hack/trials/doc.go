@@ -1,8 +1,9 @@
-// Command trials puts one hub on trial with a fleet of simulated targets: "make fleet", "make faults" and "make soak", with
-// further flags in ARGS.
+// Command trials puts one hub on trial with a fleet of simulated targets: "make fleet", "make failover", "make faults" and "make
+// soak", with further flags in ARGS.
 //
 //	fleet    as many targets as the machine takes: costs, latencies, rotations, outages and restarts (package scale)
 //	foreign  what Secrets of others in the source cost (package scale)
+//	failover replicas of the hub that end, in order or not, and who goes on (package failover)
 //	faults   each fault of the simulator in each phase of what the hub does with a target (package matrix)
 //	soak     an hour of targets that come and go, drift, changes, rotations and faults (package soak)
 //	cycles   targets that come and go, as quickly as it goes (package soak)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/trials/failover"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 	"github.com/trellis-hub/trellis/hack/trials/scale"
 )
@@ -30,6 +31,13 @@ type trial struct {
 }
 
 var trials = []trial{
+	{"failover", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
+		var o failover.Options
+		o.Flags(flags)
+		return func(ctx context.Context, root string, report *figures.Report) error {
+			return failover.Run(ctx, root, o, report)
+		}
+	}},
 	{"fleet", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
 		var o scale.Options
 		o.Flags(flags)

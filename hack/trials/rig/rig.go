@@ -156,6 +156,17 @@ func (r *Rig) StartHub(ctx context.Context, sections string) error {
 	return err
 }
 
+// Replica starts a further hub with the same configuration and returns when it is ready. Whoever starts it stops it.
+func (r *Rig) Replica(ctx context.Context, sections string) (*stage.Hub, error) {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	dir, err := os.MkdirTemp(r.dir, "replica-")
+	if err != nil {
+		return nil, fmt.Errorf("directory of a replica: %w", err)
+	}
+	return stage.StartHub(ctx, r.binary, dir, r.Source, config+sections)
+}
+
 // StopHub ends the hub in order. It does nothing if none runs.
 func (r *Rig) StopHub() error {
 	if r.Hub == nil {

@@ -1,0 +1,16 @@
+// Package failover measures how soon a standby writes after the leader ended, and judges that nothing is done twice.
+//
+// How it works: two replicas of the hub as it ships, each in a process of its own, keep simulated targets in order, in which
+// objects are edited all the time. In each round all targets get a ManagedResource and lose an older one, and somewhere in the
+// middle of that the leader is ended in one of three ways:
+//
+//	term  SIGTERM: it ends in order, and gives the Lease back
+//	kill  SIGKILL: the Lease runs out
+//	stop  SIGSTOP, and SIGCONT some time after its successor began to write: it wakes up with a Lease that it has no more
+//
+// The time until the first write of its successor is taken from the journals of the targets. Replicas are told apart by the
+// connections that their processes have. Then the round is left to finish, and somebody becomes the standby and warm.
+//
+// What must hold on any machine: no write of who was ended comes after the first one of its successor, nothing is created that was
+// deleted by the hub and not wanted again, and nothing is deleted that somebody wants.
+package failover
