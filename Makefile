@@ -37,6 +37,10 @@ fleet: kube ## Put a hub on trial with TARGETS (default 1000) simulated targets 
 failover: kube ## End a leading hub KILLS (default 50) times under load, in several ways, and measure when its standby goes on
 	$(GO) run ./hack/trials failover -kills $(or $(KILLS),50) $(ARGS)
 
+.PHONY: faults
+faults: kube ## Bring each fault together with each phase of the hub's work on a target. RUN="503/" picks, SHORT=1 leaves latencies out
+	$(GO) run ./hack/trials faults $(if $(RUN),-run '$(RUN)') $(if $(SHORT),-window 0 -healthy 5) $(ARGS)
+
 ##@ Develop
 
 .PHONY: build

@@ -19,6 +19,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/trials/failover"
+	"github.com/trellis-hub/trellis/hack/trials/matrix"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 	"github.com/trellis-hub/trellis/hack/trials/scale"
 )
@@ -43,6 +44,13 @@ var trials = []trial{
 		o.Flags(flags)
 		return func(ctx context.Context, root string, report *figures.Report) error {
 			return scale.Run(ctx, root, o, report)
+		}
+	}},
+	{"faults", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
+		var o matrix.Options
+		o.Flags(flags)
+		return func(ctx context.Context, root string, report *figures.Report) error {
+			return matrix.Run(ctx, root, o, report)
 		}
 	}},
 }

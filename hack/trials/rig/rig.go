@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"os"
 	"path/filepath"
@@ -181,6 +182,10 @@ func (r *Rig) StopHub() error {
 func (r *Rig) Extra(ctx context.Context, targets int, prefix string) (*fleetsim.Fleet, error) {
 	o := r.options.Fleet
 	o.Targets, o.Prefix, o.Journal = targets, prefix, r.Journal
+	// Another seed, since targets with the same identity are the same cluster, which nothing is deleted from twice.
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(prefix)) // it never fails
+	o.Seed += 1 + int64(hash.Sum32())
 	return fleetsim.Start(ctx, o)
 }
 

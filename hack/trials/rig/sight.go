@@ -3,6 +3,8 @@ package rig
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -254,4 +256,17 @@ func describe(object client.Object) string {
 		return fmt.Sprintf("Ready is %s (%s): %s", c.Status, c.Reason, c.Message)
 	}
 	return "it does not exist"
+}
+
+// Describe says for people what the source says of a target and its ManagedResources.
+func (s *Sight) Describe(target *fleetsim.Target) string {
+	refs := append(s.managedResources([]*fleetsim.Target{target}), TargetClusterOf(target))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lines := make([]string, 0, len(refs))
+	for _, ref := range refs {
+		lines = append(lines, fmt.Sprintf("%s %s: %s", ref.Kind, ref.Name, describe(s.objects[ref])))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "; ")
 }

@@ -2,7 +2,6 @@ package scale
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,31 +129,8 @@ func (r *run) connect(ctx context.Context, step *figures.Step) error {
 	step.AddLatencies("registered until the first write", usable, asked)
 	step.Find("registered until the first write, p99").AtMost(2000)
 	step.Note("the reference is a client that connects and asks for one object")
-	return r.forget(ctx, targets)
-}
-
-// forget has the hub give up targets in order.
-func (r *run) forget(ctx context.Context, targets []*fleetsim.Target) error {
-	if err := rig.EachOf(ctx, targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
-		return r.Writers.DeleteManagedResources(ctx, rig.Namespace(target), "")
-	}); err != nil {
+	if err := r.Forget(ctx, targets, r.options.Patience); err != nil {
 		return err
-	}
-	gone := make([]rig.Ref, 0, len(targets))
-	for _, target := range targets {
-		gone = append(gone, rig.ManagedResource(rig.Namespace(target), "first"))
-	}
-	if _, err := r.Sight.Expect("the ManagedResources of further targets are gone", gone, rig.Gone).Wait(ctx, r.Rig, r.options.Patience); err != nil {
-		return err
-	}
-	if err := rig.EachOf(ctx, targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
-		secret := target.Registration(rig.Namespace(target))
-		return r.Writers.DeleteSecret(ctx, secret.Namespace, secret.Name)
-	}); err != nil {
-		return err
-	}
-	if _, err := r.Sight.Expect("the further targets are gone", rig.TargetClustersOf(targets), rig.Gone).Wait(ctx, r.Rig, r.options.Patience); err != nil {
-		return fmt.Errorf("giving up targets: %w", err)
 	}
 	for _, target := range targets {
 		r.Journal.Remove(target.Name())

@@ -88,7 +88,7 @@ func names() []string {
 
 // run is a run under way.
 type run struct {
-	options   Options
+	options Options
 	*rig.Rig
 	report    *figures.Report
 	fixture   *shoot20.Fixture

@@ -1,0 +1,48 @@
+package matrix_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/trials/matrix"
+)
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	goleak.VerifyTestMain(m)
+}
+
+// TestQuickly goes through a handful of cells, with nothing asserted that depends on time: a refusal, silence, a rotation, and
+// all phases.
+func TestQuickly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane, skipped by -short")
+	}
+	g := NewWithT(t)
+	root, err := stage.Root(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	report := figures.NewReport("faults", nil)
+	var progress strings.Builder
+	err = matrix.Run(t.Context(), root, matrix.Options{
+		Healthy: 2, Filter: regexp.MustCompile("^(503|blackhole|token)/"), Patience: 3 * time.Minute, Progress: &progress,
+	}, report)
+	g.Expect(err).NotTo(HaveOccurred(), progress.String())
+	var table strings.Builder
+	g.Expect(report.Print(&table)).To(Succeed())
+	g.Expect(report.Broken()).To(BeEmpty(), table.String())
+	g.Expect(table.String()).To(ContainSubstring("the matrix: 18 cells"))
+	for _, phase := range []string{"connecting", "listing", "watching", "applying", "pruning", "deleting"} {
+		g.Expect(strings.Count(table.String(), phase+" recovered after")).To(Equal(3), table.String())
+	}
+}

@@ -1,0 +1,121 @@
+package rig_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
+	"github.com/trellis-hub/trellis/hack/trials/rig"
+)
+
+// history writes into the journal of a target of its own.
+type history struct {
+	t       *testing.T
+	target  *fleetsim.Target
+	version uint64
+	began   time.Time
+}
+
+func newHistory(t *testing.T) *history {
+	fleet, err := fleetsim.Start(context.Background(), fleetsim.Options{Targets: 1})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(fleet.Stop)
+	return &history{t: t, target: fleet.Targets()[0], began: time.Now()}
+}
+
+func (h *history) write(who string, at time.Duration, name string, before, after uint64, sent time.Duration) {
+	h.version++
+	change := journal.Change{
+		Time: h.began.Add(at), Verb: "patch", Resource: "configmaps", Name: name, UID: types.UID(name), UserAgent: who,
+		ResourceVersion: h.version, Changed: true, Before: before, After: after,
+	}
+	if sent != 0 {
+		change.SentAt = h.began.Add(sent)
+	}
+	h.target.Journal().Wrote(change)
+}
+
+func TestCorrectionsAreReadFromTheJournal(t *testing.T) {
+	const hub, foreigner = "trellis/1", "foreigner"
+	const ms = time.Millisecond
+	for _, test := range []struct {
+		name    string
+		writes  func(h *history)
+		millis  []float64
+		pending []string
+		reached []float64
+	}{
+		{"an edit is undone", func(h *history) {
+			h.write(foreigner, 10*ms, "a", 1, 2, 0)
+			h.write(hub, 35*ms, "a", 2, 1, 0)
+		}, []float64{25}, nil, nil},
+		{"edited twice: from the first one", func(h *history) {
+			h.write(foreigner, 10*ms, "a", 1, 2, 0)
+			h.write(foreigner, 20*ms, "a", 2, 3, 0)
+			h.write(hub, 35*ms, "a", 3, 1, 0)
+		}, []float64{25}, nil, nil},
+		{"nobody undoes it", func(h *history) { h.write(foreigner, 10*ms, "a", 1, 2, 0) }, nil, []string{"configmaps a"}, nil},
+		{"something else is written", func(h *history) {
+			h.write(foreigner, 10*ms, "a", 1, 2, 0)
+			h.write(hub, 35*ms, "a", 2, 3, 0)
+		}, nil, []string{"configmaps a"}, nil},
+		{"a deleted object comes back with another content", func(h *history) {
+			h.write(foreigner, 10*ms, "a", 1, 0, 0)
+			h.write(hub, 30*ms, "a", 0, 7, 0)
+		}, []float64{20}, nil, nil},
+		{"an edit before the time does not count", func(h *history) {
+			h.write(foreigner, -10*ms, "a", 1, 2, 0)
+			h.write(hub, 35*ms, "a", 2, 1, 0)
+		}, nil, nil, nil},
+		{"an edit after the time does not count", func(h *history) { h.write(foreigner, 1100*ms, "a", 1, 2, 0) }, nil, nil, nil},
+		{"somebody else undoes it", func(h *history) {
+			h.write(foreigner, 10*ms, "a", 1, 2, 0)
+			h.write("kubectl", 35*ms, "a", 2, 1, 0)
+		}, nil, []string{"configmaps a"}, nil},
+		{"a change arrives", func(h *history) { h.write(hub, 50*ms, "a", 1, 2, 20*ms) }, nil, nil, []float64{30}},
+		{"its correction is no second arrival", func(h *history) {
+			h.write(hub, 50*ms, "a", 1, 2, 20*ms)
+			h.write(foreigner, 60*ms, "a", 2, 3, 0)
+			h.write(hub, 70*ms, "a", 3, 2, 20*ms)
+		}, []float64{10}, nil, []float64{30}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			h := newHistory(t)
+			test.writes(h)
+			got := rig.CorrectionsIn([]*fleetsim.Target{h.target}, h.began, h.began.Add(time.Second))
+			g.Expect(got.Millis).To(Equal(test.millis))
+			g.Expect(got.Pending[h.target.Name()]).To(Equal(test.pending))
+			g.Expect(got.Reached).To(Equal(test.reached))
+		})
+	}
+}
+
+func TestWritesOfTheSourceAreToldApart(t *testing.T) {
+	g := NewWithT(t)
+	leases, others, what := rig.Writes(
+		map[string]int64{"PUT leases": 5, "GET secrets": 1, "PATCH managedresources/status": 2},
+		map[string]int64{"PUT leases": 9, "GET secrets": 100, "PATCH managedresources/status": 5, "POST tokenreviews": 3, "DELETE secrets": 1})
+	g.Expect(leases).To(BeEquivalentTo(4))
+	g.Expect(others).To(BeEquivalentTo(4))
+	g.Expect(what).To(Equal(map[string]int64{"PATCH managedresources/status": 3, "DELETE secrets": 1}))
+}
+
+// TestForeignersComeFromInside shows that a foreigner's edits are not struck by faults, and that each takes another object.
+func TestForeignersComeFromInside(t *testing.T) {
+	g := NewWithT(t)
+	h := newHistory(t)
+	h.began = time.Now()
+	g.Expect(h.target.Stop()).To(Succeed())
+	f := rig.NewForeigner(rig.VictimsOf(rig.Steady))
+	for range 3 {
+		g.Expect(f.Edit(t.Context(), h.target)).To(Succeed(), "what is not there is nobody's fault")
+	}
+	g.Expect(rig.CorrectionsIn([]*fleetsim.Target{h.target}, h.began, time.Now()).Pending).To(BeEmpty())
+	g.Expect(h.target.Journal().Counts().Verbs("patch").Sum().Requests).To(BeEquivalentTo(3))
+}
