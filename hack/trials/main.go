@@ -22,6 +22,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/trials/matrix"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 	"github.com/trellis-hub/trellis/hack/trials/scale"
+	"github.com/trellis-hub/trellis/hack/trials/soak"
 )
 
 // trial is one of the subcommands.
@@ -51,6 +52,20 @@ var trials = []trial{
 		o.Flags(flags)
 		return func(ctx context.Context, root string, report *figures.Report) error {
 			return matrix.Run(ctx, root, o, report)
+		}
+	}},
+	{"soak", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
+		var o soak.Options
+		o.Flags(flags)
+		return func(ctx context.Context, root string, report *figures.Report) error {
+			return soak.Run(ctx, root, o, report)
+		}
+	}},
+	{"cycles", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
+		var o soak.Options
+		o.CycleFlags(flags)
+		return func(ctx context.Context, root string, report *figures.Report) error {
+			return soak.Cycle(ctx, root, o, report)
 		}
 	}},
 }

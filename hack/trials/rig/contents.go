@@ -187,8 +187,12 @@ func (r *Rig) Forget(ctx context.Context, targets []*fleetsim.Target, patience t
 		gone.End()
 		return err
 	}
-	_, err := gone.Wait(ctx, r, patience)
-	return err
+	if _, err := gone.Wait(ctx, r, patience); err != nil {
+		return err
+	}
+	return EachOf(ctx, targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
+		return r.Writers.DeleteNamespace(ctx, Namespace(target))
+	})
 }
 
 // managedResources are those that the source has for targets.

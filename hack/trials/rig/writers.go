@@ -94,6 +94,22 @@ func (w *Writers) DeleteManagedResources(ctx context.Context, namespace, name st
 	return nil
 }
 
+// DeleteNamespace deletes a namespace without ManagedResources, and its Secrets. It is what a controller manager does, which the
+// source does not have.
+func (w *Writers) DeleteNamespace(ctx context.Context, name string) error {
+	err := w.typed.CoreV1().Secrets(name).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err == nil {
+		err = w.typed.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	if err == nil {
+		_, err = w.typed.CoreV1().Namespaces().Finalize(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("deleting namespace %s of the source: %w", name, err)
+	}
+	return nil
+}
+
 // EachOf does something for all targets, many at a time, and counts those that are done, unless done is nil.
 func EachOf(ctx context.Context, targets []*fleetsim.Target, done *atomic.Int64, do func(context.Context, *fleetsim.Target) error) error {
 	group, ctx := errgroup.WithContext(ctx)

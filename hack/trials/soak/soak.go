@@ -1,0 +1,336 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
+	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
+	"github.com/trellis-hub/trellis/hack/trials/rig"
+)
+
+// Options of a run.
+type Options struct {
+	// Minutes is how long a soak takes, at least 3.
+	Minutes int
+	// Cycles is how many targets come and go in a run of cycles.
+	Cycles int
+	// Targets is how many stay.
+	Targets int
+	// Visitors is how many come and go at a time.
+	Visitors int
+	// Rate is how many edits a second there are.
+	Rate float64
+	// Seed decides who is struck by what.
+	Seed uint64
+	// Patience is how long anything may take that one waits for.
+	Patience time.Duration
+	// Progress is where is said what happens. Nil: nobody is told.
+	Progress io.Writer
+}
+
+// Flags adds the options of a soak to a set of flags.
+func (o *Options) Flags(flags *flag.FlagSet) {
+	flags.IntVar(&o.Minutes, "minutes", 60, "how long it takes, 3 at least")
+	o.flags(flags)
+}
+
+// CycleFlags adds the options of cycles to a set of flags.
+func (o *Options) CycleFlags(flags *flag.FlagSet) {
+	flags.IntVar(&o.Cycles, "cycles", 500, "targets that come and go")
+	o.flags(flags)
+}
+
+func (o *Options) flags(flags *flag.FlagSet) {
+	flags.IntVar(&o.Targets, "targets", 20, "targets that stay")
+	flags.IntVar(&o.Visitors, "visitors", 10, "targets that come and go at a time")
+	flags.Float64Var(&o.Rate, "rate", 5, "edits a second")
+	flags.Uint64Var(&o.Seed, "seed", 1, "decides who is struck by what")
+	flags.DurationVar(&o.Patience, "patience", 3*time.Minute, "how long anything may take that one waits for")
+	o.Progress = os.Stderr
+}
+
+// run is a run under way.
+type run struct {
+	*rig.Rig
+	options   Options
+	residents []*fleetsim.Target
+	foreigner *rig.Foreigner
+	random    *rand.Rand
+	value     int
+	visits    int
+	samples   []rig.Resources
+	began     time.Time
+}
+
+// visited is what visitors have.
+var visited = []string{rig.Steady, rig.Changing, rig.Shrinking, rig.Going, rig.Custom}
+
+// begin sets everything up.
+func begin(ctx context.Context, root string, o Options) (*run, error) {
+	r := &run{options: o, foreigner: rig.NewForeigner(rig.VictimsOf(rig.Crowd...)), random: rand.New(rand.NewPCG(o.Seed, 0))}
+	var err error
+	if r.Rig, err = rig.Start(ctx, rig.Options{
+		Root: root, Results: rig.Results(root), Fleet: fleetsim.Options{Targets: o.Targets, Seed: 1, Prefix: "resident-"}, Progress: o.Progress,
+	}); err != nil {
+		return nil, err
+	}
+	r.residents = r.Fleet.Targets()
+	if err = r.StartHub(ctx, ""); err == nil {
+		err = r.Bring(ctx, r.residents, 5*o.Patience, append(rig.Crowd, rig.Changing, rig.Custom)...)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w\n%s", err, r.Log()), r.Stop())
+	}
+	r.began = time.Now()
+	return r, nil
+}
+
+// warmUp is how many rounds do not count.
+const warmUp = 2
+
+// Run soaks, and completes the report, also if it fails.
+func Run(ctx context.Context, root string, o Options, report *figures.Report) (err error) {
+	if o.Minutes < warmUp+1 {
+		return fmt.Errorf("a soak takes %d minutes or more", warmUp+1)
+	}
+	r, err := begin(ctx, root, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Stop()) }()
+	step := report.Begin("soak")
+	defer step.End()
+	for minute := range o.Minutes {
+		if err := r.minute(ctx, minute); err != nil {
+			return fmt.Errorf("minute %d: %w\n%s", minute+1, err, r.Log())
+		}
+	}
+	r.judge(step, o.Minutes >= 10)
+	return nil
+}
+
+// Cycle lets targets come and go as quickly as it goes.
+func Cycle(ctx context.Context, root string, o Options, report *figures.Report) (err error) {
+	r, err := begin(ctx, root, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Stop()) }()
+	step := report.Begin("cycles")
+	defer step.End()
+	rounds := (o.Cycles + o.Visitors - 1) / o.Visitors
+	for round := range rounds + warmUp {
+		if err := r.alongside(ctx, r.visit); err != nil {
+			return fmt.Errorf("round %d: %w\n%s", round+1, err, r.Log())
+		}
+		if err := r.sample(ctx); err != nil {
+			return err
+		}
+		r.Say("%d of %d targets came and went", r.visits, (rounds+warmUp)*o.Visitors)
+	}
+	step.Add("targets that came and went", float64(r.visits), "")
+	r.judge(step, rounds >= 10)
+	return nil
+}
+
+// minute is one of a soak.
+func (r *run) minute(ctx context.Context, minute int) error {
+	const busy = 40 * time.Second
+	began := time.Now()
+	if err := r.alongside(ctx, func(ctx context.Context) error {
+		trouble, ctx := errgroup.WithContext(ctx)
+		trouble.Go(func() error { return r.visit(ctx) })
+		trouble.Go(func() error { return r.rotate(ctx, r.residents[minute%len(r.residents)], minute) })
+		trouble.Go(func() error { return r.strike(ctx, r.residents[(minute+len(r.residents)/2)%len(r.residents)]) })
+		if err := trouble.Wait(); err != nil {
+			return err
+		}
+		return rig.Pause(ctx, time.Until(began.Add(busy)))
+	}); err != nil {
+		return err
+	}
+	if err := r.sample(ctx); err != nil {
+		return err
+	}
+	s := r.samples[len(r.samples)-1]
+	r.Say("minute %d: heap %.1f MiB, RSS %.1f MiB, %d goroutines, %d sockets, %d series", minute+1, mib(s.Heap), mib(s.RSS), s.Goroutines, s.Sockets, s.Series)
+	return rig.Pause(ctx, time.Until(r.began.Add(time.Duration(minute+1)*time.Minute)))
+}
+
+// alongside does something while objects are edited and contents change, and returns when all of it is corrected.
+func (r *run) alongside(ctx context.Context, do func(context.Context) error) error {
+	began := time.Now()
+	working, stop := context.WithCancel(ctx)
+	group, working := errgroup.WithContext(working)
+	group.Go(func() error {
+		for working.Err() == nil {
+			if err := r.foreigner.Pace(working, r.residents, r.options.Rate, time.Second); err != nil && working.Err() == nil {
+				return err
+			}
+			r.value++
+			target := r.residents[r.value%len(r.residents)]
+			// What is under way when it is over is written all the same.
+			if err := r.Writers.UpdateSecret(ctx, rig.ContentOf(target, rig.Changing, fmt.Sprintf("value-%d", r.value), 0, time.Now())); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	err := do(working)
+	stop()
+	if err = errors.Join(err, group.Wait()); err != nil {
+		return err
+	}
+	return r.AwaitCorrections(ctx, r.residents, began, r.options.Patience)
+}
+
+// visit lets targets come and go.
+func (r *run) visit(ctx context.Context) error {
+	fleet, err := r.Extra(ctx, r.options.Visitors, fmt.Sprintf("visitor-%d-", r.visits))
+	if err != nil {
+		return err
+	}
+	defer fleet.Stop()
+	targets := fleet.Targets()
+	if err := r.Bring(ctx, targets, r.options.Patience, visited...); err != nil {
+		return err
+	}
+	if err := r.Forget(ctx, targets, r.options.Patience); err != nil {
+		return err
+	}
+	for _, target := range targets {
+		r.Journal.Remove(target.Name())
+	}
+	r.visits += len(targets)
+	return nil
+}
+
+// rotate changes the credential of a target, in turns by its token and by everything.
+func (r *run) rotate(ctx context.Context, target *fleetsim.Target, turn int) error {
+	var err error
+	if turn%2 == 0 {
+		err = target.RotateToken(fleetsim.Rotation{})
+	} else {
+		err = target.RotateCA(fleetsim.Rotation{Revoke: turn%4 == 3})
+	}
+	if err != nil {
+		return err
+	}
+	return r.Writers.UpdateSecret(ctx, target.Registration(rig.Namespace(target)))
+}
+
+// troubles are faults that come and go.
+var troubles = []fault.Fault{
+	{Kind: fault.BlackHole},
+	{Kind: fault.Status, Code: 503},
+	{Kind: fault.Reset},
+	{Kind: fault.Hang, Share: 0.5},
+	{Kind: fault.GoAway},
+	{Kind: fault.Status, Code: 401},
+	{Kind: fault.Latency, Delay: metav1.Duration{Duration: 300 * time.Millisecond}},
+	{Kind: fault.SlowWatch, Delay: metav1.Duration{Duration: time.Second}},
+}
+
+// strike makes a target fail for a while.
+func (r *run) strike(ctx context.Context, target *fleetsim.Target) error {
+	const length = 20 * time.Second
+	if _, err := target.Faults().Set(troubles[r.random.IntN(len(troubles))]); err != nil {
+		return err
+	}
+	err := rig.Pause(ctx, length)
+	_, failed := target.Faults().Clear()
+	return errors.Join(err, failed)
+}
+
+// sample waits until all is as it should be, and looks at what the hub has.
+func (r *run) sample(ctx context.Context) error {
+	if err := r.Until(ctx, r.options.Patience, 200*time.Millisecond, "all targets are connected and all watches synced", func() (bool, error) {
+		connected, err := r.Hub.Sum(ctx, "trellis_clustercache_targets", map[string]string{"state": "Connected"})
+		if err != nil || connected != float64(len(r.residents)) {
+			return false, err
+		}
+		unsynced, err := r.Hub.Sum(ctx, "trellis_clustercache_watches", map[string]string{"state": "unsynced"})
+		return unsynced == 0, err
+	}); err != nil {
+		return err
+	}
+	// Connections that were replaced drain for a moment.
+	const calm = 3 * time.Second
+	if err := rig.Pause(ctx, calm); err != nil {
+		return err
+	}
+	s, err := r.Resources(ctx)
+	r.samples = append(r.samples, s)
+	return err
+}
+
+// slope is what the heap may gain or lose over a run, as a fraction.
+const slope = 0.03
+
+// judge says whether anything is left behind.
+func (r *run) judge(step *figures.Step, strictly bool) {
+	counted := r.samples[min(warmUp, len(r.samples)-1):]
+	of := func(value func(rig.Resources) float64) []float64 {
+		var out []float64
+		for _, s := range r.samples {
+			out = append(out, value(s))
+		}
+		return out
+	}
+	// The part of a run that each end is: one sample may be taken at an odd moment.
+	end := max(1, len(counted)/5)
+	for _, what := range []struct {
+		name, unit string
+		value      func(rig.Resources) float64
+		exact      bool
+	}{
+		{"live heap", "MiB", func(s rig.Resources) float64 { return mib(s.Heap) }, false},
+		{"RSS", "MiB", func(s rig.Resources) float64 { return mib(s.RSS) }, false},
+		{"anonymous memory", "MiB", func(s rig.Resources) float64 { return mib(s.Anonymous) }, false},
+		{"goroutines", "", func(s rig.Resources) float64 { return float64(s.Goroutines) }, true},
+		{"sockets", "", func(s rig.Resources) float64 { return float64(s.Sockets) }, true},
+		{"series of metrics", "", func(s rig.Resources) float64 { return float64(s.Series) }, true},
+		{"series of targets", "", func(s rig.Resources) float64 { return float64(s.TargetSeries) }, true},
+	} {
+		all := of(what.value)
+		values := all[len(all)-len(counted):]
+		step.Keep(what.name, all)
+		first, last := figures.Median(values[:end]), figures.Median(values[len(values)-end:])
+		f := step.Add(what.name+" at the end", last, what.unit).Beside(first)
+		if what.exact {
+			f.Holds(fmt.Sprintf("reference + %.0f %%", 100*slope), last <= first*(1+slope)+1).Strictly()
+		}
+		f = step.Add(what.name+", slope over the run", 100*figures.Slope(values), "%")
+		if what.name == "live heap" {
+			f.Holds(fmt.Sprintf("<= %.0f", 100*slope), figures.Slope(values) <= slope)
+			if strictly {
+				f.Strictly()
+			}
+		}
+	}
+	step.Add("samples", float64(len(counted)), "")
+	step.Add("further ones before, to warm up", float64(len(r.samples)-len(counted)), "")
+	step.Note("the reference of a figure at the end is the one at the beginning: medians of the last and of the first fifth of the samples")
+	wrong, twice := 0, 0
+	for _, target := range r.residents {
+		history := journal.Since(r.began, target.Journal().History())
+		wrong += len(journal.WrongDeletes(rig.ByHub, journal.Deletes{Allowed: func(string, journal.Change) bool { return false }}, history...).Findings)
+		twice += len(journal.CreatedTwice(rig.ByHub, nil, history...).Findings)
+	}
+	step.Add("targets that stay: deleted wrongly", float64(wrong), "").Exactly(0).Strictly()
+	step.Add("targets that stay: created twice", float64(twice), "").Exactly(0).Strictly()
+}
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
