@@ -241,7 +241,7 @@ func (r *run) strike(ctx context.Context, d disorder, cells []*cell) (during rig
 // recovers waits until a target has come to the end of its phase, and serves again.
 func (r *run) recovers(ctx context.Context, c *cell, began time.Time) error {
 	if err := r.Until(ctx, r.options.Patience, 50*time.Millisecond, c.phase.name+" comes to its end", func() (bool, error) {
-		return c.phase.done(r, c.target, began), nil
+		return c.phase.done(ctx, r, c.target, began), nil
 	}); err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (r *run) recovers(ctx context.Context, c *cell, began time.Time) error {
 	if err := r.AwaitCorrections(ctx, []*fleetsim.Target{c.target}, edited, r.options.Patience); err != nil {
 		return fmt.Errorf("an edit afterwards: %w", err)
 	}
-	return r.Until(ctx, r.options.Patience, 50*time.Millisecond, "the custom object is there", func() (bool, error) { return rig.HasCustom(c.target), nil })
+	return r.Until(ctx, r.options.Patience, 50*time.Millisecond, "the custom object is there", func() (bool, error) { return rig.HasCustom(ctx, c.target), nil })
 }
 
 // up tells that a TargetCluster is said to be reachable.

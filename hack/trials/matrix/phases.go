@@ -14,7 +14,7 @@ type phase struct {
 	// begin does what makes the hub do it.
 	begin func(context.Context, *run, *fleetsim.Target) error
 	// done tells that it is done, from what is in the target, since the time when it began.
-	done func(r *run, target *fleetsim.Target, since time.Time) bool
+	done func(ctx context.Context, r *run, target *fleetsim.Target, since time.Time) bool
 }
 
 // What a phase changes content to.
@@ -23,8 +23,8 @@ const changed = "changed"
 var phases = []phase{
 	{"connecting", func(ctx context.Context, r *run, target *fleetsim.Target) error {
 		return r.Writers.Create(ctx, target.Registration(rig.Namespace(target)))
-	}, func(_ *run, target *fleetsim.Target, _ time.Time) bool {
-		return rig.Has(target, rig.Steady, 0, "value") && rig.Has(target, rig.Going, 0, "value") && rig.HasCustom(target)
+	}, func(ctx context.Context, _ *run, target *fleetsim.Target, _ time.Time) bool {
+		return rig.Has(ctx, target, rig.Steady, 0, "value") && rig.Has(ctx, target, rig.Going, 0, "value") && rig.HasCustom(ctx, target)
 	}},
 	{"listing", func(ctx context.Context, r *run, target *fleetsim.Target) error {
 		// All watches end, and what they knew is too old to go on from.
@@ -36,25 +36,25 @@ var phases = []phase{
 	}, corrected},
 	{"applying", func(ctx context.Context, r *run, target *fleetsim.Target) error {
 		return r.Writers.UpdateSecret(ctx, rig.ContentOf(target, rig.Changing, changed, 0, time.Time{}))
-	}, func(_ *run, target *fleetsim.Target, _ time.Time) bool {
-		return rig.Has(target, rig.Changing, 0, changed) && rig.Has(target, rig.Changing, 1, changed)
+	}, func(ctx context.Context, _ *run, target *fleetsim.Target, _ time.Time) bool {
+		return rig.Has(ctx, target, rig.Changing, 0, changed) && rig.Has(ctx, target, rig.Changing, 1, changed)
 	}},
 	{"pruning", func(ctx context.Context, r *run, target *fleetsim.Target) error {
 		return r.Writers.UpdateSecret(ctx, rig.ContentOf(target, rig.Shrinking, "value", 1, time.Time{}))
-	}, func(_ *run, target *fleetsim.Target, _ time.Time) bool {
-		return rig.Has(target, rig.Shrinking, 0, "value") && !rig.Has(target, rig.Shrinking, 1, "")
+	}, func(ctx context.Context, _ *run, target *fleetsim.Target, _ time.Time) bool {
+		return rig.Has(ctx, target, rig.Shrinking, 0, "value") && !rig.Has(ctx, target, rig.Shrinking, 1, "")
 	}},
 	{"deleting", func(ctx context.Context, r *run, target *fleetsim.Target) error {
 		return r.Writers.DeleteManagedResources(ctx, rig.Namespace(target), rig.Going)
-	}, func(r *run, target *fleetsim.Target, _ time.Time) bool {
+	}, func(ctx context.Context, r *run, target *fleetsim.Target, _ time.Time) bool {
 		gone := r.Sight.Expect("", []rig.Ref{rig.ManagedResource(rig.Namespace(target), rig.Going)}, rig.Gone)
 		defer gone.End()
 		n, _ := gone.Open()
-		return n == 0 && !rig.Has(target, rig.Going, 0, "") && !rig.Has(target, rig.Going, 1, "")
+		return n == 0 && !rig.Has(ctx, target, rig.Going, 0, "") && !rig.Has(ctx, target, rig.Going, 1, "")
 	}},
 }
 
 // corrected tells that no edit is pending.
-func corrected(_ *run, target *fleetsim.Target, since time.Time) bool {
+func corrected(_ context.Context, _ *run, target *fleetsim.Target, since time.Time) bool {
 	return len(rig.CorrectionsIn([]*fleetsim.Target{target}, since, time.Now()).Pending) == 0
 }

@@ -28,7 +28,7 @@ func (r *run) window(ctx context.Context) (rig.Drift, error) {
 	var d rig.Drift
 	group, measuring := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		d, err = r.Rig.Window(measuring, r.crowd, r.reference, r.healthy, r.options.Rate, r.options.Window)
+		d, err = r.Window(measuring, r.crowd, r.reference, r.healthy, r.options.Rate, r.options.Window)
 		return err
 	})
 	group.Go(func() error {

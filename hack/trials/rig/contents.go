@@ -118,8 +118,8 @@ func Contents(target *fleetsim.Target, names ...string) []client.Object {
 }
 
 // Has tells whether a target has the n-th ConfigMap of a ManagedResource, with this value unless it is empty.
-func Has(target *fleetsim.Target, name string, n int, value string) bool {
-	object, ok := find(target, fmt.Sprintf("%s-%d", name, n))
+func Has(ctx context.Context, target *fleetsim.Target, name string, n int, value string) bool {
+	object, ok := find(ctx, target, fmt.Sprintf("%s-%d", name, n))
 	if !ok || value == "" {
 		return ok
 	}
@@ -127,8 +127,8 @@ func Has(target *fleetsim.Target, name string, n int, value string) bool {
 	return is == value
 }
 
-func find(target *fleetsim.Target, name string) (*unstructured.Unstructured, bool) {
-	body, err := target.Call(context.Background(), fleetsim.Call{Method: "GET", Path: "/api/v1/namespaces/" + contentNamespace + "/configmaps/" + name})
+func find(ctx context.Context, target *fleetsim.Target, name string) (*unstructured.Unstructured, bool) {
+	body, err := target.Call(ctx, fleetsim.Call{Method: "GET", Path: "/api/v1/namespaces/" + contentNamespace + "/configmaps/" + name})
 	if err != nil {
 		return nil, false
 	}
@@ -137,8 +137,8 @@ func find(target *fleetsim.Target, name string) (*unstructured.Unstructured, boo
 }
 
 // HasCustom tells whether a target has the object of the custom kind.
-func HasCustom(target *fleetsim.Target) bool {
-	_, err := target.Call(context.Background(), fleetsim.Call{Method: "GET", Path: "/apis/trials.example.org/v1/namespaces/" + contentNamespace + "/widgets/custom"})
+func HasCustom(ctx context.Context, target *fleetsim.Target) bool {
+	_, err := target.Call(ctx, fleetsim.Call{Method: "GET", Path: "/apis/trials.example.org/v1/namespaces/" + contentNamespace + "/widgets/custom"})
 	return err == nil
 }
 

@@ -140,9 +140,7 @@ func (r *run) rotateAuthorities(ctx context.Context, step *figures.Step) error {
 			if err := r.AwaitCorrections(ctx, one, edited, r.options.Patience); err != nil {
 				return fmt.Errorf("%s of %s: %w", how.name, target.Name(), err)
 			}
-			for _, millis := range rig.CorrectionsIn(one, written, time.Now()).Millis {
-				took = append(took, millis)
-			}
+			took = append(took, rig.CorrectionsIn(one, written, time.Now()).Millis...)
 		}
 		if err := r.AwaitCorrections(ctx, r.some(), began, r.options.Patience); err != nil {
 			return fmt.Errorf("%s: an event was missed: %w", how.name, err)
