@@ -8,13 +8,16 @@ TEST_TIMEOUT  ?= 20m
 GRM_MODULE := github.com/gardener/gardener
 GRM        := bin/grm/$(shell awk '$$1 == "$(GRM_MODULE)" {print $$2}' hack/grm/go.mod)/gardener-resource-manager
 
+# Prometheus and Alertmanager, for those who want to see the hub as its operators do.
+MONITORING_DIR := bin/monitoring
+
 .DEFAULT_GOAL := help
 
 ##@ Try
 
 .PHONY: demo
-demo: kube ## Watch one hub keep several clusters in order. ONCE=1: end by itself, and fail if anything shown is not true
-	$(GO) run ./hack/demo $(if $(ONCE),--once)
+demo: kube $(if $(MONITORING),monitoring) ## Watch one hub keep several clusters in order. ONCE=1: end by itself, and fail if anything shown is not true. MONITORING=1: with a Prometheus
+	$(GO) run ./hack/demo $(if $(ONCE),--once) $(if $(MONITORING),--monitoring $(abspath $(MONITORING_DIR)))
 
 .PHONY: bench
 bench: kube ## Measure drift latency and objects applied per second on real control planes
@@ -82,6 +85,10 @@ e2e-grm: kube grm ## Run the hub and a real Gardener resource manager on the sam
 test-monitoring: ## Hold the dashboards, rules and inhibition of the chart against the code of Prometheus and Alertmanager
 	CGO_ENABLED=0 $(GO) -C hack/monitoring test $(ARGS) ./...
 
+.PHONY: e2e-observability
+e2e-observability: kube monitoring ## Provoke the alerts of the chart in a real Prometheus, see them end, and see every panel with data
+	TRELLIS_MONITORING=$(abspath $(MONITORING_DIR)) $(GO) test -count=1 -timeout 60m -v -tags observability $(ARGS) ./e2e/observability
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s), one after the other
 	GO=$(GO) hack/fuzz.sh $(or $(FUZZTIME),10s)
@@ -113,6 +120,10 @@ $(GRM): hack/grm/go.mod hack/grm/go.sum
 	@CGO_ENABLED=0 GOWORK=off $(GO) -C hack/grm build -ldflags "-s -w" -o $(abspath $@) $(GRM_MODULE)/cmd/$(@F)
 	@touch $@
 
+.PHONY: monitoring
+monitoring: ## Put Prometheus and Alertmanager into bin/monitoring/, once: installed ones, those of Debian's packages, or built
+	@GO=$(GO) hack/monitoring/install.sh $(MONITORING_DIR)
+
 .PHONY: clean
 clean: ## Remove everything that was built
 	rm -rf bin
@@ -120,4 +131,4 @@ clean: ## Remove everything that was built
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+		/^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

@@ -22,8 +22,14 @@ const (
 	SourceServiceAccount = "trellis-source"
 )
 
-//go:embed crds/*.yaml files/crds/*.yaml rbac/*.yaml admission/*.yaml
+//go:embed crds/*.yaml files/crds/*.yaml rbac/*.yaml admission/*.yaml monitoring/*.yaml
 var files embed.FS
+
+// Rules returns the recording rules and alerts, as a rules file of Prometheus.
+func Rules() []byte { return content("monitoring/rules.yaml") }
+
+// InhibitRules returns which alert mutes which, as a part of a configuration of Alertmanager.
+func InhibitRules() []byte { return content("monitoring/alertmanager.yaml") }
 
 // ManagedResourceCRD returns the CRD of ManagedResources. Install it only where there is none.
 func ManagedResourceCRD() *apiextensionsv1.CustomResourceDefinition {
@@ -139,15 +145,19 @@ func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// read decodes a file of the chart. It panics if it cannot, because the file is part of the program.
+// read decodes a file of the chart. Like content, it panics if it cannot, because the file is part of the program.
 func read[T any](name string) *T {
+	value := new(T)
+	if err := yaml.UnmarshalStrict(content(name), value); err != nil {
+		panic(fmt.Sprintf("chart: %s: %v", name, err))
+	}
+	return value
+}
+
+func content(name string) []byte {
 	content, err := files.ReadFile(name)
 	if err != nil {
 		panic(fmt.Sprintf("chart: %v", err))
 	}
-	value := new(T)
-	if err := yaml.UnmarshalStrict(content, value); err != nil {
-		panic(fmt.Sprintf("chart: %s: %v", name, err))
-	}
-	return value
+	return content
 }

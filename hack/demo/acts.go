@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -80,6 +81,9 @@ func (w *world) hubStarts(ctx context.Context) error {
 		return err
 	}
 	w.measured(time.Since(began), "it is ready, as service account %s/%s of the source cluster", hubtest.HubNamespace, chart.ServiceAccount)
+	if err := w.watchHub(ctx); err != nil {
+		return err
+	}
 	user := "system:serviceaccount:" + hubtest.HubNamespace + ":" + chart.ServiceAccount
 	for _, attributes := range []authorizationv1.ResourceAttributes{
 		{Verb: "create", Resource: "secrets", Namespace: namespace(w.alpha)},
@@ -96,6 +100,23 @@ func (w *world) hubStarts(ctx context.Context) error {
 	}
 	w.tell("it may write no Secrets, workloads or rights there; for class seed it has a second one")
 	return nil
+}
+
+// watchHub starts a Prometheus that looks at the hub, if one is wanted.
+func (w *world) watchHub(ctx context.Context) error {
+	if w.prometheus == "" {
+		return nil
+	}
+	dir := filepath.Join(w.dir, "monitoring")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("making room for files: %w", err)
+	}
+	var err error
+	if w.monitoring, err = stage.StartMonitoring(ctx, stage.MonitoringOptions{Binaries: w.prometheus, Dir: dir}); err != nil {
+		return err
+	}
+	w.tell("Prometheus looks at it, with the rules of the chart: %s", w.monitoring.URL)
+	return w.monitoring.Watch(w.hub)
 }
 
 func (w *world) targetsConnect(ctx context.Context) error {

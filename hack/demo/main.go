@@ -16,11 +16,12 @@ import (
 
 func main() {
 	once := flag.Bool("once", false, "end after the last act instead of waiting for Ctrl-C")
+	monitoring := flag.String("monitoring", "", "folder with prometheus and alertmanager, which then watch the hub by the chart's rules")
 	flag.Parse()
 	ctrllog.SetLogger(logr.Discard()) // what the clients here have to say is in their errors
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *once)
+	err := run(ctx, *once, *monitoring)
 	interrupted := ctx.Err() != nil
 	stop()
 	switch {
@@ -35,8 +36,8 @@ func main() {
 }
 
 // run shows everything and cleans up.
-func run(ctx context.Context, once bool) error {
-	w := &world{screen: &screen{out: os.Stdout, start: time.Now()}}
+func run(ctx context.Context, once bool, monitoring string) error {
+	w := &world{prometheus: monitoring, screen: &screen{out: os.Stdout, start: time.Now()}}
 	w.title("Trellis: one hub keeps several clusters in order")
 	err := w.prepare(ctx)
 	if err == nil {

@@ -32,9 +32,21 @@ or with curl:
 The log of the hub is in %[6]s. What it reports of its work appears here:
 `
 
+// askPrometheus is for people, too. Its arguments are the addresses of Prometheus and the Alertmanager.
+const askPrometheus = `
+Prometheus is at %[1]s, a data source for any Grafana here; the dashboards are in charts/trellis/monitoring. It has no pages, but
+
+  curl -s '%[1]s/api/v1/query?query=target:trellis_target_up:max'
+  curl -s %[1]s/api/v1/alerts
+  curl -s %[2]s/api/v2/alerts
+`
+
 // stay prints how to look around, and the events of the hub, until ctx ends.
 func (w *world) stay(ctx context.Context) error {
 	w.title(fmt.Sprintf(lookAround, w.shown(w.dir), w.alpha.Host(), w.source.Host(), w.hub.MetricsURL(), w.hub.ReadyURL(), w.shown(w.hub.LogFile)))
+	if w.monitoring != nil {
+		w.title(fmt.Sprintf(askPrometheus, w.monitoring.URL, w.monitoring.AlertmanagerURL))
+	}
 	list := &eventsv1.EventList{}
 	if err := w.source.Client.List(ctx, list); err != nil {
 		return fmt.Errorf("reading events: %w", err)

@@ -41,9 +41,12 @@ type world struct {
 	*screen
 	root string // of the repository
 	dir  string // for what the demo writes, inside bin/
+	// prometheus is the folder with its binaries. Empty: none is wanted.
+	prometheus string
 
 	source, alpha, beta, gamma *stage.Cluster
 	hub                        *stage.Hub
+	monitoring                 *stage.Monitoring // nil if none is wanted
 	board                      *stage.Board
 	closeBoard                 context.CancelFunc
 }
@@ -166,6 +169,9 @@ func (w *world) end(ctx context.Context) error {
 func (w *world) abandon() {
 	if w.hub != nil {
 		w.hub.Kill()
+	}
+	if w.monitoring != nil {
+		w.monitoring.Stop()
 	}
 	if w.closeBoard != nil {
 		w.closeBoard()

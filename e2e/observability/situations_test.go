@@ -1,0 +1,344 @@
+//go:build observability
+
+package observability
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/common/model"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// seen are the alerts that fired and were over again.
+var (
+	seenMu sync.Mutex
+	seen   = map[string]bool{}
+)
+
+// expectFiring waits until an alert fires.
+func expectFiring(t *testing.T, alert string, labels map[string]string) {
+	t.Helper()
+	query := fmt.Sprintf(`ALERTS{alertstate="firing",alertname=%q,%s}`, alert, selector(labels))
+	began := time.Now()
+	NewWithT(t).Eventually(func(g Gomega) { g.Expect(samples(g, query)).NotTo(BeZero()) }).Should(Succeed(), "%s does not fire", alert)
+	t.Logf("%s fires after %s", alert, time.Since(began).Round(time.Second))
+}
+
+// expectOver waits until an alert does not fire any more.
+func expectOver(t *testing.T, alert string, labels map[string]string) {
+	t.Helper()
+	query := fmt.Sprintf(`ALERTS{alertname=%q,%s}`, alert, selector(labels))
+	began := time.Now()
+	NewWithT(t).Eventually(func(g Gomega) { g.Expect(samples(g, query)).To(BeZero()) }).Should(Succeed(), "%s does not end", alert)
+	t.Logf("%s is over after %s", alert, time.Since(began).Round(time.Second))
+	seenMu.Lock()
+	defer seenMu.Unlock()
+	seen[alert] = true
+}
+
+func samples(g Gomega, query string) int {
+	answer, _, err := monitoring.API.Query(context.Background(), query, time.Now())
+	g.Expect(err).NotTo(HaveOccurred(), query)
+	return len(vector(answer))
+}
+
+func vector(answer model.Value) model.Vector {
+	samples, _ := answer.(model.Vector)
+	return samples
+}
+
+// meanwhile does something again and again until the test is over or the function that it returns is called.
+func meanwhile(t *testing.T, every time.Duration, do func()) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ctx.Err() == nil {
+			do()
+			select {
+			case <-ctx.Done():
+			case <-time.After(every):
+			}
+		}
+	})
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// resources is the label of the default class.
+var resources = map[string]string{"class": "resources"}
+
+// TestSituations are about single targets and ManagedResources. They do not disturb each other, so they run at once.
+func TestSituations(t *testing.T) {
+	// The others, so that one that is down is not many.
+	for i := range 4 {
+		calm := newTarget(t, fmt.Sprintf("calm-%d", i), long)
+		calm.apply(t, "calm", calm.configMaps("calm", 5)...)
+	}
+	ctx := context.Background()
+	for alert, situation := range map[string]func(t *testing.T, alert string){
+		"TrellisTargetDown": func(t *testing.T, alert string) {
+			to := newTarget(t, "down", long)
+			labels := map[string]string{"target": to.label()}
+			to.way.set(true)
+			expectFiring(t, alert, labels)
+			to.way.set(false)
+			expectOver(t, alert, labels)
+		},
+		"TrellisTargetFlapping": func(t *testing.T, alert string) {
+			to := newTarget(t, "flapping", long)
+			labels := map[string]string{"target": to.label()}
+			up := `max(trellis_target_up{target="` + to.label() + `"})`
+			for range 5 {
+				to.way.set(true)
+				NewWithT(t).Eventually(func(g Gomega) { g.Expect(value(g, up)).To(Equal(0.0)) }).Should(Succeed())
+				to.way.set(false)
+				NewWithT(t).Eventually(func(g Gomega) { g.Expect(value(g, up)).To(Equal(1.0)) }).Should(Succeed())
+			}
+			expectFiring(t, alert, labels)
+			expectOver(t, alert, labels)
+		},
+		"TrellisCredentialExpiring": func(t *testing.T, alert string) {
+			to := newTarget(t, "expiring", 48*time.Hour)
+			labels := map[string]string{"target": to.label()}
+			expectFiring(t, alert, labels)
+			to.register(t, to.access(t, "second", long))
+			expectOver(t, alert, labels)
+		},
+		"TrellisCredentialExpiresNow": func(t *testing.T, alert string) {
+			to := newTarget(t, "expired", 20*time.Minute)
+			labels := map[string]string{"target": to.label()}
+			expectFiring(t, alert, labels)
+			to.register(t, to.access(t, "second", long))
+			expectOver(t, alert, labels)
+		},
+		"TrellisRegistrationRefused": func(t *testing.T, alert string) {
+			to := prepareTarget(t, "refused")
+			good := to.access(t, "first", long)
+			to.create(t, hubtest.Rewrite(good, func(config *hubtest.KubeConfig) {
+				for _, user := range config.AuthInfos {
+					user.Token, user.Exec = "", &api.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "true", InteractiveMode: "Never"}
+				}
+			}))
+			expectFiring(t, alert, nil)
+			to.register(t, good)
+			expectOver(t, alert, nil)
+		},
+		"TrellisNotApplied": func(t *testing.T, alert string) {
+			to := newTarget(t, "broken", long)
+			to.apply(t, "broken", "apiVersion: v1\nkind: [")
+			expectFiring(t, alert, resources)
+			to.remove(t, "broken")
+			expectOver(t, alert, resources)
+		},
+		"TrellisApplyFailing": func(t *testing.T, alert string) {
+			to := newTarget(t, "invalid", long)
+			var manifests []string
+			for i := range 12 {
+				manifests = append(manifests, hubtest.ConfigMap(to.namespace, fmt.Sprintf("Not_A_Name-%d", i), "x"))
+			}
+			to.apply(t, "invalid", manifests...)
+			expectFiring(t, alert, resources)
+			to.remove(t, "invalid")
+			expectOver(t, alert, resources)
+		},
+		"TrellisTargetNotReady": func(t *testing.T, alert string) {
+			to := newTarget(t, "unready", long)
+			labels := map[string]string{"target": to.label()}
+			// Nobody rolls anything out in this cluster.
+			to.apply(t, "unready", fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":"web"},"spec":{`+
+				`"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web"}]}}}}`, to.namespace))
+			expectFiring(t, alert, labels)
+			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace, Name: "web"}}
+			available := client.RawPatch(client.Merge.Type(), []byte(`{"status":{"observedGeneration":1,"replicas":1,"updatedReplicas":1,"readyReplicas":1,`+
+				`"availableReplicas":1,"conditions":[{"type":"Available","status":"True"}]}}`))
+			NewWithT(t).Expect(cluster.Client.Status().Patch(ctx, deployment, available)).To(Succeed())
+			expectOver(t, alert, labels)
+		},
+		"TrellisDriftRateHigh": func(t *testing.T, alert string) {
+			to := newTarget(t, "drifting", long)
+			labels := map[string]string{"target": to.label()}
+			const count = 60
+			to.apply(t, "drifting", to.configMaps("drifting", count)...)
+			i := 0
+			stop := meanwhile(t, 100*time.Millisecond, func() {
+				to.meddle(fmt.Sprintf("drifting-%d", i%count))
+				i++
+			})
+			expectFiring(t, alert, labels)
+			stop()
+			expectOver(t, alert, labels)
+		},
+		"TrellisContested": func(t *testing.T, alert string) {
+			to := newTarget(t, "contested", long)
+			to.apply(t, "contested", to.configMaps("contested", 1)...)
+			stop := meanwhile(t, 200*time.Millisecond, func() { to.meddle("contested-0") })
+			expectFiring(t, alert, resources)
+			stop()
+			to.remove(t, "contested") // otherwise it takes ten minutes to be over
+			expectOver(t, alert, resources)
+		},
+		"TrellisPruneBlocked": func(t *testing.T, alert string) {
+			to := newTarget(t, "kept", long)
+			g := NewWithT(t)
+			to.apply(t, "kept", to.configMaps("kept", 1)...)
+			finalizers := func(list string) {
+				object, err := to.live("kept-0")
+				g.Expect(err).NotTo(HaveOccurred())
+				patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"finalizers":`+list+`}}`))
+				g.Expect(cluster.Client.Patch(ctx, object, patch)).To(Succeed())
+			}
+			g.Eventually(func() error { _, err := to.live("kept-0"); return err }).Should(Succeed())
+			finalizers(`["example.org/keep"]`)
+			to.remove(t, "kept")
+			expectFiring(t, alert, resources)
+			finalizers(`null`)
+			expectOver(t, alert, resources)
+		},
+		"TrellisPruneFailing": func(t *testing.T, alert string) {
+			to := newTarget(t, "guarded", long)
+			g := NewWithT(t)
+			to.apply(t, "guarded", to.configMaps("guarded", 3)...)
+			g.Eventually(func() error { _, err := to.live("guarded-2"); return err }).Should(Succeed())
+			allow := deny(t, to.namespace)
+			to.remove(t, "guarded")
+			expectFiring(t, alert, resources)
+			allow()
+			expectOver(t, alert, resources)
+		},
+		"TrellisTargetThrottled": func(t *testing.T, alert string) {
+			to := newTarget(t, "throttled", long)
+			labels := map[string]string{"target": to.label()}
+			to.limit(t, 1)
+			to.apply(t, "throttled", to.configMaps("throttled", 300)...)
+			expectFiring(t, alert, labels)
+			to.limit(t, 0)
+			expectOver(t, alert, labels)
+		},
+		"TrellisRotationFailing": func(t *testing.T, alert string) {
+			to := newTarget(t, "misled", long)
+			good := to.access(t, "second", long)
+			to.register(t, hubtest.Rewrite(good, func(config *hubtest.KubeConfig) {
+				for _, user := range config.AuthInfos {
+					user.Token = "nobody's"
+				}
+			}))
+			expectFiring(t, alert, nil)
+			to.register(t, good)
+			expectOver(t, alert, nil)
+		},
+		"TrellisWatchesUnsynced": func(t *testing.T, alert string) {
+			to := newTarget(t, "blind", long)
+			labels := map[string]string{"target": to.label()}
+			narrow, widen := to.narrowAccess(t)
+			to.register(t, narrow)
+			to.apply(t, "blind", to.configMaps("blind", 1)...)
+			expectFiring(t, alert, labels)
+			widen()
+			expectOver(t, alert, labels)
+		},
+		// One worker has all the class's work, and one target takes it all the time.
+		"TrellisQueueWait": func(t *testing.T, alert string) {
+			slow, other := newTarget(t, "slow", long), newTarget(t, "waiting", long)
+			labels := map[string]string{"class": "slow"}
+			for _, to := range []*target{slow, other} {
+				to.serve(t, "slow")
+			}
+			slow.applyAs(t, "slow", "changing", slow.configMaps("changing", 20)...)
+			NewWithT(t).Eventually(func() error { _, err := slow.live("changing-19"); return err }).Should(Succeed())
+			slow.limit(t, 1)
+			slow.change(t, "changing", slow.configMaps("changed", 150)...) // two minutes and a half
+			NewWithT(t).Eventually(func() error { _, err := slow.live("changed-0"); return err }).Should(Succeed())
+			other.applyAs(t, "slow", "waits", other.configMaps("waits", 1)...)
+			expectFiring(t, alert, labels)
+			expectFiring(t, "TrellisReconcileStuck", labels)
+			expectOver(t, alert, labels)
+			expectOver(t, "TrellisReconcileStuck", labels)
+		},
+		// Many things to do for one target that takes a request a second.
+		"TrellisPropagationSlow": func(t *testing.T, alert string) {
+			to := newTarget(t, "crawling", long)
+			to.serve(t, "crawling")
+			labels := map[string]string{"class": "crawling"}
+			const count = 100
+			name := func(i int) string { return fmt.Sprintf("crawling-%d", i) }
+			for i := range count {
+				to.applyAs(t, "crawling", name(i), hubtest.ConfigMap(to.namespace, name(i), "well"))
+			}
+			g := NewWithT(t)
+			for i := range count {
+				g.Eventually(func() error { _, err := to.live(name(i)); return err }).Should(Succeed())
+			}
+			to.limit(t, 1)
+			for i := range count {
+				to.meddle(name(i))
+			}
+			expectFiring(t, "TrellisDriftSlow", labels)
+			expectOver(t, "TrellisDriftSlow", labels)
+			for i := range count {
+				to.change(t, name(i), hubtest.ConfigMap(to.namespace, name(i), "better"))
+			}
+			expectFiring(t, alert, labels)
+			to.limit(t, 0)
+			expectOver(t, alert, labels)
+		},
+	} {
+		t.Run(alert, func(t *testing.T) {
+			t.Parallel()
+			situation(t, alert)
+		})
+	}
+}
+
+// deny keeps everybody from deleting ConfigMaps of a namespace, until it is allowed again.
+func deny(t *testing.T, namespace string) (allow func()) {
+	t.Helper()
+	g, ctx := NewWithT(t), context.Background()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "keep-" + namespace},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				}}},
+			},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "keep it"}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	g.Expect(cluster.Client.Create(ctx, policy)).To(Succeed())
+	g.Expect(cluster.Client.Create(ctx, binding)).To(Succeed())
+	probe := &admissionProbe{namespace: namespace}
+	g.Eventually(probe.denied).Should(BeTrue(), "the policy comes into force")
+	return func() { g.Expect(cluster.Client.Delete(ctx, binding)).To(Succeed()) }
+}
+
+// admissionProbe asks whether deletions are denied.
+type admissionProbe struct{ namespace string }
+
+func (p *admissionProbe) denied() bool {
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "guarded-0"}}
+	object.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("ConfigMap"))
+	object.APIVersion = "v1"
+	err := cluster.Client.Delete(context.Background(), object, client.DryRunAll)
+	return err != nil && strings.Contains(err.Error(), "keep it")
+}

@@ -1,0 +1,335 @@
+//go:build observability
+
+package observability
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// binariesEnv is the folder with Prometheus and Alertmanager.
+const binariesEnv = "TRELLIS_MONITORING"
+
+const config = `
+apiVersion: config.hub.gardener.cloud/v1alpha1
+kind: HubConfiguration
+logFormat: text
+leaderElection: {resourceNamespace: trellis}
+classes:
+- name: ""
+  target: {type: Namespace}
+- name: slow
+  target: {type: Namespace}
+  concurrentSyncs: 1
+- name: crawling
+  target: {type: Namespace}
+controllers:
+  managedResource: {maxConcurrentObjects: 4}
+`
+
+// long is the lifetime of a credential that nobody needs to worry about.
+const long = 90 * 24 * time.Hour
+
+// What all tests share.
+var (
+	source, cluster *stage.Cluster
+	monitoring      *stage.Monitoring
+	hub, standby    *stage.Hub
+	binary, folder  string
+	began           time.Time
+	waysMu          sync.Mutex
+	ways            []*proxy // of all targets
+)
+
+func TestMain(m *testing.M) {
+	hubtest.Suite{Patience: 4 * time.Minute, Poll: 500 * time.Millisecond, Parallel: 32}.Main(m, func(m *testing.M) int {
+		code, err := play(m)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	})
+}
+
+// play runs the tests on everything that they share.
+func play(m *testing.M) (int, error) {
+	ctx := context.Background()
+	binaries := os.Getenv(binariesEnv)
+	if binaries == "" {
+		return 0, fmt.Errorf("%s is not set: use \"make e2e-observability\"", binariesEnv)
+	}
+	root, err := stage.Root(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if binary, err = stage.Build(ctx, root); err != nil {
+		return 0, err
+	}
+	if folder, err = os.MkdirTemp("", "trellis-observability-"); err != nil {
+		return 0, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	clusters, err := stage.StartClusters(ctx, controlplane.Options{Name: "source"}, controlplane.Options{Name: "cluster"})
+	if err != nil {
+		return 0, err
+	}
+	defer stage.StopClusters(clusters...)
+	source, cluster = clusters[0], clusters[1]
+	if err := hubtest.InstallSource(ctx, source.Client); err != nil {
+		return 0, err
+	}
+	for _, h := range []**stage.Hub{&hub, &standby} {
+		if *h, err = startHub(ctx, config); err != nil {
+			return 0, err
+		}
+		defer func() { (*h).Kill() }() // the one that is there by then
+	}
+	rules, err := shorten(chart.Rules())
+	if err != nil {
+		return 0, err
+	}
+	if monitoring, err = stage.StartMonitoring(ctx, stage.MonitoringOptions{Binaries: binaries, Dir: folder, Interval: time.Second, Rules: rules}); err != nil {
+		return 0, err
+	}
+	defer monitoring.Stop()
+	began = time.Now()
+	if err := monitoring.Watch(hub, standby); err != nil {
+		return 0, err
+	}
+	code := m.Run()
+	for _, way := range ways {
+		way.stop()
+	}
+	if code != 0 {
+		fmt.Fprintf(os.Stderr, "the log of the hub ends with:\n%s\n", hub.LogTail())
+	}
+	return code, nil
+}
+
+// startHub starts a replica with files of its own.
+func startHub(ctx context.Context, config string) (*stage.Hub, error) {
+	own, err := os.MkdirTemp(folder, "hub-")
+	if err != nil {
+		return nil, err
+	}
+	return stage.StartHub(ctx, binary, own, source, config)
+}
+
+// target is a registered target of its own, although all of them lie in one cluster.
+type target struct {
+	namespace, name string
+	way             *proxy
+}
+
+// newTarget registers a target and waits until it is connected.
+func newTarget(t *testing.T, name string, lifetime time.Duration) *target {
+	t.Helper()
+	to := prepareTarget(t, name)
+	to.create(t, to.access(t, "first", lifetime))
+	NewWithT(t).Eventually(func(g Gomega) { g.Expect(value(g, `max(trellis_target_up{target="`+to.label()+`"})`)).To(Equal(1.0)) }).Should(Succeed())
+	return to
+}
+
+// prepareTarget prepares all but the registration.
+func prepareTarget(t *testing.T, name string) *target {
+	t.Helper()
+	g, ctx := NewWithT(t), context.Background()
+	backend, err := url.Parse(cluster.Host())
+	g.Expect(err).NotTo(HaveOccurred())
+	way, err := startProxy(backend.Host)
+	g.Expect(err).NotTo(HaveOccurred())
+	keep(way)
+	to := &target{namespace: "shoot--" + name, name: name, way: way}
+	for _, c := range []*stage.Cluster{source, cluster} {
+		g.Expect(c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: to.namespace}})).To(Succeed())
+	}
+	return to
+}
+
+// keep leaves a way open until the end, since the hub goes on with what it was asked to delete.
+func keep(way *proxy) {
+	waysMu.Lock()
+	defer waysMu.Unlock()
+	ways = append(ways, way)
+}
+
+// create creates the registration.
+func (to *target) create(t *testing.T, kubeconfig []byte) {
+	t.Helper()
+	ctx := context.Background()
+	NewWithT(t).Expect(source.Client.Create(ctx, hubtest.Registration(to.namespace, to.name, kubeconfig))).To(Succeed())
+	t.Cleanup(func() { _ = source.Client.Delete(ctx, hubtest.Registration(to.namespace, to.name, nil)) })
+}
+
+// label is how metrics call the target.
+func (to *target) label() string { return to.namespace + "/" + to.name }
+
+// access is a kubeconfig that leads through the way.
+func (to *target) access(t *testing.T, name string, lifetime time.Duration) []byte {
+	t.Helper()
+	g := NewWithT(t)
+	kubeconfig, err := cluster.Access(context.Background(), to.name+"-"+name, lifetime)
+	g.Expect(err).NotTo(HaveOccurred())
+	return hubtest.Rewrite(kubeconfig, func(config *hubtest.KubeConfig) {
+		for _, c := range config.Clusters {
+			c.Server = "https://" + to.way.listener.Addr().String()
+		}
+	})
+}
+
+// narrowAccess is a kubeconfig of somebody who may do everything but look at ConfigMaps, until his rights are widened.
+func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
+	t.Helper()
+	g, ctx := NewWithT(t), context.Background()
+	name := "narrow-" + to.name
+	kubeconfig, err := cluster.ServiceAccountKubeconfig(ctx, metav1.NamespaceSystem, name, long)
+	g.Expect(err).NotTo(HaveOccurred())
+	bind := func(role string) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: name}},
+		}
+	}
+	g.Expect(cluster.Client.Create(ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "create", "update", "patch", "delete"}},
+			{APIGroups: []string{""}, Resources: []string{"namespaces", "secrets", "nodes"}, Verbs: []string{"list", "watch"}},
+		},
+	})).To(Succeed())
+	g.Expect(cluster.Client.Create(ctx, bind(name))).To(Succeed())
+	kubeconfig = hubtest.Rewrite(kubeconfig, func(config *hubtest.KubeConfig) {
+		for _, c := range config.Clusters {
+			c.Server = "https://" + to.way.listener.Addr().String()
+		}
+	})
+	return kubeconfig, func() { g.Expect(cluster.Client.Create(ctx, bind("cluster-admin"))).To(Succeed()) }
+}
+
+// register changes the registration.
+func (to *target) register(t *testing.T, kubeconfig []byte) {
+	t.Helper()
+	NewWithT(t).Expect(source.Client.Update(context.Background(), hubtest.Registration(to.namespace, to.name, kubeconfig))).To(Succeed())
+}
+
+// apply creates a ManagedResource with manifests.
+func (to *target) apply(t *testing.T, name string, manifests ...string) {
+	t.Helper()
+	g, ctx := NewWithT(t), context.Background()
+	g.Expect(source.Client.Create(ctx, hubtest.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
+	g.Expect(source.Client.Create(ctx, hubtest.ManagedResource(to.namespace, name, name))).To(Succeed())
+	t.Cleanup(func() { _ = source.Client.Delete(ctx, hubtest.ManagedResource(to.namespace, name)) })
+}
+
+// applyAs creates a ManagedResource of a class.
+func (to *target) applyAs(t *testing.T, class, name string, manifests ...string) {
+	t.Helper()
+	g, ctx := NewWithT(t), context.Background()
+	mr := hubtest.ManagedResource(to.namespace, name, name)
+	mr.Spec.Class = &class
+	g.Expect(source.Client.Create(ctx, hubtest.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
+	g.Expect(source.Client.Create(ctx, mr)).To(Succeed())
+	t.Cleanup(func() { _ = source.Client.Delete(ctx, hubtest.ManagedResource(to.namespace, name)) })
+}
+
+// change changes what is in a ManagedResource.
+func (to *target) change(t *testing.T, name string, manifests ...string) {
+	t.Helper()
+	NewWithT(t).Expect(source.Client.Update(context.Background(), hubtest.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
+}
+
+// serve has the target serve another class.
+func (to *target) serve(t *testing.T, class string) {
+	t.Helper()
+	patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, hubv1alpha1.ClassLabel, class))
+	NewWithT(t).Expect(source.Client.Patch(context.Background(), hubtest.Registration(to.namespace, to.name, nil), patch)).To(Succeed())
+}
+
+// limit limits the requests per second. Zero: as configured.
+func (to *target) limit(t *testing.T, qps int) {
+	t.Helper()
+	spec := `{"spec":{"client":null}}`
+	if qps > 0 {
+		spec = fmt.Sprintf(`{"spec":{"client":{"qps":%[1]d,"burst":%[1]d}}}`, qps)
+	}
+	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace, Name: to.name}}
+	NewWithT(t).Expect(source.Client.Patch(context.Background(), tc, client.RawPatch(client.Merge.Type(), []byte(spec)))).To(Succeed())
+}
+
+// remove deletes a ManagedResource.
+func (to *target) remove(t *testing.T, name string) {
+	t.Helper()
+	NewWithT(t).Expect(source.Client.Delete(context.Background(), hubtest.ManagedResource(to.namespace, name))).To(Succeed())
+}
+
+// configMaps are manifests of some, all in the namespace of the target.
+func (to *target) configMaps(prefix string, n int) (manifests []string) {
+	for i := range n {
+		manifests = append(manifests, hubtest.ConfigMap(to.namespace, fmt.Sprintf("%s-%d", prefix, i), "well"))
+	}
+	return manifests
+}
+
+// live reads a ConfigMap of the target.
+func (to *target) live(name string) (*corev1.ConfigMap, error) {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace, Name: name}}
+	return object, cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object)
+}
+
+// meddle changes a ConfigMap behind the hub's back, if it is as it should be.
+func (to *target) meddle(name string) {
+	object, err := to.live(name)
+	if err == nil && object.Data["key"] == "well" {
+		patch := client.RawPatch(client.Merge.Type(), []byte(`{"data":{"key":"ill"}}`))
+		_ = cluster.Client.Patch(context.Background(), object, patch, client.FieldOwner("meddler"))
+	}
+}
+
+// value is the answer to a query with one sample.
+func value(g Gomega, query string) float64 {
+	answer, _, err := monitoring.API.Query(context.Background(), query, time.Now())
+	g.ExpectWithOffset(1, err).NotTo(HaveOccurred(), query)
+	samples := vector(answer)
+	g.ExpectWithOffset(1, samples).To(HaveLen(1), query)
+	return float64(samples[0].Value)
+}
+
+// chartFiles returns files of the chart.
+func chartFiles(g Gomega, pattern string) (files []string) {
+	root, err := stage.Root(context.Background())
+	g.Expect(err).NotTo(HaveOccurred())
+	files, err = filepath.Glob(filepath.Join(root, "charts", "trellis", filepath.FromSlash(pattern)))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(files).NotTo(BeEmpty())
+	return files
+}
+
+// selector is a set of labels as a query has it.
+func selector(labels map[string]string) string {
+	var pairs []string
+	for name, value := range labels {
+		pairs = append(pairs, fmt.Sprintf("%s=%q", name, value))
+	}
+	return strings.Join(pairs, ",")
+}

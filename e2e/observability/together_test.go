@@ -1,0 +1,107 @@
+//go:build observability
+
+package observability
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// The tests below run one after the other, after those of single targets: each concerns everything.
+
+func TestTheFleetGoesDown(t *testing.T) {
+	var targets []*target
+	for _, name := range []string{"north", "east", "south", "west"} {
+		targets = append(targets, newTarget(t, name, long))
+	}
+	for _, to := range targets[:3] {
+		to.way.set(true)
+	}
+	expectFiring(t, "TrellisManyTargetsDown", nil)
+	labels := map[string]string{"target": targets[0].label()}
+	expectFiring(t, "TrellisTargetDown", labels)
+	NewWithT(t).Eventually(func(g Gomega) {
+		muted, err := monitoring.Muted(context.Background())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(muted).To(ContainElement("TrellisTargetDown"))
+		g.Expect(muted).NotTo(ContainElement("TrellisManyTargetsDown"))
+	}).Should(Succeed(), "many down mute each down")
+	for _, to := range targets {
+		to.way.set(false)
+	}
+	expectOver(t, "TrellisTargetDown", labels)
+	expectOver(t, "TrellisManyTargetsDown", nil)
+}
+
+func TestTheSourceGoesAway(t *testing.T) {
+	source.KillAPIServer()
+	expectFiring(t, "TrellisSourceFailing", nil)
+	expectFiring(t, "TrellisNoLeader", nil)
+	NewWithT(t).Expect(source.StartAPIServer(context.Background())).To(Succeed())
+	expectOver(t, "TrellisNoLeader", nil)
+	expectOver(t, "TrellisSourceFailing", nil)
+}
+
+func TestTheConfigurationIsChanged(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(filepath.Dir(hub.LogFile), "config.yaml")
+	good, err := os.ReadFile(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	write := func(content []byte) { g.Expect(os.WriteFile(file, content, 0o600)).To(Succeed()) }
+	write(append([]byte("nonsense: true\n"), good...))
+	expectFiring(t, "TrellisConfigInvalid", nil)
+	write(bytes.Replace(good, []byte("concurrentSyncs: 1"), []byte("concurrentSyncs: 2"), 1))
+	expectOver(t, "TrellisConfigInvalid", nil)
+	expectFiring(t, "TrellisConfigRestartNeeded", nil)
+	write(good)
+	expectOver(t, "TrellisConfigRestartNeeded", nil)
+}
+
+// A replica that looks for its Lease somewhere else knows nothing of the leader.
+func TestAnotherHubLeads(t *testing.T) {
+	g, ctx := NewWithT(t), context.Background()
+	g.Expect(source.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})).To(Succeed())
+	admin := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: hubtest.HubNamespace, Name: chart.ServiceAccount}},
+	}
+	g.Expect(source.Client.Create(ctx, admin)).To(Succeed())
+	t.Cleanup(func() { _ = source.Client.Delete(context.Background(), admin) })
+	other, err := startHub(ctx, strings.Replace(config, "resourceNamespace: trellis", "resourceNamespace: elsewhere", 1))
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(other.Kill)
+	g.Expect(monitoring.Watch(hub, standby, other)).To(Succeed())
+	expectFiring(t, "TrellisSeveralLeaders", nil)
+	other.Kill()
+	g.Expect(monitoring.Watch(hub, standby)).To(Succeed())
+	expectOver(t, "TrellisSeveralLeaders", nil)
+}
+
+func TestTheHubGoesAway(t *testing.T) {
+	g, ctx := NewWithT(t), context.Background()
+	standby.Kill()
+	expectFiring(t, "TrellisReplicaDown", nil)
+	hub.Kill()
+	expectFiring(t, "TrellisHubDown", nil)
+	var err error
+	hub, err = startHub(ctx, config)
+	g.Expect(err).NotTo(HaveOccurred())
+	standby, err = startHub(ctx, config)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(monitoring.Watch(hub, standby)).To(Succeed())
+	expectOver(t, "TrellisHubDown", nil)
+	expectOver(t, "TrellisReplicaDown", nil)
+}
