@@ -38,7 +38,7 @@ func TestEveryRuleWorks(t *testing.T) {
 			case prometheusv1.AlertingRule:
 				g.Expect(rule.Health).To(BeEquivalentTo("ok"), "%s: %s", rule.Name, rule.LastError)
 				_, excused := unprovoked[rule.Name]
-				g.Expect(seen[rule.Name] != excused).To(BeTrue(), "%s: provoked is %t, and excused is %t", rule.Name, seen[rule.Name], excused)
+				g.Expect(seen[rule.Name]).NotTo(Equal(excused), "%s: provoked is %t, and excused is %t", rule.Name, seen[rule.Name], excused)
 			case prometheusv1.RecordingRule:
 				g.Expect(rule.Health).To(BeEquivalentTo("ok"), "%s: %s", rule.Name, rule.LastError)
 				g.Expect(hadData(g, rule.Name)).To(BeTrue(), "%s has never had a value", rule.Name)

@@ -112,7 +112,9 @@ func (w *world) watchHub(ctx context.Context) error {
 		return fmt.Errorf("making room for files: %w", err)
 	}
 	var err error
-	if w.monitoring, err = stage.StartMonitoring(ctx, stage.MonitoringOptions{Binaries: w.prometheus, Dir: dir}); err != nil {
+	if w.monitoring, err = stage.StartMonitoring(ctx, stage.MonitoringOptions{
+		Binaries: w.prometheus, Dir: dir, Dashboards: filepath.Join(w.root, "charts", "trellis", "monitoring", "dashboards"),
+	}); err != nil {
 		return err
 	}
 	w.tell("Prometheus looks at it, with the rules of the chart: %s", w.monitoring.URL)

@@ -34,7 +34,7 @@ The log of the hub is in %[6]s. What it reports of its work appears here:
 
 // askPrometheus is for people, too. Its arguments are the addresses of Prometheus and the Alertmanager.
 const askPrometheus = `
-Prometheus is at %[1]s, a data source for any Grafana here; the dashboards are in charts/trellis/monitoring. It has no pages, but
+Prometheus is at %[1]s, the Alertmanager at %[2]s. Try
 
   curl -s '%[1]s/api/v1/query?query=target:trellis_target_up:max'
   curl -s %[1]s/api/v1/alerts
@@ -46,6 +46,11 @@ func (w *world) stay(ctx context.Context) error {
 	w.title(fmt.Sprintf(lookAround, w.shown(w.dir), w.alpha.Host(), w.source.Host(), w.hub.MetricsURL(), w.hub.ReadyURL(), w.shown(w.hub.LogFile)))
 	if w.monitoring != nil {
 		w.title(fmt.Sprintf(askPrometheus, w.monitoring.URL, w.monitoring.AlertmanagerURL))
+		if w.monitoring.GrafanaURL == "" {
+			w.tell("No Grafana is installed. Prometheus is a data source for any other; the dashboards are in charts/trellis/monitoring/dashboards.")
+		} else {
+			w.tell("Grafana with the dashboards is at %s.", w.monitoring.GrafanaURL)
+		}
 	}
 	list := &eventsv1.EventList{}
 	if err := w.source.Client.List(ctx, list); err != nil {

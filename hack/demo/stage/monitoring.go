@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -30,14 +31,16 @@ type MonitoringOptions struct {
 	Interval time.Duration
 	// Rules is a rules file. Nil: that of the chart.
 	Rules []byte
+	// Dashboards is the folder of those that Grafana is to show, if it is installed. Empty: no Grafana.
+	Dashboards string
 }
 
 // Monitoring is a Prometheus that watches hubs by the chart's rules, with an Alertmanager that has the chart's inhibition.
 type Monitoring struct {
 	// API is that of Prometheus.
 	API prometheusv1.API
-	// URL is the address of Prometheus, AlertmanagerURL that of the Alertmanager.
-	URL, AlertmanagerURL string
+	// URL is the address of Prometheus, AlertmanagerURL that of the Alertmanager. GrafanaURL is empty if no Grafana is installed.
+	URL, AlertmanagerURL, GrafanaURL string
 
 	dir      string
 	services []*service
@@ -67,7 +70,7 @@ func StartMonitoring(ctx context.Context, o MonitoringOptions) (*Monitoring, err
 	if o.Rules == nil {
 		o.Rules = chart.Rules()
 	}
-	ports, err := freePorts(2)
+	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +91,19 @@ func StartMonitoring(ctx context.Context, o MonitoringOptions) (*Monitoring, err
 		return nil, fmt.Errorf("client for Prometheus: %w", err)
 	}
 	m.API = prometheusv1.NewAPI(client)
-	for _, s := range []*service{
+	services := []*service{
 		{name: "alertmanager", ready: m.AlertmanagerURL + "/-/ready", args: []string{
 			"--config.file=alertmanager.yaml", "--storage.path=alertmanager", "--web.listen-address=" + address(1), "--cluster.listen-address=",
 		}},
 		{name: "prometheus", ready: m.URL + "/-/ready", args: []string{
 			"--config.file=prometheus.yaml", "--storage.tsdb.path=prometheus", "--web.listen-address=" + address(0), "--log.level=warn",
 		}},
-	} {
+	}
+	grafana, err := m.grafana(o, address(2))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range append(services, grafana...) {
 		m.services = append(m.services, s)
 		if err := s.start(ctx, o.Binaries, o.Dir); err != nil {
 			m.Stop()
@@ -103,6 +111,46 @@ func StartMonitoring(ctx context.Context, o MonitoringOptions) (*Monitoring, err
 		}
 	}
 	return m, nil
+}
+
+// grafanaHome is where the packages of Grafana put what it needs beside its program.
+const grafanaHome = "/usr/share/grafana"
+
+// grafana prepares a Grafana with the chart's dashboards, if one is installed and dashboards are wanted.
+func (m *Monitoring) grafana(o MonitoringOptions, address string) ([]*service, error) {
+	if o.Dashboards == "" {
+		return nil, nil
+	}
+	program, err := exec.LookPath("grafana")
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for Grafana: %w", err)
+	}
+	for name, content := range map[string]string{
+		"datasources": fmt.Sprintf("apiVersion: 1\ndatasources:\n- {name: Prometheus, type: prometheus, access: proxy, isDefault: true, url: %q}\n", m.URL),
+		"dashboards":  fmt.Sprintf("apiVersion: 1\nproviders:\n- {name: trellis, type: file, options: {path: %q}}\n", o.Dashboards),
+	} {
+		folder := filepath.Join(o.Dir, "provisioning", name)
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return nil, fmt.Errorf("configuration of Grafana: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "trellis.yaml"), []byte(content), 0o600); err != nil {
+			return nil, fmt.Errorf("configuration of Grafana: %w", err)
+		}
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of Grafana: %w", err)
+	}
+	m.GrafanaURL = "http://" + address
+	return []*service{{name: "grafana", program: program, ready: m.GrafanaURL + "/api/health", args: []string{
+		"server", "--homepath", grafanaHome,
+		"cfg:server.http_addr=" + host, "cfg:server.http_port=" + port,
+		"cfg:paths.data=" + filepath.Join(o.Dir, "grafana"), "cfg:paths.logs=" + filepath.Join(o.Dir, "grafana"), "cfg:paths.provisioning=" + filepath.Join(o.Dir, "provisioning"),
+		"cfg:auth.anonymous.enabled=true", "cfg:analytics.reporting_enabled=false", "cfg:analytics.check_for_updates=false",
+	}}}, nil
 }
 
 // Watch has Prometheus look at these hubs and no others, within a moment.
@@ -166,9 +214,10 @@ func (m *Monitoring) Stop() {
 
 // service is a program that serves HTTP until it is ended.
 type service struct {
-	name  string
-	args  []string
-	ready string
+	name    string
+	program string // empty: of this name in the folder of binaries
+	args    []string
+	ready   string
 
 	cmd   *exec.Cmd
 	guard *guard
@@ -183,7 +232,10 @@ func (s *service) start(ctx context.Context, binaries, dir string) error {
 		return fmt.Errorf("starting %s: %w", s.name, err)
 	}
 	defer func() { _ = log.Close() }()
-	s.cmd = exec.Command(filepath.Join(binaries, s.name), s.args...)
+	if s.program == "" {
+		s.program = filepath.Join(binaries, s.name)
+	}
+	s.cmd = exec.Command(s.program, s.args...)
 	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = dir, log, log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; we end it in order
 	s.done = make(chan struct{})
