@@ -5,6 +5,7 @@ package observability
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
@@ -43,6 +46,29 @@ func TestTheFleetGoesDown(t *testing.T) {
 	}
 	expectOver(t, "TrellisTargetDown", labels)
 	expectOver(t, "TrellisManyTargetsDown", nil)
+}
+
+// A target that sleeps is away on purpose. Another one, which is away at the same time, shows that alerts work.
+func TestNobodyIsAlarmedByAHibernatedTarget(t *testing.T) {
+	g, ctx := NewWithT(t), context.Background()
+	asleep, witness := newTarget(t, "asleep", long), newTarget(t, "witness", long)
+	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: asleep.namespace, Name: asleep.name}}
+	annotate := func(value string) {
+		patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, hubv1alpha1.HibernatedAnnotation, value))
+		g.Expect(source.Client.Patch(ctx, tc, patch)).To(Succeed())
+	}
+	annotate(`"true"`)
+	up := fmt.Sprintf(`trellis_target_up{%s}`, selector(map[string]string{"target": asleep.label()}))
+	g.Eventually(func(g Gomega) { g.Expect(samples(g, up)).To(BeZero()) }).Should(Succeed())
+	asleep.way.set(true)
+	witness.way.set(true)
+	expectFiring(t, "TrellisTargetDown", map[string]string{"target": witness.label()})
+	g.Expect(samples(g, fmt.Sprintf(`ALERTS{%s}`, selector(map[string]string{"target": asleep.label()})))).To(BeZero())
+	asleep.way.set(false)
+	witness.way.set(false)
+	annotate("null")
+	g.Eventually(func(g Gomega) { g.Expect(value(g, "max("+up+")")).To(Equal(1.0)) }).Should(Succeed())
+	expectOver(t, "TrellisTargetDown", map[string]string{"target": witness.label()})
 }
 
 func TestTheSourceGoesAway(t *testing.T) {
