@@ -163,7 +163,7 @@ func TestSituations(t *testing.T) {
 			expectFiring(t, alert, labels)
 			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace, Name: "web"}}
 			available := client.RawPatch(client.Merge.Type(), []byte(`{"status":{"observedGeneration":1,"replicas":1,"updatedReplicas":1,"readyReplicas":1,`+
-				`"availableReplicas":1,"conditions":[{"type":"Available","status":"True"}]}}`))
+				`"availableReplicas":1,"conditions":[{"type":"Available","status":"True"},{"type":"Progressing","status":"True","reason":"NewReplicaSetAvailable"}]}}`))
 			NewWithT(t).Expect(cluster.Client.Status().Patch(ctx, deployment, available)).To(Succeed())
 			expectOver(t, alert, labels)
 		},
