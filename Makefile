@@ -36,6 +36,10 @@ fleetsim-bench: ## Measure TARGETS (default 1000) simulated API servers with 300
 fleet: kube ## Put a hub on trial with TARGETS (default 1000) simulated targets of OBJECTS (default 300) each, against the goals
 	$(GO) run ./hack/trials fleet -targets $(or $(TARGETS),1000) -objects $(or $(OBJECTS),300) $(ARGS)
 
+.PHONY: foreign
+foreign: kube ## Start a hub without and with SECRETS (default 100000) of others in the source, and measure what they cost
+	$(GO) run ./hack/trials foreign -secrets $(or $(SECRETS),100000) $(ARGS)
+
 .PHONY: failover
 failover: kube ## End a leading hub KILLS (default 50) times under load, in several ways, and measure when its standby goes on
 	$(GO) run ./hack/trials failover -kills $(or $(KILLS),50) $(ARGS)

@@ -47,6 +47,13 @@ var trials = []trial{
 			return scale.Run(ctx, root, o, report)
 		}
 	}},
+	{"foreign", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
+		var o scale.ForeignOptions
+		o.Flags(flags)
+		return func(ctx context.Context, root string, report *figures.Report) error {
+			return scale.RunForeign(ctx, root, o, report)
+		}
+	}},
 	{"faults", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
 		var o matrix.Options
 		o.Flags(flags)
