@@ -1,0 +1,43 @@
+package soak_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/trials/soak"
+)
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	goleak.VerifyTestMain(m)
+}
+
+// TestTargetsThatComeAndGoLeaveNothing is the quick form of cycles: goroutines, sockets and series of the hub return to where they were.
+func TestTargetsThatComeAndGoLeaveNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane, skipped by -short")
+	}
+	g := NewWithT(t)
+	root, err := stage.Root(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	report := figures.NewReport("cycles", nil)
+	var progress strings.Builder
+	err = soak.Cycle(t.Context(), root, soak.Options{
+		Targets: 2, Visitors: 5, Cycles: 10, Rate: 2, Seed: 1, Patience: 3 * time.Minute, Progress: &progress,
+	}, report)
+	g.Expect(err).NotTo(HaveOccurred(), progress.String())
+	var table strings.Builder
+	g.Expect(report.Print(&table)).To(Succeed())
+	g.Expect(report.Broken()).To(BeEmpty(), table.String())
+	t.Log(table.String())
+}
