@@ -144,6 +144,8 @@ type Status struct {
 	KubernetesVersion string
 	// CredentialExpiry is the end of the client certificate or token; zero if it has none.
 	CredentialExpiry time.Time
+	// CredentialIssued is since when that credential is valid; zero if it does not tell.
+	CredentialIssued time.Time
 	// RoundTrip is the time of the last successful probe.
 	RoundTrip time.Duration
 	// NextAttempt is when a disconnected target is dialled again.

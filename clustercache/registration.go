@@ -70,11 +70,12 @@ func (a access) secrets() []string {
 	return slices.DeleteFunc([]string{a.kubeconfig.Token, a.kubeconfig.Password}, func(s string) bool { return s == "" })
 }
 
-func (a access) expiry() time.Time {
+// validity is that of the credential which ends first, zero if that is not known.
+func (a access) validity() (issued, end time.Time) {
 	if a.kubeconfig != nil {
-		return a.kubeconfig.Expiry
+		return a.kubeconfig.Issued, a.kubeconfig.Expiry
 	}
-	return time.Time{}
+	return time.Time{}, time.Time{}
 }
 
 // newRegistration reads a registration Secret.

@@ -333,7 +333,8 @@ func (t *target) take(r *registration) {
 
 // inUse notes that the content of a registration is what the connection uses.
 func (s *Status) inUse(r *registration) {
-	s.SecretResourceVersion, s.CredentialExpiry = r.resourceVersion, r.access.expiry()
+	s.SecretResourceVersion = r.resourceVersion
+	s.CredentialIssued, s.CredentialExpiry = r.access.validity()
 	s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
 }
 

@@ -31,6 +31,8 @@ type Config struct {
 
 	// Expiry is when the first of the credentials ends; zero if none of them tells.
 	Expiry time.Time
+	// Issued is since when that credential is valid; zero if it does not tell.
+	Issued time.Time
 }
 
 // Equal tells whether two configs are the same.

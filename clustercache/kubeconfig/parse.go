@@ -99,7 +99,7 @@ func refuse(cluster *api.Cluster, user *api.AuthInfo, policy Policy) error {
 	return nil
 }
 
-// validate finds what is missing or malformed and computes Expiry.
+// validate finds what is missing or malformed and computes Expiry and Issued.
 func (c *Config) validate() error {
 	if c.Server == "" {
 		return invalid("the cluster has no server")
@@ -126,7 +126,7 @@ func (c *Config) validate() error {
 	if c.Token == "" && c.Username == "" && len(c.ClientCertificate) == 0 && len(c.ClientKey) == 0 {
 		return invalid("the user has no credential: neither a token nor a client certificate")
 	}
-	c.Expiry = tokenExpiry(c.Token)
+	c.Issued, c.Expiry = tokenValidity(c.Token)
 	if len(c.ClientCertificate) == 0 && len(c.ClientKey) == 0 {
 		return nil
 	}
@@ -135,26 +135,33 @@ func (c *Config) validate() error {
 		return invalid("client-certificate-data and client-key-data are no PEM key pair that fits together")
 	}
 	if c.Expiry.IsZero() || pair.Leaf.NotAfter.Before(c.Expiry) {
-		c.Expiry = pair.Leaf.NotAfter
+		c.Issued, c.Expiry = pair.Leaf.NotBefore, pair.Leaf.NotAfter
 	}
 	return nil
 }
 
-// tokenExpiry reads the end of a JSON web token without verifying it; zero if the token is none or has no end.
-func tokenExpiry(token string) time.Time {
+// tokenValidity reads the beginning and the end of a JSON web token without verifying it; zero if the token is none or does not
+// tell.
+func tokenValidity(token string) (issued, end time.Time) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return time.Time{}
+		return time.Time{}, time.Time{}
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return time.Time{}
+		return time.Time{}, time.Time{}
 	}
 	var claims struct {
+		Issued float64 `json:"iat"`
 		Expiry float64 `json:"exp"`
 	}
-	if json.Unmarshal(payload, &claims) != nil || claims.Expiry <= 0 || claims.Expiry > 1<<40 {
-		return time.Time{}
+	plausible := func(seconds float64) bool { return seconds > 0 && seconds <= 1<<40 }
+	if json.Unmarshal(payload, &claims) != nil || !plausible(claims.Expiry) {
+		return time.Time{}, time.Time{}
 	}
-	return time.Unix(int64(claims.Expiry), 0)
+	end = time.Unix(int64(claims.Expiry), 0)
+	if plausible(claims.Issued) && claims.Issued < claims.Expiry {
+		issued = time.Unix(int64(claims.Issued), 0)
+	}
+	return issued, end
 }

@@ -175,6 +175,12 @@ func TestExpiryIsThatOfTheFirstCredential(t *testing.T) {
 	g.Expect(parse("", true).Expiry).To(BeTemporally("==", late))
 	g.Expect(parse(jwt(soon), true).Expiry).To(BeTemporally("==", soon))
 	g.Expect(parse("opaque", true).Expiry).To(BeTemporally("==", late))
+
+	g.Expect(parse(jwt(soon), false).Issued).To(BeZero())
+	g.Expect(parse("", true).Issued).To(BeTemporally("~", time.Now().Add(-time.Hour), time.Minute))
+	now := time.Now().Truncate(time.Second)
+	token := "e30." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d,"exp":%d}`, now.Unix(), soon.Unix())) + ".c2ln"
+	g.Expect(parse(token, true).Issued).To(BeTemporally("==", now), "of the one that ends first")
 }
 
 func TestWhatIsComparedAndWhatIsShown(t *testing.T) {

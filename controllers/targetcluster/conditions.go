@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// expiresSoon is how long before its end a credential is worth a warning. Tokens that are renewed in time, as those of
-	// a token requestor are, never get there.
+	// expiresSoon is how long before its end a credential is worth a warning if it does not tell since when it is valid.
 	expiresSoon = time.Hour
 
 	messageNotProbed      = "there is no connection over which to find out"
@@ -166,7 +165,7 @@ func (c *conditions) credentialsValid(o observation) {
 		set(metav1.ConditionFalse, status.Reason, status.Message)
 	case !o.connected():
 		set(metav1.ConditionUnknown, hubv1alpha1.ReasonNotProbed, messageNotProbed)
-	case ends && end.Sub(o.now) < expiresSoon:
+	case ends && end.Sub(o.now) < warnBefore(o.status.CredentialIssued, end):
 		set(metav1.ConditionTrue, hubv1alpha1.ReasonCredentialsExpireSoon, "the credential "+expiryText(o.now, end))
 	case ends:
 		set(metav1.ConditionTrue, hubv1alpha1.ReasonCredentialsAccepted, "the target accepts the credential, which "+expiryText(o.now, end))
@@ -294,6 +293,20 @@ func reasonOf(status clustercache.Status) string {
 
 func pendingText(status clustercache.Status) string {
 	return "the new content of the Secret is not used, the former connection goes on: " + status.PendingMessage
+}
+
+// warnBefore returns how long before its end a credential is worth a warning: at a fifth of its life. One that lives for a day
+// at most is renewed by a program, as those of a token requestor are, which does that at a fifth or a bit later; there it is a
+// tenth, so that who is in time is not blamed.
+func warnBefore(issued, end time.Time) time.Duration {
+	switch life := end.Sub(issued); {
+	case issued.IsZero():
+		return expiresSoon
+	case life <= 24*time.Hour:
+		return life / 10
+	default:
+		return life / 5
+	}
 }
 
 // expiryText gives the remaining time in steps, so that the text rarely changes.

@@ -108,6 +108,30 @@ func TestConditions(t *testing.T) {
 			func(o *observation) { o.status.CredentialExpiry = now.Add(30 * time.Minute) },
 			want{"CredentialsValid": is(yes, "CredentialsExpireSoon")}, "",
 		},
+		"a credential that ends within a tenth of its short life": {
+			func(o *observation) {
+				o.status.CredentialIssued, o.status.CredentialExpiry = now.Add(-11*time.Hour), now.Add(time.Hour)
+			},
+			want{"CredentialsValid": is(yes, "CredentialsExpireSoon")}, "",
+		},
+		"a credential that its requestor is about to renew": {
+			func(o *observation) {
+				o.status.CredentialIssued, o.status.CredentialExpiry = now.Add(-10*time.Hour), now.Add(2*time.Hour)
+			},
+			want{"CredentialsValid": is(yes, "CredentialsAccepted")}, "",
+		},
+		"a credential that ends within a fifth of its long life": {
+			func(o *observation) {
+				o.status.CredentialIssued, o.status.CredentialExpiry = now.AddDate(0, 0, -300), now.AddDate(0, 0, 65)
+			},
+			want{"CredentialsValid": is(yes, "CredentialsExpireSoon")}, "",
+		},
+		"a credential of a long life with more than a fifth of it left": {
+			func(o *observation) {
+				o.status.CredentialIssued, o.status.CredentialExpiry = now.AddDate(0, 0, -280), now.AddDate(0, 0, 85)
+			},
+			want{"CredentialsValid": is(yes, "CredentialsAccepted")}, "",
+		},
 		"an expired credential on a connection that still works": {
 			func(o *observation) { o.status.CredentialExpiry = now }, want{"CredentialsValid": is(no, "CredentialsExpired")}, "",
 		},
