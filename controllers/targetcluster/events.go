@@ -3,12 +3,16 @@ package targetcluster
 import (
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
@@ -22,16 +26,48 @@ const (
 
 	// maxNote is what the API allows for the note of an event.
 	maxNote = 1024
+
+	// eventsAtOnce may be written about one TargetCluster, and one more every eventPause: what comes and goes once a second shall
+	// not fill the source.
+	eventsAtOnce = 15
+	eventPause   = 30 * time.Second
 )
 
 // recorder emits events about TargetClusters.
 type recorder struct {
 	events events.EventRecorder
+	clock  clock.PassiveClock
+
+	mu      sync.Mutex
+	budgets map[types.NamespacedName]*rate.Limiter // of those that had events in this term
+}
+
+func newRecorder(to events.EventRecorder, clock clock.PassiveClock) *recorder {
+	return &recorder{events: to, clock: clock, budgets: map[types.NamespacedName]*rate.Limiter{}}
+}
+
+// may takes an event from the budget of a TargetCluster, if there is one left.
+func (r *recorder) may(key types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	budget := r.budgets[key]
+	if budget == nil {
+		budget = rate.NewLimiter(rate.Every(eventPause), eventsAtOnce)
+		r.budgets[key] = budget
+	}
+	return budget.AllowN(r.clock.Now(), 1)
+}
+
+// forget forgets the budget of a TargetCluster that is gone.
+func (r *recorder) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.budgets, key)
 }
 
 // statusChanged tells about the difference between an older status and the one that a TargetCluster has now. Conditions
 // with a common cause have the same reason and make one event.
-func (r recorder) statusChanged(tc *hubv1alpha1.TargetCluster, before hubv1alpha1.TargetClusterStatus) {
+func (r *recorder) statusChanged(tc *hubv1alpha1.TargetCluster, before hubv1alpha1.TargetClusterStatus) {
 	if before.ClusterUID != "" && before.ClusterUID != tc.Status.ClusterUID {
 		r.identityConfirmed(tc, before.ClusterUID)
 	}
@@ -65,7 +101,7 @@ func inOrder(conditions []metav1.Condition) []metav1.Condition {
 
 // conditionChanged tells about a condition with a new status or reason, if that is worth it: what is wrong, what is worth a
 // warning, and that the target is ready.
-func (r recorder) conditionChanged(tc *hubv1alpha1.TargetCluster, condition metav1.Condition) bool {
+func (r *recorder) conditionChanged(tc *hubv1alpha1.TargetCluster, condition metav1.Condition) bool {
 	warning := condition.Status == metav1.ConditionFalse && !isFailing(condition.Reason) || condition.Reason == hubv1alpha1.ReasonTargetStatusUnknown ||
 		condition.Reason == hubv1alpha1.ReasonDuplicateRegistration || condition.Reason == hubv1alpha1.ReasonCredentialsExpireSoon
 	switch {
@@ -80,12 +116,15 @@ func (r recorder) conditionChanged(tc *hubv1alpha1.TargetCluster, condition meta
 }
 
 // identityConfirmed tells that the target is another cluster than before, because somebody confirmed it.
-func (r recorder) identityConfirmed(tc *hubv1alpha1.TargetCluster, before types.UID) {
+func (r *recorder) identityConfirmed(tc *hubv1alpha1.TargetCluster, before types.UID) {
 	r.emit(tc, corev1.EventTypeNormal, reasonIdentityConfirmed,
 		"the target is the cluster with UID "+string(tc.Status.ClusterUID)+" from now on, it was the one with UID "+string(before))
 }
 
-func (r recorder) emit(tc *hubv1alpha1.TargetCluster, eventType, reason, note string) {
+func (r *recorder) emit(tc *hubv1alpha1.TargetCluster, eventType, reason, note string) {
+	if !r.may(types.NamespacedName{Namespace: tc.Namespace, Name: tc.Name}) {
+		return
+	}
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote], "")
 	}

@@ -48,7 +48,7 @@ type reconciler struct {
 	Options
 	nodes      *nodes.Nodes
 	identities *identity.Index
-	events     recorder
+	events     *recorder
 	started    time.Time
 	rules      rules
 
@@ -62,7 +62,7 @@ func newReconciler(o Options) *reconciler {
 	return &reconciler{
 		Options:    o,
 		identities: identity.NewIndex(),
-		events:     recorder{o.Events},
+		events:     newRecorder(o.Events, o.Clock),
 		started:    o.Clock.Now(),
 		rules: rules{
 			thresholds: o.Thresholds, progressingLimit: o.ProgressingLimit,
@@ -144,7 +144,11 @@ func (r *reconciler) create(ctx context.Context, key clustercache.ClusterKey, se
 		// From the first moment on it can be told from one that a user made in advance.
 		Annotations: map[string]string{hubv1alpha1.RegistrationAnnotation: secretName},
 	}}
-	if err := r.Client.Create(ctx, tc); err != nil && !apierrors.IsAlreadyExists(err) {
+	err := r.Client.Create(ctx, tc)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil // the Secret goes in a moment, too
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot create the TargetCluster: %w", err)
 	}
 	return nil
@@ -459,6 +463,7 @@ func (r *reconciler) forget(key clustercache.ClusterKey) {
 	defer r.mu.Unlock()
 	delete(r.written, key)
 	delete(r.failing, key)
+	r.events.forget(key)
 }
 
 // lastFailing returns what failed at the last look in this term, written or not. The first look has only what is written.
