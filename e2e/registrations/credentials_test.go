@@ -1,0 +1,156 @@
+package registrations
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+func TestExpiredCredentialIsToldAndANewOneHeals(t *testing.T) {
+	p := newPlace(t, 1)
+	target := p.targets[0]
+	p.Expect(target.RotateToken(fleetsim.Rotation{Revoke: true, Lifetime: 50 * time.Second})).To(Succeed())
+	p.register("target", target)
+	p.manage("mr", "1", 2)
+	p.eventuallyReady("mr")
+	p.eventually("target", hubv1alpha1.ConditionCredentialsValid, "True/CredentialsAccepted")
+	p.eventually("target", hubv1alpha1.ConditionCredentialsValid, "True/CredentialsExpireSoon")
+	p.eventuallyEvent("target", hubv1alpha1.ReasonCredentialsExpireSoon, "expires in less than an hour")
+
+	end := p.target("target").Status.CredentialExpiry
+	p.eventually("target", hubv1alpha1.ConditionCredentialsValid, "False/CredentialsExpired")
+	p.Expect(p.condition("target", hubv1alpha1.ConditionCredentialsValid)).To(ContainSubstring("expired at " + end.UTC().Format(time.RFC3339)))
+	p.eventually("target", hubv1alpha1.ConditionReady, "False/CredentialsExpired")
+	p.eventuallyEvent("target", hubv1alpha1.ReasonCredentialsExpired, "expired at")
+	p.eventuallyMR("mr", resourcesv1alpha1.ConditionReady, "Unknown/TargetUnreachable")
+	p.edit(target, "mr-0", "nobody can see it")
+
+	p.Expect(target.RotateToken(fleetsim.Rotation{})).To(Succeed())
+	p.rewrite("target", target)
+	p.eventually("target", hubv1alpha1.ConditionCredentialsValid, "True/CredentialsAccepted")
+	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
+	p.Eventually(func() string { return p.value(target, "mr-0") }).Should(Equal("1"))
+	p.eventuallyReady("mr")
+}
+
+func TestRevokedCredentialIsToldAndANewOneHeals(t *testing.T) {
+	p := newPlace(t, 1)
+	target := p.targets[0]
+	p.register("target", target)
+	p.manage("mr", "1", 2)
+	p.eventuallyReady("mr")
+	p.Expect(target.RotateToken(fleetsim.Rotation{Revoke: true})).To(Succeed())
+	p.eventually("target", hubv1alpha1.ConditionReady, "False/Unauthorized")
+	p.eventually("target", hubv1alpha1.ConditionCredentialsValid, "False/Unauthorized")
+	p.eventuallyEvent("target", hubv1alpha1.ReasonUnauthorized, "")
+	p.rewrite("target", target)
+	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
+	p.eventually("target", hubv1alpha1.ConditionCredentialsValid, "True/CredentialsAccepted")
+	p.expectCare(target, "mr-0", "1")
+	p.Expect(p.writes(target, "delete create")).To(BeEmpty())
+}
+
+func TestSecretThatIsMadeAnewAtOnce(t *testing.T) {
+	p := newPlace(t, 1)
+	target := p.targets[0]
+	p.register("target", target)
+	p.manage("mr", "1", 2)
+	p.eventuallyReady("mr")
+	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
+	uid, began := p.target("target").UID, time.Now()
+	for range 3 {
+		p.unregister("target")
+		p.register("target", target)
+	}
+	p.expectCare(target, "mr-0", "1")
+	p.eventuallyReady("mr")
+	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
+	p.Expect(p.target("target").UID).To(Equal(uid), "it is remembered what is known of the target")
+	p.Expect(p.changes(target, began)).To(Equal([]string{"apply configmaps default/mr-0"}), "the correction")
+	p.Expect(p.writes(target, "delete")).To(BeEmpty())
+}
+
+func TestRegistrationThatIsRenamed(t *testing.T) {
+	p := newPlace(t, 1)
+	target := p.targets[0]
+	p.register("target", target)
+	p.manage("mr", "1", 2)
+	p.eventuallyReady("mr")
+	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
+	p.unregister("target")
+	p.register("renamed", target)
+	p.eventually("renamed", hubv1alpha1.ConditionReady, "True/Ready")
+	p.eventuallyGone(targetCluster(p, "target"))
+	p.expectCare(target, "mr-0", "1")
+	p.eventuallyReady("mr")
+	p.Expect(p.writes(target, "delete")).To(BeEmpty())
+}
+
+// TestSecretThatFlaps has a program write a kubeconfig that is refused and one that is right, in turns.
+func TestSecretThatFlaps(t *testing.T) {
+	p := newPlace(t, 1)
+	target := p.targets[0]
+	p.register("target", target)
+	p.manage("mr", "1", 2)
+	p.eventuallyReady("mr")
+	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
+	bad := hubtest.Rewrite(target.Kubeconfig(), func(config *hubtest.KubeConfig) {
+		for _, user := range config.AuthInfos {
+			user.Token, user.Exec = "", &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
+		}
+	})
+	for i := range 5 {
+		p.Expect(source.Client.Update(p.ctx, hubtest.Registration(p.name, "target", bad))).To(Succeed())
+		p.edit(target, "mr-0", fmt.Sprint("edit-", i))
+		// The former connection goes on: the edit is undone although the content of the Secret is of no use.
+		p.Eventually(func() string { return p.value(target, "mr-0") }).Should(Equal("1"))
+		p.rewrite("target", target)
+		time.Sleep(time.Second)
+	}
+	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
+	p.eventually("target", hubv1alpha1.ConditionCredentialsValid, "True/CredentialsAccepted")
+	p.eventuallyReady("mr")
+	p.Expect(p.events("target", hubv1alpha1.ReasonKubeconfigRefused)).NotTo(BeEmpty())
+	p.Expect(p.writes(target, "delete")).To(BeEmpty())
+}
+
+func TestRegistrationThatLeadsElsewhereAndBack(t *testing.T) {
+	p := newPlace(t, 2)
+	first, second := p.targets[0], p.targets[1]
+	p.register("target", first)
+	p.manage("mr", "1", 2)
+	p.eventuallyReady("mr")
+	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
+
+	p.rewrite("target", second)
+	p.eventually("target", hubv1alpha1.ConditionReady, "False/IdentityChanged")
+	p.eventuallyEvent("target", hubv1alpha1.ReasonIdentityChanged, string(second.UID()))
+	p.eventuallyMR("mr", resourcesv1alpha1.ConditionReady, "Unknown/IdentityChanged")
+	p.edit(first, "mr-0", "edited")
+	p.Consistently(func() []string { return p.writes(second) }, 2*time.Second).Should(BeEmpty())
+
+	p.rewrite("target", first)
+	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
+	p.Eventually(func() string { return p.value(first, "mr-0") }).Should(Equal("1"))
+	p.eventuallyReady("mr")
+	p.Expect(p.writes(second)).To(BeEmpty())
+
+	p.rewrite("target", second)
+	p.eventually("target", hubv1alpha1.ConditionReady, "False/IdentityChanged")
+	p.annotate(hubtest.Registration(p.name, "target", nil), hubv1alpha1.ConfirmIdentityAnnotation, string(second.UID()))
+	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
+	p.eventuallyEvent("target", "IdentityConfirmed", string(second.UID()))
+	p.Eventually(func() string { return p.value(second, "mr-1") }).Should(Equal("1"))
+	p.eventuallyReady("mr")
+	p.eventuallyEvent("mr", "ObjectsReleased", "2 objects stay behind")
+	p.Expect(p.value(first, "mr-0")).To(Equal("1"), "nothing is deleted where nobody is at work any more")
+	p.Expect(append(p.writes(first, "delete"), p.writes(second, "delete")...)).To(BeEmpty())
+}

@@ -1,0 +1,56 @@
+package registrations
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	chart "github.com/trellis-hub/trellis/charts/trellis"
+)
+
+// What all tests share.
+var (
+	source *hubtest.Cluster
+	hub    *hubtest.Hub
+)
+
+func TestMain(m *testing.M) {
+	hubtest.Suite{Patience: 90 * time.Second, Poll: 100 * time.Millisecond, Parallel: 12}.Main(m, run)
+}
+
+func run(m *testing.M) int {
+	ctx := context.Background()
+	clusters, err := hubtest.StartSource(ctx, controlplane.Options{Name: "source", ControllerManager: true})
+	if err == nil {
+		defer hubtest.StopClusters(clusters...)
+		source = clusters[0]
+		for _, policy := range chart.DeletionGuard() {
+			if err == nil {
+				err = source.Client.Create(ctx, policy)
+			}
+		}
+	}
+	if err == nil {
+		hub, err = hubtest.StartHub(ctx, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+			c.Controllers.TargetCluster.SyncPeriod.Duration = 2 * time.Second // how soon figures are told
+			c.ClusterCache.DrainTimeout.Duration = 10 * time.Second
+		}})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	hub.Stop()
+	if err := hub.Err(); err != nil {
+		fmt.Fprintln(os.Stderr, err, hub.Log)
+		return 1
+	}
+	return code
+}
