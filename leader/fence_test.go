@@ -69,6 +69,16 @@ func TestWritesAreSentWhileTheLeaseIsHeld(t *testing.T) {
 	expect(false, "after the term")
 }
 
+// TestNothingIsWrittenAfterATermWhoseLeaseWouldLastOn ends a term in order.
+func TestNothingIsWrittenAfterATermWhoseLeaseWouldLastOn(t *testing.T) {
+	s := newSource(t)
+	r := s.start("first", nil)
+	s.Eventually(r.began).Should(Receive())
+	s.Expect(ask(r.Fence(), http.MethodPost, "/api/v1/namespaces")).To(Succeed())
+	r.stop()
+	s.Expect(ask(r.Fence(), http.MethodPost, "/api/v1/namespaces")).To(MatchError(leader.ErrNotLeading))
+}
+
 func TestRenewalsKeepTheFenceOpen(t *testing.T) {
 	s := newSource(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())

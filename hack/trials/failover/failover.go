@@ -83,7 +83,7 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 	}
 	t := &trial{options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), fixture: shoot20.New(shoot20.Options{})}
 	if t.Rig, err = rig.Start(ctx, rig.Options{
-		Root: root, Results: rig.Results(root), Fleet: fleetsim.Options{Targets: o.Targets, Seed: 1}, History: 1 << 14, Progress: o.Progress,
+		Root: root, Results: rig.Results(root), Fleet: fleetsim.Options{Targets: o.Targets, Seed: 1}, History: 1 << 13, Progress: o.Progress,
 	}); err != nil {
 		return err
 	}
@@ -189,7 +189,8 @@ func (t *trial) round(ctx context.Context, number int, way way) (took time.Durat
 		return 0, 0, err
 	}
 	var first time.Time
-	if err := t.Until(ctx, t.options.Patience, 50*time.Millisecond, "the successor writes", func() (bool, error) {
+	// When that was is in the journals. Reading them often would only take from the hub what it needs to be quick.
+	if err := t.Until(ctx, t.options.Patience, 500*time.Millisecond, "the successor writes", func() (bool, error) {
 		if err := standby.note(); err != nil {
 			return false, err
 		}
