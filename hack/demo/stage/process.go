@@ -100,6 +100,11 @@ func (h *Hub) Collect(ctx context.Context) (Heap, error) {
 	return heap, err
 }
 
+// HeapProfile has the hub collect its garbage, and returns what is left in the format of pprof.
+func (h *Hub) HeapProfile(ctx context.Context) ([]byte, error) {
+	return h.get(ctx, "http://"+h.metrics+"/debug/pprof/heap?gc=1")
+}
+
 // figure finds the number behind a text.
 func figure(page, name string) (int64, error) {
 	_, rest, _ := strings.Cut(page, name)

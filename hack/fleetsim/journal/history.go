@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -162,6 +163,28 @@ func (t *Target) History() History {
 		h.Changes = append(h.Changes, ring[at].change())
 	}
 	return h
+}
+
+// Changes are the remembered writes from a time on, oldest first. It is cheaper than History, and tells nothing of what is lost.
+func (t *Target) Changes(from time.Time) []Change {
+	w := &t.writes
+	first := int64(from.Sub(epoch))
+	var entries []entry
+	w.mu.Lock()
+	for i := range w.ring {
+		// From the newest on, which is before the place that is written next.
+		e := w.ring[(w.total-1-i)%len(w.ring)]
+		if e.time < first {
+			break // they are in the order of versions, and of time
+		}
+		entries = append(entries, e)
+	}
+	w.mu.Unlock()
+	changes := make([]Change, 0, len(entries))
+	for _, e := range slices.Backward(entries) {
+		changes = append(changes, e.change())
+	}
+	return changes
 }
 
 func (e entry) change() Change {

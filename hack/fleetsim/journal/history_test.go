@@ -40,6 +40,28 @@ func TestHistory(t *testing.T) {
 	g.Expect(versions).To(Equal([]uint64{9, 10, 11}), "the oldest are lost, and the order is kept")
 }
 
+func TestChangesFromATimeOn(t *testing.T) {
+	g := NewWithT(t)
+	_, alpha := target(Options{History: 3})
+	since := func(after time.Duration) []uint64 {
+		versions := []uint64{}
+		for _, c := range alpha.Changes(start.Add(after)) {
+			versions = append(versions, c.ResourceVersion)
+		}
+		return versions
+	}
+	g.Expect(since(0)).To(BeEmpty())
+	for i := range 5 {
+		alpha.Wrote(Change{Time: start.Add(time.Duration(i) * time.Second), Verb: "update", Resource: "pods", Name: "p", ResourceVersion: uint64(i)})
+		if i == 1 {
+			g.Expect(since(0)).To(Equal([]uint64{0, 1}), "before the ring is full")
+		}
+	}
+	g.Expect(since(0)).To(Equal([]uint64{2, 3, 4}), "the oldest are lost")
+	g.Expect(since(3 * time.Second)).To(Equal([]uint64{3, 4}))
+	g.Expect(since(5 * time.Second)).To(BeEmpty())
+}
+
 func TestNoHistory(t *testing.T) {
 	g := NewWithT(t)
 	j, alpha := target(Options{History: -1})

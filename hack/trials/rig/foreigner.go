@@ -155,8 +155,8 @@ func CorrectionsIn(targets []*fleetsim.Target, from, to time.Time) Corrections {
 
 func correctionsIn(targets []*fleetsim.Target, from, to time.Time, editor, owner journal.Writers) Corrections {
 	out := Corrections{Pending: map[string][]string{}}
-	for _, target := range targets { // one at a time: a thousand histories are large
-		for object := range out.read(target.Journal().History(), from, to, editor, owner) {
+	for _, target := range targets {
+		for object := range out.read(target.Journal().Changes(from), from, to, editor, owner) {
 			out.Pending[target.Name()] = append(out.Pending[target.Name()], object)
 		}
 	}
@@ -169,9 +169,9 @@ type edited struct {
 	gone   bool
 }
 
-func (c *Corrections) read(history journal.History, from, to time.Time, editor, owner journal.Writers) map[string]edited {
+func (c *Corrections) read(changes []journal.Change, from, to time.Time, editor, owner journal.Writers) map[string]edited {
 	pending := map[string]edited{}
-	for _, change := range history.Changes {
+	for _, change := range changes {
 		object := change.Object()
 		switch {
 		case change.Before == change.After:
@@ -202,7 +202,8 @@ func (c *Corrections) read(history journal.History, from, to time.Time, editor, 
 // AwaitCorrections waits until nothing that was edited in targets since a time is pending.
 func (r *Rig) AwaitCorrections(ctx context.Context, targets []*fleetsim.Target, from time.Time, patience time.Duration) error {
 	var pending map[string][]string
-	err := r.Until(ctx, patience, 100*time.Millisecond, "all edits are corrected", func() (bool, error) {
+	every := 50*time.Millisecond + time.Duration(len(targets))*time.Millisecond // looking takes time of the processors that are measured
+	err := r.Until(ctx, patience, every, "all edits are corrected", func() (bool, error) {
 		// Those that had none left need not be read again.
 		left := targets[:0:0]
 		pending = map[string][]string{}

@@ -117,10 +117,14 @@ func (r *run) starts(ctx context.Context, step *figures.Step, n int) ([]start, e
 			return nil, err
 		}
 		s := start{ready: time.Since(began)}
-		if err := r.awaitSynced(ctx); err != nil {
+		if err := r.awaitConnected(ctx); err != nil {
 			return nil, err
 		}
-		s.synced = time.Since(began)
+		at, err := r.awaitWatches(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		s.synced = at.Sub(began)
 		const calm = 15 * time.Second // what a start has left behind is garbage by then
 		if err := rig.Pause(ctx, calm); err != nil {
 			return nil, err

@@ -85,7 +85,7 @@ func (r *run) rotateTokens(ctx context.Context, step *figures.Step) error {
 	refused := counts.Where(func(c journal.Count) bool { return c.Code == 401 }).Sum().Requests
 	step.Add("requests refused (401), tokens void 1 s after the Secret was written", float64(refused), "").Exactly(0)
 	failed := counts.Verbs("apply", "patch", "create", "update", "delete").Where(func(c journal.Count) bool { return c.Code == 0 || c.Code >= 400 && c.Code != 404 && c.Code != 409 })
-	step.Add("applies that failed", float64(failed.Sum().Requests), "").Exactly(0).Strictly()
+	step.Add("applies that failed", float64(failed.Sum().Requests), "").Exactly(0)
 	now, err := r.sum(ctx, disconnects, nil)
 	if err != nil {
 		return err

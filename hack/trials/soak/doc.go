@@ -7,9 +7,9 @@
 // and a sample is taken (rig.Resources). The samples stand in the report, all of them.
 //
 // What must hold: goroutines, sockets and series are at the end what they were at the beginning, and the heap has no slope of
-// more than 3 % over the run. The first minutes do not count: buffers find their sizes, and series of things that happen for the
-// first time appear. A run of less than ten minutes says so and judges by the same rules, which a short one can fail by noise of
-// the heap; so there the slope is shown and fails nothing.
+// more than 3 % over the run. The first fifth does not count: buffers find their sizes, series of things that happen for the
+// first time appear, and what is remembered for some minutes fills up. With less than 20 samples after it the slope is shown and
+// fails nothing. Profiles of the heap are written at the first sample and at the end.
 //
 // The subcommand cycles does one thing as often as it can: targets come and go, while others are at work.
 package soak
