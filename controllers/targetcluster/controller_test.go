@@ -329,9 +329,9 @@ type hub struct {
 	stopTerm  func()
 	changes   []func(*Options)
 
-	mu      sync.Mutex
-	report  Report
-	inUse   bool
+	mu     sync.Mutex
+	report Report
+	inUse  bool
 }
 
 func newHub(t *testing.T, source *source, changes ...func(*Options)) *hub {

@@ -101,11 +101,10 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 	group, running := errgroup.WithContext(ctx)
 	running, over := context.WithCancel(running)
 	group.Go(func() error {
-		err := rig.NewForeigner(victims).Pace(running, t.targets, o.Rate, 24*time.Hour)
-		if running.Err() != nil {
-			return nil
+		if err := rig.NewForeigner(victims).Pace(running, t.targets, o.Rate, 24*time.Hour); running.Err() == nil {
+			return err
 		}
-		return err
+		return nil // it was told to end
 	})
 	taken, late, failed := t.rounds(running)
 	over()
