@@ -424,12 +424,12 @@ func (h *hub) change(g *WithT, key clustercache.ClusterKey, change func(*hubv1al
 
 // waitForCache returns when the informers know the present version.
 func (h *hub) waitForCache(g *WithT, key clustercache.ClusterKey) {
-	want := h.get(g, key).ResourceVersion
-	g.Eventually(func() string {
-		tc := &hubv1alpha1.TargetCluster{}
+	g.Eventually(func(g Gomega) {
+		tc, now := &hubv1alpha1.TargetCluster{}, &hubv1alpha1.TargetCluster{}
+		g.Expect(h.client.Get(context.Background(), key, now)).To(Succeed())
 		g.Expect(h.cache.Get(context.Background(), key, tc)).To(Succeed())
-		return tc.ResourceVersion
-	}, soon, often).Should(Equal(want))
+		g.Expect(tc.ResourceVersion).To(Equal(now.ResourceVersion)) // whoever wrote it meanwhile
+	}, soon, often).Should(Succeed())
 }
 
 func (h *hub) eventually(g *WithT, key clustercache.ClusterKey, matcher gomegatypes.GomegaMatcher) {
