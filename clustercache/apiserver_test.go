@@ -256,6 +256,17 @@ func (a *apiServer) hangWatches(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
+// hangOn is a fault that only affects requests whose path contains a text.
+func hangOn(a *apiServer, path string) func(w http.ResponseWriter, r *http.Request) bool {
+	return func(_ http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, path) {
+			return false
+		}
+		a.hang(r)
+		return true
+	}
+}
+
 // answer is a fault: a status for all requests whose path contains a text.
 func answer(status int, path string) func(w http.ResponseWriter, r *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
@@ -277,6 +288,13 @@ func (a *apiServer) count(prefix string) int {
 		}
 	}
 	return n
+}
+
+// forgetRequests empties what count counts.
+func (a *apiServer) forgetRequests() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.requests = nil
 }
 
 func (a *apiServer) sockets() int {
@@ -488,8 +506,10 @@ func rendered(object map[string]any, metadataOnly bool) map[string]any {
 
 func writeJSON(w http.ResponseWriter, contentType string, content any) {
 	w.Header().Set("Content-Type", contentType)
-	_ = json.NewEncoder(w).Encode(content)
+	writeBody(w, content)
 }
+
+func writeBody(w http.ResponseWriter, content any) { _ = json.NewEncoder(w).Encode(content) }
 
 func writeStatus(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")

@@ -26,6 +26,7 @@ type Cache struct {
 	options  Options
 	mappers  *mapperpool.Pool
 	probes   pool
+	dials    pool
 	connects pool
 	brownout *brownout
 	hub      *stream.Hub[ClusterKey, EventType]
@@ -58,6 +59,7 @@ func New(options Options) (*Cache, error) {
 		options:  options,
 		mappers:  mapperpool.New(mapperpool.Options{Clock: options.Clock}),
 		probes:   make(pool, options.ProbeParallel),
+		dials:    make(pool, options.DialParallel),
 		connects: make(pool, options.ConnectParallel),
 		brownout: newBrownout(&options),
 		hub:      stream.NewHub[ClusterKey](EventGone),

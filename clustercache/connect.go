@@ -86,10 +86,9 @@ type peer struct {
 }
 
 // meet finds out whether a connection works and leads to the right cluster. The first step, which is where unreachable
-// targets wait for their timeout, uses the pool of probes; only targets that answered get a place in the smaller pool of
-// connects.
+// targets wait for their timeout, has a large pool; only targets that answered get a place in the smaller one of connects.
 func (t *target) meet(ctx context.Context, g *generation, r *registration) (met peer, err error) {
-	err = t.cache.probes.do(ctx, t.cache.options.ProbeTimeout, func(ctx context.Context) error {
+	err = t.cache.dials.do(ctx, t.cache.options.ProbeTimeout, func(ctx context.Context) error {
 		met.version, err = g.readVersion(ctx)
 		return err
 	})

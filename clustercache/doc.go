@@ -15,8 +15,8 @@
 // Each target is a state machine with one goroutine, the loop (target.go). The loop compares what is with what the
 // registration asks for and starts what is missing: a connection attempt, a change of the token, a new connection beside
 // the old one, a probe, a watch. All of these run beside the loop with a deadline and report back, so that the loop never
-// waits for a network. Attempts and probes have pools of their own (connect.go): a target that hangs keeps a place of the
-// large pool for the timeout of a probe, and never gets one of the small pool.
+// waits for a network. Dials, the rest of connecting, and probes have pools of their own (connect.go): a target that hangs
+// keeps a place of the large pool of dials for the timeout of a probe, and never gets one of the small pool of connects.
 //
 // A connection is a generation (generation.go, rotation.go). Everything it starts lives in its context and ends with it,
 // down to the sockets, which its transport (package internal/transport) closes itself. Nothing in it changes but the token: if only that differs in a new kubeconfig, it is

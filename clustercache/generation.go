@@ -52,7 +52,10 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 		config.Dial = t.cache.options.Dial
 	}
 	var err error
-	g.transport, err = transport.New(g.ctx, transport.Options{Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint, Meter: t.meter})
+	g.transport, err = transport.New(g.ctx, transport.Options{
+		Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint, Meter: t.meter,
+		PingInterval: t.cache.options.PingInterval, PingTimeout: t.cache.options.PingTimeout,
+	})
 	if err != nil {
 		g.end(err)
 		return nil, err

@@ -95,6 +95,13 @@ func (s *secrets) set(secret *corev1.Secret) {
 	}
 }
 
+// latest is the version of the Secret that was written last.
+func (s *secrets) latest() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
 func (s *secrets) remove(namespace, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,6 +298,11 @@ func (r *recorder) count(f func(*recorder) int) func() int {
 
 func (r *recorder) syncs() int  { return r.count(func(r *recorder) int { return r.synced })() }
 func (r *recorder) errors() int { return r.count(func(r *recorder) int { return len(r.errs) })() }
+func (r *recorder) faultsNow() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.faults)
+}
 func (r *recorder) lastErr() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -87,11 +87,17 @@ type Options struct {
 	// ProbeInterval, ProbeTimeout and ProbeFailures say how a dead connection is found. Default 5s, 4s and 2.
 	ProbeInterval, ProbeTimeout time.Duration
 	ProbeFailures               int
-	// ProbeParallel bounds the probes under way, the first step of connecting among them. Default 512.
+	// ProbeParallel bounds the probes of connected targets under way. Default 512.
 	ProbeParallel int
+	// PingInterval is how long a connection may be silent before the other end is asked for a sign of life, PingTimeout how long
+	// that may take. It finds sockets whose other end is gone without a word. Default 30s and 15s.
+	PingInterval, PingTimeout time.Duration
+	// DialParallel bounds the first steps of connection attempts under way, which is where unreachable targets wait for their
+	// timeout. Default 512.
+	DialParallel int
 	// ConnectParallel bounds the connection attempts that got past the first step. Default 64.
 	ConnectParallel int
-	// ConnectTimeout bounds each of the two steps of a connection attempt. Default 10s.
+	// ConnectTimeout bounds the second step of a connection attempt; ProbeTimeout bounds the first. Default 10s.
 	ConnectTimeout time.Duration
 	// RetryMax is the longest pause between two attempts to reach a target that is down. Default 4s.
 	RetryMax time.Duration
@@ -138,6 +144,9 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.ProbeTimeout, 4*time.Second)
 	setDefault(&o.ProbeFailures, 2)
 	setDefault(&o.ProbeParallel, 512)
+	setDefault(&o.PingInterval, 30*time.Second)
+	setDefault(&o.PingTimeout, 15*time.Second)
+	setDefault(&o.DialParallel, 512)
 	setDefault(&o.ConnectParallel, 64)
 	setDefault(&o.ConnectTimeout, 10*time.Second)
 	setDefault(&o.RetryMax, 4*time.Second)

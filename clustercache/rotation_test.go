@@ -13,11 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// watchConfigMaps declares a watch over the metadata of all ConfigMaps and waits for its initial list.
-func (h *hub) watchConfigMaps(key ClusterKey) *recorder {
+// declareConfigMaps declares a watch over the metadata of all ConfigMaps.
+func (h *hub) declareConfigMaps(key ClusterKey) *recorder {
 	h.t.Helper()
 	r := newRecorder()
 	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: r})).To(Succeed())
+	return r
+}
+
+// watchConfigMaps declares one and waits for its initial list.
+func (h *hub) watchConfigMaps(key ClusterKey) *recorder {
+	h.t.Helper()
+	r := h.declareConfigMaps(key)
 	h.Eventually(r.syncs).Should(BeNumerically(">=", 1))
 	return r
 }

@@ -30,9 +30,8 @@ const (
 	// dialTimeout and tlsTimeout bound the two parts of opening a socket.
 	dialTimeout = 5 * time.Second
 	tlsTimeout  = 5 * time.Second
-	// pingAfter and pingTimeout find connections whose other end is gone without a word.
-	pingAfter   = 30 * time.Second
-	pingTimeout = 15 * time.Second
+	// keepAlive is the pause between the probes of TCP.
+	keepAlive = 30 * time.Second
 	// watchAnswer bounds how long a watch may wait for the beginning of its answer, watchOverrun how much longer than
 	// asked for a server may keep it open.
 	watchAnswer  = 30 * time.Second
@@ -52,6 +51,9 @@ type Options struct {
 	Doubt func()
 	// Meter counts what goes over the connection.
 	Meter *Meter
+	// PingInterval is how long an HTTP/2 connection may be silent before the other end is asked for a sign of life, PingTimeout
+	// how long that may take before the connection counts as lost. Zero: it is never asked, and 15s.
+	PingInterval, PingTimeout time.Duration
 }
 
 // Transport is the transport of one connection.
@@ -128,7 +130,7 @@ func newWire(ctx context.Context, options Options) (*wire, error) {
 	}
 	dial := config.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}).DialContext
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
 	}
 	proxy := config.Proxy
 	if proxy == nil {
@@ -142,10 +144,10 @@ func newWire(ctx context.Context, options Options) (*wire, error) {
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: tlsTimeout,
 		MaxIdleConnsPerHost: 8,
-		IdleConnTimeout:     90 * time.Second,
+		IdleConnTimeout:     options.PingInterval + options.PingTimeout, // net/http remembers a socket for that long, open or not
 		DisableCompression:  config.DisableCompression,
 		ForceAttemptHTTP2:   true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: options.PingInterval, PingTimeout: options.PingTimeout},
 	}
 	return w, nil
 }
@@ -211,16 +213,39 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// bearer adds a token that can change at any time. Without a token it adds nothing.
+// bearer adds a token that can change at any time. The empty token is none.
 type bearer struct {
 	next  http.RoundTripper
 	token *atomic.Pointer[string]
 }
 
 func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
-	if token := b.token.Load(); token != nil && *token != "" {
+	sent := *b.token.Load()
+	response, err := b.send(request, sent)
+	if err != nil || response.StatusCode != http.StatusUnauthorized || *b.token.Load() == sent {
+		return response, err
+	}
+	// It was on its way when the token was exchanged, and the old one is not taken any more.
+	again := request
+	if request.Body != nil && request.Body != http.NoBody {
+		if request.GetBody == nil {
+			return response, nil
+		}
+		body, err := request.GetBody()
+		if err != nil {
+			return response, nil //nolint:nilerr // the answer is as good
+		}
+		again = request.Clone(request.Context())
+		again.Body = body
+	}
+	_ = response.Body.Close()
+	return b.send(again, *b.token.Load())
+}
+
+func (b bearer) send(request *http.Request, token string) (*http.Response, error) {
+	if token != "" {
 		request = request.Clone(request.Context())
-		request.Header.Set("Authorization", "Bearer "+*token)
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	return b.next.RoundTrip(request)
 }
