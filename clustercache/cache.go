@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
@@ -17,8 +19,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
+	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
+)
+
+// How long a list, and the lists of a rotation, keep others waiting.
+const (
+	listTurn     = 2 * time.Second
+	rotationTurn = 10 * time.Second
 )
 
 // Cache is the ClusterCache of real targets. Add it to a manager: it connects while it runs, on every replica.
@@ -29,6 +38,11 @@ type Cache struct {
 	dials    pool
 	connects pool
 	brownout *brownout
+	// lists and rotations bound what would otherwise come in herds, greetings how many targets are met a second for the first
+	// time.
+	lists, rotations *turns.Turns
+	greetings        *rate.Limiter
+
 	hub      *stream.Hub[ClusterKey, EventType]
 	metrics  *fleet
 	handling handling
@@ -62,10 +76,12 @@ func New(options Options) (*Cache, error) {
 		dials:    make(pool, options.DialParallel),
 		connects: make(pool, options.ConnectParallel),
 		brownout: newBrownout(&options),
-		hub:      stream.NewHub[ClusterKey](EventGone),
-		metrics:  newFleet(options.TargetHistograms),
-		targets:  map[ClusterKey]*target{},
-		synced:   make(chan struct{}),
+		lists:    turns.New(options.ListParallel, listTurn, options.Clock), rotations: turns.New(options.RotateParallel, rotationTurn, options.Clock),
+		greetings: rate.NewLimiter(rate.Limit(options.ConnectRate), max(1, int(options.ConnectRate)/4)),
+		hub:       stream.NewHub[ClusterKey](EventGone),
+		metrics:   newFleet(options.TargetHistograms),
+		targets:   map[ClusterKey]*target{},
+		synced:    make(chan struct{}),
 
 		byNamespace: map[string]map[*target]struct{}{},
 	}

@@ -35,6 +35,10 @@
 // in a moment. If many targets are lost together (brownout.go), the hub suspects its own network: all are held until most
 // are back.
 //
+// What all targets would do in one moment is spread (package internal/turns): registrations are dialled for the first time at a
+// rate, and lists and rotations have turns. Turns are short, and targets whose turns were not enough wait in another line, so
+// that those that hang do not keep the places of others.
+//
 // A target that is meant to be away (sleep.go) is left alone: whoever runs the cache says so by Options.Asleep, and when it
 // may have changed by Recheck. The cache does not know where that is written.
 //
@@ -68,6 +72,6 @@
 //     servers, and the reason why absence can be relied upon.
 //   - A rotation that cannot establish a watch that works now is refused, even though everything else would work: a
 //     credential with fewer rights is more likely a mistake than an intention.
-//   - The memory of a rotation is twice that of the target until it ends, and nothing bounds how many rotate together.
+//   - The memory of a rotation is twice that of the target until it ends. Sixteen rotate together.
 //   - Calls are confined to the host of the kubeconfig, and redirects are not followed.
 package clustercache

@@ -98,7 +98,7 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 	g.watching = &watching.Connection{
 		Context: g.ctx, Held: g.transport.Gate().Closed, Mapper: g.mapper, Metadata: g.metadata, Dynamic: unstructured,
 		Clock: options.Clock, SyncTimeout: options.SyncTimeout, SilenceTimeout: options.SilenceTimeout, Logger: t.log,
-		Events: &t.cache.metrics.watchEvents,
+		Events: &t.cache.metrics.watchEvents, Lists: t.lists,
 	}
 	return nil
 }

@@ -97,6 +97,15 @@ type Options struct {
 	DialParallel int
 	// ConnectParallel bounds the connection attempts that got past the first step. Default 64.
 	ConnectParallel int
+	// ConnectRate is how many registrations a second are dialled for the first time, so that the start of the hub is no storm of
+	// handshakes. Default 100.
+	ConnectRate float64
+	// ListParallel bounds the lists of all kinds of all targets under way: at the start of the hub, when targets are back, when
+	// the history is gone that a watch wanted to go on with. A list that takes long is not counted any more. Default 50.
+	ListParallel int
+	// RotateParallel bounds the connections that are built beside the ones that serve, whose watches take their memory twice.
+	// Default 16.
+	RotateParallel int
 	// ConnectTimeout bounds the second step of a connection attempt; ProbeTimeout bounds the first. Default 10s.
 	ConnectTimeout time.Duration
 	// RetryMax is the longest pause between two attempts to reach a target that is down. Default 4s.
@@ -148,6 +157,9 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.PingTimeout, 15*time.Second)
 	setDefault(&o.DialParallel, 512)
 	setDefault(&o.ConnectParallel, 64)
+	setDefault(&o.ConnectRate, 100)
+	setDefault(&o.ListParallel, 50)
+	setDefault(&o.RotateParallel, 16)
 	setDefault(&o.ConnectTimeout, 10*time.Second)
 	setDefault(&o.RetryMax, 4*time.Second)
 	setDefault(&o.RefusedRetryMax, 30*time.Second)

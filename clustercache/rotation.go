@@ -37,9 +37,14 @@ func (t *target) startAttempt(g *generation) {
 		a.mode = modeResume
 	}
 	number := t.loop.generations + 1
+	first := !t.loop.tried
+	t.loop.tried = true
 	t.work.Go(func() {
 		defer cancel()
 		result := attemptResult{attempt: a}
+		if first {
+			_ = t.cache.greetings.Wait(ctx) // its end shows below
+		}
 		switch a.mode {
 		case modeConnect:
 			result.gen, result.err = t.connect(ctx, number, r, nil)
@@ -69,13 +74,19 @@ func (t *target) changeToken(ctx context.Context, g *generation, r *registration
 
 // buildNext builds a generation beside the one that serves, and waits until its watches have what those of the other
 // have.
-func (t *target) buildNext(ctx context.Context, number int64, r *registration, g *generation) (*generation, map[*declaredWatch]*watching.Binding, error) {
-	next, err := t.connect(ctx, number, r, g)
+func (t *target) buildNext(
+	ctx context.Context, number int64, r *registration, g *generation,
+) (next *generation, bindings map[*declaredWatch]*watching.Binding, err error) {
+	done, err := t.rotations.Take(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	defer func() { done(err == nil) }()
+	if next, err = t.connect(ctx, number, r, g); err != nil {
+		return nil, nil, err
+	}
 	watches := t.declared()
-	bindings := make(map[*declaredWatch]*watching.Binding, len(watches))
+	bindings = make(map[*declaredWatch]*watching.Binding, len(watches))
 	var awaited []awaitedWatch
 	for _, w := range watches {
 		b := watching.Bind(w.Declared, next.watching)
@@ -85,7 +96,7 @@ func (t *target) buildNext(ctx context.Context, number int64, r *registration, g
 		}
 		t.work.Go(b.Run)
 	}
-	if err := t.awaitWatches(ctx, g, awaited); err != nil {
+	if err = t.awaitWatches(ctx, g, awaited); err != nil {
 		next.stop(ErrConnectionReplaced)
 		return nil, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
+	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/metrics"
 )
@@ -35,6 +36,9 @@ type target struct {
 	log      logr.Logger
 	clock    clock.WithTickerAndDelayedExecution
 	throttle atomic.Pointer[transport.Throttle]
+
+	// lists and rotations are what the target has of the turns that all share.
+	lists, rotations *turns.Share
 
 	meter     *transport.Meter
 	connects  atomic.Uint64       // how often it came to be connected
@@ -76,6 +80,7 @@ type loopState struct {
 
 	held *heldConnection // was lost a moment ago, or nil
 
+	tried       bool     // there was an attempt
 	attempt     *attempt // under way, or nil
 	nextAttempt time.Time
 	retry       time.Duration
@@ -111,10 +116,11 @@ type attemptResult struct {
 func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *target {
 	now := c.options.Clock.Now()
 	t := &target{
-		key:      key,
-		cache:    c,
-		log:      c.options.Logger.WithValues("target", metrics.TargetName(key)),
-		meter:    transport.NewMeter(&c.metrics.traffic),
+		key:   key,
+		cache: c,
+		log:   c.options.Logger.WithValues("target", metrics.TargetName(key)),
+		meter: transport.NewMeter(&c.metrics.traffic),
+		lists: c.lists.Share(), rotations: c.rotations.Share(),
 		clock:    c.options.Clock,
 		wake:     make(chan struct{}, 1),
 		attempts: make(chan attemptResult, 1),

@@ -25,6 +25,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 )
 
 const (
@@ -60,6 +62,8 @@ type Connection struct {
 	Logger                      logr.Logger
 	// Events counts the events of watches, objects of initial lists included.
 	Events *atomic.Uint64
+	// Lists are the turns in which the target is asked for all objects of a kind. Nil: at any time.
+	Lists *turns.Share
 
 	// full are the resources that this target does not serve as metadata.
 	full sync.Map // schema.GroupVersionResource -> struct{}
@@ -91,6 +95,8 @@ type Binding struct {
 	trims    bool
 
 	hearing hearing
+	// listed ends the turn of the list that is under way. Only used by the goroutine of Run.
+	listed func(achieved bool)
 
 	// staged is what a binding collects that is not the declared watch's feeder yet. Guarded by watch.deliver.
 	staged map[types.NamespacedName]any
@@ -189,6 +195,10 @@ func (b *Binding) sleep(d time.Duration) {
 func (b *Binding) listAndWatch(lister *toolscache.Reflector) error {
 	ctx, cancel := context.WithCancelCause(b.ctx)
 	defer cancel(nil)
+	if err := b.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer b.listed(false)
 	b.watchdog = b.connection.Clock.AfterFunc(b.connection.SyncTimeout, func() { cancel(ErrStalled) })
 	defer b.watchdog.Stop()
 	b.hearing.relist.Store(new(func() { cancel(ErrSilent) }))
@@ -196,6 +206,16 @@ func (b *Binding) listAndWatch(lister *toolscache.Reflector) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSilent) {
 		return cause
 	}
+	return err
+}
+
+// takeTurn waits until the target may be asked for a list.
+func (b *Binding) takeTurn(ctx context.Context) (err error) {
+	if b.connection.Lists == nil {
+		b.listed = func(bool) {}
+		return nil
+	}
+	b.listed, err = b.connection.Lists.Take(ctx)
 	return err
 }
 
@@ -377,6 +397,7 @@ func (b *Binding) Delete(obj any) error {
 // Replace implements cache.ReflectorStore.
 func (b *Binding) Replace(list []any, _ string) error {
 	b.watchdog.Stop()
+	b.listed(true)
 	b.connection.Events.Add(uint64(len(list)))
 	values := make(map[types.NamespacedName]any, len(list))
 	for _, obj := range list {
