@@ -2,13 +2,17 @@ package clustercache
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
 )
 
 // onReads makes a server treat reads of single ConfigMaps differently.
@@ -136,4 +140,61 @@ func TestTargetThatOnlyThrottlesIsNotCalled(t *testing.T) {
 	h.Eventually(func() error { return get(c) }).Should(MatchError(ErrBusy))
 	h.Expect(reads(a)).To(Equal(10))
 	h.Expect(h.state(key)).To(Equal(StateConnected))
+}
+
+// The same holds for one that ends each call at once, or whose load balancer has nobody to ask: retries would hammer it.
+func TestTargetThatFailsAllCallsButProbesIsNotCalled(t *testing.T) {
+	for name, f := range map[string]fault.Fault{
+		"it resets them":                     {Kind: fault.Reset},
+		"it resets them in the middle":       {Kind: fault.Reset, After: 10},
+		"nobody is behind its load balancer": {Kind: fault.Status, Code: http.StatusBadGateway},
+		"it is not ready":                    {Kind: fault.Status, Code: http.StatusServiceUnavailable},
+		"its storage does not answer it":     {Kind: fault.Status, Code: http.StatusGatewayTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, target, key := simulated(t, Options{ProbeInterval: time.Hour})
+			c := h.writer(key)
+			h.Expect(write(t.Context(), c, "one", "x")).To(Succeed())
+			f.Match = fault.Match{Resources: []string{"configmaps"}}
+			mend := h.strike(target, f)
+			h.Eventually(func() error { return write(t.Context(), c, "one", "y") }).Should(MatchError(ErrBusy))
+			struck := target.Faults().List()[0].Struck
+			h.Expect(struck).To(BeNumerically("~", 6, 4), "the client tries some again itself")
+			for range 20 {
+				h.Expect(write(t.Context(), c, "one", "y")).To(MatchError(And(ContainSubstring("the last one got"), Not(BeEmpty()))))
+			}
+			h.Expect(target.Faults().List()[0].Struck).To(Equal(struck), "nothing was sent")
+			h.Expect(h.state(key)).To(Equal(StateConnected))
+			mend()
+			if f.Code == http.StatusBadGateway { // one of them is enough: it takes the pause
+				h.Eventually(func() error { return write(t.Context(), c, "one", "y") }).WithPolling(50*time.Millisecond).Should(Succeed(), "it recovers by itself")
+			}
+		})
+	}
+}
+
+// A webhook that fails concerns one kind of object.
+func TestErrorsOfTheServerItselfBreakNothing(t *testing.T) {
+	h, target, key := simulated(t, Options{})
+	c := h.writer(key)
+	h.strike(target, fault.Fault{Kind: fault.Status, Code: http.StatusInternalServerError, Match: fault.Match{Resources: []string{"configmaps"}}})
+	for range 20 {
+		h.Expect(write(t.Context(), c, "one", "x")).To(And(HaveOccurred(), Not(MatchError(ErrBusy))))
+	}
+}
+
+// However many calls a connection takes with it, they say one thing.
+func TestConnectionThatIsLostUnderManyCallsBreaksNothing(t *testing.T) {
+	h, target, key := simulated(t, Options{Limits: func(ClusterKey) Limits { return Limits{QPS: -1} }})
+	c := h.writer(key)
+	mend := h.strike(target, fault.Fault{Kind: fault.Hang, Match: fault.Match{Resources: []string{"configmaps"}}})
+	var calls sync.WaitGroup
+	for i := range 20 {
+		calls.Go(func() { _ = write(t.Context(), c, fmt.Sprint("cm-", i), "x") })
+	}
+	h.Eventually(func() int { return h.cache.Inspect()[0].InFlight }).Should(Equal(20))
+	target.ResetConnections()
+	mend()
+	calls.Wait()
+	h.Expect(write(t.Context(), c, "one", "x")).To(Succeed())
 }

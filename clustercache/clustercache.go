@@ -34,7 +34,8 @@ var (
 	// is to be handled like any error of a call: by trying again, with what the ClusterCache hands out then.
 	ErrConnectionReplaced = errors.New("connection to the target cluster was replaced")
 	// ErrBusy is what calls get that are not made, because the target answers probes but has not answered several other calls
-	// in time, or has told them to come later again and again. It is a context.DeadlineExceeded and is to be handled like one.
+	// in time, has ended them without an answer, or has told them to come later again and again. It is a
+	// context.DeadlineExceeded and is to be handled like one.
 	ErrBusy = transport.ErrBusy
 	// ErrNotCached is returned by readers of GetReader for kinds that nobody watches.
 	ErrNotCached = watching.ErrNotCached

@@ -122,6 +122,7 @@ func (t *target) resume(g *generation, version string) {
 	t.gen = g
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
+	t.throttle.Load().Reset()
 	g.transport.Gate().Open()
 	t.bind(g)
 	t.cache.brownout.gained(t.key, now)

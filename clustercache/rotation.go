@@ -194,6 +194,7 @@ func (t *target) install(next *generation, bindings map[*declaredWatch]*watching
 	t.loop.generations, t.loop.failures = next.number, 0
 	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
 	t.hinted.Store(false)
+	t.throttle.Load().Reset()
 	event := EventConnected
 	if previous != nil {
 		event = EventRotated

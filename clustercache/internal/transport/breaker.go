@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// unansweredMost and throttledMost are how many calls in a row may get no answer in time, or the answer 429, until
-	// calls are refused for a while.
+	// unansweredMost, failedMost and throttledMost are how many calls in a row may get no answer in time, an end without an
+	// answer or the answer of a server that is not there, or the answer 429, until calls are refused for a while.
 	unansweredMost = 3
+	failedMost     = 6
 	throttledMost  = 10
 	// breakMin and breakMax bound for how long. It doubles until a call succeeds.
 	breakMin = 5 * time.Second
@@ -34,7 +35,10 @@ type breaker struct {
 
 	mu         sync.Mutex
 	unanswered int
+	failed     int
+	failedAt   time.Time
 	throttled  int
+	last       string // what the last call that counted got
 	pause      time.Duration
 	openUntil  time.Time
 	trial      bool // a call is under way that finds out how it is
@@ -47,22 +51,31 @@ func (b *breaker) admit(now time.Time) (t ticket, wait time.Duration, err error)
 	defer b.mu.Unlock()
 	if b.pause > 0 {
 		if now.Before(b.openUntil) || b.trial {
-			return ticket{}, 0, ErrBusy
+			return ticket{}, 0, fmt.Errorf("%w; the last one got: %s", ErrBusy, b.last)
 		}
 		b.trial = true
-		return ticket{breaker: b, trial: true}, 0, nil
+		return ticket{breaker: b, trial: true, since: now}, 0, nil
 	}
-	return ticket{breaker: b}, b.waitUntil.Sub(now), nil
+	return ticket{breaker: b, since: now}, b.waitUntil.Sub(now), nil
+}
+
+// reset forgets everything: the target is another one, or reached in another way.
+func (b *breaker) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unanswered, b.failed, b.throttled, b.pause, b.waitUntil = 0, 0, 0, 0, time.Time{}
 }
 
 // ticket is for one call. The zero value is for calls that do not count.
 type ticket struct {
 	breaker *breaker
 	trial   bool
+	since   time.Time
 }
 
-// outcome takes note of how a call ended: err is nil if it was answered to the end. What the caller ended says nothing.
-func (t ticket) outcome(err error, now time.Time) {
+// outcome takes note of how a call ended: err is nil if it was answered to the end; broken tells whether the target, or the way
+// to it, ended it. What the caller ended says nothing.
+func (t ticket) outcome(err error, broken bool, now time.Time) {
 	b := t.breaker
 	if b == nil {
 		return
@@ -72,10 +85,51 @@ func (t ticket) outcome(err error, now time.Time) {
 	b.trial = b.trial && !t.trial
 	switch {
 	case err == nil:
-		b.unanswered, b.throttled, b.pause = 0, 0, 0
+		b.unanswered, b.failed, b.throttled, b.pause = 0, 0, 0, 0
 	case errors.Is(err, errDeadline):
 		b.unanswered++
+		b.last = err.Error()
+	case broken:
+		b.failLocked(t, err.Error(), now)
 	}
+	b.breakLocked(t.trial, now)
+}
+
+// failLocked counts a call that failed at once. Calls that were under way together count as one: they may have had one socket.
+func (b *breaker) failLocked(t ticket, why string, now time.Time) {
+	if t.since.After(b.failedAt) {
+		b.failed++
+		b.failedAt, b.last = now, why
+	}
+}
+
+// answered takes note of the beginning of an answer. It returns false if there is nothing else to learn from the call.
+func (t ticket) answered(response *http.Response, now time.Time) bool {
+	switch response.StatusCode {
+	case http.StatusTooManyRequests:
+		t.throttle(response, now)
+		return false
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		t.absent(response, now)
+		return false
+	}
+	return true
+}
+
+// absent takes note of an answer that says that there is nobody who could give one. An error 500 is no such answer: a webhook
+// that fails is one, for one kind of object.
+func (t ticket) absent(response *http.Response, now time.Time) {
+	b := t.breaker
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.trial = b.trial && !t.trial
+	if response.Header.Get("Retry-After") != "" {
+		b.waitLocked(response, now)
+	}
+	b.failLocked(t, response.Status, now)
 	b.breakLocked(t.trial, now)
 }
 
@@ -85,21 +139,27 @@ func (t ticket) throttle(response *http.Response, now time.Time) {
 	if b == nil {
 		return
 	}
-	after, err := strconv.Atoi(response.Header.Get("Retry-After"))
-	if err != nil || after < 0 {
-		after = 1
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.trial = b.trial && !t.trial
 	b.throttled++
-	b.waitUntil = now.Add(min(time.Duration(after)*time.Second, pauseMax))
+	b.last = response.Status
+	b.waitLocked(response, now)
 	b.breakLocked(t.trial, now)
+}
+
+// waitLocked has calls wait because the target asks for it.
+func (b *breaker) waitLocked(response *http.Response, now time.Time) {
+	after, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	if err != nil || after < 0 {
+		after = 1
+	}
+	b.waitUntil = now.Add(min(time.Duration(after)*time.Second, pauseMax))
 }
 
 // breakLocked refuses calls from now on if there is reason to.
 func (b *breaker) breakLocked(trial bool, now time.Time) {
-	if b.unanswered < unansweredMost && b.throttled < throttledMost || b.pause > 0 && !trial {
+	if b.unanswered < unansweredMost && b.failed < failedMost && b.throttled < throttledMost || b.pause > 0 && !trial {
 		return
 	}
 	b.pause = min(max(2*b.pause, breakMin), breakMax)
@@ -108,6 +168,9 @@ func (b *breaker) breakLocked(trial bool, now time.Time) {
 		b.opened()
 	}
 }
+
+// Reset forgets what calls have come to, since the target is reached in another way now.
+func (t *Throttle) Reset() { t.breaker.reset() }
 
 // Paused tells whether calls wait because the target asked for it.
 func (t *Throttle) Paused() bool {

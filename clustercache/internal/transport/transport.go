@@ -315,7 +315,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // send sends a request when it may be sent.
 func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) {
-	call := newCall(g.ctx, request.Context())
+	call := newCall(g.ctx, request.Context(), g.gate)
 	if err := g.gate.pass(call, watch); err != nil {
 		return nil, refused(request, call, err)
 	}
@@ -347,8 +347,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		return nil, err
 	}
 	g.meter.answered(verbOf(request, watch), response.StatusCode, time.Since(sent))
-	if response.StatusCode == http.StatusTooManyRequests {
-		call.ticket.throttle(response, time.Now())
+	if !call.ticket.answered(response, time.Now()) {
 		call.ticket = ticket{}
 	}
 	if response.StatusCode == http.StatusUnauthorized {
@@ -386,11 +385,12 @@ type call struct {
 	release func()
 	once    sync.Once
 
+	gate   *Gate
 	ticket ticket
 }
 
-func newCall(connection, caller context.Context) *call {
-	c := &call{caller: caller, release: func() {}}
+func newCall(connection, caller context.Context, gate *Gate) *call {
+	c := &call{caller: caller, gate: gate, release: func() {}}
 	c.ctx, c.cancel = context.WithCancelCause(caller)
 	c.unbind = context.AfterFunc(connection, func() { c.cancel(context.Cause(connection)) })
 	return c
@@ -454,7 +454,7 @@ func (c *call) explain(err error) error {
 // end ends the call; result is nil if the answer came.
 func (c *call) end(result error) {
 	c.once.Do(func() {
-		c.ticket.outcome(result, time.Now())
+		c.ticket.outcome(result, c.ctx.Err() == nil && c.gate.cause() == nil, time.Now())
 		c.expireAfter(0)
 		c.unbind()
 		c.cancel(nil)
