@@ -189,7 +189,7 @@ func TestWatchesThatComeAndGoAllTheTime(t *testing.T) {
 
 func TestSeriesOfManyTargetsGoWithThem(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	h := start(t, Options{Registerer: registry, TargetHistograms: true})
+	h := start(t, Options{Registerer: registry, TargetHistograms: true, ProbeInterval: time.Hour, ProbeTimeout: time.Minute, ConnectTimeout: time.Minute})
 	a := newAPIServer(t, newStore("uid-a"))
 	of := func() map[string]int {
 		families, err := registry.Gather()
@@ -206,7 +206,7 @@ func TestSeriesOfManyTargetsGoWithThem(t *testing.T) {
 		}
 		return counts
 	}
-	const n = 100
+	const n = 60
 	keys := make([]ClusterKey, n)
 	for i := range keys {
 		keys[i] = h.register(fmt.Sprint("t-", i), a.kubeconfig("token"))

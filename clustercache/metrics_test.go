@@ -59,8 +59,8 @@ func TestHistogramsOfATargetGoWithIt(t *testing.T) {
 	h, _, key := connected(t, Options{Registerer: registry, TargetHistograms: true})
 	h.Eventually(func() map[string]int { return series(h, registry) }).Should(HaveKeyWithValue("trellis_target_probe_duration_seconds", 1))
 	h.unregister(key)
-	h.expectEvent(key, EventGone)
-	h.Expect(series(h, registry)).NotTo(HaveKey("trellis_target_probe_duration_seconds"))
+	h.Eventually(h.exists(key)).Should(BeFalse())
+	h.Eventually(func() map[string]int { return series(h, registry) }).ShouldNot(HaveKey("trellis_target_probe_duration_seconds"))
 }
 
 func TestInspectionShowsTheConnectionButNoSecret(t *testing.T) {

@@ -36,6 +36,8 @@ const (
 	// asked for a server may keep it open.
 	watchAnswer  = 30 * time.Second
 	watchOverrun = 30 * time.Second
+	// bearerTries is how often a request is sent whose token is exchanged each time that it is on its way.
+	bearerTries = 4
 )
 
 // Options say what a transport is made of.
@@ -220,26 +222,37 @@ type bearer struct {
 }
 
 func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
-	sent := *b.token.Load()
-	response, err := b.send(request, sent)
-	if err != nil || response.StatusCode != http.StatusUnauthorized || *b.token.Load() == sent {
-		return response, err
-	}
-	// It was on its way when the token was exchanged, and the old one is not taken any more.
-	again := request
-	if request.Body != nil && request.Body != http.NoBody {
-		if request.GetBody == nil {
+	for try := 1; ; try++ {
+		token := *b.token.Load()
+		response, err := b.send(request, token)
+		if err != nil || response.StatusCode != http.StatusUnauthorized || *b.token.Load() == token || try == bearerTries {
+			return response, err
+		}
+		// It was on its way when the token was exchanged, and the old one is not taken any more.
+		again, ok := repeat(request)
+		if !ok {
 			return response, nil
 		}
-		body, err := request.GetBody()
-		if err != nil {
-			return response, nil //nolint:nilerr // the answer is as good
-		}
-		again = request.Clone(request.Context())
-		again.Body = body
+		_ = response.Body.Close()
+		request = again
 	}
-	_ = response.Body.Close()
-	return b.send(again, *b.token.Load())
+}
+
+// repeat returns a request that can be sent again, false if its body cannot.
+func repeat(request *http.Request) (*http.Request, bool) {
+	if request.Body == nil || request.Body == http.NoBody {
+		return request, true
+	}
+	if request.GetBody == nil {
+		return nil, false
+	}
+	body, err := request.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	again := request.Clone(request.Context())
+	again.Body = body
+	return again, true
 }
 
 func (b bearer) send(request *http.Request, token string) (*http.Response, error) {
