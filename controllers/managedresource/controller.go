@@ -53,6 +53,15 @@ func (c ClassOptions) share(workers int) int {
 	return max(1, min(4, workers))
 }
 
+// room is how many runs of a class may be under way, and how many of them at their own time. The others wait for targets
+// that do not answer. Where there is one target, there is no other to work on meanwhile.
+func (c ClassOptions) room(workers int) (runs, places int) {
+	if c.FixedTarget() != (clustercache.ClusterKey{}) {
+		return workers, 0
+	}
+	return 8 * workers, workers
+}
+
 // Options of a Controller. All fields without a default are required.
 type Options struct {
 	// Cache holds the informers of the source: ManagedResources, TargetClusters, Leases and Namespaces.
@@ -254,10 +263,11 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 	if workers <= 0 {
 		workers = 5
 	}
+	runs, places := class.room(workers)
 	name := classLabel(class.Name)
 	ctrl, err := controller.NewTypedUnmanaged("managedresource-"+name, controller.TypedOptions[dispatch.Request]{
 		Reconciler:              timed{reconciler: c.reconciler, class: c.options.Metrics.of(class.Name), clock: c.options.Clock},
-		MaxConcurrentReconciles: workers,
+		MaxConcurrentReconciles: runs,
 		SkipNameValidation:      new(true), // each term of leadership has its own
 		LogConstructor: func(r *dispatch.Request) logr.Logger {
 			log := c.options.Logger.WithValues("class", name)
@@ -270,6 +280,7 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 			return fairqueue.New(name, fairqueue.Options[dispatch.Request]{
 				Lane:        dispatch.Lane,
 				MaxInFlight: func(string) int { return class.share(workers) },
+				Places:      places,
 				RateLimiter: sourceRetries(),
 				Metrics:     c.options.QueueMetrics,
 				Served:      c.options.Metrics.served,

@@ -54,7 +54,7 @@ func hub() dashboard {
 			{title: "Queues", panels: []panel{
 				{
 					kind: timeseries, title: "Queue depth", unit: "short",
-					description: "ManagedResources that wait for a worker, by class. Those of targets that are down are parked and not counted.",
+					description: "ManagedResources that wait for a worker, by class. Those of targets that are down are not among them.",
 					queries:     []query{{expr: `sum by (class) (trellis_queue_depth)`, legend: "{{class}}"}},
 				},
 				{

@@ -70,9 +70,9 @@ type debugWatch struct {
 type debugQueue struct {
 	Class    string      `json:"class"`
 	Depth    int         `json:"depth"`
-	Parked   int         `json:"parked"`
 	Delayed  int         `json:"delayed"`
 	InFlight int         `json:"inFlight"`
+	Slow     int         `json:"slow"`
 	Oldest   string      `json:"oldest"`
 	Lanes    []debugLane `json:"lanes"`
 }
@@ -81,7 +81,7 @@ type debugLane struct {
 	Name     string `json:"name"`
 	Ready    int    `json:"ready"`
 	InFlight int    `json:"inFlight"`
-	Parked   bool   `json:"parked"`
+	Slow     int    `json:"slow"`
 	Oldest   string `json:"oldest"`
 }
 
@@ -120,7 +120,7 @@ func (h *hub) debugPage() debugPage {
 	}
 	rows := 0
 	for _, q := range h.queues.Snapshots() {
-		queue := debugQueue{Class: q.Class, Depth: q.Depth, Parked: q.Parked, Delayed: q.Delayed, InFlight: q.InFlight, Oldest: round(q.Oldest), Lanes: []debugLane{}}
+		queue := debugQueue{Class: q.Class, Depth: q.Depth, Delayed: q.Delayed, InFlight: q.InFlight, Slow: q.Slow, Oldest: round(q.Oldest), Lanes: []debugLane{}}
 		for _, l := range q.Lanes {
 			if rows++; rows > maxRows {
 				page.Omitted++
@@ -160,7 +160,7 @@ func describeTarget(in clustercache.Inspection) debugTarget {
 }
 
 func describeLane(l fairqueue.Lane) debugLane {
-	return debugLane{Name: strings.TrimPrefix(l.Name, "/"), Ready: l.Ready, InFlight: l.InFlight, Parked: l.Parked, Oldest: round(l.Oldest)}
+	return debugLane{Name: strings.TrimPrefix(l.Name, "/"), Ready: l.Ready, InFlight: l.InFlight, Slow: l.Slow, Oldest: round(l.Oldest)}
 }
 
 // round makes a duration readable.
@@ -211,9 +211,9 @@ var debugTemplate = template.Must(template.New("targets").Funcs(template.FuncMap
 <h1>Queues</h1>
 {{if not .Queues}}<p>None: this replica does not lead.</p>{{end}}
 {{range .Queues}}<h2>Class {{.Class}}</h2>
-<p>{{.Depth}} wait, the oldest for {{.Oldest}}; {{.InFlight}} being worked on, {{.Parked}} parked, {{.Delayed}} delayed.</p>
-{{if .Lanes}}<table><tr><th>lane</th><th>ready</th><th>in flight</th><th>parked</th><th>oldest</th></tr>
-{{range .Lanes}}<tr><td>{{.Name}}</td><td>{{.Ready}}</td><td>{{.InFlight}}</td><td>{{if .Parked}}yes{{end}}</td><td>{{.Oldest}}</td></tr>
+<p>{{.Depth}} wait, the oldest for {{.Oldest}}; {{.InFlight}} being worked on, {{.Slow}} of them for long, {{.Delayed}} delayed.</p>
+{{if .Lanes}}<table><tr><th>lane</th><th>ready</th><th>in flight</th><th>slow</th><th>oldest</th></tr>
+{{range .Lanes}}<tr><td>{{.Name}}</td><td>{{.Ready}}</td><td>{{.InFlight}}</td><td>{{.Slow}}</td><td>{{.Oldest}}</td></tr>
 {{end}}</table>{{end}}
 {{end}}</body></html>
 `))

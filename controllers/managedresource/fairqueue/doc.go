@@ -8,7 +8,11 @@
 // What it adds are lanes. Options.Lane names the lane of an item, for Trellis the target cluster it is about. The next item
 // comes from the lane that has been waiting longest, within a lane by priority, within a priority first in, first out. At
 // most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers
-// and no more. A parked lane keeps its items and hands out none, which is how a target that is down costs nothing.
+// and no more. Where many targets hang, that is still all workers: so an item that has been worked on for a while gives up its
+// place to another (places.go), and its lane gets half of what others get until it is done.
+//
+// ManagedResources of a target that is down do not wait here: a run finds out without a call, says so, and they come back with
+// the event that the target is there again.
 //
 //	Add ----------------------> ready, by lane --- lane with the longest wait ---> Get
 //	Add (delayed) -> delayed ----^      ^--- added while being worked on: after Done

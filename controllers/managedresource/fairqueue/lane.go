@@ -1,6 +1,9 @@
 package fairqueue
 
-import "time"
+import (
+	"container/list"
+	"time"
+)
 
 // entry is an item in the queue. It is in exactly one of three places: ready in a lane, among the delayed, or, if the item
 // is being worked on, held back until Done.
@@ -19,15 +22,12 @@ type entry[R comparable] struct {
 	index int
 }
 
-// lane is the part of a queue that belongs to one target. It exists while it has entries ready or in flight, or is parked.
+// lane is the part of a queue that belongs to one target. It exists while it has entries ready or in flight.
 type lane[R comparable] struct {
 	name  string
 	ready indexedHeap[*entry[R]]
-	// inFlight is how many of its items are handed out.
-	inFlight int
-	parked   bool
-	// unparkedAt is when it was last parked no more; what was ready before then has waited since.
-	unparkedAt time.Time
+	// inFlight is how many of its items are handed out, slow how many of them have given up their places.
+	inFlight, slow int
 	// turn says since when the lane waits: the lower, the longer.
 	turn uint64
 	// index is the place in the heap of the lanes that can be served.
@@ -38,6 +38,8 @@ type lane[R comparable] struct {
 type flight[R comparable] struct {
 	lane  *lane[R] // which it came from
 	since time.Time
+	// place is its element among those that have one; nil if it has given it up.
+	place *list.Element
 }
 
 func newLane[R comparable](name string) *lane[R] {
@@ -54,12 +56,4 @@ func newLane[R comparable](name string) *lane[R] {
 			},
 		},
 	}
-}
-
-// waitingSince returns since when a ready entry of the lane could have been handed out.
-func (l *lane[R]) waitingSince(e *entry[R]) time.Time {
-	if e.readyAt.Before(l.unparkedAt) {
-		return l.unparkedAt
-	}
-	return e.readyAt
 }

@@ -55,7 +55,7 @@ func TestTheCapMayChange(t *testing.T) {
 	g.Expect(take(q)).To(Equal([]string{"a/0"}))
 
 	atMost = 3
-	q.Unpark("a")
+	q.Add("a/5")
 	g.Expect(take(q)).To(Equal([]string{"a/1", "a/2"}))
 
 	atMost = 1
@@ -69,9 +69,13 @@ func TestTheCapMayChange(t *testing.T) {
 func TestAnItemFollowsItsLane(t *testing.T) {
 	g := NewWithT(t)
 	lanes := map[string]string{"x": "a", "y": "a", "z": "a"}
-	q, clock := newTestQueue(t, Options[string]{Lane: func(item string) string { return lanes[item] }})
+	q, clock := newTestQueue(t, Options[string]{
+		Lane: func(item string) string { return lanes[item] }, MaxInFlight: func(lane string) int { return map[string]int{"a": 1, "b": 5}[lane] },
+	})
 
-	q.Park("a")
+	lanes["busy"] = "a"
+	q.Add("busy")
+	g.Expect(take(q)).To(Equal([]string{"busy"}), "the lane has no room for others")
 	q.Add("x")
 	q.Add("y")
 	q.AddAfter("z", time.Second)
@@ -87,8 +91,10 @@ func TestAnItemFollowsItsLane(t *testing.T) {
 	lanes["x"] = "a"
 	q.Done("x")
 	g.Expect(take(q)).To(BeEmpty(), "the lane of an item added during the work is that of the moment of Done")
-	q.Unpark("a")
-	g.Expect(take(q)).To(Equal([]string{"y", "x"}))
+	q.Done("busy")
+	g.Expect(take(q)).To(Equal([]string{"y"}))
+	q.Done("y")
+	g.Expect(take(q)).To(Equal([]string{"x"}))
 }
 
 func TestEmptyLanesDoNotExist(t *testing.T) {
@@ -102,8 +108,4 @@ func TestEmptyLanesDoNotExist(t *testing.T) {
 	g.Expect(q.lanes).To(BeEmpty())
 	g.Expect(q.entries).To(BeEmpty())
 	g.Expect(q.inFlight).To(BeEmpty())
-
-	q.Park("a")
-	q.Unpark("a")
-	g.Expect(q.lanes).To(BeEmpty())
 }

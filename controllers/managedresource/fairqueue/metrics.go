@@ -34,8 +34,8 @@ type measured interface {
 
 // figures are the gauges of a queue at one moment.
 type figures struct {
-	depth, parked, delayed, inFlight, lanes int
-	oldest                                  time.Duration
+	depth, delayed, inFlight, slow, lanes int
+	oldest                                time.Duration
 	// longest is how long the item has been worked on that was handed out first.
 	longest time.Duration
 }
@@ -45,14 +45,14 @@ var MetricDefinitions = &metrics.Set{}
 
 var (
 	metricDepth    = MetricDefinitions.Gauge("trellis_queue_depth", "Items that wait for a worker.", "class")
-	metricParked   = MetricDefinitions.Gauge("trellis_queue_parked", "Items whose target is not served at present.", "class")
 	metricDelayed  = MetricDefinitions.Gauge("trellis_queue_delayed", "Items that wait for their time.", "class")
 	metricInFlight = MetricDefinitions.Gauge("trellis_queue_in_flight", "Items that are being worked on.", "class")
-	metricLanes    = MetricDefinitions.Gauge("trellis_queue_lanes", "Targets with items that wait or are being worked on, and parked ones.", "class")
+	metricSlow     = MetricDefinitions.Gauge("trellis_queue_slow", "Items that have been worked on for so long that others have got their places.", "class")
+	metricLanes    = MetricDefinitions.Gauge("trellis_queue_lanes", "Targets with items that wait or are being worked on.", "class")
 	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item that waits longest for a worker has been waiting.", "class")
 	metricLongest  = MetricDefinitions.Gauge("trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
 	metricAdds     = MetricDefinitions.Counter("trellis_queue_adds_total", "Items that became ready to be worked on, not counting those that were already.", "class")
-	metricWait     = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker, without the time their target was not served.",
+	metricWait     = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker.",
 		prometheus.ExponentialBuckets(0.0001, 4, 12), "class") // 0.1 ms to 7 min
 )
 
@@ -62,9 +62,9 @@ var gauges = []struct {
 	read func(figures) float64
 }{
 	{metricDepth.Desc(), func(f figures) float64 { return float64(f.depth) }},
-	{metricParked.Desc(), func(f figures) float64 { return float64(f.parked) }},
 	{metricDelayed.Desc(), func(f figures) float64 { return float64(f.delayed) }},
 	{metricInFlight.Desc(), func(f figures) float64 { return float64(f.inFlight) }},
+	{metricSlow.Desc(), func(f figures) float64 { return float64(f.slow) }},
 	{metricLanes.Desc(), func(f figures) float64 { return float64(f.lanes) }},
 	{metricOldest.Desc(), func(f figures) float64 { return f.oldest.Seconds() }},
 	{metricLongest.Desc(), func(f figures) float64 { return f.longest.Seconds() }},
@@ -120,10 +120,9 @@ func (m *Metrics) Longest() (class string, longest time.Duration, queues int) {
 type Lane struct {
 	// Name is what Options.Lane returned.
 	Name string
-	// Ready items wait for a worker, InFlight ones are being worked on. Those of a parked lane wait until it is unparked.
-	Ready, InFlight int
-	Parked          bool
-	// Oldest is how long the item has waited that waits longest; zero if none does, or if the lane is parked.
+	// Ready items wait for a worker, InFlight ones are being worked on, Slow ones of them for long.
+	Ready, InFlight, Slow int
+	// Oldest is how long the item has waited that waits longest; zero if none does.
 	Oldest time.Duration
 }
 
@@ -131,9 +130,8 @@ type Lane struct {
 type Snapshot struct {
 	// Class is the name of the queue.
 	Class string
-	// Depth items wait for a worker, Parked ones for their target, Delayed ones for their time; InFlight ones are being
-	// worked on.
-	Depth, Parked, Delayed, InFlight int
+	// Depth items wait for a worker, Delayed ones for their time; InFlight ones are being worked on, Slow ones of them for long.
+	Depth, Delayed, InFlight, Slow int
 	// Oldest is how long the item has waited that waits longest for a worker.
 	Oldest time.Duration
 	Lanes  []Lane
@@ -148,7 +146,7 @@ func (m *Metrics) Snapshots() []Snapshot {
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		f := queues[name].measure()
 		all = append(all, Snapshot{
-			Class: name, Depth: f.depth, Parked: f.parked, Delayed: f.delayed, InFlight: f.inFlight, Oldest: f.oldest, Lanes: queues[name].inLanes(),
+			Class: name, Depth: f.depth, Delayed: f.delayed, InFlight: f.inFlight, Slow: f.slow, Oldest: f.oldest, Lanes: queues[name].inLanes(),
 		})
 	}
 	return all
@@ -199,7 +197,7 @@ func (i instruments) handedOut(wait time.Duration) {
 func (q *Queue[R]) measure() figures {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	result := figures{delayed: q.delayed.len(), inFlight: len(q.inFlight), lanes: len(q.lanes)}
+	result := figures{delayed: q.delayed.len(), inFlight: len(q.inFlight), slow: len(q.inFlight) - q.placed.Len(), lanes: len(q.lanes)}
 	now := q.options.Clock.Now()
 	for _, f := range q.inFlight {
 		result.longest = max(result.longest, now.Sub(f.since))
@@ -209,11 +207,9 @@ func (q *Queue[R]) measure() figures {
 		case e.held:
 			result.depth++
 		case e.lane == nil:
-		case e.lane.parked:
-			result.parked++
 		default:
 			result.depth++
-			result.oldest = max(result.oldest, now.Sub(e.lane.waitingSince(e)))
+			result.oldest = max(result.oldest, now.Sub(e.readyAt))
 		}
 	}
 	return result
@@ -226,11 +222,9 @@ func (q *Queue[R]) inLanes() []Lane {
 	now := q.options.Clock.Now()
 	lanes := make([]Lane, 0, len(q.lanes))
 	for _, l := range q.lanes {
-		one := Lane{Name: l.name, Ready: l.ready.len(), InFlight: l.inFlight, Parked: l.parked}
-		if !l.parked {
-			for _, e := range l.ready.things {
-				one.Oldest = max(one.Oldest, now.Sub(l.waitingSince(e)))
-			}
+		one := Lane{Name: l.name, Ready: l.ready.len(), InFlight: l.inFlight, Slow: l.slow}
+		for _, e := range l.ready.things {
+			one.Oldest = max(one.Oldest, now.Sub(e.readyAt))
 		}
 		lanes = append(lanes, one)
 	}

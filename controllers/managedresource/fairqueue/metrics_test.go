@@ -45,8 +45,6 @@ func TestMetrics(t *testing.T) {
 	q.Add("a/0")
 	q.Add("a/1")
 	q.Add("a/2")
-	q.Park("down")
-	q.Add("down/0")
 	q.AddAfter("a/3", time.Hour)
 	clock.Step(3 * time.Second)
 	g.Expect(take(q)).To(HaveLen(2))
@@ -54,14 +52,9 @@ func TestMetrics(t *testing.T) {
 	clock.Step(time.Second)
 
 	g.Expect(figuresOf(g, registry)).To(Equal(map[string]float64{
-		"adds_total": 5, "depth": 2, "parked": 1, "delayed": 1, "in_flight": 2, "lanes": 2, "oldest_seconds": 4, "longest_run_seconds": 1,
+		"adds_total": 4, "depth": 2, "slow": 0, "delayed": 1, "in_flight": 2, "lanes": 1, "oldest_seconds": 4, "longest_run_seconds": 1,
 		"wait_seconds_count": 2, "wait_seconds_sum": 6,
 	}))
-
-	q.Unpark("down")
-	clock.Step(2 * time.Second)
-	g.Expect(take(q)).To(Equal([]string{"down/0"}))
-	g.Expect(figuresOf(g, registry)).To(HaveKeyWithValue("wait_seconds_sum", 8.0), "the time it was parked does not count")
 
 	problems, err := testutil.GatherAndLint(registry)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -135,16 +128,14 @@ func TestSnapshots(t *testing.T) {
 	q.Add("a/0")
 	q.Add("a/1")
 	q.Add("a/2")
-	q.Park("down")
-	q.Add("down/0")
 	q.AddAfter("b/0", time.Hour)
 	clock.Step(3 * time.Second)
 	take(q)
 	clock.Step(time.Second)
 
 	g.Expect(figures.Snapshots()).To(Equal([]Snapshot{{
-		Class: "test", Depth: 1, Parked: 1, Delayed: 1, InFlight: 2, Oldest: 4 * time.Second,
-		Lanes: []Lane{{Name: "a", Ready: 1, InFlight: 2, Oldest: 4 * time.Second}, {Name: "down", Ready: 1, Parked: true}},
+		Class: "test", Depth: 1, Delayed: 1, InFlight: 2, Oldest: 4 * time.Second,
+		Lanes: []Lane{{Name: "a", Ready: 1, InFlight: 2, Oldest: 4 * time.Second}},
 	}}))
 	g.Expect(served).To(Equal(map[string]time.Duration{"a/0": 3 * time.Second, "a/1": 3 * time.Second}))
 }

@@ -16,9 +16,15 @@ type Options[R comparable] struct {
 	// answer quickly and not call the queue. nil means one lane for all.
 	Lane func(item R) string
 	// MaxInFlight returns how many items of a lane may be handed out at once. It is asked each time an item of the lane
-	// comes or goes, while the queue is locked, and may change its mind. An answer below one counts as one; to stop a
-	// lane, use Park. nil means two for every lane.
+	// comes or goes, while the queue is locked, and may change its mind. An answer below one counts as one. nil means two for
+	// every lane.
 	MaxInFlight func(lane string) int
+	// Places is how many items may be worked on at once. An item that has been worked on for longer than Patience gives up its
+	// place to another: it waits, and needs none. It takes more workers than places for that to help; they bound how many may
+	// wait like that. Zero: there is a place for every worker, and nothing is given up.
+	Places int
+	// Patience is 2s if it is zero.
+	Patience time.Duration
 	// RateLimiter says how long items that are added rate-limited have to wait. nil means exponentially longer for each
 	// item, from 5 ms to 1000 s.
 	RateLimiter workqueue.TypedRateLimiter[R]
@@ -44,6 +50,9 @@ func (o Options[R]) withDefaults() Options[R] {
 	}
 	if o.MaxInFlight == nil {
 		o.MaxInFlight = func(string) int { return defaultMaxInFlight }
+	}
+	if o.Patience <= 0 {
+		o.Patience = 2 * time.Second
 	}
 	if o.RateLimiter == nil {
 		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[R](5*time.Millisecond, 1000*time.Second)

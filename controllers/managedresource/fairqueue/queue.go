@@ -1,6 +1,7 @@
 package fairqueue
 
 import (
+	"container/list"
 	"sync"
 	"time"
 
@@ -20,18 +21,22 @@ type Queue[R comparable] struct {
 	// entries are all entries, wherever they wait.
 	entries map[R]*entry[R]
 	// inFlight are the items that are handed out.
-	inFlight map[R]flight[R]
-	lanes    map[string]*lane[R]
+	inFlight map[R]*flight[R]
+	// placed are the flights that have a place, the oldest first.
+	placed *list.List
+	lanes  map[string]*lane[R]
 	// serving are the lanes with something to hand out now.
 	serving indexedHeap[*lane[R]]
 	delayed indexedHeap[*entry[R]]
-	// ready counts the entries that are ready, in parked lanes or held back included.
+	// ready counts the entries that are ready, those that are held back included.
 	ready int
 	// sequence numbers entries and turns.
 	sequence uint64
 	// timer fires at timerAt, when the first delayed entry is due. It is nil if there is none.
-	timer    clock.Timer
-	timerAt  time.Time
+	timer   clock.Timer
+	timerAt time.Time
+	// aging fires when the oldest flight with a place may have to give it up. It is nil if nobody waits for that.
+	aging    clock.Timer
 	shutDown bool
 }
 
@@ -43,7 +48,8 @@ func New[R comparable](name string, options Options[R]) *Queue[R] {
 		name:     name,
 		options:  options.withDefaults(),
 		entries:  map[R]*entry[R]{},
-		inFlight: map[R]flight[R]{},
+		inFlight: map[R]*flight[R]{},
+		placed:   list.New(),
 		lanes:    map[string]*lane[R]{},
 		serving: indexedHeap[*lane[R]]{
 			index:  func(l *lane[R]) *int { return &l.index },
@@ -70,7 +76,7 @@ func (q *Queue[R]) GetWithPriority() (item R, priority int, shutdown bool) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	for !q.shutDown {
-		if q.serving.len() > 0 {
+		if q.canServe() {
 			e := q.handOut()
 			q.wake()
 			return e.item, e.priority, false
@@ -91,6 +97,11 @@ func (q *Queue[R]) Done(item R) {
 	l := f.lane
 	delete(q.inFlight, item)
 	l.inFlight--
+	if f.place != nil {
+		q.placed.Remove(f.place)
+	} else {
+		l.slow--
+	}
 	if e := q.entries[item]; e != nil && e.held {
 		e.held = false
 		q.ready--
@@ -103,17 +114,11 @@ func (q *Queue[R]) Done(item R) {
 	}
 }
 
-// Len returns how many items are ready, including those that wait for Done and excluding those in parked lanes.
+// Len returns how many items are ready, including those that wait for Done.
 func (q *Queue[R]) Len() int {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	length := q.ready
-	for _, l := range q.lanes {
-		if l.parked {
-			length -= l.ready.len()
-		}
-	}
-	return length
+	return q.ready
 }
 
 // Forget ends the rate limiter's memory of an item.
@@ -127,7 +132,7 @@ func (q *Queue[R]) handOut() *entry[R] {
 	l := q.serving.first()
 	e := l.ready.first()
 	now := q.options.Clock.Now()
-	wait := now.Sub(l.waitingSince(e))
+	wait := now.Sub(e.readyAt)
 	q.metrics.handedOut(wait)
 	if q.options.Served != nil {
 		q.options.Served(e.item, wait)
@@ -136,8 +141,11 @@ func (q *Queue[R]) handOut() *entry[R] {
 	delete(q.entries, e.item)
 	l.inFlight++
 	l.turn = q.next()
-	q.inFlight[e.item] = flight[R]{lane: l, since: now}
+	f := &flight[R]{lane: l, since: now}
+	f.place = q.placed.PushBack(f)
+	q.inFlight[e.item] = f
 	q.settle(l)
+	q.watchPlaces(now)
 	return e
 }
 
@@ -177,7 +185,7 @@ func (q *Queue[R]) lane(name string) *lane[R] {
 
 // settle puts a lane that has changed where it belongs: among those that can be served, aside, or away.
 func (q *Queue[R]) settle(l *lane[R]) {
-	canServe := !l.parked && l.ready.len() > 0 && l.inFlight < max(1, q.options.MaxInFlight(l.name))
+	canServe := l.ready.len() > 0 && l.inFlight < q.atMost(l)
 	switch listed := l.index != notInHeap; {
 	case canServe && listed:
 		q.serving.update(l)
@@ -186,7 +194,7 @@ func (q *Queue[R]) settle(l *lane[R]) {
 	case listed:
 		q.serving.remove(l)
 	}
-	if l.ready.len() == 0 && l.inFlight == 0 && !l.parked {
+	if l.ready.len() == 0 && l.inFlight == 0 {
 		delete(q.lanes, l.name)
 	}
 }
@@ -194,7 +202,7 @@ func (q *Queue[R]) settle(l *lane[R]) {
 // wake wakes one of those that wait in Get, if there is work. Whoever takes an item wakes the next, so nobody sleeps while
 // there is work, and nobody wakes without.
 func (q *Queue[R]) wake() {
-	if q.serving.len() > 0 {
+	if q.canServe() {
 		q.work.Signal()
 	}
 }

@@ -9,6 +9,10 @@ func (q *Queue[R]) ShutDown() {
 		q.timer.Stop()
 		q.timer = nil
 	}
+	if q.aging != nil {
+		q.aging.Stop()
+		q.aging = nil
+	}
 	q.work.Broadcast()
 	q.mutex.Unlock()
 
@@ -16,7 +20,7 @@ func (q *Queue[R]) ShutDown() {
 }
 
 // ShutDownWithDrain is ShutDown that waits until everything that is handed out is Done. Items that are still waiting are
-// not handed out, because those of parked lanes could wait forever.
+// not handed out.
 func (q *Queue[R]) ShutDownWithDrain() {
 	q.ShutDown()
 	q.mutex.Lock()

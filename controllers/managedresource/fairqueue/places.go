@@ -1,0 +1,59 @@
+package fairqueue
+
+import (
+	"container/list"
+	"time"
+)
+
+// canServe tells whether something can be handed out: there is something, and a place for it.
+func (q *Queue[R]) canServe() bool {
+	return q.serving.len() > 0 && (q.options.Places <= 0 || q.placed.Len() < q.options.Places)
+}
+
+// atMost is how many items of a lane may be handed out at once. A lane in which one takes long gets half of what others get:
+// if its target hangs, the next ones will take long, too.
+func (q *Queue[R]) atMost(l *lane[R]) int {
+	most := max(1, q.options.MaxInFlight(l.name))
+	if l.slow > 0 {
+		most = max(1, most/2)
+	}
+	return most
+}
+
+// watchPlaces sets the timer for the oldest flight with a place, unless it is set. A timer that fires too early, because that
+// one is Done, sets the next.
+func (q *Queue[R]) watchPlaces(now time.Time) {
+	if q.options.Places <= 0 || q.aging != nil || q.placed.Len() == 0 {
+		return
+	}
+	due := flightAt[R](q.placed.Front()).since.Add(q.options.Patience)
+	q.aging = q.options.Clock.AfterFunc(due.Sub(now), func() { go q.age() }) // as for delayed entries
+}
+
+// age takes the places from those that have had them for long.
+func (q *Queue[R]) age() {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	q.aging = nil
+	if q.shutDown {
+		return
+	}
+	now := q.options.Clock.Now()
+	for q.placed.Len() > 0 {
+		f := flightAt[R](q.placed.Front())
+		if now.Sub(f.since) < q.options.Patience {
+			break
+		}
+		q.placed.Remove(f.place)
+		f.place = nil
+		f.lane.slow++
+		q.settle(f.lane)
+	}
+	q.watchPlaces(now)
+	q.wake()
+}
+
+func flightAt[R comparable](e *list.Element) *flight[R] {
+	f, _ := e.Value.(*flight[R])
+	return f
+}
