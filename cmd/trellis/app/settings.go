@@ -55,7 +55,8 @@ func (h *hub) targetCluster(key clustercache.ClusterKey) *hubv1alpha1.TargetClus
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	tc := &hubv1alpha1.TargetCluster{}
-	if h.manager.GetCache().Get(ctx, key, tc) != nil {
+	// Connections may be the first that ask for them.
+	if _, err := h.manager.GetCache().GetInformer(ctx, tc); err != nil || h.manager.GetCache().Get(ctx, key, tc) != nil {
 		return nil
 	}
 	return tc
