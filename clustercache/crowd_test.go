@@ -65,7 +65,9 @@ type gauge struct{ now, most, all atomic.Int32 }
 func (c *gauge) fault(_ http.ResponseWriter, r *http.Request) bool {
 	if strings.HasSuffix(r.URL.Path, "/configmaps") && (r.URL.Query().Get("watch") == "" || r.URL.Query().Get("sendInitialEvents") != "") {
 		now := c.now.Add(1)
-		for most := c.most.Load(); now > most && !c.most.CompareAndSwap(most, now); most = c.most.Load() {
+		most := c.most.Load()
+		for now > most && !c.most.CompareAndSwap(most, now) {
+			most = c.most.Load()
 		}
 		c.all.Add(1)
 		time.Sleep(30 * time.Millisecond)

@@ -26,7 +26,9 @@ func deafAddress(t *testing.T) string {
 	g.Expect(syscall.Listen(fd, 0)).To(Succeed())
 	bound, err := syscall.Getsockname(fd)
 	g.Expect(err).NotTo(HaveOccurred())
-	address := fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port) //nolint:forcetypeassert // a test
+	name, ok := bound.(*syscall.SockaddrInet4)
+	g.Expect(ok).To(BeTrue())
+	address := fmt.Sprintf("127.0.0.1:%d", name.Port)
 	for range 10 {
 		conn, err := net.DialTimeout("tcp", address, 300*time.Millisecond)
 		if err != nil {

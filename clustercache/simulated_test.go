@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,8 +77,4 @@ func write(ctx context.Context, c dynamic.ResourceInterface, name, value string)
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil
-}
-
-func seconds(n float64) metav1.Duration {
-	return metav1.Duration{Duration: time.Duration(n * float64(time.Second))}
 }
