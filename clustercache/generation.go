@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,12 +90,8 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 	if g.metadata, err = metadata.NewForConfigAndClient(g.config, guarded); err != nil {
 		return fmt.Errorf("cannot build the metadata client: %w", err)
 	}
-	unstructured, err := dynamic.NewForConfigAndClient(g.config, guarded)
-	if err != nil {
-		return fmt.Errorf("cannot build the dynamic client: %w", err)
-	}
 	g.watching = &watching.Connection{
-		Context: g.ctx, Held: g.transport.Gate().Closed, Mapper: g.mapper, Metadata: g.metadata, Dynamic: unstructured,
+		Context: g.ctx, Held: g.transport.Gate().Closed, Mapper: g.mapper, Client: guarded, Server: g.transport.Base(),
 		Clock: options.Clock, SyncTimeout: options.SyncTimeout, SilenceTimeout: options.SilenceTimeout, Logger: t.log,
 		Events: &t.cache.metrics.watchEvents, Lists: t.lists,
 	}

@@ -36,8 +36,8 @@ func TestWatchOfAVersionThatIsNotServedGetsTheKind(t *testing.T) {
 	}
 }
 
-// attemptsToList is how often a client asks before it counts a first list as failed: for a stream, and then for a list.
-const attemptsToList = 2
+// attemptsToList is how often a client asks before it counts a first list as failed.
+const attemptsToList = 1
 
 // A server that is busy for a moment has not said that the kind cannot be watched.
 func TestBusyServerIsNoFailedWatch(t *testing.T) {

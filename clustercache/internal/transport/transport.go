@@ -93,6 +93,9 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 // Host is the address of the server.
 func (t *Transport) Host() string { return t.base.String() }
 
+// Base is the address of the server. It is not to be changed.
+func (t *Transport) Base() *url.URL { return t.base }
+
 // Guarded is for callers.
 func (t *Transport) Guarded() http.RoundTripper { return t.guarded }
 
@@ -345,7 +348,11 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		limit = watchAnswer
 	}
 	call.expireAfter(limit)
-	response, err := g.next.RoundTrip(request.WithContext(call.ctx)) //nolint:contextcheck // it derives from the request's
+	request = request.WithContext(call.ctx) //nolint:contextcheck // it derives from the request's
+	if request.Body != nil && request.Body != http.NoBody {
+		request.Body = smallReads{request.Body}
+	}
+	response, err := g.next.RoundTrip(request)
 	if err != nil {
 		g.meter.answered(verbOf(request, watch), NoAnswer, 0)
 		err = call.explain(err)
@@ -369,7 +376,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	if watch {
 		call.expireAfter(watchDuration(request))
 	}
-	response.Body = &callBody{ReadCloser: response.Body, call: call, watch: watch}
+	response.Body = &callBody{ReadCloser: response.Body, call: call}
 	return response, nil
 }
 
@@ -387,6 +394,16 @@ func (g *guard) admit(c *call, t *Throttle, watch bool) error {
 	}
 	return c.wait(t, watch)
 }
+
+// smallReads is the body of a request that is sent in frames of moderate size. Each connection of HTTP/2 keeps a buffer as large
+// as the largest frame it ever sent, and a server may ask for frames of 256 KiB or more. Sealing them takes records of at most
+// 16 KiB anyway.
+type smallReads struct{ io.ReadCloser }
+
+// frameSize is what fits into one record with the head of the frame.
+const frameSize = 16<<10 - 9
+
+func (b smallReads) Read(p []byte) (int, error) { return b.ReadCloser.Read(p[:min(len(p), frameSize)]) }
 
 // call is one request from its admission to the end of its answer.
 type call struct {
@@ -478,8 +495,7 @@ func (c *call) end(result error) {
 // callBody ends its call when the answer is read to its end or closed.
 type callBody struct {
 	io.ReadCloser
-	call  *call
-	watch bool
+	call *call
 }
 
 func (b *callBody) Read(p []byte) (int, error) {
@@ -492,10 +508,6 @@ func (b *callBody) Read(p []byte) (int, error) {
 		b.call.end(nil)
 	case err != nil:
 		b.call.end(err)
-		if b.watch {
-			// However a watch breaks, it goes on where it was. client-go lists anew after errors that it does not know.
-			err = io.ErrUnexpectedEOF
-		}
 	}
 	return n, err
 }

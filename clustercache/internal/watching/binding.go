@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,21 +13,13 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/follow"
 	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 )
 
@@ -50,10 +44,11 @@ type Connection struct {
 	Context context.Context
 	// Held returns nil while the connection is of use, else a channel that is closed when it is again. What watches kept is
 	// not relied upon meanwhile, and nothing is said of their failures. Nil: it always is of use.
-	Held     func() <-chan struct{}
-	Mapper   meta.ResettableRESTMapper
-	Metadata metadata.Interface
-	Dynamic  dynamic.Interface
+	Held   func() <-chan struct{}
+	Mapper meta.ResettableRESTMapper
+	// Client calls the API server whose address is Server.
+	Client *http.Client
+	Server *url.URL
 
 	Clock clock.WithTickerAndDelayedExecution
 	// SyncTimeout bounds how long an initial list may stand still, SilenceTimeout how long a watch may say nothing. Zero: for
@@ -76,8 +71,8 @@ func (c *Connection) held() <-chan struct{} {
 	return c.Held()
 }
 
-// Binding runs a declared watch in one connection. It is a store that a reflector fills: the reflector lists, watches
-// and recovers, and the binding hands what comes to the declared watch.
+// Binding runs a declared watch in one connection. A follower lists and watches, and the binding hands what comes to the
+// declared watch.
 type Binding struct {
 	watch      *Declared
 	connection *Connection
@@ -89,10 +84,13 @@ type Binding struct {
 	// watchdog ends an initial list that stands still. Only used by the goroutine of Run.
 	watchdog clock.Timer
 
-	// resource is what the kind is served as. trims is true if it comes in full and is cut down here. Both are only used by
-	// the goroutine of Run and what it calls.
+	// follower is nil until the kind is known. resource is what the kind is served as. trims is true if it comes in full and is
+	// cut down here. All are only used by the goroutine of Run and what it calls.
+	follower *follow.Follower
 	resource schema.GroupVersionResource
 	trims    bool
+	// listing is what a list that is under way brought so far, nil if none is. Only used by the goroutine of Run.
+	listing map[types.NamespacedName]any
 
 	hearing hearing
 	// listed ends the turn of the list that is under way. Only used by the goroutine of Run.
@@ -112,57 +110,61 @@ func Bind(w *Declared, connection *Connection) *Binding {
 	return b
 }
 
-// Run keeps the watch going until the binding's context ends.
+// retries are what Run remembers between two attempts.
+type retries struct {
+	started        time.Time // the attempt
+	pause, unknown time.Duration
+	failures       int
+}
+
+// Run keeps the watch going until the binding's context ends. Nearly all the time it is in follow, so its frame is small, like
+// those below it (follow.Follower).
 func (b *Binding) Run() {
 	defer b.cancel()
-	var lister *toolscache.Reflector
-	var err error
-	pause, unknown := watchRetryMin, time.Duration(0)
-	failures := 0
+	r := &retries{pause: watchRetryMin}
 	for b.ctx.Err() == nil {
-		started := b.connection.Clock.Now()
-		if lister == nil {
-			lister, err = b.newReflector()
-		}
-		if lister != nil {
-			err = b.listAndWatch(lister)
-		}
-		if b.ctx.Err() != nil {
-			return
-		}
-		if held := b.connection.held(); held != nil {
-			select {
-			case <-held:
-			case <-b.ctx.Done():
-			}
-			continue
-		}
-		if lister != nil && b.refused() {
-			b.connection.Logger.Info("The target does not serve metadata of a kind; it is watched in full", "watch", b.watch.spec.Name)
-			lister = nil
-			continue
-		}
-		if b.connection.Clock.Since(started) > watchRetryReset {
-			pause, failures = watchRetryMin, 0
-		}
-		if err != nil {
-			failures++
-			if IsAnswer(err) || errors.Is(err, ErrSilent) || failures > 1 {
-				b.report(err)
-			}
-			if apierrors.IsNotFound(err) {
-				lister = nil // the kind may have moved to another resource or version, or be gone
-				b.connection.Mapper.Reset()
-			}
-		}
-		if meta.IsNoMatchError(err) {
-			unknown = min(max(2*unknown, unknownRetryMin), unknownRetryMax)
-			b.sleep(wait.Jitter(unknown, 0.5))
-			continue
-		}
-		b.sleep(wait.Jitter(pause, 0.5))
-		pause = min(2*pause, watchRetryMax)
+		r.started = b.connection.Clock.Now()
+		b.recover(r, b.follow())
 	}
+}
+
+// recover waits until the next attempt is to be made.
+func (b *Binding) recover(r *retries, err error) {
+	if b.ctx.Err() != nil {
+		return
+	}
+	if held := b.connection.held(); held != nil {
+		select {
+		case <-held:
+		case <-b.ctx.Done():
+		}
+		return
+	}
+	if b.refused(err) {
+		b.connection.Logger.Info("The target does not serve metadata of a kind; it is watched in full", "watch", b.watch.spec.Name)
+		b.follower = nil
+		return
+	}
+	if b.connection.Clock.Since(r.started) > watchRetryReset {
+		r.pause, r.failures = watchRetryMin, 0
+	}
+	if err != nil {
+		r.failures++
+		if IsAnswer(err) || errors.Is(err, ErrSilent) || r.failures > 1 {
+			b.report(err)
+		}
+		if apierrors.IsNotFound(err) {
+			b.follower = nil // the kind may have moved to another resource or version, or be gone
+			b.connection.Mapper.Reset()
+		}
+	}
+	if meta.IsNoMatchError(err) {
+		r.unknown = min(max(2*r.unknown, unknownRetryMin), unknownRetryMax)
+		b.sleep(wait.Jitter(r.unknown, 0.5))
+		return
+	}
+	b.sleep(wait.Jitter(r.pause, 0.5))
+	r.pause = min(2*r.pause, watchRetryMax)
 }
 
 // IsAnswer tells whether an error is the target's definite answer, in contrast to a call that failed on the way, or that
@@ -191,21 +193,26 @@ func (b *Binding) sleep(d time.Duration) {
 	}
 }
 
-// listAndWatch runs the reflector until the watch breaks, or its initial list stands still for too long.
-func (b *Binding) listAndWatch(lister *toolscache.Reflector) error {
+// follow follows the kind until the watch breaks, or its initial list stands still for too long.
+func (b *Binding) follow() error {
+	if b.follower == nil {
+		if err := b.newFollower(); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithCancelCause(b.ctx)
-	defer cancel(nil)
 	if err := b.takeTurn(ctx); err != nil {
+		cancel(nil)
 		return err
 	}
-	defer b.listed(false)
-	b.watchdog = b.connection.Clock.AfterFunc(b.connection.SyncTimeout, func() { cancel(ErrStalled) })
-	defer b.watchdog.Stop()
-	b.hearing.relist.Store(new(func() { cancel(ErrSilent) }))
-	err := lister.ListAndWatchWithContext(klog.NewContext(ctx, b.connection.Logger.V(3)))
+	b.guard(cancel)
+	err := b.follower.Follow(ctx)
+	b.listed(false)
+	b.watchdog.Stop()
 	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSilent) {
-		return cause
+		err = cause
 	}
+	cancel(nil)
 	return err
 }
 
@@ -219,6 +226,12 @@ func (b *Binding) takeTurn(ctx context.Context) (err error) {
 	return err
 }
 
+// guard has an attempt ended that stands still, or is silent.
+func (b *Binding) guard(cancel context.CancelCauseFunc) {
+	b.watchdog = b.connection.Clock.AfterFunc(b.connection.SyncTimeout, func() { cancel(ErrStalled) })
+	b.hearing.relist.Store(new(func() { cancel(ErrSilent) }))
+}
+
 // Outcome receives once: nil when the first initial list is complete, or the reason why there is none.
 func (b *Binding) Outcome() <-chan error { return b.outcome }
 
@@ -229,186 +242,94 @@ func (b *Binding) settle(err error) {
 	}
 }
 
-// newReflector finds the resource of the kind that is watched and prepares to list and watch it.
-func (b *Binding) newReflector() (*toolscache.Reflector, error) {
-	kind := b.watch.spec.Kind
-	mapping, err := b.connection.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+// newFollower finds the resource of the kind that is watched and prepares to follow it.
+func (b *Binding) newFollower() error {
+	spec := &b.watch.spec
+	mapping, err := b.connection.Mapper.RESTMapping(spec.Kind.GroupKind(), spec.Kind.Version)
 	if meta.IsNoMatchError(err) {
 		// The version may be gone while the kind is not. Who declared the watch asked for the kind.
-		mapping, err = b.connection.Mapper.RESTMapping(kind.GroupKind())
+		mapping, err = b.connection.Mapper.RESTMapping(spec.Kind.GroupKind())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot watch %s: %w", kind.Kind, err)
+		return fmt.Errorf("cannot watch %s: %w", spec.Kind.Kind, err)
 	}
 	b.resource = mapping.Resource
 	_, full := b.connection.full.Load(b.resource)
-	b.trims = b.watch.spec.MetadataOnly && full
-	example, lister := b.lister()
-	log := b.connection.Logger.V(3)
-	return toolscache.NewReflectorWithOptions(b.restrict(lister), example, b, toolscache.ReflectorOptions{
-		Logger:          &log,
-		Name:            b.watch.spec.Name,
-		TypeDescription: kind.String(),
-		Clock:           b.connection.Clock,
-		Backoff:         &wait.Backoff{Duration: watchRetryMin, Cap: watchRetryMax, Steps: 8, Factor: 2, Jitter: 0.5},
-	}), nil
+	b.trims = spec.MetadataOnly && full
+	c := follow.Collection{
+		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock,
+		Resource: b.resource, Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
+	}
+	if spec.LabelSelector != nil {
+		c.LabelSelector = spec.LabelSelector.String()
+	}
+	if spec.FieldSelector != nil {
+		c.FieldSelector = spec.FieldSelector.String()
+	}
+	b.follower = follow.New(c, b)
+	return nil
 }
 
-// lister returns how to list and watch the resource, and an example of what comes.
-func (b *Binding) lister() (runtime.Object, *toolscache.ListWatch) {
-	if b.watch.spec.MetadataOnly && !b.trims {
-		client := b.connection.Metadata.Resource(b.resource).Namespace(b.watch.spec.Namespace)
-		resource := b.resource
-		return &metav1.PartialObjectMetadata{}, &toolscache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				list, err := client.List(ctx, options)
-				b.connection.noteRefusal(resource, err)
-				return list, err
-			},
-			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				w, err := client.Watch(ctx, options)
-				b.connection.noteRefusal(resource, err)
-				return w, err
-			},
-		}
+// refused tells whether the target says that it does not serve a kind as metadata, and remembers that. Servers behind the
+// aggregation layer need not know how.
+func (b *Binding) refused(err error) bool {
+	if b.follower == nil || !b.watch.spec.MetadataOnly || b.trims || !apierrors.IsNotAcceptable(err) && !apierrors.IsUnsupportedMediaType(err) {
+		return false
 	}
-	client := b.connection.Dynamic.Resource(b.resource).Namespace(b.watch.spec.Namespace)
-	return &unstructured.Unstructured{}, &toolscache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, options)
-		},
-		WatchFuncWithContext: client.Watch,
-	}
+	b.connection.full.Store(b.resource, struct{}{})
+	return true
 }
 
-// noteRefusal remembers that a target says that it does not serve a resource as metadata. Servers behind the aggregation
-// layer need not know how.
-func (c *Connection) noteRefusal(resource schema.GroupVersionResource, err error) {
-	if apierrors.IsNotAcceptable(err) || apierrors.IsUnsupportedMediaType(err) {
-		c.full.Store(resource, struct{}{})
-	}
-}
+// Begin implements follow.Sink.
+func (b *Binding) Begin() { b.listing = map[types.NamespacedName]any{} }
 
-// refused tells whether the target turned out not to serve what is asked for.
-func (b *Binding) refused() bool {
-	_, full := b.connection.full.Load(b.resource)
-	return full && b.watch.spec.MetadataOnly && !b.trims
-}
-
-// restrict adds the selection to each call, and mends two habits of the reflector.
-func (b *Binding) restrict(lister *toolscache.ListWatch) *toolscache.ListWatch {
-	selectInto := func(options *metav1.ListOptions) {
-		if b.watch.spec.LabelSelector != nil {
-			options.LabelSelector = b.watch.spec.LabelSelector.String()
-		}
-		if b.watch.spec.FieldSelector != nil {
-			options.FieldSelector = b.watch.spec.FieldSelector.String()
-		}
-	}
-	return &toolscache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			// Version 0 means "anything you have in memory". An API server that lags behind would make us report
-			// objects as deleted that are not.
-			if options.ResourceVersion == "0" {
-				options.ResourceVersion = ""
-			}
-			selectInto(&options)
-			return lister.ListWithContextFunc(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			selectInto(&options)
-			ctx, end := context.WithCancelCause(ctx)
-			w, err := lister.WatchFuncWithContext(ctx, options)
-			// While it streams an initial list the reflector waits out such errors without heeding its context, which
-			// would keep its goroutine for a minute after the end of the connection. The binding waits instead.
-			initial := options.SendInitialEvents != nil && *options.SendInitialEvents
-			if initial && (apierrors.IsTooManyRequests(err) || utilnet.IsConnectionRefused(err)) {
-				err = errors.New(err.Error())
-			}
-			if err != nil {
-				end(nil)
-				return nil, err
-			}
-			b.hearing.opened(end, b.connection.Clock.Now())
-			return w, nil
-		},
-	}
-}
-
-// kept is an object after its transformation, as it passes through the reflector's own store.
-type kept struct {
-	key   types.NamespacedName
-	value any
-}
-
-func (b *Binding) keep(obj any) (kept, bool) {
-	if k, ok := obj.(kept); ok {
-		return k, true
-	}
-	o, ok := obj.(client.Object)
-	if !ok {
-		return kept{}, false
-	}
+// Set implements follow.Sink.
+func (b *Binding) Set(o client.Object) {
+	b.connection.Events.Add(1)
+	b.hearing.heard(b.connection.Clock.Now())
 	key := client.ObjectKeyFromObject(o)
 	if b.trims {
 		partial := meta.AsPartialObjectMetadata(o)
 		partial.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
 		o = partial
 	}
-	return kept{key: key, value: b.watch.keep(o)}, true
-}
-
-// Transformer implements cache.TransformingStore: objects of an initial list are transformed as they come.
-func (b *Binding) Transformer() toolscache.TransformFunc {
-	return func(obj any) (any, error) {
-		b.watchdog.Reset(b.connection.SyncTimeout)
-		if k, ok := b.keep(obj); ok {
-			return k, nil
-		}
-		return obj, nil
+	value := b.watch.keep(o)
+	if b.listing == nil {
+		b.watch.set(b, key, value)
+		return
 	}
+	b.watchdog.Reset(b.connection.SyncTimeout)
+	b.listing[key] = value
 }
 
-// The methods that implement cache.ReflectorStore never fail: the reflector would log the object.
-
-// Add implements cache.ReflectorStore.
-func (b *Binding) Add(obj any) error { return b.Update(obj) }
-
-// Update implements cache.ReflectorStore.
-func (b *Binding) Update(obj any) error {
+// Remove implements follow.Sink.
+func (b *Binding) Remove(o client.Object) {
 	b.connection.Events.Add(1)
 	b.hearing.heard(b.connection.Clock.Now())
-	if k, ok := b.keep(obj); ok {
-		b.watch.set(b, k.key, k.value)
+	key := client.ObjectKeyFromObject(o)
+	if b.listing == nil {
+		b.watch.remove(b, key)
+		return
 	}
-	return nil
+	delete(b.listing, key)
 }
 
-// Delete implements cache.ReflectorStore.
-func (b *Binding) Delete(obj any) error {
-	b.connection.Events.Add(1)
-	b.hearing.heard(b.connection.Clock.Now())
-	if o, ok := obj.(client.Object); ok {
-		b.watch.remove(b, client.ObjectKeyFromObject(o))
-	}
-	return nil
-}
-
-// Replace implements cache.ReflectorStore.
-func (b *Binding) Replace(list []any, _ string) error {
+// Complete implements follow.Sink.
+func (b *Binding) Complete() {
 	b.watchdog.Stop()
+	b.watch.replace(b, b.listing)
+	b.listing = nil
 	b.listed(true)
-	b.connection.Events.Add(uint64(len(list)))
-	values := make(map[types.NamespacedName]any, len(list))
-	for _, obj := range list {
-		if k, ok := b.keep(obj); ok {
-			values[k.key] = k.value
-		}
-	}
-	b.watch.replace(b, values)
 	b.settle(nil)
-	return nil
 }
 
-// Resync implements cache.ReflectorStore.
-func (b *Binding) Resync() error { return nil }
+// Opened implements follow.Sink.
+func (b *Binding) Opened(reopen func()) { b.hearing.opened(reopen, b.connection.Clock.Now()) }
+
+// Bookmark implements follow.Sink.
+func (b *Binding) Bookmark() {
+	b.hearing.bookmarks.Store(true)
+	b.hearing.heard(b.connection.Clock.Now())
+}
+
+var _ follow.Sink = &Binding{}

@@ -1,13 +1,10 @@
 package watching
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
-
-	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // ErrSilent is reported when a watch that is open said nothing for long, not even after it was opened again.
@@ -19,7 +16,7 @@ type hearing struct {
 	last      atomic.Int64 // in nanoseconds
 	bookmarks atomic.Bool  // it is known to send some
 	strikes   atomic.Int32 // how often it was opened again since it said something
-	reopen    atomic.Pointer[context.CancelCauseFunc]
+	reopen    atomic.Pointer[func()]
 	relist    atomic.Pointer[func()]
 	limit     time.Duration // with jitter; zero: for ever
 }
@@ -35,22 +32,11 @@ func (h *hearing) heard(now time.Time) {
 	h.strikes.Store(0)
 }
 
-// opened notes that a watch was opened, and how it is ended. The one before has ended.
-func (h *hearing) opened(end context.CancelCauseFunc, now time.Time) {
+// opened notes that a watch was opened, and how to have it opened again.
+func (h *hearing) opened(reopen func(), now time.Time) {
 	h.last.Store(now.UnixNano())
-	if before := h.reopen.Swap(&end); before != nil {
-		(*before)(nil)
-	}
+	h.reopen.Store(&reopen)
 }
-
-// Bookmark implements cache.ReflectorBookmarkStore.
-func (b *Binding) Bookmark(string) error {
-	b.hearing.bookmarks.Store(true)
-	b.hearing.heard(b.connection.Clock.Now())
-	return nil
-}
-
-var _ toolscache.ReflectorBookmarkStore = &Binding{}
 
 // Silent returns what to do about a watch that has said nothing for too long, nil if it did, or is not expected to. To open it
 // again where it was is enough, and costs one request; where that does not help although it is known to send bookmarks, all is
@@ -72,5 +58,5 @@ func (w *Declared) Silent(now time.Time) (mend func()) {
 	if h.strikes.Add(1) > 1 && h.bookmarks.Load() {
 		return *relist
 	}
-	return func() { (*reopen)(context.DeadlineExceeded) } // what the reflector takes for the usual end of a watch
+	return *reopen
 }

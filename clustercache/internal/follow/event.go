@@ -1,0 +1,149 @@
+package follow
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
+)
+
+// Types of events.
+const (
+	added    = "ADDED"
+	modified = "MODIFIED"
+	deleted  = "DELETED"
+	bookmark = "BOOKMARK"
+	failed   = "ERROR"
+)
+
+// protobufPrefix begins whatever an API server encodes as Protocol Buffers, but for the events themselves.
+var protobufPrefix = []byte("k8s\x00")
+
+// event is what a watch brings.
+type event struct {
+	kind    string
+	object  client.Object
+	version string
+	last    bool // a bookmark after which a list is complete
+}
+
+// watch is an open watch.
+type watch struct {
+	*frames
+	metadataOnly bool
+	opened       time.Time
+	events       int // it brought, without those of a list
+	end          func()
+}
+
+// decode reads an event. One that says that something is wrong is an error.
+func (w *watch) decode(raw []byte) (e event, err error) {
+	defer w.free()
+	switch {
+	case w.protobuf:
+		e, err = decodeProtobuf(raw)
+	case w.metadataOnly:
+		e, err = decodeMetadata(raw)
+	default:
+		e, err = decodeObject(raw)
+	}
+	var status apierrors.APIStatus
+	if err != nil && !errors.As(err, &status) {
+		return event{}, fmt.Errorf("an event of the watch cannot be read: %w", err)
+	}
+	if err != nil {
+		return event{}, err
+	}
+	e.version = e.object.GetResourceVersion()
+	e.last = e.kind == bookmark && e.object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+	return e, nil
+}
+
+// decodeProtobuf reads an event with the metadata of an object.
+func decodeProtobuf(raw []byte) (event, error) {
+	var e metav1.WatchEvent
+	if err := e.Unmarshal(raw); err != nil {
+		return event{}, err
+	}
+	if e.Type == failed {
+		return event{}, statusOf(e.Object.Raw)
+	}
+	object := &metav1.PartialObjectMetadata{}
+	if _, err := unwrap(e.Object.Raw, object); err != nil {
+		return event{}, err
+	}
+	return event{kind: e.Type, object: object}, nil
+}
+
+// unwrap decodes a message that comes with its type.
+func unwrap(raw []byte, into interface{ Unmarshal([]byte) error }) (metav1.TypeMeta, error) {
+	content, ok := bytes.CutPrefix(raw, protobufPrefix)
+	if !ok {
+		return metav1.TypeMeta{}, errors.New("it is not what API servers send")
+	}
+	var wrapped runtime.Unknown
+	if err := wrapped.Unmarshal(content); err != nil {
+		return metav1.TypeMeta{}, err
+	}
+	return metav1.TypeMeta{APIVersion: wrapped.APIVersion, Kind: wrapped.Kind}, into.Unmarshal(wrapped.Raw)
+}
+
+// decodeMetadata reads an event in JSON, and of its object the metadata.
+func decodeMetadata(raw []byte) (event, error) {
+	e := struct {
+		Type   string                        `json:"type"`
+		Object *metav1.PartialObjectMetadata `json:"object"`
+	}{}
+	switch err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &e); {
+	case e.Type == failed:
+		return event{}, statusOf(raw)
+	case err != nil:
+		return event{}, err
+	case e.Object == nil:
+		return event{}, errors.New("there is no object in it")
+	}
+	return event{kind: e.Type, object: e.Object}, nil
+}
+
+// decodeObject reads an event in JSON with all of its object.
+func decodeObject(raw []byte) (event, error) {
+	e := struct {
+		Type   string         `json:"type"`
+		Object map[string]any `json:"object"`
+	}{}
+	switch err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &e); {
+	case e.Type == failed:
+		return event{}, statusOf(raw)
+	case err != nil:
+		return event{}, err
+	case e.Object == nil:
+		return event{}, errors.New("there is no object in it")
+	}
+	return event{kind: e.Type, object: &unstructured.Unstructured{Object: e.Object}}, nil
+}
+
+// statusOf returns the error that an event of type ERROR tells of.
+func statusOf(raw []byte) error {
+	var status metav1.Status
+	if bytes.HasPrefix(raw, protobufPrefix) {
+		if _, err := unwrap(raw, &status); err != nil {
+			return err
+		}
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	e := struct {
+		Object *metav1.Status `json:"object"`
+	}{&status}
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}

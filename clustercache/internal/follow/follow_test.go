@@ -1,0 +1,270 @@
+package follow_test
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/follow"
+)
+
+func TestStreamedListAndWhatFollows(t *testing.T) {
+	s := begin(t, func(c *follow.Collection) {
+		c.Server = c.Server.JoinPath("proxy")
+		c.Resource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+		c.Namespace, c.LabelSelector, c.FieldSelector = "ns", "a=b", "metadata.name=x"
+	}, say(is("one", "1"), is("two", "2"), gone("two", "3"), all("5"), text("MODIFIED", partial("one", "6", nil)), is("three", "7"), gone("one", "8"), mark("9")))
+	s.eventually("listed one", "set one@6", "set three@7", "remove one")
+	r := s.next()
+	s.Expect(r.URL.Path).To(Equal("/proxy/apis/apps/v1/namespaces/ns/deployments"))
+	q := r.URL.Query()
+	s.Expect(q.Get("timeoutSeconds")).To(MatchRegexp("^[3-6][0-9][0-9]$"))
+	q.Del("timeoutSeconds")
+	s.Expect(q.Encode()).To(Equal("allowWatchBookmarks=true&fieldSelector=metadata.name%3Dx&labelSelector=a%3Db&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&watch=true"))
+	s.Expect(r.Header.Get("Accept")).To(HavePrefix("application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;"))
+	s.Eventually(func() int { s.sink.mu.Lock(); defer s.sink.mu.Unlock(); return s.sink.marks }).Should(Equal(1))
+	s.cancel()
+	s.Expect(s.ends()).To(Succeed())
+}
+
+func TestNothingIsSaidBeforeAListIsComplete(t *testing.T) {
+	next := make(chan string)
+	s := begin(t, nil, say(is("one", "1"), next))
+	s.Eventually(func() int { s.sink.mu.Lock(); defer s.sink.mu.Unlock(); return len(s.sink.listing) }).Should(Equal(1))
+	s.Expect(s.sink.said()).To(BeEmpty())
+	next <- all("2")
+	s.eventually("listed one")
+}
+
+func TestWholeObjects(t *testing.T) {
+	object := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "one", "resourceVersion": "1"}, "number": 1 << 60, "share": 0.5}
+	s := begin(t, func(c *follow.Collection) { c.MetadataOnly = false }, say(text("ADDED", object), all("5")))
+	s.eventually("listed one")
+	s.Expect(s.next().Header.Get("Accept")).To(Equal("application/json"))
+	found, ok := s.sink.present["one"].(*unstructured.Unstructured)
+	s.Expect(ok).To(BeTrue())
+	s.Expect(found.Object).To(HaveKeyWithValue("number", int64(1<<60)))
+	s.Expect(found.Object).To(HaveKeyWithValue("share", 0.5))
+}
+
+// Documents are cut and glued wherever the network likes, and are as large as they like.
+func TestDocumentsInPieces(t *testing.T) {
+	odd := partial("odd", "2", map[string]string{"text": `"}]{[\"` + "\n\\", "long": strings.Repeat("x\"", 100_000)})
+	whole := "\n" + is("one", "1") + "  " + strings.TrimSpace(text("ADDED", odd)) + all("3") + gone("one", "4") + is("two", "5")
+	for name, size := range map[string]int{"in one": len(whole), "in large ones": 1000, "in small ones": 100} {
+		t.Run(name, func(t *testing.T) {
+			var steps []step
+			for rest := whole; rest != ""; {
+				n := min(size, len(rest))
+				steps, rest = append(steps, rest[:n]), rest[n:]
+			}
+			s := begin(t, nil, say(steps...))
+			s.eventually("listed odd,one", "remove one", "set two@5")
+			s.Expect(s.sink.present["odd"].GetAnnotations()).To(Equal(odd.Annotations))
+		})
+	}
+	t.Run("byte by byte", func(t *testing.T) {
+		var steps []step
+		for _, b := range []byte(is("one", "1") + all("3") + is(`t"w{o`, "5")) {
+			steps = append(steps, string([]byte{b}))
+		}
+		begin(t, nil, say(steps...)).eventually("listed one", `set t"w{o@5`)
+	})
+}
+
+func TestProtocolBuffers(t *testing.T) {
+	large := partial("large", "2", map[string]string{"long": strings.Repeat("x", 300_000)})
+	large.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "trellis", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}}
+	events := framedMetadata("ADDED", partial("one", "1", nil)) + framedMetadata("ADDED", large) + framedMetadata("BOOKMARK", partial("", "3", listed)) +
+		framedMetadata("DELETED", partial("one", "4", nil)) + framedMetadata("MODIFIED", partial("two", "5", nil))
+	var steps []step
+	for rest := events; rest != ""; {
+		n := min(777, len(rest))
+		steps, rest = append(steps, rest[:n]), rest[n:]
+	}
+	s := begin(t, nil, sayMessages(steps...))
+	s.eventually("listed large,one", "remove one", "set two@5")
+	found := s.sink.present["large"]
+	s.Expect(found.GetAnnotations()).To(Equal(large.Annotations))
+	s.Expect(bytes.Equal(found.GetManagedFields()[0].FieldsV1.Raw, []byte(`{"f:data":{}}`))).To(BeTrue())
+}
+
+// A stream that ends is opened again where it was: at the last version that was told, by an event or a bookmark.
+func TestStreamThatEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		last answer
+		want string
+	}{
+		"after a list":              {say(is("one", "1"), all("5"), is("two", "7"), end{}), "7"},
+		"after an event":            {say(all("5"), gone("one", "6"), end{}), "6"},
+		"after a bookmark":          {say(all("5"), mark("99"), end{}), "99"},
+		"in the middle of an event": {say(all("5"), is("two", "7"), is("three", "8")[:20], end{}), "7"},
+		"with a message":            {sayMessages(framedMetadata("BOOKMARK", partial("", "5", listed)), framedMetadata("ADDED", partial("two", "7", nil)), "\x00\x00", end{}), "7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, nil, c.last, say(is("last", "100")))
+			s.Expect(s.query().Get("sendInitialEvents")).To(Equal("true"))
+			q := s.query()
+			s.Expect(q.Has("sendInitialEvents")).To(BeFalse())
+			s.Expect(q.Get("resourceVersion")).To(Equal(c.want))
+			s.Eventually(s.sink.said).Should(ContainElement("set last@100"))
+		})
+	}
+}
+
+func TestWatchIsOpenedAgainOnRequest(t *testing.T) {
+	s := begin(t, nil, say(is("one", "1"), all("5"), is("two", "6")), say(is("three", "7")))
+	s.eventually("listed one", "set two@6")
+	s.next()
+	s.sink.mu.Lock()
+	reopen := s.sink.reopen
+	s.sink.mu.Unlock()
+	reopen()
+	s.Expect(s.query().Get("resourceVersion")).To(Equal("6"))
+	s.eventually("listed one", "set two@6", "set three@7")
+}
+
+// What the server has forgotten is listed again, and what is gone by then is gone.
+func TestForgottenVersion(t *testing.T) {
+	expired := text("ERROR", status(http.StatusGone, metav1.StatusReasonExpired))
+	for name, answers := range map[string][]answer{
+		"in the stream": {say(is("one", "1"), all("5"), expired)},
+		"as messages":   {sayMessages(framedMetadata("ADDED", partial("one", "1", nil)), framedMetadata("BOOKMARK", partial("", "5", listed)), framed("ERROR", wrapped("v1", "Status", status(http.StatusGone, metav1.StatusReasonExpired))))},
+		"as an answer":  {say(is("one", "1"), all("5"), is("one", "6"), end{}), refuse(http.StatusGone, "gone")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, nil, append(answers, say(is("two", "7"), all("8")))...)
+			s.Expect(s.ends()).To(Succeed(), "nobody is to blame")
+			s.again(t.Context())
+			s.Eventually(s.sink.said).Should(ContainElement("listed two"))
+			s.cancel()
+		})
+	}
+}
+
+func TestWhatIsNoEvent(t *testing.T) {
+	for name, c := range map[string]struct {
+		said string
+		want string
+	}{
+		"no JSON":               {"{]\n", "cannot be read"},
+		"no object":             {`{"type":"ADDED"}`, "there is no object in it"},
+		"an unknown type":       {text("EXPLODED", partial("one", "1", nil)), `unknown type "EXPLODED"`},
+		"a failure":             {text("ERROR", status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)), "the test says so"},
+		"nothing but a failure": {`{"type":"ERROR","object":{}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, nil, say(is("one", "1"), all("5"), c.said))
+			s.Expect(s.ends()).To(MatchError(ContainSubstring(c.want)))
+			s.eventually("listed one")
+		})
+		t.Run(name+" in a list", func(t *testing.T) {
+			s := begin(t, nil, say(is("one", "1"), c.said))
+			s.Expect(s.ends()).To(MatchError(ContainSubstring(c.want)))
+			s.Expect(s.sink.said()).To(BeEmpty())
+		})
+	}
+	t.Run("a list that ends too early", func(t *testing.T) {
+		s := begin(t, nil, say(is("one", "1"), end{}))
+		s.Expect(s.ends()).To(MatchError(ContainSubstring("the server ended the watch")))
+		s.Expect(s.sink.said()).To(BeEmpty())
+	})
+	t.Run("a message that is too long", func(t *testing.T) {
+		s := begin(t, nil, sayMessages(framedMetadata("BOOKMARK", partial("", "5", listed)), "\xff\xff\xff\xff"))
+		s.Expect(s.ends()).To(MatchError(ContainSubstring("an event of 4294967295 bytes")))
+	})
+	t.Run("a watch that ends at once", func(t *testing.T) {
+		s := begin(t, nil, say(is("one", "1"), all("5"), end{}))
+		s.Expect(s.ends()).To(Succeed(), "all is listed again, after a pause that others make")
+	})
+}
+
+// Servers that do not stream lists send pages.
+func TestPages(t *testing.T) {
+	page := func(next, version string, names ...string) answer {
+		list := metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: version, Continue: next}}
+		for _, name := range names {
+			list.Items = append(list.Items, *partial(name, "1", nil))
+		}
+		return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, list) }
+	}
+	invalid := refuse(http.StatusUnprocessableEntity, text("", status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)))
+	t.Run("one after the other", func(t *testing.T) {
+		s := begin(t, nil, invalid, page("more", "10", "one", "two"), page("", "10", "three"), say(is("four", "12"), end{}), say(is("five", "13")))
+		s.eventually("listed one,three,two", "set four@12", "set five@13")
+		s.next()
+		r := s.next()
+		s.Expect(r.URL.Query().Encode()).To(Equal("limit=500"))
+		s.Expect(r.Header.Get("Accept")).To(Equal("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"))
+		s.Expect(s.query().Encode()).To(Equal("continue=more&limit=500"))
+		s.Expect(s.query().Get("resourceVersion")).To(Equal("10"))
+		s.Expect(s.query().Get("resourceVersion")).To(Equal("12"))
+	})
+	t.Run("that are forgotten meanwhile", func(t *testing.T) {
+		s := begin(t, nil, invalid, page("more", "10", "one", "two"), refuse(http.StatusGone, ""), page("", "20", "one", "three"), say())
+		s.eventually("listed one,three")
+	})
+	t.Run("of whole objects", func(t *testing.T) {
+		s := begin(t, func(c *follow.Collection) { c.MetadataOnly = false }, invalid, func(w http.ResponseWriter, _ *http.Request) {
+			writeJSON(w, map[string]any{"apiVersion": "example.com/v1", "kind": "WidgetList", "metadata": map[string]any{"resourceVersion": "10"},
+				"items": []any{map[string]any{"metadata": map[string]any{"name": "one"}, "spec": map[string]any{"size": 3}}}})
+		}, say())
+		s.eventually("listed one")
+		found, ok := s.sink.present["one"].(*unstructured.Unstructured)
+		s.Expect(ok).To(BeTrue())
+		s.Expect(found.GroupVersionKind()).To(Equal(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}))
+		s.Expect(found.Object).To(HaveKeyWithValue("spec", map[string]any{"size": int64(3)}))
+	})
+	t.Run("instead of streams from then on", func(t *testing.T) {
+		s := begin(t, nil, invalid, page("", "10", "one"), refuse(http.StatusGone, ""), page("", "20", "two"), say())
+		s.Expect(s.ends()).To(Succeed())
+		s.again(t.Context())
+		s.eventually("listed one", "listed two")
+		s.cancel()
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	forbidden := status(http.StatusForbidden, metav1.StatusReasonForbidden)
+	for name, c := range map[string]struct {
+		answer answer
+		is     func(error) bool
+	}{
+		"forbidden":             {refuse(http.StatusForbidden, strings.TrimSpace(mustJSON(forbidden))), apierrors.IsForbidden},
+		"forbidden, as message": {refuse(http.StatusForbidden, string(wrapped("v1", "Status", forbidden))), apierrors.IsForbidden},
+		"forbidden, as text":    {refuse(http.StatusForbidden, "no"), apierrors.IsForbidden},
+		"not found":             {refuse(http.StatusNotFound, "404 page not found"), apierrors.IsNotFound},
+		"not acceptable":        {refuse(http.StatusNotAcceptable, "only JSON"), apierrors.IsNotAcceptable},
+		"unsupported":           {refuse(http.StatusUnsupportedMediaType, "only JSON"), apierrors.IsUnsupportedMediaType},
+		"unauthorized":          {refuse(http.StatusUnauthorized, "{}"), apierrors.IsUnauthorized},
+		"busy": {refuse(http.StatusTooManyRequests, "later", "Retry-After", "7"), func(err error) bool {
+			seconds, asked := apierrors.SuggestsClientDelay(err)
+			return asked && seconds == 7 && apierrors.IsTooManyRequests(err)
+		}},
+		"a redirect": {refuse(http.StatusFound, "", "Location", "https://127.0.0.1:1/"), func(err error) bool { return err != nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, nil, c.answer)
+			s.Expect(s.ends()).To(Satisfy(c.is))
+			s.Expect(s.requests).To(HaveLen(1), "a list would get the same answer")
+		})
+	}
+}
+
+// A server that has no time to open a watch again is asked again, but not believed to be watched for ever.
+func TestBusyServer(t *testing.T) {
+	busy := refuse(http.StatusTooManyRequests, "later")
+	s := begin(t, nil, say(is("one", "1"), all("5"), is("two", "6"), end{}), busy, say(is("three", "7")))
+	s.eventually("listed one", "set two@6", "set three@7")
+	s.next()
+	for range 2 {
+		s.Expect(s.query().Get("resourceVersion")).To(Equal("6"))
+	}
+}

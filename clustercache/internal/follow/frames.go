@@ -1,0 +1,189 @@
+package follow
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"sync"
+)
+
+const (
+	// maxFrame bounds one event. API servers bound objects to a few MiB.
+	maxFrame = 64 << 20
+	// firstRead is how much is read at first of an event whose length is not known.
+	firstRead = 4 << 10
+)
+
+// frames splits a stream into documents. It has a buffer only while there is something in it.
+type frames struct {
+	body     io.Reader
+	protobuf bool
+	head     [4]byte // what an idle stream is read into
+
+	buffer *[]byte
+	start  int // of what was not returned yet, for JSON
+}
+
+// buffers are shared by all streams. Few are in use at a time.
+var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, firstRead)) }}
+
+func newFrames(response *http.Response) *frames {
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) // what it is not is JSON
+	return &frames{body: response.Body, protobuf: kind == mediaProtobuf}
+}
+
+// next returns a document, which is valid until it is called again, or until free.
+func (f *frames) next() ([]byte, error) {
+	if f.protobuf {
+		return f.nextMessage()
+	}
+	return f.nextJSON()
+}
+
+// free gives the buffer back, unless there is something in it.
+func (f *frames) free() {
+	if f.buffer != nil && f.start == len(*f.buffer) {
+		*f.buffer = (*f.buffer)[:0]
+		buffers.Put(f.buffer)
+		f.buffer, f.start = nil, 0
+	}
+}
+
+// nextMessage reads a message after its length.
+func (f *frames) nextMessage() ([]byte, error) {
+	if err := f.wait(len(f.head)); err != nil {
+		return nil, err
+	}
+	return f.message()
+}
+
+// wait blocks without a buffer until there are some bytes, which it reads into head.
+func (f *frames) wait(n int) error {
+	for have := 0; have < n; {
+		m, err := f.body.Read(f.head[have:n])
+		if have += m; have < n && err != nil {
+			return &endedError{err}
+		}
+	}
+	return nil
+}
+
+func (f *frames) message() ([]byte, error) {
+	length := int(binary.BigEndian.Uint32(f.head[:]))
+	if length > maxFrame {
+		return nil, fmt.Errorf("the watch brought an event of %d bytes", length)
+	}
+	f.borrow(length)
+	*f.buffer = (*f.buffer)[:length]
+	f.start = length
+	if _, err := io.ReadFull(f.body, *f.buffer); err != nil {
+		return nil, &endedError{err}
+	}
+	return *f.buffer, nil
+}
+
+// borrow has a buffer with room for more bytes.
+func (f *frames) borrow(more int) {
+	if f.buffer == nil {
+		f.buffer, _ = buffers.Get().(*[]byte)
+		f.start = 0
+	}
+	if b := *f.buffer; cap(b)-len(b) < more {
+		larger := make([]byte, len(b), max(2*cap(b), len(b)+more))
+		copy(larger, b)
+		*f.buffer = larger
+	}
+}
+
+// nextJSON reads a JSON document. They follow each other, usually one a line, and one ends where its outermost bracket does.
+func (f *frames) nextJSON() ([]byte, error) {
+	var s scanner
+	at := f.start
+	for {
+		if f.buffer != nil {
+			for b := *f.buffer; at < len(b); {
+				c := b[at]
+				at++
+				if s.outside() && isSpace(c) {
+					f.start = at
+					continue
+				}
+				if s.ends(c) {
+					document := b[f.start:at]
+					f.start = at
+					return document, nil
+				}
+			}
+		}
+		at -= f.start
+		if err := f.more(); err != nil {
+			return nil, err
+		}
+		at += f.start
+	}
+}
+
+// more reads what comes next, and blocks without a buffer if there is nothing left of what came before.
+func (f *frames) more() error {
+	f.free()
+	if f.buffer == nil {
+		if err := f.wait(1); err != nil {
+			return err
+		}
+		f.borrow(firstRead)
+		*f.buffer = append(*f.buffer, f.head[0])
+		return nil
+	}
+	return f.grow()
+}
+
+// grow reads what comes next of a document that has begun.
+func (f *frames) grow() error {
+	if b := *f.buffer; f.start > 0 {
+		*f.buffer = b[:copy(b, b[f.start:])]
+		f.start = 0
+	}
+	if len(*f.buffer) > maxFrame {
+		return errors.New("the watch brought an event that does not end")
+	}
+	f.borrow(1)
+	b := *f.buffer
+	n, err := f.body.Read(b[len(b):cap(b)])
+	*f.buffer = b[:len(b)+n]
+	if n == 0 && err != nil {
+		return &endedError{err}
+	}
+	return nil
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
+
+// scanner finds the end of a JSON document. Whether it is valid is for the decoder to say.
+type scanner struct {
+	depth            int
+	inText, isEscape bool
+}
+
+func (s *scanner) outside() bool { return s.depth == 0 && !s.inText }
+
+// ends takes the next byte and tells whether the document ends with it.
+func (s *scanner) ends(c byte) bool {
+	switch {
+	case s.isEscape:
+		s.isEscape = false
+	case s.inText && c == '\\':
+		s.isEscape = true
+	case c == '"':
+		s.inText = !s.inText
+	case s.inText:
+	case c == '{' || c == '[':
+		s.depth++
+	case c == '}' || c == ']':
+		s.depth--
+		return s.depth <= 0
+	}
+	return false
+}
