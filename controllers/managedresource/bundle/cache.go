@@ -21,11 +21,17 @@ type Cache struct {
 	slots chan struct{}
 
 	mutex    sync.Mutex
-	contents *simplelru.LRU[Hash, *content]
+	contents *simplelru.LRU[Hash, *remembered]
 	stats    CacheStats
 
 	decoding prometheus.Histogram
 	decoded  prometheus.Counter
+}
+
+// remembered is a content and when it was asked for last.
+type remembered struct {
+	*content
+	used time.Time
 }
 
 // maxDecoders is how many contents are decoded at once, however many CPUs there are.
@@ -53,7 +59,7 @@ func NewCache(maxBytes int64, limits Limits) *Cache {
 		decoded:  metricDecoded.Counter(),
 	}
 	// The number of entries is no limit here; the only error is for a size below one.
-	c.contents, _ = simplelru.NewLRU(math.MaxInt, func(_ Hash, evicted *content) {
+	c.contents, _ = simplelru.NewLRU(math.MaxInt, func(_ Hash, evicted *remembered) {
 		c.stats.Bytes -= evicted.size
 		c.stats.Evictions++
 	})
@@ -100,10 +106,26 @@ func (c *Cache) get(hash Hash) *content {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	found, ok := c.contents.Get(hash)
-	if ok {
-		c.stats.Hits++
+	if !ok {
+		return nil
 	}
-	return found
+	c.stats.Hits++
+	found.used = time.Now()
+	return found.content
+}
+
+// Forget drops what nobody has asked for since a time. What is applied is not looked at again until it changes or somebody
+// changes its objects, and of a fleet that is as it should be next to nothing is.
+func (c *Cache) Forget(unused time.Time) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for {
+		_, oldest, ok := c.contents.GetOldest()
+		if !ok || !oldest.used.Before(unused) {
+			return
+		}
+		c.contents.RemoveOldest()
+	}
 }
 
 // add remembers a content and forgets those that were not asked for the longest. A content that alone is larger than the
@@ -115,7 +137,7 @@ func (c *Cache) add(decoded *content) {
 	if decoded.size > c.maxBytes {
 		return
 	}
-	c.contents.Add(decoded.hash, decoded)
+	c.contents.Add(decoded.hash, &remembered{content: decoded, used: time.Now()})
 	for c.stats.Bytes += decoded.size; c.stats.Bytes > c.maxBytes; {
 		c.contents.RemoveOldest()
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -67,4 +68,25 @@ func TestW09_EqualContentIsDecodedOnce(t *testing.T) {
 	}
 	group.Wait()
 	g.Expect(cache.Stats().Misses).To(Equal(int64(1)))
+}
+
+func TestCacheForgetsWhatNobodyAsksFor(t *testing.T) {
+	g := NewWithT(t)
+	cache := NewCache(1<<20, Limits{})
+	decode := func(name string) { cache.Decode([]Source{secret("k", configMap(name))}) }
+	decode("a")
+	decode("b")
+	cache.Forget(time.Now().Add(-time.Hour))
+	g.Expect(cache.Stats().Bundles).To(Equal(2))
+	between := time.Now()
+	g.Eventually(time.Now).Should(BeTemporally(">", between))
+	decode("a")
+	cache.Forget(between.Add(time.Nanosecond))
+	stats := cache.Stats()
+	g.Expect([]int64{stats.Hits, stats.Misses, int64(stats.Bundles), stats.Evictions}).To(Equal([]int64{1, 2, 1, 1}))
+	decode("a")
+	g.Expect(cache.Stats().Hits).To(Equal(int64(2)), "what was asked for is still there")
+	cache.Forget(time.Now().Add(time.Hour))
+	g.Expect(cache.Stats().Bundles).To(BeZero())
+	g.Expect(cache.Stats().Bytes).To(BeZero())
 }

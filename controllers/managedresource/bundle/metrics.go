@@ -13,7 +13,7 @@ var (
 	metricBytes     = MetricDefinitions.Gauge("trellis_bundle_cache_bytes", "Memory that decoded bundles take, estimated.")
 	metricEntries   = MetricDefinitions.Gauge("trellis_bundle_cache_entries", "Decoded bundles in memory.")
 	metricLookups   = MetricDefinitions.Counter("trellis_bundle_cache_lookups_total", "Bundles that were asked for, by result: hit (in memory) or miss (decoded).", "result")
-	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total", "Decoded bundles that were forgotten to make room for others.")
+	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total", "Decoded bundles that were forgotten, to make room for others or because nobody asked for them.")
 	metricDecoding  = MetricDefinitions.Histogram("trellis_bundle_decode_duration_seconds", "How long it took to decode a bundle.", []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5})
 	metricDecoded   = MetricDefinitions.Counter("trellis_bundle_decoded_bytes_total", "Memory that decoded bundles took, estimated, added up.")
 )

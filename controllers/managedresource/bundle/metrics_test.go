@@ -24,7 +24,7 @@ func TestCacheTellsOfItself(t *testing.T) {
 # HELP trellis_bundle_cache_entries Decoded bundles in memory.
 # TYPE trellis_bundle_cache_entries gauge
 trellis_bundle_cache_entries 1
-# HELP trellis_bundle_cache_evictions_total Decoded bundles that were forgotten to make room for others.
+# HELP trellis_bundle_cache_evictions_total Decoded bundles that were forgotten, to make room for others or because nobody asked for them.
 # TYPE trellis_bundle_cache_evictions_total counter
 trellis_bundle_cache_evictions_total 0
 # HELP trellis_bundle_cache_lookups_total Bundles that were asked for, by result: hit (in memory) or miss (decoded).
