@@ -21,6 +21,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -35,6 +36,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/heartbeat"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/canon"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
@@ -46,8 +48,9 @@ import (
 
 const (
 	userAgent = "trellis"
-	// bundleMemory bounds what decoded bundles may take.
-	bundleMemory = 128 << 20
+	// bundleMemory bounds what decoded bundles may take, bundleRest for how long those are kept that nobody asks for.
+	bundleMemory = 64 << 20
+	bundleRest   = 2 * time.Minute
 	// shutdownTimeout bounds the orderly end: runs are cancelled, watches closed, and the Lease is given back.
 	shutdownTimeout = 20 * time.Second
 )
@@ -208,7 +211,7 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 			ReaderFailOnMissingInformer: true,
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&resourcesv1alpha1.ManagedResource{}: {},
+				&resourcesv1alpha1.ManagedResource{}: {Transform: trimManagedResources()},
 				&hubv1alpha1.TargetCluster{}:         {},
 				&corev1.Secret{}:                     clustercache.SecretCacheOptions(),
 				&coordinationv1.Lease{}:              {Field: fields.OneTermEqualSelector("metadata.name", claim.ResourceManagerLease)},
@@ -223,6 +226,22 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("setting up access to the source cluster: %w", err)
 	}
 	return m, nil
+}
+
+// canonSize is how many different texts of ManagedResources are looked for in others. It is about what is different in the
+// inventories of 100 targets that have nothing in common.
+const canonSize = 100_000
+
+// trimManagedResources has ManagedResources hold in common what is the same in many: of a thousand targets, nearly all.
+func trimManagedResources() toolscache.TransformFunc {
+	table := canon.New(canonSize)
+	return func(obj any) (any, error) {
+		if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
+			mr.ManagedFields = nil
+			table.ManagedResource(mr)
+		}
+		return obj, nil
+	}
 }
 
 // trimNamespace keeps what is looked at: labels. Namespaces are small enough to be watched whole, and the metadata watch of
@@ -300,7 +319,7 @@ func (h *hub) assemble() error {
 			return fmt.Errorf("setting up the hub: %w", err)
 		}
 	}
-	replica := []everyReplica{h.lead, keepHeapRoom}
+	replica := []everyReplica{h.lead, keepHeapRoom, h.forgetBundles}
 	if h.ConfigFile != "" {
 		r := newReloader(h.Options)
 		if err := h.Registerer.Register(r); err != nil {
@@ -329,6 +348,20 @@ type everyReplica func(context.Context) error
 
 func (f everyReplica) Start(ctx context.Context) error { return f(ctx) }
 func (everyReplica) NeedLeaderElection() bool          { return false }
+
+// forgetBundles drops decoded bundles that are of no use any more.
+func (h *hub) forgetBundles(ctx context.Context) error {
+	ticker := time.NewTicker(bundleRest / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			h.bundles.Forget(time.Now().Add(-bundleRest))
+		}
+	}
+}
 
 // ready tells whether the source is known: then a replica can lead, or take over at once.
 func (h *hub) ready(*http.Request) error {

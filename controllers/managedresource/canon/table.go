@@ -1,0 +1,92 @@
+package canon
+
+import (
+	"hash/maphash"
+	"maps"
+	"strings"
+	"sync"
+)
+
+// maxText is the length of the longest text that is looked for. Longer ones are seldom the same.
+const maxText = 256
+
+// Table finds copies. It is safe for concurrent use.
+type Table struct {
+	texts generations[string, string]
+	maps  generations[uint64, map[string]string]
+	seed  maphash.Seed
+}
+
+// New returns a table of at most about size texts and as many maps.
+func New(size int) *Table {
+	t := &Table{seed: maphash.MakeSeed()}
+	t.texts.half, t.maps.half = size/2, size/2
+	return t
+}
+
+// Text returns a text equal to the one given, which is the same one for all who ask.
+func (t *Table) Text(s string) string {
+	if s == "" || len(s) > maxText {
+		return s
+	}
+	return t.texts.get(s, func(string) bool { return true }, func() (string, string) {
+		own := strings.Clone(s) // it may be a part of something large
+		return own, own
+	})
+}
+
+// Map returns a map equal to the one given, which is the same one for all who ask. It must not be changed, nor the one given.
+func (t *Table) Map(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return m
+	}
+	var hash uint64
+	for name, value := range m {
+		hash += maphash.Comparable(t.seed, [2]string{name, value})
+	}
+	return t.maps.get(hash, func(known map[string]string) bool { return maps.Equal(known, m) }, func() (uint64, map[string]string) {
+		own := make(map[string]string, len(m))
+		for name, value := range m {
+			own[t.Text(name)] = t.Text(value)
+		}
+		return hash, own
+	})
+}
+
+// generations is a map that forgets what was not asked for lately.
+type generations[K comparable, V any] struct {
+	half int
+
+	mu         sync.Mutex
+	young, old map[K]V
+}
+
+// get returns what is known of a key if it fits, else what make makes.
+func (g *generations[K, V]) get(key K, fits func(V) bool, make_ func() (K, V)) V {
+	g.mu.Lock()
+	known, ok := g.young[key]
+	if !ok {
+		if known, ok = g.old[key]; ok && fits(known) {
+			g.add(key, known)
+		}
+	}
+	g.mu.Unlock()
+	if ok && fits(known) {
+		return known
+	}
+	key, known = make_()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.add(key, known)
+	return known
+}
+
+func (g *generations[K, V]) add(key K, value V) {
+	if len(g.young) >= g.half {
+		g.young, g.old = nil, g.young
+	}
+	if g.young == nil {
+		g.young = map[K]V{}
+	}
+	g.young[key] = value
+}
