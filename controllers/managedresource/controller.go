@@ -131,7 +131,7 @@ func New(o Options) (*Controller, error) {
 	})
 	source := store.New(o.Cache, o.Client, c.observe)
 	c.dispatcher = dispatch.New(dispatch.Options{
-		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead, Clock: o.Clock, Logger: o.Logger,
+		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead, Shown: source.Shown, Clock: o.Clock, Logger: o.Logger,
 	})
 	c.warnings = warnings.New(warnings.Options{
 		Client: o.Clusters.GetUncachedClient, Clock: o.Clock, Logger: o.Logger,

@@ -38,7 +38,9 @@ type Options struct {
 	// Shared hears of what ManagedResources list.
 	Shared *sharing.Index
 	// Ahead returns the state of a ManagedResource that was acted on though the informer did not show it; nil if there is none.
-	Ahead  func(types.NamespacedName) *resourcesv1alpha1.ManagedResource
+	Ahead func(types.NamespacedName) *resourcesv1alpha1.ManagedResource
+	// Shown hears of each state of a ManagedResource that the informer shows, after everything else.
+	Shown  func(*resourcesv1alpha1.ManagedResource)
 	Clock  clock.PassiveClock
 	Logger logr.Logger
 }
@@ -155,6 +157,7 @@ func (d *Dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
 				d.Observe(ctx, mr)
 				d.enqueue(ctx, mr, priority)
+				d.Shown(mr)
 			}
 		},
 		UpdateFunc: func(before, after any) {
@@ -167,6 +170,7 @@ func (d *Dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 			if relevantChange(a, b) || d.undone(b) {
 				d.enqueue(ctx, b, PriorityUser)
 			}
+			d.Shown(b)
 		},
 		DeleteFunc: func(obj any) {
 			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {

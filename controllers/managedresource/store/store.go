@@ -74,6 +74,17 @@ func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv
 	return mr, nil
 }
 
+// Shown drops what is kept until the informer has caught up, if it shows a ManagedResource as it was written last, or later.
+// What is there of it is there in the informer then.
+func (s *Store) Shown(mr *resourcesv1alpha1.ManagedResource) {
+	name := client.ObjectKeyFromObject(mr)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if own := s.written[name]; own != nil && !older(mr.ResourceVersion, own.ResourceVersion) {
+		delete(s.written, name)
+	}
+}
+
 // Ahead returns what was last read from the server itself or written to it, if the informer had not caught up when a
 // ManagedResource was last asked for; nil otherwise. It is not to be changed.
 func (s *Store) Ahead(name types.NamespacedName) *resourcesv1alpha1.ManagedResource {

@@ -177,3 +177,26 @@ func TestLateInformerDoesNotHideAWriteWithoutAnswer(t *testing.T) {
 		})
 	}
 }
+
+// What was written is kept until the informer shows it, and not longer: it is as large as what the informer has.
+func TestWhatTheInformerShowsIsNotKept(t *testing.T) {
+	g := NewWithT(t)
+	mr := func(version string) *resourcesv1alpha1.ManagedResource {
+		return &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "uid", ResourceVersion: version}}
+	}
+	name := types.NamespacedName{Namespace: "a", Name: "b"}
+	seen := &informer{shows: mr("7")}
+	s := New(seen, fake.NewClientBuilder().Build(), func(*resourcesv1alpha1.ManagedResource) {})
+	s.remember(mr("12"))
+	s.Shown(mr("7"))
+	s.Shown(mr("11"))
+	g.Expect(s.Ahead(name)).NotTo(BeNil())
+	found, err := s.Get(t.Context(), name)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.ResourceVersion).To(Equal("12"))
+	for _, version := range []string{"12", "13"} {
+		s.remember(mr("12"))
+		s.Shown(mr(version))
+		g.Expect(s.Ahead(name)).To(BeNil(), version)
+	}
+}
