@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -19,15 +20,18 @@ import (
 type Index struct {
 	mu       sync.RWMutex
 	lists    map[types.NamespacedName]*list
-	clusters map[types.UID]map[inventory.Key][]types.NamespacedName
+	clusters map[types.UID]map[handle][]types.NamespacedName
 }
+
+// handle is a key in little memory: nearly all clusters have objects of the same names.
+type handle = unique.Handle[inventory.Key]
 
 // list is what one ManagedResource lists.
 type list struct {
 	uid             types.UID
 	resourceVersion string
 	cluster         types.UID
-	keys            []inventory.Key
+	keys            []handle // in the order of the keys
 	// leaving is true if it deletes its objects itself.
 	leaving bool
 	// givenUp are objects that it is about to stop listing, without deleting them, because others list them or own them.
@@ -45,7 +49,7 @@ func Unbound(namespace, finalizer string) types.UID {
 
 // NewIndex returns an empty index.
 func NewIndex() *Index {
-	return &Index{lists: map[types.NamespacedName]*list{}, clusters: map[types.UID]map[inventory.Key][]types.NamespacedName{}}
+	return &Index{lists: map[types.NamespacedName]*list{}, clusters: map[types.UID]map[handle][]types.NamespacedName{}}
 }
 
 // Observe takes note of a ManagedResource as it was read or written. An older state than the one that is known changes
@@ -66,11 +70,11 @@ func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) (concerned []type
 		}
 	}
 	if now.cluster != "" {
-		now.keys = make([]inventory.Key, 0, len(mr.Status.Resources))
+		now.keys = make([]handle, 0, len(mr.Status.Resources))
 		for i := range mr.Status.Resources {
-			now.keys = append(now.keys, inventory.KeyOf(mr.Status.Resources[i]))
+			now.keys = append(now.keys, unique.Make(inventory.KeyOf(mr.Status.Resources[i])))
 		}
-		slices.SortFunc(now.keys, compareKeys)
+		slices.SortFunc(now.keys, compareHandles)
 		now.keys = slices.Compact(now.keys)
 	}
 	x.mu.Lock()
@@ -127,7 +131,7 @@ func (x *Index) Others(cluster types.UID, key inventory.Key, except types.Namesp
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var others []types.NamespacedName
-	for _, name := range x.clusters[cluster][key] {
+	for _, name := range x.clusters[cluster][unique.Make(key)] {
 		if name != except && x.lists[name].wants(key) {
 			others = append(others, name)
 		}
@@ -141,8 +145,9 @@ func (x *Index) Others(cluster types.UID, key inventory.Key, except types.Namesp
 func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, clusters ...types.UID) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	h := unique.Make(key)
 	for _, cluster := range clusters {
-		for _, other := range x.clusters[cluster][key] {
+		for _, other := range x.clusters[cluster][h] {
 			if other == name || !x.lists[other].wants(key) {
 				continue
 			}
@@ -196,7 +201,8 @@ func (x *Index) Shared(cluster types.UID, keys []inventory.Key, except types.Nam
 func (x *Index) Any(cluster types.UID, except types.NamespacedName, match func(inventory.Key) bool) (key inventory.Key, by types.NamespacedName, found bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	for k, names := range x.clusters[cluster] {
+	for h, names := range x.clusters[cluster] {
+		k := h.Value()
 		if found && compareKeys(key, k) <= 0 || !match(k) {
 			continue
 		}
@@ -220,13 +226,13 @@ func (x *Index) Len() (managedResources, objects int) {
 	return len(x.lists), objects
 }
 
-func (x *Index) add(name types.NamespacedName, cluster types.UID, keys []inventory.Key) {
+func (x *Index) add(name types.NamespacedName, cluster types.UID, keys []handle) {
 	if len(keys) == 0 {
 		return
 	}
 	objects := x.clusters[cluster]
 	if objects == nil {
-		objects = map[inventory.Key][]types.NamespacedName{}
+		objects = make(map[handle][]types.NamespacedName, len(keys))
 		x.clusters[cluster] = objects
 	}
 	for _, key := range keys {
@@ -234,7 +240,7 @@ func (x *Index) add(name types.NamespacedName, cluster types.UID, keys []invento
 	}
 }
 
-func (x *Index) remove(name types.NamespacedName, cluster types.UID, keys []inventory.Key) {
+func (x *Index) remove(name types.NamespacedName, cluster types.UID, keys []handle) {
 	objects := x.clusters[cluster]
 	for _, key := range keys {
 		left := slices.DeleteFunc(objects[key], func(n types.NamespacedName) bool { return n == name })
@@ -250,7 +256,7 @@ func (x *Index) remove(name types.NamespacedName, cluster types.UID, keys []inve
 }
 
 // sharing returns who lists any of the keys, but one.
-func (x *Index) sharing(except types.NamespacedName, cluster types.UID, keys []inventory.Key) []types.NamespacedName {
+func (x *Index) sharing(except types.NamespacedName, cluster types.UID, keys []handle) []types.NamespacedName {
 	names := map[types.NamespacedName]bool{}
 	for _, key := range keys {
 		for _, name := range x.clusters[cluster][key] {
@@ -263,14 +269,21 @@ func (x *Index) sharing(except types.NamespacedName, cluster types.UID, keys []i
 }
 
 // without returns the sorted keys of a that are not in the sorted b.
-func without(a, b []inventory.Key) []inventory.Key {
-	var out []inventory.Key
+func without(a, b []handle) []handle {
+	var out []handle
 	for _, key := range a {
-		if _, found := slices.BinarySearchFunc(b, key, compareKeys); !found {
+		if _, found := slices.BinarySearchFunc(b, key, compareHandles); !found {
 			out = append(out, key)
 		}
 	}
 	return out
+}
+
+func compareHandles(a, b handle) int {
+	if a == b {
+		return 0
+	}
+	return compareKeys(a.Value(), b.Value())
 }
 
 func compareKeys(a, b inventory.Key) int {

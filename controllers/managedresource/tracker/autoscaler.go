@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"unique"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -134,13 +136,13 @@ func (h *handler) autoscalerChanged(n news, tgt *target, before, after *autoscal
 	}
 }
 
-func (h *handler) ownersOfScaled(n news, tgt *target, key inventory.Key, cause Cause) {
+func (*handler) ownersOfScaled(n news, tgt *target, key inventory.Key, cause Cause) {
 	for _, group := range []string{appsGroup, extensionsGroup} {
 		key.Group = group
-		for _, mr := range tgt.owners[key] {
-			m := tgt.mrs[mr]
-			if o := m.objects[key]; o != nil && !m.busy && o.scalable && (cause == CauseDrift || o.known && o.accepted.Autoscaled && !o.scaledSeen) {
-				n.add(mr, cause)
+		h := unique.Make(key)
+		for _, m := range tgt.owners[h] {
+			if o := m.objects[h]; o != nil && !m.busy && o.scalable && (cause == CauseDrift || o.known && o.accepted.Autoscaled && !o.scaledSeen) {
+				n.add(m.name, cause)
 			}
 		}
 	}

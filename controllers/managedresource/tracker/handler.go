@@ -3,6 +3,7 @@ package tracker
 import (
 	"iter"
 	"slices"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -54,8 +55,8 @@ func (h *handler) OnUpdate(cluster clustercache.ClusterKey, watch string, name t
 	tgt.mu.Lock()
 	if need := tgt.watches[watch]; need != nil {
 		key := keyIn(need.watcher, name)
-		for mr, o := range tgt.watchedBy(watch, key) {
-			tgt.mrs[mr].update(n, mr, o, before, obs)
+		for m, o := range tgt.watchedBy(watch, key) {
+			m.update(n, o, before, obs)
 		}
 		if obs.Pod != nil {
 			var previous *health.Pod
@@ -70,7 +71,7 @@ func (h *handler) OnUpdate(cluster clustercache.ClusterKey, watch string, name t
 }
 
 // update judges one object of one ManagedResource.
-func (m *tracked) update(n news, mr types.NamespacedName, o *object, before, obs *Observation) {
+func (m *tracked) update(n news, o *object, before, obs *Observation) {
 	if o.known && obs.olderThan(o.accepted.ResourceVersion) {
 		return
 	}
@@ -80,12 +81,12 @@ func (m *tracked) update(n news, mr types.NamespacedName, o *object, before, obs
 	}
 	if !o.known {
 		if !m.waiting {
-			n.add(mr, CauseHealth)
+			n.add(m.name, CauseHealth)
 		}
 		return
 	}
 	if !o.createOnly && !obs.Terminating && (m.exact.of(obs.State) != o.accepted.State || obs.UID != o.accepted.UID) {
-		n.add(mr, CauseDrift)
+		n.add(m.name, CauseDrift)
 	}
 	if !o.seen {
 		o.seen = true
@@ -94,13 +95,13 @@ func (m *tracked) update(n news, mr types.NamespacedName, o *object, before, obs
 				close(m.shown)
 				m.shown = nil
 			} else {
-				n.add(mr, CauseHealth)
+				n.add(m.name, CauseHealth)
 			}
 		}
 	}
 	// As long as something is not shown, nothing good is said, and what is wrong at the start of a roll-out is over soon.
 	if (m.unseen == 0 || obs.fails()) && before != nil && !sameJudgement(before, obs, o.createOnly) {
-		n.add(mr, CauseHealth)
+		n.add(m.name, CauseHealth)
 	}
 }
 
@@ -116,10 +117,10 @@ func (h *handler) OnDelete(cluster clustercache.ClusterKey, watch string, name t
 		h.autoscalerChanged(n, tgt, scaler, nil)
 	} else if need := tgt.watches[watch]; need != nil {
 		key := keyIn(need.watcher, name)
-		for mr, o := range tgt.watchedBy(watch, key) {
+		for m, o := range tgt.watchedBy(watch, key) {
 			o.missing = true
-			if !tgt.mrs[mr].busy {
-				n.add(mr, CauseDrift)
+			if !m.busy {
+				n.add(m.name, CauseDrift)
 			}
 		}
 		if before, ok := old.(*Observation); ok && before.Pod != nil {
@@ -178,10 +179,11 @@ func (m *tracked) uses(watch string) bool {
 
 // watchedBy iterates over the ManagedResources whose object a watch shows. Others may list it in another version, or look at
 // it alone.
-func (tgt *target) watchedBy(watch string, key inventory.Key) iter.Seq2[types.NamespacedName, *object] {
-	return func(yield func(types.NamespacedName, *object) bool) {
-		for _, mr := range tgt.owners[key] {
-			if o := tgt.mrs[mr].objects[key]; o != nil && o.watch == watch && !yield(mr, o) {
+func (tgt *target) watchedBy(watch string, key inventory.Key) iter.Seq2[*tracked, *object] {
+	return func(yield func(*tracked, *object) bool) {
+		h := unique.Make(key)
+		for _, m := range tgt.owners[h] {
+			if o := m.objects[h]; o != nil && o.watch == watch && !yield(m, o) {
 				return
 			}
 		}
@@ -191,14 +193,13 @@ func (tgt *target) watchedBy(watch string, key inventory.Key) iter.Seq2[types.Na
 // podChanged notifies the owners of the workloads that a pod belongs to, if it may make a difference to what is said of
 // them: to the number of their pods, or to why they are not well. before and after are nil for a pod that came or went.
 func (h *handler) podChanged(n news, tgt *target, namespace string, before, after *health.Pod) {
-	for key := range tgt.workloads[namespace] {
-		for _, mr := range tgt.owners[key] {
-			m := tgt.mrs[mr]
+	for workload := range tgt.workloads[namespace] {
+		for _, m := range tgt.owners[workload] {
 			if m.busy {
 				continue
 			}
-			if obs, found, _ := (*Tracker)(h).observed(tgt.key, m.objects[key].watch, key); found && obs.Judgement.concerned(before, after) {
-				n.add(mr, CauseHealth)
+			if obs, found, _ := (*Tracker)(h).observed(tgt.key, m.objects[workload].watch, workload.Value()); found && obs.Judgement.concerned(before, after) {
+				n.add(m.name, CauseHealth)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -70,7 +71,8 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 	if m.scalable() {
 		scaled, scalersKnown = t.autoscaled(tgt)
 	}
-	for key, o := range m.objects {
+	for h, o := range m.objects {
+		key := h.Value()
 		if o.scalable && !scalersKnown {
 			v.AutoscalersUnknown = true
 			failed(autoscalerWatch)
@@ -201,12 +203,12 @@ func (t *Tracker) AcceptedStates(mr types.NamespacedName) (states map[inventory.
 		return nil, false
 	}
 	states, complete = make(map[inventory.Key]Accepted, len(m.objects)), true
-	for key, o := range m.objects {
+	for h, o := range m.objects {
 		if !o.known {
 			complete = false
 			continue
 		}
-		states[key] = o.accepted
+		states[h.Value()] = o.accepted
 	}
 	return states, complete
 }
@@ -219,11 +221,11 @@ func (t *Tracker) Observed(mr types.NamespacedName, key inventory.Key) (obs *Obs
 	}
 	tgt.mu.Lock()
 	defer tgt.mu.Unlock()
-	m := tgt.mrs[mr]
-	if m == nil || m.objects[key] == nil {
+	o := tgt.object(mr, key)
+	if o == nil {
 		return nil, false, false
 	}
-	return t.observed(tgt.key, m.objects[key].watch, key)
+	return t.observed(tgt.key, o.watch, key)
 }
 
 // WatchOf returns the name of the watch that shows an object of a ManagedResource, as in Verdict.Failed; "" if there is none.
@@ -234,10 +236,18 @@ func (t *Tracker) WatchOf(mr types.NamespacedName, key inventory.Key) string {
 	}
 	tgt.mu.Lock()
 	defer tgt.mu.Unlock()
-	if m := tgt.mrs[mr]; m != nil && m.objects[key] != nil {
-		return m.objects[key].watch
+	if o := tgt.object(mr, key); o != nil {
+		return o.watch
 	}
 	return ""
+}
+
+// object returns what is known of an object of a ManagedResource, nil if it is none.
+func (tgt *target) object(mr types.NamespacedName, key inventory.Key) *object {
+	if m := tgt.mrs[mr]; m != nil {
+		return m.objects[unique.Make(key)]
+	}
+	return nil
 }
 
 func (t *Tracker) observed(cluster clustercache.ClusterKey, watch string, key inventory.Key) (*Observation, bool, bool) {

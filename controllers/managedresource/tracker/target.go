@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,10 +28,10 @@ type target struct {
 
 	mu      sync.Mutex
 	mrs     map[types.NamespacedName]*tracked
-	owners  map[inventory.Key][]types.NamespacedName
+	owners  map[handle][]*tracked
 	watches map[string]*watchNeed
 	// workloads are the keys of owners that pods explain, by namespace.
-	workloads map[string]map[inventory.Key]struct{}
+	workloads map[string]map[handle]struct{}
 }
 
 // watchNeed counts what needs a watch.
@@ -42,7 +43,8 @@ type watchNeed struct {
 
 // tracked is what is known about one ManagedResource in its target.
 type tracked struct {
-	objects map[inventory.Key]*object
+	name    types.NamespacedName
+	objects map[handle]*object
 	exact   Exact
 	// busy is true while its objects are being written: events are noted, not judged.
 	busy bool
@@ -87,39 +89,44 @@ type Exact struct{ Labels, Annotations bool }
 
 func (e Exact) of(s ownership.State) ownership.State { return s.Within(e.Labels, e.Annotations) }
 
+// handle is a key in little memory: nearly all targets have objects of the same names.
+type handle = unique.Handle[inventory.Key]
+
 // kindRef is a kind as an inventory entry names it.
 type kindRef struct{ apiVersion, kind string }
 
 func newTarget(key clustercache.ClusterKey) *target {
 	return &target{
-		key: key, mrs: map[types.NamespacedName]*tracked{}, owners: map[inventory.Key][]types.NamespacedName{}, watches: map[string]*watchNeed{},
-		workloads: map[string]map[inventory.Key]struct{}{},
+		key: key, mrs: map[types.NamespacedName]*tracked{}, owners: map[handle][]*tracked{}, watches: map[string]*watchNeed{},
+		workloads: map[string]map[handle]struct{}{},
 	}
 }
 
 // own notes that a ManagedResource has an object.
-func (tgt *target) own(key inventory.Key, mr types.NamespacedName) {
-	tgt.owners[key] = append(tgt.owners[key], mr)
+func (tgt *target) own(h handle, m *tracked) {
+	tgt.owners[h] = append(tgt.owners[h], m)
+	key := h.Value()
 	if !needsPods(key) {
 		return
 	}
 	if tgt.workloads[key.Namespace] == nil {
-		tgt.workloads[key.Namespace] = map[inventory.Key]struct{}{}
+		tgt.workloads[key.Namespace] = map[handle]struct{}{}
 	}
-	tgt.workloads[key.Namespace][key] = struct{}{}
+	tgt.workloads[key.Namespace][h] = struct{}{}
 }
 
 // disown notes that a ManagedResource does not have an object any more.
-func (tgt *target) disown(key inventory.Key, mr types.NamespacedName) {
-	left := slices.DeleteFunc(tgt.owners[key], func(n types.NamespacedName) bool { return n == mr })
+func (tgt *target) disown(h handle, m *tracked) {
+	left := slices.DeleteFunc(tgt.owners[h], func(other *tracked) bool { return other == m })
 	if len(left) > 0 {
-		tgt.owners[key] = left
+		tgt.owners[h] = left
 		return
 	}
-	delete(tgt.owners, key)
-	delete(tgt.workloads[key.Namespace], key)
-	if len(tgt.workloads[key.Namespace]) == 0 {
-		delete(tgt.workloads, key.Namespace)
+	delete(tgt.owners, h)
+	namespace := h.Value().Namespace
+	delete(tgt.workloads[namespace], h)
+	if len(tgt.workloads[namespace]) == 0 {
+		delete(tgt.workloads, namespace)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -207,44 +208,43 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 	defer tgt.mu.Unlock()
 	entry := tgt.mrs[mr]
 	if entry == nil {
-		entry = &tracked{objects: map[inventory.Key]*object{}}
+		entry = &tracked{name: mr, objects: make(map[handle]*object, len(refs))}
 	}
 	entry.exact = exact
 	kinds := map[kindRef]clustercache.Watcher{}
-	wanted := make(map[inventory.Key]bool, len(refs))
+	wanted := make(map[handle]bool, len(refs))
 	for _, ref := range refs {
 		key := inventory.KeyOf(ref)
-		if wanted[key] || !isWatchable(ref) {
+		h := unique.Make(key)
+		if wanted[h] || !isWatchable(ref) {
 			continue
 		}
-		wanted[key] = true
+		wanted[h] = true
 		w, more := t.watcherFor(ref, kinds), t.moreFor(ref, key)
-		old := entry.objects[key]
-		o := &object{watch: w.Name, createOnly: isCreateOnly(ref), scalable: needsAutoscalers(ref, key)}
-		tgt.need(w)
+		old := entry.objects[h]
+		o := &object{watch: tgt.need(w), createOnly: isCreateOnly(ref), scalable: needsAutoscalers(ref, key)}
 		for _, w := range more {
-			tgt.need(w)
-			o.more = append(o.more, w.Name)
+			o.more = append(o.more, tgt.need(w))
 		}
 		switch {
 		case old == nil:
-			tgt.own(key, mr)
-			entry.objects[key] = o
+			tgt.own(h, entry)
+			entry.objects[h] = o
 		case old.watch == o.watch:
 			stop = tgt.release(old, stop)
 			old.more, old.scalable = o.more, o.scalable
 		default:
 			stop = tgt.release(old, stop)
-			entry.objects[key] = o
+			entry.objects[h] = o
 		}
 	}
-	for key, old := range entry.objects {
-		if wanted[key] {
+	for h, old := range entry.objects {
+		if wanted[h] {
 			continue
 		}
-		delete(entry.objects, key)
+		delete(entry.objects, h)
 		stop = tgt.release(old, stop)
-		tgt.disown(key, mr)
+		tgt.disown(h, entry)
 	}
 	if refs == nil {
 		delete(tgt.mrs, mr)
@@ -257,12 +257,15 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 	return tgt.needed(entry), stop
 }
 
-func (tgt *target) need(w clustercache.Watcher) {
-	if n := tgt.watches[w.Name]; n != nil {
-		n.count++
-		return
+// need counts an object that needs a watch, and returns the one copy of its name.
+func (tgt *target) need(w clustercache.Watcher) (name string) {
+	n := tgt.watches[w.Name]
+	if n == nil {
+		n = &watchNeed{watcher: w}
+		tgt.watches[w.Name] = n
 	}
-	tgt.watches[w.Name] = &watchNeed{watcher: w, count: 1}
+	n.count++
+	return n.watcher.Name
 }
 
 // needed lists the watches that the objects of a ManagedResource need.
@@ -330,8 +333,8 @@ func (t *Tracker) setBusy(mr types.NamespacedName, busy bool, keys []inventory.K
 			return
 		}
 		// Delete events so far are what this run deals with. One that comes during it is about its own result.
-		for key, o := range m.objects {
-			if o.missing && (len(keys) == 0 || slices.Contains(keys, key)) {
+		for h, o := range m.objects {
+			if o.missing && (len(keys) == 0 || slices.Contains(keys, h.Value())) {
 				o.missing, o.known = false, false
 			}
 		}
@@ -347,11 +350,10 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 	}
 	tgt.mu.Lock()
 	defer tgt.mu.Unlock()
-	m := tgt.mrs[mr]
-	if m == nil || m.objects[key] == nil {
+	m, o := tgt.mrs[mr], tgt.object(mr, key)
+	if o == nil {
 		return
 	}
-	o := m.objects[key]
 	if key.GroupKind() == podKind.GroupKind() && accepted.State.Own == 0 {
 		accepted.State = ownership.State{} // as the watch shows it (mayHaveWritten)
 	}
