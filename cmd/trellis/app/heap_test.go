@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"testing"
 
@@ -13,7 +14,59 @@ func TestHeapRoomOfSmallAndLargeHeaps(t *testing.T) {
 	g.Expect(gcPercent(0)).To(Equal(400))
 	g.Expect(gcPercent(32 << 20)).To(Equal(200))
 	g.Expect(gcPercent(64 << 20)).To(Equal(100))
-	g.Expect(gcPercent(4<<30)).To(Equal(100), "a large heap is collected as always")
+	g.Expect(gcPercent(128 << 20)).To(Equal(50))
+	g.Expect(gcPercent(4<<30)).To(Equal(50), "what lives long need not be room for what does not")
+}
+
+func TestMemoryIsGivenBackInCalm(t *testing.T) {
+	const mib = 1 << 20
+	look := func(live, allocated, held uint64) heapFigures {
+		return heapFigures{live: live * mib, allocated: allocated * mib, held: held * mib}
+	}
+	for name, c := range map[string]struct {
+		last, now heapFigures
+		want      bool
+	}{
+		"much is held":                  {look(100, 1000, 300), look(100, 1005, 300), true},
+		"much is held, and is needed":   {look(100, 1000, 300), look(100, 1020, 300), false},
+		"little is held":                {look(100, 1000, 140), look(100, 1005, 140), false},
+		"a small heap":                  {look(10, 1000, 25), look(10, 1000, 25), false},
+		"the first look":                {heapFigures{}, look(100, 100, 300), false},
+		"before the first collection":   {look(0, 10, 30), look(0, 11, 30), false},
+		"the heap shrank, nothing else": {look(300, 1000, 450), look(100, 1001, 450), true},
+	} {
+		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(givesBack(c.last, c.now)).To(Equal(c.want)) })
+	}
+}
+
+func TestFiguresOfTheHeap(t *testing.T) {
+	g := NewWithT(t)
+	debug.FreeOSMemory()
+	before := readHeap()
+	g.Expect(before.live).NotTo(BeZero())
+	g.Expect(before.held).To(BeNumerically(">=", before.live/2))
+	waste := make([]byte, 32<<20)
+	after := readHeap()
+	g.Expect(after.allocated - before.allocated).To(BeNumerically(">=", len(waste)))
+}
+
+func TestCollectionsAreNoticedUntilTheEnd(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	collected := collections(ctx)
+	for range 3 {
+		runtime.GC()
+		g.Eventually(collected).Should(Receive())
+	}
+	cancel()
+	runtime.GC()
+	runtime.GC()
+	select { // one may have been under way
+	case <-collected:
+	default:
+	}
+	runtime.GC()
+	g.Expect(collected).NotTo(Receive())
 }
 
 func TestPaceOfGarbageCollectionIsGivenBack(t *testing.T) {
