@@ -202,9 +202,7 @@ func (f *Follower) take(e event) error {
 	default:
 		return fmt.Errorf("the watch of %s brought an event of unknown type %q", f.collection.Resource.Resource, e.kind)
 	}
-	if f.version != "" { // what comes before the end of a list is in no order
-		f.version = e.version
-	}
+	f.version = e.version // of no use before the end of a list, which says another
 	return nil
 }
 
