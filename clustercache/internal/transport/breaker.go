@@ -7,8 +7,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 const (
@@ -31,7 +34,7 @@ var ErrBusy = fmt.Errorf("the target answers probes but no calls, so none are ma
 // breaker refuses the calls to a target that does not answer them, except for one from time to time. Calls that hang hold
 // the workers of all targets.
 type breaker struct {
-	opened func() // hears of each opening; may be nil
+	opened func() // hears of each opening, without a lock held; may be nil
 
 	mu         sync.Mutex
 	unanswered int
@@ -76,23 +79,37 @@ type ticket struct {
 // outcome takes note of how a call ended: err is nil if it was answered to the end; broken tells whether the target, or the way
 // to it, ended it. What the caller ended says nothing.
 func (t ticket) outcome(err error, broken bool, now time.Time) {
+	t.note(now, func(b *breaker) bool {
+		switch {
+		case err == nil:
+			b.unanswered, b.failed, b.throttled, b.pause = 0, 0, 0, 0
+			return false
+		case errors.Is(err, errDeadline):
+			b.unanswered++
+			b.last = err.Error()
+		case broken:
+			b.failLocked(t, err.Error(), now)
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+// note takes note of what became of the call. count does so, with the lock held, and tells whether that was anything bad: only
+// then there may be reason to refuse calls.
+func (t ticket) note(now time.Time, count func(b *breaker) bool) {
 	b := t.breaker
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.trial = b.trial && !t.trial
-	switch {
-	case err == nil:
-		b.unanswered, b.failed, b.throttled, b.pause = 0, 0, 0, 0
-	case errors.Is(err, errDeadline):
-		b.unanswered++
-		b.last = err.Error()
-	case broken:
-		b.failLocked(t, err.Error(), now)
+	opens := count(b) && b.breakLocked(t.trial, now)
+	b.mu.Unlock()
+	if opens && b.opened != nil {
+		b.opened()
 	}
-	b.breakLocked(t.trial, now)
 }
 
 // failLocked counts a call that failed at once. Calls that were under way together count as one: they may have had one socket.
@@ -103,49 +120,51 @@ func (b *breaker) failLocked(t ticket, why string, now time.Time) {
 	}
 }
 
-// answered takes note of the beginning of an answer. It returns false if there is nothing else to learn from the call.
-func (t ticket) answered(response *http.Response, now time.Time) bool {
+// answered takes note of the beginning of an answer to a call to path. It returns false if there is nothing else to learn from
+// the call.
+func (t ticket) answered(response *http.Response, path string, now time.Time) bool {
 	switch response.StatusCode {
 	case http.StatusTooManyRequests:
 		t.throttle(response, now)
 		return false
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		t.absent(response, now)
+		t.absent(response, path, now)
 		return false
 	}
 	return true
 }
 
 // absent takes note of an answer that says that there is nobody who could give one. An error 500 is no such answer: a webhook
-// that fails is one, for one kind of object.
-func (t ticket) absent(response *http.Response, now time.Time) {
-	b := t.breaker
-	if b == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.trial = b.trial && !t.trial
-	if response.Header.Get("Retry-After") != "" {
-		b.waitLocked(response, now)
-	}
-	b.failLocked(t, response.Status, now)
-	b.breakLocked(t.trial, now)
+// that fails is one, for one kind of object. Neither is one about a group that another server may serve: as long as that one
+// is down, each call for it gets this, and the target serves everything else.
+func (t ticket) absent(response *http.Response, path string, now time.Time) {
+	t.note(now, func(b *breaker) bool {
+		if !builtIn(path) {
+			return false
+		}
+		if response.Header.Get("Retry-After") != "" {
+			b.waitLocked(response, now)
+		}
+		b.failLocked(t, response.Status, now)
+		return true
+	})
+}
+
+// builtIn tells whether every kube-apiserver serves the group of a path itself.
+func builtIn(path string) bool {
+	_, path, named := strings.Cut(path, "/apis/")
+	group, _, _ := strings.Cut(path, "/")
+	return !named || scheme.Scheme.IsGroupRegistered(group)
 }
 
 // throttle takes note of an answer 429.
 func (t ticket) throttle(response *http.Response, now time.Time) {
-	b := t.breaker
-	if b == nil {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.trial = b.trial && !t.trial
-	b.throttled++
-	b.last = response.Status
-	b.waitLocked(response, now)
-	b.breakLocked(t.trial, now)
+	t.note(now, func(b *breaker) bool {
+		b.throttled++
+		b.last = response.Status
+		b.waitLocked(response, now)
+		return true
+	})
 }
 
 // waitLocked has calls wait because the target asks for it.
@@ -157,16 +176,14 @@ func (b *breaker) waitLocked(response *http.Response, now time.Time) {
 	b.waitUntil = now.Add(min(time.Duration(after)*time.Second, pauseMax))
 }
 
-// breakLocked refuses calls from now on if there is reason to.
-func (b *breaker) breakLocked(trial bool, now time.Time) {
+// breakLocked refuses calls from now on if there is reason to. It returns whether there is.
+func (b *breaker) breakLocked(trial bool, now time.Time) bool {
 	if b.unanswered < unansweredMost && b.failed < failedMost && b.throttled < throttledMost || b.pause > 0 && !trial {
-		return
+		return false
 	}
 	b.pause = min(max(2*b.pause, breakMin), breakMax)
 	b.openUntil = now.Add(b.pause - rand.N(b.pause/4+1))
-	if b.opened != nil {
-		b.opened()
-	}
+	return true
 }
 
 // Reset forgets what calls have come to, since the target is reached in another way now.

@@ -275,7 +275,7 @@ type Throttle struct {
 }
 
 // NewThrottle returns a throttle. A negative qps means no rate limit; timeout bounds each call. broke, if not nil, is called
-// each time that calls are refused from then on, since too many got no answer; it must not call the throttle.
+// each time that calls are refused from then on, since too many got no answer.
 func NewThrottle(qps float64, burst, maxInFlight int, timeout time.Duration, broke func()) *Throttle {
 	t := &Throttle{slots: make(chan struct{}, max(maxInFlight, 1)), timeout: timeout}
 	t.breaker.opened = broke
@@ -367,7 +367,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		return nil, err
 	}
 	g.meter.answered(verbOf(request, watch), response.StatusCode, time.Since(sent))
-	if !call.ticket.answered(response, time.Now()) {
+	if !call.ticket.answered(response, request.URL.Path, time.Now()) {
 		call.ticket = ticket{}
 	}
 	if response.StatusCode == http.StatusUnauthorized {
