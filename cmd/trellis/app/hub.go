@@ -46,8 +46,11 @@ import (
 	"github.com/trellis-hub/trellis/leader"
 )
 
+// userAgent is what sources and targets see. It is a variable so that the linker can give the replicas of a trial different ones:
+// targets could not tell them apart otherwise.
+var userAgent = "trellis"
+
 const (
-	userAgent = "trellis"
 	// bundleMemory bounds what decoded bundles may take, bundleRest for how long those are kept that nobody asks for.
 	bundleMemory = 64 << 20
 	bundleRest   = 2 * time.Minute

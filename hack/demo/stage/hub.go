@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,8 +22,9 @@ import (
 const (
 	// startTimeout bounds the start of the hub if nobody else does.
 	startTimeout = time.Minute
-	// stopTimeout bounds its orderly end, which it bounds itself to less.
-	stopTimeout = 30 * time.Second
+	// stopTimeout bounds its orderly end. The hub bounds itself to less, on a machine that lets it run: with a thousand targets
+	// beside it, that takes longer than the clock of the hub says.
+	stopTimeout = 2 * time.Minute
 	// logTail is how much of the log errors quote.
 	logTail = 8 << 10
 	// portAttempts is how often ports are chosen that somebody else then takes.
@@ -53,10 +55,10 @@ func Build(ctx context.Context, root string) (string, error) {
 	return BuildInto(ctx, root, filepath.Join(root, "bin"))
 }
 
-// BuildInto is Build with another directory than bin/.
-func BuildInto(ctx context.Context, root, dir string) (string, error) {
+// BuildInto is Build with another directory than bin/, and with flags of "go build".
+func BuildInto(ctx context.Context, root, dir string, flags ...string) (string, error) {
 	binary := filepath.Join(dir, "trellis")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/trellis")
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-o", binary}, flags, []string{"./cmd/trellis"})...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the hub: %w\n%s", err, out)

@@ -83,7 +83,7 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 	}
 	t := &trial{options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), fixture: shoot20.New(shoot20.Options{})}
 	if t.Rig, err = rig.Start(ctx, rig.Options{
-		Root: root, Results: rig.Results(root), Fleet: fleetsim.Options{Targets: o.Targets, Seed: 1}, History: 1 << 13, Progress: o.Progress,
+		Root: root, Results: rig.Results(root), Fleet: fleetsim.Options{Targets: o.Targets, Seed: 1}, Progress: o.Progress,
 	}); err != nil {
 		return err
 	}
@@ -101,16 +101,17 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 	group, running := errgroup.WithContext(ctx)
 	running, over := context.WithCancel(running)
 	group.Go(func() error {
-		if err := rig.NewForeigner(victims).Pace(running, t.targets, o.Rate, 24*time.Hour); running.Err() == nil {
-			return err
+		err := rig.NewForeigner(victims).Pace(running, t.targets, o.Rate, 24*time.Hour)
+		if running.Err() != nil {
+			err = nil // it was told to end
 		}
-		return nil // it was told to end
+		return err
 	})
 	taken, late, failed := t.rounds(running)
 	over()
 	failed = errors.Join(failed, group.Wait())
 	t.figures(step, taken, late)
-	t.judge(step, began)
+	judge(step, journal.Since(began, t.Journal.Histories()...))
 	step.End()
 	return failed
 }
@@ -125,8 +126,8 @@ func (t *trial) prepare(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	for range 2 {
-		if err := t.add(ctx); err != nil {
+	for _, name := range []string{"a", "b"} {
+		if err := t.add(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -172,9 +173,6 @@ func (t *trial) round(ctx context.Context, number int, way way) (took time.Durat
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := standby.note(); err != nil {
-		return 0, 0, err
-	}
 	applied := t.Sight.Expect("the ManagedResources of the round are applied", t.roundRefs(number), rig.Applied)
 	defer applied.End()
 	group, writing := errgroup.WithContext(ctx)
@@ -190,10 +188,7 @@ func (t *trial) round(ctx context.Context, number int, way way) (took time.Durat
 	var first time.Time
 	// When that was is in the journals. Reading them often would only take from the hub what it needs to be quick.
 	if err := t.Until(ctx, t.options.Patience, 500*time.Millisecond, "the successor writes", func() (bool, error) {
-		if err := standby.note(); err != nil {
-			return false, err
-		}
-		first = t.firstWrite(standby, began)
+		first = firstWrite(t.changes(began), standby.name)
 		return !first.IsZero(), nil
 	}); err != nil {
 		return 0, 0, fmt.Errorf("%w\n%s", err, standby.LogTail())
@@ -207,12 +202,9 @@ func (t *trial) round(ctx context.Context, number int, way way) (took time.Durat
 	if _, err := applied.Wait(ctx, t.Rig, t.options.Patience); err != nil {
 		return 0, 0, err
 	}
-	if err := standby.note(); err != nil {
-		return 0, 0, err
-	}
-	for _, change := range t.lateWrites(standby, first) {
+	for _, change := range lateWrites(t.changes(first), standby.name, first) {
 		late++
-		t.Say("late: %s %s, %s after the successor began, from %s", change.Verb, change.Object(), change.Time.Sub(first), change.Connection)
+		t.Say("late: %s %s, %s after the successor began, by %s", change.Verb, change.Object(), change.Time.Sub(first), change.UserAgent)
 	}
 	return first.Sub(began), late, nil
 }
@@ -226,15 +218,7 @@ func (t *trial) replace(ctx context.Context, leader, successor *replica, way way
 		if err := leader.signal(syscall.SIGCONT); err != nil {
 			return err
 		}
-		for awake := time.Now(); time.Since(awake) < t.options.Awake; {
-			if err := successor.note(); err != nil {
-				return err
-			}
-			if err := rig.Pause(ctx, 100*time.Millisecond); err != nil {
-				return err
-			}
-		}
-		return nil
+		return rig.Pause(ctx, t.options.Awake)
 	}
 	select {
 	case <-leader.Done():
@@ -243,7 +227,7 @@ func (t *trial) replace(ctx context.Context, leader, successor *replica, way way
 	}
 	leader.Kill() // what guards the process goes, too
 	t.replicas = []*replica{successor}
-	return t.add(ctx)
+	return t.add(ctx, leader.name)
 }
 
 // perRound is how many objects a ManagedResource of a round has.
@@ -278,27 +262,32 @@ func (t *trial) roundRefs(number int) []rig.Ref {
 	return refs
 }
 
-// firstWrite is when a replica first wrote to any target after a time, zero if it did not.
-func (t *trial) firstWrite(by *replica, after time.Time) time.Time {
-	var first time.Time
+// changes are what was written to all targets since a time.
+func (t *trial) changes(since time.Time) []journal.Change {
+	var out []journal.Change
 	for _, target := range t.targets {
-		for _, change := range target.Journal().History().Changes {
-			if change.Time.After(after) && by.wrote(change) && (first.IsZero() || change.Time.Before(first)) {
-				first = change.Time
-			}
+		out = append(out, target.Journal().Changes(since)...)
+	}
+	return out
+}
+
+// firstWrite is when a replica first wrote to any target, zero if it did not.
+func firstWrite(changes []journal.Change, by string) time.Time {
+	var first time.Time
+	for _, change := range changes {
+		if change.UserAgent == rig.AgentOf(by) && (first.IsZero() || change.Time.Before(first)) {
+			first = change.Time
 		}
 	}
 	return first
 }
 
-// lateWrites are those of any hub but this one after a time.
-func (t *trial) lateWrites(but *replica, after time.Time) []journal.Change {
+// lateWrites are those of any hub but one after a time.
+func lateWrites(changes []journal.Change, but string, after time.Time) []journal.Change {
 	var out []journal.Change
-	for _, target := range t.targets {
-		for _, change := range target.Journal().History().Changes {
-			if change.Time.After(after) && rig.ByHub(change) && change.Connection != "" && !but.wrote(change) {
-				out = append(out, change)
-			}
+	for _, change := range changes {
+		if change.Time.After(after) && rig.ByHub(change) && change.UserAgent != rig.AgentOf(but) {
+			out = append(out, change)
 		}
 	}
 	return out
@@ -318,10 +307,23 @@ func (t *trial) figures(step *figures.Step, taken map[string][]float64, late int
 	step.Add("writes of the old leader after the first one of its successor", float64(late), "").Exactly(0).Strictly()
 }
 
-// judge has the journals judge what all replicas wrote since a time.
-func (t *trial) judge(step *figures.Step, since time.Time) {
-	histories := journal.Since(since, t.Journal.Histories()...)
+// hands is how long a replica that was followed does not come back for. It takes longer until it leads again: it must start, get
+// warm, and wait until its own successor's Lease runs out.
+const hands = 5 * time.Second
+
+// replicaOf names the replica that wrote; empty for others.
+func replicaOf(c journal.Change) string {
+	if !rig.ByHub(c) {
+		return ""
+	}
+	return c.UserAgent
+}
+
+// judge has the journals judge what all replicas wrote.
+func judge(step *figures.Step, histories []journal.History) {
+	rig.Complete(step, histories)
 	for _, verdict := range []journal.Verdict{
+		journal.TwoAtATime(hands, replicaOf, histories...),
 		journal.CreatedTwice(rig.ByHub, nil, histories...),
 		journal.WrongDeletes(rig.ByHub, journal.Deletes{Allowed: func(_ string, c journal.Change) bool { return strings.HasPrefix(c.Name, "round-") }}, histories...),
 	} {

@@ -3,29 +3,26 @@ package failover
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/demo/stage"
-	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
 )
 
 // replica is a hub in a process of its own.
 type replica struct {
 	*stage.Hub
-	connections map[string]bool // by their address at its end, those that are closed included
+	name string
 }
 
-// add starts a replica.
-func (t *trial) add(ctx context.Context) error {
-	hub, err := t.Replica(ctx, "")
+// add starts a replica. One that ended has a successor of the same name.
+func (t *trial) add(ctx context.Context, name string) error {
+	hub, err := t.Replica(ctx, name)
 	if err != nil {
 		return err
 	}
-	t.replicas = append(t.replicas, &replica{Hub: hub, connections: map[string]bool{}})
+	t.replicas = append(t.replicas, &replica{Hub: hub, name: name})
 	return nil
 }
 
@@ -33,42 +30,6 @@ func (t *trial) add(ctx context.Context) error {
 func (r *replica) signal(s syscall.Signal) error {
 	if err := syscall.Kill(r.Pid(), s); err != nil {
 		return fmt.Errorf("sending %s to the hub: %w", s, err)
-	}
-	return nil
-}
-
-// wrote tells whether a write came on a connection of the replica that was noted.
-func (r *replica) wrote(change journal.Change) bool { return r.connections[change.Connection] }
-
-// note notes the connections that the replica has.
-func (r *replica) note() error {
-	dir := fmt.Sprintf("/proc/%d", r.Pid())
-	files, err := os.ReadDir(dir + "/fd")
-	if err != nil {
-		return fmt.Errorf("connections of the hub: %w", err)
-	}
-	own := map[string]bool{}
-	for _, file := range files {
-		// One that was closed meanwhile is none.
-		if what, err := os.Readlink(dir + "/fd/" + file.Name()); err == nil {
-			own[what] = true
-		}
-	}
-	for _, table := range []string{"tcp", "tcp6"} {
-		content, err := os.ReadFile(dir + "/net/" + table)
-		if err != nil {
-			return fmt.Errorf("connections of the hub: %w", err)
-		}
-		for line := range strings.Lines(string(content)) {
-			fields := strings.Fields(line)
-			if len(fields) < 10 || !own["socket:["+fields[9]+"]"] {
-				continue
-			}
-			_, port, _ := strings.Cut(fields[1], ":")
-			if number, err := strconv.ParseUint(port, 16, 16); err == nil {
-				r.connections[fmt.Sprintf("127.0.0.1:%d", number)] = true
-			}
-		}
 	}
 	return nil
 }

@@ -17,9 +17,12 @@
 // answer nobody knows whether it was carried out.
 //
 // The latencies of healthy targets may be 1.2 times their baseline. The machine is shared with the servers of all of them, so
-// two allowances are made, which are printed: the baseline is multiplied by what the reference lost in the same windows, if it
-// lost anything, and as much is added as the baselines before and after differ from each other. If that is not enough, windows
-// with the fault and without it are repeated and put together, before the property counts as broken.
+// two allowances are made, which are printed and bounded: the baseline is multiplied by what the reference lost in the same windows,
+// twice at most, and as much is added as baselines differ from their median in the median, half of it at most. If that is not
+// enough, windows with the fault and without it are repeated, and medians of the windows are compared, before the property counts
+// as broken. Where reference or baselines say that the machine was more restless than that, the comparison is inconclusive, which
+// is neither; too many of those are a goal that is missed. An edit that is not corrected after a window counts with the time
+// for which it has lasted, and none may stay.
 //
 // Trade-offs: all phases of a fault are struck at once, which says less about who disturbs the healthy ones, and more about how
 // much; and a phase that ends within the time before the fault bites has not met it in its midst.

@@ -53,9 +53,11 @@ func (r *run) changeAtPace(ctx context.Context, length time.Duration) error {
 		case <-ticker.C:
 			target := r.healthy[r.changes%len(r.healthy)]
 			r.changes++
-			if err := r.Writers.UpdateSecret(ctx, rig.ContentOf(target, rig.Changing, fmt.Sprintf("change-%d", r.changes), 0, time.Now())); err != nil {
+			value := fmt.Sprintf("change-%d", r.changes)
+			if err := r.Writers.UpdateSecret(ctx, rig.ContentOf(target, rig.Changing, value, 0, time.Now())); err != nil {
 				return err
 			}
+			r.values[target.Name()] = value
 		}
 	}
 }
@@ -63,18 +65,56 @@ func (r *run) changeAtPace(ctx context.Context, length time.Duration) error {
 // comparison is of one latency.
 type comparison struct {
 	what string
-	// base and fault are the values in milliseconds, base that of all baselines.
+	// base and fault are the values in milliseconds: medians of those of the windows, so that a single odd window decides nothing.
 	base, fault float64
-	// reference is what the reference has lost, at least 1, and noise by how much the baselines differ, in milliseconds.
-	reference, noise float64
+	// reference is how many times as long as in the baselines the reference took, at least 1.
+	reference float64
+	// noise is by how much baselines differ from their median, in the median and as a fraction of it. A single odd one adds nothing.
+	noise float64
 }
+
+// How restless the machine may be. Beyond it, what was allowed would allow everything.
+const (
+	mostReference = 2
+	mostNoise     = 0.5
+)
+
+// verdict of a comparison.
+type verdict string
+
+const (
+	held   verdict = "held"
+	broken verdict = "broken"
+	// inconclusive says that healthy targets were slower, on a machine that was too restless to tell why.
+	inconclusive verdict = "inconclusive"
+)
 
 func (c comparison) ratio() float64 { return c.fault / c.base }
 
 // allowed is the ratio up to which nothing was shown.
-func (c comparison) allowed() float64 { return limit*c.reference + c.noise/c.base }
+func (c comparison) allowed() float64 { return limit*min(c.reference, mostReference) + min(c.noise, mostNoise) }
 
-func (c comparison) held() bool { return c.ratio() <= c.allowed() }
+func (c comparison) verdict() verdict {
+	switch {
+	case c.ratio() <= c.allowed():
+		return held
+	case math.IsNaN(c.fault), math.IsNaN(c.base):
+		return broken // nothing was corrected, or arrived
+	case c.reference > mostReference, c.noise > mostNoise:
+		return inconclusive
+	}
+	return broken
+}
+
+// show sets the goal of a figure. What is inconclusive has none.
+func (c comparison) show(f *figures.Figure) {
+	goal := fmt.Sprintf("<= %.1f x reference %.2f + noise %.2f", limit, c.reference, c.noise)
+	if c.verdict() == inconclusive {
+		f.Goal = goal + ": inconclusive"
+		return
+	}
+	f.Holds(goal, c.verdict() == held).Strictly()
+}
 
 // compare compares windows with faults to windows without.
 func compare(baselines, faulty []rig.Drift) []comparison {
@@ -86,27 +126,36 @@ func compare(baselines, faulty []rig.Drift) []comparison {
 	}{
 		{"drift p50", drifts, 0.5}, {"drift p99", drifts, 0.99}, {"propagation p50", reached, 0.5}, {"propagation p99", reached, 0.99},
 	} {
-		of := func(windows []rig.Drift, values func(rig.Drift) []float64) float64 {
-			var all []float64
+		of := func(windows []rig.Drift, values func(rig.Drift) []float64) []float64 {
+			var each []float64
 			for _, w := range windows {
-				all = append(all, values(w)...)
+				each = append(each, figures.Quantile(values(w), figure.q))
 			}
-			return figures.Quantile(all, figure.q)
+			return each
 		}
-		c := comparison{what: figure.what, base: of(baselines, figure.values), fault: of(faulty, figure.values), reference: 1}
-		if lost := of(faulty, references) / of(baselines, references); lost > 1 {
-			c.reference = lost
+		each := of(baselines, figure.values)
+		c := comparison{what: figure.what, base: middle(each), fault: middle(of(faulty, figure.values)), reference: 1}
+		if took := middle(of(faulty, references)) / middle(of(baselines, references)); took > 1 {
+			c.reference = took
 		}
-		single := make([]float64, 0, len(baselines))
-		for _, b := range baselines {
-			single = append(single, of([]rig.Drift{b}, figure.values))
+		for i, v := range each {
+			each[i] = math.Abs(v-c.base) / c.base
 		}
-		if c.noise = slices.Max(single) - slices.Min(single); math.IsNaN(c.noise) {
+		if c.noise = middle(each); math.IsNaN(c.noise) {
 			c.noise = 0
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// middle is the median, the mean of two if there are two in the middle; NaN without values, or with one that is none.
+func middle(values []float64) float64 {
+	if slices.ContainsFunc(values, math.IsNaN) || len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
 func drifts(d rig.Drift) []float64     { return d.Millis }

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -16,25 +17,40 @@ func flat(drift, propagation, reference float64) rig.Drift {
 }
 
 func TestHealthyTargetsAreComparedToTheirBaseline(t *testing.T) {
+	calm := []rig.Drift{flat(10, 20, 1), flat(10, 20, 1)}
 	for _, test := range []struct {
 		name              string
 		baselines, faulty []rig.Drift
-		held              []bool // drift p50, p99, propagation p50, p99
+		drift             verdict // of p50 and p99
+		propagation       verdict
 	}{
-		{"as before", []rig.Drift{flat(10, 20, 1), flat(10, 20, 1)}, []rig.Drift{flat(10, 20, 1)}, []bool{true, true, true, true}},
-		{"1.2 times", []rig.Drift{flat(10, 20, 1), flat(10, 20, 1)}, []rig.Drift{flat(12, 24, 1)}, []bool{true, true, true, true}},
-		{"more than that", []rig.Drift{flat(10, 20, 1), flat(10, 20, 1)}, []rig.Drift{flat(13, 24, 1)}, []bool{false, false, true, true}},
-		{"the reference lost as much", []rig.Drift{flat(10, 20, 1), flat(10, 20, 1)}, []rig.Drift{flat(23, 47, 2)}, []bool{true, true, true, true}},
-		{"that the reference gained is no excuse", []rig.Drift{flat(10, 20, 2), flat(10, 20, 2)}, []rig.Drift{flat(11, 27, 1)}, []bool{true, true, false, false}},
-		{"baselines differ as much", []rig.Drift{flat(10, 20, 1), flat(30, 20, 1)}, []rig.Drift{flat(31, 27, 1)}, []bool{true, true, false, false}},
-		{"nothing was corrected", []rig.Drift{flat(10, 20, 1), flat(10, 20, 1)}, []rig.Drift{{Corrections: rig.Corrections{Reached: []float64{20}}}}, []bool{false, false, true, true}},
+		{"as before", calm, []rig.Drift{flat(10, 20, 1)}, held, held},
+		{"1.2 times", calm, []rig.Drift{flat(12, 24, 1)}, held, held},
+		{"more than that", calm, []rig.Drift{flat(13, 24, 1)}, broken, held},
+		{"the reference lost as much", calm, []rig.Drift{flat(23, 47, 2)}, held, held},
+		{"the reference lost more than says anything", calm, []rig.Drift{flat(25, 20, 5)}, inconclusive, held},
+		{"that the reference gained is no excuse", []rig.Drift{flat(10, 20, 2), flat(10, 20, 2)}, []rig.Drift{flat(11, 27, 1)}, held, broken},
+		{"one odd baseline of three is no excuse", []rig.Drift{flat(10, 20, 1), flat(90, 20, 1), flat(10, 20, 1)}, []rig.Drift{flat(13, 20, 1), flat(13, 20, 1)}, broken, held},
+		{"one odd window with the fault decides nothing", append(calm, calm...), []rig.Drift{flat(10, 20, 1), flat(90, 20, 1), flat(10, 20, 1)}, held, held},
+		{"baselines differ a little", []rig.Drift{flat(9, 20, 1), flat(11, 20, 1)}, []rig.Drift{flat(13, 20, 1)}, held, held},
+		{"baselines differ too much", []rig.Drift{flat(10, 20, 1), flat(90, 20, 1)}, []rig.Drift{flat(95, 20, 1)}, inconclusive, held},
+		{"slow as they differ, but within what is allowed", []rig.Drift{flat(10, 20, 1), flat(90, 20, 1)}, []rig.Drift{flat(80, 20, 1)}, held, held},
+		{"nothing was corrected", calm, []rig.Drift{{Corrections: rig.Corrections{Reached: []float64{20}}}}, broken, held},
+		{"nothing was corrected on a restless machine", []rig.Drift{flat(10, 20, 1), flat(90, 20, 1)}, []rig.Drift{{}}, broken, broken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var held []bool
-			for _, c := range compare(test.baselines, test.faulty) {
-				held = append(held, c.held())
+			g := NewWithT(t)
+			for i, c := range compare(test.baselines, test.faulty) {
+				want := test.drift
+				if i >= 2 {
+					want = test.propagation
+				}
+				g.Expect(c.verdict()).To(Equal(want), "%+v", c)
+				f := &figures.Figure{}
+				c.show(f)
+				g.Expect(f.Must && !*f.Held).To(Equal(want == broken))
+				g.Expect(f.Held == nil).To(Equal(want == inconclusive))
 			}
-			NewWithT(t).Expect(held).To(Equal(test.held))
 		})
 	}
 }

@@ -143,6 +143,8 @@ type Corrections struct {
 	Millis []float64
 	// Pending are the objects that are still edited, by target.
 	Pending map[string][]string
+	// Lasting are the times from the edits of those until now.
+	Lasting []float64
 	// Reached are the times from a change at the source, as journal.SentAtAnnotation has it, to the write to the target.
 	Reached []float64
 }
@@ -156,8 +158,9 @@ func CorrectionsIn(targets []*fleetsim.Target, from, to time.Time) Corrections {
 func correctionsIn(targets []*fleetsim.Target, from, to time.Time, editor, owner journal.Writers) Corrections {
 	out := Corrections{Pending: map[string][]string{}}
 	for _, target := range targets {
-		for object := range out.read(target.Journal().Changes(from), from, to, editor, owner) {
+		for object, e := range out.read(target.Journal().Changes(from), from, to, editor, owner) {
 			out.Pending[target.Name()] = append(out.Pending[target.Name()], object)
+			out.Lasting = append(out.Lasting, float64(time.Since(e.at).Microseconds())/1000)
 		}
 	}
 	return out

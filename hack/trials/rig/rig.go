@@ -44,6 +44,10 @@ const startPatience = 10 * time.Minute
 // etcdQuota has room for a thousand targets with all versions of five minutes, and for a hundred thousand foreign Secrets.
 const etcdQuota = 8 << 30
 
+// history is how many writes the journal of a target remembers: more than any trial makes, for a verdict about a part of them is
+// none. Room is taken only for what is written.
+const history = 1 << 17
+
 // Options of a Rig.
 type Options struct {
 	// Root of the repository.
@@ -52,8 +56,6 @@ type Options struct {
 	Results string
 	// Fleet is the fleet of targets. Its journal is made by the rig.
 	Fleet fleetsim.Options
-	// History is how many writes the journal of a target remembers. Zero: as package journal has it.
-	History int
 	// Progress is where is said what happens. Nil: nobody is told.
 	Progress io.Writer
 }
@@ -80,7 +82,7 @@ func Start(ctx context.Context, o Options) (*Rig, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	r := &Rig{options: o, began: time.Now(), cancel: func() {}, Journal: journal.New(journal.Options{History: o.History, Owner: ByHub})}
+	r := &Rig{options: o, began: time.Now(), cancel: func() {}, Journal: journal.New(journal.Options{History: history, Owner: ByHub})}
 	if err := r.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("setting up: %w", err), r.Stop())
 	}
@@ -157,16 +159,28 @@ func (r *Rig) StartHub(ctx context.Context, sections string) error {
 	return err
 }
 
-// Replica starts a further hub with the same configuration and returns when it is ready. Whoever starts it stops it.
-func (r *Rig) Replica(ctx context.Context, sections string) (*stage.Hub, error) {
+// Replica starts a further hub with the same configuration and returns when it is ready. Its user agent is AgentOf its name, by
+// which targets tell it from others. Whoever starts it stops it.
+func (r *Rig) Replica(ctx context.Context, name string) (*stage.Hub, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	dir, err := os.MkdirTemp(r.dir, "replica-")
+	dir, err := os.MkdirTemp(r.dir, "replica-"+name+"-")
 	if err != nil {
 		return nil, fmt.Errorf("directory of a replica: %w", err)
 	}
-	return stage.StartHub(ctx, r.binary, dir, r.Source, config+sections)
+	// The linker names it, so that nothing else in the hub is other than as it ships.
+	binary, err := stage.BuildInto(ctx, r.options.Root, filepath.Join(r.dir, "binary-"+name), "-ldflags=-X "+userAgentVariable+"="+AgentOf(name))
+	if err != nil {
+		return nil, err
+	}
+	return stage.StartHub(ctx, binary, dir, r.Source, config)
 }
+
+// userAgentVariable is what the linker sets to name a replica.
+const userAgentVariable = "github.com/trellis-hub/trellis/cmd/trellis/app.userAgent"
+
+// AgentOf is the user agent of a replica.
+func AgentOf(name string) string { return "trellis/" + name }
 
 // StopHub ends the hub in order. It does nothing if none runs.
 func (r *Rig) StopHub() error {
