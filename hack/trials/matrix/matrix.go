@@ -63,7 +63,7 @@ type run struct {
 	reference *rig.Reference
 	changes   int
 	values    map[string]string // content that healthy targets were given last, by target; written between two windows only
-	last      rig.Drift // the latest baseline
+	last      rig.Drift         // the latest baseline
 }
 
 // contents of faulty targets.

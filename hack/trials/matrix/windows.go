@@ -92,7 +92,9 @@ const (
 func (c comparison) ratio() float64 { return c.fault / c.base }
 
 // allowed is the ratio up to which nothing was shown.
-func (c comparison) allowed() float64 { return limit*min(c.reference, mostReference) + min(c.noise, mostNoise) }
+func (c comparison) allowed() float64 {
+	return limit*min(c.reference, mostReference) + min(c.noise, mostNoise)
+}
 
 func (c comparison) verdict() verdict {
 	switch {

@@ -6,10 +6,11 @@
 // that stay. At the end of each minute all of that pauses until everything is corrected; then the hub collects its garbage,
 // and a sample is taken (rig.Resources). The samples stand in the report, all of them.
 //
-// What must hold: goroutines, sockets and series are at the end what they were at the beginning, and the heap has no slope of
-// more than 3 % over the run. The first fifth does not count, nor do the first two minutes: buffers find their sizes, series of
-// things that happen for the first time appear, and what is left of closed connections for a while fills up. With less than 20 samples after it the slope is shown and
-// fails nothing. Profiles of the heap are written at the first sample and at the end.
+// What must hold: series of targets are at the end exactly what they were at the beginning; goroutines, sockets and all series
+// are so within 3 %, and within half of what one for each target that came and went would be; none of these, nor the heap, has a
+// slope of more than 3 %. The first fifth does not count, nor, of the heap, do the first two minutes: buffers find their sizes,
+// series of things that happen for the first time appear, and what is left of closed connections for a while fills up. With less
+// than 20 samples after it slopes are shown and fail nothing; less than 4 fail the run. Profiles of the heap are written at the first sample and at the end.
 //
 // The subcommand cycles does one thing as often as it can: targets come and go, while others are at work.
 package soak

@@ -23,7 +23,7 @@ import (
 
 // Options of a run.
 type Options struct {
-	// Minutes is how long a soak takes, at least 3.
+	// Minutes is how long a soak takes, at least 6.
 	Minutes int
 	// Cycles is how many targets come and go in a run of cycles.
 	Cycles int
@@ -43,7 +43,7 @@ type Options struct {
 
 // Flags adds the options of a soak to a set of flags.
 func (o *Options) Flags(flags *flag.FlagSet) {
-	flags.IntVar(&o.Minutes, "minutes", 60, "how long it takes, 3 at least")
+	flags.IntVar(&o.Minutes, "minutes", 60, "how long it takes, 6 at least")
 	o.flags(flags)
 }
 
@@ -100,8 +100,8 @@ func begin(ctx context.Context, root string, o Options) (*run, error) {
 	return r, nil
 }
 
-// warmUp is how many rounds do not count at least, and warmUpTime how long they take at least; a fifth of them does not in any
-// case. With ten targets that go every 13 s the heap was seen to grow by some 70 KiB for each, by the profile buffers of closed
+// warmUp is how many rounds do not count at least; a fifth of them does not in any case. For memory, they take warmUpTime at least:
+// with ten targets that go every 13 s the heap was seen to grow by some 70 KiB for each, by the profile buffers of closed
 // connections, for about 90 s, and then no more.
 const (
 	warmUp     = 2
@@ -114,8 +114,8 @@ const enough = 20
 
 // Run soaks, and completes the report, also if it fails.
 func Run(ctx context.Context, root string, o Options, report *figures.Report) (err error) {
-	if o.Minutes < warmUp+1 {
-		return fmt.Errorf("a soak takes %d minutes or more", warmUp+1)
+	if o.Minutes < warmUp+least {
+		return fmt.Errorf("a soak takes %d minutes or more", warmUp+least)
 	}
 	r, err := begin(ctx, root, o)
 	if err != nil {
@@ -289,65 +289,95 @@ func (r *run) sample(ctx context.Context) error {
 	return err
 }
 
-// slope is what the heap may gain or lose over a run, as a fraction.
-const slope = 0.03
+// flat is by how much what the hub has may grow over a run, as a fraction.
+const flat = 0.03
 
-// judge says whether anything is left behind.
-func (r *run) judge(ctx context.Context, step *figures.Step) error {
-	skipped := max(warmUp, len(r.samples)/5)
-	for skipped < len(r.samples) && r.samples[skipped].Time.Before(r.began.Add(warmUpTime)) {
+// least is how many samples must count for something that is left behind by each target that came and went to stand out.
+const least = 4
+
+// counted are the samples that count, from a time on at the earliest.
+func counted(samples []rig.Resources, from time.Time) []rig.Resources {
+	skipped := min(max(warmUp, len(samples)/5), len(samples))
+	for skipped < len(samples) && samples[skipped].Time.Before(from) {
 		skipped++
 	}
-	counted := r.samples[min(skipped, len(r.samples)-1):]
-	of := func(value func(rig.Resources) float64) []float64 {
-		var out []float64
-		for _, s := range r.samples {
-			out = append(out, value(s))
-		}
-		return out
-	}
-	// The part of a run that each end is: one sample may be taken at an odd moment.
-	end := max(1, len(counted)/5)
+	return samples[skipped:]
+}
+
+// judgeSamples says whether anything is left behind. Visitors come and go between a sample and the next one, and the run began at
+// a time.
+func judgeSamples(step *figures.Step, samples []rig.Resources, began time.Time, visitors int) {
 	for _, what := range []struct {
 		name, unit string
 		value      func(rig.Resources) float64
+		count      bool
 		exact      bool
 	}{
-		{"live heap", "MiB", func(s rig.Resources) float64 { return mib(s.Heap) }, false},
-		{"RSS", "MiB", func(s rig.Resources) float64 { return mib(s.RSS) }, false},
-		{"anonymous memory", "MiB", func(s rig.Resources) float64 { return mib(s.Anonymous) }, false},
-		{"goroutines", "", func(s rig.Resources) float64 { return float64(s.Goroutines) }, true},
-		{"sockets", "", func(s rig.Resources) float64 { return float64(s.Sockets) }, true},
-		{"series of metrics", "", func(s rig.Resources) float64 { return float64(s.Series) }, true},
-		{"series of targets", "", func(s rig.Resources) float64 { return float64(s.TargetSeries) }, true},
+		{"live heap", "MiB", func(s rig.Resources) float64 { return mib(s.Heap) }, false, false},
+		{"RSS", "MiB", func(s rig.Resources) float64 { return mib(s.RSS) }, false, false},
+		{"anonymous memory", "MiB", func(s rig.Resources) float64 { return mib(s.Anonymous) }, false, false},
+		{"goroutines", "", func(s rig.Resources) float64 { return float64(s.Goroutines) }, true, false},
+		{"sockets", "", func(s rig.Resources) float64 { return float64(s.Sockets) }, true, false},
+		{"series of metrics", "", func(s rig.Resources) float64 { return float64(s.Series) }, true, false},
+		{"series of targets", "", func(s rig.Resources) float64 { return float64(s.TargetSeries) }, true, true},
 	} {
-		all := of(what.value)
-		values := all[len(all)-len(counted):]
-		step.Keep(what.name, all)
-		first, last := figures.Median(values[:end]), figures.Median(values[len(values)-end:])
-		f := step.Add(what.name+" at the end", last, what.unit).Beside(first)
-		if what.exact {
-			f.Holds(fmt.Sprintf("reference + %.0f %%", 100*slope), last <= first*(1+slope)+1).Strictly()
+		of := func(samples []rig.Resources) (out []float64) {
+			for _, s := range samples {
+				out = append(out, what.value(s))
+			}
+			return out
 		}
-		f = step.Add(what.name+", slope over the run", 100*figures.Slope(values), "%")
-		if what.name == "live heap" {
-			f.Holds(fmt.Sprintf("<= %.0f", 100*slope), figures.Slope(values) <= slope)
-			if len(counted) >= enough {
+		step.Keep(what.name, of(samples))
+		from := began.Add(warmUpTime)
+		if what.count {
+			from = time.Time{}
+		}
+		values := of(counted(samples, from))
+		// The part of a run that each end is: one sample may be taken at an odd moment.
+		end := max(1, len(values)/5)
+		first, last := figures.Median(values[:min(end, len(values))]), figures.Median(values[max(0, len(values)-end):])
+		f := step.Add(what.name+" at the end", last, what.unit).Beside(first)
+		switch {
+		case what.exact:
+			f.Holds("as many as at the beginning", last == first).Strictly()
+		case what.count:
+			// Less than half of what one for each target that came and went meanwhile would be.
+			between := visitors * (len(values) - end)
+			allowed := min(1+flat*first, float64(between)/2)
+			f.Holds(fmt.Sprintf("reference + %.1f", allowed), last-first <= allowed).Strictly()
+		}
+		grown := figures.Slope(values)
+		f = step.Add(what.name+", slope over the run", 100*grown, "%")
+		if what.count || what.name == "live heap" {
+			f.Holds(fmt.Sprintf("<= %.0f", 100*flat), grown <= flat)
+			if len(values) >= enough {
 				f.Strictly()
 			}
 		}
 	}
-	step.Add("samples", float64(len(counted)), "")
-	step.Add("further ones before, to warm up", float64(len(r.samples)-len(counted)), "")
+	n := len(counted(samples, time.Time{}))
+	step.Add("samples", float64(n), "").Holds(fmt.Sprintf(">= %d", least), n >= least).Strictly()
+	step.Add("samples of memory", float64(len(counted(samples, began.Add(warmUpTime)))), "")
 	step.Note("the reference of a figure at the end is the one at the beginning: medians of the last and of the first fifth of the samples")
-	wrong, twice := 0, 0
+}
+
+// judgeHistories says whether anything was done to the targets that stay that nobody wanted.
+func judgeHistories(step *figures.Step, histories []journal.History) {
+	rig.Complete(step, histories)
+	wrong := journal.WrongDeletes(rig.ByHub, journal.Deletes{Allowed: func(string, journal.Change) bool { return false }}, histories...)
+	step.Add("targets that stay: deleted wrongly", float64(len(wrong.Findings)), "").Exactly(0).Strictly()
+	twice := journal.CreatedTwice(rig.ByHub, nil, histories...)
+	step.Add("targets that stay: created twice", float64(len(twice.Findings)), "").Exactly(0).Strictly()
+}
+
+// judge says what became of the run.
+func (r *run) judge(ctx context.Context, step *figures.Step) error {
+	judgeSamples(step, r.samples, r.began, r.options.Visitors)
+	var histories []journal.History
 	for _, target := range r.residents {
-		history := journal.Since(r.began, target.Journal().History())
-		wrong += len(journal.WrongDeletes(rig.ByHub, journal.Deletes{Allowed: func(string, journal.Change) bool { return false }}, history...).Findings)
-		twice += len(journal.CreatedTwice(rig.ByHub, nil, history...).Findings)
+		histories = append(histories, target.Journal().History().Since(r.began))
 	}
-	step.Add("targets that stay: deleted wrongly", float64(wrong), "").Exactly(0).Strictly()
-	step.Add("targets that stay: created twice", float64(twice), "").Exactly(0).Strictly()
+	judgeHistories(step, histories)
 	path, err := r.profile(ctx, "end")
 	if err == nil {
 		step.Note("what the heap holds more than at the first sample: go tool pprof -sample_index=inuse_space -diff_base %s %s", r.profiled, path)
