@@ -6,6 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,35 +101,57 @@ func (r *run) apply(ctx context.Context, step *figures.Step) error {
 	}
 	step.Add("hub RSS", mib(memory.RSS), "MiB")
 	step.Add("hub peak RSS", mib(memory.Peak), "MiB")
-	return r.judge(step, began)
+	r.judge(step, began)
+	return nil
 }
 
 // judge has the journals judge what the hub wrote since a time.
-func (r *run) judge(step *figures.Step, since time.Time) error {
-	findings := map[string]int{}
-	var example string
+func (r *run) judge(step *figures.Step, since time.Time) {
+	var all judgement
 	for _, target := range r.targets { // one at a time: a thousand histories are large
-		history := journal.Since(since, target.Journal().History())
-		for _, verdict := range []journal.Verdict{
-			journal.Repeated(rig.ByHub, history...), journal.CreatedTwice(rig.ByHub, nil, history...),
-			journal.WrongDeletes(rig.ByHub, journal.Deletes{Allowed: func(string, journal.Change) bool { return false }}, history...),
-		} {
-			findings[verdict.Check] += len(verdict.Findings)
-			if len(verdict.Findings) > 0 && example == "" {
-				example = verdict.Findings[0].String()
-			}
+		all.add(target.Journal().History().Since(since))
+	}
+	all.show(step)
+}
+
+// judgement of the histories of many targets.
+type judgement struct {
+	order    []string
+	findings map[string]int
+	example  string
+	lost     []journal.History // without their changes
+}
+
+func (j *judgement) add(history journal.History) {
+	if j.findings == nil {
+		j.findings = map[string]int{}
+	}
+	j.lost = append(j.lost, journal.History{Target: history.Target, Lost: history.Lost})
+	for _, verdict := range []journal.Verdict{
+		journal.Repeated(rig.ByHub, history), journal.CreatedTwice(rig.ByHub, nil, history),
+		journal.WrongDeletes(rig.ByHub, journal.Deletes{Allowed: func(string, journal.Change) bool { return false }}, history),
+	} {
+		if _, known := j.findings[verdict.Check]; !known {
+			j.order = append(j.order, verdict.Check)
+		}
+		j.findings[verdict.Check] += len(verdict.Findings)
+		if len(verdict.Findings) > 0 && j.example == "" {
+			j.example = verdict.Findings[0].String()
 		}
 	}
-	for check, n := range findings {
-		f := step.Add("journal: "+check, float64(n), "").Exactly(0)
+}
+
+func (j *judgement) show(step *figures.Step) {
+	rig.Complete(step, j.lost)
+	for _, check := range j.order {
+		f := step.Add("journal: "+check, float64(j.findings[check]), "").Exactly(0)
 		if check != repeatedCheck {
 			f.Strictly()
 		}
 	}
-	if example != "" {
-		step.Note("the first finding: %s", example)
+	if j.example != "" {
+		step.Note("the first finding: %s", j.example)
 	}
-	return nil
 }
 
 // repeatedCheck is the name of the check that is no property: a request that takes too long on a busy machine is sent again.
@@ -162,6 +187,16 @@ func (r *run) rollOut(ctx context.Context, step *figures.Step) error {
 	return nil
 }
 
+// workloads are the kinds that are rolled out. With them, nobody asks a thousand servers what they serve.
+var workloads = func() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Deployment", "DaemonSet", "StatefulSet"} {
+		mapper.Add(appsv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	return mapper
+}()
+
 func rollOut(ctx context.Context, target *fleetsim.Target) error {
 	config, err := clientcmd.RESTConfigFromKubeConfig(target.Kubeconfig())
 	if err != nil {
@@ -173,7 +208,7 @@ func rollOut(ctx context.Context, target *fleetsim.Target) error {
 		return fmt.Errorf("client for %s: %w", target.Name(), err)
 	}
 	defer web.CloseIdleConnections()
-	c, err := client.New(config, client.Options{Scheme: hubtest.Scheme(), HTTPClient: web})
+	c, err := client.New(config, client.Options{Scheme: hubtest.Scheme(), HTTPClient: web, Mapper: workloads})
 	if err != nil {
 		return fmt.Errorf("client for %s: %w", target.Name(), err)
 	}

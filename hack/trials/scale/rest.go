@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
@@ -42,7 +44,7 @@ func (r *run) memory(ctx context.Context, step *figures.Step) error {
 	step.Add("goroutines a target", float64(resources.Goroutines)/float64(len(r.targets)), "")
 	step.Add("sockets a target", float64(resources.Sockets)/float64(len(r.targets)), "")
 	step.Add("series of the hub", float64(resources.Series), "")
-	step.Add("series a target", float64(resources.TargetSeries)/float64(len(r.targets)), "").AtMost(15)
+	step.Add("series a target", float64(resources.TargetSeries)/float64(len(r.targets)), "").AtMost(15).Strictly()
 	return nil
 }
 
@@ -56,7 +58,11 @@ func (r *run) unprobed(ctx context.Context, step *figures.Step) error {
 	if err := r.StopHub(); err != nil {
 		return err
 	}
-	if err := r.StartHub(ctx, unprobedConfig); err != nil {
+	config, err := merged(r.options.Config, unprobedConfig)
+	if err != nil {
+		return err
+	}
+	if err := r.StartHub(ctx, config); err != nil {
 		return err
 	}
 	if err := r.awaitSynced(ctx); err != nil {
@@ -99,17 +105,16 @@ func (r *run) restUntil(ctx context.Context, step *figures.Step, unprobed bool) 
 			}
 		}
 	}
-	counts := r.Journal.Counts().Where(func(c journal.Count) bool { return rig.ByHub(journal.Change{UserAgent: c.UserAgent}) })
-	perSecond := func(n int64) float64 { return float64(n) / later.At.Sub(cpu.At).Seconds() }
-	probes := counts.Where(probe)
-	others := counts.Where(func(c journal.Count) bool { return !probe(c) })
+	counts := byHub(r.Journal.Counts())
 	for _, c := range counts {
 		step.Count(fmt.Sprintf("target: %s %s %d", c.Verb, c.Resource, c.Code), c.Requests)
 	}
-	step.Add("writes to targets", float64(counts.Writes().Sum().Requests), "").Exactly(0).Strictly()
-	step.Add("gets and lists of targets, but for probes", float64(others.Verbs("get", "list").Sum().Requests), "").Exactly(0)
-	step.Add("probes", perSecond(probes.Sum().Requests), "/s")
-	step.Add("watches begun", perSecond(counts.Verbs("watch").Sum().Requests), "/s")
+	interval := probeInterval
+	if unprobed {
+		interval = 0
+	}
+	judgeRest(step, counts, len(r.targets), later.At.Sub(cpu.At), interval)
+	perSecond := func(n int64) float64 { return float64(n) / later.At.Sub(cpu.At).Seconds() }
 	leases, writes, what := rig.Writes(before, after)
 	step.Add("Lease writes to the source", perSecond(leases), "/s").AtMost(1)
 	step.Add("other writes to the source", perSecond(writes), "/s")
@@ -124,7 +129,68 @@ func (r *run) restUntil(ctx context.Context, step *figures.Step, unprobed bool) 
 	return nil
 }
 
-// probe tells which requests are probes: what is no resource, and the identity of the cluster.
-func probe(c journal.Count) bool {
-	return len(c.Resource) > 0 && c.Resource[0] == '/' || c.Verb == "get" && c.Resource == "namespaces"
+// probeInterval is that of the hub as it ships.
+const probeInterval = 5 * time.Second
+
+// byHub are the counts of the hub's own requests.
+func byHub(counts journal.Counts) journal.Counts {
+	return counts.Where(func(c journal.Count) bool { return rig.ByHub(journal.Change{UserAgent: c.UserAgent}) })
+}
+
+// judgeRest judges what a hub asks of targets for a time in which nothing happens, and probes at an interval; zero if it does not.
+func judgeRest(step *figures.Step, counts journal.Counts, targets int, length, interval time.Duration) {
+	step.Add("writes to targets", float64(counts.Writes().Sum().Requests), "").Exactly(0).Strictly()
+	others := counts.Where(func(c journal.Count) bool { return !probe(c) })
+	step.Add("gets and lists of targets, but for probes", float64(others.Verbs("get", "list").Sum().Requests), "").Exactly(0).Strictly()
+	// What is asked for more often than probes are due is none. Intervals vary by a fifth.
+	due := 0.0
+	if interval > 0 {
+		due = float64(targets) * (1 + length.Seconds()/(0.8*interval.Seconds()))
+	}
+	for _, what := range []struct {
+		name   string
+		probes journal.Counts
+	}{{"probes", counts.Where(identity)}, {"probes for versions", counts.Where(version)}} {
+		n := float64(what.probes.Sum().Requests)
+		step.Add(what.name, n/length.Seconds(), "/s").Holds(fmt.Sprintf("<= %.2f", due/length.Seconds()), n <= due).Strictly()
+	}
+	step.Add("watches begun", float64(counts.Verbs("watch").Sum().Requests)/length.Seconds(), "/s")
+}
+
+// probe tells which requests are probes.
+func probe(c journal.Count) bool { return identity(c) || version(c) }
+
+// identity is the request for what identifies a cluster: its namespace kube-system.
+func identity(c journal.Count) bool { return c.Verb == "get" && c.Resource == "namespaces" }
+
+// version is the request for the version of a server, which probes make now and then.
+func version(c journal.Count) bool { return c.Verb == "get" && c.Resource == "/version" }
+
+// merged adds sections of YAML to others; a section in both is put together, and the latter wins.
+func merged(sections ...string) (string, error) {
+	all := map[string]any{}
+	for _, section := range sections {
+		one := map[string]any{}
+		if err := yaml.Unmarshal([]byte(section), &one); err != nil {
+			return "", fmt.Errorf("adding to the configuration of the hub: %w", err)
+		}
+		merge(all, one)
+	}
+	if len(all) == 0 {
+		return "", nil
+	}
+	out, err := yaml.Marshal(all)
+	return string(out), err
+}
+
+func merge(into, from map[string]any) {
+	for key, value := range from {
+		a, isMap := into[key].(map[string]any)
+		b, wasMap := value.(map[string]any)
+		if isMap && wasMap {
+			merge(a, b)
+		} else {
+			into[key] = value
+		}
+	}
 }

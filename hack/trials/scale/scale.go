@@ -34,6 +34,8 @@ type Options struct {
 	Extra int
 	// Patience is how long everything may take that all targets take part in.
 	Patience time.Duration
+	// Limit is how long the run may take. What is not done by then is left out, and the run fails.
+	Limit time.Duration
 	// Config is YAML that is added to the configuration of the hub, for trying out.
 	Config string
 }
@@ -55,7 +57,8 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.Rest, "rest", 3*time.Minute, "length of a measurement of rest")
 	flags.Float64Var(&o.Rate, "rate", 40, "edits a second")
 	flags.IntVar(&o.Extra, "extra", 100, "further targets that are registered")
-	flags.DurationVar(&o.Patience, "patience", 30*time.Minute, "how long anything may take that all targets take part in")
+	flags.DurationVar(&o.Patience, "patience", 10*time.Minute, "how long anything may take that all targets take part in")
+	flags.DurationVar(&o.Limit, "limit", time.Hour, "how long the run may take; what is not done by then is left out, and the run fails")
 	flags.StringVar(&o.Config, "config", "", "YAML that is added to the configuration of the hub, to try something out")
 }
 
@@ -104,22 +107,35 @@ func (r *run) all() int { return r.options.Objects * len(r.targets) }
 
 // Run goes through the steps and completes the report, also if it fails.
 func Run(ctx context.Context, root string, o Options, report *figures.Report) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Limit, fmt.Errorf("the run was to take %s at most", o.Limit))
+	defer cancel()
 	r, end, err := begin(ctx, root, o, report)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
+	var wanted []string
+	for _, name := range names() {
+		if len(o.Steps) == 0 || slices.Contains(append([]string{"fill", "apply"}, o.Steps...), name) {
+			wanted = append(wanted, name)
+		}
+	}
+	done := 0
 	for _, s := range steps {
-		if len(o.Steps) > 0 && !slices.Contains(append([]string{"fill", "apply"}, o.Steps...), s.name) {
+		if !slices.Contains(wanted, s.name) {
 			continue
 		}
-		r.Say("%s", s.name)
+		r.Say("step %d of %d: %s", done+1, len(wanted), s.name)
 		step := report.Begin(s.name)
 		err := s.do(r, ctx, step)
 		step.End()
 		if err != nil {
+			step.Note("it did not come to its end")
+			step.Note("done: %s; not done: %s", strings.Join(wanted[:done], ", "), strings.Join(wanted[done:], ", "))
 			return fmt.Errorf("%s: %w\n%s", s.name, err, r.Log())
 		}
+		done++
+		r.Say("%s took %.0f s", s.name, step.Seconds)
 	}
 	return nil
 }
