@@ -42,6 +42,16 @@ classes:
   concurrentSyncs: 1
 - name: crawling
   target: {type: Namespace}
+- name: broken
+  target: {type: Namespace}
+- name: invalid
+  target: {type: Namespace}
+- name: contested
+  target: {type: Namespace}
+- name: kept
+  target: {type: Namespace}
+- name: guarded
+  target: {type: Namespace}
 controllers:
   managedResource: {maxConcurrentObjects: 4}
 `
@@ -257,6 +267,15 @@ func (to *target) applyAs(t *testing.T, class, name string, manifests ...string)
 func (to *target) change(t *testing.T, name string, manifests ...string) {
 	t.Helper()
 	NewWithT(t).Expect(source.Client.Update(context.Background(), hubtest.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
+}
+
+// alone registers a target that serves a class of its own, which is named after it: of alerts that only tell the class, it has its
+// own ones then.
+func alone(t *testing.T, class string) (to *target, labels map[string]string) {
+	t.Helper()
+	to = newTarget(t, class, long)
+	to.serve(t, class)
+	return to, map[string]string{"class": class}
 }
 
 // serve has the target serve another class.
