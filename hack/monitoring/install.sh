@@ -10,7 +10,19 @@ set -eu
 mkdir -p "$1"
 to=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
-[ ! -e "$to/complete" ] || exit 0
+# One at a time: a second run waits, and finds everything there. The lock goes with its process.
+if command -v flock >/dev/null; then
+	exec 9>"$to/lock"
+	flock 9
+fi
+# runs tells whether all of it still does: what was installed here, and is only linked, may have been removed since.
+runs() {
+	for name in prometheus promtool alertmanager; do
+		"$to/$name" --version >"$1" 2>&1 || return 1
+	done
+}
+if [ -e "$to/complete" ] && runs /dev/null; then exit 0; fi
+rm -f "$to/complete" "$to/prometheus" "$to/promtool"
 work=$(mktemp -d "$to/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
@@ -36,7 +48,5 @@ elif ! unpack; then
 fi
 echo "building the Alertmanager, which takes two minutes"
 build alertmanager/cmd/alertmanager
-for name in prometheus promtool alertmanager; do
-	"$to/$name" --version >"$work/version" 2>&1 || { cat "$work/version" >&2; exit 1; }
-done
+runs "$work/version" || { cat "$work/version" >&2; exit 1; }
 touch "$to/complete"

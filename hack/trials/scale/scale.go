@@ -57,7 +57,7 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.Rest, "rest", 3*time.Minute, "length of a measurement of rest")
 	flags.Float64Var(&o.Rate, "rate", 40, "edits a second")
 	flags.IntVar(&o.Extra, "extra", 100, "further targets that are registered")
-	flags.DurationVar(&o.Patience, "patience", 10*time.Minute, "how long anything may take that all targets take part in")
+	flags.DurationVar(&o.Patience, "patience", 20*time.Minute, "how long anything may take that all targets take part in")
 	flags.DurationVar(&o.Limit, "limit", time.Hour, "how long the run may take; what is not done by then is left out, and the run fails")
 	flags.StringVar(&o.Config, "config", "", "YAML that is added to the configuration of the hub, to try something out")
 }
@@ -152,6 +152,9 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 		return nil, nil, fmt.Errorf("there can be 60 to %d objects in a target, in steps of %d, not %d", r.fixture.Count(), bundle, o.Objects)
 	}
 	var err error
+	if r.options.Config, err = merged(o.Config); err != nil { // the rig adds it to lines of its own
+		return nil, nil, err
+	}
 	if r.Rig, err = rig.Start(ctx, rig.Options{Root: root, Results: rig.Results(root), Fleet: fleetsim.Options{Targets: o.Targets, Seed: 1}, Progress: os.Stderr}); err != nil {
 		return nil, nil, err
 	}
@@ -178,8 +181,9 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 // managedResources refers to all of them.
 func (r *run) managedResources() []rig.Ref {
 	refs := make([]rig.Ref, 0, r.bundles*len(r.targets))
+	bundles := r.fixture.ManagedResources("")[:r.bundles] // making them takes as long as a target
 	for _, target := range r.targets {
-		for _, mr := range r.fixture.ManagedResources("")[:r.bundles] {
+		for _, mr := range bundles {
 			refs = append(refs, rig.ManagedResource(rig.Namespace(target), mr.Name))
 		}
 	}
