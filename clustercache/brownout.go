@@ -49,7 +49,7 @@ func (b *brownout) gained(key ClusterKey, now time.Time) {
 	b.settleLocked(now)
 }
 
-// gone notes that nobody expects a target to be connected.
+// gone notes that nobody expects a target to be connected, or that it is not for a reason of its own.
 func (b *brownout) gone(key ClusterKey, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -170,6 +171,60 @@ func TestBrownoutEnds(t *testing.T) {
 	h.Eventually(func() []Status { return h.cache.List("") }).Should(HaveEach(SatisfyAll(
 		HaveField("State", StateDisconnected), HaveField("Held", false))))
 	h.Expect(h.cache.brownout.active(time.Now())).To(BeFalse())
+}
+
+// A target that is down for good is not held for as long as others come and go.
+func TestBrownoutsInARowHoldNobodyForEver(t *testing.T) {
+	const limit = 2 * time.Second
+	h, a, key := connected(t, Options{DisconnectGrace: 200 * time.Millisecond, BrownoutLimit: limit})
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		for {
+			for i := range 5 {
+				h.cache.brownout.went(nameOf(fmt.Sprint(i)), time.Now())
+			}
+			for i := range 5 {
+				h.cache.brownout.gained(nameOf(fmt.Sprint(i)), time.Now())
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+	defer others.Wait()
+	defer close(stop)
+	began := time.Now()
+	a.setFault(a.hangAll)
+	h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+	h.Eventually(func() bool { return h.status(key).Held }).Should(BeFalse())
+	h.Expect(time.Since(began)).To(BeNumerically(">", limit), "but for as long as one brownout takes")
+}
+
+// Targets that do not take their credentials any more are none that might be lost with the network.
+func TestTargetsThatRefuseTheHubAreNoPartOfTheFleet(t *testing.T) {
+	h := start(t, Options{DisconnectGrace: time.Hour, BrownoutPercent: 50})
+	a, b := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-a"))
+	lost := h.crowd(3, a)
+	var refused []ClusterKey
+	for i := range 6 {
+		refused = append(refused, h.register(fmt.Sprint("refused-", i), b.kubeconfig("token")))
+	}
+	for _, key := range refused {
+		h.expectState(key, StateConnected)
+	}
+	b.setTokens(map[string]string{})
+	for _, key := range refused {
+		h.Expect(h.expectState(key, StateDisconnected).Reason).To(Equal(ReasonUnauthorized))
+	}
+	h.Expect(h.cache.brownout.active(time.Now())).To(BeFalse())
+	a.setFault(a.hangAll)
+	for _, key := range lost {
+		h.expectState(key, StateDisconnected)
+	}
+	h.Eventually(func() bool { return h.cache.brownout.active(time.Now()) }).Should(BeTrue(), "all that there were are lost")
 }
 
 // What counts as many, and as together.

@@ -25,7 +25,7 @@ func (t *target) lose(g *generation, reason, message string) {
 	t.cache.brownout.went(t.key, now)
 	r := t.loop.registration
 	if t.cache.options.DisconnectGrace < 0 || r.fault != nil || !t.loop.removedAt.IsZero() || !g.access.equal(r.access) {
-		t.drop(g, StateDisconnected, reason, t.suspect(message, now))
+		t.disconnect(g, StateDisconnected, reason, t.suspect(message, now))
 		return
 	}
 	t.loop.held = &heldConnection{gen: g, since: now}
@@ -64,11 +64,15 @@ func (t *target) endHeld() bool {
 }
 
 // heldUntil is when a connection has been held for long enough. In a brownout its time begins anew all the time, and so it
-// does at the end, when some are back and the others are about to be.
+// does at the end, when some are back and the others are about to be. But it does not begin anew for longer than one brownout
+// takes, or those that are down would be held for as long as others come and go.
 func (t *target) heldUntil(now time.Time) time.Time {
-	since := t.loop.held.since
+	since, latest := t.loop.held.since, t.loop.held.since.Add(t.cache.options.BrownoutLimit)
 	if last := t.cache.brownout.last(now); last.After(since) {
 		since = last
+	}
+	if since.After(latest) {
+		since = latest
 	}
 	return since.Add(t.cache.options.DisconnectGrace)
 }

@@ -287,9 +287,15 @@ func (t *target) refuseIdentity(g *generation, message string) {
 	t.drop(g, StateRefused, ReasonIdentityChanged, message)
 }
 
-// drop ends the connection, if there is one, and says why. If the registration has had a fault while the connection went on,
-// that is why there will be no other.
+// drop ends the connection, if there is one, for a reason that only this target has: the network has nothing to do with it.
 func (t *target) drop(g *generation, state State, reason, message string) {
+	t.cache.brownout.gone(t.key, t.clock.Now())
+	t.disconnect(g, state, reason, message)
+}
+
+// disconnect ends the connection, if there is one, and says why. If the registration has had a fault while the connection went
+// on, that is why there will be no other.
+func (t *target) disconnect(g *generation, state State, reason, message string) {
 	if fault := t.loop.registration.fault; fault != nil && t.loop.removedAt.IsZero() {
 		state, reason, message = StateRefused, string(fault.Reason), fault.Message
 	}
