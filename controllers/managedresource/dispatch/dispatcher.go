@@ -39,7 +39,7 @@ type Options struct {
 	Shared *sharing.Index
 	// Ahead returns the state of a ManagedResource that was acted on though the informer did not show it; nil if there is none.
 	Ahead func(types.NamespacedName) *resourcesv1alpha1.ManagedResource
-	// Shown hears of each state of a ManagedResource that the informer shows, after everything else.
+	// Shown hears of each state of a ManagedResource that the informer shows, after everything else. nil means nobody does.
 	Shown  func(*resourcesv1alpha1.ManagedResource)
 	Clock  clock.PassiveClock
 	Logger logr.Logger
@@ -55,6 +55,9 @@ type Dispatcher struct {
 
 // New returns a dispatcher without queues.
 func New(o Options) *Dispatcher {
+	if o.Shown == nil {
+		o.Shown = func(*resourcesv1alpha1.ManagedResource) {}
+	}
 	return &Dispatcher{Options: o, queues: map[string]priorityqueue.PriorityQueue[Request]{}}
 }
 

@@ -85,7 +85,6 @@ func TestWhatTheInformerNeverShowedIsUndone(t *testing.T) {
 				Shared: sharing.NewIndex(), Tracker: tracker.New(tracker.Options{}),
 				Claims: &claim.Claims{Classes: map[string]*claim.Class{class.Name: class}, Reader: namespaces},
 				Ahead:  func(types.NamespacedName) *resourcesv1alpha1.ManagedResource { return test.acted },
-				Shown:  func(*resourcesv1alpha1.ManagedResource) {},
 			})
 			d.SetQueue(class.Name, queue)
 			d.managedResourceHandler(t.Context()).OnUpdate(at("4", nil), at("6", nil))
