@@ -65,7 +65,7 @@ func keepHeapRoom(ctx context.Context) error {
 	percent := gcPercent(0)
 	for {
 		now := readHeap()
-		if p := gcPercent(now.live); p != percent { // to set it stops the world for a moment
+		if p := gcPercent(now.live); p != percent {
 			percent = p
 			debug.SetGCPercent(percent)
 		}
@@ -107,10 +107,11 @@ func collections(ctx context.Context) <-chan struct{} {
 	return collected
 }
 
-// gcPercent is the growth of a live heap, in percent, after which it is collected.
+// gcPercent is the growth of a live heap, in percent, after which it is collected. It goes in steps, since a heap is of another
+// size after each collection, and to set it stops the world for a moment.
 func gcPercent(live uint64) int {
-	const smallest = 16 << 20
-	return int(max(heapGrowth, heapRoom*100/max(live, smallest))) //nolint:gosec // at most 400
+	const smallest, step = 16 << 20, 25
+	return int(max(heapGrowth, heapRoom*100/max(live, smallest)/step*step)) //nolint:gosec // at most 400
 }
 
 // givesBack tells of two looks at the heap whether little happened between them, and much is held that is not needed.

@@ -15,6 +15,12 @@ func TestHeapRoomOfSmallAndLargeHeaps(t *testing.T) {
 	g.Expect(gcPercent(32 << 20)).To(Equal(200))
 	g.Expect(gcPercent(64 << 20)).To(Equal(100))
 	g.Expect(gcPercent(128 << 20)).To(Equal(50))
+	g.Expect(gcPercent(70 << 20)).To(Equal(75), "down to the next step")
+	steps := map[int]bool{}
+	for live := range uint64(4 << 10) {
+		steps[gcPercent(live<<20)] = true
+	}
+	g.Expect(len(steps)).To(BeNumerically("<=", 15), "a heap that changes a little is paced as before")
 	g.Expect(gcPercent(4<<30)).To(Equal(50), "what lives long need not be room for what does not")
 }
 
@@ -54,18 +60,30 @@ func TestCollectionsAreNoticedUntilTheEnd(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	collected := collections(ctx)
+	// Others may collect as well, and what is collected is told a moment later: so one more is told for certain only when it is
+	// known that those before were.
+	swept := func() {
+		done := make(chan struct{})
+		runtime.AddCleanup(new([4]uint64), func(struct{}) { close(done) }, struct{}{})
+		g.Eventually(func() <-chan struct{} { runtime.GC(); return done }).Should(BeClosed())
+	}
 	for range 3 {
-		runtime.GC()
+		swept()
 		g.Eventually(collected).Should(Receive())
 	}
 	cancel()
-	runtime.GC()
-	runtime.GC()
-	select { // one may have been under way
-	case <-collected:
-	default:
+	g.Eventually(func() bool { // the one that is told of the end sets no other up
+		swept()
+		select {
+		case <-collected:
+			return false
+		default:
+			return true
+		}
+	}).Should(BeTrue())
+	for range 5 {
+		swept()
 	}
-	runtime.GC()
 	g.Expect(collected).NotTo(Receive())
 }
 
