@@ -34,10 +34,10 @@ func TestEqualTextsAreOne(t *testing.T) {
 func TestEqualMapsAreOne(t *testing.T) {
 	g := NewWithT(t)
 	table := canon.New(100)
-	make := func() map[string]string { return map[string]string{"a": "1", "b": "2"} }
-	first := table.Map(make())
-	second := table.Map(make())
-	g.Expect(second).To(Equal(make()))
+	letters := func() map[string]string { return map[string]string{"a": "1", "b": "2"} }
+	first := table.Map(letters())
+	second := table.Map(letters())
+	g.Expect(second).To(Equal(letters()))
 	first["c"] = "3" // as nobody may, to see that it is one
 	g.Expect(second).To(HaveKey("c"))
 	g.Expect(table.Map(map[string]string{"a": "2", "b": "1"})).To(Equal(map[string]string{"a": "2", "b": "1"}))
@@ -110,7 +110,7 @@ func TestManagedResourceSaysTheSame(t *testing.T) {
 		g.Expect(mr).To(Equal(full()))
 		table.ManagedResource(mr)
 		g.Expect(mr).To(Equal(full()), "twice is as good as once")
-		g.Expect(cap(mr.Status.Resources)).To(Equal(3))
+		g.Expect(mr.Status.Resources).To(HaveCap(3))
 	}
 	empty := &resourcesv1alpha1.ManagedResource{}
 	table.ManagedResource(empty)
