@@ -40,7 +40,7 @@ func TestQuickly(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), progress.String())
 	var table strings.Builder
 	g.Expect(report.Print(&table)).To(Succeed())
-	g.Expect(report.Broken()).To(BeEmpty(), table.String())
+	g.Expect(report.Broken()).To(BeEmpty(), "%s", &table)
 	g.Expect(table.String()).To(ContainSubstring("the matrix: 18 cells"))
 	for _, phase := range []string{"connecting", "listing", "watching", "applying", "pruning", "deleting"} {
 		g.Expect(strings.Count(table.String(), phase+" recovered after")).To(Equal(3), table.String())

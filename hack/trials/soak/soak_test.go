@@ -38,6 +38,6 @@ func TestTargetsThatComeAndGoLeaveNothing(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), progress.String())
 	var table strings.Builder
 	g.Expect(report.Print(&table)).To(Succeed())
-	g.Expect(report.Broken()).To(BeEmpty(), table.String())
+	g.Expect(report.Broken()).To(BeEmpty(), "%s", &table)
 	t.Log(table.String())
 }
