@@ -147,6 +147,14 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("static target %q needs a configuration without a transport of its own", key.Name)
 		}
 	}
+	for name, negative := range map[string]bool{
+		"SyncTimeout": o.SyncTimeout < 0, "ConnectRate": o.ConnectRate < 0, "ListParallel": o.ListParallel < 0,
+		"RotateParallel": o.RotateParallel < 0, "PingInterval": o.PingInterval < 0, "PingTimeout": o.PingTimeout < 0,
+	} {
+		if negative {
+			return o, fmt.Errorf("option %s must not be negative", name)
+		}
+	}
 	setDefault(&o.DrainTimeout, 5*time.Minute)
 	setDefault(&o.UserAgent, "trellis")
 	setDefault(&o.ProbeInterval, 5*time.Second)
