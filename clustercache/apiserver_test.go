@@ -317,6 +317,9 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	watch := ""
 	if r.URL.Query().Get("watch") == "true" {
 		watch = " watch"
+		if r.URL.Query().Get("sendInitialEvents") == "true" {
+			watch = " watch all"
+		}
 	}
 	a.mu.Lock()
 	a.requests = append(a.requests, r.Method+" "+r.URL.Path+watch)

@@ -40,9 +40,51 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(1))
 	a.store.put("configmaps", "default", "two", nil)
 	h.Eventually(r.names).Should(ConsistOf("one", "two"))
-	h.Expect(r.syncs()).To(Equal(1), "nothing was listed again")
+	h.Expect(a.count(listRequests)).To(Equal(1), "nothing was listed again")
+	h.Eventually(h.relied(key)).Should(BeTrue())
+	h.Expect(r.syncs()).To(Equal(2), "who waits for it is told")
 	h.Expect(r.errors()).To(BeZero())
 	h.Expect(r.faults).To(BeEmpty())
+}
+
+// What was known before an outage is not relied upon before the target has told what was missed, nor if it cannot tell.
+func TestWatchIsReliedUponOnceItHasCaughtUp(t *testing.T) {
+	for name, forgotten := range map[string]bool{"its version is known": false, "its version is forgotten": true} {
+		t.Run(name, func(t *testing.T) {
+			h, a, key := connected(t, Options{DisconnectGrace: time.Hour})
+			r := h.watchConfigMaps(key)
+			h.Eventually(h.relied(key)).Should(BeTrue())
+			a.setFault(a.hangAll)
+			h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+			h.Eventually(func() int { return a.store.watching("configmaps") }).Should(BeZero())
+			if forgotten {
+				a.store.put("configmaps", "default", "meanwhile", nil)
+			}
+			h.Expect(h.relied(key)()).To(BeFalse())
+
+			a.setFault(a.hangWatches)
+			h.expectState(key, StateConnected)
+			h.Expect(h.relied(key)()).To(BeFalse(), "calls are possible, and nothing is known yet")
+			h.Consistently(h.relied(key)).Should(BeFalse())
+			a.setFault(nil)
+			a.cut()
+			h.Eventually(h.relied(key)).Should(BeTrue())
+			h.Expect(a.count(listRequests)).To(Equal(map[bool]int{false: 1, true: 2}[forgotten]))
+			if forgotten {
+				h.Expect(r.names()).To(ConsistOf("meanwhile"))
+			}
+			h.Eventually(r.syncs).Should(Equal(2))
+			h.Expect(r.errors()).To(BeZero())
+		})
+	}
+}
+
+// listRequests is what a list of ConfigMaps asks for.
+const listRequests = "GET /api/v1/configmaps watch all"
+
+// relied tells whether absence is concluded from what the watch of ConfigMaps shows.
+func (h *hub) relied(key ClusterKey) func() bool {
+	return func() bool { _, _, synced := h.cache.Lookup(key, "cm", nameOf("none")); return synced }
 }
 
 func TestLoneTargetIsGivenUpAfterTheGrace(t *testing.T) {
@@ -145,7 +187,7 @@ func TestManyTargetsThatAreLostTogetherAreHeldUntilTheyAreBack(t *testing.T) {
 		h.Eventually(func() int { return servers[i].store.watching("configmaps") }).Should(Equal(1))
 		servers[i].store.put("configmaps", "default", "new", nil)
 		h.Eventually(recorders[i].names).Should(ConsistOf("new"))
-		h.Expect(recorders[i].syncs()).To(Equal(1), "there is no storm of lists")
+		h.Expect(servers[i].count(listRequests)).To(Equal(1), "there is no storm of lists")
 	}
 	h.Eventually(suspected(0)).Should(Succeed())
 }

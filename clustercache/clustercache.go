@@ -187,7 +187,8 @@ type WatchHandler interface {
 	// OnDelete is called for objects that left the selection: deleted, or no longer matching. Also called when a later
 	// generation's initial list lacks an object that an earlier one had.
 	OnDelete(cluster ClusterKey, watch string, key types.NamespacedName, old any)
-	// OnSynced is called each time the initial list of a generation is complete.
+	// OnSynced is called each time the initial list of a generation is complete, and when a watch goes on where it was and has
+	// told all that it missed: absence can be relied upon.
 	OnSynced(cluster ClusterKey, watch string)
 	// OnError is called when the watch cannot be established or breaks repeatedly, with the target's answer.
 	OnError(cluster ClusterKey, watch string, err error)

@@ -50,14 +50,19 @@ func explain(err error, a access) (reason, message string) {
 	if errors.As(err, &f) {
 		reason = f.reason
 	}
-	message = err.Error()
-	for _, secret := range a.secrets() {
-		message = strings.ReplaceAll(message, secret, "[redacted]")
-	}
+	message = a.redact(err.Error())
 	if len(message) > maxMessage {
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "..."
 	}
 	return reason, message
+}
+
+// redact takes the credential out of a text.
+func (a access) redact(text string) string {
+	for _, secret := range a.secrets() {
+		text = strings.ReplaceAll(text, secret, "[redacted]")
+	}
+	return text
 }
 
 // connect builds a generation and finds out whether it works and leads to the right cluster.

@@ -91,9 +91,14 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 		return fmt.Errorf("cannot build the metadata client: %w", err)
 	}
 	g.watching = &watching.Connection{
-		Context: g.ctx, Held: g.transport.Gate().Closed, Mapper: g.mapper, Client: guarded, Server: g.transport.Base(),
+		Context: g.ctx, Held: g.transport.Gate().Closed, Outages: g.transport.Gate().Holds, Mapper: g.mapper, Client: guarded, Server: g.transport.Base(),
 		Clock: options.Clock, SyncTimeout: options.SyncTimeout, SilenceTimeout: options.SilenceTimeout, Logger: t.log,
-		Events: &t.cache.metrics.watchEvents, Lists: t.lists,
+		Events: &t.cache.metrics.watchEvents, Lists: t.lists, Redact: func(text string) string {
+			if serving := t.current(); serving != nil { // its token may have been changed since
+				text = serving.access.redact(text)
+			}
+			return g.access.redact(text)
+		},
 	}
 	return nil
 }

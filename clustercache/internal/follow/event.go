@@ -38,11 +38,14 @@ type event struct {
 // watch is an open watch.
 type watch struct {
 	*frames
-	metadataOnly bool
-	opened       time.Time
-	events       int // it brought, without those of a list
-	end          func()
+	collection *Collection
+	opened     time.Time
+	events     int // it brought, without those of a list
+	end        func()
 }
+
+// errUnreadable is what is wrong with an event that is none.
+var errUnreadable = errors.New("an event of the watch cannot be read")
 
 // decode reads an event. One that says that something is wrong is an error.
 func (w *watch) decode(raw []byte) (e event, err error) {
@@ -50,17 +53,17 @@ func (w *watch) decode(raw []byte) (e event, err error) {
 	switch {
 	case w.protobuf:
 		e, err = decodeProtobuf(raw)
-	case w.metadataOnly:
+	case w.collection.MetadataOnly:
 		e, err = decodeMetadata(raw)
 	default:
 		e, err = decodeObject(raw)
 	}
-	var status apierrors.APIStatus
-	if err != nil && !errors.As(err, &status) {
-		return event{}, fmt.Errorf("an event of the watch cannot be read: %w", err)
-	}
-	if err != nil {
-		return event{}, err
+	var status *apierrors.StatusError
+	switch {
+	case errors.As(err, &status):
+		return event{}, w.collection.said(status.ErrStatus)
+	case err != nil:
+		return event{}, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	e.version = e.object.GetResourceVersion()
 	e.last = e.kind == bookmark && e.object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -22,12 +21,12 @@ import (
 const (
 	// watchMin is how long a server is asked to keep a watch open at least; up to twice as long, so that not all end at once.
 	watchMin = 5 * time.Minute
-	// tooShort is what a watch that brought nothing must at least last to be opened again where it was.
+	// tooShort is what a watch must at least last to be opened again where it was without a pause.
 	tooShort = time.Second
-	// reopenPause is the first pause before a watch is opened again that the server has no time for; it doubles.
+	// reopenPause is the first pause before a watch is opened again that the server has no time for, or ends at once; it
+	// doubles.
 	reopenPause = time.Second
-	// reopenTries is how often that is tried before all is listed again, so that a watch is not believed for long that is not
-	// open.
+	// reopenTries is how often that is tried in a row without anything to show for it.
 	reopenTries = 4
 	// pageSize is that of servers that do not stream lists.
 	pageSize = 500
@@ -46,6 +45,8 @@ type Collection struct {
 	// MetadataOnly asks for no more than metadata: the objects are of type PartialObjectMetadata, else Unstructured.
 	MetadataOnly bool
 	Clock        clock.Clock
+	// Redact takes out of a text what must not be shown, such as the credential, which a server may repeat. Nil: nothing.
+	Redact func(string) string
 }
 
 // Sink takes what comes. All calls come from the goroutine that runs Follow.
@@ -59,6 +60,8 @@ type Sink interface {
 	Complete()
 	// Opened tells that a watch was opened, and how to have it opened again where it is, from any goroutine.
 	Opened(reopen func())
+	// Ended tells that a watch ended that was opened. Another one follows, or the end of Follow.
+	Ended()
 	// Bookmark tells that the server said that there is nothing else to say; not of that at the end of a list.
 	Bookmark()
 }
@@ -68,39 +71,126 @@ type Follower struct {
 	collection Collection
 	sink       Sink
 	version    string // of the collection, as far as it was followed
+	listed     bool   // all that was there up to the version was handed on
 	paged      bool   // the server does not stream lists
+	pagedNext  bool   // the last stream did not come to its end
 }
 
 // New returns a follower that has not begun.
 func New(c Collection, sink Sink) *Follower { return &Follower{collection: c, sink: sink} }
 
-// Follow lists, and hands on what changes, until ctx ends or the collection has to be listed again: then it is called again
-// after a pause. The error says what went wrong; nil if nothing did.
+// Listed tells whether Follow goes on where it was, and does not list first.
+func (f *Follower) Listed() bool { return f.listed }
+
+// Forget has Follow list first.
+func (f *Follower) Forget() { f.listed = false }
+
+// Follow lists unless it has done so before, and hands on what changes, until ctx ends or the watch cannot be opened again:
+// then it is called again after a pause. The error says what went wrong. Nil: nothing did, the server has forgotten the
+// version that a watch had come to, as it may.
 func (f *Follower) Follow(ctx context.Context) error {
-	f.version = ""
-	w, err := f.list(ctx)
-	for err == nil {
-		if w == nil {
-			w, err = f.reopen(ctx)
-		}
-		if err == nil {
-			err = f.drain(w)
-			w.end()
-			err = w.judge(err, f.collection.Clock.Now())
-			w = nil
+	err := f.follow(ctx)
+	if ctx.Err() != nil || err == nil {
+		return nil //nolint:nilerr // whoever ended it knows
+	}
+	return fmt.Errorf("following %s: %w", f.collection.Resource.Resource, err)
+}
+
+func (f *Follower) follow(ctx context.Context) error {
+	var w *watch
+	if !f.listed {
+		var err error
+		if w, err = f.list(ctx); err != nil {
+			return err
 		}
 	}
-	if ctx.Err() != nil || isExpired(err) || errors.Is(err, errTooShort) {
-		return nil
+	pause, tries := reopenPause, 0
+	for {
+		short, err := f.watch(ctx, w)
+		w = nil
+		var status apierrors.APIStatus
+		answered := errors.As(err, &status)
+		switch {
+		case isExpired(err):
+			f.listed = false
+			return nil
+		case err != nil && !passes(err):
+			f.listed = false
+			return err
+		case err == nil && !short:
+			pause, tries = reopenPause, 0
+			continue
+		case err != nil:
+			tries++
+		case short:
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		if tries == reopenTries {
+			f.listed = !answered && !errors.Is(err, errTooShort) // who does not answer would not answer a list either
+			return err
+		}
+		f.sleep(ctx, pause, err)
+		pause *= 2
 	}
-	return err
+}
+
+// watch follows a watch to its end; nil opens one where the last one ended. It tells whether it was a short one. The error
+// says why it was no good; nil if it was.
+func (f *Follower) watch(ctx context.Context, w *watch) (short bool, err error) {
+	if w == nil {
+		if w, err = f.open(ctx, url.Values{"resourceVersion": {f.version}}); err != nil {
+			return true, err
+		}
+	}
+	err = f.drain(w)
+	w.end()
+	f.sink.Ended()
+	short = f.collection.Clock.Since(w.opened) < tooShort
+	var ended *endedError
+	switch {
+	case !errors.As(err, &ended):
+		return short, err
+	case short && w.events == 0:
+		return short, errTooShort
+	}
+	return short, nil
+}
+
+// passes tells whether it is worth while to ask once more for the same after an error: there was no answer, or one that has
+// to do with what the server is busy with. What it says of an event that cannot be read would be the same again.
+func passes(err error) bool {
+	var status apierrors.APIStatus
+	switch {
+	case errors.Is(err, errUnreadable):
+		return false
+	case !errors.As(err, &status):
+		return true
+	}
+	code := status.Status().Code
+	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+}
+
+// sleep waits for a pause, or for as long as the server asks for.
+func (f *Follower) sleep(ctx context.Context, pause time.Duration, err error) {
+	pause += rand.N(pause / 2)
+	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
+		pause = max(pause, min(time.Duration(seconds)*time.Second, 30*time.Second))
+	}
+	timer := f.collection.Clock.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	}
 }
 
 // drain takes events until there are no more. It is where a follower waits nearly all the time, so its frame is small, and so
 // are those of what it calls: a goroutine's stack is eight kilobytes if they take a quarter of that, and four if not.
 func (f *Follower) drain(w *watch) error {
 	for {
-		raw, err := w.frames.next()
+		raw, err := w.next()
 		if err == nil {
 			err = f.handle(w, raw)
 		}
@@ -116,20 +206,34 @@ func (f *Follower) handle(w *watch, raw []byte) error {
 		return err
 	}
 	w.events++
-	return f.take(e)
+	f.take(e)
+	return nil
 }
 
-// list brings all that is there. The watch that it returns, if any, goes on from there.
+// list brings all that is there. The watch that it returns, if any, goes on from there. A stream that was accepted and did
+// not come to its end, for whatever reason, is not asked for a second time in a row: the server may not know how to end it.
 func (f *Follower) list(ctx context.Context) (*watch, error) {
-	if !f.paged {
+	paged := f.paged || f.pagedNext
+	f.pagedNext = false
+	if !paged {
 		w, err := f.stream(ctx)
 		refused := refusesStreams(err)
-		if !refused && !apierrors.IsInternalError(err) {
+		if f.pagedNext || !refused && !apierrors.IsInternalError(err) {
 			return w, err
 		}
 		f.paged = refused
 	}
 	return nil, f.pages(ctx)
+}
+
+// complete ends a list.
+func (f *Follower) complete(version string) error {
+	if version == "" {
+		return errors.New("the list has no version")
+	}
+	f.version, f.listed = version, true
+	f.sink.Complete()
+	return nil
 }
 
 // stream has the server send the objects as events, up to a bookmark that says that these were all.
@@ -141,57 +245,57 @@ func (f *Follower) stream(ctx context.Context) (*watch, error) {
 	}
 	for {
 		var e event
-		raw, err := w.frames.next()
+		raw, err := w.next()
 		if err == nil {
 			e, err = w.decode(raw)
 		}
 		if err == nil && e.last {
-			f.version = e.version
-			f.sink.Complete()
-			w.opened = f.collection.Clock.Now()
-			return w, nil
-		}
-		if err == nil {
-			err = f.take(e)
+			if err = f.complete(e.version); err == nil {
+				w.opened = f.collection.Clock.Now()
+				return w, nil
+			}
 		}
 		if err != nil {
+			f.pagedNext = true
 			w.end()
-			return nil, fmt.Errorf("listing %s: %w", f.collection.Resource.Resource, err)
+			f.sink.Ended()
+			return nil, fmt.Errorf("listing: %w", err)
 		}
+		f.take(e)
 	}
 }
 
-// pages lists page by page. A list that takes so long that its version is forgotten is begun again, in one piece.
+// pages lists page by page. A list that takes so long that its version is forgotten is begun again once, and one whose pages
+// are too large is begun again with smaller ones.
 func (f *Follower) pages(ctx context.Context) error {
-	limit, token := pageSize, ""
+	limit, token, again := pageSize, "", true
 	f.sink.Begin()
 	for {
-		q := url.Values{}
-		if limit > 0 {
-			q.Set("limit", strconv.Itoa(limit))
-		}
+		q := url.Values{"limit": {strconv.Itoa(limit)}}
 		if token != "" {
 			q.Set("continue", token)
 		}
 		version, next, err := f.page(ctx, q)
 		switch {
-		case isExpired(err) && token != "":
-			limit, token = 0, ""
+		case isExpired(err) && token != "" && again:
+			token, again = "", false
+			f.sink.Begin()
+			continue
+		case errors.Is(err, errPageTooLarge) && limit > 1:
+			limit, token = max(limit/10, 1), ""
 			f.sink.Begin()
 			continue
 		case err != nil:
-			return fmt.Errorf("listing %s: %w", f.collection.Resource.Resource, err)
+			return fmt.Errorf("listing: %w", err)
 		}
 		if token = next; token == "" {
-			f.version = version
-			f.sink.Complete()
-			return nil
+			return f.complete(version)
 		}
 	}
 }
 
-// take hands on an event.
-func (f *Follower) take(e event) error {
+// take hands on an event. One of a type that is not known yet means nothing to this version of the hub.
+func (f *Follower) take(e event) {
 	switch e.kind {
 	case added, modified:
 		f.sink.Set(e.object)
@@ -199,35 +303,9 @@ func (f *Follower) take(e event) error {
 		f.sink.Remove(e.object)
 	case bookmark:
 		f.sink.Bookmark()
-	default:
-		return fmt.Errorf("the watch of %s brought an event of unknown type %q", f.collection.Resource.Resource, e.kind)
 	}
-	f.version = e.version // of no use before the end of a list, which says another
-	return nil
-}
-
-// reopen opens a watch from where the last one ended. A server that has no time for it just now is asked again.
-func (f *Follower) reopen(ctx context.Context) (*watch, error) {
-	pause := reopenPause
-	for try := 1; ; try++ {
-		w, err := f.open(ctx, url.Values{"resourceVersion": {f.version}})
-		if err != nil {
-			err = fmt.Errorf("watching %s: %w", f.collection.Resource.Resource, err)
-		}
-		if err == nil || try == reopenTries || ctx.Err() != nil || !apierrors.IsTooManyRequests(err) && !utilnet.IsConnectionRefused(err) {
-			return w, err
-		}
-		wait := pause + rand.N(pause/2)
-		if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
-			wait = max(wait, min(time.Duration(seconds)*time.Second, 30*time.Second))
-		}
-		timer := f.collection.Clock.NewTimer(wait)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		pause *= 2
+	if e.version != "" { // else what follows is told once more if the watch ends
+		f.version = e.version // of no use before the end of a list, which says another
 	}
 }
 
@@ -238,12 +316,12 @@ func (f *Follower) open(ctx context.Context, q url.Values) (*watch, error) {
 	q.Set("allowWatchBookmarks", "true")
 	q.Set("timeoutSeconds", strconv.Itoa(int(seconds.Seconds())))
 	ctx, cancel := context.WithCancel(ctx)
-	response, err := f.collection.get(ctx, "watch", acceptObject, q)
+	response, err := f.collection.get(ctx, "watch", acceptObject, q) //nolint:bodyclose // the end of the watch closes it
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	w := &watch{frames: newFrames(response), metadataOnly: f.collection.MetadataOnly, opened: f.collection.Clock.Now(), end: func() {
+	w := &watch{frames: newFrames(response), collection: &f.collection, opened: f.collection.Clock.Now(), end: func() {
 		cancel()
 		_ = response.Body.Close()
 	}}
@@ -268,20 +346,7 @@ func refusesStreams(err error) bool {
 func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
 // errTooShort says that a watch ended at once, and brought nothing.
-var errTooShort = errors.New("the watch ended at once")
-
-// judge returns why a watch is not to be opened again where it ended, nil if it is.
-func (w *watch) judge(err error, now time.Time) error {
-	var ended *endedError
-	switch {
-	case !errors.As(err, &ended):
-		return err
-	case w.events == 0 && now.Sub(w.opened) < tooShort:
-		return errTooShort
-	default:
-		return nil
-	}
-}
+var errTooShort = errors.New("the watch ends at once")
 
 // endedError says that a stream ended, in order or not.
 type endedError struct{ err error }

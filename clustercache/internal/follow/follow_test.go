@@ -2,11 +2,16 @@ package follow_test
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -156,8 +161,7 @@ func TestWhatIsNoEvent(t *testing.T) {
 	}{
 		"no JSON":               {"{]\n", "cannot be read"},
 		"no object":             {`{"type":"ADDED"}`, "there is no object in it"},
-		"an unknown type":       {text("EXPLODED", partial("one", "1", nil)), `unknown type "EXPLODED"`},
-		"a failure":             {text("ERROR", status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)), "the test says so"},
+		"a failure":             {text("ERROR", status(http.StatusConflict, metav1.StatusReasonConflict)), "the test says so"},
 		"nothing but a failure": {`{"type":"ERROR","object":{}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,18 +182,167 @@ func TestWhatIsNoEvent(t *testing.T) {
 	})
 	t.Run("a message that is too long", func(t *testing.T) {
 		s := begin(t, nil, sayMessages(framedMetadata("BOOKMARK", partial("", "5", listed)), "\xff\xff\xff\xff"))
-		s.Expect(s.ends()).To(MatchError(ContainSubstring("an event of 4294967295 bytes")))
-	})
-	t.Run("a watch that ends at once", func(t *testing.T) {
-		s := begin(t, nil, say(is("one", "1"), all("5"), end{}))
-		s.Expect(s.ends()).To(Succeed(), "all is listed again, after a pause that others make")
+		s.Expect(s.ends()).To(MatchError(ContainSubstring("it has 4294967295 bytes")))
 	})
 }
+
+// What a later server may say besides is nothing to a hub that does not know it.
+func TestEventOfAnUnknownType(t *testing.T) {
+	s := begin(t, nil, say(is("one", "1"), text("EXPLODED", partial("two", "2", nil)), all("5"), text("EXPLODED", partial("one", "6", nil)), is("three", "7")))
+	s.eventually("listed one", "set three@7")
+}
+
+// A length that is announced is believed once that much has come.
+func TestMessageThatIsAnnouncedAndDoesNotCome(t *testing.T) {
+	g := NewWithT(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 4 {
+		s := begin(t, nil, sayMessages(framedMetadata("BOOKMARK", partial("", "5", listed)), "\x00\xff\xff\xff", "a little"), say())
+		s.eventually("listed ")
+		s.sink.mu.Lock()
+		reopen := s.sink.reopen
+		s.sink.mu.Unlock()
+		reopen()
+		s.next()
+		s.next()
+		s.cancel()
+	}
+	runtime.ReadMemStats(&after)
+	g.Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 16<<20), "one message alone was announced with that")
+}
+
+// How a watch ends says how it goes on: where it was, after a pause, or with a list.
+func TestHowAWatchGoesOn(t *testing.T) {
+	list := say(is("one", "1"), all("5"))
+	with := func(steps ...step) answer { return say(append([]step{is("one", "1"), all("5")}, steps...)...) }
+	at := func(version string, answer answer) answer {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if got := r.URL.Query().Get("resourceVersion"); got != version {
+				panic("the watch was opened at " + got)
+			}
+			answer(w, r)
+		}
+	}
+	drop := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	busy, broken := status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests), status(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	expired := text("ERROR", status(http.StatusGone, metav1.StatusReasonExpired))
+	onward := at("6", say(is("two", "7")))
+	for name, c := range map[string]struct {
+		answers []answer
+		want    any // of Follow; nil if it goes on where it was
+		listed  bool
+		pauses  int
+	}{
+		"it ends at once with an event":    {answers: []answer{with(is("one", "6"), end{}), onward}, pauses: 1},
+		"429 in the stream":                {answers: []answer{with(is("one", "6"), text("ERROR", busy)), onward}, pauses: 1},
+		"500 in the stream":                {answers: []answer{with(is("one", "6"), text("ERROR", broken)), onward}, pauses: 1},
+		"no answer":                        {answers: []answer{with(is("one", "6"), end{}), drop, onward}, pauses: 2},
+		"500":                              {answers: []answer{with(is("one", "6"), end{}), refuse(500, "no"), onward}, pauses: 2},
+		"an event without a version":       {answers: []answer{with(is("one", "6"), is("one", ""), end{}), onward}, pauses: 1},
+		"a bookmark without a version":     {answers: []answer{with(is("one", "6"), mark(""), end{}), onward}, pauses: 1},
+		"no answer, for good":              {answers: []answer{list, drop}, want: HaveOccurred(), listed: true, pauses: 3},
+		"429 for good":                     {answers: []answer{list, refuse(429, "later")}, want: Satisfy(apierrors.IsTooManyRequests), pauses: 3},
+		"403":                              {answers: []answer{list, refuse(403, "no")}, want: Satisfy(apierrors.IsForbidden)},
+		"it ends at once, again and again": {answers: []answer{with(end{}), say(end{})}, want: MatchError(ContainSubstring("ends at once")), pauses: 3},
+		"its version is forgotten":         {answers: []answer{list, say(expired)}, want: Succeed()},
+		"a list that is answered 410":      {answers: []answer{refuse(410, "gone")}, want: Satisfy(apierrors.IsGone)},
+		"a list that says 410":             {answers: []answer{say(is("one", "1"), expired)}, want: Satisfy(apierrors.IsResourceExpired)},
+		"a list without a version":         {answers: []answer{say(is("one", "1"), all(""))}, want: MatchError(ContainSubstring("no version"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := &hasty{now: time.Now()}
+			s := begin(t, func(c *follow.Collection) { c.Clock = clock }, c.answers...)
+			if c.want == nil {
+				s.Eventually(s.sink.said).Should(ContainElement("set two@7"))
+				s.cancel()
+				s.Expect(s.ends()).To(Succeed())
+			} else {
+				if len(c.answers) == 2 {
+					s.Eventually(s.sink.said).ShouldNot(BeEmpty())
+					s.sink.mu.Lock()
+					reopen := s.sink.reopen
+					s.sink.mu.Unlock()
+					clock.step(time.Minute)
+					reopen()
+				}
+				s.Expect(s.ends()).To(c.want.(types.GomegaMatcher)) //nolint:forcetypeassert,errcheck // it is the table's
+				s.Expect(s.follower.Listed()).To(Equal(c.listed))
+			}
+			s.Expect(clock.paused()).To(HaveLen(c.pauses))
+		})
+	}
+}
+
+// A list that does not come to its end although the watch is open is tried in pages: the server may not know how to end it.
+func TestStreamWithoutAnEnd(t *testing.T) {
+	pages := func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, metav1.PartialObjectMetadataList{TypeMeta: listType, ListMeta: metav1.ListMeta{ResourceVersion: "5"}})
+	}
+	s := begin(t, nil, say(is("one", "1")), pages, say())
+	s.Eventually(func() int { s.sink.mu.Lock(); defer s.sink.mu.Unlock(); return len(s.sink.listing) }).Should(Equal(1))
+	s.cancel()
+	s.Expect(s.ends()).To(Succeed())
+	s.again(t.Context())
+	s.eventually("listed ")
+}
+
+// Whatever is between hub and target may answer, too.
+func TestAnswerThatIsNoList(t *testing.T) {
+	for name, body := range map[string]string{
+		"nothing":           `{}`,
+		"something else":    `{"error":"maintenance"}`,
+		"another kind":      `{"kind":"Status","metadata":{"resourceVersion":"1"}}`,
+		"without a version": `{"kind":"PartialObjectMetadataList","metadata":{},"items":[]}`,
+	} {
+		for _, metadataOnly := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, metadata only: %v", name, metadataOnly), func(t *testing.T) {
+				s := begin(t, func(c *follow.Collection) { c.MetadataOnly = metadataOnly }, refuse(http.StatusUnprocessableEntity, ""), refuse(http.StatusOK, body))
+				s.Expect(s.ends()).To(MatchError(ContainSubstring("the answer is no list")))
+				s.Expect(s.sink.said()).To(BeEmpty())
+			})
+		}
+	}
+}
+
+// A target may repeat what it was sent, and say whatever it likes at any length.
+func TestForeignTextIsNotShown(t *testing.T) {
+	long := "the token is s3cret " + strings.Repeat("x", 60_000)
+	said := status(http.StatusForbidden, metav1.StatusReasonForbidden)
+	said.Message = long
+	for name, answer := range map[string]answer{
+		"as text": refuse(http.StatusInternalServerError, long), "as a status": refuse(http.StatusForbidden, mustJSON(said)),
+		"in the stream": say(text("ERROR", said)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, func(c *follow.Collection) {
+				c.Redact = func(text string) string { return strings.ReplaceAll(text, "s3cret", "[redacted]") }
+			}, answer)
+			err := s.ends()
+			s.Expect(err).To(MatchError(And(ContainSubstring("the token is [redacted]"), Not(ContainSubstring("s3cret")))))
+			s.Expect(len(err.Error())).To(BeNumerically("<", 3000))
+		})
+	}
+}
+
+func TestPageThatIsTooLarge(t *testing.T) {
+	large := func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat(" ", 64<<20+1))
+	}
+	s := begin(t, nil, refuse(http.StatusUnprocessableEntity, ""), large)
+	s.Expect(s.ends()).To(MatchError(ContainSubstring("more than 64 MiB")))
+	s.next()
+	for _, limit := range []string{"500", "50", "5", "1"} {
+		s.Expect(s.query().Get("limit")).To(Equal(limit))
+	}
+}
+
+var listType = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}
 
 // Servers that do not stream lists send pages.
 func TestPages(t *testing.T) {
 	page := func(next, version string, names ...string) answer {
-		list := metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: version, Continue: next}}
+		list := metav1.PartialObjectMetadataList{TypeMeta: listType, ListMeta: metav1.ListMeta{ResourceVersion: version, Continue: next}}
 		for _, name := range names {
 			list.Items = append(list.Items, *partial(name, "1", nil))
 		}

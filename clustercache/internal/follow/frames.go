@@ -2,7 +2,6 @@ package follow
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -12,9 +11,11 @@ import (
 
 const (
 	// maxFrame bounds one event. API servers bound objects to a few MiB.
-	maxFrame = 64 << 20
-	// firstRead is how much is read at first of an event whose length is not known.
+	maxFrame = 16 << 20
+	// firstRead is how much room there is at first for an event; it grows with what comes, for what is announced may not.
 	firstRead = 4 << 10
+	// keptBuffer is the largest buffer that is kept for other events.
+	keptBuffer = 256 << 10
 )
 
 // frames splits a stream into documents. It has a buffer only while there is something in it.
@@ -46,8 +47,10 @@ func (f *frames) next() ([]byte, error) {
 // free gives the buffer back, unless there is something in it.
 func (f *frames) free() {
 	if f.buffer != nil && f.start == len(*f.buffer) {
-		*f.buffer = (*f.buffer)[:0]
-		buffers.Put(f.buffer)
+		if cap(*f.buffer) <= keptBuffer {
+			*f.buffer = (*f.buffer)[:0]
+			buffers.Put(f.buffer)
+		}
 		f.buffer, f.start = nil, 0
 	}
 }
@@ -74,14 +77,19 @@ func (f *frames) wait(n int) error {
 func (f *frames) message() ([]byte, error) {
 	length := int(binary.BigEndian.Uint32(f.head[:]))
 	if length > maxFrame {
-		return nil, fmt.Errorf("the watch brought an event of %d bytes", length)
+		return nil, fmt.Errorf("%w: it has %d bytes", errUnreadable, length)
 	}
-	f.borrow(length)
-	*f.buffer = (*f.buffer)[:length]
+	f.borrow(min(length, firstRead))
+	for have := 0; have < length; have = len(*f.buffer) {
+		f.borrow(1)
+		b := *f.buffer
+		n, err := io.ReadFull(f.body, b[have:min(cap(b), length)])
+		*f.buffer = b[:have+n]
+		if err != nil {
+			return nil, &endedError{err}
+		}
+	}
 	f.start = length
-	if _, err := io.ReadFull(f.body, *f.buffer); err != nil {
-		return nil, &endedError{err}
-	}
 	return *f.buffer, nil
 }
 
@@ -147,7 +155,7 @@ func (f *frames) grow() error {
 		f.start = 0
 	}
 	if len(*f.buffer) > maxFrame {
-		return errors.New("the watch brought an event that does not end")
+		return fmt.Errorf("%w: it does not end", errUnreadable)
 	}
 	f.borrow(1)
 	b := *f.buffer

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,10 +26,14 @@ const (
 	asMetadata     = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	asMetadataList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-	// maxError bounds what is read of an answer that is none, maxPage what is read of a list.
+	// maxError bounds what is read of an answer that is none, maxShown what is shown of it, maxPage what is read of a page.
 	maxError = 64 << 10
-	maxPage  = 1 << 30
+	maxShown = 2 << 10
+	maxPage  = 64 << 20
 )
+
+// errPageTooLarge says that a page was not read to its end.
+var errPageTooLarge = fmt.Errorf("a page of the list has more than %d MiB", maxPage>>20)
 
 // What is asked for, for metadata. Whole objects come as JSON.
 const (
@@ -86,10 +91,31 @@ func (c *Collection) refusal(verb string, response *http.Response) error {
 		err = json.Unmarshal(raw, &status)
 	}
 	if err == nil && status.Status == metav1.StatusFailure {
-		return &apierrors.StatusError{ErrStatus: status}
+		return c.said(status)
 	}
 	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // it may be absent, or a date
-	return apierrors.NewGenericServerResponse(response.StatusCode, verb, c.Resource.GroupResource(), "", strings.TrimSpace(string(raw)), seconds, true)
+	return apierrors.NewGenericServerResponse(response.StatusCode, verb, c.Resource.GroupResource(), "", c.shown(string(raw)), seconds, true)
+}
+
+// said is the error that a server tells of.
+func (c *Collection) said(status metav1.Status) error {
+	status.Message = c.shown(status.Message)
+	if status.Details != nil {
+		status.Details.Causes = nil // they repeat the message
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// shown is what is shown of a server's text: not all of it, for it may be anything, and no credential.
+func (c *Collection) shown(text string) string {
+	if c.Redact != nil {
+		text = c.Redact(text)
+	}
+	text = strings.TrimSpace(text)
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + "..."
+	}
+	return text
 }
 
 // page hands a page of a list to the sink, and returns its version, and what to ask the next page with.
@@ -99,9 +125,12 @@ func (f *Follower) page(ctx context.Context, q url.Values) (version, next string
 		return "", "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxPage))
-	if err != nil {
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxPage+1))
+	switch {
+	case err != nil:
 		return "", "", fmt.Errorf("reading the answer: %w", err)
+	case len(raw) > maxPage:
+		return "", "", errPageTooLarge
 	}
 	page, items, err := decodeList(raw, f.collection.MetadataOnly)
 	if err != nil {
@@ -113,6 +142,18 @@ func (f *Follower) page(ctx context.Context, q url.Values) (version, next string
 	return page.ResourceVersion, page.Continue, nil
 }
 
+// checkList tells whether a document is a list. Anything in between may answer with a document that is none, and no list is
+// as empty as that.
+func checkList(kind string, page metav1.ListMeta) error {
+	switch {
+	case !strings.HasSuffix(kind, "List"):
+		return fmt.Errorf("it is of kind %.40q", kind)
+	case page.ResourceVersion == "":
+		return errors.New("it has no version")
+	}
+	return nil
+}
+
 func decodeList(raw []byte, metadataOnly bool) (page metav1.ListMeta, items []client.Object, err error) {
 	if metadataOnly {
 		list := metav1.PartialObjectMetadataList{}
@@ -122,7 +163,7 @@ func decodeList(raw []byte, metadataOnly bool) (page metav1.ListMeta, items []cl
 		for i := range list.Items {
 			items = append(items, &list.Items[i])
 		}
-		return list.ListMeta, items, nil
+		return list.ListMeta, items, checkList(list.Kind, list.ListMeta)
 	}
 	list := struct {
 		APIVersion      string `json:"apiVersion"`
@@ -141,5 +182,5 @@ func decodeList(raw []byte, metadataOnly bool) (page metav1.ListMeta, items []cl
 		}
 		items = append(items, object)
 	}
-	return list.ListMeta, items, nil
+	return list.ListMeta, items, checkList(list.Kind, list.ListMeta)
 }

@@ -83,6 +83,8 @@ func (s *sink) Opened(reopen func()) {
 	s.reopen = reopen
 }
 
+func (s *sink) Ended() {}
+
 func (s *sink) Bookmark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,6 +95,42 @@ func (s *sink) said() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.log)
+}
+
+// hasty is a clock that only goes on when somebody waits, and then at once. It remembers for how long they wanted to.
+type hasty struct {
+	clock.RealClock
+	mu     sync.Mutex
+	now    time.Time
+	pauses []time.Duration
+}
+
+func (c *hasty) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *hasty) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+func (c *hasty) step(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func (c *hasty) NewTimer(d time.Duration) clock.Timer {
+	c.step(d)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pauses = append(c.pauses, d)
+	return c.RealClock.NewTimer(0)
+}
+
+func (c *hasty) paused() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.pauses)
 }
 
 // script is a server whose answers a test gives, one after the other. The last one is given again and again.
@@ -127,7 +165,7 @@ func begin(t *testing.T, change func(*follow.Collection), answers ...answer) *sc
 	address, err := url.Parse(server.URL)
 	s.Expect(err).NotTo(HaveOccurred())
 	c := follow.Collection{
-		Client: server.Client(), Server: address, Clock: clock.RealClock{}, MetadataOnly: true,
+		Client: server.Client(), Server: address, Clock: &hasty{now: time.Now()}, MetadataOnly: true,
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 	}
 	if change != nil {

@@ -7,7 +7,8 @@ import (
 
 // Gate holds the calls of a connection up while nobody knows whether the connection is of any use. The zero value is open.
 type Gate struct {
-	hold atomic.Pointer[hold]
+	hold  atomic.Pointer[hold]
+	holds atomic.Uint64
 }
 
 type hold struct {
@@ -18,8 +19,13 @@ type hold struct {
 // Close lets nobody pass: calls fail at once with cause, and watches wait until the gate opens, so that they go on where
 // they were instead of asking again and again.
 func (g *Gate) Close(cause error) {
-	g.hold.CompareAndSwap(nil, &hold{cause: cause, over: make(chan struct{})})
+	if g.hold.CompareAndSwap(nil, &hold{cause: cause, over: make(chan struct{})}) {
+		g.holds.Add(1)
+	}
 }
+
+// Holds returns how often the gate was closed so far.
+func (g *Gate) Holds() uint64 { return g.holds.Load() }
 
 // Open lets everybody pass.
 func (g *Gate) Open() {

@@ -44,8 +44,10 @@ type Connection struct {
 	Context context.Context
 	// Held returns nil while the connection is of use, else a channel that is closed when it is again. What watches kept is
 	// not relied upon meanwhile, and nothing is said of their failures. Nil: it always is of use.
-	Held   func() <-chan struct{}
-	Mapper meta.ResettableRESTMapper
+	Held func() <-chan struct{}
+	// Outages returns how often the connection was not of use so far. Nil: never.
+	Outages func() uint64
+	Mapper  meta.ResettableRESTMapper
 	// Client calls the API server whose address is Server.
 	Client *http.Client
 	Server *url.URL
@@ -59,6 +61,8 @@ type Connection struct {
 	Events *atomic.Uint64
 	// Lists are the turns in which the target is asked for all objects of a kind. Nil: at any time.
 	Lists *turns.Share
+	// Redact takes out of a text what must not be shown. Nil: nothing.
+	Redact func(string) string
 
 	// full are the resources that this target does not serve as metadata.
 	full sync.Map // schema.GroupVersionResource -> struct{}
@@ -71,6 +75,13 @@ func (c *Connection) held() <-chan struct{} {
 	return c.Held()
 }
 
+func (c *Connection) outages() uint64 {
+	if c.Outages == nil {
+		return 0
+	}
+	return c.Outages()
+}
+
 // Binding runs a declared watch in one connection. A follower lists and watches, and the binding hands what comes to the
 // declared watch.
 type Binding struct {
@@ -81,7 +92,7 @@ type Binding struct {
 
 	// outcome receives what came first: nil for a complete initial list, or the reason why there is none.
 	outcome chan error
-	// watchdog ends an initial list that stands still. Only used by the goroutine of Run.
+	// watchdog ends an initial list that stands still; nil if none does. Only used by the goroutine of Run.
 	watchdog clock.Timer
 
 	// follower is nil until the kind is known. resource is what the kind is served as. trims is true if it comes in full and is
@@ -93,6 +104,9 @@ type Binding struct {
 	listing map[types.NamespacedName]any
 
 	hearing hearing
+	gap     gap
+	// achieved notes that an attempt came to a complete list, or went on where the one before was.
+	achieved atomic.Bool
 	// listed ends the turn of the list that is under way. Only used by the goroutine of Run.
 	listed func(achieved bool)
 
@@ -124,6 +138,7 @@ func (b *Binding) Run() {
 	r := &retries{pause: watchRetryMin}
 	for b.ctx.Err() == nil {
 		r.started = b.connection.Clock.Now()
+		b.achieved.Store(false)
 		b.recover(r, b.follow())
 	}
 }
@@ -145,7 +160,7 @@ func (b *Binding) recover(r *retries, err error) {
 		b.follower = nil
 		return
 	}
-	if b.connection.Clock.Since(r.started) > watchRetryReset {
+	if b.achieved.Load() && b.connection.Clock.Since(r.started) > watchRetryReset {
 		r.pause, r.failures = watchRetryMin, 0
 	}
 	if err != nil {
@@ -201,24 +216,26 @@ func (b *Binding) follow() error {
 		}
 	}
 	ctx, cancel := context.WithCancelCause(b.ctx)
+	defer cancel(nil)
 	if err := b.takeTurn(ctx); err != nil {
-		cancel(nil)
 		return err
 	}
 	b.guard(cancel)
 	err := b.follower.Follow(ctx)
 	b.listed(false)
-	b.watchdog.Stop()
+	b.relax()
+	b.gap.stop()
+	b.watch.doubt(b)
 	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSilent) {
+		b.follower.Forget()
 		err = cause
 	}
-	cancel(nil)
 	return err
 }
 
-// takeTurn waits until the target may be asked for a list.
+// takeTurn waits until the target may be asked for a list, if it is to be.
 func (b *Binding) takeTurn(ctx context.Context) (err error) {
-	if b.connection.Lists == nil {
+	if b.connection.Lists == nil || b.follower.Listed() {
 		b.listed = func(bool) {}
 		return nil
 	}
@@ -228,8 +245,18 @@ func (b *Binding) takeTurn(ctx context.Context) (err error) {
 
 // guard has an attempt ended that stands still, or is silent.
 func (b *Binding) guard(cancel context.CancelCauseFunc) {
-	b.watchdog = b.connection.Clock.AfterFunc(b.connection.SyncTimeout, func() { cancel(ErrStalled) })
 	b.hearing.relist.Store(new(func() { cancel(ErrSilent) }))
+	b.watchdog = nil
+	if b.connection.SyncTimeout > 0 && !b.follower.Listed() {
+		b.watchdog = b.connection.Clock.AfterFunc(b.connection.SyncTimeout, func() { cancel(ErrStalled) })
+	}
+}
+
+// relax ends the guard of a list.
+func (b *Binding) relax() {
+	if b.watchdog != nil {
+		b.watchdog.Stop()
+	}
 }
 
 // Outcome receives once: nil when the first initial list is complete, or the reason why there is none.
@@ -257,7 +284,7 @@ func (b *Binding) newFollower() error {
 	_, full := b.connection.full.Load(b.resource)
 	b.trims = spec.MetadataOnly && full
 	c := follow.Collection{
-		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock,
+		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact,
 		Resource: b.resource, Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
 	}
 	if spec.LabelSelector != nil {
@@ -298,7 +325,9 @@ func (b *Binding) Set(o client.Object) {
 		b.watch.set(b, key, value)
 		return
 	}
-	b.watchdog.Reset(b.connection.SyncTimeout)
+	if b.watchdog != nil {
+		b.watchdog.Reset(b.connection.SyncTimeout)
+	}
 	b.listing[key] = value
 }
 
@@ -316,7 +345,8 @@ func (b *Binding) Remove(o client.Object) {
 
 // Complete implements follow.Sink.
 func (b *Binding) Complete() {
-	b.watchdog.Stop()
+	b.relax()
+	b.achieved.Store(true)
 	b.watch.replace(b, b.listing)
 	b.listing = nil
 	b.listed(true)
@@ -324,12 +354,20 @@ func (b *Binding) Complete() {
 }
 
 // Opened implements follow.Sink.
-func (b *Binding) Opened(reopen func()) { b.hearing.opened(reopen, b.connection.Clock.Now()) }
+func (b *Binding) Opened(reopen func()) {
+	now := b.connection.Clock.Now()
+	b.hearing.opened(reopen, now)
+	b.reopened(now)
+}
+
+// Ended implements follow.Sink.
+func (b *Binding) Ended() { b.ended() }
 
 // Bookmark implements follow.Sink.
 func (b *Binding) Bookmark() {
 	b.hearing.bookmarks.Store(true)
 	b.hearing.heard(b.connection.Clock.Now())
+	b.caughtUp()
 }
 
 var _ follow.Sink = &Binding{}

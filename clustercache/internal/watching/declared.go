@@ -52,7 +52,8 @@ type Declared struct {
 
 	mu       sync.RWMutex
 	values   map[types.NamespacedName]any
-	syncedBy *Binding // whose initial list values come from; nil while that cannot be relied upon
+	syncedBy *Binding // who keeps values up to date; nil while they cannot be relied upon
+	outages  uint64   // the connection of syncedBy had had by then: after another one values may be outdated
 }
 
 // Declare returns a watch without a binding. It ends with ctx at the latest.
@@ -100,7 +101,43 @@ func (w *Declared) State() (synced bool, objects int) {
 func (w *Declared) Spec() Spec { return w.spec }
 
 func (w *Declared) syncedLocked() bool {
-	return w.syncedBy != nil && w.syncedBy.ctx.Err() == nil && w.syncedBy.connection.held() == nil
+	return w.trustsLocked(w.syncedBy) && w.syncedBy.connection.held() == nil
+}
+
+func (w *Declared) trustsLocked(b *Binding) bool {
+	return b != nil && w.syncedBy == b && b.ctx.Err() == nil && b.connection.outages() == w.outages
+}
+
+// trusts tells whether values are up to date as far as a binding is.
+func (w *Declared) trusts(b *Binding) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.trustsLocked(b)
+}
+
+// doubt notes that a binding may have missed something.
+func (w *Declared) doubt(b *Binding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.syncedBy == b {
+		w.syncedBy = nil
+	}
+}
+
+// trust notes that a binding has missed nothing, unless there was another outage than these.
+func (w *Declared) trust(b *Binding, outages uint64) {
+	w.deliver.Lock()
+	defer w.deliver.Unlock()
+	if b.ctx.Err() != nil || w.feeder != b {
+		return
+	}
+	w.mu.Lock()
+	w.syncedBy, w.outages = b, outages
+	synced := w.syncedLocked()
+	w.mu.Unlock()
+	if synced && w.spec.Handler != nil {
+		w.notify(func() { w.spec.Handler.OnSynced(w.spec.Cluster, w.spec.Name) })
+	}
 }
 
 // Close ends the watch. No handler call begins after it.
@@ -142,7 +179,7 @@ func (w *Declared) replace(b *Binding, values map[types.NamespacedName]any) {
 func (w *Declared) replaceLocked(b *Binding, values map[types.NamespacedName]any) {
 	w.mu.Lock()
 	before := w.values
-	w.values, w.syncedBy = values, b
+	w.values, w.syncedBy, w.outages = values, b, b.connection.outages()
 	w.mu.Unlock()
 	if w.spec.Handler == nil {
 		return

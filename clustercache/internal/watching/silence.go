@@ -32,6 +32,9 @@ func (h *hearing) heard(now time.Time) {
 	h.strikes.Store(0)
 }
 
+// silent is for how long it has said nothing.
+func (h *hearing) silent(now time.Time) time.Duration { return now.Sub(time.Unix(0, h.last.Load())) }
+
 // opened notes that a watch was opened, and how to have it opened again.
 func (h *hearing) opened(reopen func(), now time.Time) {
 	h.last.Store(now.UnixNano())
@@ -51,7 +54,7 @@ func (w *Declared) Silent(now time.Time) (mend func()) {
 	}
 	h := &b.hearing
 	reopen, relist := h.reopen.Load(), h.relist.Load()
-	if reopen == nil || relist == nil || now.Sub(time.Unix(0, h.last.Load())) < h.limit {
+	if reopen == nil || relist == nil || h.silent(now) < h.limit {
 		return nil
 	}
 	h.last.Store(now.UnixNano())
