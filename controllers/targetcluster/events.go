@@ -1,6 +1,7 @@
 package targetcluster
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ const (
 	maxNote = 1024
 
 	// eventsAtOnce may be written about one TargetCluster, and one more every eventPause: what comes and goes once a second shall
-	// not fill the source.
+	// not fill the source. What says which cluster a target is has a budget of its own, so that nothing else uses it up.
 	eventsAtOnce = 15
 	eventPause   = 30 * time.Second
 )
@@ -39,23 +40,48 @@ type recorder struct {
 	clock  clock.PassiveClock
 
 	mu      sync.Mutex
-	budgets map[types.NamespacedName]*rate.Limiter // of those that had events in this term
+	budgets map[types.NamespacedName]*budget // of those that had events in this term
+}
+
+// budget is what may be written about one TargetCluster.
+type budget struct {
+	identity, others *rate.Limiter
+	leftOut          int // events since the last one that was written
+}
+
+func newBudget() *budget {
+	return &budget{identity: rate.NewLimiter(rate.Every(eventPause), eventsAtOnce), others: rate.NewLimiter(rate.Every(eventPause), eventsAtOnce)}
+}
+
+// of returns the part for events with a reason.
+func (b *budget) of(reason string) *rate.Limiter {
+	switch reason {
+	case reasonIdentityConfirmed, hubv1alpha1.ReasonIdentityChanged, hubv1alpha1.ReasonDuplicateRegistration:
+		return b.identity
+	default:
+		return b.others
+	}
 }
 
 func newRecorder(to events.EventRecorder, clock clock.PassiveClock) *recorder {
-	return &recorder{events: to, clock: clock, budgets: map[types.NamespacedName]*rate.Limiter{}}
+	return &recorder{events: to, clock: clock, budgets: map[types.NamespacedName]*budget{}}
 }
 
-// may takes an event from the budget of a TargetCluster, if there is one left.
-func (r *recorder) may(key types.NamespacedName) bool {
+// may takes an event from the budget of a TargetCluster, if there is one left, and tells how many were left out before it.
+func (r *recorder) may(key types.NamespacedName, reason string) (leftOut int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	budget := r.budgets[key]
-	if budget == nil {
-		budget = rate.NewLimiter(rate.Every(eventPause), eventsAtOnce)
-		r.budgets[key] = budget
+	b := r.budgets[key]
+	if b == nil {
+		b = newBudget()
+		r.budgets[key] = b
 	}
-	return budget.AllowN(r.clock.Now(), 1)
+	if !b.of(reason).AllowN(r.clock.Now(), 1) {
+		b.leftOut++
+		return 0, false
+	}
+	leftOut, b.leftOut = b.leftOut, 0
+	return leftOut, true
 }
 
 // forget forgets the budget of a TargetCluster that is gone.
@@ -122,8 +148,12 @@ func (r *recorder) identityConfirmed(tc *hubv1alpha1.TargetCluster, before types
 }
 
 func (r *recorder) emit(tc *hubv1alpha1.TargetCluster, eventType, reason, note string) {
-	if !r.may(types.NamespacedName{Namespace: tc.Namespace, Name: tc.Name}) {
+	leftOut, ok := r.may(types.NamespacedName{Namespace: tc.Namespace, Name: tc.Name}, reason)
+	if !ok {
 		return
+	}
+	if leftOut > 0 {
+		note = fmt.Sprintf("(after %d events that were left out) %s", leftOut, note)
 	}
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote], "")

@@ -41,3 +41,36 @@ func TestWhatFlapsHasAFewEvents(t *testing.T) {
 	r.forget(types.NamespacedName{Namespace: "a", Name: "b"})
 	g.Expect(flap("b", 10)).To(Equal(10), "a new one of the same name begins anew")
 }
+
+// TestIdentityIsToldWhateverFlaps uses up the budget of everything else first.
+func TestIdentityIsToldWhateverFlaps(t *testing.T) {
+	g := NewWithT(t)
+	sink := events.NewFakeRecorder(1000)
+	r := newRecorder(sink, clocktesting.NewFakePassiveClock(now))
+	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}
+	turn := func(status metav1.ConditionStatus, reason string) {
+		before := *tc.Status.DeepCopy()
+		meta.SetStatusCondition(&tc.Status.Conditions, metav1.Condition{Type: hubv1alpha1.ConditionReady, Status: status, Reason: reason})
+		r.statusChanged(tc, before)
+	}
+	for i := range 2 * eventsAtOnce {
+		turn([]metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue}[i%2], "Any")
+	}
+	g.Expect(sink.Events).To(HaveLen(eventsAtOnce))
+	for range eventsAtOnce {
+		<-sink.Events
+	}
+	turn(metav1.ConditionFalse, hubv1alpha1.ReasonIdentityChanged)
+	g.Expect(<-sink.Events).To(And(ContainSubstring(hubv1alpha1.ReasonIdentityChanged), ContainSubstring("after %d events", eventsAtOnce)))
+	turn(metav1.ConditionFalse, hubv1alpha1.ReasonDuplicateRegistration)
+	g.Expect(<-sink.Events).To(ContainSubstring(hubv1alpha1.ReasonDuplicateRegistration))
+	before := *tc.Status.DeepCopy()
+	before.ClusterUID, tc.Status.ClusterUID = "old", "new"
+	r.statusChanged(tc, before)
+	g.Expect(<-sink.Events).To(ContainSubstring(reasonIdentityConfirmed))
+	for range 3 * eventsAtOnce {
+		turn(metav1.ConditionFalse, hubv1alpha1.ReasonIdentityChanged)
+		turn(metav1.ConditionFalse, hubv1alpha1.ReasonDuplicateRegistration)
+	}
+	g.Expect(sink.Events).To(HaveLen(eventsAtOnce-3), "these have a bound, too")
+}
