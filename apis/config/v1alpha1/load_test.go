@@ -224,6 +224,10 @@ func TestLoadRejects(t *testing.T) {
 				`leaderElection.resourceLock: Unsupported value`,
 			},
 		},
+		"a Lease of a part of a second": {
+			minimal + "leaderElection: {resourceNamespace: a, leaseDuration: 1900ms, renewDeadline: 1500ms, retryPeriod: 500ms}",
+			[]string{`leaderElection.leaseDuration: Invalid value: "1.9s": must be whole seconds`},
+		},
 		"classes that break every rule": {
 			`
 apiVersion: config.hub.gardener.cloud/v1alpha1

@@ -96,6 +96,10 @@ func validateLeaderElection(l LeaderElection, path *field.Path) field.ErrorList 
 	faults = append(faults, validatePositive(l.LeaseDuration, path.Child("leaseDuration"))...)
 	faults = append(faults, validatePositive(l.RenewDeadline, path.Child("renewDeadline"))...)
 	faults = append(faults, validatePositive(l.RetryPeriod, path.Child("retryPeriod"))...)
+	if l.LeaseDuration.Duration%time.Second != 0 {
+		faults = append(faults, field.Invalid(path.Child("leaseDuration"), l.LeaseDuration.Duration.String(),
+			"must be whole seconds, because a Lease cannot say less"))
+	}
 	if l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
 		faults = append(faults, field.Invalid(path.Child("leaseDuration"), l.LeaseDuration.Duration.String(),
 			fmt.Sprintf("must be more than renewDeadline (%s), or two replicas could lead at a time", l.RenewDeadline.Duration)))
