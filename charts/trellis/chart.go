@@ -67,7 +67,8 @@ func SourceIdentity(namespace string) []client.Object {
 }
 
 // DeletionGuard returns the policies by which an API server refuses to delete a TargetCluster, or a registration that
-// ManagedResources need, unless it is confirmed. Service accounts need no confirmation. The CRD of TargetClusters has to be
+// ManagedResources need, unless it is confirmed. Service accounts, and members of the group
+// hub.gardener.cloud:programs, need no confirmation. The CRD of TargetClusters has to be
 // there first.
 func DeletionGuard() []client.Object {
 	return slices.Concat(

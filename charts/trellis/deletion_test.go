@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,7 @@ import (
 
 // guarded is a cluster with the policies, and how people and programs see it.
 type guarded struct {
-	people, programs client.Client
+	people, programs, hub client.Client
 }
 
 // startGuarded starts a cluster with a TargetCluster "used" that ManagedResources need, another "idle" that none needs, and
@@ -41,6 +42,7 @@ func startGuarded(ctx context.Context, t *testing.T) guarded {
 	c := guarded{
 		people:   as("jane"),
 		programs: as("system:serviceaccount:kube-system:namespace-controller", "system:serviceaccounts"),
+		hub:      as("trellis", "hub.gardener.cloud:programs"),
 	}
 	g.Expect(hubtest.InstallSource(ctx, c.people)).To(Succeed())
 	for _, policy := range chart.DeletionGuard() {
@@ -129,6 +131,16 @@ func TestDeletionsOfManyAreConfirmed(t *testing.T) {
 	g.Expect(cluster.programs.DeleteAllOf(ctx, &corev1.Secret{}, everything...)).To(Succeed())
 }
 
+// TestHubWithACertificateNeedsNoConfirmation has a program that is no service account: its certificate has the group as organization.
+func TestHubWithACertificateNeedsNoConfirmation(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	cluster := startGuarded(ctx, t)
+	for _, object := range []client.Object{target("used"), registration("used")} {
+		g.Expect(cluster.people.Delete(ctx, object, client.DryRunAll)).To(MatchError(apierrors.IsForbidden, "forbidden"))
+		g.Expect(cluster.hub.Delete(ctx, object, client.DryRunAll)).To(Succeed())
+	}
+}
+
 // TestNamespaceIsEmptiedByAnybody has somebody empty a namespace that is going, who is no service account: there are controller
 // managers that do not use them.
 func TestNamespaceIsEmptiedByAnybody(t *testing.T) {
@@ -152,6 +164,30 @@ func TestSecretsGoWithoutTheCRD(t *testing.T) {
 	for _, policy := range chart.DeletionGuard() {
 		g.Expect(c.Create(ctx, policy)).To(Succeed())
 	}
+	// API servers take up policies all at once, so that the others are in use when one that comes later is.
+	late := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "late"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "oldObject.metadata.name != 'sentinel'"}},
+		},
+	}
+	g.Expect(c.Create(ctx, late)).To(Succeed())
+	g.Expect(c.Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "late"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "late", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	})).To(Succeed())
+	sentinel := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: hubtest.HubNamespace, Name: "sentinel"}}
+	g.Expect(c.Create(ctx, sentinel)).To(Succeed())
+	g.Eventually(func() error { return c.Delete(ctx, sentinel, client.DryRunAll) }, time.Minute, 100*time.Millisecond).Should(MatchError(apierrors.IsInvalid, "invalid"))
+
 	deletion := func() error { return c.Delete(ctx, registration("used"), client.DryRunAll) }
 	g.Consistently(deletion, 5*time.Second, 100*time.Millisecond).Should(Succeed())
 }
