@@ -80,23 +80,23 @@ func decodeProtobuf(raw []byte) (event, error) {
 		return event{}, statusOf(e.Object.Raw)
 	}
 	object := &metav1.PartialObjectMetadata{}
-	if _, err := unwrap(e.Object.Raw, object); err != nil {
+	if err := unwrap(e.Object.Raw, object); err != nil {
 		return event{}, err
 	}
 	return event{kind: e.Type, object: object}, nil
 }
 
 // unwrap decodes a message that comes with its type.
-func unwrap(raw []byte, into interface{ Unmarshal([]byte) error }) (metav1.TypeMeta, error) {
+func unwrap(raw []byte, into interface{ Unmarshal([]byte) error }) error {
 	content, ok := bytes.CutPrefix(raw, protobufPrefix)
 	if !ok {
-		return metav1.TypeMeta{}, errors.New("it is not what API servers send")
+		return errors.New("it is not what API servers send")
 	}
 	var wrapped runtime.Unknown
 	if err := wrapped.Unmarshal(content); err != nil {
-		return metav1.TypeMeta{}, err
+		return err
 	}
-	return metav1.TypeMeta{APIVersion: wrapped.APIVersion, Kind: wrapped.Kind}, into.Unmarshal(wrapped.Raw)
+	return into.Unmarshal(wrapped.Raw)
 }
 
 // decodeMetadata reads an event in JSON, and of its object the metadata.
@@ -137,7 +137,7 @@ func decodeObject(raw []byte) (event, error) {
 func statusOf(raw []byte) error {
 	var status metav1.Status
 	if bytes.HasPrefix(raw, protobufPrefix) {
-		if _, err := unwrap(raw, &status); err != nil {
+		if err := unwrap(raw, &status); err != nil {
 			return err
 		}
 		return &apierrors.StatusError{ErrStatus: status}

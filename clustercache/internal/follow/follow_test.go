@@ -1,7 +1,6 @@
 package follow_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -86,7 +85,7 @@ func TestDocumentsInPieces(t *testing.T) {
 
 func TestProtocolBuffers(t *testing.T) {
 	large := partial("large", "2", map[string]string{"long": strings.Repeat("x", 300_000)})
-	large.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "trellis", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}}
+	large.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "trellis", FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
 	events := framedMetadata("ADDED", partial("one", "1", nil)) + framedMetadata("ADDED", large) + framedMetadata("BOOKMARK", partial("", "3", listed)) +
 		framedMetadata("DELETED", partial("one", "4", nil)) + framedMetadata("MODIFIED", partial("two", "5", nil))
 	var steps []step
@@ -98,7 +97,7 @@ func TestProtocolBuffers(t *testing.T) {
 	s.eventually("listed large,one", "remove one", "set two@5")
 	found := s.sink.present["large"]
 	s.Expect(found.GetAnnotations()).To(Equal(large.Annotations))
-	s.Expect(bytes.Equal(found.GetManagedFields()[0].FieldsV1.Raw, []byte(`{"f:data":{}}`))).To(BeTrue())
+	s.Expect(found.GetManagedFields()[0].FieldsV1.GetRawString()).To(Equal(`{"f:data":{}}`))
 }
 
 // A stream that ends is opened again where it was: at the last version that was told, by an event or a bookmark.

@@ -86,7 +86,7 @@ func (c *Collection) refusal(verb string, response *http.Response) error {
 	var status metav1.Status
 	switch {
 	case bytes.HasPrefix(raw, protobufPrefix):
-		_, err = unwrap(raw, &status)
+		err = unwrap(raw, &status)
 	default:
 		err = json.Unmarshal(raw, &status)
 	}

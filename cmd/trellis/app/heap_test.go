@@ -15,7 +15,7 @@ func TestHeapRoomOfSmallAndLargeHeaps(t *testing.T) {
 	g.Expect(gcPercent(32 << 20)).To(Equal(200))
 	g.Expect(gcPercent(64 << 20)).To(Equal(100))
 	g.Expect(gcPercent(128 << 20)).To(Equal(50))
-	g.Expect(gcPercent(70 << 20)).To(Equal(75), "down to the next step")
+	g.Expect(gcPercent(70<<20)).To(Equal(75), "down to the next step")
 	steps := map[int]bool{}
 	for live := range uint64(4 << 10) {
 		steps[gcPercent(live<<20)] = true
