@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/hack/hubtest"
@@ -165,7 +164,7 @@ func TestSituations(t *testing.T) {
 			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace, Name: "web"}}
 			available := client.RawPatch(client.Merge.Type(), []byte(`{"status":{"observedGeneration":1,`+
 				`"conditions":[{"type":"Available","status":"True"},{"type":"Progressing","status":"True","reason":"NewReplicaSetAvailable"}]}}`))
-			NewWithT(t).Expect(cluster.Client.Status().Patch(ctx, deployment, available)).To(Succeed())
+			NewWithT(t).Expect(home.Client.Status().Patch(ctx, deployment, available)).To(Succeed())
 			expectOver(t, alert, labels)
 		},
 		"TrellisDriftRateHigh": func(t *testing.T, alert string) {
@@ -199,7 +198,7 @@ func TestSituations(t *testing.T) {
 				object, err := to.live("kept-0")
 				g.Expect(err).NotTo(HaveOccurred())
 				patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"finalizers":`+list+`}}`))
-				g.Expect(cluster.Client.Patch(ctx, object, patch)).To(Succeed())
+				g.Expect(home.Client.Patch(ctx, object, patch)).To(Succeed())
 			}
 			g.Eventually(func() error { _, err := to.live("kept-0"); return err }).Should(Succeed())
 			finalizers(`["example.org/keep"]`)
@@ -326,11 +325,11 @@ func deny(t *testing.T, namespace string) (allow func()) {
 			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}
-	g.Expect(cluster.Client.Create(ctx, policy)).To(Succeed())
-	g.Expect(cluster.Client.Create(ctx, binding)).To(Succeed())
+	g.Expect(home.Client.Create(ctx, policy)).To(Succeed())
+	g.Expect(home.Client.Create(ctx, binding)).To(Succeed())
 	probe := &admissionProbe{namespace: namespace}
 	g.Eventually(probe.denied).Should(BeTrue(), "the policy comes into force")
-	return func() { g.Expect(cluster.Client.Delete(ctx, binding)).To(Succeed()) }
+	return func() { g.Expect(home.Client.Delete(ctx, binding)).To(Succeed()) }
 }
 
 // admissionProbe asks whether deletions are denied.
@@ -340,6 +339,6 @@ func (p *admissionProbe) denied() bool {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "guarded-0"}}
 	object.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("ConfigMap"))
 	object.APIVersion = "v1"
-	err := cluster.Client.Delete(context.Background(), object, client.DryRunAll)
+	err := home.Client.Delete(context.Background(), object, client.DryRunAll)
 	return err != nil && strings.Contains(err.Error(), "keep it")
 }

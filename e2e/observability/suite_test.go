@@ -61,13 +61,13 @@ const long = 90 * 24 * time.Hour
 
 // What all tests share.
 var (
-	source, cluster *stage.Cluster
-	monitoring      *stage.Monitoring
-	hub, standby    *stage.Hub
-	binary, folder  string
-	began           time.Time
-	waysMu          sync.Mutex
-	ways            []*proxy // of all targets
+	source, home   *stage.Cluster
+	monitoring     *stage.Monitoring
+	hub, standby   *stage.Hub
+	binary, folder string
+	began          time.Time
+	waysMu         sync.Mutex
+	ways           []*proxy // of all targets
 )
 
 func TestMain(m *testing.M) {
@@ -104,7 +104,7 @@ func play(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer stage.StopClusters(clusters...)
-	source, cluster = clusters[0], clusters[1]
+	source, home = clusters[0], clusters[1]
 	if err := hubtest.InstallSource(ctx, source.Client); err != nil {
 		return 0, err
 	}
@@ -164,13 +164,13 @@ func newTarget(t *testing.T, name string, lifetime time.Duration) *target {
 func prepareTarget(t *testing.T, name string) *target {
 	t.Helper()
 	g, ctx := NewWithT(t), context.Background()
-	backend, err := url.Parse(cluster.Host())
+	backend, err := url.Parse(home.Host())
 	g.Expect(err).NotTo(HaveOccurred())
 	way, err := startProxy(backend.Host)
 	g.Expect(err).NotTo(HaveOccurred())
 	keep(way)
 	to := &target{namespace: "shoot--" + name, name: name, way: way}
-	for _, c := range []*stage.Cluster{source, cluster} {
+	for _, c := range []*stage.Cluster{source, home} {
 		g.Expect(c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: to.namespace}})).To(Succeed())
 	}
 	return to
@@ -198,7 +198,7 @@ func (to *target) label() string { return to.namespace + "/" + to.name }
 func (to *target) access(t *testing.T, name string, lifetime time.Duration) []byte {
 	t.Helper()
 	g := NewWithT(t)
-	kubeconfig, err := cluster.Access(context.Background(), to.name+"-"+name, lifetime)
+	kubeconfig, err := home.Access(context.Background(), to.name+"-"+name, lifetime)
 	g.Expect(err).NotTo(HaveOccurred())
 	return hubtest.Rewrite(kubeconfig, func(config *hubtest.KubeConfig) {
 		for _, c := range config.Clusters {
@@ -212,7 +212,7 @@ func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
 	t.Helper()
 	g, ctx := NewWithT(t), context.Background()
 	name := "narrow-" + to.name
-	kubeconfig, err := cluster.ServiceAccountKubeconfig(ctx, metav1.NamespaceSystem, name, long)
+	kubeconfig, err := home.ServiceAccountKubeconfig(ctx, metav1.NamespaceSystem, name, long)
 	g.Expect(err).NotTo(HaveOccurred())
 	bind := func(role string) *rbacv1.ClusterRoleBinding {
 		return &rbacv1.ClusterRoleBinding{
@@ -221,20 +221,20 @@ func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: name}},
 		}
 	}
-	g.Expect(cluster.Client.Create(ctx, &rbacv1.ClusterRole{
+	g.Expect(home.Client.Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "create", "update", "patch", "delete"}},
 			{APIGroups: []string{""}, Resources: []string{"namespaces", "secrets", "nodes"}, Verbs: []string{"list", "watch"}},
 		},
 	})).To(Succeed())
-	g.Expect(cluster.Client.Create(ctx, bind(name))).To(Succeed())
+	g.Expect(home.Client.Create(ctx, bind(name))).To(Succeed())
 	kubeconfig = hubtest.Rewrite(kubeconfig, func(config *hubtest.KubeConfig) {
 		for _, c := range config.Clusters {
 			c.Server = "https://" + to.way.listener.Addr().String()
 		}
 	})
-	return kubeconfig, func() { g.Expect(cluster.Client.Create(ctx, bind("cluster-admin"))).To(Succeed()) }
+	return kubeconfig, func() { g.Expect(home.Client.Create(ctx, bind("cluster-admin"))).To(Succeed()) }
 }
 
 // register changes the registration.
@@ -313,7 +313,7 @@ func (to *target) configMaps(prefix string, n int) (manifests []string) {
 // live reads a ConfigMap of the target.
 func (to *target) live(name string) (*corev1.ConfigMap, error) {
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace, Name: name}}
-	return object, cluster.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object)
+	return object, home.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object)
 }
 
 // meddle changes a ConfigMap behind the hub's back, if it is as it should be.
@@ -321,7 +321,7 @@ func (to *target) meddle(name string) {
 	object, err := to.live(name)
 	if err == nil && object.Data["key"] == "well" {
 		patch := client.RawPatch(client.Merge.Type(), []byte(`{"data":{"key":"ill"}}`))
-		_ = cluster.Client.Patch(context.Background(), object, patch, client.FieldOwner("meddler"))
+		_ = home.Client.Patch(context.Background(), object, patch, client.FieldOwner("meddler"))
 	}
 }
 
