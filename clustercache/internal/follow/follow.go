@@ -45,6 +45,8 @@ type Collection struct {
 	// MetadataOnly asks for no more than metadata: the objects are of type PartialObjectMetadata, else Unstructured.
 	MetadataOnly bool
 	Clock        clock.Clock
+	// MaxPage bounds the bytes that are read of a page of a list. Zero: 64 MiB.
+	MaxPage int64
 	// Redact takes out of a text what must not be shown, such as the credential, which a server may repeat. Nil: nothing.
 	Redact func(string) string
 }
@@ -77,7 +79,12 @@ type Follower struct {
 }
 
 // New returns a follower that has not begun.
-func New(c Collection, sink Sink) *Follower { return &Follower{collection: c, sink: sink} }
+func New(c Collection, sink Sink) *Follower {
+	if c.MaxPage == 0 {
+		c.MaxPage = defaultMaxPage
+	}
+	return &Follower{collection: c, sink: sink}
+}
 
 // Listed tells whether Follow goes on where it was, and does not list first.
 func (f *Follower) Listed() bool { return f.listed }

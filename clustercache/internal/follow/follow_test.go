@@ -326,10 +326,10 @@ func TestForeignTextIsNotShown(t *testing.T) {
 
 func TestPageThatIsTooLarge(t *testing.T) {
 	large := func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, strings.Repeat(" ", 64<<20+1))
+		_, _ = io.WriteString(w, strings.Repeat(" ", 1<<10+1))
 	}
-	s := begin(t, nil, refuse(http.StatusUnprocessableEntity, ""), large)
-	s.Expect(s.ends()).To(MatchError(ContainSubstring("more than 64 MiB")))
+	s := begin(t, func(c *follow.Collection) { c.MaxPage = 1 << 10 }, refuse(http.StatusUnprocessableEntity, ""), large)
+	s.Expect(s.ends()).To(MatchError(ContainSubstring("more than 1024 bytes")))
 	s.next()
 	for _, limit := range []string{"500", "50", "5", "1"} {
 		s.Expect(s.query().Get("limit")).To(Equal(limit))

@@ -26,14 +26,15 @@ const (
 	asMetadata     = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	asMetadataList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-	// maxError bounds what is read of an answer that is none, maxShown what is shown of it, maxPage what is read of a page.
-	maxError = 64 << 10
-	maxShown = 2 << 10
-	maxPage  = 64 << 20
+	// maxError bounds what is read of an answer that is none, maxShown what is shown of it, defaultMaxPage what is
+	// read of a page.
+	maxError       = 64 << 10
+	maxShown       = 2 << 10
+	defaultMaxPage = 64 << 20
 )
 
 // errPageTooLarge says that a page was not read to its end.
-var errPageTooLarge = fmt.Errorf("a page of the list has more than %d MiB", maxPage>>20)
+var errPageTooLarge = errors.New("a page of the list is too large")
 
 // What is asked for, for metadata. Whole objects come as JSON.
 const (
@@ -125,12 +126,13 @@ func (f *Follower) page(ctx context.Context, q url.Values) (version, next string
 		return "", "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxPage+1))
+	most := f.collection.MaxPage
+	raw, err := io.ReadAll(io.LimitReader(response.Body, most+1))
 	switch {
 	case err != nil:
 		return "", "", fmt.Errorf("reading the answer: %w", err)
-	case len(raw) > maxPage:
-		return "", "", errPageTooLarge
+	case int64(len(raw)) > most:
+		return "", "", fmt.Errorf("%w: it has more than %d bytes", errPageTooLarge, most)
 	}
 	page, items, err := decodeList(raw, f.collection.MetadataOnly)
 	if err != nil {
