@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strings"
+	"regexp"
 	"sync/atomic"
 	"time"
 
@@ -76,14 +76,19 @@ func (t fenced) RoundTrip(request *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport under this one.
 func (t fenced) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// isWrite tells whether a request would change something. Reviews are asked for by writing them, and are kept nowhere.
+// isWrite tells whether a request would change something. Reviews are asked for by creating them, and are kept nowhere.
 func isWrite(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
+	case http.MethodPost:
+		return !review.MatchString(request.URL.Path)
 	}
-	return !strings.HasSuffix(request.URL.Path, "reviews")
+	return true
 }
+
+// review is the path of those, below that of the server.
+var review = regexp.MustCompile(`/apis/(authentication|authorization)\.k8s\.io/v1/(namespaces/[^/]+/)?[a-z]+reviews$`)
 
 // Dial opens sockets on which nothing is sent once the Lease ran out in the middle of a term. Until the term is over that holds
 // for all that goes over them, because a socket cannot tell a write from a read.

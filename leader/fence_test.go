@@ -37,8 +37,10 @@ func TestWritesAreSentWhileTheLeaseIsHeld(t *testing.T) {
 	s.take(3600)
 	r := s.start("first", func(o *leader.Options) { o.Clock = clock })
 	fence := r.Fence()
+	// Some objects are called as reviews are.
 	writes := map[string]string{
-		http.MethodPost: "/api/v1/namespaces", http.MethodPut: "/api/v1/nodes/a", http.MethodPatch: "/api/v1/nodes/a/status", http.MethodDelete: "/api/v1/nodes/a",
+		http.MethodPost: "/apis/example.org/v1/codereviews", http.MethodPut: "/api/v1/namespaces/a/configmaps/reviews",
+		http.MethodPatch: "/apis/apps/v1/namespaces/a/deployments/reviews", http.MethodDelete: "/api/v1/nodes/a",
 	}
 	refused := int64(0)
 	expect := func(sent bool, when string) {
