@@ -29,52 +29,28 @@ import (
 type trial struct {
 	name string
 	// prepare adds flags and returns what is to be done once they are parsed.
-	prepare func(*flag.FlagSet) func(ctx context.Context, root string, report *figures.Report) error
+	prepare func(*flag.FlagSet) play
 }
 
 var trials = []trial{
-	{"failover", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
-		var o failover.Options
-		o.Flags(flags)
-		return func(ctx context.Context, root string, report *figures.Report) error {
-			return failover.Run(ctx, root, o, report)
-		}
-	}},
-	{"fleet", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
-		var o scale.Options
-		o.Flags(flags)
-		return func(ctx context.Context, root string, report *figures.Report) error {
-			return scale.Run(ctx, root, o, report)
-		}
-	}},
-	{"foreign", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
-		var o scale.ForeignOptions
-		o.Flags(flags)
-		return func(ctx context.Context, root string, report *figures.Report) error {
-			return scale.RunForeign(ctx, root, o, report)
-		}
-	}},
-	{"faults", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
-		var o matrix.Options
-		o.Flags(flags)
-		return func(ctx context.Context, root string, report *figures.Report) error {
-			return matrix.Run(ctx, root, o, report)
-		}
-	}},
-	{"soak", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
-		var o soak.Options
-		o.Flags(flags)
-		return func(ctx context.Context, root string, report *figures.Report) error {
-			return soak.Run(ctx, root, o, report)
-		}
-	}},
-	{"cycles", func(flags *flag.FlagSet) func(context.Context, string, *figures.Report) error {
-		var o soak.Options
-		o.CycleFlags(flags)
-		return func(ctx context.Context, root string, report *figures.Report) error {
-			return soak.Cycle(ctx, root, o, report)
-		}
-	}},
+	{"failover", of((*failover.Options).Flags, failover.Run)},
+	{"fleet", of((*scale.Options).Flags, scale.Run)},
+	{"foreign", of((*scale.ForeignOptions).Flags, scale.RunForeign)},
+	{"faults", of((*matrix.Options).Flags, matrix.Run)},
+	{"soak", of((*soak.Options).Flags, soak.Run)},
+	{"cycles", of((*soak.Options).CycleFlags, soak.Cycle)},
+}
+
+// play runs a trial once its flags are parsed.
+type play func(ctx context.Context, root string, report *figures.Report) error
+
+// of is what prepares a trial with options of its own.
+func of[O any](flags func(*O, *flag.FlagSet), do func(context.Context, string, O, *figures.Report) error) func(*flag.FlagSet) play {
+	return func(set *flag.FlagSet) play {
+		var o O
+		flags(&o, set)
+		return func(ctx context.Context, root string, report *figures.Report) error { return do(ctx, root, o, report) }
+	}
 }
 
 func main() {
