@@ -55,8 +55,8 @@ soak: kube ## Let a hub run for MINUTES (default 60) with everything going on, a
 ##@ Develop
 
 .PHONY: build
-build: ## Build the commands into bin/
-	$(GO) build -trimpath -o bin/ ./cmd/...
+build: ## Build the commands into bin/, with version, commit and date
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$$(hack/stamp.sh)" -o bin/ ./cmd/...
 
 .PHONY: generate
 generate: ## Generate deep-copy functions and CRDs from the types in apis/, and reference pages from the code

@@ -10,6 +10,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
+	"github.com/trellis-hub/trellis/version"
 )
 
 // debugPath is where the debug page is, on the port of the metrics.
@@ -109,7 +110,7 @@ func (h *hub) debugTargets(w http.ResponseWriter, r *http.Request) {
 
 func (h *hub) debugPage() debugPage {
 	now := h.Clock.Now()
-	page := debugPage{Time: now, Identity: h.Identity, Version: Version, Leading: h.leader.Leading(), Targets: []debugTarget{}, Queues: []debugQueue{}}
+	page := debugPage{Time: now, Identity: h.Identity, Version: version.Get().Version, Leading: h.leader.Leading(), Targets: []debugTarget{}, Queues: []debugQueue{}}
 	page.Stuck, _ = h.loops.Stuck()
 	for i, in := range h.clusters.Inspect() {
 		if i >= maxRows {

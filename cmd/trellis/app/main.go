@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
@@ -20,10 +19,8 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/version"
 )
-
-// Version is the hub's version, set by the build.
-var Version = "dev"
 
 // Main runs the command line until ctx ends.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -31,7 +28,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	file := flags.String("config", "", "`file` with the HubConfiguration (required)")
 	check := flags.Bool("check", false, "only check the configuration, and say everything that is wrong with it")
-	version := flags.Bool("version", false, "print the version")
+	showVersion := flags.Bool("version", false, "print the version, commit and date of the build")
 	flags.Usage = func() {
 		fmt.Fprintln(stderr, "Trellis keeps ManagedResources applied, healthy and free of drift in many clusters.\n\nUsage: trellis --config FILE [--check]")
 		flags.PrintDefaults()
@@ -42,8 +39,8 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return fmt.Errorf("reading the command line: %w", err)
 	}
-	if *version {
-		fmt.Fprintf(stdout, "trellis %s (%s)\n", Version, goVersion())
+	if *showVersion {
+		fmt.Fprintln(stdout, "trellis", version.Get())
 		return nil
 	}
 	if flags.NArg() > 0 {
@@ -76,18 +73,12 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		// A counter for each target's address would never go away again.
 		clustercache.MergeHostsInClientMetrics(host.Host)
 	}
-	log.Info("Starting", "version", Version, "go", goVersion(), "classes", len(config.Classes))
+	build := version.Get()
+	log.Info("Starting", "version", build.Version, "commit", build.Commit, "go", build.Go, "classes", len(config.Classes))
 	return Run(ctx, Options{
 		Config: config, Source: source, Logger: log,
 		ConfigFile: *file, SetLogLevel: func(name string) { level.SetLevel(zapLevel(name)) },
 	})
-}
-
-func goVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.GoVersion
-	}
-	return "unknown"
 }
 
 // sourceConfig finds the source cluster: $KUBECONFIG, the configured kubeconfig, or the cluster the process runs in.

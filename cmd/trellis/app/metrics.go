@@ -13,12 +13,13 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/leader"
 	"github.com/trellis-hub/trellis/metrics"
+	"github.com/trellis-hub/trellis/version"
 )
 
 var metricDefinitions = &metrics.Set{}
 
 var (
-	metricBuild  = metricDefinitions.Gauge("trellis_build_info", "1, with the version of the hub and of Go.", "version", "go_version")
+	metricBuild  = metricDefinitions.Gauge("trellis_build_info", "1, with the version of the hub, the commit it was built from and when that was made, and the version of Go.", "version", "commit", "date", "go_version")
 	metricLeader = metricDefinitions.Gauge("trellis_hub_leader", "1 if this replica leads: only the leader writes.")
 	metricFenced = metricDefinitions.Counter("trellis_hub_fenced_writes_total", "Writes that were not sent because this replica did not provably lead. Few, at the end of a term.")
 )
@@ -43,7 +44,8 @@ func (own) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (o own) Collect(collected chan<- prometheus.Metric) {
-	collected <- prometheus.MustNewConstMetric(descBuild, prometheus.GaugeValue, 1, Version, goVersion())
+	build := version.Get()
+	collected <- prometheus.MustNewConstMetric(descBuild, prometheus.GaugeValue, 1, build.Version, build.Commit, build.Date, build.Go)
 	leading := 0.0
 	if o.leader.Leading() {
 		leading = 1
