@@ -4,25 +4,41 @@
 //
 // An Election contends for a Lease again and again, and runs a term each time it has it. Losing the Lease ends the term and not
 // the process; the Lease is given back after the last write of a term, never before. The election is client-go's. A standby
-// only looks at the Lease, twice a second, and lets client-go contend when it is free: it was given back, is gone, or nobody
-// has renewed it for as long as it lasts. So a successor begins half a second after an orderly end, and not at the next try of
-// client-go, which is up to 2.2 retry periods away, and after a crash it need not wait for two of them on top of the Lease.
+// only looks at the Lease, four times a second, and lets client-go contend when it is free: it was given back, is gone, or nobody
+// has renewed it for as long as it lasts. So a successor begins a quarter of a second after an orderly end, and not at the next
+// try of client-go, which is up to 2.2 retry periods away, and after a crash it need not wait for two of them on top of the Lease.
 //
-// A Fence guards the writes of a term. Timers end a term before the Lease runs out, but only in a process that runs: one that
-// was stopped, with its machine or by a signal, goes on with whatever it was doing, and by then another may lead. So a
-// fenced request that would change something is only sent while the time since the last renewal is less than the Lease lasts,
-// less a margin, by the clock that counts only forward and by that of the wall, which goes on while a machine sleeps. A socket
-// of a term asks once more for each piece that is written to it, because between the two a request is encoded, encrypted and
-// queued. No call is made for that, it is two readings of a clock.
+// A term ends by a timer of its own when the Lease was not renewed until the renewal deadline, even while a call about the Lease
+// hangs, or as soon as somebody else is seen to have the Lease. The Lease is renewed, where that is possible, and never given
+// back while anything of the term still runs.
+//
+// A Fence guards the writes of a term, because a timer ends one only in a process that runs: one that was stopped, with its
+// machine or by a signal, goes on with whatever it was doing, and by then another may lead. A write is sent only during a term,
+// and while the time since the last renewal is less than the Lease lasts, less a margin; and not while the Lease is known to be
+// gone or somebody else's. Time is measured by the clock that counts only forward and by that of the wall, which goes on while a
+// machine sleeps. No call is made for that, it is two readings of a clock. A socket of the fence asks once more for each piece
+// that is written to it, because between the two a request is encoded, encrypted and queued.
+//
+// A write that is under way when its term ends may finish, for a second or the margin, whichever is less. The term waits for it,
+// and so does the Lease. What is still under way then is given up. The sockets of such a term, and those of one that lost the
+// Lease, are reset: what was left in their buffers, also in those of the kernel, is never sent.
 //
 // # Trade-offs
 //
-// What a kernel has taken to send is out of reach, and so is what a server has not finished: the margin is for these. A machine
-// whose clocks stand still while it is stopped, and stay behind, cannot be fenced from inside; preconditions on UIDs and
-// versions, which most writes have, are what is left then.
+// What a kernel has sent is out of reach, and so is what a server has not finished by then: the margin is for these. A machine
+// whose clocks stand still while it is stopped, and stay behind, cannot be fenced from inside; preconditions on UIDs and versions,
+// which most writes have, are what is left then. So they are for the buffer of a socket that broke and was closed during a term.
 //
 // The margin is half of what lies between the renewal deadline and the duration of the Lease, so that a term that is merely
-// slow to renew has ended by itself before the fence closes.
+// slow to renew is told to end before the fence closes, and keeps its sockets if it does so in time.
+//
+// To reset sockets costs a replica that lives on a new connection to each target. A socket does not know which write it is used
+// for, and this is rarer than it would be worth finding out.
+//
+// Who deletes the Lease makes it free: another may take it a moment later, while the leader finds out at its next renewal, one
+// retry period later at most.
+//
+// A caller that gives up a write has to wait for it as above. Its timeout ends it at once.
 //
 // A wall clock that is set forward costs the writes until the next renewal, one retry period.
 //

@@ -3,8 +3,7 @@ package leader
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
+	"math"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,8 +16,13 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 )
 
-// lookout is how often a standby looks at the Lease.
-const lookout = 500 * time.Millisecond
+const (
+	// lookout is how often a standby looks at the Lease.
+	lookout = 250 * time.Millisecond
+	// patience is how long a write that nobody waits for any more may take to finish, if the margin of the Lease allows it. A
+	// target that does not answer makes each end of a term that much longer.
+	patience = time.Second
+)
 
 // Options configures an Election.
 type Options struct {
@@ -50,11 +54,12 @@ func New(o Options) *Election {
 	if o.Logger.GetSink() == nil {
 		o.Logger = logr.Discard()
 	}
-	validity := time.Duration(0)
+	fence := &Fence{clock: o.Clock}
 	if o.Config.Enabled() {
-		validity = (o.Config.RenewDeadline.Duration + o.Config.LeaseDuration.Duration) / 2
+		margin := (o.Config.LeaseDuration.Duration - o.Config.RenewDeadline.Duration) / 2
+		fence.validity, fence.patience = o.Config.LeaseDuration.Duration-margin, min(margin, patience)
 	}
-	return &Election{Options: o, fence: newFence(validity, o.Clock)}
+	return &Election{Options: o, fence: fence}
 }
 
 // Fence guards the writes of a term.
@@ -111,16 +116,19 @@ func (e *Election) await(ctx context.Context, lease *lease) bool {
 // contend takes the Lease, runs a term, and gives the Lease back when the term has ended. If somebody else was faster, it
 // returns at once.
 func (e *Election) contend(ctx context.Context, lease *lease) error {
-	// The elector outlives ctx by the end of the term: it releases the Lease when its own context ends, and that must not
-	// happen before the last write.
+	// The elector outlives ctx by the end of the term: until then it renews the Lease.
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	lease.taken = stop
-	defer func() { lease.taken = nil }()
-	var term sync.WaitGroup
-	var termErr error
-	var started atomic.Bool
-	term.Add(1)
+	leading, end := context.WithCancel(ctx)
+	defer end()
+	// client-go ends a term only after its last call to the source, however long that hangs. So there is a timer besides, which
+	// runs since the last renewal.
+	deadline := time.AfterFunc(math.MaxInt64, end)
+	defer deadline.Stop()
+	term := &term{end: end, stop: stop}
+	lease.term = term
+	lease.renewed = func(sent time.Time) { deadline.Reset(e.Config.RenewDeadline.Duration - time.Since(sent)) }
+	defer func() { lease.term = nil }()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lease,
 		LeaseDuration:   e.Config.LeaseDuration.Duration,
@@ -129,17 +137,8 @@ func (e *Election) contend(ctx context.Context, lease *lease) error {
 		ReleaseOnCancel: true,
 		Name:            "trellis",
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(leading context.Context) {
-				if !started.CompareAndSwap(false, true) {
-					return // it was over before it began
-				}
-				defer term.Done()
-				defer stop()
-				leading, cancel := context.WithCancel(leading)
-				defer cancel()
-				defer context.AfterFunc(ctx, cancel)()
-				termErr = e.term(leading)
-			},
+			// The context of client-go ends when it has given the Lease back, which is too late.
+			OnStartedLeading: func(context.Context) { term.run(leading, e.term) },
 			OnStoppedLeading: func() {},
 		},
 	})
@@ -148,16 +147,13 @@ func (e *Election) contend(ctx context.Context, lease *lease) error {
 	}
 	// Without a term there is nothing to wait for at the end.
 	defer context.AfterFunc(ctx, func() {
-		if !started.Load() {
-			stop()
-		}
+		term.over()
+		stop()
 	})()
 	elector.Run(electing)
-	if !started.CompareAndSwap(false, true) {
-		term.Wait()
-	}
-	if termErr != nil && ctx.Err() == nil {
-		e.Logger.Error(termErr, "A term of leadership failed; contending again")
+	term.over()
+	if term.err != nil && ctx.Err() == nil {
+		e.Logger.Error(term.err, "A term of leadership failed; contending again")
 		select {
 		case <-time.After(e.Config.RetryPeriod.Duration):
 		case <-ctx.Done():
@@ -169,9 +165,9 @@ func (e *Election) contend(ctx context.Context, lease *lease) error {
 // term runs a term, for which the fence is open.
 func (e *Election) term(ctx context.Context) error {
 	e.Logger.Info("Leading", "identity", e.Identity)
-	e.fence.inTerm.Store(true)
+	e.fence.open()
 	defer func() {
-		e.fence.inTerm.Store(false)
+		e.fence.close()
 		e.Logger.Info("Not leading any more", "identity", e.Identity)
 	}()
 	return e.Term(ctx)

@@ -3,7 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
-	"net"
+	"io"
 	"net/http"
 	"regexp"
 	"sync/atomic"
@@ -19,16 +19,13 @@ var ErrNotLeading = errors.New("this replica does not provably lead, so it write
 // called from any goroutine.
 type Fence struct {
 	clock    clock.PassiveClock
-	validity time.Duration // of a renewal; zero: without an end
+	validity time.Duration // of a renewal; zero: without an end, which is for hubs without a Lease
+	patience time.Duration // with writes that nobody waits for any more
 	renewed  atomic.Pointer[time.Time]
 	inTerm   atomic.Bool
+	givenUp  atomic.Bool // a write of this term
 	refused  atomic.Int64
-}
-
-// newFence returns a fence that trusts a renewal for as long as validity says; zero means for ever, which is for hubs without
-// a Lease.
-func newFence(validity time.Duration, clock clock.PassiveClock) *Fence {
-	return &Fence{clock: clock, validity: validity}
+	sockets  sockets
 }
 
 // Leading tells whether a term is under way, fenced or not.
@@ -39,6 +36,25 @@ func (f *Fence) Refused() int64 { return f.refused.Load() }
 
 // extend notes a renewal that was sent at a time.
 func (f *Fence) extend(sent time.Time) { f.renewed.Store(&sent) }
+
+// revoke closes the fence until the next renewal: the Lease is given back, gone or somebody else's.
+func (f *Fence) revoke() { f.renewed.Store(nil) }
+
+// open begins a term.
+func (f *Fence) open() {
+	f.givenUp.Store(false)
+	f.inTerm.Store(true)
+}
+
+// close ends a term. Without the Lease, or if a write was given up, something of the term may be in the buffers of sockets; these
+// are of no use from then on.
+func (f *Fence) close() {
+	if f.lapsed() || f.givenUp.Load() {
+		// Before the end of the term, because sockets let everything through after it.
+		f.sockets.retire()
+	}
+	f.inTerm.Store(false)
+}
 
 // lapsed tells whether the last renewal counts no more.
 func (f *Fence) lapsed() bool {
@@ -63,14 +79,64 @@ type fenced struct {
 }
 
 func (t fenced) RoundTrip(request *http.Request) (*http.Response, error) {
-	if isWrite(request) && (!t.fence.Leading() || t.fence.lapsed()) {
-		t.fence.refused.Add(1)
+	if !isWrite(request) {
+		return t.next.RoundTrip(request)
+	}
+	if err := t.fence.admit(request.Context()); err != nil {
 		if request.Body != nil {
 			_ = request.Body.Close()
 		}
-		return nil, ErrNotLeading
+		return nil, err
 	}
-	return t.next.RoundTrip(request)
+	ctx, cancel := t.fence.finishing(request.Context())
+	answer, err := t.next.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	answer.Body = body{ReadCloser: answer.Body, closed: cancel}
+	return answer, nil
+}
+
+// admit tells why a write must not be sent, nil if it may.
+func (f *Fence) admit(ctx context.Context) error {
+	if !f.Leading() || f.lapsed() {
+		f.refused.Add(1)
+		return ErrNotLeading
+	}
+	return ctx.Err()
+}
+
+// finishing returns the context of a write. That its caller gives up, as at the end of a term, does not end it at once: what
+// is under way is waited for, because nobody would know whether and when the server does it. Its timeout does.
+func (f *Fence) finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unbind := context.AfterFunc(ctx, func() {
+		defer cancel()
+		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			return
+		}
+		select {
+		case <-time.After(f.patience):
+			f.givenUp.Store(true)
+		case <-finishing.Done():
+		}
+	})
+	return finishing, func() {
+		unbind()
+		cancel()
+	}
+}
+
+// body is that of an answer to a write.
+type body struct {
+	io.ReadCloser
+	closed func()
+}
+
+func (b body) Close() error {
+	defer b.closed()
+	return b.ReadCloser.Close()
 }
 
 // WrappedRoundTripper lets client-go find the transport under this one.
@@ -89,25 +155,3 @@ func isWrite(request *http.Request) bool {
 
 // review is the path of those, below that of the server.
 var review = regexp.MustCompile(`/apis/(authentication|authorization)\.k8s\.io/v1/(namespaces/[^/]+/)?[a-z]+reviews$`)
-
-// Dial opens sockets on which nothing is sent once the Lease ran out in the middle of a term. Until the term is over that holds
-// for all that goes over them, because a socket cannot tell a write from a read.
-func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return fencedConn{Conn: conn, fence: f}, nil
-}
-
-type fencedConn struct {
-	net.Conn
-	fence *Fence
-}
-
-func (c fencedConn) Write(p []byte) (int, error) {
-	if c.fence.Leading() && c.fence.lapsed() {
-		return 0, ErrNotLeading
-	}
-	return c.Conn.Write(p)
-}

@@ -20,7 +20,9 @@ type lease struct {
 	resourcelock.Interface
 	clock clock.PassiveClock
 	fence *Fence
-	taken func() // is called when somebody else is seen to hold the Lease; nil: nobody cares
+	term  *term // that is contended for, or under way; nil: the Lease is only looked at
+	// renewed is called with the time when a renewal was sent, by the real clock.
+	renewed func(sent time.Time)
 
 	holder   string        // whom the source named last
 	record   []byte        // what it said last
@@ -32,6 +34,9 @@ type lease struct {
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(context.WithoutCancel(ctx))
 	if err != nil {
+		if apierrors.IsNotFound(err) {
+			l.fence.revoke()
+		}
 		return nil, nil, err
 	}
 	now := l.clock.Now()
@@ -41,11 +46,13 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	l.holder = record.HolderIdentity
 	switch {
 	case !l.others():
+		return record, raw, nil
 	case now.Sub(l.since) >= l.duration:
 		record.HolderIdentity = ""
-	case l.taken != nil:
-		l.taken()
+	case l.term != nil:
+		l.term.lost()
 	}
+	l.fence.revoke()
 	return record, raw, nil
 }
 
@@ -66,23 +73,29 @@ func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.take(record, func() error { return l.Interface.Create(context.WithoutCancel(ctx), record) })
 }
 
-// Update takes, renews or gives back the Lease. What is somebody else's is not given back: client-go's election does not look
-// whose the Lease is by then, and would end the term of the successor.
+// Update takes, renews or gives back the Lease. It is given back when the term is over: client-go does so as soon as it could
+// not renew it in time. What is somebody else's is not given back: client-go's election does not look whose the Lease is by
+// then, and would end the term of the successor.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if record.HolderIdentity == "" && l.others() {
-		return errors.New("the Lease is somebody else's by now")
+	if record.HolderIdentity == "" {
+		if l.others() {
+			return errors.New("the Lease is somebody else's by now")
+		}
+		l.term.over()
+		l.fence.revoke()
 	}
 	return l.take(record, func() error { return l.Interface.Update(context.WithoutCancel(ctx), record) })
 }
 
 func (l *lease) take(record resourcelock.LeaderElectionRecord, write func() error) error {
-	sent := l.clock.Now()
+	sent, began := l.clock.Now(), time.Now()
 	if err := write(); err != nil {
 		return err
 	}
 	l.holder = record.HolderIdentity
 	if record.HolderIdentity == l.Identity() {
 		l.fence.extend(sent)
+		l.renewed(began)
 	}
 	return nil
 }

@@ -1,0 +1,80 @@
+package leader
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Dial opens sockets on which nothing is sent while a term goes on without the Lease. That holds for all that goes over them,
+// because a socket cannot tell a write from a read. They are reset when such a term is over, and when one had to give up a write:
+// whoever uses them opens new ones.
+func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{Conn: conn, fence: f}
+	f.sockets.add(s)
+	return s, nil
+}
+
+// sockets are those that a fence opened and nobody has closed yet.
+type sockets struct {
+	mu   sync.Mutex
+	open map[*socket]struct{}
+}
+
+func (s *sockets) add(one *socket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[*socket]struct{}{}
+	}
+	s.open[one] = struct{}{}
+}
+
+func (s *sockets) remove(one *socket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, one)
+}
+
+// retire resets all of them.
+func (s *sockets) retire() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.open))
+	s.mu.Unlock()
+	for _, one := range all {
+		one.reset()
+	}
+}
+
+type socket struct {
+	net.Conn
+	fence *Fence
+}
+
+func (s *socket) Write(p []byte) (int, error) {
+	if s.fence.Leading() && s.fence.lapsed() {
+		return 0, ErrNotLeading
+	}
+	return s.Conn.Write(p)
+}
+
+func (s *socket) Close() error {
+	s.fence.sockets.remove(s)
+	return s.Conn.Close()
+}
+
+// reset closes a socket, and takes back what the kernel has not sent yet: a network that comes back would have it sent long after
+// the successor began.
+func (s *socket) reset() {
+	if tcp, ok := s.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // fails if it is closed, which is as good
+	}
+	_ = s.Close()
+}

@@ -1,0 +1,117 @@
+package leader_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/trellis-hub/trellis/leader"
+)
+
+// peer is what a socket of a fence leads to.
+type peer struct {
+	*source
+	listener net.Listener
+}
+
+func (s *source) peer() *peer {
+	s.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.t.Cleanup(func() { _ = listener.Close() })
+	return &peer{source: s, listener: listener}
+}
+
+// dial opens a socket of a fence. It returns what sends something, and what the other end reads when that is over.
+func (p *peer) dial(fence *leader.Fence) (send func() error, end <-chan error) {
+	p.t.Helper()
+	conn, err := fence.Dial(p.t.Context(), "tcp", p.listener.Addr().String())
+	p.Expect(err).NotTo(HaveOccurred())
+	p.t.Cleanup(func() { _ = conn.Close() })
+	other, err := p.listener.Accept()
+	p.Expect(err).NotTo(HaveOccurred())
+	p.t.Cleanup(func() { _ = other.Close() })
+	over := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := other.Read(make([]byte, 1)); err != nil {
+				over <- err
+				return
+			}
+		}
+	}()
+	return func() error { _, err := conn.Write([]byte("x")); return err }, over
+}
+
+func TestSocketsAreResetWhenTheLeaseRanOut(t *testing.T) {
+	s := newSource(t)
+	p := s.peer()
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	s.take(3600)
+	r := s.start("first", func(o *leader.Options) { o.Clock = clock })
+	send, end := p.dial(r.Fence())
+	s.Expect(send()).To(Succeed(), "a standby reads")
+	s.Expect(s.client.CoordinationV1().Leases("default").Delete(t.Context(), "hub", deleteNow)).To(Succeed())
+	s.Eventually(r.began).Should(Receive())
+	s.Expect(send()).To(Succeed(), "in a term")
+	clock.SetTime(clock.Now().Add(41 * time.Minute))
+	s.Expect(send()).To(MatchError(leader.ErrNotLeading), "a term whose Lease ran out")
+	s.Expect(end).NotTo(Receive(), "before the term is over")
+	r.stop()
+	s.Expect(send()).To(MatchError(net.ErrClosed), "it may have requests of the term in its buffers")
+	s.Eventually(end).Should(Receive(MatchError(syscall.ECONNRESET)), "which are thrown away")
+	send, _ = p.dial(r.Fence())
+	s.Expect(send()).To(Succeed(), "a standby again")
+}
+
+func TestSocketsOfATermThatEndsInOrderStay(t *testing.T) {
+	s := newSource(t)
+	p := s.peer()
+	target := server{got: make(chan struct{}, 1), answer: make(chan struct{})}
+	r, result := s.writing(target, context.WithCancel)
+	send, _ := p.dial(r.Fence())
+	close(target.answer)
+	s.Eventually(result).Should(Receive(BeNil()))
+	r.stop()
+	s.Expect(send()).To(Succeed())
+}
+
+func TestSocketsAreResetWhenAWriteIsGivenUp(t *testing.T) {
+	s := newSource(t)
+	p := s.peer()
+	r, result := s.writing(server{got: make(chan struct{}, 1)}, context.WithCancel)
+	send, end := p.dial(r.Fence())
+	r.stop()
+	s.Expect(result).To(Receive(MatchError(context.Canceled)))
+	s.Expect(send()).To(MatchError(net.ErrClosed))
+	s.Eventually(end).Should(Receive(MatchError(syscall.ECONNRESET)))
+}
+
+func TestWriteEndsWithItsTimeout(t *testing.T) {
+	for name, limit := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"a deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 100*time.Millisecond)
+		},
+		"a timer that says why": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, end := context.WithCancelCause(ctx)
+			time.AfterFunc(100*time.Millisecond, func() { end(fmt.Errorf("no answer: %w", context.DeadlineExceeded)) })
+			return ctx, func() { end(nil) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t)
+			p := s.peer()
+			r, result := s.writing(server{got: make(chan struct{}, 1)}, limit)
+			send, _ := p.dial(r.Fence())
+			s.Eventually(result).Should(Receive(MatchError(context.Canceled)), "of the call; the caller asks its own context")
+			r.stop()
+			s.Expect(send()).To(Succeed(), "nothing was given up")
+		})
+	}
+}
