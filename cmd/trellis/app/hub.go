@@ -103,20 +103,20 @@ func Run(ctx context.Context, o Options) error {
 // hub is what lives as long as the process.
 type hub struct {
 	Options
-	manager   ctrl.Manager
-	client    client.Client // not cached
-	closeIdle func()        // closes its sockets
-	clusters  *clustercache.Cache
-	secrets   *secretindex.Index
-	bundles   *bundle.Cache
-	guard     *identity.Guard
-	members   *members.Index // once the hub contends for leadership
-	metrics   *managedresource.Metrics
-	queues    *fairqueue.Metrics
-	leader    *leader.Election
-	loops     *heartbeat.Loops
-	heart     *heartbeat.Heart // nil if there is no namespace for its Lease
-	now       *current
+	manager  ctrl.Manager
+	client   client.Client       // not cached
+	sockets  []http.RoundTripper // that are only the hub's own
+	clusters *clustercache.Cache
+	secrets  *secretindex.Index
+	bundles  *bundle.Cache
+	guard    *identity.Guard
+	members  *members.Index // once the hub contends for leadership
+	metrics  *managedresource.Metrics
+	queues   *fairqueue.Metrics
+	leader   *leader.Election
+	loops    *heartbeat.Loops
+	heart    *heartbeat.Heart // nil if there is no namespace for its Lease
+	now      *current
 }
 
 func newScheme() (*k8sruntime.Scheme, error) {
@@ -188,13 +188,19 @@ func (h *hub) newSourceClient(scheme *k8sruntime.Scheme) error {
 	config.Dial = h.leader.Fence().Dial
 	http, err := rest.HTTPClientFor(config)
 	if err == nil {
-		h.closeIdle = func() { utilnet.CloseIdleConnectionsFor(http.Transport) }
+		h.sockets = append(h.sockets, http.Transport)
 		h.client, err = client.New(config, client.Options{HTTPClient: http, Scheme: scheme, Mapper: h.manager.GetRESTMapper()})
 	}
 	if err != nil {
 		return fmt.Errorf("client for the source cluster: %w", err)
 	}
 	return nil
+}
+
+func (h *hub) closeIdle() {
+	for _, transport := range h.sockets {
+		utilnet.CloseIdleConnectionsFor(transport)
+	}
 }
 
 // toTarget is put around the transports of targets: the fence, and what the options have.
@@ -315,14 +321,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 
 // assemble adds what every replica runs to the manager.
 func (h *hub) assemble() error {
-	for _, r := range []interface {
-		Start(context.Context) error
-	}{h.secrets, h.clusters} {
-		if err := h.manager.Add(r); err != nil {
-			return fmt.Errorf("setting up the hub: %w", err)
-		}
-	}
-	replica := []everyReplica{h.lead, keepHeapRoom, h.forgetBundles}
+	replica := []everyReplica{h.secrets.Start, h.connect, h.lead, keepHeapRoom, h.forgetBundles}
 	if h.ConfigFile != "" {
 		r := newReloader(h.Options)
 		if err := h.Registerer.Register(r); err != nil {

@@ -29,7 +29,13 @@ func (h *hub) newHeart() (*heartbeat.Heart, error) {
 	config.QPS, config.Burst = -1, 0
 	config.Timeout = settings.RenewInterval.Duration / 2
 	config.Wrap(h.leader.Fence().Wrap)
-	client, err := kubernetes.NewForConfig(config)
+	config.Dial = h.leader.Fence().Dial
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("heartbeat: %w", err)
+	}
+	h.sockets = append(h.sockets, http.Transport)
+	client, err := kubernetes.NewForConfigAndClient(config, http)
 	if err != nil {
 		return nil, fmt.Errorf("heartbeat: %w", err)
 	}

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -52,14 +51,24 @@ func (h *hub) targetCluster(key clustercache.ClusterKey) *hubv1alpha1.TargetClus
 	if key.Namespace == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 	tc := &hubv1alpha1.TargetCluster{}
-	// Connections may be the first that ask for them.
-	if _, err := h.manager.GetCache().GetInformer(ctx, tc); err != nil || h.manager.GetCache().Get(ctx, key, tc) != nil {
+	// The answer comes from memory: nothing is dialled before connect.
+	if h.manager.GetCache().Get(context.Background(), key, tc) != nil {
 		return nil
 	}
 	return tc
+}
+
+// connect runs the connections to targets. They begin when it is known what TargetClusters say of them, however long the source
+// takes to tell: a target that sleeps is not dialled.
+func (h *hub) connect(ctx context.Context) error {
+	if _, err := h.manager.GetCache().GetInformer(ctx, &hubv1alpha1.TargetCluster{}); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the end of the hub is no error
+		}
+		return fmt.Errorf("watching TargetClusters: %w", err)
+	}
+	return h.clusters.Start(ctx)
 }
 
 // watchSettings has the connections follow what TargetClusters say of them, on every replica: a standby keeps its connections

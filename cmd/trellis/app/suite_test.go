@@ -91,14 +91,18 @@ func (e *env) startHub(changes ...func(*configv1alpha1.HubConfiguration)) *hubte
 func (e *env) startHubWith(o hubtest.HubOptions, changes ...func(*configv1alpha1.HubConfiguration)) *hubtest.Hub {
 	e.t.Helper()
 	o.Config = func(c *configv1alpha1.HubConfiguration) {
-		c.LeaderElection.LeaseDuration.Duration = 5 * time.Minute
-		c.LeaderElection.RenewDeadline.Duration = 2 * time.Second
-		c.LeaderElection.RetryPeriod.Duration = 300 * time.Millisecond
+		quickElection(c)
 		for _, change := range changes {
 			change(c)
 		}
 	}
 	return hubtest.StartHubForTest(e.t, source, o)
+}
+
+func quickElection(c *configv1alpha1.HubConfiguration) {
+	c.LeaderElection.LeaseDuration.Duration = 5 * time.Minute
+	c.LeaderElection.RenewDeadline.Duration = 2 * time.Second
+	c.LeaderElection.RetryPeriod.Duration = 300 * time.Millisecond
 }
 
 // stop ends a hub and insists that it ended in order.

@@ -1,0 +1,90 @@
+package app_test
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// slowLists holds requests for TargetClusters back until the test lets them go.
+type slowLists struct {
+	next    http.RoundTripper
+	asked   func() // tells of one
+	secrets func() // tells that Secrets were answered
+	give    <-chan struct{}
+}
+
+func (s slowLists) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/targetclusters") {
+		s.asked()
+		select {
+		case <-s.give:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	answer, err := s.next.RoundTrip(r)
+	if strings.HasSuffix(r.URL.Path, "/secrets") {
+		s.secrets()
+	}
+	return answer, err
+}
+
+// TestSleepingTargetIsLeftAloneThoughTheSourceIsSlow has a source that knows everything but what TargetClusters say.
+func TestSleepingTargetIsLeftAloneThoughTheSourceIsSlow(t *testing.T) {
+	e := newEnv(t)
+	first := e.startHub()
+	e.eventuallyReady()
+	e.setHibernated(`"true"`)
+	e.Eventually(e.mayConnect(first)).Should(BeFalse())
+	e.stop(first)
+
+	before, err := target.AuditEntries()
+	e.Expect(err).NotTo(HaveOccurred())
+	requests := func() []string {
+		all, err := target.AuditEntries()
+		e.Expect(err).NotTo(HaveOccurred())
+		asked := []string{}
+		for _, r := range all[len(before):] {
+			if r.UserAgent == "trellis" {
+				asked = append(asked, r.Verb+" "+r.Resource)
+			}
+		}
+		return asked
+	}
+	asked, secrets, give := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	lists := slowLists{asked: sync.OnceFunc(func() { close(asked) }), secrets: sync.OnceFunc(func() { close(secrets) }), give: give}
+	type start struct {
+		hub *hubtest.Hub
+		err error
+	}
+	started := make(chan start, 1)
+	go func() {
+		hub, err := hubtest.StartHub(e.ctx, source, hubtest.HubOptions{Config: quickElection, WrapSource: func(next http.RoundTripper) http.RoundTripper {
+			slow := lists
+			slow.next = next
+			return slow
+		}})
+		started <- start{hub, err}
+	}()
+	e.Eventually(asked).Should(BeClosed())
+	e.Eventually(secrets).Should(BeClosed(), "registrations are known")
+	// A hub that did not wait would dial now.
+	e.Consistently(requests, 3*time.Second).Should(BeEmpty())
+	close(give)
+	var second start
+	e.Eventually(started).Should(Receive(&second))
+	e.Expect(second.err).NotTo(HaveOccurred())
+	t.Cleanup(second.hub.Stop)
+	e.Eventually(func() string { return second.hub.Log.About(e.name) }).Should(ContainSubstring(`"state"="Hibernated"`))
+	e.Expect(requests()).To(BeEmpty())
+	e.setHibernated("null")
+	e.Eventually(e.mayConnect(second.hub)).Should(BeTrue())
+	e.stop(second.hub)
+}
