@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/cmd/trellis/app"
 )
 
@@ -73,6 +76,10 @@ type HubOptions struct {
 	Logger logr.Logger
 	// WrapSource, if set, is put around the transport of the connections to the source.
 	WrapSource transport.WrapperFunc
+	// DialSource, if set, opens those sockets to the source for which the hub has no dialler of its own.
+	DialSource func(ctx context.Context, network, address string) (net.Conn, error)
+	// WrapTarget, if set, is put around the transport of the connections to targets.
+	WrapTarget transport.WrapperFunc
 }
 
 // StartHub starts a hub on a source cluster that InstallSource prepared, and returns when it contends for the Lease.
@@ -88,12 +95,17 @@ func StartHub(ctx context.Context, source *Cluster, o HubOptions) (*Hub, error) 
 	if o.WrapSource != nil {
 		rest.Wrap(o.WrapSource)
 	}
+	rest.Dial = o.DialSource
 	config, err := Config()
 	if err != nil {
 		return nil, err
 	}
 	if o.Config != nil {
 		o.Config(config)
+	}
+	var wrapTarget func(clustercache.ClusterKey, http.RoundTripper) http.RoundTripper
+	if o.WrapTarget != nil {
+		wrapTarget = func(_ clustercache.ClusterKey, next http.RoundTripper) http.RoundTripper { return o.WrapTarget(next) }
 	}
 	h := &Hub{Registry: prometheus.NewRegistry(), Log: &Log{}, done: make(chan error, 1)}
 	logger := o.Logger
@@ -105,7 +117,8 @@ func StartHub(ctx context.Context, source *Cluster, o HubOptions) (*Hub, error) 
 	started := make(chan struct{})
 	go func() {
 		h.done <- app.Run(run, app.Options{
-			Config: config, Source: rest, Logger: logger, Registerer: h.Registry, Clock: o.Clock, Started: func() { close(started) },
+			Config: config, Source: rest, Logger: logger, Registerer: h.Registry, Clock: o.Clock, WrapTransport: wrapTarget,
+			Started: func() { close(started) },
 		})
 	}()
 	select {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -321,7 +322,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 
 // assemble adds what every replica runs to the manager.
 func (h *hub) assemble() error {
-	replica := []everyReplica{h.secrets.Start, h.connect, h.lead, keepHeapRoom, h.forgetBundles}
+	replica := []everyReplica{h.secrets.Start, h.work, keepHeapRoom, h.forgetBundles}
 	if h.ConfigFile != "" {
 		r := newReloader(h.Options)
 		if err := h.Registerer.Register(r); err != nil {
@@ -383,6 +384,35 @@ func (h *hub) informers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// work is connected to targets, and contends for leadership. The connections end after the last term, whose writes have to be
+// finished.
+func (h *hub) work(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
+	group := errgroup.Group{}
+	group.Go(func() error {
+		defer end()
+		return h.connect(connected)
+	})
+	group.Go(func() error {
+		defer disconnect()
+		return h.lead(ctx)
+	})
+	return group.Wait()
+}
+
+// connect runs the connections to targets. They begin when it is known what TargetClusters say of them, however long the source
+// takes to tell: a target that sleeps is not dialled.
+func (h *hub) connect(ctx context.Context) error {
+	if _, err := h.manager.GetCache().GetInformer(ctx, &hubv1alpha1.TargetCluster{}); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the end of the hub is no error
+		}
+		return fmt.Errorf("watching TargetClusters: %w", err)
+	}
+	return h.clusters.Start(ctx)
 }
 
 func (h *hub) lead(ctx context.Context) error {

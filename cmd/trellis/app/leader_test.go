@@ -1,11 +1,16 @@
 package app_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptrace"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,18 +117,38 @@ func TestDeletedLeaseIsTakenAgain(t *testing.T) {
 	e.stop(hub)
 }
 
+// Each open connection has one of these functions running: net/http and client-go have an HTTP/2 each.
+const (
+	readsTarget = "net/http.(*http2ClientConn).readLoop"
+	readsSource = "golang.org/x/net/http2.(*ClientConn).readLoop"
+)
+
+func openSockets() int {
+	stacks := make([]byte, 16<<20)
+	all := string(stacks[:runtime.Stack(stacks, true)])
+	return strings.Count(all, readsTarget+"(") + strings.Count(all, readsSource+"(")
+}
+
 func TestTermsLeaveNothingBehind(t *testing.T) {
 	e := newEnv(t)
 	hub := e.startHub()
 	var first goleak.Option
+	var sockets int
 	for term := range 4 {
 		e.expectWork()
+		if term == 0 {
+			sockets = openSockets()
+		}
 		e.takeLease()
 		e.Eventually(termGoroutines).Should(BeEmpty(), "what is left of term %d", term)
 		if term == 0 {
 			first = goleak.IgnoreCurrent()
 		} else {
-			e.Eventually(func() error { return goleak.Find(first) }).Should(Succeed(), "what is left after term %d", term)
+			// A term that lost the Lease takes its sockets with it, so there are new ones: no more than in the first term.
+			e.Eventually(func() error {
+				return goleak.Find(first, goleak.IgnoreAnyFunction(readsTarget), goleak.IgnoreAnyFunction(readsSource))
+			}).Should(Succeed(), "what is left after term %d", term)
+			e.Eventually(openSockets).Should(BeNumerically("<=", sockets), "after term %d", term)
 		}
 		e.deleteLease()
 	}
@@ -182,4 +207,155 @@ func TestHubThatEndsWhileItTakesTheLeaseGivesItBack(t *testing.T) {
 	time.AfterFunc(time.Second, func() { close(give) })
 	e.stop(hub)
 	e.Expect(e.holder()).To(BeEmpty())
+}
+
+// slowTarget holds a write to a target back until the test lets it go, or the hub gives it up.
+type slowTarget struct {
+	next  http.RoundTripper
+	held  func() bool // tells of a write, and whether it is held back
+	give  <-chan struct{}
+	ended chan<- error
+}
+
+func (s slowTarget) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch || !s.held() {
+		return s.next.RoundTrip(r)
+	}
+	select {
+	case <-s.give:
+	case <-r.Context().Done():
+		s.ended <- r.Context().Err()
+		return nil, r.Context().Err()
+	}
+	answer, err := s.next.RoundTrip(r)
+	s.ended <- err
+	return answer, err
+}
+
+// TestWriteToATargetIsFinishedAtTheEnd needs the connection to outlive the term.
+func TestWriteToATargetIsFinishedAtTheEnd(t *testing.T) {
+	e := newEnv(t)
+	var hold atomic.Bool
+	held, give, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	hub := e.startHubWith(hubtest.HubOptions{WrapTarget: func(next http.RoundTripper) http.RoundTripper {
+		return slowTarget{next: next, give: give, ended: ended, held: func() bool {
+			if !hold.CompareAndSwap(true, false) {
+				return false
+			}
+			close(held)
+			return true
+		}}
+	}})
+	e.expectWork()
+	hold.Store(true)
+	e.Expect(source.Client.Update(e.ctx, hubtest.Content(e.name, "mr", "objects.yaml", hubtest.ConfigMap(e.name, "one", "2")))).To(Succeed())
+	e.Eventually(held).Should(BeClosed())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		hub.Stop()
+	}()
+	e.Eventually(hub.Log.String).Should(ContainSubstring("Stopping and waiting for non leader election runnables"))
+	e.Consistently(ended, 100*time.Millisecond).ShouldNot(Receive(), "it is not given up at once")
+	e.Expect(e.holder()).NotTo(BeEmpty(), "nobody may follow yet")
+	close(give)
+	e.Eventually(ended).Should(Receive(BeNil()))
+	e.Expect(e.value()).To(Equal("2"))
+	e.Eventually(done).Should(BeClosed())
+	e.stop(hub)
+	e.Expect(e.holder()).To(BeEmpty())
+}
+
+// sent is a write and the socket on which it was sent, by its address.
+type sent struct{ write, socket string }
+
+// traced records the writes to the source.
+type traced struct {
+	next http.RoundTripper
+	tell func(sent)
+}
+
+func (t traced) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet {
+		return t.next.RoundTrip(r)
+	}
+	write := r.Method + " " + r.URL.Path
+	return t.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { t.tell(sent{write, info.Conn.LocalAddr().String()}) },
+	})))
+}
+
+// TestTermWritesOverSocketsOfTheFence leaves out what is no work of a term: the Lease itself, Events, and tokens for connections.
+func TestTermWritesOverSocketsOfTheFence(t *testing.T) {
+	e := newEnv(t)
+	var mu sync.Mutex
+	var written []sent
+	others := map[string]bool{}
+	hub := e.startHubWith(hubtest.HubOptions{
+		DialSource: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				others[conn.LocalAddr().String()] = true
+			}
+			return conn, err
+		},
+		WrapSource: func(next http.RoundTripper) http.RoundTripper {
+			return traced{next: next, tell: func(s sent) {
+				mu.Lock()
+				defer mu.Unlock()
+				written = append(written, s)
+			}}
+		},
+	}, quickly)
+	e.expectWork()
+	work := func() (fenced, unfenced []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, s := range written {
+			switch path := strings.TrimSuffix(s.write, "/status"); {
+			case strings.HasSuffix(path, "/leases"), strings.HasSuffix(path, "/leases/"+leaseName.Name), strings.Contains(path, "/events"), strings.HasSuffix(path, "/token"):
+			case others[s.socket]:
+				unfenced = append(unfenced, s.write)
+			default:
+				fenced = append(fenced, s.write)
+			}
+		}
+		return fenced, unfenced
+	}
+	e.Eventually(func() []string { fenced, _ := work(); return fenced }).Should(And(
+		ContainElement(ContainSubstring("/managedresources/")), ContainElement(ContainSubstring("/targetclusters/"))))
+	e.Eventually(func() []string {
+		fenced, unfenced := work()
+		return append(fenced, unfenced...)
+	}).Should(ContainElement(ContainSubstring("/leases/" + leaseName.Name + "-heartbeat")))
+	_, unfenced := work()
+	e.Expect(unfenced).To(BeEmpty())
+	e.stop(hub)
+}
+
+func TestSocketsOfALostTermAreNotUsedAgain(t *testing.T) {
+	e := newEnv(t)
+	s := e.simulate(1)[0]
+	s.register("1")
+	hub := e.startHub()
+	e.expectWork()
+	sockets := func() []string {
+		var found []string
+		for _, c := range s.Journal().History().Changes {
+			if c.UserAgent == "trellis" && !slices.Contains(found, c.Connection) {
+				found = append(found, c.Connection)
+			}
+		}
+		return found
+	}
+	s.expectCare("1")
+	e.Expect(sockets()).To(HaveLen(1))
+	e.takeLease()
+	e.Eventually(termGoroutines).Should(BeEmpty())
+	e.deleteLease()
+	s.expectCare("1")
+	e.Expect(sockets()).To(HaveLen(2))
+	e.stop(hub)
 }

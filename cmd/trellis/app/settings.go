@@ -59,18 +59,6 @@ func (h *hub) targetCluster(key clustercache.ClusterKey) *hubv1alpha1.TargetClus
 	return tc
 }
 
-// connect runs the connections to targets. They begin when it is known what TargetClusters say of them, however long the source
-// takes to tell: a target that sleeps is not dialled.
-func (h *hub) connect(ctx context.Context) error {
-	if _, err := h.manager.GetCache().GetInformer(ctx, &hubv1alpha1.TargetCluster{}); err != nil {
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the end of the hub is no error
-		}
-		return fmt.Errorf("watching TargetClusters: %w", err)
-	}
-	return h.clusters.Start(ctx)
-}
-
 // watchSettings has the connections follow what TargetClusters say of them, on every replica: a standby keeps its connections
 // warm, and has to leave a hibernated target alone like the leader.
 func (h *hub) watchSettings(ctx context.Context) error {
