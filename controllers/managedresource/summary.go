@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -121,8 +122,8 @@ func depends(mr *resourcesv1alpha1.ManagedResource, registration clustercache.Cl
 const releaseGrace = 5 * time.Second
 
 // StillNeeded returns the function by which the cluster cache learns whether a ManagedResource still has to clean up in a
-// target whose registration is gone: one that is being deleted and has objects there, or may be about to be. clusters is
-// only called by that function.
+// target whose registration is gone: one that is being deleted and has objects there, or may be about to be, as all of a namespace
+// are that is being deleted. clusters is only called by that function.
 func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache, classes []configv1alpha1.Class) func(clustercache.ClusterKey) bool {
 	targets := make(map[string]configv1alpha1.ClassTarget, len(classes))
 	for _, class := range classes {
@@ -142,11 +143,19 @@ func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache
 		}
 		for i := range list.Items {
 			mr := &list.Items[i]
-			if (waiting || mr.DeletionTimestamp != nil) && len(mr.Status.Resources) > 0 && !deref(mr.Spec.KeepObjects) &&
-				depends(mr, cluster, st.UID, targets, clusters().List) {
+			if len(mr.Status.Resources) == 0 || deref(mr.Spec.KeepObjects) || !depends(mr, cluster, st.UID, targets, clusters().List) {
+				continue
+			}
+			if waiting || mr.DeletionTimestamp != nil || goes(ctx, reader, mr.Namespace) {
 				return true
 			}
 		}
 		return false
 	}
+}
+
+// goes tells whether a namespace is being deleted. What is in it goes one kind after the other, which may take minutes.
+func goes(ctx context.Context, reader client.Reader, namespace string) bool {
+	ns := &corev1.Namespace{}
+	return reader.Get(ctx, types.NamespacedName{Name: namespace}, ns) == nil && ns.DeletionTimestamp != nil
 }

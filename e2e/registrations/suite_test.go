@@ -39,7 +39,7 @@ func run(m *testing.M) int {
 	if err == nil {
 		hub, err = hubtest.StartHub(ctx, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 			c.Controllers.TargetCluster.SyncPeriod.Duration = 2 * time.Second // how soon figures are told
-			c.ClusterCache.DrainTimeout.Duration = 10 * time.Second
+			c.ClusterCache.DrainTimeout.Duration = 30 * time.Second
 		}})
 	}
 	if err != nil {

@@ -1,0 +1,62 @@
+package managedresource_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// TestForHowLongATargetIsNeededWithoutItsRegistration has one ManagedResource with objects in the target.
+func TestForHowLongATargetIsNeededWithoutItsRegistration(t *testing.T) {
+	t.Parallel()
+	key := clustercache.ClusterKey{Namespace: "ns", Name: "target"}
+	goes := func(m metav1.Object) {
+		m.SetDeletionTimestamp(ptr.To(metav1.Now()))
+		m.SetFinalizers([]string{"tests/kept"})
+	}
+	for name, c := range map[string]struct {
+		gone   time.Duration // for how long the registration has been gone
+		change func(mr *resourcesv1alpha1.ManagedResource, ns *corev1.Namespace)
+		needed bool
+	}{
+		"at first, because the deletion may be seen later": {needed: true},
+		"and no longer":                   {gone: time.Minute},
+		"by a ManagedResource that goes":  {gone: time.Minute, needed: true, change: func(mr *resourcesv1alpha1.ManagedResource, _ *corev1.Namespace) { goes(mr) }},
+		"by what goes with its namespace": {gone: time.Minute, needed: true, change: func(_ *resourcesv1alpha1.ManagedResource, ns *corev1.Namespace) { goes(ns) }},
+		"but not by one without objects":  {change: func(mr *resourcesv1alpha1.ManagedResource, _ *corev1.Namespace) { mr.Status.Resources = nil }},
+		"nor by one that keeps its objects": {change: func(mr *resourcesv1alpha1.ManagedResource, ns *corev1.Namespace) {
+			mr.Spec.KeepObjects = ptr.To(true)
+			goes(mr)
+			goes(ns)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}}
+			mr := hubtest.ManagedResource(key.Namespace, "mr", "mr")
+			mr.Annotations = map[string]string{hubv1alpha1.TargetUIDAnnotation: "uid"}
+			mr.Status.Resources = []resourcesv1alpha1.ObjectReference{{}}
+			if c.change != nil {
+				c.change(mr, ns)
+			}
+			clusters := fake.New(nil)
+			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid", Since: time.Now().Add(-c.gone)})
+			needed := managedresource.StillNeeded(fakeclient.NewClientBuilder().WithScheme(hubtest.Scheme()).WithObjects(mr, ns).Build(),
+				func() clustercache.ClusterCache { return clusters }, []configv1alpha1.Class{{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}})
+			g.Expect(needed(key)).To(Equal(c.needed))
+		})
+	}
+}
