@@ -153,6 +153,20 @@ func TestNamespaceIsEmptiedByAnybody(t *testing.T) {
 	}
 }
 
+// TestCRDTakesItsObjectsWithIt shows that this is no way to be asked: API servers do it without admission.
+func TestCRDTakesItsObjectsWithIt(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	cluster := startGuarded(ctx, t)
+	crd := chart.TargetClusterCRD()
+	g.Expect(cluster.people.Delete(ctx, crd)).To(Succeed())
+	g.Eventually(func() error { return cluster.people.Get(ctx, client.ObjectKeyFromObject(crd), crd) }, time.Minute, 100*time.Millisecond).
+		Should(MatchError(apierrors.IsNotFound, "not found"))
+	g.Expect(cluster.people.Create(ctx, chart.TargetClusterCRD())).To(Succeed())
+	list := &hubv1alpha1.TargetClusterList{}
+	g.Eventually(func() error { return cluster.people.List(ctx, list) }, time.Minute, 100*time.Millisecond).Should(Succeed())
+	g.Expect(list.Items).To(BeEmpty())
+}
+
 // TestSecretsGoWithoutTheCRD has the policy about registrations fail, because what it compares them with is not there.
 func TestSecretsGoWithoutTheCRD(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
