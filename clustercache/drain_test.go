@@ -65,7 +65,7 @@ func TestDrainingTargetThatIsRegisteredAgainGoesOn(t *testing.T) {
 	h.expectEvent(key, EventDraining)
 	h.register("a", a.kubeconfig("x"))
 	h.expectEvent(key, EventRegistered)
-	h.expectState(key, StateConnected)
+	h.Expect(h.expectState(key, StateConnected)).To(And(HaveField("Reason", ReasonConnected), HaveField("Message", "")), "what was said of the end is not true any more")
 	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
 	a.store.put("configmaps", "default", "one", nil)
 	h.Eventually(r.names).Should(ConsistOf("one"))

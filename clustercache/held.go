@@ -131,7 +131,8 @@ func (t *target) resume(g *generation, version string) {
 	t.bind(g)
 	t.cache.brownout.gained(t.key, now)
 	t.update(func(s *Status) {
-		s.State, s.Reason, s.Message, s.Held = StateConnected, ReasonConnected, "", false
+		s.goesOn()
+		s.Held = false
 		s.KubernetesVersion, s.NextAttempt = version, time.Time{}
 		s.inUse(t.loop.registration)
 	}, EventConnected)

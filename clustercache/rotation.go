@@ -213,7 +213,7 @@ func (t *target) install(next *generation, bindings map[*declaredWatch]*watching
 	t.bind(next)
 	t.update(func(s *Status) {
 		if t.loop.removedAt.IsZero() {
-			s.State, s.Reason, s.Message = StateConnected, ReasonConnected, ""
+			s.goesOn()
 		}
 		s.KubernetesVersion, s.NextAttempt = next.version, time.Time{}
 		s.inUse(t.loop.registration)

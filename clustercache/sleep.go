@@ -2,6 +2,8 @@ package clustercache
 
 import "time"
 
+const messageHibernated = "the target is hibernated: it is neither dialled nor probed"
+
 // askAsleep finds out whether the target is meant to be away, and follows.
 func (t *target) askAsleep() {
 	before := t.loop.asleep
@@ -36,7 +38,7 @@ func (t *target) sleep() {
 		if s.State != StateDraining {
 			s.State = StateHibernated
 		}
-		s.Reason, s.Message = ReasonHibernated, "the target is hibernated: it is neither dialled nor probed"
+		s.Reason, s.Message = ReasonHibernated, messageHibernated
 		s.Held, s.NextAttempt = false, time.Time{}
 	}, event)
 }
@@ -46,7 +48,8 @@ func (t *target) awake() {
 	t.retryNow()
 	t.update(func(s *Status) {
 		if s.State != StateHibernated {
-			return // it drains
+			s.drains()
+			return
 		}
 		s.State, s.Reason, s.Message = StateConnecting, "", ""
 		if r := t.loop.registration; r != nil && r.fault != nil {

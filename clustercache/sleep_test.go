@@ -120,3 +120,17 @@ func TestHibernatedTargetIsNoLoss(t *testing.T) {
 	h.unregister(keys[0])
 	h.Eventually(func() bool { _, exists := h.cache.GetStatus(keys[0]); return exists }).Should(BeFalse())
 }
+
+func TestHibernatedTargetThatDrainsSaysWhy(t *testing.T) {
+	sleeps, options := asleep()
+	options.StillNeeded = func(ClusterKey) bool { return true }
+	sleeps.Store(true)
+	h := start(t, options)
+	a := newAPIServer(t, newStore("uid-a"))
+	key := h.register("a", a.kubeconfig("x"))
+	h.expectState(key, StateHibernated)
+	h.unregister(key)
+	h.Expect(h.expectState(key, StateDraining).Reason).To(Equal(ReasonRegistrationGone))
+	h.register("a", a.kubeconfig("x"))
+	h.Expect(h.expectState(key, StateHibernated).Reason).To(Equal(ReasonHibernated))
+}

@@ -315,7 +315,8 @@ func (t *target) take(r *registration) {
 		s.describe(r)
 		switch {
 		case t.loop.asleep:
-			s.State, s.SecretResourceVersion = StateHibernated, r.resourceVersion
+			s.State, s.Reason, s.Message = StateHibernated, ReasonHibernated, messageHibernated
+			s.SecretResourceVersion = r.resourceVersion
 		case t.gen == nil && r.fault != nil:
 			s.State, s.Reason, s.Message = StateRefused, string(r.fault.Reason), r.fault.Message
 			s.SecretResourceVersion, s.NextAttempt = r.resourceVersion, time.Time{}
@@ -325,16 +326,21 @@ func (t *target) take(r *registration) {
 			}
 			s.SecretResourceVersion = r.resourceVersion
 		case r.fault != nil:
-			s.State = StateConnected
+			s.goesOn()
 			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, string(r.fault.Reason), r.fault.Message
 		case t.gen.access.equal(r.access):
-			s.State = StateConnected
+			s.goesOn()
 			s.inUse(r)
 		default:
-			s.State = StateConnected
+			s.goesOn()
 			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, "", ""
 		}
 	}, events...)
+}
+
+// goesOn notes that the connection serves a registration, maybe again.
+func (s *Status) goesOn() {
+	s.State, s.Reason, s.Message = StateConnected, ReasonConnected, ""
 }
 
 // inUse notes that the content of a registration is what the connection uses.
@@ -365,10 +371,15 @@ func (t *target) drained() bool {
 	}
 	if t.snapshot().State != StateDraining {
 		t.update(func(s *Status) {
-			s.State, s.Reason, s.Message = StateDraining, ReasonRegistrationGone, "the registration is gone; the connection serves those who clean up"
+			s.drains()
 		}, EventDraining)
 	}
 	return false
+}
+
+// drains notes that the registration is gone.
+func (s *Status) drains() {
+	s.State, s.Reason, s.Message = StateDraining, ReasonRegistrationGone, "the registration is gone; the connection serves those who clean up"
 }
 
 // proceed starts what is due. It compares what is with what should be, and does not care what led there.
