@@ -103,7 +103,7 @@ func (r *recorder) spare(mr *resourcesv1alpha1.ManagedResource) bool {
 
 func (r *recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action, note string) {
 	if len(note) > noteLimit {
-		note = note[:noteLimit-3] + "..."
+		note = strings.ToValidUTF8(note[:noteLimit-3], "") + "..." // half a letter would count as more bytes than it has
 	}
 	var related runtime.Object
 	if about != nil {

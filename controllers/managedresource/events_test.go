@@ -1,8 +1,11 @@
 package managedresource
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +62,26 @@ func TestEventOfWhatStaysBehindIsWrittenWhateverWasWrittenBefore(t *testing.T) {
 	}
 	r.released(mr, "it is a test", nil)
 	g.Expect(written["loud"]).To(Equal(eventBurst + 1))
+}
+
+// lastNote keeps the note of the last event.
+type lastNote string
+
+func (n *lastNote) Eventf(_, _ runtime.Object, _, _, _, format string, args ...any) {
+	*n = lastNote(fmt.Sprintf(format, args...))
+}
+
+// An API server refuses an event with a longer note, and takes half a letter for three bytes.
+func TestEventsHaveNotesThatAreAccepted(t *testing.T) {
+	g := NewWithT(t)
+	var note lastNote
+	r := newRecorder(&note, testclock.NewFakePassiveClock(time.Now()))
+	for length := range 5 {
+		r.released(&resourcesv1alpha1.ManagedResource{}, strings.Repeat("x", length)+strings.Repeat("ü", noteLimit), nil)
+		g.Expect(utf8.ValidString(string(note))).To(BeTrue())
+		g.Expect(len(note)).To(And(BeNumerically("<=", noteLimit), BeNumerically(">", noteLimit-5)))
+		g.Expect(string(note)).To(HaveSuffix("..."))
+	}
 }
 
 func TestW19_EventsTellOfChangesOnly(t *testing.T) {
