@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/metrics"
 )
 
 // stopwatches measure how long something takes that begins with an event and ends with a run. There is at most one for each
@@ -46,6 +47,9 @@ type timed struct {
 	clock clock.PassiveClock
 }
 
+// slowRun is from where on a run is logged: metrics tell only that there was one.
+const slowRun = time.Minute
+
 // Reconcile implements reconcile.TypedReconciler.
 func (t timed) Reconcile(ctx context.Context, req dispatch.Request) (reconcile.Result, error) {
 	began := t.clock.Now()
@@ -54,6 +58,10 @@ func (t timed) Reconcile(ctx context.Context, req dispatch.Request) (reconcile.R
 	if err != nil {
 		observer = t.class.runFailed
 	}
-	observer.Observe(t.clock.Since(began).Seconds())
+	took := t.clock.Since(began)
+	observer.Observe(took.Seconds())
+	if took > slowRun {
+		t.log.Info("A run took long", "class", t.class.label, "target", metrics.TargetName(req.Target), "managedResource", req.String(), "duration", took)
+	}
 	return result, err
 }
