@@ -212,7 +212,7 @@ var debugTemplate = template.Must(template.New("targets").Funcs(template.FuncMap
 <h1>Queues</h1>
 {{if not .Queues}}<p>None: this replica does not lead.</p>{{end}}
 {{range .Queues}}<h2>Class {{.Class}}</h2>
-<p>{{.Depth}} wait, the oldest for {{.Oldest}}; {{.InFlight}} being worked on, {{.Slow}} of them for long, {{.Delayed}} delayed.</p>
+<p>{{.Depth}} wait, {{.Oldest}} for want of a worker; {{.InFlight}} being worked on, {{.Slow}} of them for long, {{.Delayed}} delayed.</p>
 {{if .Lanes}}<table><tr><th>lane</th><th>ready</th><th>in flight</th><th>slow</th><th>oldest</th></tr>
 {{range .Lanes}}<tr><td>{{.Name}}</td><td>{{.Ready}}</td><td>{{.InFlight}}</td><td>{{.Slow}}</td><td>{{.Oldest}}</td></tr>
 {{end}}</table>{{end}}

@@ -49,7 +49,7 @@ var (
 	metricInFlight = MetricDefinitions.Gauge("trellis_queue_in_flight", "Items that are being worked on.", "class")
 	metricSlow     = MetricDefinitions.Gauge("trellis_queue_slow", "Items that have been worked on for so long that others have got their places.", "class")
 	metricLanes    = MetricDefinitions.Gauge("trellis_queue_lanes", "Targets with items that wait or are being worked on.", "class")
-	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item that waits longest for a worker has been waiting.", "class")
+	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item has waited that waits longest for a worker. Items that wait for others of their target are left out.", "class")
 	metricLongest  = MetricDefinitions.Gauge("trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
 	metricAdds     = MetricDefinitions.Counter("trellis_queue_adds_total", "Items that became ready to be worked on, not counting those that were already.", "class")
 	metricWait     = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker.",
@@ -122,7 +122,7 @@ type Lane struct {
 	Name string
 	// Ready items wait for a worker, InFlight ones are being worked on, Slow ones of them for long.
 	Ready, InFlight, Slow int
-	// Oldest is how long the item has waited that waits longest; zero if none does.
+	// Oldest is how long the item has waited that waits longest, be it for a worker or for others of the lane; zero if none does.
 	Oldest time.Duration
 }
 
@@ -132,7 +132,8 @@ type Snapshot struct {
 	Class string
 	// Depth items wait for a worker, Delayed ones for their time; InFlight ones are being worked on, Slow ones of them for long.
 	Depth, Delayed, InFlight, Slow int
-	// Oldest is how long the item has waited that waits longest for a worker.
+	// Oldest is how long the item has waited that waits longest for a worker. Those that wait for others of their lane are left
+	// out: no worker would help them.
 	Oldest time.Duration
 	Lanes  []Lane
 }
@@ -197,19 +198,14 @@ func (i instruments) handedOut(wait time.Duration) {
 func (q *Queue[R]) measure() figures {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	result := figures{delayed: q.delayed.len(), inFlight: len(q.inFlight), slow: len(q.inFlight) - q.placed.Len(), lanes: len(q.lanes)}
 	now := q.options.Clock.Now()
+	result := figures{depth: q.ready, delayed: q.delayed.len(), inFlight: len(q.inFlight), slow: len(q.inFlight) - q.placed.Len(), lanes: len(q.lanes)}
 	for _, f := range q.inFlight {
 		result.longest = max(result.longest, now.Sub(f.since))
 	}
-	for _, e := range q.entries {
-		switch {
-		case e.held:
-			result.depth++
-		case e.lane == nil:
-		default:
-			result.depth++
-			result.oldest = max(result.oldest, now.Sub(e.readyAt))
+	for _, l := range q.lanes {
+		if l.inFlight < q.atMost(l) {
+			result.oldest = max(result.oldest, l.oldest(now))
 		}
 	}
 	return result
@@ -222,12 +218,16 @@ func (q *Queue[R]) inLanes() []Lane {
 	now := q.options.Clock.Now()
 	lanes := make([]Lane, 0, len(q.lanes))
 	for _, l := range q.lanes {
-		one := Lane{Name: l.name, Ready: l.ready.len(), InFlight: l.inFlight, Slow: l.slow}
-		for _, e := range l.ready.things {
-			one.Oldest = max(one.Oldest, now.Sub(e.readyAt))
-		}
-		lanes = append(lanes, one)
+		lanes = append(lanes, Lane{Name: l.name, Ready: l.ready.len(), InFlight: l.inFlight, Slow: l.slow, Oldest: l.oldest(now)})
 	}
 	slices.SortFunc(lanes, func(a, b Lane) int { return strings.Compare(a.Name, b.Name) })
 	return lanes
+}
+
+// oldest returns how long the entry has been ready that has been for longest; zero if none is.
+func (l *lane[R]) oldest(now time.Time) (oldest time.Duration) {
+	for _, e := range l.ready.things {
+		oldest = max(oldest, now.Sub(e.readyAt))
+	}
+	return oldest
 }
