@@ -67,8 +67,11 @@ func hub() dashboard {
 				},
 				{
 					kind: timeseries, title: "Busy workers", unit: "short",
-					description: "ManagedResources that are being worked on, by class. The limit is concurrentSyncs.",
-					queries:     []query{{expr: `sum by (class) (trellis_queue_in_flight)`, legend: "{{class}}"}},
+					description: "ManagedResources that are being worked on, by class. Those that take long, for their target answers slowly, have made room for others: at most concurrentSyncs others, and eight times that in all.",
+					queries: []query{
+						{expr: `sum by (class) (trellis_queue_in_flight - trellis_queue_slow)`, legend: "{{class}}"},
+						{expr: `sum by (class) (trellis_queue_slow)`, legend: "{{class}} for long"},
+					},
 				},
 				{
 					kind: timeseries, title: "Longest run", unit: "s",

@@ -70,7 +70,7 @@ func target() dashboard {
 				},
 				{
 					kind: timeseries, title: "Queue wait", unit: "s", drill: toHub,
-					description: "How long the ManagedResource of this target that waits longest for a worker has been waiting.",
+					description: "How long the ManagedResource of this target has waited that waits longest, for a worker or for others of this target.",
 					queries:     []query{{expr: `max(trellis_target_queue_oldest_seconds{target="$target"})`, legend: "oldest"}},
 				},
 				{

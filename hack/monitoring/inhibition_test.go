@@ -41,6 +41,8 @@ func TestOneAlertMutesAnother(t *testing.T) {
 		{"another target may", alert("TrellisTargetDown", "target", "a"), alert("TrellisTargetFlapping", "target", "b"), false},
 		{"a credential that ends now does not end soon", alert("TrellisCredentialExpiresNow", "target", "a"), alert("TrellisCredentialExpiring", "target", "a"), true},
 		{"another one may", alert("TrellisCredentialExpiresNow", "target", "a"), alert("TrellisCredentialExpiring", "target", "b"), false},
+		{"short workers mute each target whose work piles up", alert("TrellisQueueWait", "class", "a"), alert("TrellisTargetBacklog", "target", "a"), true},
+		{"a target whose work piles up does not mute short workers", alert("TrellisTargetBacklog", "target", "a"), alert("TrellisQueueWait", "class", "a"), false},
 		{"a dead hub mutes its replicas", alert("TrellisHubDown"), alert("TrellisReplicaDown", "instance", "a"), true},
 		{"a dead replica does not mute the hub", alert("TrellisReplicaDown", "instance", "a"), alert("TrellisHubDown"), false},
 		{"a stuck loop explains a stale heartbeat", alert("TrellisLoopStuck", "instance", "a"), alert("TrellisHeartbeatStale"), true},
