@@ -6,6 +6,7 @@
 //	rules_test.go       every alert is labelled as Gardener wants, has such a test, and an entry in docs/runbooks.md
 //	dashboards_test.go  every panel is complete, every query parses, every metric is documented, every link leads somewhere
 //	inhibition_test.go  which alert mutes which
+//	pages_test.go       the pages for operators name panels, lines of the log and metrics that exist
 //
 // "make test-monitoring" runs all of it.
 //
