@@ -14,9 +14,12 @@ type proxy struct {
 
 	mu    sync.Mutex
 	cut   bool
-	conns map[net.Conn]bool
+	conns map[conversation]bool
 	done  sync.WaitGroup
 }
+
+// conversation is a connection of somebody, and the one that it goes on with.
+type conversation struct{ near, far net.Conn }
 
 // startProxy opens a way to an address.
 func startProxy(to string) (*proxy, error) {
@@ -24,7 +27,7 @@ func startProxy(to string) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a way to %s: %w", to, err)
 	}
-	p := &proxy{listener: listener, to: to, conns: map[net.Conn]bool{}}
+	p := &proxy{listener: listener, to: to, conns: map[conversation]bool{}}
 	p.done.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -40,19 +43,16 @@ func startProxy(to string) (*proxy, error) {
 // carry carries what one connection says, in both directions.
 func (p *proxy) carry(near net.Conn) {
 	defer func() { _ = near.Close() }()
-	if !p.keep(near) {
-		return
-	}
-	defer p.forget(near)
 	far, err := net.Dial("tcp", p.to)
 	if err != nil {
 		return // so it is for the one who asked
 	}
 	defer func() { _ = far.Close() }()
-	if !p.keep(far) {
+	c := conversation{near, far}
+	if !p.keep(c) {
 		return
 	}
-	defer p.forget(far)
+	defer p.forget(c)
 	var back sync.WaitGroup
 	back.Go(func() {
 		_, _ = io.Copy(near, far)
@@ -63,21 +63,20 @@ func (p *proxy) carry(near net.Conn) {
 	back.Wait()
 }
 
-// keep remembers a connection, unless the way is cut.
-func (p *proxy) keep(conn net.Conn) bool {
+// keep remembers a conversation, unless the way is cut.
+func (p *proxy) keep(c conversation) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cut {
-		return false
+	if !p.cut {
+		p.conns[c] = true
 	}
-	p.conns[conn] = true
-	return true
+	return !p.cut
 }
 
-func (p *proxy) forget(conn net.Conn) {
+func (p *proxy) forget(c conversation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.conns, conn)
+	delete(p.conns, c)
 }
 
 // set cuts the way, with all connections, or opens it again.
@@ -86,8 +85,24 @@ func (p *proxy) set(cut bool) {
 	defer p.mu.Unlock()
 	p.cut = cut
 	if cut {
-		for conn := range p.conns {
-			_ = conn.Close()
+		p.hangUp(0)
+	}
+}
+
+// narrow cuts the way, but for one of the connections that it has.
+func (p *proxy) narrow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = true
+	p.hangUp(1)
+}
+
+// hangUp closes all connections but some.
+func (p *proxy) hangUp(leave int) {
+	for c := range p.conns {
+		if leave--; leave < 0 {
+			_ = c.near.Close()
+			_ = c.far.Close()
 		}
 	}
 }

@@ -5,7 +5,7 @@ package observability
 import (
 	"context"
 	"fmt"
-	"strings"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -14,10 +14,14 @@ import (
 	"github.com/prometheus/common/model"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/controllers/heartbeat"
+	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -94,6 +98,17 @@ func TestSituations(t *testing.T) {
 			to.way.set(false)
 			expectOver(t, alert, labels)
 		},
+		// Each replica has one connection.
+		"TrellisTargetPartlyReachable": func(t *testing.T, alert string) {
+			to := newTarget(t, "halved", long)
+			labels := map[string]string{"target": to.label()}
+			up := `sum(trellis_target_up{target="` + to.label() + `"})`
+			NewWithT(t).Eventually(func(g Gomega) { g.Expect(value(g, up)).To(Equal(2.0)) }).Should(Succeed())
+			to.way.narrow()
+			expectFiring(t, alert, labels)
+			to.way.set(false)
+			expectOver(t, alert, labels)
+		},
 		"TrellisTargetFlapping": func(t *testing.T, alert string) {
 			to := newTarget(t, "flapping", long)
 			labels := map[string]string{"target": to.label()}
@@ -109,6 +124,16 @@ func TestSituations(t *testing.T) {
 			}
 			expectFiring(t, alert, labels)
 			expectOver(t, alert, labels)
+		},
+		// The leader may write its Lease, and not that of the heartbeat.
+		"TrellisHeartbeatStale": func(t *testing.T, alert string) {
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: hubtest.HubNamespace, Name: "trellis" + heartbeat.NameSuffix}}
+			allow := deny(t, source, lease, admissionregistrationv1.Update, func() error {
+				return source.Client.Patch(ctx, lease, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"tried":"yes"}}}`)), client.DryRunAll)
+			})
+			expectFiring(t, alert, nil)
+			allow()
+			expectOver(t, alert, nil)
 		},
 		"TrellisCredentialExpiring": func(t *testing.T, alert string) {
 			to := newTarget(t, "expiring", 48*time.Hour)
@@ -212,7 +237,12 @@ func TestSituations(t *testing.T) {
 			g := NewWithT(t)
 			to.applyAs(t, "guarded", "guarded", to.configMaps("guarded", 3)...)
 			g.Eventually(func() error { _, err := to.live("guarded-2"); return err }).Should(Succeed())
-			allow := deny(t, to.namespace)
+			all := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace}}
+			allow := deny(t, home, all, admissionregistrationv1.Delete, func() error {
+				first := all.DeepCopy()
+				first.Name = "guarded-0"
+				return home.Client.Delete(ctx, first, client.DryRunAll)
+			})
 			to.remove(t, "guarded")
 			expectFiring(t, alert, labels)
 			allow()
@@ -249,23 +279,42 @@ func TestSituations(t *testing.T) {
 			widen()
 			expectOver(t, alert, labels)
 		},
-		// One worker has all the class's work, and one target takes it all the time.
+		// More targets that take a request a second than the class has workers, those that wait for slow targets included.
 		"TrellisQueueWait": func(t *testing.T, alert string) {
-			slow, other := newTarget(t, "slow", long), newTarget(t, "waiting", long)
 			labels := map[string]string{"class": "slow"}
-			for _, to := range []*target{slow, other} {
+			var crowd []*target
+			for i := range 12 {
+				to := newTarget(t, fmt.Sprintf("slow-%d", i), long)
 				to.serve(t, "slow")
+				to.limit(t, 1)
+				crowd = append(crowd, to)
 			}
-			slow.applyAs(t, "slow", "changing", slow.configMaps("changing", 20)...)
-			NewWithT(t).Eventually(func() error { _, err := slow.live("changing-19"); return err }).Should(Succeed())
-			slow.limit(t, 1)
-			slow.change(t, "changing", slow.configMaps("changed", 150)...) // two minutes and a half
-			NewWithT(t).Eventually(func() error { _, err := slow.live("changed-0"); return err }).Should(Succeed())
-			other.applyAs(t, "slow", "waits", other.configMaps("waits", 1)...)
+			for _, to := range crowd {
+				to.applyAs(t, "slow", "slow", to.configMaps("slow", 150)...)
+			}
 			expectFiring(t, alert, labels)
-			expectFiring(t, "TrellisReconcileStuck", labels)
+			for _, to := range crowd {
+				to.limit(t, 0)
+			}
 			expectOver(t, alert, labels)
-			expectOver(t, "TrellisReconcileStuck", labels)
+		},
+		// A ManagedResource takes long, and another one of the same target waits for it. For other targets there are workers.
+		"TrellisTargetBacklog": func(t *testing.T, alert string) {
+			to, class := alone(t, "piled")
+			labels := map[string]string{"target": to.label()}
+			to.limit(t, 1)
+			to.applyAs(t, "piled", "first", to.configMaps("first", 200)...) // three minutes and a half
+			g := NewWithT(t)
+			busy := `max(trellis_queue_longest_run_seconds{class="piled"})`
+			g.Eventually(func(g Gomega) { g.Expect(value(g, busy)).To(BeNumerically(">", 2)) }).Should(Succeed())
+			to.applyAs(t, "piled", "second", to.configMaps("second", 1)...)
+			expectFiring(t, alert, labels)
+			expectFiring(t, "TrellisReconcileStuck", class)
+			g.Expect(samples(g, `ALERTS{alertname="TrellisQueueWait",class="piled"}`)).To(BeZero(), "nobody lacks a worker")
+			to.limit(t, 0)
+			expectOver(t, alert, labels)
+			g.Eventually(logs).Should(MatchRegexp(`A run took long.*"managedResource": "shoot--piled/first"`))
+			expectOver(t, "TrellisReconcileStuck", class)
 		},
 		// Many things to do for one target that takes a request a second.
 		"TrellisPropagationSlow": func(t *testing.T, alert string) {
@@ -302,18 +351,40 @@ func TestSituations(t *testing.T) {
 	}
 }
 
-// deny keeps everybody from deleting ConfigMaps of a namespace, until it is allowed again.
-func deny(t *testing.T, namespace string) (allow func()) {
+// logs are those of all replicas.
+func logs() (all string, err error) {
+	for _, h := range []*stage.Hub{hub, standby} {
+		content, err := os.ReadFile(h.LogFile)
+		if err != nil {
+			return "", err
+		}
+		all += string(content)
+	}
+	return all, nil
+}
+
+// deny has a cluster refuse an operation on an object, or on all of its kind in its namespace if it has no name, until it is
+// allowed again. try is such an operation; it must change nothing.
+func deny(t *testing.T, c *stage.Cluster, object client.Object, operation admissionregistrationv1.OperationType, try func() error) (allow func()) {
 	t.Helper()
 	g, ctx := NewWithT(t), context.Background()
+	kind, err := c.Client.GroupVersionKindFor(object)
+	g.Expect(err).NotTo(HaveOccurred())
+	mapping, err := c.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	g.Expect(err).NotTo(HaveOccurred())
+	resource := mapping.Resource
+	var names []string
+	if object.GetName() != "" {
+		names = []string{object.GetName()}
+	}
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "keep-" + namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "keep-" + object.GetNamespace()},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": object.GetNamespace()}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{ResourceNames: names, RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{operation},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{resource.Group}, APIVersions: []string{resource.Version}, Resources: []string{resource.Resource}},
 				}}},
 			},
 			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "keep it"}},
@@ -325,20 +396,8 @@ func deny(t *testing.T, namespace string) (allow func()) {
 			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}
-	g.Expect(home.Client.Create(ctx, policy)).To(Succeed())
-	g.Expect(home.Client.Create(ctx, binding)).To(Succeed())
-	probe := &admissionProbe{namespace: namespace}
-	g.Eventually(probe.denied).Should(BeTrue(), "the policy comes into force")
-	return func() { g.Expect(home.Client.Delete(ctx, binding)).To(Succeed()) }
-}
-
-// admissionProbe asks whether deletions are denied.
-type admissionProbe struct{ namespace string }
-
-func (p *admissionProbe) denied() bool {
-	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "guarded-0"}}
-	object.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("ConfigMap"))
-	object.APIVersion = "v1"
-	err := home.Client.Delete(context.Background(), object, client.DryRunAll)
-	return err != nil && strings.Contains(err.Error(), "keep it")
+	g.Expect(c.Client.Create(ctx, policy)).To(Succeed())
+	g.Expect(c.Client.Create(ctx, binding)).To(Succeed())
+	g.Eventually(try).Should(MatchError(ContainSubstring("keep it")), "the policy comes into force")
+	return func() { g.Expect(c.Client.Delete(ctx, binding)).To(Succeed()) }
 }

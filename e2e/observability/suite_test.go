@@ -40,6 +40,9 @@ classes:
 - name: slow
   target: {type: Namespace}
   concurrentSyncs: 1
+- name: piled
+  target: {type: Namespace}
+  concurrentSyncs: 1
 - name: crawling
   target: {type: Namespace}
 - name: broken

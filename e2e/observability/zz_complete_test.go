@@ -18,9 +18,7 @@ import (
 
 // unprovoked are the alerts that no situation here provokes, and why. Their unit tests are all there is.
 var unprovoked = map[string]string{
-	"TrellisHeartbeatStale":        "a loop would have to be stuck in a hub that has no fault",
-	"TrellisLoopStuck":             "the same",
-	"TrellisTargetPartlyReachable": "replicas on one machine reach the same targets",
+	"TrellisLoopStuck": "a loop would have to be stuck in a hub that has no fault",
 }
 
 // empty are the panels that may have no data after everything that was provoked, and why.
