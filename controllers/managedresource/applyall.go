@@ -354,7 +354,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 			}
 			return r.settled(work, v), nil
 		}
-		result := r.atDue(work, r.retryAfterFailure(work, input), pending)
+		result := r.withDrift(r.atDue(work, r.retryAfterFailure(work, input), pending), work, r.tracker.Judge(work.name))
 		if r.wentMeanwhile(work, waitsFor) {
 			return sooner(result, busyRetry), nil
 		}

@@ -455,3 +455,45 @@ func TestNothingIsSaidOfNothingBeforeItIsTracked(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(Equal(wellRollout))
 }
+
+// A run looks at the watches more than once. Drift that only the last look shows, because they caught up in between, was told to
+// nobody who would come back for it.
+func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
+	edited := func(j *judging) *unstructured.Unstructured {
+		o := j.configMap("11")
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{
+			Manager: "somebody", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:a":{}}}`)},
+		}})
+		return o
+	}
+	for name, test := range map[string]struct {
+		happens func(j *judging)
+		due     time.Duration
+	}{
+		"an edit":    {happens: func(j *judging) { j.clusters.Put(j.work.target, "ConfigMap.v1", edited(j)) }, due: busyRetry},
+		"a deletion": {happens: func(j *judging) { j.clusters.Delete(j.work.target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"}) }, due: busyRetry},
+		"an edit, while another kind is not listed": {
+			happens: func(j *judging) {
+				j.clusters.Put(j.work.target, "ConfigMap.v1", edited(j))
+				j.clusters.Sync(j.work.target, "Deployment.v1.apps", false)
+			}, due: busyRetry,
+		},
+		"an edit that has to wait its turn": {
+			happens: func(j *judging) {
+				key := inventory.KeyOfObject(j.configMap("10"))
+				for j.memory.mayCorrect(j.work.name, key, j.clock.Now()) == 0 {
+					j.memory.corrected(j.work.name, key, j.clock.Now())
+				}
+				j.clusters.Put(j.work.target, "ConfigMap.v1", edited(j))
+			}, due: driftFirst,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := judged(t)
+			j.shown()
+			j.Expect(j.look()).To(BeNumerically(">", 50*time.Minute))
+			test.happens(j)
+			j.Expect(j.look()).To(Equal(test.due))
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -291,9 +292,29 @@ func (r *reconciler) wentMeanwhile(work *run, waitsFor map[inventory.Key]bool) b
 	return false
 }
 
+// withDrift has a ManagedResource looked at again as soon as the drift that a verdict shows may be corrected. Objects that never
+// were right wait for the next attempt at everything.
+func (r *reconciler) withDrift(result reconcile.Result, work *run, v tracker.Verdict) reconcile.Result {
+	drifted := slices.Concat(v.Drifted, v.Missing)
+	if len(drifted) == 0 {
+		return result
+	}
+	states, _ := r.tracker.AcceptedStates(work.name)
+	now := r.clock.Now()
+	for _, key := range drifted {
+		if _, known := states[key]; !known {
+			continue
+		}
+		if again := max(r.memory.mayCorrect(work.name, key, now), busyRetry); result.RequeueAfter == 0 || again < result.RequeueAfter {
+			result.RequeueAfter, result.Priority = again, new(dispatch.PriorityDrift)
+		}
+	}
+	return result
+}
+
 // settled is the result of a run after which the watches have to show the last writes: resync, or a look when they should
 // have shown them. Nobody is notified of what a verdict already has, so if the watches caught up between the verdict behind
-// the conditions and this one, the next look is due now.
+// the conditions and this one, the next look is due now; and so it is if this is the first verdict that shows drift.
 func (r *reconciler) settled(work *run, v tracker.Verdict) reconcile.Result {
 	result := r.resync()
 	now := r.clock.Now()
@@ -303,6 +324,7 @@ func (r *reconciler) settled(work *run, v tracker.Verdict) reconcile.Result {
 	if work.explained {
 		result = sooner(result, warnings.Pause)
 	}
+	result = r.withDrift(result, work, v)
 	switch {
 	case v.Unseen > 0:
 		return sooner(result, tracker.UnseenGrace+time.Second)
