@@ -196,7 +196,7 @@ func TestWriteUnderWayIsFinishedBeforeTheLeaseIsGivenBack(t *testing.T) {
 	target := server{got: make(chan struct{}, 1), answer: make(chan struct{})}
 	r, result := s.writing(target, context.WithCancel)
 	go r.stop()
-	s.Consistently(s.holder, 500*time.Millisecond).Should(Equal("first"))
+	s.Consistently(s.holder, 100*time.Millisecond).Should(Equal("first")) // it would be given up after a second
 	s.Expect(result).NotTo(Receive())
 	close(target.answer)
 	s.Eventually(result).Should(Receive(BeNil()))
