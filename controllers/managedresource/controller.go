@@ -281,6 +281,7 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 				Lane:        dispatch.Lane,
 				MaxInFlight: func(string) int { return class.share(workers) },
 				Places:      places,
+				Workers:     runs,
 				RateLimiter: sourceRetries(),
 				Metrics:     c.options.QueueMetrics,
 				Served:      c.options.Metrics.served,

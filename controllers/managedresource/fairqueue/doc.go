@@ -9,7 +9,10 @@
 // comes from the lane that has been waiting longest, within a lane by priority, within a priority first in, first out. At
 // most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers
 // and no more. Where many targets hang, that is still all workers: so an item that has been worked on for a while gives up its
-// place to another (places.go), and its lane gets half of what others get until it is done.
+// place to another (places.go), and its lane counts as slow and gets half of what others get, until an item of it is done in
+// time again. Items of slow lanes need no place, but may keep no more than half of the workers that are there to wait. What is
+// known of a lane outlives it (standing.go): even where more targets hang than there are workers, the last workers are kept
+// for lanes that were done in time.
 //
 // ManagedResources of a target that is down do not wait here: a run finds out without a call, says so, and they come back with
 // the event that the target is there again.
@@ -35,6 +38,9 @@
 //
 // A lane is chosen when an item becomes ready, not when it is handed out. If the lane of an item changes, the item stays
 // where it is until it is added again.
+//
+// Lanes that nothing is known of are held for neither. They share the places with the others, but when nearly all workers wait
+// for lanes that hang, a new one waits until one of those gives up.
 //
 // Adding is synchronous, unlike in the queue of controller-runtime, which buffers first: what Add returns from is visible
 // to Len and Get.

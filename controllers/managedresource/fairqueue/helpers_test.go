@@ -43,7 +43,7 @@ func priority(p int) priorityqueue.AddOpts {
 func available(q *Queue[string]) bool {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	return q.canServe()
+	return q.nextLane() != nil
 }
 
 // take hands out everything that can be handed out, in order.

@@ -26,11 +26,13 @@ type entry[R comparable] struct {
 type lane[R comparable] struct {
 	name  string
 	ready indexedHeap[*entry[R]]
-	// inFlight is how many of its items are handed out, slow how many of them have given up their places.
+	// standing is what is known of it. Only judge changes it.
+	standing standing
+	// inFlight is how many of its items are handed out, slow how many of them have no place.
 	inFlight, slow int
 	// turn says since when the lane waits: the lower, the longer.
 	turn uint64
-	// index is the place in the heap of the lanes that can be served.
+	// index is the place in the heap of the lanes of its standing that can be served.
 	index int
 }
 
@@ -38,14 +40,15 @@ type lane[R comparable] struct {
 type flight[R comparable] struct {
 	lane  *lane[R] // which it came from
 	since time.Time
-	// place is its element among those that have one; nil if it has given it up.
+	// place is its element among those that have one; nil if it has given it up, or got none.
 	place *list.Element
 }
 
-func newLane[R comparable](name string) *lane[R] {
+func newLane[R comparable](name string, s standing) *lane[R] {
 	return &lane[R]{
-		name:  name,
-		index: notInHeap,
+		name:     name,
+		standing: s,
+		index:    notInHeap,
 		ready: indexedHeap[*entry[R]]{
 			index: func(e *entry[R]) *int { return &e.index },
 			before: func(a, b *entry[R]) bool {

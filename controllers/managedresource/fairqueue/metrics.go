@@ -47,7 +47,7 @@ var (
 	metricDepth    = MetricDefinitions.Gauge("trellis_queue_depth", "Items that wait for a worker.", "class")
 	metricDelayed  = MetricDefinitions.Gauge("trellis_queue_delayed", "Items that wait for their time.", "class")
 	metricInFlight = MetricDefinitions.Gauge("trellis_queue_in_flight", "Items that are being worked on.", "class")
-	metricSlow     = MetricDefinitions.Gauge("trellis_queue_slow", "Items that have been worked on for so long that others have got their places.", "class")
+	metricSlow     = MetricDefinitions.Gauge("trellis_queue_slow", "Items that are worked on without a place: they take long, or what was done last for their target did.", "class")
 	metricLanes    = MetricDefinitions.Gauge("trellis_queue_lanes", "Targets with items that wait or are being worked on.", "class")
 	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item has waited that waits longest for a worker. Items that wait for others of their target are left out.", "class")
 	metricLongest  = MetricDefinitions.Gauge("trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
@@ -120,7 +120,7 @@ func (m *Metrics) Longest() (class string, longest time.Duration, queues int) {
 type Lane struct {
 	// Name is what Options.Lane returned.
 	Name string
-	// Ready items wait for a worker, InFlight ones are being worked on, Slow ones of them for long.
+	// Ready items wait for a worker, InFlight ones are being worked on, Slow ones of them without a place.
 	Ready, InFlight, Slow int
 	// Oldest is how long the item has waited that waits longest, be it for a worker or for others of the lane; zero if none does.
 	Oldest time.Duration
@@ -130,7 +130,8 @@ type Lane struct {
 type Snapshot struct {
 	// Class is the name of the queue.
 	Class string
-	// Depth items wait for a worker, Delayed ones for their time; InFlight ones are being worked on, Slow ones of them for long.
+	// Depth items wait for a worker, Delayed ones for their time; InFlight ones are being worked on, Slow ones of them without a
+	// place.
 	Depth, Delayed, InFlight, Slow int
 	// Oldest is how long the item has waited that waits longest for a worker. Those that wait for others of their lane are left
 	// out: no worker would help them.

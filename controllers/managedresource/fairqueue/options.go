@@ -20,9 +20,11 @@ type Options[R comparable] struct {
 	// every lane.
 	MaxInFlight func(lane string) int
 	// Places is how many items may be worked on at once. An item that has been worked on for longer than Patience gives up its
-	// place to another: it waits, and needs none. It takes more workers than places for that to help; they bound how many may
-	// wait like that. Zero: there is a place for every worker, and nothing is given up.
+	// place to another: it waits, and needs none. Zero: there is a place for every worker, and nothing is given up.
 	Places int
+	// Workers is how many call Get, when there are Places; those beyond the places bound how many items may wait without one.
+	// Zero: eight times as many as places.
+	Workers int
 	// Patience is 2s if it is zero.
 	Patience time.Duration
 	// RateLimiter says how long items that are added rate-limited have to wait. nil means exponentially longer for each
@@ -50,6 +52,9 @@ func (o Options[R]) withDefaults() Options[R] {
 	}
 	if o.MaxInFlight == nil {
 		o.MaxInFlight = func(string) int { return defaultMaxInFlight }
+	}
+	if o.Workers <= 0 {
+		o.Workers = 8 * o.Places
 	}
 	if o.Patience <= 0 {
 		o.Patience = 2 * time.Second

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
@@ -25,8 +26,12 @@ type Queue[R comparable] struct {
 	// placed are the flights that have a place, the oldest first.
 	placed *list.List
 	lanes  map[string]*lane[R]
-	// serving are the lanes with something to hand out now.
-	serving indexedHeap[*lane[R]]
+	// known is the standing of the lanes that were served last, whether or not they exist.
+	known *simplelru.LRU[string, standing]
+	// busy is how many items of the lanes of each standing are handed out.
+	busy [standings]int
+	// serving are the lanes of each standing with something to hand out now, if there is room.
+	serving [standings]indexedHeap[*lane[R]]
 	delayed indexedHeap[*entry[R]]
 	// ready counts the entries that are ready, those that are held back included.
 	ready int
@@ -44,21 +49,26 @@ var _ priorityqueue.PriorityQueue[string] = (*Queue[string])(nil)
 
 // New returns an empty queue. The name is the value of the label "class" in its metrics.
 func New[R comparable](name string, options Options[R]) *Queue[R] {
+	known, err := simplelru.NewLRU[string, standing](remembered, nil)
+	if err != nil {
+		panic(err) // the size is a constant
+	}
 	q := &Queue[R]{
 		name:     name,
+		known:    known,
 		options:  options.withDefaults(),
 		entries:  map[R]*entry[R]{},
 		inFlight: map[R]*flight[R]{},
 		placed:   list.New(),
 		lanes:    map[string]*lane[R]{},
-		serving: indexedHeap[*lane[R]]{
-			index:  func(l *lane[R]) *int { return &l.index },
-			before: func(a, b *lane[R]) bool { return a.turn < b.turn },
-		},
 		delayed: indexedHeap[*entry[R]]{
 			index:  func(e *entry[R]) *int { return &e.index },
 			before: func(a, b *entry[R]) bool { return a.readyAt.Before(b.readyAt) },
 		},
+	}
+	for s := range q.serving {
+		q.serving[s].index = func(l *lane[R]) *int { return &l.index }
+		q.serving[s].before = func(a, b *lane[R]) bool { return a.turn < b.turn }
 	}
 	q.work.L, q.idle.L = &q.mutex, &q.mutex
 	q.metrics = q.options.Metrics.attach(name, q)
@@ -76,8 +86,8 @@ func (q *Queue[R]) GetWithPriority() (item R, priority int, shutdown bool) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	for !q.shutDown {
-		if q.canServe() {
-			e := q.handOut()
+		if l := q.nextLane(); l != nil {
+			e := q.handOut(l)
 			q.wake()
 			return e.item, e.priority, false
 		}
@@ -97,11 +107,13 @@ func (q *Queue[R]) Done(item R) {
 	l := f.lane
 	delete(q.inFlight, item)
 	l.inFlight--
+	q.busy[l.standing]--
 	if f.place != nil {
 		q.placed.Remove(f.place)
 	} else {
 		l.slow--
 	}
+	q.learn(f)
 	if e := q.entries[item]; e != nil && e.held {
 		e.held = false
 		q.ready--
@@ -127,9 +139,8 @@ func (q *Queue[R]) Forget(item R) { q.options.RateLimiter.Forget(item) }
 // NumRequeues returns how often the rate limiter has seen an item since it was last forgotten.
 func (q *Queue[R]) NumRequeues(item R) int { return q.options.RateLimiter.NumRequeues(item) }
 
-// handOut takes the next entry of the lane that waits longest. There must be one.
-func (q *Queue[R]) handOut() *entry[R] {
-	l := q.serving.first()
+// handOut takes the next entry of a lane. There must be one.
+func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	e := l.ready.first()
 	now := q.options.Clock.Now()
 	wait := now.Sub(e.readyAt)
@@ -140,9 +151,14 @@ func (q *Queue[R]) handOut() *entry[R] {
 	q.leave(e)
 	delete(q.entries, e.item)
 	l.inFlight++
+	q.busy[l.standing]++
 	l.turn = q.next()
 	f := &flight[R]{lane: l, since: now}
-	f.place = q.placed.PushBack(f)
+	if l.standing == slow {
+		l.slow++
+	} else {
+		f.place = q.placed.PushBack(f)
+	}
 	q.inFlight[e.item] = f
 	q.settle(l)
 	q.watchPlaces(now)
@@ -177,7 +193,8 @@ func (q *Queue[R]) leave(e *entry[R]) {
 func (q *Queue[R]) lane(name string) *lane[R] {
 	l, exists := q.lanes[name]
 	if !exists {
-		l = newLane[R](name)
+		s, _ := q.known.Get(name) // unknown if it is not there
+		l = newLane[R](name, s)
 		q.lanes[name] = l
 	}
 	return l
@@ -186,13 +203,14 @@ func (q *Queue[R]) lane(name string) *lane[R] {
 // settle puts a lane that has changed where it belongs: among those that can be served, aside, or away.
 func (q *Queue[R]) settle(l *lane[R]) {
 	canServe := l.ready.len() > 0 && l.inFlight < q.atMost(l)
+	serving := &q.serving[l.standing]
 	switch listed := l.index != notInHeap; {
 	case canServe && listed:
-		q.serving.update(l)
+		serving.update(l)
 	case canServe:
-		q.serving.push(l)
+		serving.push(l)
 	case listed:
-		q.serving.remove(l)
+		serving.remove(l)
 	}
 	if l.ready.len() == 0 && l.inFlight == 0 {
 		delete(q.lanes, l.name)
@@ -202,7 +220,7 @@ func (q *Queue[R]) settle(l *lane[R]) {
 // wake wakes one of those that wait in Get, if there is work. Whoever takes an item wakes the next, so nobody sleeps while
 // there is work, and nobody wakes without.
 func (q *Queue[R]) wake() {
-	if q.canServe() {
+	if q.nextLane() != nil {
 		q.work.Signal()
 	}
 }

@@ -1,0 +1,74 @@
+package fairqueue
+
+// standing is what is known of a lane.
+type standing int
+
+const (
+	// unknown is a lane of which nothing was done yet, or so long ago that it is forgotten.
+	unknown standing = iota
+	// swift is one whose last item was done within the patience.
+	swift
+	// slow is one with an item that takes longer, or whose last one did.
+	slow
+	standings
+)
+
+// remembered is how many lanes are known at most. Each takes some hundred bytes; those that were not served for longest are
+// forgotten first.
+const remembered = 4096
+
+// hasRoom tells whether an item of a lane with the given standing may be handed out. Slow ones need no place, for they are
+// likely to wait, but half of the workers that are there for that are kept for those that are still to prove slow. Unknown ones
+// get half of the places if swift ones want the others. And at no time do all workers work on what is not known to be swift.
+func (q *Queue[R]) hasRoom(s standing) bool {
+	if q.options.Places <= 0 {
+		return true
+	}
+	if s != swift && q.busy[unknown]+q.busy[slow] >= q.options.Workers-q.options.Places/2 {
+		return false
+	}
+	if s == slow {
+		return q.busy[slow] < max(1, (q.options.Workers-q.options.Places)/2)
+	}
+	if s == unknown && q.serving[swift].len() > 0 && q.busy[unknown] >= max(1, q.options.Places/2) {
+		return false
+	}
+	return q.placed.Len() < q.options.Places
+}
+
+// judge changes the standing of a lane.
+func (q *Queue[R]) judge(l *lane[R], s standing) {
+	q.known.Add(l.name, s)
+	if l.standing == s {
+		return
+	}
+	if l.index != notInHeap {
+		q.serving[l.standing].remove(l)
+	}
+	q.busy[l.standing] -= l.inFlight
+	l.standing = s
+	q.busy[l.standing] += l.inFlight
+	q.settle(l)
+}
+
+// learn judges a lane by an item that was done.
+func (q *Queue[R]) learn(f *flight[R]) {
+	switch took := q.options.Clock.Since(f.since); {
+	case q.options.Places <= 0:
+	case took >= q.options.Patience:
+		q.judge(f.lane, slow)
+	case f.lane.standing != swift && !q.hangs(f.lane):
+		q.judge(f.lane, swift)
+	}
+}
+
+// hangs tells whether an item of a lane takes long just now.
+func (q *Queue[R]) hangs(l *lane[R]) bool {
+	now := q.options.Clock.Now()
+	for _, f := range q.inFlight {
+		if f.lane == l && now.Sub(f.since) >= q.options.Patience {
+			return true
+		}
+	}
+	return false
+}
