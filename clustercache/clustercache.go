@@ -37,6 +37,9 @@ var (
 	// in time, has ended them without an answer, or has told them to come later again and again. It is a
 	// context.DeadlineExceeded and is to be handled like one.
 	ErrBusy = transport.ErrBusy
+	// ErrTooManyObjects is what handlers of watches are told of kinds that a target has too many objects of for
+	// Options.MaxObjects.
+	ErrTooManyObjects = watching.ErrTooMany
 	// ErrNotCached is returned by readers of GetReader for kinds that nobody watches.
 	ErrNotCached = watching.ErrNotCached
 )
@@ -151,6 +154,9 @@ type Status struct {
 	RoundTrip time.Duration
 	// NextAttempt is when a disconnected target is dialled again.
 	NextAttempt time.Time
+	// Overfull says which watches do not show everything because the target has more objects than Options.MaxObjects; empty if
+	// none.
+	Overfull string
 }
 
 // HealthCheckingState is the probe history of a target.

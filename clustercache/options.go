@@ -124,6 +124,9 @@ type Options struct {
 	// SyncTimeout bounds how long the initial list of a watch may stand still, and how long a rotation waits for the
 	// watches of the new connection. Default 60s.
 	SyncTimeout time.Duration
+	// MaxObjects bounds the objects that the watches of one target keep in memory together. A watch that brings more keeps what it
+	// has, is not synced, and tries again every few minutes. Default 50000.
+	MaxObjects int
 	// SilenceTimeout bounds how long an open watch may say nothing, bookmarks included, until it is opened again where it
 	// was. Default 3m; negative: for ever.
 	SilenceTimeout time.Duration
@@ -149,7 +152,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	for name, negative := range map[string]bool{
 		"SyncTimeout": o.SyncTimeout < 0, "ConnectRate": o.ConnectRate < 0, "ListParallel": o.ListParallel < 0,
-		"RotateParallel": o.RotateParallel < 0, "PingInterval": o.PingInterval < 0, "PingTimeout": o.PingTimeout < 0,
+		"RotateParallel": o.RotateParallel < 0, "MaxObjects": o.MaxObjects < 0, "PingInterval": o.PingInterval < 0, "PingTimeout": o.PingTimeout < 0,
 	} {
 		if negative {
 			return o, fmt.Errorf("option %s must not be negative", name)
@@ -177,6 +180,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.BrownoutLimit, 5*time.Minute)
 	setDefault(&o.SyncTimeout, time.Minute)
 	setDefault(&o.SilenceTimeout, 3*time.Minute)
+	setDefault(&o.MaxObjects, 50_000)
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}

@@ -39,6 +39,8 @@ type target struct {
 
 	// lists and rotations are what the target has of the turns that all share.
 	lists, rotations *turns.Share
+	// room is what its watches may keep.
+	room *watching.Room
 
 	meter     *transport.Meter
 	connects  atomic.Uint64       // how often it came to be connected
@@ -129,6 +131,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		status:   Status{Cluster: key, State: StateConnecting, Since: now},
 		watches:  map[string]*declaredWatch{},
 	}
+	t.room = watching.NewRoom(c.options.MaxObjects, t.roomChanged)
 	t.status.describe(r)
 	t.throttle.Store(c.options.throttle(key, t.broke))
 	t.probeTime = c.metrics.probeTimeOf(key)
@@ -167,6 +170,13 @@ func (t *target) hint() {
 func (t *target) broke() {
 	t.cache.metrics.broken.Inc()
 	t.log.Info("The target does not answer calls; none are made for a while")
+}
+
+// roomChanged takes note that there is no room for what a watch brings, or that there is again.
+func (t *target) roomChanged() {
+	if t.ctx.Err() == nil {
+		t.update(func(s *Status) { s.Overfull = t.room.Refused() }, EventProbed)
+	}
 }
 
 func (t *target) snapshot() Status {

@@ -274,6 +274,8 @@ func (c *conditions) ready(o observation) {
 		set(metav1.ConditionFalse, hubv1alpha1.ReasonManagedElsewhere, o.elsewhere+" is at work in this namespace; stop it, or give it another class and another Lease")
 	case o.paused:
 		set(metav1.ConditionFalse, hubv1alpha1.ReasonPaused, "spec.paused is set, nothing is written to the target")
+	case status.Overfull != "":
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonTooManyObjects, status.Overfull+"; see clusterCache.maxObjectsPerTarget")
 	case len(o.others) > 0:
 		set(metav1.ConditionTrue, hubv1alpha1.ReasonDuplicateRegistration, "the same cluster is also registered as "+names(o.others))
 	case status.PendingReason != "":

@@ -154,6 +154,12 @@ func TestConditions(t *testing.T) {
 		"another cluster that is connected all the same": {
 			func(o *observation) { o.conflict = identity.Changed("a", "b") }, want{"Ready": is(no, "IdentityChanged")}, "UID b, but this target is the cluster with UID a",
 		},
+		"more objects than may be kept": {
+			func(o *observation) {
+				o.status.Overfull, o.others = "there are more than 5 objects", []clustercache.ClusterKey{{Namespace: "x", Name: "y"}}
+			},
+			want{"Ready": is(no, "TooManyObjects")}, "there are more than 5 objects; see clusterCache.maxObjectsPerTarget",
+		},
 		"another manager": {func(o *observation) { o.elsewhere = "grm-0"; o.paused = true }, want{"Ready": is(no, "ManagedElsewhere")}, "grm-0"},
 		"a paused target": {func(o *observation) { o.paused = true }, want{"Ready": is(no, "Paused")}, ""},
 		"a refused target that is also paused": {

@@ -21,7 +21,7 @@
 //
 // Ready is True if the hub can do its work in the target. Its reason is the first root cause that is found, in this order:
 // the registration is gone; the registration is refused, or its cluster is another one; no connection; another manager is
-// at work; paused. Nodes that are not ready and a credential that ends soon do not stop the hub and have conditions of their
+// at work; paused; more objects than the hub may keep in memory. Nodes that are not ready and a credential that ends soon do not stop the hub and have conditions of their
 // own. Neither does a second registration of the same cluster, which is legitimate with classes, but worth knowing: Ready
 // stays True, and its reason says so on both.
 //

@@ -71,6 +71,7 @@ func SetDefaults(c *HubConfiguration) {
 	setDuration(&c.ClusterCache.DisconnectGrace, 10*time.Second)
 	setDefault(&c.ClusterCache.BrownoutPercent, 20)
 	setDuration(&c.ClusterCache.BrownoutLimit, 5*time.Minute)
+	setDefault(&c.ClusterCache.MaxObjectsPerTarget, 50_000)
 	setDuration(&c.ClusterCache.DrainTimeout, 5*time.Minute)
 }
 

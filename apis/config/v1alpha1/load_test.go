@@ -69,14 +69,15 @@ func TestLoadSetsDefaults(t *testing.T) {
 			},
 		},
 		ClusterCache: ClusterCache{
-			ProbeInterval:      duration(5 * time.Second),
-			ProbeTimeout:       duration(4 * time.Second),
-			FailureThreshold:   2,
-			ConnectConcurrency: 64,
-			DisconnectGrace:    duration(10 * time.Second),
-			BrownoutPercent:    20,
-			BrownoutLimit:      duration(5 * time.Minute),
-			DrainTimeout:       duration(5 * time.Minute),
+			ProbeInterval:       duration(5 * time.Second),
+			ProbeTimeout:        duration(4 * time.Second),
+			FailureThreshold:    2,
+			ConnectConcurrency:  64,
+			DisconnectGrace:     duration(10 * time.Second),
+			BrownoutPercent:     20,
+			BrownoutLimit:       duration(5 * time.Minute),
+			MaxObjectsPerTarget: 50_000,
+			DrainTimeout:        duration(5 * time.Minute),
 		},
 	}))
 }
@@ -308,6 +309,7 @@ clusterCache:
   probeInterval: 1s
   failureThreshold: -1
   connectConcurrency: -1
+  maxObjectsPerTarget: -1
   disconnectGrace: -1s
   brownoutPercent: 101
   brownoutLimit: -1s
@@ -336,6 +338,7 @@ clusterCache:
 				`clusterCache.probeTimeout: Invalid value: "4s": must not be more than probeInterval (1s)`,
 				"clusterCache.failureThreshold: Invalid value",
 				"clusterCache.connectConcurrency: Invalid value",
+				"clusterCache.maxObjectsPerTarget: Invalid value",
 				"clusterCache.disconnectGrace: Invalid value",
 				"clusterCache.brownoutPercent: Invalid value",
 				"clusterCache.brownoutLimit: Invalid value",

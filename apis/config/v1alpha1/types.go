@@ -279,6 +279,10 @@ type ClusterCache struct {
 	BrownoutPercent int `json:"brownoutPercent,omitempty"`
 	// BrownoutLimit is how long the hub suspects its own network at most. Default: 5m.
 	BrownoutLimit metav1.Duration `json:"brownoutLimit,omitempty"`
+	// MaxObjectsPerTarget is how many objects of one target the hub keeps in memory at most, over all its watches; an object takes
+	// about 2 KiB. If there are more, the TargetCluster and the ManagedResources concerned say so, and nothing is concluded from
+	// what is not known. Default: 50000.
+	MaxObjectsPerTarget int `json:"maxObjectsPerTarget,omitempty"`
 	// DrainTimeout is how long a connection goes on for clean-up after its registration is gone. Default: 5m.
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitempty"`
 	// AllowedProxyURLs are the proxies that a registration's kubeconfig may name. Default: none.

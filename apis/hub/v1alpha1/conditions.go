@@ -87,6 +87,8 @@ const (
 	ReasonManagedElsewhere = "ManagedElsewhere"
 	// ReasonPaused: spec.paused is set.
 	ReasonPaused = "Paused"
+	// ReasonTooManyObjects: the target has more objects for the hub than it may keep in memory of one.
+	ReasonTooManyObjects = "TooManyObjects"
 	// ReasonNodesUnhealthy (EveryNodeReady): at least one node is not ready or under pressure.
 	ReasonNodesUnhealthy = "NodesUnhealthy"
 	// ReasonNodesUnknown (EveryNodeReady): the nodes could not be listed.

@@ -33,6 +33,9 @@ const (
 	// and their definitions are often applied in the same breath.
 	unknownRetryMin = 200 * time.Millisecond
 	unknownRetryMax = 2 * time.Second
+	// fullRetry is the pause after a target had more objects than there is room for: only somebody there or here can mend
+	// that, and a list of so many is work for it.
+	fullRetry = 5 * time.Minute
 )
 
 // ErrStalled is reported when a target accepts a watch and then says nothing.
@@ -102,6 +105,10 @@ type Binding struct {
 	trims    bool
 	// listing is what a list that is under way brought so far, nil if none is. Only used by the goroutine of Run.
 	listing map[types.NamespacedName]any
+	// abort ends the attempt that is under way, which is overfull if there was no room for an object. Only used by the goroutine
+	// of Run.
+	abort    context.CancelCauseFunc
+	overfull bool
 
 	hearing hearing
 	gap     gap
@@ -134,6 +141,7 @@ type retries struct {
 // Run keeps the watch going until the binding's context ends. Nearly all the time it is in follow, so its frame is small, like
 // those below it (follow.Follower).
 func (b *Binding) Run() {
+	defer b.watch.shrink()
 	defer b.cancel()
 	r := &retries{pause: watchRetryMin}
 	for b.ctx.Err() == nil {
@@ -165,13 +173,18 @@ func (b *Binding) recover(r *retries, err error) {
 	}
 	if err != nil {
 		r.failures++
-		if IsAnswer(err) || errors.Is(err, ErrSilent) || r.failures > 1 {
+		if IsAnswer(err) || errors.Is(err, ErrSilent) || errors.Is(err, ErrTooMany) || r.failures > 1 {
 			b.report(err)
 		}
 		if apierrors.IsNotFound(err) {
 			b.follower = nil // the kind may have moved to another resource or version, or be gone
 			b.connection.Mapper.Reset()
 		}
+	}
+	if errors.Is(err, ErrTooMany) {
+		b.watch.spec.Room.refuse(b.watch, true)
+		b.sleep(wait.Jitter(fullRetry, 0.5))
+		return
 	}
 	if meta.IsNoMatchError(err) {
 		r.unknown = min(max(2*r.unknown, unknownRetryMin), unknownRetryMax)
@@ -220,13 +233,18 @@ func (b *Binding) follow() error {
 	if err := b.takeTurn(ctx); err != nil {
 		return err
 	}
+	b.abort, b.overfull = cancel, false
 	b.guard(cancel)
 	err := b.follower.Follow(ctx)
 	b.listed(false)
 	b.relax()
+	if b.listing != nil || b.overfull {
+		b.listing = nil
+		b.watch.shrink()
+	}
 	b.gap.stop()
 	b.watch.doubt(b)
-	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSilent) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSilent) || errors.Is(cause, ErrTooMany) {
 		b.follower.Forget()
 		err = cause
 	}
@@ -320,15 +338,23 @@ func (b *Binding) Set(o client.Object) {
 		partial.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
 		o = partial
 	}
+	if b.overfull {
+		return // and so is what comes until the attempt has ended
+	}
 	value := b.watch.keep(o)
+	var fits bool
 	if b.listing == nil {
-		b.watch.set(b, key, value)
-		return
+		fits = b.watch.set(b, key, value)
+	} else {
+		if b.watchdog != nil {
+			b.watchdog.Reset(b.connection.SyncTimeout)
+		}
+		fits = b.watch.put(b.listing, key, value)
 	}
-	if b.watchdog != nil {
-		b.watchdog.Reset(b.connection.SyncTimeout)
+	if !fits {
+		b.overfull = true
+		b.abort(ErrTooMany)
 	}
-	b.listing[key] = value
 }
 
 // Remove implements follow.Sink.
@@ -336,6 +362,9 @@ func (b *Binding) Remove(o client.Object) {
 	b.connection.Events.Add(1)
 	b.hearing.heard(b.connection.Clock.Now())
 	key := client.ObjectKeyFromObject(o)
+	if b.overfull {
+		return
+	}
 	if b.listing == nil {
 		b.watch.remove(b, key)
 		return
@@ -346,6 +375,9 @@ func (b *Binding) Remove(o client.Object) {
 // Complete implements follow.Sink.
 func (b *Binding) Complete() {
 	b.relax()
+	if b.overfull {
+		return // it is not complete
+	}
 	b.achieved.Store(true)
 	b.watch.replace(b, b.listing)
 	b.listing = nil

@@ -25,6 +25,8 @@ type Spec struct {
 	LabelSelector labels.Selector
 	FieldSelector fields.Selector
 
+	// Room is what the watch shares with others of its target. Nil: it may keep any number of objects.
+	Room *Room
 	// Transform turns an object into what is kept. Nil keeps it without managedFields.
 	Transform func(obj client.Object) any
 	// Handler hears of changes. It may be nil.
@@ -52,6 +54,7 @@ type Declared struct {
 
 	mu       sync.RWMutex
 	values   map[types.NamespacedName]any
+	reserved int      // room that is taken for them, and for lists under way
 	syncedBy *Binding // who keeps values up to date; nil while they cannot be relied upon
 	outages  uint64   // the connection of syncedBy had had by then: after another one values may be outdated
 }
@@ -144,8 +147,10 @@ func (w *Declared) trust(b *Binding, outages uint64) {
 func (w *Declared) Close() {
 	w.cancel()
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.values, w.syncedBy = map[types.NamespacedName]any{}, nil
+	w.shrinkLocked()
+	w.mu.Unlock()
+	w.spec.Room.refuse(w, false)
 }
 
 // Promote makes a binding the one that counts, and stops the one before. What the binding collected so far is compared
@@ -180,7 +185,9 @@ func (w *Declared) replaceLocked(b *Binding, values map[types.NamespacedName]any
 	w.mu.Lock()
 	before := w.values
 	w.values, w.syncedBy, w.outages = values, b, b.connection.outages()
+	w.shrinkLocked()
 	w.mu.Unlock()
+	w.spec.Room.refuse(w, false)
 	if w.spec.Handler == nil {
 		return
 	}
@@ -198,20 +205,33 @@ func (w *Declared) replaceLocked(b *Binding, values map[types.NamespacedName]any
 	w.notify(func() { w.spec.Handler.OnSynced(w.spec.Cluster, w.spec.Name) })
 }
 
-// set takes an object that was added or changed.
-func (w *Declared) set(b *Binding, key types.NamespacedName, value any) {
+// set takes an object that was added or changed. It returns false if there is no room for it.
+func (w *Declared) set(b *Binding, key types.NamespacedName, value any) bool {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
-	if !w.accepts(b, func() { b.staged[key] = value }) {
-		return
+	fits := true
+	if !w.accepts(b, func() { fits = w.put(b.staged, key, value) }) {
+		return fits
 	}
 	w.mu.Lock()
-	old := w.values[key]
-	w.values[key] = value
+	old, existed := w.values[key]
+	if fits = existed || w.reserveLocked(len(w.values)+1); fits {
+		w.values[key] = value
+	}
 	w.mu.Unlock()
-	if w.spec.Handler != nil {
+	if fits && w.spec.Handler != nil {
 		w.notify(func() { w.spec.Handler.OnUpdate(w.spec.Cluster, w.spec.Name, key, old, value) })
 	}
+	return fits
+}
+
+// put puts an object into a list beside values. It returns false if there is no room for it.
+func (w *Declared) put(list map[types.NamespacedName]any, key types.NamespacedName, value any) bool {
+	if _, existed := list[key]; !existed && !w.reserve(len(list)+1) {
+		return false
+	}
+	list[key] = value
+	return true
 }
 
 // remove takes an object that left the selection.
@@ -224,6 +244,7 @@ func (w *Declared) remove(b *Binding, key types.NamespacedName) {
 	w.mu.Lock()
 	old, existed := w.values[key]
 	delete(w.values, key)
+	w.shrinkLocked()
 	w.mu.Unlock()
 	if existed && w.spec.Handler != nil {
 		w.notify(func() { w.spec.Handler.OnDelete(w.spec.Cluster, w.spec.Name, key, old) })

@@ -302,6 +302,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		DisconnectGrace:  c.DisconnectGrace.Duration,
 		BrownoutPercent:  c.BrownoutPercent,
 		BrownoutLimit:    c.BrownoutLimit.Duration,
+		MaxObjects:       c.MaxObjectsPerTarget,
 		Logger:           h.Logger.WithName("clustercache"),
 		Registerer:       h.Registerer,
 		TargetHistograms: h.Config.Metrics.TargetHistograms,

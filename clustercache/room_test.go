@@ -1,0 +1,50 @@
+package clustercache
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// One target has a list that nobody expected. It says so, nothing is kept of it and nothing is taken for deleted, and no other target
+// notices. (What becomes of the watch, and when it is tried again, is tested in package watching.)
+func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
+	const most = 100
+	h, a, key := connected(t, Options{MaxObjects: most})
+	other := newAPIServer(t, newStore("uid-b"))
+	fine := h.register("b", other.kubeconfig("x"))
+	h.expectState(fine, StateConnected)
+	for i := range most {
+		other.store.put("configmaps", "default", fmt.Sprint("cm-", i), nil)
+		a.store.put("configmaps", "default", fmt.Sprint("cm-", i), nil)
+	}
+	r := newRecorder()
+	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.Eventually(r.syncs).Should(Equal(1))
+	h.Expect(h.status(key).Overfull).To(BeEmpty())
+
+	for i := range 20 * most {
+		a.store.put("configmaps", "default", fmt.Sprint("more-", i), nil)
+	}
+	h.Eventually(func() string { return h.status(key).Overfull }).Should(Equal("there are more than 100 objects; not all are known of: cm"))
+	h.Expect(h.state(key)).To(Equal(StateConnected))
+	h.Eventually(r.lastErr).Should(MatchError(ErrTooManyObjects))
+	h.Expect(r.count(func(r *recorder) int { return len(r.deletes) })()).To(BeZero())
+	h.Expect(r.names()).To(HaveLen(most), "what was known stays")
+
+	healthy := newRecorder()
+	h.Expect(h.cache.Watch(context.Background(), fine, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: healthy})).To(Succeed())
+	h.Eventually(healthy.syncs).Should(Equal(1))
+	h.Expect(healthy.names()).To(HaveLen(most))
+	for _, in := range h.cache.Inspect() {
+		h.Expect(in.Watches).To(HaveEach(HaveField("Objects", most)))
+	}
+
+	h.Expect(h.cache.Unwatch(context.Background(), key, "cm")).To(Succeed())
+	h.Eventually(func() string { return h.status(key).Overfull }).Should(BeEmpty())
+	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true})).To(Succeed())
+	h.Eventually(func() string { return h.status(key).Overfull }).ShouldNot(BeEmpty())
+	h.Expect(h.cache.Inspect()[0].Watches).To(HaveExactElements(WatchInspection{Name: "cm"}))
+}
