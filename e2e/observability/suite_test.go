@@ -296,7 +296,9 @@ func (to *target) limit(t *testing.T, qps int) {
 		spec = fmt.Sprintf(`{"spec":{"client":{"qps":%[1]d,"burst":%[1]d}}}`, qps)
 	}
 	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace, Name: to.name}}
-	NewWithT(t).Expect(source.Client.Patch(context.Background(), tc, client.RawPatch(client.Merge.Type(), []byte(spec)))).To(Succeed())
+	NewWithT(t).Eventually(func() error { // the hub creates it in a moment
+		return source.Client.Patch(context.Background(), tc, client.RawPatch(client.Merge.Type(), []byte(spec)))
+	}).Should(Succeed())
 }
 
 // remove deletes a ManagedResource.
