@@ -79,6 +79,19 @@ func connectivity() dashboard {
 					queries:     []query{{expr: `topk(10, max by (target) (increase(trellis_target_connects_total[1h])))`, legend: "{{target}}"}},
 				},
 				{
+					kind: timeseries, title: "The hub's own network", unit: "none",
+					description: "1 while many targets are lost together, so that a replica suspects its own network: it keeps what it knows of them ready, and nobody is told yet.",
+					queries:     []query{{expr: `max by (instance) (trellis_clustercache_brownout)`, legend: "{{instance}}"}},
+				},
+				{
+					kind: timeseries, title: "Calls and watches that got no answer", unit: "short",
+					description: "Within an hour: how often calls to a target were stopped for a while, and watches opened again because they were silent.",
+					queries: []query{
+						{expr: `sum(increase(trellis_clustercache_breaks_total[1h]))`, legend: "calls stopped"},
+						{expr: `sum(increase(trellis_clustercache_silent_watches_total[1h]))`, legend: "watches opened again"},
+					},
+				},
+				{
 					kind: timeseries, title: "Watches", unit: "short",
 					description: "Watches of one replica in all targets: those with a complete list, and those without.",
 					queries:     []query{{expr: `max by (state) (trellis_clustercache_watches)`, legend: "{{state}}"}},

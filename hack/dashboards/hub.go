@@ -50,12 +50,32 @@ func hub() dashboard {
 					description: "How long a loop of the hub has made no progress. Zero is well; anything else fails /healthz.",
 					queries:     []query{{expr: `max by (instance) (trellis_hub_loop_stuck_seconds)`, legend: "{{instance}}"}},
 				},
+				{
+					kind: timeseries, title: "Fenced writes", unit: "short",
+					description: "Writes within an hour that a replica did not send, because it did not provably lead any more. A few are usual at the end of a term.",
+					queries:     []query{{expr: `sum by (instance) (increase(trellis_hub_fenced_writes_total[1h]))`, legend: "{{instance}}"}},
+				},
+				{
+					kind: table, title: "What runs", unit: "none", width: 12,
+					description: "Version of each replica, and of the Go that it was built with.",
+					queries:     []query{{expr: `max by (instance, version, go_version) (trellis_build_info)`, legend: "Replicas", unit: "none"}},
+				},
 			}},
 			{title: "Queues", panels: []panel{
 				{
 					kind: timeseries, title: "Queue depth", unit: "short",
 					description: "ManagedResources that wait for a worker, by class. Those of targets that are down are not among them.",
 					queries:     []query{{expr: `sum by (class) (trellis_queue_depth)`, legend: "{{class}}"}},
+				},
+				{
+					kind: timeseries, title: "Waiting for their time", unit: "short",
+					description: "ManagedResources that are looked at again later, by class: for the resync, or after a pause because something failed.",
+					queries:     []query{{expr: `sum by (class) (trellis_queue_delayed)`, legend: "{{class}}"}},
+				},
+				{
+					kind: timeseries, title: "Targets with work", unit: "short",
+					description: "Targets with ManagedResources that wait or are being worked on, by class.",
+					queries:     []query{{expr: `sum by (class) (trellis_queue_lanes)`, legend: "{{class}}"}},
 				},
 				{
 					kind: timeseries, title: "Queue wait", unit: "s",
@@ -170,6 +190,11 @@ func hub() dashboard {
 					kind: timeseries, title: "Size of the bundle cache", unit: "bytes",
 					description: "Memory of decoded bundles. When it is full, the one that was used longest ago goes.",
 					queries:     []query{{expr: `max(trellis_bundle_cache_bytes)`, legend: "bytes"}},
+				},
+				{
+					kind: timeseries, title: "Bundles forgotten", unit: "ops",
+					description: "Decoded bundles that are forgotten in a second, to make room for others or because nobody asked for them. Many of them and few hits: the cache is too small.",
+					queries:     []query{{expr: `sum(rate(trellis_bundle_cache_evictions_total[$__rate_interval]))`, legend: "forgotten"}},
 				},
 				{
 					kind: timeseries, title: "Decoding of a bundle", unit: "s",
