@@ -108,7 +108,7 @@ type Options struct {
 	RotateParallel int
 	// ConnectTimeout bounds the second step of a connection attempt; ProbeTimeout bounds the first. Default 10s.
 	ConnectTimeout time.Duration
-	// RetryMax is the longest pause between two attempts to reach a target that is down. Default 4s.
+	// RetryMax is the longest pause between two attempts to reach a target that is down. Default 3s: a target that is back is to be served within 5 s.
 	RetryMax time.Duration
 	// RefusedRetryMax is the longest pause after an answer that says no, such as 401. Default 30s.
 	RefusedRetryMax time.Duration
@@ -172,7 +172,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.ListParallel, 50)
 	setDefault(&o.RotateParallel, 16)
 	setDefault(&o.ConnectTimeout, 10*time.Second)
-	setDefault(&o.RetryMax, 4*time.Second)
+	setDefault(&o.RetryMax, 3*time.Second)
 	setDefault(&o.RefusedRetryMax, 30*time.Second)
 	setDefault(&o.DisconnectGrace, 10*time.Second)
 	setDefault(&o.BrownoutPercent, 20)
