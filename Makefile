@@ -87,7 +87,7 @@ e2e-grm: kube grm ## Run the hub and a real Gardener resource manager on the sam
 
 .PHONY: test-monitoring
 test-monitoring: ## Hold the dashboards, rules and inhibition of the chart against the code of Prometheus and Alertmanager
-	CGO_ENABLED=0 $(GO) -C hack/monitoring test $(ARGS) ./...
+	CGO_ENABLED=0 $(GO) -C hack/monitoring test -count=1 $(ARGS) ./...
 
 .PHONY: e2e-observability
 e2e-observability: kube monitoring ## Provoke the alerts of the chart in a real Prometheus, see them end, and see every panel with data
