@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Contexts, Clusters and Users are the names that the kubeconfig has, for completion.
+func (e *Env) Contexts() ([]string, error) {
+	config, err := e.raw()
+	return slices.Sorted(maps.Keys(config.Contexts)), err
+}
+
+// Clusters are the names of clusters in the kubeconfig.
+func (e *Env) Clusters() ([]string, error) {
+	config, err := e.raw()
+	return slices.Sorted(maps.Keys(config.Clusters)), err
+}
+
+// Users are the names of users in the kubeconfig.
+func (e *Env) Users() ([]string, error) {
+	config, err := e.raw()
+	return slices.Sorted(maps.Keys(config.AuthInfos)), err
+}
+
+func (e *Env) raw() (clientcmdapi.Config, error) {
+	config, err := e.Flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return clientcmdapi.Config{}, fmt.Errorf("reading the kubeconfig of the source cluster: %w", err)
+	}
+	return config, nil
+}
+
+// Namespaces are those of the source cluster, none if it does not tell in time.
+func (e *Env) Namespaces(ctx context.Context) []string {
+	source, err := e.Source()
+	if err != nil {
+		return nil
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	list := &corev1.NamespaceList{}
+	_ = source.List(ctx, list)
+	names := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}

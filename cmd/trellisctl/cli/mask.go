@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Hidden tells whether the value at a path of an object, or what is below it, is a value of a Secret. What kubectl noted of an
+// applied Secret in an annotation has its values in clear text, too.
+func Hidden(kind string, path ...string) bool {
+	if kind != "Secret" || len(path) == 0 {
+		return false
+	}
+	return path[0] == "data" || path[0] == "stringData" ||
+		len(path) == 3 && slices.Equal(path, []string{"metadata", "annotations", corev1.LastAppliedConfigAnnotation})
+}
+
+// HiddenValue stands for a value that is not shown: it says how long it is and nothing else. stored is true for what is
+// base64-encoded.
+func HiddenValue(value any, stored bool) string {
+	text, ok := value.(string)
+	if !ok {
+		return "(hidden)"
+	}
+	length := len(text)
+	if raw, err := base64.StdEncoding.DecodeString(text); stored && err == nil {
+		length = len(raw)
+	}
+	return fmt.Sprintf("(hidden, %d bytes)", length)
+}
+
+// Masked returns an object without the values of Secrets. What is no Secret, and no list of them, is returned as it is.
+func Masked(obj map[string]any) map[string]any {
+	kind, _ := obj["kind"].(string)
+	switch {
+	case kind == "Secret":
+		obj = runtime.DeepCopyJSON(obj)
+		for _, field := range []string{"data", "stringData"} {
+			switch values := obj[field].(type) {
+			case nil:
+			case map[string]any:
+				for key, value := range values {
+					values[key] = HiddenValue(value, field == "data")
+				}
+			default:
+				obj[field] = "(hidden)"
+			}
+		}
+		annotations, _, _ := unstructured.NestedMap(obj, "metadata", "annotations")
+		if applied, found := annotations[corev1.LastAppliedConfigAnnotation]; found {
+			annotations[corev1.LastAppliedConfigAnnotation] = HiddenValue(applied, false)
+			_ = unstructured.SetNestedMap(obj, annotations, "metadata", "annotations") // it was read from there
+		}
+	case strings.HasSuffix(kind, "List"):
+		items, ok := obj["items"].([]any)
+		if !ok {
+			return obj
+		}
+		masked := make([]any, 0, len(items))
+		for _, item := range items {
+			if object, ok := item.(map[string]any); ok {
+				item = Masked(inList(kind, object))
+			}
+			masked = append(masked, item)
+		}
+		list := make(map[string]any, len(obj))
+		for field, value := range obj {
+			list[field] = value
+		}
+		list["items"] = masked
+		return list
+	}
+	return obj
+}
+
+// inList gives the items of a SecretList the kind that they may leave out.
+func inList(kind string, item map[string]any) map[string]any {
+	if kind != "SecretList" || item["kind"] != nil {
+		return item
+	}
+	item = runtime.DeepCopyJSON(item)
+	item["kind"] = "Secret"
+	return item
+}

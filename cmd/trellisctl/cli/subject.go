@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+)
+
+// Kind is what a command is about.
+type Kind string
+
+// Kinds, as they are written in commands.
+const (
+	KindManagedResource Kind = "mr"
+	KindCluster         Kind = "cluster"
+)
+
+// aliases are the other words for kinds.
+var aliases = map[string]Kind{
+	"mr": KindManagedResource, "mrs": KindManagedResource, "managedresource": KindManagedResource, "managedresources": KindManagedResource,
+	"cluster": KindCluster, "clusters": KindCluster, "tc": KindCluster, "targetcluster": KindCluster, "targetclusters": KindCluster,
+}
+
+// Subject is what a command is about.
+type Subject struct {
+	Kind Kind
+	Name string
+}
+
+// ParseSubject reads "mr NAME" or "mr/NAME".
+func ParseSubject(args []string, kinds ...Kind) (Subject, error) {
+	if len(args) == 1 {
+		if kind, name, found := strings.Cut(args[0], "/"); found {
+			args = []string{kind, name}
+		}
+	}
+	if len(args) != 2 || args[1] == "" {
+		return Subject{}, Usage("what it is about has to be given as %s", forms(kinds))
+	}
+	// The name of a CRD is a word for its kind, too.
+	word, _, _ := strings.Cut(strings.ToLower(args[0]), ".")
+	kind, known := aliases[word]
+	if !known || !slices.Contains(kinds, kind) {
+		return Subject{}, Usage("%q is no kind that this is about: it has to be given as %s", args[0], forms(kinds))
+	}
+	return Subject{Kind: kind, Name: args[1]}, nil
+}
+
+func forms(kinds []Kind) string {
+	words := make([]string, 0, len(kinds))
+	for _, k := range kinds {
+		words = append(words, string(k)+" NAME")
+	}
+	return strings.Join(words, " or ")
+}
+
+// completionTimeout bounds what a shell waits for.
+const completionTimeout = 3 * time.Second
+
+// CompleteSubject completes the arguments of ParseSubject.
+func (e *Env) CompleteSubject(kinds ...Kind) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			words := make([]string, 0, len(kinds))
+			for _, k := range kinds {
+				words = append(words, string(k))
+			}
+			return words, cobra.ShellCompDirectiveNoFileComp
+		case 1:
+			if kind, known := aliases[args[0]]; known && slices.Contains(kinds, kind) {
+				return e.names(cmd.Context(), kind), cobra.ShellCompDirectiveNoFileComp
+			}
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// CompleteName completes one name of a kind.
+func (e *Env) CompleteName(kind Kind) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return e.names(cmd.Context(), kind), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// names lists those of the objects of a kind in the namespace. A shell has nobody to tell of an error.
+func (e *Env) names(ctx context.Context, kind Kind) []string {
+	source, err := e.Source()
+	if err != nil {
+		return nil
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	var names []string
+	switch kind {
+	case KindManagedResource:
+		list := &resourcesv1alpha1.ManagedResourceList{}
+		_ = source.List(ctx, list, client.InNamespace(source.Namespace))
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	case KindCluster:
+		list := &hubv1alpha1.TargetClusterList{}
+		_ = source.List(ctx, list, client.InNamespace(source.Namespace))
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
+}
+
+// ManagedResource reads one.
+func (s *Source) ManagedResource(ctx context.Context, name string) (*resourcesv1alpha1.ManagedResource, error) {
+	mr := &resourcesv1alpha1.ManagedResource{}
+	if err := s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, mr); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, NotFound("there is no ManagedResource %s in namespace %s", name, s.Namespace)
+		}
+		return nil, fmt.Errorf("reading ManagedResource %s/%s: %w", s.Namespace, name, err)
+	}
+	return mr, nil
+}
+
+// TargetCluster reads one.
+func (s *Source) TargetCluster(ctx context.Context, name string) (*hubv1alpha1.TargetCluster, error) {
+	tc := &hubv1alpha1.TargetCluster{}
+	if err := s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, tc); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, NotFound("there is no TargetCluster %s in namespace %s", name, s.Namespace)
+		}
+		return nil, fmt.Errorf("reading TargetCluster %s/%s: %w", s.Namespace, name, err)
+	}
+	return tc, nil
+}

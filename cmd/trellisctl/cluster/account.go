@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+)
+
+const (
+	// managedByLabel marks what trellisctl creates in targets.
+	managedByLabel = "app.kubernetes.io/managed-by"
+	// clusterAdmin is the ClusterRole that may do everything.
+	clusterAdmin = "cluster-admin"
+	// shortestToken is what API servers issue at least.
+	shortestToken = 10 * time.Minute
+	// rightsTimeout is how long rights may take until an API server knows of them.
+	rightsTimeout = 15 * time.Second
+)
+
+// accountFlags say what service account stands for the hub in a target.
+type accountFlags struct {
+	create   bool
+	account  string
+	role     string
+	duration time.Duration
+}
+
+func (f *accountFlags) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.create, "create-service-account", false,
+		"Create a service account in the cluster and store a token of it, instead of the credential of the kubeconfig, which is only used to create it.")
+	cmd.Flags().StringVar(&f.account, "service-account", "kube-system/trellis", "NAMESPACE/NAME of the service account that is created.")
+	cmd.Flags().StringVar(&f.role, "role", clusterAdmin, "ClusterRole of the service account. It has to allow whatever ManagedResources contain.")
+	cmd.Flags().DurationVar(&f.duration, "token-duration", 720*time.Hour, "How long the token is to live; \"cluster rotate\" renews it. The API server may give a shorter one.")
+}
+
+// account is a service account in a target.
+type account struct {
+	client.ObjectKey
+	role     string
+	duration time.Duration
+}
+
+// parse reads the flags.
+func (f *accountFlags) parse() (*account, error) {
+	key, err := parseAccount(f.account)
+	if err != nil {
+		return nil, err
+	}
+	if f.duration < shortestToken {
+		return nil, cli.Usage("--token-duration %s: API servers issue no tokens for less than %s", f.duration, shortestToken)
+	}
+	return &account{ObjectKey: key, role: f.role, duration: f.duration}, nil
+}
+
+func parseAccount(text string) (client.ObjectKey, error) {
+	namespace, name, found := strings.Cut(text, "/")
+	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return client.ObjectKey{}, cli.Usage("--service-account %q: must be NAMESPACE/NAME", text)
+	}
+	return client.ObjectKey{Namespace: namespace, Name: name}, nil
+}
+
+// objects are the service account and its rights. A role that is not everything gets two things beside it that the hub and
+// rotate cannot do without: to read kube-system, and to renew its own token.
+func (a *account) objects() []client.Object {
+	name := "trellisctl:" + a.Namespace + ":" + a.Name
+	head := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{managedByLabel: cli.FieldManager}}
+	}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: a.Name}}
+	role := func(kind, name string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+	}
+	objects := []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: head(a.Namespace, a.Name)},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: head("", name), Subjects: subjects, RoleRef: role("ClusterRole", a.role)},
+	}
+	if a.role == clusterAdmin {
+		return objects
+	}
+	return append(objects,
+		&rbacv1.ClusterRole{ObjectMeta: head("", name+":identity"), Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"}},
+		}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: head("", name+":identity"), Subjects: subjects, RoleRef: role("ClusterRole", name+":identity")},
+		&rbacv1.Role{ObjectMeta: head(a.Namespace, name+":token"), Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{a.Name}, Verbs: []string{"create"}},
+		}},
+		&rbacv1.RoleBinding{ObjectMeta: head(a.Namespace, name+":token"), Subjects: subjects, RoleRef: role("Role", name+":token")},
+	)
+}
+
+// create creates what is missing of the service account and its rights.
+func (a *account) create(ctx context.Context, c client.Client) error {
+	if a.role != clusterAdmin {
+		if err := c.Get(ctx, client.ObjectKey{Name: a.role}, &rbacv1.ClusterRole{}); err != nil {
+			return fmt.Errorf("ClusterRole %s for the service account: %w", a.role, err)
+		}
+	}
+	for _, obj := range a.objects() {
+		err := c.Create(ctx, obj)
+		if apierrors.IsAlreadyExists(err) {
+			err = a.sameRole(ctx, c, obj)
+		}
+		if err != nil {
+			return fmt.Errorf("creating %s in the target: %w", cli.Name(c.Scheme(), obj), err)
+		}
+	}
+	return nil
+}
+
+// sameRole insists that a binding that was there before binds to the same role: it cannot be changed.
+func (a *account) sameRole(ctx context.Context, c client.Client, obj client.Object) error {
+	wanted, ok := obj.(*rbacv1.ClusterRoleBinding)
+	if !ok {
+		return nil
+	}
+	live := &rbacv1.ClusterRoleBinding{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
+		return err
+	}
+	if live.RoleRef != wanted.RoleRef {
+		return cli.Refused("it exists, and gives the service account the ClusterRole %s instead of %s; delete it or choose another --service-account",
+			live.RoleRef.Name, wanted.RoleRef.Name)
+	}
+	return nil
+}
+
+// remove deletes what create made, and nothing that somebody else did.
+func (a *account) remove(ctx context.Context, c client.Client) (deleted []string, err error) {
+	objects := (&account{ObjectKey: a.ObjectKey}).objects() // with those that only some roles have
+	for _, obj := range objects {
+		name := cli.Name(c.Scheme(), obj)
+		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return deleted, fmt.Errorf("reading %s in the target: %w", name, err)
+		}
+		if obj.GetLabels()[managedByLabel] != cli.FieldManager {
+			continue
+		}
+		if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
+			return deleted, fmt.Errorf("deleting %s in the target: %w", name, err)
+		}
+		deleted = append(deleted, name)
+	}
+	return deleted, nil
+}
+
+// token has the API server issue a token.
+func (a *account) token(ctx context.Context, c client.Client) (token string, expires time.Time, err error) {
+	seconds := int64(a.duration / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}}
+	if err := c.SubResource("token").Create(ctx, sa, request); err != nil {
+		return "", time.Time{}, fmt.Errorf("requesting a token of service account %s: %w", a.ObjectKey, err)
+	}
+	return request.Status.Token, request.Status.ExpirationTimestamp.Time, nil
+}
+
+// kubeconfig replaces the credential of a kubeconfig by a new token of the service account.
+func (a *account) kubeconfig(ctx context.Context, env *cli.Env, admin *target.Kubeconfig, c client.Client) (*target.Kubeconfig, error) {
+	token, expires, err := a.token(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	// Servers measure from when they issue it, which is a moment ago.
+	if given := expires.Sub(env.Clock.Now()); given < a.duration-time.Minute {
+		env.Warn("the cluster issues tokens for %s at most: renew it before it ends", given.Round(time.Minute))
+	}
+	return admin.WithToken(a.Name, token), nil
+}
+
+// check connects with what is going to be stored. A service account is given time to get its rights.
+func check(ctx context.Context, env *cli.Env, stored *target.Kubeconfig, flags target.Flags, fresh bool) (raw []byte, connection *target.Connection, err error) {
+	raw, config, err := stored.Stored()
+	if err != nil {
+		return nil, nil, err
+	}
+	end := env.Clock.Now().Add(rightsTimeout)
+	for {
+		connection, err = target.Connect(ctx, config, flags.ConnectTimeout)
+		if err == nil || !fresh || cli.ExitCode(err) != cli.ExitRefused || env.Clock.Now().After(end) {
+			return raw, connection, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-env.Clock.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// mayDoEverything asks the target whether a credential may do everything there. Who does not get an answer knows nothing.
+func mayDoEverything(ctx context.Context, c client.Client) bool {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "*", Version: "*", Resource: "*", Verb: "*"},
+	}}
+	return c.Create(ctx, review) != nil || review.Status.Allowed
+}

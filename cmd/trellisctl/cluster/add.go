@@ -1,0 +1,231 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+)
+
+// fromFlags say where a kubeconfig comes from.
+type fromFlags struct {
+	file, context, server string
+}
+
+// addFlags adds a --context that is that of the kubeconfig, in the place of the one that kubectl has for its own.
+func (f *fromFlags) addFlags(cmd *cobra.Command, env *cli.Env) {
+	cmd.Flags().StringVar(&f.file, "from-kubeconfig", "", "Kubeconfig of the cluster; - reads it from stdin.")
+	cmd.Flags().StringVar(&f.context, "context", "", "Context of that kubeconfig. Default: its current one. (The context of the hub is --hub-context.)")
+	cmd.Flags().StringVar(env.Flags.Context, "hub-context", "", "Context of your own kubeconfig that leads to the hub. Default: its current one.")
+	must(cmd.MarkFlagFilename("from-kubeconfig"))
+	must(cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return target.Contexts(f.file), cobra.ShellCompDirectiveNoFileComp
+	}))
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err) // of flags, which are compiled in
+	}
+}
+
+// addServerFlag is for commands that store a kubeconfig.
+func (f *fromFlags) addServerFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.server, "server-for-hub", "", "Address of the API server as the hub reaches it, if that is another one than in the kubeconfig.")
+}
+
+// load reads the kubeconfig.
+func (f *fromFlags) load(env *cli.Env, flags target.Flags) (*target.Kubeconfig, error) {
+	k, err := target.Load(f.file, f.context, env.In)
+	if err != nil {
+		return nil, err
+	}
+	k.AllowedProxyURL = flags.AllowedProxyURL
+	return k, nil
+}
+
+type add struct {
+	env     *cli.Env
+	from    fromFlags
+	account accountFlags
+	target  target.Flags
+	class   string
+	wait    bool
+	timeout time.Duration
+}
+
+func newAdd(env *cli.Env) *cobra.Command {
+	a := &add{env: env}
+	command := &cobra.Command{
+		Use:   "add NAME --from-kubeconfig FILE [--context CONTEXT] [flags]",
+		Short: "Register a cluster at the hub",
+		Long: `Register a cluster at the hub: check its kubeconfig, connect to it, and store what the hub needs as a Secret in the layout of
+Cluster API, in the namespace whose ManagedResources the cluster is for.
+
+Only one context of the kubeconfig is stored. Files that it refers to are embedded. What the hub refuses (exec plug-ins, auth
+providers, impersonation, insecure-skip-tls-verify, unknown proxies) is refused here; with --create-service-account such a
+kubeconfig may be used to create the service account.
+
+Nothing is written before a connection has worked with exactly what is going to be stored. No credential is printed.`,
+		Example: `  # Store a service account of its own, and wait until the hub is connected
+  trellisctl -n shoot--foo--a cluster add shoot-a --from-kubeconfig admin.yaml --create-service-account --wait
+
+  # Store the credential of a context as it is
+  trellisctl -n shoot--foo--a cluster add shoot-a --from-kubeconfig ~/.kube/config --context shoot-a-robot`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args[0]) },
+	}
+	a.from.addFlags(command, env)
+	a.from.addServerFlag(command)
+	a.account.addFlags(command)
+	a.target.AddConnectFlags(command)
+	command.Flags().StringVar(&a.class, "class", "", "Class of the ManagedResources that the cluster is for. Default: the default class.")
+	command.Flags().BoolVar(&a.wait, "wait", false, "Wait until the hub is connected.")
+	command.Flags().DurationVar(&a.timeout, "timeout", time.Minute, "How long to wait for the hub.")
+	return command
+}
+
+func (a *add) run(ctx context.Context, name string) error {
+	if err := a.validate(name); err != nil {
+		return err
+	}
+	account, err := a.account.parse()
+	if err != nil {
+		return err
+	}
+	source, err := a.env.Source()
+	if err != nil {
+		return err
+	}
+	if err := a.free(ctx, source, name); err != nil {
+		return err
+	}
+	given, err := a.from.load(a.env, a.target)
+	if err != nil {
+		return err
+	}
+	registration := newRegistration(source.Namespace, name, a.class)
+	raw, connection, err := credential(ctx, a.env, given, a.from, a.account.create, account, a.target, registration)
+	if err != nil {
+		return err
+	}
+	if others := sameCluster(ctx, source, connection.UID, name); len(others) > 0 {
+		a.env.Warn("the cluster is registered already, as %s", strings.Join(others, ", "))
+	}
+	registration.Data = map[string][]byte{secret.KubeconfigDataName: raw}
+	if err := source.Create(ctx, registration, client.FieldOwner(cli.FieldManager)); err != nil {
+		return fmt.Errorf("storing the registration %s/%s: %w", source.Namespace, registration.Name, err)
+	}
+	fmt.Fprintf(a.env.Out, "cluster/%s registered (%s, UID %s)\n", name, connection.Version, connection.UID)
+	if !a.wait {
+		return nil
+	}
+	return awaitConnected(ctx, a.env, source, name, a.timeout)
+}
+
+func (a *add) validate(name string) error {
+	if a.from.file == "" {
+		return cli.Usage("--from-kubeconfig is required")
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return cli.Usage("name %q: %s", name, strings.Join(problems, "; "))
+	}
+	for flag, value := range map[string]string{"name": name, "--class": a.class} {
+		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+			return cli.Usage("%s %q: it becomes the value of a label: %s", flag, value, strings.Join(problems, "; "))
+		}
+	}
+	return nil
+}
+
+// free insists that the name is not taken.
+func (a *add) free(ctx context.Context, source *cli.Source, name string) error {
+	_, err := target.Registration(ctx, source, source.Namespace, name)
+	switch {
+	case err == nil:
+		return cli.Refused("cluster %s is registered in namespace %s already; \"cluster rotate\" gives it another credential", name, source.Namespace)
+	case cli.ExitCode(err) != cli.ExitNotFound:
+		return err
+	}
+	namespace := &corev1.Namespace{}
+	if err := source.Get(ctx, client.ObjectKey{Name: source.Namespace}, namespace); apierrors.IsNotFound(err) {
+		return cli.NotFound("the source cluster has no namespace %s", source.Namespace)
+	}
+	return nil // who may not read namespaces learns it when the Secret is written
+}
+
+// newRegistration is the Secret that registers a target, without a kubeconfig yet.
+func newRegistration(namespace, name, class string) *corev1.Secret {
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: target.SecretName(name), Labels: map[string]string{hubv1alpha1.ClusterNameLabel: name}, Annotations: map[string]string{},
+		},
+		Type: clusterv1.ClusterSecretType,
+	}
+	if class != "" {
+		s.Labels[hubv1alpha1.ClassLabel] = class
+	}
+	return s
+}
+
+// credential makes the kubeconfig that is going to be stored, connects with it, and notes on the registration where it is from.
+func credential(ctx context.Context, env *cli.Env, given *target.Kubeconfig, from fromFlags, create bool, account *account, flags target.Flags, registration *corev1.Secret) ([]byte, *target.Connection, error) {
+	stored := given
+	if create {
+		access, err := given.Local()
+		if err != nil {
+			return nil, nil, err
+		}
+		admin, err := target.ConnectREST(ctx, access, flags.ConnectTimeout)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := account.create(ctx, admin.Client); err != nil {
+			return nil, nil, err
+		}
+		if stored, err = account.kubeconfig(ctx, env, given, admin.Client); err != nil {
+			return nil, nil, err
+		}
+		registration.Annotations[ServiceAccountAnnotation] = account.String()
+		registration.Annotations[TokenDurationAnnotation] = account.duration.String()
+	} else {
+		delete(registration.Annotations, ServiceAccountAnnotation)
+		delete(registration.Annotations, TokenDurationAnnotation)
+	}
+	if _, _, err := stored.Stored(); err != nil {
+		if create {
+			return nil, nil, err
+		}
+		return nil, nil, fmt.Errorf("%w. With --create-service-account, it is used once to create a service account for the hub", err)
+	}
+	raw, connection, err := check(ctx, env, stored, flags, create)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !mayDoEverything(ctx, connection.Client) {
+		env.Warn("the credential may not do everything in the cluster: objects that it may not write will fail with ApplyFailed")
+	}
+	if from.server != "" {
+		stored.SetServer(from.server)
+		if raw, _, err = stored.Stored(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if isLoopback(stored.Server()) {
+		env.Warn("the address %s means this machine: the hub reaches the cluster only if it runs here; see --server-for-hub", stored.Server())
+	}
+	return raw, connection, nil
+}

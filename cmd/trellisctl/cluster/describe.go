@@ -1,0 +1,203 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+)
+
+// describedManagedResources bounds how many that are not ready are told of.
+const describedManagedResources = 20
+
+type describe struct {
+	env    *cli.Env
+	output cli.Output
+}
+
+func newDescribe(env *cli.Env) *cobra.Command {
+	d := &describe{env: env}
+	command := &cobra.Command{
+		Use:               "describe NAME [flags]",
+		Aliases:           []string{"show"},
+		Short:             "Show a cluster: conditions, credential, ManagedResources",
+		Long:              "Show what the hub knows of a cluster, whose credential the registration has, and which ManagedResources are not ready. Credentials are not shown.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: env.CompleteName(cli.KindCluster),
+		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), args[0]) },
+	}
+	d.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
+	return command
+}
+
+func (d *describe) run(ctx context.Context, name string) error {
+	if err := d.output.Validate(); err != nil {
+		return err
+	}
+	source, err := d.env.Source()
+	if err != nil {
+		return err
+	}
+	tc, err := source.TargetCluster(ctx, name)
+	if err != nil {
+		if _, unnoticed := target.Registration(ctx, source, source.Namespace, name); unnoticed == nil {
+			return cli.NotFound("cluster %s is registered, but no hub has noticed it yet: \"why cluster %s\" says more", name, name)
+		}
+		return err
+	}
+	switch {
+	case d.output.Structured():
+		return d.output.Encode(d.env.Out, cli.Typed(source.Scheme(), tc))
+	case d.output.Format == cli.FormatName:
+		fmt.Fprintln(d.env.Out, cli.Name(source.Scheme(), tc))
+		return nil
+	}
+	mrs := &resourcesv1alpha1.ManagedResourceList{}
+	if err := source.List(ctx, mrs, client.InNamespace(source.Namespace)); err != nil {
+		return fmt.Errorf("listing ManagedResources: %w", err)
+	}
+	return d.print(ctx, source, tc, needing(mrs.Items, tc))
+}
+
+// needing are the ManagedResources that have objects in a target, and those that its name is written on.
+func needing(all []resourcesv1alpha1.ManagedResource, tc *hubv1alpha1.TargetCluster) []resourcesv1alpha1.ManagedResource {
+	return slices.DeleteFunc(slices.Clone(all), func(mr resourcesv1alpha1.ManagedResource) bool {
+		if uid := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]; uid != "" {
+			return uid != string(tc.Status.ClusterUID)
+		}
+		return mr.Labels[hubv1alpha1.ClusterNameLabel] != tc.Name
+	})
+}
+
+func (d *describe) print(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, mrs []resourcesv1alpha1.ManagedResource) error {
+	style := d.env.Style(d.env.Out)
+	w := printers.GetNewTabWriter(d.env.Out)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s:\t%s\n", name, cli.Text(fmt.Sprintf(format, args...)))
+	}
+	line("Name", "%s", tc.Name)
+	line("Namespace", "%s", tc.Namespace)
+	line("Status", "%s", orDash(tc.Labels[hubv1alpha1.StatusLabel]))
+	line("Cluster", "%s", clusterLine(tc))
+	d.registration(ctx, source, tc, line)
+	if tc.Spec.Paused {
+		line("Paused", "yes: nothing is written to it (spec.paused)")
+	}
+	if resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]) {
+		line("Hibernated", "yes: it is not probed (annotation %s)", hubv1alpha1.HibernatedAnnotation)
+	}
+	if c := tc.Status.ManagedResources; c != nil {
+		line("ManagedResources", "%d, %d ready; %d objects, %d corrected in the last hour", c.Total, c.Ready, tc.Status.Objects, tc.Status.DriftLastHour)
+	}
+	if r := tc.Status.DryRun; r != nil {
+		line("Dry run", "the hub would create %d objects, change %d and delete %d", r.Creates, r.Updates, r.Deletes)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.env.Out, "\n%s\n", style.Strong("Conditions"))
+	if err := d.output.Table(d.env.Out, d.conditions(tc)); err != nil {
+		return err
+	}
+	return d.notReady(d.env.Out, style, mrs)
+}
+
+// registration tells what the registration is, as far as one may read it.
+func (d *describe) registration(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, line func(name, format string, args ...any)) {
+	s, err := target.Registration(ctx, source, tc.Namespace, tc.Name)
+	if err != nil {
+		line("Registration", "%s", err.Error())
+	} else {
+		class := s.Labels[hubv1alpha1.ClassLabel]
+		if class == "" {
+			class = resourcesv1alpha1.DefaultClassName
+		}
+		line("Registration", "Secret %s, class %s", s.Name, class)
+		if config, err := kubeconfig.FromSecret(s, kubeconfig.Policy{}); err != nil {
+			line("Credential", "%s", err.Error())
+		} else {
+			line("API server", "%s", config.Server)
+			line("Credential", "%s", credentialLine(s.Annotations, config))
+		}
+	}
+	if e := tc.Status.CredentialExpiry; e != nil {
+		line("Valid until", "%s (%s)", e.UTC().Format("2006-01-02T15:04:05Z"), d.env.Until(e.Time))
+	}
+}
+
+// credentialLine says what sort of credential it is, and nothing of what is in it.
+func credentialLine(annotations map[string]string, config *kubeconfig.Config) string {
+	switch {
+	case annotations[ServiceAccountAnnotation] != "":
+		return fmt.Sprintf("token of service account %s, for %s each; \"cluster rotate\" renews it", annotations[ServiceAccountAnnotation], annotations[TokenDurationAnnotation])
+	case config.Token != "":
+		return "token"
+	case len(config.ClientCertificate) > 0:
+		return "client certificate"
+	}
+	return "username and password"
+}
+
+func clusterLine(tc *hubv1alpha1.TargetCluster) string {
+	parts := []string{"UID " + orDash(string(tc.Status.ClusterUID))}
+	for _, p := range []string{tc.Status.KubernetesVersion, tc.Status.CloudType, tc.Status.Region} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	if n := tc.Status.NodeCounts; n != nil {
+		parts = append(parts, fmt.Sprintf("%d nodes, %d ready", n.Total, n.Ready))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (d *describe) conditions(tc *hubv1alpha1.TargetCluster) *metav1.Table {
+	table := &metav1.Table{ColumnDefinitions: cli.Columns("Type", "Status", "Reason", "For", "Message")}
+	for _, c := range tc.Status.Conditions {
+		table.Rows = append(table.Rows, cli.Row(c.Type, string(c.Status), c.Reason, d.env.Age(c.LastTransitionTime.Time), cli.FirstLine(c.Message)))
+	}
+	return table
+}
+
+// notReady lists the ManagedResources that are not ready.
+func (d *describe) notReady(w io.Writer, style cli.Style, mrs []resourcesv1alpha1.ManagedResource) error {
+	table := &metav1.Table{ColumnDefinitions: cli.Columns("Name", "Ready", "Reason", "For", "Message")}
+	rest := 0
+	for i := range mrs {
+		c := resourcesv1alpha1.GetCondition(mrs[i].Status.Conditions, resourcesv1alpha1.ConditionReady)
+		switch {
+		case c == nil:
+			c = &resourcesv1alpha1.Condition{Status: resourcesv1alpha1.ConditionUnknown, Reason: "-", Message: "no hub has looked at it yet"}
+		case c.Status == resourcesv1alpha1.ConditionTrue:
+			continue
+		}
+		if len(table.Rows) == describedManagedResources {
+			rest++
+			continue
+		}
+		table.Rows = append(table.Rows, cli.Row(mrs[i].Name, string(c.Status), c.Reason, d.env.Age(c.LastTransitionTime.Time), cli.FirstLine(c.Message)))
+	}
+	if len(table.Rows) == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "\n%s\n", style.Strong("ManagedResources that are not ready"))
+	if err := d.output.Table(w, table); err != nil {
+		return err
+	}
+	if rest > 0 {
+		fmt.Fprintf(w, "and %d more\n", rest)
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package diff
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+)
+
+// Field is a field that changes. From is nil for one that is added, To for one that is removed.
+type Field struct {
+	Path string `json:"path"`
+	From any    `json:"from,omitempty"`
+	To   any    `json:"to,omitempty"`
+}
+
+// serverFields are those of the metadata that are no content.
+var serverFields = []string{"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"}
+
+// content is an object without what only servers set, and without the description, which a Gardener resource manager words otherwise.
+func content(obj *unstructured.Unstructured) map[string]any {
+	if obj == nil {
+		return nil
+	}
+	out := runtime.DeepCopyJSON(obj.Object)
+	delete(out, "status")
+	if metadata, ok := out["metadata"].(map[string]any); ok {
+		for _, field := range serverFields {
+			delete(metadata, field)
+		}
+	}
+	unstructured.RemoveNestedField(out, "metadata", "annotations", resourcesv1alpha1.DescriptionAnnotation)
+	return out
+}
+
+// Compare lists the fields in which two objects differ, in order. The values of Secrets are masked.
+func Compare(before, after *unstructured.Unstructured) []Field {
+	c := comparison{kind: after.GetKind()}
+	c.maps(content(before), content(after), nil, "")
+	return c.fields
+}
+
+type comparison struct {
+	kind   string
+	fields []Field
+}
+
+// maps compares two maps. path has the fields as they are, text is for people.
+func (c *comparison) maps(before, after map[string]any, path []string, text string) {
+	keys := slices.Collect(maps.Keys(before))
+	for key := range after {
+		if _, both := before[key]; !both {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		b, wasThere := before[key]
+		a, isThere := after[key]
+		c.values(b, wasThere, a, isThere, append(path[:len(path):len(path)], key), join(text, key))
+	}
+}
+
+// join writes a path as in a manifest; a key that has dots, as labels do, goes into brackets.
+func join(text, key string) string {
+	switch {
+	case strings.ContainsAny(key, "./[] "):
+		return text + "[" + key + "]"
+	case text == "":
+		return key
+	}
+	return text + "." + key
+}
+
+func (c *comparison) values(before any, wasThere bool, after any, isThere bool, path []string, text string) {
+	if wasThere && isThere && reflect.DeepEqual(before, after) {
+		return
+	}
+	b, beforeIsMap := before.(map[string]any)
+	a, afterIsMap := after.(map[string]any)
+	if (beforeIsMap || !wasThere || before == nil) && (afterIsMap || !isThere || after == nil) && len(a)+len(b) > 0 {
+		c.maps(b, a, path, text)
+		return
+	}
+	beforeList, beforeIsList := before.([]any)
+	afterList, afterIsList := after.([]any)
+	if beforeIsList && afterIsList {
+		c.lists(beforeList, afterList, path, text)
+		return
+	}
+	f := Field{Path: cli.Text(text)}
+	if wasThere {
+		f.From = c.shown(before, path)
+	}
+	if isThere {
+		f.To = c.shown(after, path)
+	}
+	if isEmpty(before) && isEmpty(after) {
+		return // an empty map and none are one
+	}
+	c.fields = append(c.fields, f)
+}
+
+func isEmpty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// shown is a value as it may be shown.
+func (c *comparison) shown(value any, path []string) any {
+	if cli.Hidden(c.kind, path...) {
+		return cli.HiddenValue(value, path[0] == "data")
+	}
+	return value
+}
+
+// itemKeys are the fields by which items of lists are told apart in most APIs.
+var itemKeys = []string{"name", "key", "type", "mountPath", "containerPort", "port", "ip", "topologyKey"}
+
+// lists compares two lists: by the name of their items if they have any, else by position.
+func (c *comparison) lists(before, after []any, path []string, text string) {
+	for _, key := range itemKeys {
+		b, bNames, ok := byKey(before, key)
+		if !ok {
+			continue
+		}
+		a, aNames, ok := byKey(after, key)
+		if !ok {
+			continue
+		}
+		for _, name := range aNames {
+			if !slices.Contains(bNames, name) {
+				bNames = append(bNames, name)
+			}
+		}
+		for _, name := range bNames {
+			before, wasThere := b[name]
+			after, isThere := a[name]
+			c.item(before, wasThere, after, isThere, path, text+"["+name+"]")
+		}
+		return
+	}
+	for i := range max(len(before), len(after)) {
+		var b, a any
+		if i < len(before) {
+			b = before[i]
+		}
+		if i < len(after) {
+			a = after[i]
+		}
+		c.item(b, i < len(before), a, i < len(after), path, fmt.Sprintf("%s[%d]", text, i))
+	}
+}
+
+// item compares an item of a list. One that comes or goes is shown as a whole.
+func (c *comparison) item(before any, wasThere bool, after any, isThere bool, path []string, text string) {
+	switch {
+	case wasThere && isThere:
+		c.values(before, true, after, true, append(path[:len(path):len(path)], text), text)
+	case wasThere:
+		c.fields = append(c.fields, Field{Path: cli.Text(text), From: c.shown(before, path)})
+	default:
+		c.fields = append(c.fields, Field{Path: cli.Text(text), To: c.shown(after, path)})
+	}
+}
+
+// byKey maps the items of a list by one of their fields; false if that does not tell them apart.
+func byKey(list []any, key string) (items map[string]any, names []string, ok bool) {
+	items = map[string]any{}
+	for _, item := range list {
+		fields, isMap := item.(map[string]any)
+		if !isMap {
+			return nil, nil, false
+		}
+		value, found := fields[key]
+		name := fmt.Sprint(value)
+		if _, twice := items[name]; !found || twice {
+			return nil, nil, false
+		}
+		items[name] = item
+		names = append(names, name)
+	}
+	return items, names, true
+}
+
+// render writes a value in a line.
+func render(value any) string {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	text := string(raw)
+	if plain, ok := value.(string); ok && strings.HasPrefix(plain, "(hidden") {
+		text = plain
+	}
+	return cli.Text(text)
+}

@@ -1,0 +1,154 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+)
+
+// eventLimit bounds how many events are read.
+const eventLimit = 500
+
+// Event is an event about a ManagedResource or a TargetCluster.
+type Event struct {
+	Type    string    `json:"type"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Count   int32     `json:"count"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+	// By is who wrote it.
+	By string `json:"by,omitempty"`
+}
+
+type events struct {
+	env    *cli.Env
+	output cli.Output
+	bad    bool
+}
+
+// NewEvents returns the command events.
+func NewEvents(env *cli.Env) *cobra.Command {
+	e := &events{env: env}
+	kinds := []cli.Kind{cli.KindManagedResource, cli.KindCluster}
+	command := &cobra.Command{
+		Use:   "events (mr|cluster) NAME [flags]",
+		Short: "List the events about a ManagedResource or a cluster",
+		Long:  "List the events about a ManagedResource or a cluster, the latest last: what the hub did, who changed what, and when something turned bad.",
+		Args: func(_ *cobra.Command, args []string) error {
+			_, err := cli.ParseSubject(args, kinds...)
+			return err
+		},
+		ValidArgsFunction: env.CompleteSubject(kinds...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			subject, err := cli.ParseSubject(args, kinds...)
+			if err != nil {
+				return err
+			}
+			return e.run(cmd.Context(), subject)
+		},
+	}
+	e.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
+	command.Flags().BoolVar(&e.bad, "warnings", false, "List only Warning events.")
+	return command
+}
+
+func (e *events) run(ctx context.Context, subject cli.Subject) error {
+	if err := e.output.Validate(); err != nil {
+		return err
+	}
+	source, err := e.env.Source()
+	if err != nil {
+		return err
+	}
+	// Who asks for one that does not exist may mean one that was deleted, but without events it is a slip.
+	all, err := list(ctx, source, subject)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		if err := exists(ctx, source, subject); err != nil {
+			return err
+		}
+	}
+	if e.bad {
+		all = slices.DeleteFunc(all, func(e Event) bool { return e.Type != corev1.EventTypeWarning })
+	}
+	if e.output.Structured() {
+		if all == nil {
+			all = []Event{}
+		}
+		return e.output.Encode(e.env.Out, all)
+	}
+	if len(all) == 0 {
+		e.env.Note("No events found about %s %s in namespace %s. Events are kept for an hour or so.", subject.Kind, subject.Name, source.Namespace)
+		return nil
+	}
+	table := &metav1.Table{ColumnDefinitions: cli.Columns("Last Seen", "Type", "Reason", "Count", "Message", "(First Seen)", "(By)")}
+	for _, event := range all {
+		table.Rows = append(table.Rows, cli.Row(e.env.Age(event.Last), event.Type, event.Reason, fmt.Sprint(event.Count), cli.FirstLine(event.Message), e.env.Age(event.First), event.By))
+	}
+	return e.output.Table(e.env.Out, table)
+}
+
+func exists(ctx context.Context, source *cli.Source, subject cli.Subject) (err error) {
+	if subject.Kind == cli.KindCluster {
+		_, err = source.TargetCluster(ctx, subject.Name)
+	} else {
+		_, err = source.ManagedResource(ctx, subject.Name)
+	}
+	return err
+}
+
+// kindNames are the kinds as events refer to them.
+var kindNames = map[cli.Kind]string{cli.KindManagedResource: "ManagedResource", cli.KindCluster: "TargetCluster"}
+
+// list reads the events about something, the latest last.
+func list(ctx context.Context, source *cli.Source, subject cli.Subject) ([]Event, error) {
+	read := &corev1.EventList{}
+	about := client.MatchingFields{"involvedObject.name": subject.Name, "involvedObject.kind": kindNames[subject.Kind]}
+	if err := source.List(ctx, read, client.InNamespace(source.Namespace), about, client.Limit(eventLimit)); err != nil {
+		return nil, fmt.Errorf("listing events: %w", err)
+	}
+	out := make([]Event, 0, len(read.Items))
+	for i := range read.Items {
+		out = append(out, eventOf(&read.Items[i]))
+	}
+	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Or(a.Last.Compare(b.Last), a.First.Compare(b.First)) })
+	return out, nil
+}
+
+// eventOf reads an event. Those of the newer API have a series instead of a count.
+func eventOf(e *corev1.Event) Event {
+	first := firstOf(e.FirstTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
+	out := Event{
+		Type: e.Type, Reason: e.Reason, Message: e.Message, Count: max(e.Count, 1),
+		First: first, Last: firstOf(e.LastTimestamp.Time, e.EventTime.Time, first),
+		By: cmp.Or(e.Source.Component, e.ReportingController),
+	}
+	if e.Series != nil {
+		out.Count = max(out.Count, e.Series.Count)
+		if e.Series.LastObservedTime.After(out.Last) {
+			out.Last = e.Series.LastObservedTime.Time
+		}
+	}
+	return out
+}
+
+func firstOf(times ...time.Time) time.Time {
+	for _, t := range times {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return time.Time{}
+}

@@ -1,0 +1,107 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+)
+
+// heartbeatLimit is how old a heartbeat is at most while a hub works.
+const heartbeatLimit = 40 * time.Second
+
+// Facts are what a cause is found from. What may not be read is missing.
+type Facts struct {
+	Now time.Time
+	// Namespace and Name say what it is about.
+	Namespace, Name string
+	// Heartbeat is the Lease that a working hub renews; nil if it was not found, and HeartbeatKnown is false if it could not be read.
+	Heartbeat      *coordinationv1.Lease
+	HeartbeatKnown bool
+
+	// ManagedResource is what it is about, if it is about one; nil if there is none.
+	ManagedResource *resourcesv1alpha1.ManagedResource
+	// Cluster is the TargetCluster: what it is about, or where the ManagedResource goes.
+	Cluster *hubv1alpha1.TargetCluster
+	// Targets are the names of the registrations of the namespace that serve the class of the ManagedResource, and Classes are
+	// those of all registrations there, by name.
+	Targets []string
+	Classes map[string]string
+	// Source is true if the ManagedResource goes to the source cluster.
+	Source bool
+	// Registration is the Secret of the cluster; nil if there is none, and RegistrationKnown is false if it could not be read.
+	Registration      *corev1.Secret
+	RegistrationKnown bool
+}
+
+// gather reads the facts.
+func (w *why) gather(ctx context.Context, source *cli.Source, subject cli.Subject) (*Facts, error) {
+	f := &Facts{Now: w.env.Clock.Now(), Namespace: source.Namespace, Name: subject.Name}
+	lease := &coordinationv1.Lease{}
+	err := source.Get(ctx, client.ObjectKey{Namespace: w.hubNamespace, Name: w.hubLease}, lease)
+	switch {
+	case err == nil:
+		f.Heartbeat, f.HeartbeatKnown = lease, true
+	case cli.ExitCode(err) == cli.ExitUnreachable:
+		return nil, fmt.Errorf("reading the heartbeat of the hub: %w", err)
+	}
+	if subject.Kind == cli.KindCluster {
+		return f, f.aboutCluster(ctx, source)
+	}
+	if f.ManagedResource, err = source.ManagedResource(ctx, subject.Name); err != nil {
+		return nil, err
+	}
+	return f, f.aboutTarget(ctx, source)
+}
+
+func (f *Facts) aboutCluster(ctx context.Context, source *cli.Source) error {
+	tc, err := source.TargetCluster(ctx, f.Name)
+	if err != nil && cli.ExitCode(err) != cli.ExitNotFound {
+		return err
+	}
+	f.Cluster = tc
+	f.registration(ctx, source, f.Namespace, f.Name)
+	if f.Cluster == nil && f.RegistrationKnown && f.Registration == nil {
+		return cli.NotFound("there is no cluster %s in namespace %s: neither a TargetCluster nor a Secret %s", f.Name, f.Namespace, target.SecretName(f.Name))
+	}
+	return nil
+}
+
+func (f *Facts) registration(ctx context.Context, source *cli.Source, namespace, name string) {
+	s, err := target.Registration(ctx, source, namespace, name)
+	f.RegistrationKnown = err == nil || cli.ExitCode(err) == cli.ExitNotFound
+	if err == nil {
+		f.Registration = s
+	}
+}
+
+// aboutTarget finds out where the ManagedResource goes.
+func (f *Facts) aboutTarget(ctx context.Context, source *cli.Source) error {
+	here := &hubv1alpha1.TargetClusterList{}
+	if err := source.List(ctx, here, client.InNamespace(f.Namespace)); err != nil {
+		return fmt.Errorf("listing TargetClusters: %w", err)
+	}
+	f.Classes = map[string]string{}
+	for i := range here.Items {
+		if s, err := target.Registration(ctx, source, f.Namespace, here.Items[i].Name); err == nil {
+			f.Classes[here.Items[i].Name] = s.Labels[hubv1alpha1.ClassLabel]
+		}
+	}
+	found, err := target.Of(ctx, source, f.ManagedResource, "")
+	if err != nil {
+		if cli.IsUnreachable(err) {
+			return err
+		}
+		return nil //nolint:nilerr // that it has no target is a fact, and the causes say which
+	}
+	f.Source, f.Cluster = found.Source, found.Cluster
+	return nil
+}

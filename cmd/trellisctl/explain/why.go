@@ -1,0 +1,144 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+)
+
+// shownEvents is how many Warning events are told with a cause.
+const shownEvents = 3
+
+type why struct {
+	env          *cli.Env
+	output       cli.Output
+	hubNamespace string
+	hubLease     string
+}
+
+// Answer is what why finds out. It is what -o json prints.
+type Answer struct {
+	Kind      cli.Kind `json:"kind"`
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	// OK is true if nothing is wrong; then there is no cause.
+	OK     bool    `json:"ok"`
+	Cause  *Cause  `json:"cause,omitempty"`
+	Events []Event `json:"events,omitempty"`
+}
+
+// NewWhy returns the command why.
+func NewWhy(env *cli.Env) *cobra.Command {
+	w := &why{env: env}
+	kinds := []cli.Kind{cli.KindManagedResource, cli.KindCluster}
+	command := &cobra.Command{
+		Use:   "why (mr|cluster) NAME [flags]",
+		Short: "Say why something is not as it should be",
+		Long: `Say why a ManagedResource or a cluster is not as it should be: the first cause, since when, and what unblocks it. A ManagedResource
+that waits for its target has the target's problem as its cause; if no hub works, that is the cause of everything.
+
+The exit code is 0 if nothing is wrong, and 3 if there is a cause.`,
+		Example: `  trellisctl -n shoot--foo--a why mr addons
+  trellisctl -n shoot--foo--a why cluster shoot-a -o json | jq -r .cause.reason`,
+		Args: func(_ *cobra.Command, args []string) error {
+			_, err := cli.ParseSubject(args, kinds...)
+			return err
+		},
+		ValidArgsFunction: env.CompleteSubject(kinds...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			subject, err := cli.ParseSubject(args, kinds...)
+			if err != nil {
+				return err
+			}
+			return w.run(cmd.Context(), subject)
+		},
+	}
+	w.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML)
+	command.Flags().StringVar(&w.hubNamespace, "hub-namespace", "trellis", "Namespace of the hub, where its heartbeat is.")
+	command.Flags().StringVar(&w.hubLease, "hub-lease", "trellis-heartbeat", "Name of the Lease that the hub renews as its heartbeat.")
+	return command
+}
+
+func (w *why) run(ctx context.Context, subject cli.Subject) error {
+	if err := w.output.Validate(); err != nil {
+		return err
+	}
+	source, err := w.env.Source()
+	if err != nil {
+		return err
+	}
+	facts, err := w.gather(ctx, source, subject)
+	if err != nil {
+		return err
+	}
+	cause := OfManagedResource
+	if subject.Kind == cli.KindCluster {
+		cause = OfCluster
+	}
+	answer := &Answer{Kind: subject.Kind, Namespace: facts.Namespace, Name: facts.Name}
+	if c := cause(facts); c.Reason != "" {
+		answer.Cause = &c
+	}
+	answer.OK = answer.Cause == nil
+	if !answer.OK {
+		// Events tell more where there are any. That they cannot be read is no reason to keep the cause back.
+		if events, err := list(ctx, source, subject); err == nil {
+			answer.Events = lastWarnings(events)
+		}
+	}
+	if err := w.print(answer); err != nil {
+		return err
+	}
+	if !answer.OK {
+		return cli.Found()
+	}
+	return nil
+}
+
+func lastWarnings(events []Event) []Event {
+	var warnings []Event
+	for _, e := range events {
+		if e.Type == corev1.EventTypeWarning {
+			warnings = append(warnings, e)
+		}
+	}
+	return warnings[max(0, len(warnings)-shownEvents):]
+}
+
+func (w *why) print(a *Answer) error {
+	if w.output.Structured() {
+		return w.output.Encode(w.env.Out, a)
+	}
+	style := w.env.Style(w.env.Out)
+	what := map[cli.Kind]string{cli.KindManagedResource: "ManagedResource", cli.KindCluster: "Cluster"}[a.Kind]
+	if a.OK {
+		fmt.Fprintf(w.env.Out, "%s %s/%s is as it should be.\n", what, a.Namespace, a.Name)
+		return nil
+	}
+	paint := style.Bad
+	if a.Cause.Wished {
+		paint = style.Warn
+	}
+	fmt.Fprintln(w.env.Out, style.Strong(what+" "+a.Namespace+"/"+a.Name)+": "+paint(cli.Text(a.Cause.Reason)))
+	line := func(name, text string) { fmt.Fprintf(w.env.Out, "%-9s %s\n", name, cli.Indent(text, "          ")) }
+	line("Cause:", a.Cause.Message)
+	if s := a.Cause.Since; s != nil {
+		line("Since:", fmt.Sprintf("%s (%s)", s.UTC().Format(time.RFC3339), w.env.Age(s.Time)))
+	}
+	if a.Cause.Unblock != "" {
+		line("Unblock:", a.Cause.Unblock)
+	}
+	for i, e := range a.Events {
+		name := ""
+		if i == 0 {
+			name = "Events:"
+		}
+		line(name, fmt.Sprintf("%s ago  %s: %s", w.env.Age(e.Last), e.Reason, cli.FirstLine(e.Message)))
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+)
+
+// Report is what status and tree find out. It is what -o json prints.
+type Report struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Class     string `json:"class"`
+	// Target is namespace/name of the TargetCluster, or "source"; empty if it was not found.
+	Target string `json:"target,omitempty"`
+	// Suspended is true if the hub leaves the ManagedResource alone.
+	Suspended bool `json:"suspended,omitempty"`
+	// Deleting is since when it is being deleted.
+	Deleting *time.Time `json:"deleting,omitempty"`
+	// Generation is what is to be, AppliedGeneration what is.
+	Generation        int64                         `json:"generation"`
+	AppliedGeneration int64                         `json:"appliedGeneration"`
+	Secrets           []string                      `json:"secrets,omitempty"`
+	Conditions        []resourcesv1alpha1.Condition `json:"conditions"`
+	Objects           []Object                      `json:"objects"`
+	// Problem says why the target could not be asked; empty if it was.
+	Problem string `json:"problem,omitempty"`
+
+	err error
+}
+
+// inspection is one of the commands.
+type inspection struct {
+	env      *cli.Env
+	output   cli.Output
+	target   target.Flags
+	children bool
+	print    func(*Report) error
+}
+
+func (i *inspection) command(use, short, long, example string, formats ...string) *cobra.Command {
+	command := &cobra.Command{
+		Use: use + " mr NAME [flags]", Short: short, Long: long, Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			_, err := cli.ParseSubject(args, cli.KindManagedResource)
+			return err
+		},
+		ValidArgsFunction: i.env.CompleteSubject(cli.KindManagedResource),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			subject, err := cli.ParseSubject(args, cli.KindManagedResource)
+			if err != nil {
+				return err
+			}
+			return i.run(cmd.Context(), subject.Name)
+		},
+	}
+	i.output.AddFlags(command, formats...)
+	i.target.AddFlags(command, i.env)
+	return command
+}
+
+func (i *inspection) run(ctx context.Context, name string) error {
+	if err := i.output.Validate(); err != nil {
+		return err
+	}
+	source, err := i.env.Source()
+	if err != nil {
+		return err
+	}
+	mr, err := source.ManagedResource(ctx, name)
+	if err != nil {
+		return err
+	}
+	report := i.report(ctx, source, mr)
+	switch {
+	case i.output.Structured():
+		err = i.output.Encode(i.env.Out, report)
+	case i.output.Format == cli.FormatName:
+		for o := range report.Objects {
+			fmt.Fprintln(i.env.Out, cli.Text(report.Objects[o].Key().String()))
+		}
+	default:
+		err = i.print(report)
+	}
+	if err != nil {
+		return err
+	}
+	if report.err != nil {
+		return fmt.Errorf("the live objects cannot be seen: %w", report.err)
+	}
+	if !report.well() {
+		return cli.Found()
+	}
+	return nil
+}
+
+// report looks at everything.
+func (i *inspection) report(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) *Report {
+	r := &Report{
+		Namespace: mr.Namespace, Name: mr.Name, Class: claim.SpecClass(mr),
+		Suspended:  resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]),
+		Generation: mr.Generation, AppliedGeneration: mr.Status.ObservedGeneration, Conditions: slices.Clone(mr.Status.Conditions),
+		Objects: unseen(mr.Status.Resources),
+	}
+	if r.Class == resourcesv1alpha1.DefaultClass {
+		r.Class = resourcesv1alpha1.DefaultClassName
+	}
+	if mr.DeletionTimestamp != nil {
+		r.Deleting = &mr.DeletionTimestamp.Time
+	}
+	for _, ref := range mr.Spec.SecretRefs {
+		r.Secrets = append(r.Secrets, ref.Name)
+	}
+	found, connection, err := i.target.Open(ctx, source, mr)
+	if found != nil {
+		r.Target = found.String()
+	}
+	if err != nil {
+		r.Problem, r.err = err.Error(), err
+		return r
+	}
+	l := &looker{connection: connection, withChildren: i.children, pods: map[string]*namespacePods{}}
+	r.Objects = l.look(ctx, mr.Status.Resources)
+	if i.children {
+		l.adopt(r.Objects)
+	}
+	return r
+}
+
+// well tells whether nothing is wrong.
+func (r *Report) well() bool {
+	ready := resourcesv1alpha1.GetCondition(r.Conditions, resourcesv1alpha1.ConditionReady)
+	return ready != nil && ready.Status == resourcesv1alpha1.ConditionTrue && !r.Suspended && r.Generation == r.AppliedGeneration &&
+		!slices.ContainsFunc(r.Objects, func(o Object) bool { return o.Health != Healthy })
+}
+
+// count says how many objects are how.
+func (r *Report) count() string {
+	counts := map[Health]int{}
+	for i := range r.Objects {
+		counts[r.Objects[i].Health]++
+	}
+	text := fmt.Sprintf("%d objects", len(r.Objects))
+	for _, h := range []Health{Missing, Unhealthy, Progressing, Unknown} {
+		if counts[h] > 0 {
+			text += fmt.Sprintf(", %d %s", counts[h], h)
+		}
+	}
+	return text
+}

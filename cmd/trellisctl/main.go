@@ -1,0 +1,22 @@
+// Command trellisctl is what people do with a hub: register clusters, pack manifests, look into targets, find causes. Under
+// the name kubectl-trellis it is a plug-in of kubectl. See package app for how it is put together.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/trellis-hub/trellis/cmd/trellisctl/app"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	code := app.Main(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,168 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+)
+
+// operation is one of the commands on one ManagedResource.
+type operation struct {
+	env     *cli.Env
+	wait    bool
+	timeout time.Duration
+}
+
+// command makes a command of an operation.
+func (o *operation) command(use, short, long, example string, run func(context.Context, *cli.Source, *resourcesv1alpha1.ManagedResource) error) *cobra.Command {
+	command := &cobra.Command{
+		Use: use + " mr NAME [flags]", Short: short, Long: long, Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			_, err := cli.ParseSubject(args, cli.KindManagedResource)
+			return err
+		},
+		ValidArgsFunction: o.env.CompleteSubject(cli.KindManagedResource),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			subject, err := cli.ParseSubject(args, cli.KindManagedResource)
+			if err != nil {
+				return err
+			}
+			source, err := o.env.Source()
+			if err != nil {
+				return err
+			}
+			mr, err := source.ManagedResource(cmd.Context(), subject.Name)
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), source, mr)
+		},
+	}
+	command.Flags().BoolVar(&o.wait, "wait", true, "Wait until the hub has done it.")
+	command.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait for the hub.")
+	return command
+}
+
+// NewReconcile returns the command reconcile.
+func NewReconcile(env *cli.Env) *cobra.Command {
+	o := &operation{env: env}
+	return o.command("reconcile", "Have the hub apply a ManagedResource now", `Have the hub apply every object of a ManagedResource now, also those that it knows to be right, and wait until it is done. The exit code
+is 3 if the ManagedResource is not ready then.
+
+Nobody needs this to have a change or drift noticed: the hub notices by itself. It helps when something that the hub cannot see has
+changed, such as a webhook in the target that would now let an object pass.`,
+		`  trellisctl -n shoot--foo--a reconcile mr addons`, o.reconcile)
+}
+
+func (o *operation) reconcile(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) error {
+	if resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]) && mr.DeletionTimestamp == nil {
+		return cli.Refused("managedResource %s is suspended: \"resume mr %s\" lets the hub work on it again", mr.Name, mr.Name)
+	}
+	switch operation := mr.Annotations[resourcesv1alpha1.OperationAnnotation]; operation {
+	case "", resourcesv1alpha1.OperationReconcile:
+	default:
+		return cli.Refused("managedResource %s has the annotation %s=%s, which somebody else waits for", mr.Name, resourcesv1alpha1.OperationAnnotation, operation)
+	}
+	if err := o.annotate(ctx, source, mr, resourcesv1alpha1.OperationAnnotation, resourcesv1alpha1.OperationReconcile); err != nil {
+		return err
+	}
+	if !o.wait {
+		fmt.Fprintf(o.env.Out, "managedresource/%s: the hub is asked to reconcile it\n", mr.Name)
+		return nil
+	}
+	calm := 0
+	err := o.env.Await(ctx, o.timeout, func(ctx context.Context) (done bool, state string, err error) {
+		if mr, err = source.ManagedResource(ctx, mr.Name); err != nil {
+			return false, "", err
+		}
+		if mr.Annotations[resourcesv1alpha1.OperationAnnotation] == resourcesv1alpha1.OperationReconcile {
+			calm = 0
+			return false, "waiting for the hub to begin", nil
+		}
+		if !settled(mr) {
+			calm = 0
+			return false, "the hub is at work: " + Say(mr, resourcesv1alpha1.ConditionReady), nil
+		}
+		calm++
+		return calm == 2, "the hub is at work", nil
+	})
+	if err != nil {
+		return fmt.Errorf("managedResource %s: %w", mr.Name, err)
+	}
+	fmt.Fprintf(o.env.Out, "managedresource/%s reconciled: %s\n", mr.Name, Say(mr, resourcesv1alpha1.ConditionReady))
+	if !is(mr, resourcesv1alpha1.ConditionReady, resourcesv1alpha1.ConditionTrue) {
+		return cli.Found()
+	}
+	return nil
+}
+
+// NewSuspend returns the command suspend.
+func NewSuspend(env *cli.Env) *cobra.Command {
+	o := &operation{env: env}
+	return o.command("suspend", "Have the hub leave a ManagedResource alone", `Have the hub leave a ManagedResource alone until "resume": nothing is applied, drift is not corrected, health is not judged. Its
+objects stay as they are. Its deletion still deletes them.`,
+		`  trellisctl -n shoot--foo--a suspend mr addons`,
+		func(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) error {
+			if mr.DeletionTimestamp != nil {
+				return cli.Refused("managedResource %s is being deleted, and that cannot be suspended", mr.Name)
+			}
+			return o.ignore(ctx, source, mr, "true", "suspended", true)
+		})
+}
+
+// NewResume returns the command resume.
+func NewResume(env *cli.Env) *cobra.Command {
+	o := &operation{env: env}
+	return o.command("resume", "Have the hub look after a suspended ManagedResource again", `Have the hub look after a ManagedResource again that was suspended. What has changed meanwhile, in its Secrets or in the target, is
+applied: "diff mr" shows beforehand what that will be.`,
+		`  trellisctl -n shoot--foo--a diff mr addons
+  trellisctl -n shoot--foo--a resume mr addons`,
+		func(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) error {
+			return o.ignore(ctx, source, mr, "", "resumed", false)
+		})
+}
+
+// ignore sets or removes the annotation and waits until the conditions say so.
+func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, value, what string, ignored bool) error {
+	if err := o.annotate(ctx, source, mr, resourcesv1alpha1.IgnoreAnnotation, value); err != nil {
+		return err
+	}
+	if !o.wait {
+		fmt.Fprintf(o.env.Out, "managedresource/%s: the hub is asked for it to be %s\n", mr.Name, what)
+		return nil
+	}
+	err := o.env.Await(ctx, o.timeout, func(ctx context.Context) (done bool, state string, err error) {
+		if mr, err = source.ManagedResource(ctx, mr.Name); err != nil {
+			return false, "", err
+		}
+		says := because(mr, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ReasonManagedResourceIgnored)
+		known := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied) != nil
+		return known && says == ignored, "waiting for the hub: " + Say(mr, resourcesv1alpha1.ConditionResourcesApplied), nil
+	})
+	if err != nil {
+		return fmt.Errorf("managedResource %s has its annotation, but the hub does not say that it is %s: %w", mr.Name, what, err)
+	}
+	fmt.Fprintf(o.env.Out, "managedresource/%s %s\n", mr.Name, what)
+	return nil
+}
+
+// annotate sets an annotation, or removes it if the value is empty.
+func (o *operation) annotate(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, key, value string) error {
+	before := mr.DeepCopy()
+	if value == "" {
+		delete(mr.Annotations, key)
+	} else {
+		metav1.SetMetaDataAnnotation(&mr.ObjectMeta, key, value)
+	}
+	if err := source.Patch(ctx, mr, client.MergeFrom(before), client.FieldOwner(cli.FieldManager)); err != nil {
+		return fmt.Errorf("annotating ManagedResource %s/%s: %w", mr.Namespace, mr.Name, err)
+	}
+	return nil
+}

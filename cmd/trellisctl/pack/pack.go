@@ -1,0 +1,242 @@
+package pack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/operate"
+)
+
+type packer struct {
+	env       *cli.Env
+	options   Options
+	output    cli.Output
+	files     []string
+	recursive bool
+	apply     bool
+	force     bool
+	prune     bool
+	wait      bool
+	timeout   time.Duration
+}
+
+// New returns the command pack.
+func New(env *cli.Env) *cobra.Command {
+	p := &packer{env: env}
+	command := &cobra.Command{
+		Use:   "pack -f FILE|DIR|- --name NAME [flags]",
+		Short: "Pack manifests into a ManagedResource",
+		Long: `Pack manifests into a ManagedResource and the Secrets that it refers to, and print them, or apply them with --apply.
+
+Equal manifests give equal output, whatever files they are in and in whatever order. What the hub could not read or would refuse is
+refused: documents that are no objects, objects that are there twice, more than fits into a Secret or into an inventory. Content that
+exceeds one Secret is spread over several.
+
+With --immutable, Secrets are immutable and their names end in a hash of their content. --prune then deletes those that the
+ManagedResource does not refer to any more, once the hub has applied the new ones.`,
+		Example: `  # Look at it, then apply it
+  trellisctl -n shoot--foo--a pack -f manifests/ --name addons --brotli | less
+  trellisctl -n shoot--foo--a pack -f manifests/ --name addons --brotli --apply --wait
+
+  # From a pipeline
+  kustomize build overlays/a | trellisctl -n shoot--foo--a pack -f - --name addons --immutable --apply --prune`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
+	}
+	f := command.Flags()
+	f.StringSliceVarP(&p.files, "filename", "f", nil, "Files or directories with manifests; - reads stdin.")
+	f.BoolVarP(&p.recursive, "recursive", "R", false, "Read subdirectories, too.")
+	f.StringVar(&p.options.Name, "name", "", "Name of the ManagedResource.")
+	f.BoolVar(&p.options.Brotli, "brotli", false, "Compress the manifests.")
+	f.BoolVar(&p.options.Immutable, "immutable", false, "Make the Secrets immutable, with names that end in a hash of their content.")
+	f.StringVar(&p.options.Class, "class", "", "Class of the ManagedResource. Default: the default class.")
+	f.StringVar(&p.options.Cluster, "for-cluster", "", "Cluster that it is for, where the namespace has several.")
+	f.BoolVar(&p.options.KeepObjects, "keep-objects", false, "Leave the objects in the cluster when the ManagedResource is deleted.")
+	f.BoolVar(&p.options.ForceOverwriteLabels, "force-overwrite-labels", false, "Remove labels that others add to objects.")
+	f.BoolVar(&p.options.ForceOverwriteAnnotations, "force-overwrite-annotations", false, "Remove annotations that others add to objects.")
+	f.BoolVar(&p.options.DeletePersistentVolumeClaims, "delete-persistent-volume-claims", false, "Delete the claims of a StatefulSet with it.")
+	f.StringToStringVar(&p.options.InjectLabels, "inject-labels", nil, "Labels for every object and the pods of it (KEY=VALUE,...).")
+	f.StringToStringVar(&p.options.Labels, "labels", nil, "Labels of the ManagedResource (KEY=VALUE,...).")
+	f.BoolVar(&p.apply, "apply", false, "Apply them to the source cluster instead of printing them.")
+	f.BoolVar(&p.force, "force-conflicts", false, "With --apply: take over fields that somebody else set.")
+	f.BoolVar(&p.prune, "prune", false, "With --apply: delete Secrets that were packed for the ManagedResource before and are not needed any more.")
+	f.BoolVar(&p.wait, "wait", false, "With --apply: wait until the ManagedResource is ready.")
+	f.DurationVar(&p.timeout, "timeout", 5*time.Minute, "How long to wait for the hub.")
+	p.output.AddFlags(command, cli.FormatYAML, cli.FormatJSON, cli.FormatName)
+	for flag, kind := range map[string]cli.Kind{"name": cli.KindManagedResource, "for-cluster": cli.KindCluster} {
+		if err := command.RegisterFlagCompletionFunc(flag, env.CompleteName(kind)); err != nil {
+			panic(err) // the flags are compiled in
+		}
+	}
+	return command
+}
+
+func (p *packer) run(ctx context.Context) error {
+	switch {
+	case len(p.files) == 0:
+		return cli.Usage("--filename is required")
+	case p.options.Name == "":
+		return cli.Usage("--name is required")
+	case !p.apply && (p.force || p.prune || p.wait):
+		return cli.Usage("--force-conflicts, --prune and --wait go with --apply")
+	case p.apply && p.output.Structured():
+		return cli.Usage("--apply prints what it did; leave out -o %s", p.output.Format)
+	}
+	if err := p.output.Validate(); err != nil {
+		return err
+	}
+	if err := p.options.Validate(); err != nil {
+		return err
+	}
+	manifests, err := ReadFiles(p.files, p.recursive, p.env.In)
+	if err != nil {
+		return err
+	}
+	if len(manifests) == 0 {
+		p.env.Warn("there are no manifests: the ManagedResource will have no objects, and those that it had will be deleted")
+	}
+	namespace, _, err := p.env.Flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of the source cluster: %w", err)
+	}
+	p.options.Namespace = namespace
+	packed, err := Pack(manifests, p.options)
+	if err != nil {
+		return err
+	}
+	if p.apply {
+		return p.applied(ctx, packed)
+	}
+	return p.print(packed)
+}
+
+func (p *packer) print(packed *Packed) error {
+	objects := make([]any, 0, len(packed.Secrets)+1)
+	for _, o := range packed.objects() {
+		if p.output.Format == cli.FormatName {
+			fmt.Fprintln(p.env.Out, cli.Name(cli.Scheme(), o))
+			continue
+		}
+		content, err := plain(o)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, content)
+	}
+	if p.output.Format == cli.FormatName {
+		return nil
+	}
+	if p.output.Format == cli.FormatJSON {
+		return p.output.Encode(p.env.Out, map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
+	}
+	documents := cli.Output{Format: cli.FormatYAML}
+	for _, o := range objects {
+		fmt.Fprintln(p.env.Out, "---")
+		if err := documents.Encode(p.env.Out, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// objects are the Secrets and, after them, the ManagedResource.
+func (p *Packed) objects() []client.Object {
+	objects := make([]client.Object, 0, len(p.Secrets)+1)
+	for _, s := range p.Secrets {
+		objects = append(objects, s)
+	}
+	return append(objects, p.ManagedResource)
+}
+
+// plain is an object without what only servers fill.
+func plain(o client.Object) (map[string]any, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", o.GetName(), err)
+	}
+	delete(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return content, nil
+}
+
+// applied applies the Secrets, then the ManagedResource that refers to them.
+func (p *packer) applied(ctx context.Context, packed *Packed) error {
+	source, err := p.env.Source()
+	if err != nil {
+		return err
+	}
+	before := &resourcesv1alpha1.ManagedResource{}
+	if err := source.Get(ctx, client.ObjectKeyFromObject(packed.ManagedResource), before); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading ManagedResource %s/%s: %w", source.Namespace, p.options.Name, err)
+	}
+	if before.DeletionTimestamp != nil {
+		return cli.Refused("ManagedResource %s/%s is being deleted", source.Namespace, p.options.Name)
+	}
+	options := []client.ApplyOption{client.FieldOwner(cli.FieldManager)}
+	if p.force {
+		options = append(options, client.ForceOwnership)
+	}
+	for _, o := range packed.objects() {
+		content, err := plain(o)
+		if err != nil {
+			return err
+		}
+		u := &unstructured.Unstructured{Object: content}
+		err = source.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
+		if apierrors.IsConflict(err) {
+			return cli.Refused("applying %s: %w; --force-conflicts takes these fields over", cli.Name(source.Scheme(), o), err)
+		}
+		if err != nil {
+			return fmt.Errorf("applying %s: %w", cli.Name(source.Scheme(), o), err)
+		}
+		fmt.Fprintln(p.env.Out, cli.Name(source.Scheme(), o), "applied")
+	}
+	old := p.unneeded(ctx, source, before, packed.ManagedResource)
+	if p.wait || p.prune && len(old) > 0 {
+		if err := operate.AwaitReady(ctx, p.env, source, p.options.Name, p.timeout, p.wait); err != nil {
+			return err
+		}
+	}
+	return p.dispose(ctx, source, old)
+}
+
+// unneeded are the Secrets that were packed for the ManagedResource and that it does not refer to any more.
+func (p *packer) unneeded(ctx context.Context, source *cli.Source, before, now *resourcesv1alpha1.ManagedResource) []*corev1.Secret {
+	var old []*corev1.Secret
+	for _, ref := range before.Spec.SecretRefs {
+		if slices.Contains(now.Spec.SecretRefs, ref) {
+			continue
+		}
+		s := &corev1.Secret{}
+		if err := source.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: ref.Name}, s); err == nil && s.Labels[PackedLabel] == p.options.Name {
+			old = append(old, s)
+		}
+	}
+	return old
+}
+
+func (p *packer) dispose(ctx context.Context, source *cli.Source, old []*corev1.Secret) error {
+	for _, s := range old {
+		if !p.prune {
+			p.env.Note("secret/%s is not needed any more; --prune deletes such Secrets.", s.Name)
+			continue
+		}
+		if err := client.IgnoreNotFound(source.Delete(ctx, s, client.Preconditions{UID: ptr.To(s.UID)})); err != nil {
+			return fmt.Errorf("deleting the old Secret %s/%s: %w", s.Namespace, s.Name, err)
+		}
+		fmt.Fprintf(p.env.Out, "secret/%s deleted\n", s.Name)
+	}
+	return nil
+}

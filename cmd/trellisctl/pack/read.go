@@ -1,0 +1,151 @@
+package pack
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+)
+
+// maxInput bounds what is read: the hub takes 64 MiB of text of a ManagedResource.
+const maxInput = 64 << 20
+
+// Manifest is an object with the place where it stands.
+type Manifest struct {
+	*unstructured.Unstructured
+	// Place names the file and the document, for people.
+	Place string
+}
+
+// ReadFiles reads the manifests in files and directories; "-" is in. Of directories, files that end in .yaml, .yml or .json are
+// read, those of subdirectories only if recursive. Lists are taken apart. Whatever cannot be read is an error, and all of it is
+// told.
+func ReadFiles(paths []string, recursive bool, in io.Reader) ([]Manifest, error) {
+	var sources []bundle.Source
+	total := 0
+	add := func(name string, content []byte) error {
+		if total += len(content); total > maxInput {
+			return cli.Refused("the files have more than %d MiB together, and the hub takes no more of a ManagedResource", maxInput>>20)
+		}
+		sources = append(sources, bundle.Source{Name: name, Data: map[string][]byte{"data.yaml": content}})
+		return nil
+	}
+	for _, path := range paths {
+		if path == "-" {
+			content, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+			if err != nil {
+				return nil, fmt.Errorf("reading stdin: %w", err)
+			}
+			if err := add("stdin", content); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		files, err := expand(path, recursive)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file) //nolint:gosec // the user named it
+			if err != nil {
+				return nil, fmt.Errorf("reading manifests: %w", err)
+			}
+			if err := add(file, content); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return decode(sources)
+}
+
+// expand lists the files behind a path.
+func expand(path string, recursive bool) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading manifests: %w", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(path, func(file string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && file != path && !recursive:
+			return filepath.SkipDir
+		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)):
+			files = append(files, file)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading manifests: %w", err)
+	}
+	if len(files) == 0 {
+		return nil, cli.Refused("%s has no files that end in .yaml, .yml or .json", path)
+	}
+	return files, nil
+}
+
+// decode reads the documents as the hub does.
+func decode(sources []bundle.Source) ([]Manifest, error) {
+	b := bundle.Decode(sources, bundle.Limits{})
+	var problems []string
+	for _, fault := range b.Faults {
+		problems = append(problems, fmt.Sprintf("%s: %v", place(fault.Position), fault.Err))
+	}
+	var manifests []Manifest
+	for _, o := range b.Objects {
+		manifests = append(manifests, items(Manifest{Unstructured: o.Unstructured, Place: place(o.Position)})...)
+	}
+	seen := map[inventory.Key]string{}
+	for _, m := range manifests {
+		at := bundle.Object{Unstructured: m.Unstructured}
+		if err := at.Invalid(); err != nil {
+			problems = append(problems, m.Place+strings.TrimPrefix(err.Error(), at.Position.String()))
+			continue
+		}
+		key := inventory.KeyOfObject(m.Unstructured)
+		if before, twice := seen[key]; twice {
+			problems = append(problems, fmt.Sprintf("%s: %s is already in %s", m.Place, key, before))
+		}
+		seen[key] = m.Place
+	}
+	if len(problems) > 0 {
+		return nil, cli.Refused("%d documents cannot be packed:\n  %s", len(problems), strings.Join(problems, "\n  "))
+	}
+	return manifests, nil
+}
+
+func place(p bundle.Position) string {
+	if p.Index == 0 {
+		return p.SecretName
+	}
+	return fmt.Sprintf("%s, document %d", p.SecretName, p.Index)
+}
+
+// items takes a list apart, as kubectl does. The hub does not.
+func items(m Manifest) []Manifest {
+	list, ok := m.Object["items"].([]any)
+	if m.GetKind() != "List" || m.GetAPIVersion() != "v1" || !ok {
+		return []Manifest{m}
+	}
+	var out []Manifest
+	for i, item := range list {
+		object, ok := item.(map[string]any)
+		if !ok {
+			object = map[string]any{} // of which Invalid says that it is none
+		}
+		out = append(out, items(Manifest{Unstructured: &unstructured.Unstructured{Object: object}, Place: fmt.Sprintf("%s, item %d", m.Place, i+1)})...)
+	}
+	return out
+}

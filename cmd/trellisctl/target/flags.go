@@ -1,0 +1,49 @@
+package target
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+)
+
+// Flags are those of commands that look into targets.
+type Flags struct {
+	// Target is what the user says of where a ManagedResource goes; empty if that is to be found out.
+	Target string
+	// ConnectTimeout bounds the attempt to connect.
+	ConnectTimeout time.Duration
+	// AllowedProxyURL is the proxy that kubeconfigs may name.
+	AllowedProxyURL string
+}
+
+// AddFlags adds the flags to a command about ManagedResources.
+func (f *Flags) AddFlags(cmd *cobra.Command, env *cli.Env) {
+	f.AddConnectFlags(cmd)
+	cmd.Flags().StringVar(&f.Target, "target", "", "Target to look into: NAME or NAMESPACE/NAME of a TargetCluster, or \"source\". Default: where the ManagedResource goes.")
+	if err := cmd.RegisterFlagCompletionFunc("target", env.CompleteName(cli.KindCluster)); err != nil {
+		panic(err) // the flag is compiled in
+	}
+}
+
+// AddConnectFlags adds those of the flags that are about the connection.
+func (f *Flags) AddConnectFlags(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&f.ConnectTimeout, "connect-timeout", 10*time.Second, "How long to wait for the target when connecting.")
+	cmd.Flags().StringVar(&f.AllowedProxyURL, "allow-proxy-url", "", "The proxy-url that the kubeconfig of a target may have. The hub has to allow it, too (clusterCache.allowedProxyURLs).")
+}
+
+// Open finds the target of a ManagedResource and connects to it. The target is returned with an error, too, if it was found.
+func (f *Flags) Open(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) (*Found, *Connection, error) {
+	found, err := Of(ctx, source, mr, f.Target)
+	if err != nil {
+		return nil, nil, err
+	}
+	connection, err := Open(ctx, source, found, f.ConnectTimeout, f.AllowedProxyURL)
+	if err != nil {
+		return found, nil, err
+	}
+	return found, connection, nil
+}

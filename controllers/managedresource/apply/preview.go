@@ -1,0 +1,253 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+)
+
+// Preview is what an apply would make of an object.
+type Preview struct {
+	// Live is the object as it is; nil if there is none.
+	Live *unstructured.Unstructured
+	// After is the object as it would be. It is never nil without an error.
+	After *unstructured.Unstructured
+	// TakenBack is the payload of others that would go.
+	TakenBack []ownership.Foreign
+	// UnknownFields and Duplicates are those of an Outcome.
+	UnknownFields, Duplicates []string
+	// Recreated is true if the object would be deleted and created again.
+	Recreated bool
+}
+
+// Preview finds out what Run would make of an intent. Nothing is written: the server is asked with its dry run. What Run does in
+// two steps, apply and take back, is rehearsed in two steps, too: the second one is an update of what the first one would leave,
+// without the fields of others, so that the server says itself what takes their place.
+func (a *Applier) Preview(ctx context.Context, t Target, in Intent) (Preview, error) {
+	if _, err := mappingFor(t.Mapper, in.Object); err != nil {
+		return Preview{}, err
+	}
+	o := &object{Applier: a, ctx: ctx, target: t, in: in, options: in.options(), exempt: in.Exempt(), out: &Outcome{}, manifest: in.Object}
+	live, err := o.read()
+	if err != nil {
+		return Preview{}, err
+	}
+	p := Preview{Live: live}
+	switch {
+	case live == nil && in.CreateOnly:
+		p.After, err = o.rehearseCreate()
+	case in.CreateOnly:
+		p.After = live.DeepCopy()
+		unstructured.RemoveNestedField(p.After.Object, "metadata", "annotations", resourcesv1alpha1.DescriptionAnnotation)
+	default:
+		err = o.rehearse(&p)
+	}
+	p.UnknownFields, p.Duplicates = o.out.UnknownFields, o.out.Duplicates
+	return p, o.discreet(err)
+}
+
+// rehearse rehearses an apply and what follows it.
+func (o *object) rehearse(p *Preview) error {
+	for range attempts {
+		body, err := o.body(p.Live)
+		if err != nil {
+			return err
+		}
+		p.After, err = o.rehearseApply(body)
+		switch {
+		case err == nil:
+			return o.rehearseTakeBack(p)
+		case p.Live != nil && apierrors.IsConflict(err):
+			if p.Live, err = o.read(); err != nil {
+				return err
+			}
+			continue
+		}
+		if unknown := o.cut(err); len(unknown) > 0 {
+			o.out.UnknownFields = append(o.out.UnknownFields, unknown...)
+			continue
+		}
+		if refusesApply(err) {
+			o.out.Duplicates = duplicates(err)
+		}
+		return o.rehearseRest(p, err)
+	}
+	return fmt.Errorf("the object kept changing during %d attempts", attempts)
+}
+
+func (o *object) rehearseApply(body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	raw, err := json.Marshal(body.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the manifest: %w", err)
+	}
+	after := body.DeepCopy()
+	err = o.target.Client.Patch(o.ctx, after, client.RawPatch(types.ApplyPatchType, raw), client.DryRunAll, client.ForceOwnership, client.FieldOwner(o.FieldManager))
+	return after, err
+}
+
+func (o *object) rehearseCreate() (*unstructured.Unstructured, error) {
+	created := o.manifest.DeepCopy()
+	return created, o.target.Client.Create(o.ctx, created, client.DryRunAll, client.FieldOwner(o.FieldManager))
+}
+
+// rehearseRest rehearses what is done where an apply is refused: an update, or another object in its place.
+func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
+	if p.Live == nil {
+		if !refusesApply(refusal) {
+			return refusal
+		}
+		p.After, err = o.rehearseCreate()
+		return err
+	}
+	if !refusesApply(refusal) && !apierrors.IsInvalid(refusal) && !refusesNodePorts(refusal) {
+		return refusal
+	}
+	record := ownership.Read(p.Live, o.FieldManager)
+	options := o.options
+	options.ControlPlane = noteKeeper(record)
+	merged, err := merge.Object(o.manifest, p.Live, options)
+	if err != nil {
+		return err
+	}
+	if p.TakenBack, err = record.Foreign(o.exempt); err != nil {
+		p.TakenBack = nil // it serves to tell who is overruled
+	}
+	err = o.target.Client.Update(o.ctx, merged, client.DryRunAll, client.FieldOwner(o.FieldManager))
+	if err == nil {
+		p.After = merged
+		return nil
+	}
+	asked, _, propagationErr := merge.DeleteOnInvalidUpdate(merge.Annotations(o.manifest, p.Live, o.options))
+	if !apierrors.IsInvalid(err) || propagationErr != nil || !asked && !immutable(o.in, err) ||
+		resourcesv1alpha1.IsTruthy(p.Live.GetAnnotations()[resourcesv1alpha1.KeepObjectAnnotation]) {
+		return err
+	}
+	created, createErr := o.rehearseCreate()
+	if createErr != nil && !apierrors.IsAlreadyExists(createErr) {
+		return fmt.Errorf("%w; a new object would be refused as well: %w", err, createErr)
+	}
+	p.After, p.Recreated, p.TakenBack = created, true, nil
+	return nil
+}
+
+// rehearseTakeBack takes the fields of others off what an apply would leave, and whatever else has to go.
+func (o *object) rehearseTakeBack(p *Preview) error {
+	if p.Live == nil {
+		return nil
+	}
+	record := ownership.Read(p.After, o.FieldManager)
+	foreign, err := record.Foreign(o.exempt)
+	if err != nil {
+		return err
+	}
+	tidy := o.tidy(partial(p.After), record)
+	if len(foreign) == 0 && len(tidy) == 0 {
+		return nil
+	}
+	content, err := patched(p.After, tidy)
+	if err != nil {
+		return err
+	}
+	for _, f := range foreign {
+		f.Fields.Iterate(func(path fieldpath.Path) { removeAt(content.Object, path) })
+	}
+	p.TakenBack, p.After = foreign, content
+	settled := content.DeepCopy()
+	settled.SetManagedFields(nil)
+	if o.target.Client.Update(o.ctx, settled, client.DryRunAll, client.FieldOwner(o.FieldManager)) == nil {
+		p.After = settled // with what the server puts in the place of what is gone
+	}
+	return nil
+}
+
+func patched(obj *unstructured.Unstructured, ops []patchOperation) (*unstructured.Unstructured, error) {
+	out := obj.DeepCopy()
+	if len(ops) == 0 {
+		return out, nil
+	}
+	before, err := json.Marshal(obj.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the object: %w", err)
+	}
+	raw, err := json.Marshal(ops)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a patch: %w", err)
+	}
+	patch, err := jsonpatch.DecodePatch(raw)
+	if err != nil {
+		return nil, fmt.Errorf("decoding a patch: %w", err)
+	}
+	after, err := patch.Apply(before)
+	if err != nil {
+		return nil, fmt.Errorf("patching the object: %w", err)
+	}
+	if err := out.UnmarshalJSON(after); err != nil {
+		return nil, fmt.Errorf("decoding the object: %w", err)
+	}
+	return out, nil
+}
+
+// removeAt removes what is at a path, if there is anything, and returns what is left of the node.
+func removeAt(node any, path fieldpath.Path) any {
+	step := path[0]
+	switch node := node.(type) {
+	case map[string]any:
+		if step.FieldName == nil {
+			return node
+		}
+		child, found := node[*step.FieldName]
+		switch {
+		case !found:
+		case len(path) == 1:
+			delete(node, *step.FieldName)
+		default:
+			node[*step.FieldName] = removeAt(child, path[1:])
+		}
+	case []any:
+		for i, item := range node {
+			if !matches(item, i, step) {
+				continue
+			}
+			if len(path) == 1 {
+				return append(node[:i:i], node[i+1:]...)
+			}
+			node[i] = removeAt(item, path[1:])
+			return node
+		}
+	}
+	return node
+}
+
+// matches tells whether a path means an item of a list.
+func matches(item any, i int, step fieldpath.PathElement) bool {
+	switch {
+	case step.Index != nil:
+		return *step.Index == i
+	case step.Value != nil:
+		return value.Equals(*step.Value, value.NewValueInterface(item))
+	case step.Key != nil:
+		fields, ok := item.(map[string]any)
+		if !ok {
+			return false
+		}
+		for _, key := range *step.Key {
+			if v, found := fields[key.Name]; !found || !value.Equals(key.Value, value.NewValueInterface(v)) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}

@@ -1,0 +1,233 @@
+package trellisctl
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cluster"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// registration reads the Secret of a target; nil if there is none.
+func (p *place) registration(name string) *corev1.Secret {
+	p.t.Helper()
+	s := &corev1.Secret{}
+	err := source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: name + "-kubeconfig"}, s)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	p.Expect(err).NotTo(HaveOccurred())
+	return s
+}
+
+// stored is the user that a registration has the credential of.
+func (p *place) stored(name string) *clientcmdapi.AuthInfo {
+	p.t.Helper()
+	config, err := clientcmd.Load(p.registration(name).Data["value"])
+	p.Expect(err).NotTo(HaveOccurred())
+	p.Expect(config.Contexts).To(HaveLen(1))
+	p.Expect(config.AuthInfos).To(HaveLen(1))
+	for _, user := range config.AuthInfos {
+		return user
+	}
+	return nil
+}
+
+func TestTheLifeOfACluster(t *testing.T) {
+	p := newPlace(t)
+	account := p.name + "/trellis"
+
+	r := p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", account,
+		"--token-duration", "1h", "--wait", "--timeout", "90s")
+	p.Expect(r.out).To(ContainSubstring("cluster/shoot-a registered"))
+	p.Expect(r.err).To(ContainSubstring("The hub is connected: "))
+	p.Expect(p.stored("shoot-a").ClientCertificateData).To(BeEmpty(), "the credential of the administrator is not stored")
+	p.Expect(p.stored("shoot-a").Token).NotTo(BeEmpty())
+	p.Expect(p.registration("shoot-a").Labels).To(HaveKeyWithValue(hubv1alpha1.ClusterNameLabel, "shoot-a"))
+
+	p.fails(cli.ExitRefused, "is registered in namespace "+p.name+" already", "cluster", "add", "shoot-a", "--from-kubeconfig", admin)
+	p.Expect(p.succeeds("cluster", "list").out).To(MatchRegexp(`shoot-a +True +(Ready|DuplicateRegistration) +`))
+	p.Expect(p.succeeds("cluster", "list", "-o", "name").out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
+	p.Expect(p.succeeds("cluster", "describe", "shoot-a").out).To(And(
+		MatchRegexp(`Credential: +token of service account `+account+`, for 1h0m0s each`), ContainSubstring("Connected"), ContainSubstring("Valid until")))
+	list := &hubv1alpha1.TargetClusterList{}
+	p.Expect(json.Unmarshal([]byte(p.succeeds("cluster", "list", "-o", "json").out), list)).To(Succeed())
+	p.Expect(list.Items).To(HaveLen(1))
+	p.Expect(list.Items[0].Kind).To(Equal("TargetCluster"))
+
+	// The token renews itself.
+	before := p.stored("shoot-a").Token
+	time.Sleep(1100 * time.Millisecond) // ends of tokens are told in seconds
+	r = p.succeeds("cluster", "rotate", "shoot-a", "--timeout", "90s")
+	p.Expect(r.out).To(ContainSubstring("cluster/shoot-a rotated"))
+	p.Expect(r.err).To(ContainSubstring("The hub has taken it: valid until"))
+	p.Expect(p.stored("shoot-a").Token).NotTo(Equal(before))
+
+	// It cannot be removed while it is needed.
+	p.apply("addons", p.configMap("a", "1"))
+	r = p.fails(cli.ExitRefused, "1 ManagedResources still need cluster shoot-a: addons (1 objects)", "cluster", "remove", "shoot-a")
+	p.Expect(p.registration("shoot-a")).NotTo(BeNil())
+	p.Expect(r.err).To(ContainSubstring("--confirm"))
+	p.Expect(source.Client.Delete(p.ctx, hubtest.ManagedResource(p.name, "addons"))).To(Succeed())
+	p.Eventually(func() int {
+		tc := &hubv1alpha1.TargetCluster{}
+		p.Expect(source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "shoot-a"}, tc)).To(Succeed())
+		if tc.Status.ManagedResources == nil {
+			return 0
+		}
+		return int(tc.Status.ManagedResources.Total)
+	}).Should(BeZero())
+
+	r = p.succeeds("cluster", "remove", "shoot-a", "--from-kubeconfig", admin)
+	p.Expect(r.out).To(And(ContainSubstring("cluster/shoot-a removed"), ContainSubstring("serviceaccount/trellis deleted in the cluster")))
+	p.Expect(p.registration("shoot-a")).To(BeNil())
+	p.Expect(apierrors.IsNotFound(target.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "trellis"}, &corev1.ServiceAccount{}))).To(BeTrue())
+	binding := client.ObjectKey{Name: "trellisctl:" + p.name + ":trellis"}
+	p.Expect(apierrors.IsNotFound(target.Client.Get(p.ctx, binding, &rbacv1.ClusterRoleBinding{}))).To(BeTrue())
+	p.fails(cli.ExitNotFound, "there is no TargetCluster shoot-a", "cluster", "describe", "shoot-a")
+}
+
+func TestAClusterIsRemovedThoughItIsNeededIfThatIsConfirmed(t *testing.T) {
+	p := newPlace(t)
+	p.register("shoot-a")
+	p.apply("addons", p.configMap("a", "1"))
+	r := p.succeeds("cluster", "remove", "shoot-a", "--confirm")
+	p.Expect(r.err).To(ContainSubstring("1 objects stay in cluster shoot-a"))
+	p.Expect(p.registration("shoot-a")).To(BeNil())
+	p.Expect(target.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "a"}, &corev1.ConfigMap{})).To(Succeed())
+	p.eventually("addons", "Ready", "False", "TargetNotFound")
+	why := p.ctl("why", "mr", "addons")
+	p.Expect(why.code).To(Equal(cli.ExitFound))
+	p.Expect(why.out).To(And(ContainSubstring("TargetNotFound"), ContainSubstring("cluster add NAME --from-kubeconfig FILE")))
+}
+
+func TestAServiceAccountWithFewerRightsRenewsItsToken(t *testing.T) {
+	p := newPlace(t)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
+	}}
+	p.Expect(target.Client.Create(p.ctx, role)).To(Succeed())
+	r := p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", p.name+"/few", "--role", p.name, "--wait", "--timeout", "90s")
+	p.Expect(r.err).To(ContainSubstring("may not do everything"))
+	time.Sleep(1100 * time.Millisecond) // ends of tokens are told in seconds
+	p.succeeds("cluster", "rotate", "shoot-a", "--timeout", "90s")
+
+	// A binding cannot change its role, so an account cannot silently get other rights than were asked for.
+	p.fails(cli.ExitRefused, "gives the service account the ClusterRole "+p.name+" instead of cluster-admin",
+		"cluster", "add", "shoot-b", "--from-kubeconfig", admin, "--create-service-account", "--service-account", p.name+"/few")
+}
+
+func TestWhatIsNotRegistered(t *testing.T) {
+	p := newPlace(t)
+	change := func(f func(c *clientcmdapi.Config, cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo)) string {
+		raw := hubtest.Rewrite(target.Kubeconfig(), func(c *hubtest.KubeConfig) {
+			context := c.Contexts[c.CurrentContext]
+			f(c, c.Clusters[context.Cluster], c.AuthInfos[context.AuthInfo])
+		})
+		return p.file("kubeconfig", string(raw))
+	}
+	nobody, err := target.ClientCertKubeconfig("nobody", nil, time.Hour)
+	p.Expect(err).NotTo(HaveOccurred())
+	expired, err := target.ServiceAccountKubeconfig(p.ctx, p.name, "expired", -time.Hour)
+	p.Expect(err).NotTo(HaveOccurred())
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no file":      {[]string{"--from-kubeconfig", "does-not-exist"}, cli.ExitFailed, "no such file"},
+		"no flag":      {nil, cli.ExitUsage, "--from-kubeconfig is required"},
+		"no config":    {[]string{"--from-kubeconfig", p.file("x", "{not: [a kubeconfig")}, cli.ExitRefused, "is no kubeconfig"},
+		"other things": {[]string{"--from-kubeconfig", p.file("x", "kind: Pod\napiVersion: v1\n")}, cli.ExitRefused, "is no kubeconfig"},
+		"no context":   {[]string{"--from-kubeconfig", admin, "--context", "nowhere"}, cli.ExitNotFound, `has no context "nowhere": it has `},
+		"exec": {[]string{"--from-kubeconfig", change(func(_ *clientcmdapi.Config, _ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			*u = clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{Command: "aws", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}}
+		})}, cli.ExitRefused, "exec plug-in: the hub runs no commands"},
+		"insecure": {[]string{"--from-kubeconfig", change(func(_ *clientcmdapi.Config, c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			c.CertificateAuthorityData, c.InsecureSkipTLSVerify = nil, true
+		})}, cli.ExitRefused, "insecure-skip-tls-verify"},
+		"missing file": {[]string{"--from-kubeconfig", change(func(_ *clientcmdapi.Config, _ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.ClientKeyData, u.ClientKey = nil, "/does/not/exist"
+		})}, cli.ExitRefused, "refers to a file that cannot be read"},
+		"unreachable": {[]string{"--connect-timeout", "2s", "--from-kubeconfig", change(func(_ *clientcmdapi.Config, c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			c.Server = "https://127.0.0.1:1"
+		})}, cli.ExitUnreachable, "does not answer"},
+		"no rights":   {[]string{"--from-kubeconfig", p.file("x", string(nobody))}, cli.ExitRefused, "may not read the namespace kube-system"},
+		"expired":     {[]string{"--from-kubeconfig", p.file("x", string(expired))}, cli.ExitRefused, "does not accept the credential"},
+		"bad name":    {[]string{"--from-kubeconfig", admin, "--class", "a/b"}, cli.ExitUsage, "becomes the value of a label"},
+		"short token": {[]string{"--from-kubeconfig", admin, "--create-service-account", "--token-duration", "1m"}, cli.ExitUsage, "no tokens for less than 10m0s"},
+		"no role":     {[]string{"--from-kubeconfig", admin, "--create-service-account", "--role", "does-not-exist"}, cli.ExitNotFound, "ClusterRole does-not-exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := &place{WithT: NewWithT(t), t: t, ctx: p.ctx, name: p.name}
+			q.fails(test.code, test.says, append([]string{"cluster", "add", "shoot-x"}, test.args...)...)
+			q.Expect(q.registration("shoot-x")).To(BeNil())
+		})
+	}
+	r := (&place{WithT: p.WithT, t: t, ctx: p.ctx, name: "does-not-exist"}).ctl("cluster", "add", "shoot-x", "--from-kubeconfig", admin)
+	p.Expect(r.code).To(Equal(cli.ExitNotFound))
+	p.Expect(r.err).To(ContainSubstring("has no namespace does-not-exist"))
+}
+
+func TestFilesAreEmbedded(t *testing.T) {
+	p := newPlace(t)
+	directory := t.TempDir()
+	raw := hubtest.Rewrite(target.Kubeconfig(), func(c *hubtest.KubeConfig) {
+		context := c.Contexts[c.CurrentContext]
+		user, cluster := c.AuthInfos[context.AuthInfo], c.Clusters[context.Cluster]
+		for file, content := range map[string][]byte{"crt": user.ClientCertificateData, "key": user.ClientKeyData, "ca": cluster.CertificateAuthorityData} {
+			p.Expect(os.WriteFile(directory+"/"+file, content, 0o600)).To(Succeed())
+		}
+		user.ClientCertificateData, user.ClientKeyData, cluster.CertificateAuthorityData = nil, nil, nil
+		user.ClientCertificate, user.ClientKey, cluster.CertificateAuthority = "crt", "key", "ca" // beside the kubeconfig
+		c.Contexts["other"] = &clientcmdapi.Context{Cluster: "nowhere", AuthInfo: "nobody"}
+	})
+	p.Expect(os.WriteFile(directory+"/kubeconfig", raw, 0o600)).To(Succeed())
+	p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", directory+"/kubeconfig", "--wait", "--timeout", "90s")
+	p.Expect(p.stored("shoot-a").ClientKey).To(BeEmpty())
+	p.Expect(p.stored("shoot-a").ClientKeyData).NotTo(BeEmpty())
+}
+
+func TestARotationToAnotherClusterIsRefused(t *testing.T) {
+	p := newPlace(t)
+	p.register("shoot-a")
+	before := p.registration("shoot-a").Data["value"]
+	p.fails(cli.ExitRefused, "this is another cluster", "cluster", "rotate", "shoot-a", "--from-kubeconfig", kubeconfig)
+	p.fails(cli.ExitUsage, "is none that trellisctl can renew", "cluster", "rotate", "shoot-a")
+	p.fails(cli.ExitNotFound, "is not registered", "cluster", "rotate", "shoot-b")
+	p.Expect(p.registration("shoot-a").Data["value"]).To(Equal(before))
+
+	// From the administrator's certificate to a service account.
+	r := p.succeeds("cluster", "rotate", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", p.name+"/trellis", "--timeout", "90s")
+	p.Expect(r.err).To(ContainSubstring("The hub has taken it"))
+	p.Expect(p.registration("shoot-a").Annotations).To(HaveKeyWithValue(cluster.ServiceAccountAnnotation, p.name+"/trellis"))
+
+	// And to the source as a target, which is meant.
+	r = p.succeeds("cluster", "rotate", "shoot-a", "--from-kubeconfig", kubeconfig, "--confirm-identity", "--timeout", "90s")
+	p.Expect(p.registration("shoot-a").Annotations).NotTo(HaveKey(cluster.ServiceAccountAnnotation))
+	p.Expect(strings.Count(r.out, "rotated")).To(Equal(1))
+	p.Eventually(func() string {
+		tc := &hubv1alpha1.TargetCluster{}
+		p.Expect(source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "shoot-a"}, tc)).To(Succeed())
+		system := &corev1.Namespace{}
+		p.Expect(source.Client.Get(p.ctx, client.ObjectKey{Name: "kube-system"}, system)).To(Succeed())
+		if tc.Status.ClusterUID == system.UID {
+			return "source"
+		}
+		return "another one"
+	}).Should(Equal("source"))
+}
