@@ -1,0 +1,184 @@
+package app_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/app"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+)
+
+var update = flag.Bool("update", false, "write what commands print into the golden files")
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	g := NewWithT(t)
+	file := filepath.Join("testdata", name)
+	if *update {
+		g.Expect(os.MkdirAll(filepath.Dir(file), 0o755)).To(Succeed())
+		g.Expect(os.WriteFile(file, []byte(got), 0o644)).To(Succeed())
+	}
+	want, err := os.ReadFile(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(string(want)), "run the test with -update if this is meant")
+}
+
+// now is the time of all commands here.
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// run runs a command line against a source with some objects, and returns everything that it said.
+func run(t *testing.T, name string, objects []client.Object, args ...string) string {
+	t.Helper()
+	g := NewWithT(t)
+	streams, in, out, errOut := genericiooptions.NewTestIOStreams()
+	in.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: motd, namespace: default}\ndata: {motd: hello}\n")
+	env := cli.NewEnv(streams)
+	env.Clock = clocktesting.NewFakeClock(now)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],
+"clusters":[{"name":"x","cluster":{"server":"https://source.invalid"}}],"users":[{"name":"x","user":{"token":"x"}}]}`), 0o600)).To(Succeed())
+	line := append([]string{"--kubeconfig", kubeconfig, "--namespace", "shoot--foo--a"}, args...)
+	env.NewClient = func(*rest.Config) (client.Client, error) {
+		index := func(f func(*corev1.Event) string) client.IndexerFunc {
+			return func(o client.Object) []string {
+				e, _ := o.(*corev1.Event)
+				return []string{f(e)}
+			}
+		}
+		return fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(objects...).
+			WithStatusSubresource(&hubv1alpha1.TargetCluster{}, &resourcesv1alpha1.ManagedResource{}).
+			WithIndex(&corev1.Event{}, "involvedObject.name", index(func(e *corev1.Event) string { return e.InvolvedObject.Name })).
+			WithIndex(&corev1.Event{}, "involvedObject.kind", index(func(e *corev1.Event) string { return e.InvolvedObject.Kind })).Build(), nil
+	}
+	code := app.Run(context.Background(), env, name, line)
+	said := out.String()
+	if errOut.Len() > 0 {
+		said += "--- stderr\n" + errOut.String()
+	}
+	return said + "--- exit code " + string(rune('0'+code)) + "\n"
+}
+
+func TestHelp(t *testing.T) {
+	for _, name := range []string{app.Name, "kubectl-trellis"} {
+		streams, _, _, _ := genericiooptions.NewTestIOStreams()
+		var walk func(*cobra.Command, []string)
+		walk = func(c *cobra.Command, path []string) {
+			if !c.IsAvailableCommand() && len(path) > 0 || c.Name() == "completion" {
+				return
+			}
+			if name == app.Name || len(path) == 0 || c.Name() == "add" {
+				file := strings.Join(append([]string{"help", name}, path...), "-") + ".txt"
+				t.Run(file, func(t *testing.T) {
+					golden(t, file, run(t, name, nil, append(path[:len(path):len(path)], "--help")...))
+				})
+			}
+			for _, sub := range c.Commands() {
+				walk(sub, append(path[:len(path):len(path)], sub.Name()))
+			}
+		}
+		walk(app.New(cli.NewEnv(streams), name), nil)
+	}
+}
+
+// read reads the objects of a golden test.
+func read(t *testing.T, file string) []client.Object {
+	t.Helper()
+	g := NewWithT(t)
+	raw, err := os.ReadFile(filepath.Join("testdata", file))
+	g.Expect(err).NotTo(HaveOccurred())
+	kinds := map[string]func() client.Object{
+		"Secret": func() client.Object { return &corev1.Secret{} }, "Event": func() client.Object { return &corev1.Event{} },
+		"Lease": func() client.Object { return &coordinationv1.Lease{} }, "TargetCluster": func() client.Object { return &hubv1alpha1.TargetCluster{} },
+		"ManagedResource": func() client.Object { return &resourcesv1alpha1.ManagedResource{} },
+	}
+	var objects []client.Object
+	for _, document := range strings.Split(string(raw), "\n---\n") {
+		head := metav1.TypeMeta{}
+		g.Expect(yaml.Unmarshal([]byte(document), &head)).To(Succeed())
+		obj := kinds[head.Kind]()
+		g.Expect(yaml.UnmarshalStrict([]byte(document), obj)).To(Succeed(), document)
+		objects = append(objects, obj)
+	}
+	return objects
+}
+
+func TestOutput(t *testing.T) {
+	for name, args := range map[string]string{
+		"cluster-list":          "cluster list",
+		"cluster-list-all-wide": "cluster list -A -o wide",
+		"cluster-list-yaml":     "cluster list -o yaml -l hub.gardener.cloud/status=unhealthy",
+		"cluster-list-name":     "cluster list -o name",
+		"cluster-list-none":     "cluster list -n nothing",
+		"cluster-list-labels":   "cluster list -l ===",
+		"cluster-describe":      "cluster describe shoot-a",
+		"cluster-describe-down": "cluster describe shoot-b",
+		"cluster-describe-none": "cluster describe shoot-x",
+		"cluster-remove-needed": "cluster remove shoot-a",
+		"why-mr":                "why mr addons",
+		"why-mr-json":           "why mr addons -o json",
+		"why-mr-well":           "why mr/well",
+		"why-mr-target":         "why mr stuck",
+		"why-cluster":           "why cluster shoot-b",
+		"why-nothing":           "why mr nothing",
+		"events":                "events mr addons",
+		"events-wide":           "events mr addons -o wide",
+		"events-warnings-json":  "events mr addons --warnings -o json",
+		"events-none":           "events mr well",
+		"unpack":                "unpack mr addons",
+		"unpack-show-secrets":   "unpack mr addons --show-secrets -o json",
+		"unpack-name":           "unpack mr addons -o name",
+		"pack":                  "pack -f - --name motd --class seed --keep-objects --for-cluster shoot-a --inject-labels a=b --immutable",
+		"pack-name":             "pack -f - --name motd --brotli -o name",
+		"pack-bad":              "pack -f - --name Motd",
+		"status-unreachable":    "status mr addons --connect-timeout 1s",
+		"status-no-target":      "status mr strange",
+		"suspended-reconcile":   "reconcile mr suspended",
+		"options":               "options",
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, filepath.Join("output", name+".txt"), "$ trellisctl "+args+"\n"+run(t, app.Name, read(t, "source.yaml"), strings.Fields(args)...))
+		})
+	}
+}
+
+func TestAHubThatDoesNotWorkIsTheCauseOfEverything(t *testing.T) {
+	objects := read(t, "source.yaml")
+	for _, o := range objects {
+		if lease, ok := o.(*coordinationv1.Lease); ok {
+			lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-time.Hour)))
+		}
+	}
+	for _, subject := range []string{"mr addons", "mr well", "cluster shoot-a"} {
+		NewWithT(t).Expect(run(t, app.Name, objects, strings.Fields("why "+subject)...)).To(ContainSubstring("NoHubWorks"))
+	}
+}
+
+func TestTheReferenceIsComplete(t *testing.T) {
+	g := NewWithT(t)
+	page := string(app.Reference())
+	for _, command := range []string{"cluster add", "cluster remove", "pack", "unpack", "status", "tree", "diff", "why", "events", "reconcile", "suspend", "resume"} {
+		g.Expect(page).To(ContainSubstring("\n## " + command + "\n"))
+	}
+	g.Expect(page).NotTo(ContainSubstring(os.Getenv("HOME") + "/"))
+}

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestExitCodes(t *testing.T) {
+	secrets := schema.GroupResource{Resource: "secrets"}
+	_, missing := os.Open("/does/not/exist")
+	for name, test := range map[string]struct {
+		err  error
+		code int
+	}{
+		"nothing":                  {nil, ExitOK},
+		"anything":                 {errors.New("no"), ExitFailed},
+		"a file that is missing":   {missing, ExitFailed},
+		"the command line":         {fmt.Errorf("wrapped: %w", Usage("no")), ExitUsage},
+		"something is found":       {Found(), ExitFound},
+		"an object is missing":     {fmt.Errorf("wrapped: %w", apierrors.NewNotFound(secrets, "a")), ExitNotFound},
+		"no rights":                {apierrors.NewForbidden(secrets, "a", errors.New("no")), ExitRefused},
+		"a bad credential":         {apierrors.NewUnauthorized("no"), ExitRefused},
+		"a server does not answer": {fmt.Errorf("wrapped: %w", &url.Error{Op: "Get", URL: "https://x", Err: errors.New("connection refused")}), ExitUnreachable},
+		"a server has no time":     {apierrors.NewTooManyRequests("later", 1), ExitUnreachable},
+		"a deadline":               {context.DeadlineExceeded, ExitUnreachable},
+		"Ctrl-C":                   {fmt.Errorf("wrapped: %w", context.Canceled), ExitInterrupted},
+	} {
+		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(ExitCode(test.err)).To(Equal(test.code)) })
+	}
+}
+
+func TestEveryExitCodeIsDescribed(t *testing.T) {
+	g := NewWithT(t)
+	described := []int{}
+	for _, e := range ExitCodes {
+		described = append(described, e.Code)
+		g.Expect(e.Meaning).NotTo(BeEmpty())
+	}
+	g.Expect(described).To(Equal([]int{ExitOK, ExitFailed, ExitUsage, ExitFound, ExitNotFound, ExitTimeout, ExitUnreachable, ExitRefused, ExitInterrupted}))
+}
+
+func TestSubjects(t *testing.T) {
+	both := []Kind{KindManagedResource, KindCluster}
+	for line, want := range map[string]Subject{
+		"mr a": {KindManagedResource, "a"}, "mr/a": {KindManagedResource, "a"}, "ManagedResource a": {KindManagedResource, "a"},
+		"managedresources.resources.gardener.cloud a": {KindManagedResource, "a"}, "managedresource.resources.gardener.cloud/a": {KindManagedResource, "a"},
+		"cluster a": {KindCluster, "a"}, "tc a": {KindCluster, "a"}, "targetcluster/a": {KindCluster, "a"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			g := NewWithT(t)
+			got, err := ParseSubject(strings.Fields(line), both...)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(Equal(want))
+		})
+	}
+	for _, line := range []string{"", "a", "mr", "mr/", "pod a", "mr a b", "cluster a"} {
+		t.Run("not "+line, func(t *testing.T) {
+			_, err := ParseSubject(strings.Fields(line), KindManagedResource)
+			NewWithT(t).Expect(ExitCode(err)).To(Equal(ExitUsage))
+		})
+	}
+}
+
+func TestTextDoesNothingToATerminal(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(Text("a\x1b[31mb\r\x07c\u202ed\x7f")).To(Equal("a^[[31mb^M^Gc^?d^?"))
+	g.Expect(Text("line\n\tnext – ü")).To(Equal("line\n\tnext – ü"))
+	g.Expect(FirstLine("one\ntwo")).To(Equal("one ..."))
+	g.Expect(FirstLine("one\n")).To(Equal("one"))
+}
+
+func TestColoursAreForTerminals(t *testing.T) {
+	g := NewWithT(t)
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	g.Expect(NewEnv(streams).Style(out).Bad("x")).To(Equal("x"))
+	g.Expect(Colours(true).Bad("x")).To(Equal("\x1b[31mx\x1b[0m"))
+	g.Expect(Colours(true).Bad("")).To(BeEmpty())
+	Aligned(out, [][]string{{"a", "bb"}, {"aaa", "ü"}, {"x", "y"}}, func(_, _ int, text string) string { return "<" + text + ">" })
+	g.Expect(out.String()).To(Equal("<a>     <bb>\n<aaa>   <ü>\n<x>     <y>\n"))
+}
+
+func TestValuesOfSecretsAreMasked(t *testing.T) {
+	g := NewWithT(t)
+	const value = "geheim"
+	secret := func() map[string]any {
+		return map[string]any{
+			"kind": "Secret", "data": map[string]any{"a": "Z2VoZWlt"}, "stringData": map[string]any{"b": value, "c": int64(7)},
+			"metadata": map[string]any{"name": "s", "annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": value, "other": "x"}},
+		}
+	}
+	given := secret()
+	masked := Masked(given)
+	g.Expect(fmt.Sprint(masked)).NotTo(Or(ContainSubstring(value), ContainSubstring("Z2Vo")))
+	g.Expect(masked["data"]).To(Equal(map[string]any{"a": "(hidden, 6 bytes)"}))
+	g.Expect(fmt.Sprint(masked)).To(ContainSubstring("other:x"))
+	g.Expect(given).To(Equal(secret()), "what was given is not changed")
+
+	for _, kind := range []string{"List", "SecretList"} {
+		item := secret()
+		if kind == "SecretList" {
+			delete(item, "kind")
+		}
+		g.Expect(fmt.Sprint(Masked(map[string]any{"kind": kind, "items": []any{item}}))).NotTo(Or(ContainSubstring(value), ContainSubstring("Z2Vo")), kind)
+	}
+	g.Expect(fmt.Sprint(Masked(map[string]any{"kind": "Secret", "data": value}))).NotTo(ContainSubstring(value))
+	configMap := map[string]any{"kind": "ConfigMap", "data": map[string]any{"a": value}}
+	g.Expect(Masked(configMap)).To(Equal(configMap))
+}
+
+func TestAWait(t *testing.T) {
+	type look struct {
+		done  bool
+		state string
+		err   error
+	}
+	silent := &url.Error{Op: "Get", URL: "https://source", Err: errors.New("connection refused")}
+	for name, test := range map[string]struct {
+		looks []look // the last one goes on
+		code  int
+		says  []string
+	}{
+		"ends when it is done":            {[]look{{state: "a"}, {state: "a"}, {state: "b"}, {done: true}}, ExitOK, []string{"a", "b"}},
+		"ends at the timeout":             {[]look{{state: "never"}}, ExitTimeout, []string{"never"}},
+		"ends with an error":              {[]look{{state: "a"}, {err: NotFound("gone")}}, ExitNotFound, []string{"a"}},
+		"goes on while nobody answers":    {[]look{{err: silent}, {done: true}}, ExitOK, []string{"the source cluster does not answer: Get \"https://source\": connection refused"}},
+		"is done before anything is said": {[]look{{done: true}}, ExitOK, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+			clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+			env := NewEnv(streams)
+			env.Clock = clock
+			stop := make(chan struct{})
+			defer close(stop)
+			go func() { // lets time pass whenever somebody waits for it
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						if clock.HasWaiters() {
+							clock.Step(poll)
+						}
+						time.Sleep(time.Millisecond)
+					}
+				}
+			}()
+			n := 0
+			err := env.Await(context.Background(), 5*time.Second, func(context.Context) (bool, string, error) {
+				l := test.looks[min(n, len(test.looks)-1)]
+				n++
+				return l.done, l.state, l.err
+			})
+			g.Expect(ExitCode(err)).To(Equal(test.code))
+			said := strings.FieldsFunc(errOut.String(), func(r rune) bool { return r == '\n' })
+			g.Expect(said).To(HaveLen(len(test.says)))
+			for i, s := range test.says {
+				g.Expect(said[i]).To(Equal(s))
+			}
+		})
+	}
+}
+
+func TestAWaitEndsWithItsContext(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	err := NewEnv(streams).Await(ctx, time.Hour, func(context.Context) (bool, string, error) {
+		cancel()
+		return false, "x", nil
+	})
+	g.Expect(ExitCode(err)).To(Equal(ExitInterrupted))
+}

@@ -1,0 +1,81 @@
+package diff
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+)
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(u.UnmarshalJSON(raw)).To(Succeed())
+	return u
+}
+
+func TestCompare(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after string
+		fields        []Field
+	}{
+		"equal": {"a: 1", "a: 1", nil},
+		"what servers set is no difference": {
+			"metadata: {name: x, resourceVersion: '1', uid: a, generation: 1, managedFields: []}\nstatus: {a: 1}",
+			"metadata: {name: x, resourceVersion: '2', uid: b, generation: 2}\nstatus: {a: 2}", nil,
+		},
+		"the description is no difference": {"metadata: {annotations: {resources.gardener.cloud/description: x}}", "metadata: {annotations: {resources.gardener.cloud/description: y}}", nil},
+		"a value":                          {"spec: {replicas: 1}", "spec: {replicas: 2}", []Field{{"spec.replicas", int64(1), int64(2)}}},
+		"added and removed":                {"a: {b: 1}", "a: {c: 2}", []Field{{"a.b", int64(1), nil}, {"a.c", nil, int64(2)}}},
+		"a whole map":                      {"a: {}", "a: {b: {c: 1, d: 2}}", []Field{{"a.b.c", nil, int64(1)}, {"a.b.d", nil, int64(2)}}},
+		"an empty map and none are one":    {"a: {}", "{}", nil},
+		"labels":                           {"metadata: {labels: {a.b/c: x}}", "metadata: {labels: {a.b/c: z}}", []Field{{"metadata.labels[a.b/c]", "x", "z"}}},
+		"items by name":                    {"l: [{name: a, v: 1}, {name: b, v: 1}]", "l: [{name: b, v: 2}, {name: a, v: 1}]", []Field{{"l[b].v", int64(1), int64(2)}}},
+		"an item more":                     {"l: [{name: a}]", "l: [{name: a}, {name: b}]", []Field{{"l[b]", nil, map[string]any{"name": "b"}}}},
+		"items by position":                {"l: [a, b]", "l: [a, c, d]", []Field{{"l[1]", "b", "c"}, {"l[2]", nil, "d"}}},
+		"items with one name":              {"l: [{name: a, v: 1}, {name: a, v: 2}]", "l: [{name: a, v: 1}, {name: a, v: 3}]", []Field{{"l[1].v", int64(2), int64(3)}}},
+		"another type":                     {"a: {b: 1}", "a: x", []Field{{"a", map[string]any{"b": int64(1)}, "x"}}},
+		"a value of a Secret":              {"kind: Secret\ndata: {a: Z2VoZWlt}", "kind: Secret\ndata: {a: YW5kZXJzLA==}", []Field{{"data.a", "(hidden, 6 bytes)", "(hidden, 7 bytes)"}}},
+		"all values of a Secret":           {"kind: Secret", "kind: Secret\ndata: {a: Z2VoZWlt}", []Field{{"data.a", nil, "(hidden, 6 bytes)"}}},
+		"what kubectl noted of a Secret":   {"kind: Secret\nmetadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: geheim}}", "kind: Secret", []Field{{"metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]", "(hidden, 6 bytes)", nil}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := "kind: ConfigMap\n"
+			if strings.HasPrefix(test.before, "kind:") {
+				kind = ""
+			}
+			fields := Compare(object(t, kind+flow(test.before)), object(t, kind+flow(test.after)))
+			NewWithT(t).Expect(fields).To(Equal(test.fields))
+		})
+	}
+}
+
+// flow makes a document that can stand behind others of one that is written in braces.
+func flow(text string) string {
+	if text == "{}" {
+		return ""
+	}
+	return text
+}
+
+func TestLongTextsAreShownWhereTheyDiffer(t *testing.T) {
+	g := NewWithT(t)
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	d := &differ{env: cli.NewEnv(streams)}
+	var before []string
+	for i := range 20 {
+		before = append(before, fmt.Sprintf("line %d", i+1))
+	}
+	after := append([]string{}, before...)
+	after[9] = "another line\x1b[2J"
+	d.field(Field{Path: "data[config.yaml]", From: strings.Join(before, "\n"), To: strings.Join(after, "\n")}, cli.Colours(false))
+	g.Expect(out.String()).To(Equal("    ~ data[config.yaml], from line 10:\n      - line 10\n      + another line^[[2J\n"))
+}
