@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/crds charts/trellis/files/crds docs/reference/metrics.md charts/trellis/monitoring/dashboards)
+generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/crds charts/trellis/files/crds docs/reference/metrics.md docs/reference/trellisctl.md charts/trellis/monitoring/dashboards)
 
 checksum() {
 	find "${generated[@]}" -type f -exec sha256sum {} + | sort -k2

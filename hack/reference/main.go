@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/trellis-hub/trellis/cmd/trellis/app"
+	trellisctl "github.com/trellis-hub/trellis/cmd/trellisctl/app"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -19,9 +20,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: reference DIRECTORY")
 		os.Exit(2)
 	}
-	if err := os.WriteFile(filepath.Join(os.Args[1], "metrics.md"), metricsPage(app.Metrics()), 0o644); err != nil { //nolint:gosec // a page of documentation
-		fmt.Fprintln(os.Stderr, "reference:", err)
-		os.Exit(1)
+	for page, content := range map[string][]byte{"metrics.md": metricsPage(app.Metrics()), "trellisctl.md": trellisctl.Reference()} {
+		if err := os.WriteFile(filepath.Join(os.Args[1], page), content, 0o644); err != nil { //nolint:gosec // a page of documentation
+			fmt.Fprintln(os.Stderr, "reference:", err)
+			os.Exit(1)
+		}
 	}
 }
 

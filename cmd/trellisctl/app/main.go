@@ -23,10 +23,8 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/inspect"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/operate"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/pack"
+	"github.com/trellis-hub/trellis/version"
 )
-
-// Version is that of trellisctl, set by the build.
-var Version = "dev"
 
 // Names of the command: its own, and the one under which kubectl finds plug-ins.
 const (
@@ -72,7 +70,7 @@ func New(env *cli.Env, name string) *cobra.Command {
 		Use:           Name,
 		Short:         "Work with a Trellis hub",
 		Long:          "Register clusters at a Trellis hub, pack manifests for them, look into them, and find out why something is not as it should be.",
-		Version:       Version,
+		Version:       version.Get().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -114,7 +112,7 @@ func finish(command *cobra.Command) {
 	if check := command.Args; check != nil {
 		command.Args = func(c *cobra.Command, args []string) error {
 			err := check(c, args)
-			var failure *cli.Failure
+			var failure *cli.ExitError
 			if err != nil && !errors.As(err, &failure) {
 				return cli.Usage("%w", err)
 			}

@@ -10,7 +10,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Contexts, Clusters and Users are the names that the kubeconfig has, for completion.
+// Contexts are the names of contexts in the kubeconfig, for completion.
 func (e *Env) Contexts() ([]string, error) {
 	config, err := e.raw()
 	return slices.Sorted(maps.Keys(config.Contexts)), err
@@ -41,9 +41,6 @@ func (e *Env) Namespaces(ctx context.Context) []string {
 	source, err := e.Source()
 	if err != nil {
 		return nil
-	}
-	if ctx == nil {
-		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

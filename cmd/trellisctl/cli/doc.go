@@ -6,7 +6,7 @@
 //	Output    -o json|yaml|wide|name and tables
 //	Style     colours, on terminals only
 //	Progress  what a wait is waiting for, on stderr
-//	Failure   an error with the exit code that scripts see
+//	ExitError an error with the exit code that scripts see
 //
 // Nothing here knows what any command does. Every request has a deadline (--request-timeout, or 30 seconds); a wait
 // has one of its own, and goes on through moments in which the source does not answer.

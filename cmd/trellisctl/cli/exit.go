@@ -48,15 +48,15 @@ var ExitCodes = []struct {
 	{ExitInterrupted, "interrupted"},
 }
 
-// Failure is an error with the exit code that belongs to it. Without Err, nothing is printed: the command said all there is to
+// ExitError is an error with the exit code that belongs to it. Without Err, nothing is printed: the command said all there is to
 // say.
-type Failure struct {
+type ExitError struct {
 	Code int
 	Err  error
 }
 
 // Error implements error.
-func (f *Failure) Error() string {
+func (f *ExitError) Error() string {
 	if f.Err == nil {
 		return ""
 	}
@@ -64,34 +64,34 @@ func (f *Failure) Error() string {
 }
 
 // Unwrap implements errors.Unwrap.
-func (f *Failure) Unwrap() error { return f.Err }
+func (f *ExitError) Unwrap() error { return f.Err }
 
 // Usage is a failure of the command line.
 func Usage(format string, args ...any) error {
-	return &Failure{Code: ExitUsage, Err: fmt.Errorf(format, args...)}
+	return &ExitError{Code: ExitUsage, Err: fmt.Errorf(format, args...)}
 }
 
 // Refused is a failure because something is not allowed or not sensible.
 func Refused(format string, args ...any) error {
-	return &Failure{Code: ExitRefused, Err: fmt.Errorf(format, args...)}
+	return &ExitError{Code: ExitRefused, Err: fmt.Errorf(format, args...)}
 }
 
 // NotFound is a failure because something does not exist.
 func NotFound(format string, args ...any) error {
-	return &Failure{Code: ExitNotFound, Err: fmt.Errorf(format, args...)}
+	return &ExitError{Code: ExitNotFound, Err: fmt.Errorf(format, args...)}
 }
 
 // Unreachable is a failure because a cluster does not answer.
 func Unreachable(format string, args ...any) error {
-	return &Failure{Code: ExitUnreachable, Err: fmt.Errorf(format, args...)}
+	return &ExitError{Code: ExitUnreachable, Err: fmt.Errorf(format, args...)}
 }
 
 // Found ends a command that worked with the code which says that there is something.
-func Found() error { return &Failure{Code: ExitFound} }
+func Found() error { return &ExitError{Code: ExitFound} }
 
 // ExitCode is the exit code for an error; nil has ExitOK.
 func ExitCode(err error) int {
-	var failure *Failure
+	var failure *ExitError
 	switch {
 	case err == nil:
 		return ExitOK

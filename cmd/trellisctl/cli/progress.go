@@ -68,7 +68,7 @@ func (e *Env) Await(ctx context.Context, timeout time.Duration, look func(contex
 			return nil
 		}
 		if !e.Clock.Now().Before(end) {
-			return &Failure{Code: ExitTimeout, Err: fmt.Errorf("gave up after %s: %s", timeout, Text(state))}
+			return &ExitError{Code: ExitTimeout, Err: fmt.Errorf("gave up after %s: %s", timeout, Text(state))}
 		}
 		progress.Say(state)
 		select {
@@ -81,6 +81,6 @@ func (e *Env) Await(ctx context.Context, timeout time.Duration, look func(contex
 
 // IsTimeout tells whether a wait was given up.
 func IsTimeout(err error) bool {
-	var failure *Failure
+	var failure *ExitError
 	return errors.As(err, &failure) && failure.Code == ExitTimeout
 }

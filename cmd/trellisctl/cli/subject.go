@@ -101,9 +101,6 @@ func (e *Env) names(ctx context.Context, kind Kind) []string {
 	if err != nil {
 		return nil
 	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	var names []string

@@ -75,7 +75,7 @@ func since(t metav1.Time) *metav1.Time {
 // annotatedAt is when an annotation was set, as far as the managed fields tell.
 func annotatedAt(obj metav1.Object, key string) *metav1.Time {
 	for _, entry := range obj.GetManagedFields() {
-		if entry.FieldsV1 != nil && entry.Time != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:`+key+`"`) {
+		if entry.FieldsV1 != nil && entry.Time != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+key+`"`) {
 			return entry.Time
 		}
 	}

@@ -100,7 +100,7 @@ func (f *Facts) aboutTarget(ctx context.Context, source *cli.Source) error {
 		if cli.IsUnreachable(err) {
 			return err
 		}
-		return nil //nolint:nilerr // that it has no target is a fact, and the causes say which
+		return nil // that it has no target is a fact, and the causes say which
 	}
 	f.Source, f.Cluster = found.Source, found.Cluster
 	return nil
