@@ -121,4 +121,6 @@ func TestHubWithoutALeaseIsNotFenced(t *testing.T) {
 	s.Eventually(r.began).Should(Receive())
 	clock.SetTime(clock.Now().Add(1000 * time.Hour))
 	s.Expect(ask(r.Fence(), http.MethodPost, "/api/v1/namespaces")).To(Succeed())
+	r.stop()
+	s.Expect(ask(r.Fence(), http.MethodPost, "/api/v1/namespaces")).To(MatchError(leader.ErrNotLeading), "after its end")
 }

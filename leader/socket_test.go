@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -114,4 +115,22 @@ func TestWriteEndsWithItsTimeout(t *testing.T) {
 			s.Expect(send()).To(Succeed(), "nothing was given up")
 		})
 	}
+}
+
+func TestClosedSocketsAreForgotten(t *testing.T) {
+	s := newSource(t)
+	p := s.peer()
+	fence := leader.New(leader.Options{}).Fence()
+	gone := make(chan struct{})
+	func() {
+		conn, err := fence.Dial(t.Context(), "tcp", p.listener.Addr().String())
+		s.Expect(err).NotTo(HaveOccurred())
+		runtime.SetFinalizer(conn, func(net.Conn) { close(gone) })
+		s.Expect(conn.Close()).To(Succeed())
+	}()
+	s.Eventually(func() chan struct{} {
+		runtime.GC()
+		return gone
+	}).Should(BeClosed())
+	runtime.KeepAlive(fence)
 }
