@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -32,6 +33,8 @@ type Options struct {
 	Rate float64
 	// Seed decides when leaders are ended.
 	Seed uint64
+	// Ways are those of ending a leader, in turns and separated by commas. Empty: term,kill,stop,term,kill.
+	Ways string
 	// Awake is how long a leader that was stopped is watched after it goes on.
 	Awake time.Duration
 	// Patience is how long anything may take.
@@ -46,6 +49,7 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 	flags.IntVar(&o.Targets, "targets", 20, "simulated targets, with 300 objects each")
 	flags.Float64Var(&o.Rate, "rate", 40, "edits a second")
 	flags.Uint64Var(&o.Seed, "seed", 1, "decides when leaders are ended")
+	flags.StringVar(&o.Ways, "ways", "", "how leaders are ended, in turns: term, kill, stop (default term,kill,stop,term,kill)")
 	flags.DurationVar(&o.Awake, "awake", 3*time.Second, "how long a leader that was stopped is watched after it goes on")
 	flags.DurationVar(&o.Patience, "patience", 5*time.Minute, "how long anything may take")
 }
@@ -62,14 +66,32 @@ var (
 	kill = way{"kill", syscall.SIGKILL, 20 * time.Second}
 	stop = way{"stop", syscall.SIGSTOP, 0}
 	ways = []way{term, kill, stop}
-	// turns are the ways in the order in which they are used.
+	// turns are the ways in the order in which they are used by default.
 	turns = []way{term, kill, stop, term, kill}
 )
+
+// turnsOf finds ways by their names.
+func turnsOf(names string) ([]way, error) {
+	if names == "" {
+		return turns, nil
+	}
+	var found []way
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(ways, func(w way) bool { return w.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no way %q of ending a leader", name)
+		}
+		found = append(found, ways[i])
+	}
+	return found, nil
+}
 
 // trial is a run under way.
 type trial struct {
 	*rig.Rig
 	options  Options
+	turns    []way
+	led      time.Time // since when the leader has written; zero: at least for as long as hands
 	random   *rand.Rand
 	fixture  *shoot20.Fixture
 	targets  []*fleetsim.Target
@@ -81,7 +103,11 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 	if o.Progress == nil {
 		o.Progress = os.Stderr
 	}
-	t := &trial{options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), fixture: shoot20.New(shoot20.Options{})}
+	turns, err := turnsOf(o.Ways)
+	if err != nil {
+		return err
+	}
+	t := &trial{options: o, turns: turns, random: rand.New(rand.NewPCG(o.Seed, 0)), fixture: shoot20.New(shoot20.Options{})}
 	if t.Rig, err = rig.Start(ctx, rig.Options{
 		Root: root, Results: rig.Results(root), Fleet: fleetsim.Options{Targets: o.Targets, Seed: 1}, Progress: o.Progress,
 	}); err != nil {
@@ -154,7 +180,7 @@ func (t *trial) end() error {
 func (t *trial) rounds(ctx context.Context) (taken map[string][]float64, late int, err error) {
 	taken = map[string][]float64{}
 	for i := range t.options.Kills {
-		way := turns[i%len(turns)]
+		way := t.turns[i%len(t.turns)]
 		took, tooLate, err := t.round(ctx, i, way)
 		if err != nil {
 			return taken, late, fmt.Errorf("round %d, %s: %w", i, way.name, err)
@@ -171,6 +197,9 @@ func (t *trial) rounds(ctx context.Context) (taken map[string][]float64, late in
 func (t *trial) round(ctx context.Context, number int, way way) (took time.Duration, late int, err error) {
 	leader, standby, err := t.roles(ctx)
 	if err != nil {
+		return 0, 0, err
+	}
+	if err := rig.Pause(ctx, hands-time.Since(t.led)); err != nil {
 		return 0, 0, err
 	}
 	applied := t.Sight.Expect("the ManagedResources of the round are applied", t.roundRefs(number), rig.Applied)
@@ -193,6 +222,7 @@ func (t *trial) round(ctx context.Context, number int, way way) (took time.Durat
 	}); err != nil {
 		return 0, 0, fmt.Errorf("%w\n%s", err, standby.LogTail())
 	}
+	t.led = first
 	if err := group.Wait(); err != nil {
 		return 0, 0, err
 	}
@@ -307,8 +337,7 @@ func (t *trial) figures(step *figures.Step, taken map[string][]float64, late int
 	step.Add("writes of the old leader after the first one of its successor", float64(late), "").Exactly(0).Strictly()
 }
 
-// hands is how long a replica that was followed does not come back for. It takes longer until it leads again: it must start, get
-// warm, and wait until its own successor's Lease runs out.
+// hands is how long a replica that was followed does not come back for: its successor is not ended sooner.
 const hands = 5 * time.Second
 
 // replicaOf names the replica that wrote; empty for others.
