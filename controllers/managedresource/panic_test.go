@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
 
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
@@ -16,7 +17,7 @@ import (
 func TestEventsAreHeardOfAfterARunPanicked(t *testing.T) {
 	j := judged(t)
 	j.work.class, j.shared = &claim.Class{}, sharing.NewIndex()
-	j.bundles = bundle.NewCache(1<<20, bundle.Limits{})
+	j.bundles = bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})
 	j.clusters.Add(j.work.target, clustersfake.Target{Client: j.server})
 	j.track(j.work.mr.Status.Resources...)
 	j.shown()

@@ -160,7 +160,7 @@ func newHub(o Options) (*hub, error) {
 		return nil, fmt.Errorf("client for Secrets of the source cluster: %w", err)
 	}
 	h.secrets = secretindex.New(secrets, h.manager.GetCache())
-	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{})
+	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{}, h.Clock)
 	h.guard = identity.NewGuard(h.manager.GetCache())
 	h.metrics = managedresource.NewMetrics(o.Registerer, o.Config.Metrics.TargetHistograms)
 	if h.queues, err = fairqueue.NewMetrics(o.Registerer); err != nil {
@@ -355,14 +355,15 @@ func (everyReplica) NeedLeaderElection() bool          { return false }
 
 // forgetBundles drops decoded bundles that are of no use any more.
 func (h *hub) forgetBundles(ctx context.Context) error {
-	ticker := time.NewTicker(bundleRest / 4)
-	defer ticker.Stop()
+	timer := h.Clock.NewTimer(bundleRest / 4)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
-			h.bundles.Forget(time.Now().Add(-bundleRest))
+		case <-timer.C():
+			h.bundles.Forget(h.Clock.Now().Add(-bundleRest))
+			timer.Reset(bundleRest / 4)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/clock"
 )
 
 // BenchmarkDecode measures a bundle of 100 small objects in each of its forms.
@@ -37,7 +38,7 @@ func BenchmarkDecode(b *testing.B) {
 
 // BenchmarkCacheHit measures what a reconcile of an unchanged ManagedResource of 100 objects pays.
 func BenchmarkCacheHit(b *testing.B) {
-	cache := NewCache(64<<20, Limits{})
+	cache := NewCache(64<<20, Limits{}, clock.RealClock{})
 	sources := []Source{secret("data.yaml.br", compress(b, manyConfigMaps(100)))}
 	cache.Decode(sources)
 	b.ReportAllocs()

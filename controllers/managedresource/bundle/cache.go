@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
+	"k8s.io/utils/clock"
 )
 
 // Cache remembers decoded bundles by the content of their Secrets, whatever their names and whoever asks. A content is
@@ -16,6 +17,7 @@ import (
 type Cache struct {
 	limits   Limits
 	maxBytes int64
+	clock    clock.PassiveClock
 	flights  singleflight.Group
 	// slots bounds how many contents are decoded at once: more than there are CPUs would only take more memory.
 	slots chan struct{}
@@ -44,16 +46,17 @@ type CacheStats struct {
 	Bundles int
 	// Hits and Misses count how often a content was found and how often it had to be decoded.
 	Hits, Misses int64
-	// Evictions counts contents that were forgotten to make room for others.
-	Evictions int64
+	// Displaced counts contents that were forgotten to make room for others, Unused those that nobody asked for.
+	Displaced, Unused int64
 }
 
 // NewCache returns an empty cache of about maxBytes for bundles decoded under the given limits. With maxBytes 0 it keeps
-// nothing, but still decodes equal content once at a time.
-func NewCache(maxBytes int64, limits Limits) *Cache {
+// nothing, but still decodes equal content once at a time. The clock says when a content was asked for.
+func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 	c := &Cache{
 		limits:   limits,
 		maxBytes: maxBytes,
+		clock:    clock,
 		slots:    make(chan struct{}, min(maxDecoders, runtime.GOMAXPROCS(0))),
 		decoding: metricDecoding.Histogram(),
 		decoded:  metricDecoded.Counter(),
@@ -61,7 +64,6 @@ func NewCache(maxBytes int64, limits Limits) *Cache {
 	// The number of entries is no limit here; the only error is for a size below one.
 	c.contents, _ = simplelru.NewLRU(math.MaxInt, func(_ Hash, evicted *remembered) {
 		c.stats.Bytes -= evicted.size
-		c.stats.Evictions++
 	})
 	return c
 }
@@ -110,7 +112,7 @@ func (c *Cache) get(hash Hash) *content {
 		return nil
 	}
 	c.stats.Hits++
-	found.used = time.Now()
+	found.used = c.clock.Now()
 	return found.content
 }
 
@@ -125,6 +127,7 @@ func (c *Cache) Forget(unused time.Time) {
 			return
 		}
 		c.contents.RemoveOldest()
+		c.stats.Unused++
 	}
 }
 
@@ -137,8 +140,9 @@ func (c *Cache) add(decoded *content) {
 	if decoded.size > c.maxBytes {
 		return
 	}
-	c.contents.Add(decoded.hash, &remembered{content: decoded, used: time.Now()})
+	c.contents.Add(decoded.hash, &remembered{content: decoded, used: c.clock.Now()})
 	for c.stats.Bytes += decoded.size; c.stats.Bytes > c.maxBytes; {
 		c.contents.RemoveOldest()
+		c.stats.Displaced++
 	}
 }

@@ -8,11 +8,13 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 func TestCacheSharesObjectsAndRendersNames(t *testing.T) {
 	g := NewWithT(t)
-	cache := NewCache(1<<20, Limits{})
+	cache := NewCache(1<<20, Limits{}, clock.RealClock{})
 	one := secret("data.yaml", configMap("a")+"---\n- bad")
 	two := one
 	two.Namespace = "shoot--foo--bar"
@@ -30,12 +32,14 @@ func TestCacheSharesObjectsAndRendersNames(t *testing.T) {
 
 func TestCacheStaysWithinItsSize(t *testing.T) {
 	g := NewWithT(t)
-	cache := NewCache(64<<10, Limits{})
+	cache := NewCache(64<<10, Limits{}, clock.RealClock{})
 	for i := range 500 {
 		cache.Decode([]Source{secret("k", configMap(fmt.Sprint(i)))})
 		g.Expect(cache.Stats().Bytes).To(BeNumerically("<=", 64<<10))
 	}
-	g.Expect(cache.Stats().Bundles).To(And(BeNumerically(">", 10), BeNumerically("<", 500)))
+	stats := cache.Stats()
+	g.Expect(stats.Bundles).To(And(BeNumerically(">", 10), BeNumerically("<", 500)))
+	g.Expect([]int64{stats.Displaced, stats.Unused}).To(Equal([]int64{int64(500 - stats.Bundles), 0}))
 
 	before := cache.Stats().Bundles
 	cache.Decode([]Source{secret("k", "a: "+strings.Repeat("x", 100<<10))})
@@ -47,14 +51,14 @@ func TestCacheStaysWithinItsSize(t *testing.T) {
 
 func TestCacheOfNoSizeKeepsNothing(t *testing.T) {
 	g := NewWithT(t)
-	cache := NewCache(0, Limits{})
+	cache := NewCache(0, Limits{}, clock.RealClock{})
 	g.Expect(cache.Decode([]Source{secret("k", configMap("a"))}).Objects).To(HaveLen(1))
 	g.Expect(cache.Stats()).To(Equal(CacheStats{Misses: 1}))
 }
 
 func TestW09_EqualContentIsDecodedOnce(t *testing.T) {
 	g := NewWithT(t)
-	cache := NewCache(64<<20, Limits{})
+	cache := NewCache(64<<20, Limits{}, clock.RealClock{})
 	text := manyConfigMaps(2000)
 	var group sync.WaitGroup
 	for i := range 50 {
@@ -72,21 +76,22 @@ func TestW09_EqualContentIsDecodedOnce(t *testing.T) {
 
 func TestCacheForgetsWhatNobodyAsksFor(t *testing.T) {
 	g := NewWithT(t)
-	cache := NewCache(1<<20, Limits{})
+	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	step := func() time.Time { clock.SetTime(clock.Now().Add(time.Minute)); return clock.Now() }
+	cache := NewCache(1<<20, Limits{}, clock)
 	decode := func(name string) { cache.Decode([]Source{secret("k", configMap(name))}) }
+	began := clock.Now()
 	decode("a")
 	decode("b")
-	cache.Forget(time.Now().Add(-time.Hour))
+	cache.Forget(began)
 	g.Expect(cache.Stats().Bundles).To(Equal(2))
-	between := time.Now()
-	g.Eventually(time.Now).Should(BeTemporally(">", between))
+	between := step()
 	decode("a")
-	cache.Forget(between.Add(time.Nanosecond))
+	cache.Forget(between)
 	stats := cache.Stats()
-	g.Expect([]int64{stats.Hits, stats.Misses, int64(stats.Bundles), stats.Evictions}).To(Equal([]int64{1, 2, 1, 1}))
+	g.Expect([]int64{stats.Hits, stats.Misses, int64(stats.Bundles), stats.Unused}).To(Equal([]int64{1, 2, 1, 1}))
 	decode("a")
 	g.Expect(cache.Stats().Hits).To(Equal(int64(2)), "what was asked for is still there")
-	cache.Forget(time.Now().Add(time.Hour))
-	g.Expect(cache.Stats().Bundles).To(BeZero())
-	g.Expect(cache.Stats().Bytes).To(BeZero())
+	cache.Forget(step())
+	g.Expect(cache.Stats()).To(Equal(CacheStats{Hits: 2, Misses: 2, Unused: 2}))
 }

@@ -13,7 +13,7 @@ var (
 	metricBytes     = MetricDefinitions.Gauge("trellis_bundle_cache_bytes", "Memory that decoded bundles take, estimated.")
 	metricEntries   = MetricDefinitions.Gauge("trellis_bundle_cache_entries", "Decoded bundles in memory.")
 	metricLookups   = MetricDefinitions.Counter("trellis_bundle_cache_lookups_total", "Bundles that were asked for, by result: hit (in memory) or miss (decoded).", "result")
-	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total", "Decoded bundles that were forgotten, to make room for others or because nobody asked for them.")
+	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total", "Decoded bundles that were forgotten, by reason: room (to make room for others) or unused (nobody asked for them for a while).", "reason")
 	metricDecoding  = MetricDefinitions.Histogram("trellis_bundle_decode_duration_seconds", "How long it took to decode a bundle.", []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5})
 	metricDecoded   = MetricDefinitions.Counter("trellis_bundle_decoded_bytes_total", "Memory that decoded bundles took, estimated, added up.")
 )
@@ -38,5 +38,6 @@ func (c *Cache) Collect(collected chan<- prometheus.Metric) {
 	collected <- prometheus.MustNewConstMetric(descEntries, prometheus.GaugeValue, float64(stats.Bundles))
 	collected <- prometheus.MustNewConstMetric(descLookups, prometheus.CounterValue, float64(stats.Hits), "hit")
 	collected <- prometheus.MustNewConstMetric(descLookups, prometheus.CounterValue, float64(stats.Misses), "miss")
-	collected <- prometheus.MustNewConstMetric(descEvictions, prometheus.CounterValue, float64(stats.Evictions))
+	collected <- prometheus.MustNewConstMetric(descEvictions, prometheus.CounterValue, float64(stats.Displaced), "room")
+	collected <- prometheus.MustNewConstMetric(descEvictions, prometheus.CounterValue, float64(stats.Unused), "unused")
 }

@@ -7,13 +7,14 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 )
 
 func TestCacheTellsOfItself(t *testing.T) {
 	g := NewWithT(t)
-	cache := bundle.NewCache(1<<20, bundle.Limits{})
+	cache := bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})
 	registry := prometheus.NewRegistry()
 	g.Expect(registry.Register(cache)).To(Succeed())
 	content := []bundle.Source{{Name: "s", Data: map[string][]byte{"a.yaml": []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")}}}
@@ -24,9 +25,10 @@ func TestCacheTellsOfItself(t *testing.T) {
 # HELP trellis_bundle_cache_entries Decoded bundles in memory.
 # TYPE trellis_bundle_cache_entries gauge
 trellis_bundle_cache_entries 1
-# HELP trellis_bundle_cache_evictions_total Decoded bundles that were forgotten, to make room for others or because nobody asked for them.
+# HELP trellis_bundle_cache_evictions_total Decoded bundles that were forgotten, by reason: room (to make room for others) or unused (nobody asked for them for a while).
 # TYPE trellis_bundle_cache_evictions_total counter
-trellis_bundle_cache_evictions_total 0
+trellis_bundle_cache_evictions_total{reason="room"} 0
+trellis_bundle_cache_evictions_total{reason="unused"} 0
 # HELP trellis_bundle_cache_lookups_total Bundles that were asked for, by result: hit (in memory) or miss (decoded).
 # TYPE trellis_bundle_cache_lookups_total counter
 trellis_bundle_cache_lookups_total{result="hit"} 2
