@@ -38,6 +38,12 @@ const (
 	fullRetry = 5 * time.Minute
 )
 
+// forgetful is after how many lists in a row whose versions were forgotten within watchRetryReset that is reported.
+const forgetful = 3
+
+// ErrForgetful is reported when a target forgets what it has just listed, again and again, so that it cannot be watched.
+var ErrForgetful = errors.New("the target forgets the version of a list before it can be watched")
+
 // ErrStalled is reported when a target accepts a watch and then says nothing.
 var ErrStalled = errors.New("the initial list of the watch makes no progress")
 
@@ -136,6 +142,7 @@ type retries struct {
 	started        time.Time // the attempt
 	pause, unknown time.Duration
 	failures       int
+	forgotten      int // lists in a row
 }
 
 // Run keeps the watch going until the binding's context ends. Nearly all the time it is in follow, so its frame is small, like
@@ -169,9 +176,13 @@ func (b *Binding) recover(r *retries, err error) {
 		return
 	}
 	if b.achieved.Load() && b.connection.Clock.Since(r.started) > watchRetryReset {
-		r.pause, r.failures = watchRetryMin, 0
+		r.pause, r.failures, r.forgotten = watchRetryMin, 0, 0
 	}
-	if err != nil {
+	if err == nil {
+		if r.forgotten++; r.forgotten >= forgetful {
+			b.report(ErrForgetful)
+		}
+	} else {
 		r.failures++
 		if IsAnswer(err) || errors.Is(err, ErrSilent) || errors.Is(err, ErrTooMany) || r.failures > 1 {
 			b.report(err)

@@ -1,0 +1,173 @@
+package watching
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+const patience = 20 * time.Second
+
+// expired is the event of a watch whose version the server has forgotten.
+const expired = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
+
+var configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+
+// site is a server with so many objects, which are listed in pages, and a watch that brings what is sent.
+type site struct {
+	*httptest.Server
+	objects atomic.Int32
+	lists   atomic.Int32
+	events  chan string
+	forgets atomic.Bool // it has forgotten each version by the time of the watch
+}
+
+func newSite(t *testing.T, objects int32) *site {
+	s := &site{events: make(chan string)}
+	s.objects.Store(objects)
+	ended := make(chan struct{})
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch q := r.URL.Query(); {
+		case q.Get("sendInitialEvents") != "":
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		case q.Get("watch") != "":
+			w.Header().Set("Content-Type", "application/json")
+			if s.forgets.Load() {
+				_, _ = fmt.Fprintln(w, expired)
+				return
+			}
+			for {
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case event := <-s.events:
+					_, _ = fmt.Fprintln(w, event)
+				case <-r.Context().Done():
+					return
+				case <-ended:
+					return
+				}
+			}
+		default:
+			s.lists.Add(1)
+			list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}}
+			list.ResourceVersion = "100"
+			for i := range s.objects.Load() {
+				list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("object-", i), ResourceVersion: "1"}})
+			}
+			_ = json.NewEncoder(w).Encode(list)
+		}
+	}))
+	t.Cleanup(func() { close(ended); s.Close() })
+	return s
+}
+
+// heard is a Handler that remembers.
+type heard struct {
+	mu      sync.Mutex
+	deleted []string
+	errs    []error
+	synced  int
+}
+
+func (h *heard) OnUpdate(types.NamespacedName, string, types.NamespacedName, any, any) {}
+func (h *heard) OnDelete(_ types.NamespacedName, _ string, key types.NamespacedName, _ any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deleted = append(h.deleted, key.Name)
+}
+
+func (h *heard) OnSynced(types.NamespacedName, string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.synced++
+}
+
+func (h *heard) OnError(_ types.NamespacedName, _ string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.errs = append(h.errs, err)
+}
+
+func (h *heard) told() (deleted []string, errs []error, synced int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.deleted...), append([]error(nil), h.errs...), h.synced
+}
+
+// fixedMapper knows the resources of built-in kinds.
+type fixedMapper struct{ *meta.DefaultRESTMapper }
+
+func (fixedMapper) Reset() {}
+
+// setting is a target with room for so many objects.
+type setting struct {
+	g     *WithT
+	t     *testing.T
+	clock *clocktesting.FakeClock
+	room  *Room
+	told  atomic.Int32 // how often what Refused says has changed
+}
+
+func newSetting(t *testing.T, most int) *setting {
+	before := goleak.IgnoreCurrent()
+	s := &setting{g: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
+	s.g.SetDefaultEventuallyTimeout(patience)
+	s.room = NewRoom(most, func() { s.told.Add(1) })
+	t.Cleanup(func() {
+		s.g.Eventually(func() error { return goleak.Find(before) }).Should(Succeed())
+		s.g.Expect(s.taken()).To(BeZero(), "all room is given back")
+	})
+	return s
+}
+
+// watch runs a watch of a site until the test ends.
+func (s *setting) watch(name string, of *site) (*Declared, *heard) {
+	address, err := url.Parse(of.URL)
+	s.g.Expect(err).NotTo(HaveOccurred())
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(configMaps, meta.RESTScopeNamespace)
+	told := &heard{}
+	w := Declare(s.t.Context(), Spec{Name: name, Kind: configMaps, MetadataOnly: true, Handler: told, Room: s.room})
+	transport := &http.Transport{}
+	b := Bind(w, &Connection{
+		Context: s.t.Context(), Mapper: fixedMapper{mapper}, Client: &http.Client{Transport: transport}, Server: address,
+		Clock: s.clock, Logger: logr.Discard(), Events: &atomic.Uint64{},
+	})
+	w.Promote(b)
+	var running sync.WaitGroup
+	running.Go(b.Run)
+	s.t.Cleanup(func() {
+		w.Close()
+		running.Wait()
+		transport.CloseIdleConnections()
+	})
+	return w, told
+}
+
+func (s *setting) taken() int {
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	return s.room.taken
+}
+
+func state(w *Declared) func() [2]any {
+	return func() [2]any {
+		synced, objects := w.State()
+		return [2]any{synced, objects}
+	}
+}
