@@ -28,6 +28,9 @@ const (
 	reopenPause = time.Second
 	// reopenTries is how often that is tried in a row without anything to show for it.
 	reopenTries = 4
+	// streamTries is how many streamed lists in a row that did not come to their end have the server asked for pages only: each
+	// takes as long as a list may stand still.
+	streamTries = 2
 	// pageSize is that of servers that do not stream lists.
 	pageSize = 500
 )
@@ -75,7 +78,8 @@ type Follower struct {
 	version    string // of the collection, as far as it was followed
 	listed     bool   // all that was there up to the version was handed on
 	paged      bool   // the server does not stream lists
-	pagedNext  bool   // the last stream did not come to its end
+	pagedNext  bool   // the last list was a stream that did not come to its end
+	unfinished int    // streams in a row that did not
 }
 
 // New returns a follower that has not begun.
@@ -218,9 +222,10 @@ func (f *Follower) handle(w *watch, raw []byte) error {
 }
 
 // list brings all that is there. The watch that it returns, if any, goes on from there. A stream that was accepted and did
-// not come to its end, for whatever reason, is not asked for a second time in a row: the server may not know how to end it.
+// not come to its end, for whatever reason, is not asked for a second time in a row: the server may not know how to end it. After
+// a few it is not asked for at all.
 func (f *Follower) list(ctx context.Context) (*watch, error) {
-	paged := f.paged || f.pagedNext
+	paged := f.paged || f.pagedNext || f.unfinished >= streamTries
 	f.pagedNext = false
 	if !paged {
 		w, err := f.stream(ctx)
@@ -258,12 +263,13 @@ func (f *Follower) stream(ctx context.Context) (*watch, error) {
 		}
 		if err == nil && e.last {
 			if err = f.complete(e.version); err == nil {
-				w.opened = f.collection.Clock.Now()
+				w.opened, f.unfinished = f.collection.Clock.Now(), 0
 				return w, nil
 			}
 		}
 		if err != nil {
 			f.pagedNext = true
+			f.unfinished++
 			w.end()
 			f.sink.Ended()
 			return nil, fmt.Errorf("listing: %w", err)

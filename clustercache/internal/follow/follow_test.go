@@ -1,11 +1,14 @@
 package follow_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -269,6 +272,9 @@ func TestHowAWatchGoesOn(t *testing.T) {
 				s.Expect(s.follower.Listed()).To(Equal(c.listed))
 			}
 			s.Expect(clock.paused()).To(HaveLen(c.pauses))
+			for i, pause := range clock.paused() {
+				s.Expect(pause).To(BeNumerically(">=", time.Second<<i), "they grow")
+			}
 		})
 	}
 }
@@ -284,6 +290,48 @@ func TestStreamWithoutAnEnd(t *testing.T) {
 	s.Expect(s.ends()).To(Succeed())
 	s.again(t.Context())
 	s.eventually("listed ")
+}
+
+// A server that never ends a streamed list is not waited for at each list: after two it is asked for pages only. One that ended one
+// in between is.
+func TestStreamsWithoutAnEnd(t *testing.T) {
+	pages := func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, metav1.PartialObjectMetadataList{TypeMeta: listType, ListMeta: metav1.ListMeta{ResourceVersion: "5"}})
+	}
+	expired := refuse(http.StatusGone, "gone")
+	cut := say(is("one", "1"), end{})
+	for name, c := range map[string]struct {
+		answers []answer
+		streams []bool // of the lists, which were streams
+	}{
+		"none ends":        {[]answer{cut, pages, expired, cut, pages, expired, pages, expired, pages, say()}, []bool{true, false, true, false, false, false}},
+		"one ends between": {[]answer{cut, pages, expired, say(all("6"), text("ERROR", status(http.StatusGone, metav1.StatusReasonExpired))), cut, pages, expired, say(all("7"))}, []bool{true, false, true, true, false, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, nil, c.answers...)
+			ctx, cancel := context.WithCancel(t.Context())
+			var again sync.WaitGroup
+			defer again.Wait()
+			defer cancel()
+			again.Go(func() {
+				for {
+					select {
+					case <-s.err:
+						s.again(ctx)
+					case <-ctx.Done():
+						return
+					}
+				}
+			})
+			var streams []bool
+			for len(streams) < len(c.streams) {
+				if q := s.query(); q.Has("sendInitialEvents") || !q.Has("watch") {
+					streams = append(streams, q.Has("sendInitialEvents"))
+				}
+			}
+			s.Expect(streams).To(Equal(c.streams))
+		})
+	}
 }
 
 // Whatever is between hub and target may answer, too.
@@ -309,6 +357,7 @@ func TestForeignTextIsNotShown(t *testing.T) {
 	long := "the token is s3cret " + strings.Repeat("x", 60_000)
 	said := status(http.StatusForbidden, metav1.StatusReasonForbidden)
 	said.Message = long
+	said.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: long}}}
 	for name, answer := range map[string]answer{
 		"as text": refuse(http.StatusInternalServerError, long), "as a status": refuse(http.StatusForbidden, mustJSON(said)),
 		"in the stream": say(text("ERROR", said)),
@@ -320,6 +369,9 @@ func TestForeignTextIsNotShown(t *testing.T) {
 			err := s.ends()
 			s.Expect(err).To(MatchError(And(ContainSubstring("the token is [redacted]"), Not(ContainSubstring("s3cret")))))
 			s.Expect(len(err.Error())).To(BeNumerically("<", 3000))
+			var answered apierrors.APIStatus
+			s.Expect(errors.As(err, &answered)).To(BeTrue())
+			s.Expect(mustJSON(answered.Status())).NotTo(ContainSubstring("s3cret"))
 		})
 	}
 }
@@ -412,11 +464,34 @@ func TestRefusals(t *testing.T) {
 
 // A server that has no time to open a watch again is asked again, but not believed to be watched for ever.
 func TestBusyServer(t *testing.T) {
-	busy := refuse(http.StatusTooManyRequests, "later")
-	s := begin(t, nil, say(is("one", "1"), all("5"), is("two", "6"), end{}), busy, say(is("three", "7")))
+	clock := &hasty{now: time.Now()}
+	busy := refuse(http.StatusTooManyRequests, "later", "Retry-After", "3600")
+	s := begin(t, func(c *follow.Collection) { c.Clock = clock }, say(is("one", "1"), all("5"), is("two", "6"), end{}), busy, say(is("three", "7")))
 	s.eventually("listed one", "set two@6", "set three@7")
 	s.next()
 	for range 2 {
 		s.Expect(s.query().Get("resourceVersion")).To(Equal("6"))
 	}
+	s.Expect(clock.paused()).To(HaveExactElements(BeNumerically("<", 2*time.Second), Equal(30*time.Second)), "an hour is more than anybody may ask for")
+}
+
+// A server that fails to stream a list is asked for pages this time, and for a stream the next.
+func TestServerThatFailsToStream(t *testing.T) {
+	pages := func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, metav1.PartialObjectMetadataList{TypeMeta: listType, ListMeta: metav1.ListMeta{ResourceVersion: "5"}})
+	}
+	s := begin(t, nil, refuse(http.StatusInternalServerError, "no"), pages, refuse(http.StatusGone, "gone"), say(is("one", "6"), all("7")))
+	s.Expect(s.ends()).To(Succeed())
+	s.again(t.Context())
+	s.eventually("listed ", "listed one")
+	for _, stream := range []bool{true, false, false, true} {
+		s.Expect(s.query().Has("sendInitialEvents")).To(Equal(stream))
+	}
+}
+
+// A document that does not end is given up.
+func TestDocumentWithoutAnEnd(t *testing.T) {
+	s := begin(t, nil, say(all("5"), `{"type":"ADDED","object":{"kind":"`, strings.Repeat("x", 17<<20)))
+	s.Expect(s.ends()).To(MatchError(ContainSubstring("it does not end")))
+	s.Expect(s.follower.Listed()).To(BeFalse())
 }
