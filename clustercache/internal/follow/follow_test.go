@@ -316,7 +316,7 @@ func TestStreamsWithoutAnEnd(t *testing.T) {
 			again.Go(func() {
 				for {
 					select {
-					case <-s.err:
+					case <-s.err: //nolint:errcheck // the test judges by what is asked for
 						s.again(ctx)
 					case <-ctx.Done():
 						return
