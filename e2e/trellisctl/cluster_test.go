@@ -207,6 +207,9 @@ func TestARotationToAnotherClusterIsRefused(t *testing.T) {
 	p.register("shoot-a")
 	before := p.registration("shoot-a").Data["value"]
 	p.fails(cli.ExitRefused, "this is another cluster", "cluster", "rotate", "shoot-a", "--from-kubeconfig", kubeconfig)
+	p.fails(cli.ExitRefused, "this is another cluster", "cluster", "rotate", "shoot-a", "--from-kubeconfig", kubeconfig, "--create-service-account", "--service-account", p.name+"/wrong")
+	err := source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "wrong"}, &corev1.ServiceAccount{})
+	p.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "nothing is created in a cluster that is not meant")
 	p.fails(cli.ExitUsage, "is none that trellisctl can renew", "cluster", "rotate", "shoot-a")
 	p.fails(cli.ExitNotFound, "is not registered", "cluster", "rotate", "shoot-b")
 	p.Expect(p.registration("shoot-a").Data["value"]).To(Equal(before))
@@ -220,6 +223,7 @@ func TestARotationToAnotherClusterIsRefused(t *testing.T) {
 	r = p.succeeds("cluster", "rotate", "shoot-a", "--from-kubeconfig", kubeconfig, "--confirm-identity", "--timeout", "90s")
 	p.Expect(p.registration("shoot-a").Annotations).NotTo(HaveKey(cluster.ServiceAccountAnnotation))
 	p.Expect(strings.Count(r.out, "rotated")).To(Equal(1))
+	p.Expect(r.err).To(ContainSubstring("The service account " + p.name + "/trellis stays in the cluster"))
 	p.Eventually(func() string {
 		tc := &hubv1alpha1.TargetCluster{}
 		p.Expect(source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "shoot-a"}, tc)).To(Succeed())

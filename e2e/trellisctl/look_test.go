@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -160,6 +162,17 @@ func TestWhoHasNoRightsAndASourceThatDoesNotAnswer(t *testing.T) {
 	p.fails(cli.ExitRefused, "is forbidden", "--kubeconfig", nobody, "cluster", "list")
 	p.fails(cli.ExitRefused, "is forbidden", "--kubeconfig", nobody, "status", "mr", "addons")
 	p.fails(cli.ExitRefused, "is forbidden", "--kubeconfig", nobody, "cluster", "add", "x", "--from-kubeconfig", admin)
+	// Who may read the source and not write it creates nothing in the target either.
+	raw, err = source.ClientCertKubeconfig("reader", nil, time.Hour)
+	p.Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}}}}
+	p.Expect(source.Client.Create(p.ctx, role)).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: p.name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: p.name},
+		Subjects: []rbacv1.Subject{{Kind: "User", Name: "reader"}}})).To(Succeed())
+	reader := p.file("reader", string(raw))
+	p.Eventually(func() int { return p.ctl("--kubeconfig", reader, "cluster", "list").code }).Should(Equal(cli.ExitOK))
+	p.fails(cli.ExitRefused, `cannot create resource "secrets"`, "--kubeconfig", reader, "cluster", "add", "x", "--from-kubeconfig", admin, "--create-service-account", "--service-account", p.name+"/none")
+	p.Expect(apierrors.IsNotFound(target.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "none"}, &corev1.ServiceAccount{}))).To(BeTrue())
 	dead := p.file("dead", string(hubtest.Rewrite(source.Kubeconfig(), func(c *hubtest.KubeConfig) {
 		c.Clusters[c.Contexts[c.CurrentContext].Cluster].Server = "https://127.0.0.1:1"
 	})))

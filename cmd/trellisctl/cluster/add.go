@@ -118,7 +118,11 @@ func (a *add) run(ctx context.Context, name string) error {
 		return err
 	}
 	registration := newRegistration(source.Namespace, name, a.class)
-	raw, connection, err := credential(ctx, a.env, given, a.from, a.account.create, account, a.target, registration)
+	// Who may not store it learns that before anything is created in the target.
+	if err := source.Create(ctx, registration.DeepCopy(), client.DryRunAll, client.FieldOwner(cli.FieldManager)); err != nil {
+		return fmt.Errorf("storing the registration %s/%s: %w", source.Namespace, registration.Name, err)
+	}
+	raw, connection, err := a.maker(account).credential(ctx, given, registration)
 	if err != nil {
 		return err
 	}
@@ -181,51 +185,91 @@ func newRegistration(namespace, name, class string) *corev1.Secret {
 	return s
 }
 
+func (a *add) maker(account *account) *maker {
+	m := &maker{env: a.env, target: a.target, server: a.from.server}
+	if a.account.create {
+		m.account = account
+	}
+	return m
+}
+
+// maker makes what is stored of what is given.
+type maker struct {
+	env    *cli.Env
+	target target.Flags
+	// server is the address for the hub; empty for that of the kubeconfig.
+	server string
+	// account is created, and stands in for the credential that is given; nil for none.
+	account *account
+	// expect refuses a cluster that is not the one that is meant; nil takes any.
+	expect func(*target.Connection) error
+}
+
 // credential makes the kubeconfig that is going to be stored, connects with it, and notes on the registration where it is from.
-func credential(ctx context.Context, env *cli.Env, given *target.Kubeconfig, from fromFlags, create bool, account *account, flags target.Flags, registration *corev1.Secret) ([]byte, *target.Connection, error) {
+func (m *maker) credential(ctx context.Context, given *target.Kubeconfig, registration *corev1.Secret) ([]byte, *target.Connection, error) {
 	stored := given
-	if create {
-		access, err := given.Local()
-		if err != nil {
-			return nil, nil, err
-		}
-		admin, err := target.ConnectREST(ctx, access, flags.ConnectTimeout)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := account.create(ctx, admin.Client); err != nil {
-			return nil, nil, err
-		}
-		if stored, err = account.kubeconfig(ctx, env, given, admin.Client); err != nil {
-			return nil, nil, err
-		}
-		registration.Annotations[ServiceAccountAnnotation] = account.String()
-		registration.Annotations[TokenDurationAnnotation] = account.duration.String()
-	} else {
+	if m.account == nil {
 		delete(registration.Annotations, ServiceAccountAnnotation)
 		delete(registration.Annotations, TokenDurationAnnotation)
-	}
-	if _, _, err := stored.Stored(); err != nil {
-		if create {
+		if _, _, err := stored.Stored(); err != nil {
+			return nil, nil, fmt.Errorf("%w. With --create-service-account, it is used once to create a service account for the hub", err)
+		}
+	} else {
+		var err error
+		if stored, err = m.create(ctx, given); err != nil {
 			return nil, nil, err
 		}
-		return nil, nil, fmt.Errorf("%w. With --create-service-account, it is used once to create a service account for the hub", err)
+		registration.Annotations[ServiceAccountAnnotation] = m.account.String()
+		registration.Annotations[TokenDurationAnnotation] = m.account.duration.String()
 	}
-	raw, connection, err := check(ctx, env, stored, flags, create)
+	raw, connection, err := check(ctx, m.env, stored, m.target, m.account != nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !mayDoEverything(ctx, connection.Client) {
-		env.Warn("the credential may not do everything in the cluster: objects that it may not write will fail with ApplyFailed")
+	if err := m.expected(connection); err != nil {
+		return nil, nil, err
 	}
-	if from.server != "" {
-		stored.SetServer(from.server)
+	if !mayDoEverything(ctx, connection.Client) {
+		m.env.Warn("the credential may not do everything in the cluster: objects that it may not write will fail with ApplyFailed")
+	}
+	if m.server != "" {
+		stored.SetServer(m.server)
 		if raw, _, err = stored.Stored(); err != nil {
 			return nil, nil, err
 		}
 	}
 	if isLoopback(stored.Server()) {
-		env.Warn("the address %s means this machine: the hub reaches the cluster only if it runs here; see --server-for-hub", stored.Server())
+		m.env.Warn("the address %s means this machine: the hub reaches the cluster only if it runs here; see --server-for-hub", stored.Server())
 	}
 	return raw, connection, nil
+}
+
+func (m *maker) expected(connection *target.Connection) error {
+	if m.expect == nil {
+		return nil
+	}
+	return m.expect(connection)
+}
+
+// create creates the service account with the credential that is given, in the cluster that is expected and in no other.
+func (m *maker) create(ctx context.Context, given *target.Kubeconfig) (*target.Kubeconfig, error) {
+	access, err := given.Local()
+	if err != nil {
+		return nil, err
+	}
+	admin, err := target.ConnectREST(ctx, access, m.target.ConnectTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.expected(admin); err != nil {
+		return nil, err
+	}
+	// What the hub would refuse of the cluster is found before anything is created there.
+	if _, _, err := given.WithToken(m.account.Name, "none-yet").Stored(); err != nil {
+		return nil, err
+	}
+	if err := m.account.create(ctx, admin.Client); err != nil {
+		return nil, err
+	}
+	return m.account.kubeconfig(ctx, m.env, given, admin.Client)
 }

@@ -77,14 +77,17 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	raw, connection, err := r.credential(ctx, cmd, registration)
+	// Who may not store it learns that before anything is created in the target.
+	if err := source.Update(ctx, registration.DeepCopy(), client.DryRunAll, client.FieldOwner(cli.FieldManager)); err != nil {
+		return fmt.Errorf("storing the registration %s/%s: %w", registration.Namespace, registration.Name, err)
+	}
+	before := registration.DeepCopy()
+	raw, connection, err := r.credential(ctx, cmd, registration, func(connection *target.Connection) error {
+		return r.sameIdentity(tc, connection, registration)
+	})
 	if err != nil {
 		return err
 	}
-	if err := r.sameIdentity(tc, connection, registration); err != nil {
-		return err
-	}
-	before := registration.DeepCopy()
 	registration.Data[secret.KubeconfigDataName] = raw
 	if _, err := kubeconfig.FromSecret(registration, kubeconfig.Policy{}); err == nil {
 		delete(registration.Data, "kubeconfig") // the other key that the hub accepts; two credentials would be one too many
@@ -92,6 +95,9 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 	// With the version that was read: what somebody else wrote meanwhile is not overwritten.
 	if err := source.Update(ctx, registration, client.FieldOwner(cli.FieldManager)); err != nil {
 		return fmt.Errorf("storing the registration %s/%s: %w", registration.Namespace, registration.Name, err)
+	}
+	if a := before.Annotations[ServiceAccountAnnotation]; a != "" && a != registration.Annotations[ServiceAccountAnnotation] {
+		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends.", a)
 	}
 	changed := string(before.Data[secret.KubeconfigDataName]) != string(raw)
 	fmt.Fprintf(r.env.Out, "cluster/%s %s (%s, UID %s)\n", name, map[bool]string{true: "rotated", false: "unchanged"}[changed], connection.Version, connection.UID)
@@ -102,7 +108,7 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 }
 
 // credential makes the new kubeconfig and connects with it.
-func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, registration *corev1.Secret) ([]byte, *target.Connection, error) {
+func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, registration *corev1.Secret, expect func(*target.Connection) error) ([]byte, *target.Connection, error) {
 	if r.from.file != "" {
 		account, err := r.accountOf(cmd, registration)
 		if err != nil {
@@ -112,7 +118,11 @@ func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, registratio
 		if err != nil {
 			return nil, nil, err
 		}
-		return credential(ctx, r.env, given, r.from, r.account.create, account, r.target, registration)
+		m := &maker{env: r.env, target: r.target, server: r.from.server, expect: expect}
+		if r.account.create {
+			m.account = account
+		}
+		return m.credential(ctx, given, registration)
 	}
 	if r.account.create {
 		return nil, nil, cli.Usage("--create-service-account needs the kubeconfig of an administrator: --from-kubeconfig")
@@ -131,6 +141,9 @@ func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, registratio
 	_, connection, err := check(ctx, r.env, present, r.target, false)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w. The present token cannot renew itself: give the kubeconfig of an administrator with --from-kubeconfig and --create-service-account", err)
+	}
+	if err := expect(connection); err != nil {
+		return nil, nil, err
 	}
 	renewed, err := account.kubeconfig(ctx, r.env, present, connection.Client)
 	if err != nil {
