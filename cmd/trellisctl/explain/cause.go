@@ -128,7 +128,7 @@ func waitForState(f *Facts) Cause {
 // noTarget is the cause if there is nowhere to go. Once a hub has looked at it, the hub's own words are better.
 func noTarget(f *Facts) Cause {
 	mr := f.ManagedResource
-	if f.Cluster != nil || f.Source {
+	if f.Cluster != nil || f.Source || !f.TargetKnown {
 		return Cause{}
 	}
 	if ready := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionReady); ready != nil {

@@ -26,7 +26,7 @@ func well() *explain.Facts {
 		return resourcesv1alpha1.Condition{Type: t, Status: status, Reason: "Good", Message: "good", LastTransitionTime: then}
 	}
 	return &explain.Facts{
-		Now: now, Namespace: "ns", Name: "a", HeartbeatKnown: true, RegistrationKnown: true,
+		Now: now, Namespace: "ns", Name: "a", HeartbeatKnown: true, RegistrationKnown: true, TargetKnown: true,
 		Heartbeat: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "trellis", Name: "trellis-heartbeat"},
 			Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-10 * time.Second)))}},
 		ManagedResource: &resourcesv1alpha1.ManagedResource{
@@ -109,6 +109,10 @@ func TestCausesOfManagedResources(t *testing.T) {
 			f.Cluster, f.Classes = nil, map[string]string{"b": "", "c": "other"}
 			f.ManagedResource.Status.Conditions, f.ManagedResource.CreationTimestamp, f.ManagedResource.Spec.Class = nil, then, ptr.To("mine")
 		}, "NotClaimed", "serves class mine (b serves resources, c serves other)", "cluster add NAME --from-kubeconfig FILE --class mine", false, false},
+		"who may not look says nothing of targets": {func(f *explain.Facts) {
+			f.Cluster, f.TargetKnown = nil, false
+			f.ManagedResource.Status.Conditions, f.ManagedResource.CreationTimestamp = nil, then
+		}, "NotSeen", "No hub has looked at it yet", "classes", false, false},
 		"its label is wrong": {func(f *explain.Facts) {
 			f.Cluster, f.ManagedResource.Labels[hubv1alpha1.ClusterNameLabel] = nil, "x"
 			f.ManagedResource.Status.Conditions, f.ManagedResource.CreationTimestamp = nil, then

@@ -7,6 +7,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -31,10 +32,10 @@ type Facts struct {
 	ManagedResource *resourcesv1alpha1.ManagedResource
 	// Cluster is the TargetCluster: what it is about, or where the ManagedResource goes.
 	Cluster *hubv1alpha1.TargetCluster
-	// Targets are the names of the registrations of the namespace that serve the class of the ManagedResource, and Classes are
-	// those of all registrations there, by name.
-	Targets []string
+	// Classes are those of the registrations of the namespace of a ManagedResource, by name.
 	Classes map[string]string
+	// TargetKnown is false if it could not be found out where the ManagedResource goes.
+	TargetKnown bool
 	// Source is true if the ManagedResource goes to the source cluster.
 	Source bool
 	// Registration is the Secret of the cluster; nil if there is none, and RegistrationKnown is false if it could not be read.
@@ -100,8 +101,10 @@ func (f *Facts) aboutTarget(ctx context.Context, source *cli.Source) error {
 		if cli.IsUnreachable(err) {
 			return err
 		}
-		return nil // that it has no target is a fact, and the causes say which
+		// That it has no target is a fact, and the causes say why. Who may not look knows nothing.
+		f.TargetKnown = !apierrors.IsForbidden(err)
+		return nil
 	}
-	f.Source, f.Cluster = found.Source, found.Cluster
+	f.Source, f.Cluster, f.TargetKnown = found.Source, found.Cluster, true
 	return nil
 }
