@@ -21,6 +21,8 @@
 // of the inventory, nobody wrote since it was read, the server would take a new object, and the live object does not say
 // keep-object, which promises that the hub never deletes it, whatever else is asked for.
 //
+// Preview rehearses the work on one object with dry runs (preview.go), for those who want to know before.
+//
 // Trade-offs: fields that the server's schema does not know are cut out of the intent and reported, since server-side apply
 // refuses the whole object for them. The cut follows the paths in the server's answer, the only place where they stand.
 package apply
