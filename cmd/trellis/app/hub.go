@@ -159,7 +159,7 @@ func newHub(o Options) (*hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for Secrets of the source cluster: %w", err)
 	}
-	h.secrets = secretindex.New(secrets, h.manager.GetCache())
+	h.secrets = secretindex.New(secrets, h.manager.GetCache(), configv1alpha1.SecretNamespaces(o.Config.Classes)...)
 	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{}, h.Clock)
 	h.guard = identity.NewGuard(h.manager.GetCache())
 	h.metrics = managedresource.NewMetrics(o.Registerer, o.Config.Metrics.TargetHistograms)
@@ -223,7 +223,7 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&resourcesv1alpha1.ManagedResource{}: {Transform: trimManagedResources()},
 				&hubv1alpha1.TargetCluster{}:         {},
-				&corev1.Secret{}:                     clustercache.SecretCacheOptions(),
+				&corev1.Secret{}:                     registrations(o.Config.Classes),
 				&coordinationv1.Lease{}:              {Field: fields.OneTermEqualSelector("metadata.name", claim.ResourceManagerLease)},
 				&corev1.Namespace{}:                  {Transform: trimNamespace},
 			},
@@ -236,6 +236,19 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("setting up access to the source cluster: %w", err)
 	}
 	return m, nil
+}
+
+// registrations says which Secrets are kept: registrations, and only in namespaces that some class needs. Elsewhere the hub may
+// have no right to look for them.
+func registrations(classes []configv1alpha1.Class) cache.ByObject {
+	options := clustercache.SecretCacheOptions()
+	for _, namespace := range configv1alpha1.SecretNamespaces(classes) {
+		if options.Namespaces == nil {
+			options.Namespaces = map[string]cache.Config{}
+		}
+		options.Namespaces[namespace] = cache.Config{}
+	}
+	return options
 }
 
 // canonSize is how many different texts of ManagedResources are looked for in others. It is about what is different in the

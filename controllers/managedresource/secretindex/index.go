@@ -37,10 +37,12 @@ type known struct {
 
 // Index is the memory of referenced Secrets. It is a Runnable that needs no leadership: a standby keeps it warm.
 type Index struct {
-	secrets metadata.Interface
-	cache   ctrlcache.Cache
+	secrets    metadata.Interface
+	cache      ctrlcache.Cache
+	namespaces []string // whose Secrets are watched; the empty one means all
 
 	mu       sync.Mutex
+	unlisted int                                             // watches that have seen no list yet
 	refs     map[types.NamespacedName][]types.NamespacedName // Secret -> ManagedResources
 	byMR     map[types.NamespacedName][]types.NamespacedName // ManagedResource -> Secrets
 	versions map[types.NamespacedName]known                  // of referenced Secrets; absent = unknown
@@ -51,10 +53,14 @@ type Index struct {
 	synced chan struct{}
 }
 
-// New returns an index that watches Secrets with the client and ManagedResources through the cache's informer.
-func New(secrets metadata.Interface, cache ctrlcache.Cache) *Index {
+// New returns an index that watches Secrets with the client and ManagedResources through the cache's informer: Secrets of the
+// given namespaces, or of all if there are none. Of Secrets in other namespaces it knows nothing but what is read.
+func New(secrets metadata.Interface, cache ctrlcache.Cache, namespaces ...string) *Index {
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
 	return &Index{
-		secrets: secrets, cache: cache,
+		secrets: secrets, cache: cache, namespaces: namespaces, unlisted: len(namespaces),
 		refs:     map[types.NamespacedName][]types.NamespacedName{},
 		byMR:     map[types.NamespacedName][]types.NamespacedName{},
 		versions: map[types.NamespacedName]known{},
@@ -84,7 +90,17 @@ func (x *Index) Start(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		return nil
 	}
-	client := x.secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
+	var watches sync.WaitGroup
+	for _, namespace := range x.namespaces {
+		watches.Go(func() { x.watch(ctx, namespace) })
+	}
+	watches.Wait()
+	return nil
+}
+
+// watch watches the Secrets of a namespace until ctx ends.
+func (x *Index) watch(ctx context.Context, namespace string) {
+	client := x.secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
 	lw := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtimeObject, error) { return client.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -92,12 +108,11 @@ func (x *Index) Start(ctx context.Context) error {
 		},
 	}
 	reflector := toolscache.NewReflectorWithOptions(toolscache.ToListWatcherWithWatchListSemantics(lw, x.secrets),
-		&metav1.PartialObjectMetadata{}, (*store)(x), toolscache.ReflectorOptions{Name: "secrets of ManagedResources"})
+		&metav1.PartialObjectMetadata{}, &store{index: x, namespace: namespace}, toolscache.ReflectorOptions{Name: "secrets of ManagedResources"})
 	reflector.RunWithContext(ctx)
-	return nil
 }
 
-// WaitForSync blocks until the first list of Secrets was read; false if ctx ended before.
+// WaitForSync blocks until the first list of Secrets, of each namespace, was read; false if ctx ended before.
 func (x *Index) WaitForSync(ctx context.Context) bool {
 	select {
 	case <-x.synced:
@@ -107,7 +122,7 @@ func (x *Index) WaitForSync(ctx context.Context) bool {
 	}
 }
 
-// Synced tells whether the first list of Secrets was read.
+// Synced tells whether the first list of Secrets, of each namespace, was read.
 func (x *Index) Synced() bool {
 	select {
 	case <-x.synced:

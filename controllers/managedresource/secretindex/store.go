@@ -4,16 +4,19 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 type runtimeObject = runtime.Object
 
-// store is the index as a reflector sees it: it takes events and keeps next to nothing.
-type store Index
-
-func (s *store) index() *Index { return (*Index)(s) }
+// store is the index as the reflector of a namespace sees it: it takes events and keeps next to nothing.
+type store struct {
+	index     *Index
+	namespace string // empty for all
+	listed    bool
+}
 
 func (s *store) Add(obj any) error    { return s.Update(obj) }
 func (s *store) Resync() error        { return nil }
@@ -29,18 +32,20 @@ func (s *store) event(obj any, gone bool) error {
 	if gone {
 		version = Version{}
 	}
-	s.index().changed(types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, version, m.GetResourceVersion())
+	s.index.changed(types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, version, m.GetResourceVersion())
 	return nil
 }
 
 // Replace takes a complete list: what is referenced and not in it does not exist.
 func (s *store) Replace(list []any, resourceVersion string) error {
-	x := s.index()
+	x := s.index
 	present := make(map[types.NamespacedName]Version)
 	x.mu.Lock()
 	referenced := make(map[types.NamespacedName]bool, len(x.refs))
 	for name := range x.refs {
-		referenced[name] = true
+		if s.namespace == metav1.NamespaceAll || s.namespace == name.Namespace {
+			referenced[name] = true
+		}
 	}
 	x.mu.Unlock()
 	for _, obj := range list {
@@ -59,10 +64,18 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		}
 		x.changed(name, present[name], at)
 	}
-	select {
-	case <-x.synced:
-	default:
-		close(x.synced)
+	if !s.listed {
+		s.listed = true
+		x.listed()
 	}
 	return nil
+}
+
+// listed notes that one more watch has seen a list. The last one makes the index synced.
+func (x *Index) listed() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.unlisted--; x.unlisted == 0 {
+		close(x.synced)
+	}
 }
