@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Generates the deep-copy functions and the CRDs from the types in apis/, reference pages from the code, and
-# the dashboards. Called by `make generate`.
+# Generates the deep-copy functions and the CRDs from the types in apis/, reference pages from the code, the dashboards, and what
+# goes with the values of the chart. Called by `make generate`.
 # With --check it leaves everything as it is, and fails if something is not what would be generated.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/crds charts/trellis/files/crds docs/reference/metrics.md docs/reference/trellisctl.md charts/trellis/monitoring/dashboards)
+generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/crds charts/trellis/files/crds docs/reference/metrics.md docs/reference/trellisctl.md
+	charts/trellis/monitoring/dashboards charts/trellis/README.md charts/trellis/values.schema.json)
 
 checksum() {
 	find "${generated[@]}" -type f -exec sha256sum {} + | sort -k2
@@ -19,6 +20,7 @@ generate() {
 	"${controller_gen[@]}" crd paths=./apis/hub/... output:crd:dir=charts/trellis/files/crds
 	go run ./hack/reference docs/reference
 	go run ./hack/dashboards charts/trellis/monitoring/dashboards
+	go run ./hack/chart charts/trellis
 }
 
 if [[ "${1:-}" != --check ]]; then

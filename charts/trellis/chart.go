@@ -47,12 +47,13 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 }
 
 // HubIdentity returns the service account of the hub in the given namespace, with its roles and bindings. The namespace
-// itself is not among them.
+// itself is not among them. They are all that it may need; the chart leaves out what the configured classes do not need: the
+// Secrets of some namespaces, and becoming the second identity.
 func HubIdentity(namespace string) []client.Object {
 	return slices.Concat(
 		[]client.Object{serviceAccount(namespace, ServiceAccount)},
-		clusterRole(namespace, ServiceAccount, "rbac/hub-cluster.yaml"),
-		role(namespace, namespace, ServiceAccount, "rbac/hub-namespace.yaml"),
+		clusterRole(namespace, ServiceAccount, "rbac/hub-cluster.yaml", "rbac/hub-secrets.yaml"),
+		role(namespace, namespace, ServiceAccount, "rbac/hub-namespace.yaml", "rbac/hub-source.yaml"),
 		role(metav1.NamespaceSystem, namespace, ServiceAccount, "rbac/hub-kube-system.yaml"),
 	)
 }
@@ -106,12 +107,12 @@ func serviceAccount(namespace, name string) client.Object {
 	}
 }
 
-func clusterRole(accountNamespace, name, rules string) []client.Object {
+func clusterRole(accountNamespace, name string, files ...string) []client.Object {
 	return []client.Object{
 		&rbacv1.ClusterRole{
 			TypeMeta:   typeMeta("ClusterRole"),
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Rules:      *read[[]rbacv1.PolicyRule](rules),
+			Rules:      rules(files),
 		},
 		&rbacv1.ClusterRoleBinding{
 			TypeMeta:   typeMeta("ClusterRoleBinding"),
@@ -122,12 +123,12 @@ func clusterRole(accountNamespace, name, rules string) []client.Object {
 	}
 }
 
-func role(namespace, accountNamespace, name, rules string) []client.Object {
+func role(namespace, accountNamespace, name string, files ...string) []client.Object {
 	return []client.Object{
 		&rbacv1.Role{
 			TypeMeta:   typeMeta("Role"),
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-			Rules:      *read[[]rbacv1.PolicyRule](rules),
+			Rules:      rules(files),
 		},
 		&rbacv1.RoleBinding{
 			TypeMeta:   typeMeta("RoleBinding"),
@@ -136,6 +137,15 @@ func role(namespace, accountNamespace, name, rules string) []client.Object {
 			Subjects:   subjects(accountNamespace, name),
 		},
 	}
+}
+
+// rules are those of several files.
+func rules(files []string) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, file := range files {
+		rules = append(rules, *read[[]rbacv1.PolicyRule](file)...)
+	}
+	return rules
 }
 
 func subjects(namespace, name string) []rbacv1.Subject {

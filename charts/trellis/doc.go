@@ -5,7 +5,11 @@
 //
 // Each right is written down once, in rbac/, as the bare rules of a role: the chart's templates put names and labels
 // around them, and so does HubIdentity; so it is with the policies of admission/ and DeletionGuard. The CRDs are generated
-// from the types in apis/ by hack/generate.sh.
+// from the types in apis/ by hack/generate.sh, as are README.md from values.yaml and the part of values.schema.json about the
+// configuration from its types (hack/chart).
+//
+// The rights are those that the configured classes need. Which namespaces' Secrets that are is summed up twice: here in the
+// templates, and in the hub by SecretNamespaces of apis/config/v1alpha1. Tests hold one against the other.
 //
 // # Trade-offs
 //
@@ -16,6 +20,9 @@
 //
 // Deletions are guarded by policies that the API server evaluates itself, not by a webhook: there is no server that could be
 // down, and nothing to serve. They see what the hub wrote into the status of a TargetCluster, which may be half a minute old.
+//
+// What Kubernetes refuses only later, when nobody looks any more, is refused at the installation: a PriorityClass that is not
+// there, and several replicas without a leader election.
 //
 // The names of the service accounts and roles are fixed. A source cluster has one hub, made of as many replicas as one
 // likes, so there is nothing to tell apart.

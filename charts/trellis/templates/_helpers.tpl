@@ -11,12 +11,38 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{/* "true" if a class has the target type Source, else empty. */}}
 {{- define "trellis.hasSourceClass" -}}
+{{- $found := "" -}}
 {{- range .Values.config.classes -}}
-{{- if eq .target.type "Source" -}}true{{- end -}}
+{{- if eq .target.type "Source" -}}{{- $found = "true" -}}{{- end -}}
 {{- end -}}
+{{- $found -}}
 {{- end -}}
 
-{{/* The configuration file. What the chart knows better than the user is added, and his word wins. */}}
+{{/*
+The namespaces whose Secrets the classes need, as a list in JSON; empty if it is all of them. The hub does the same sum:
+SecretNamespaces in apis/config/v1alpha1.
+*/}}
+{{- define "trellis.secretNamespaces" -}}
+{{- $all := false -}}
+{{- $needed := list -}}
+{{- range .Values.config.classes -}}
+{{- $selector := .namespaceSelector | default dict -}}
+{{- $listed := list -}}
+{{- with get ($selector.matchLabels | default dict) "kubernetes.io/metadata.name" -}}
+{{- $listed = list . -}}
+{{- else -}}
+{{- range $selector.matchExpressions -}}
+{{- if and (not $listed) (eq .key "kubernetes.io/metadata.name") (eq .operator "In") -}}{{- $listed = .values -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if or (eq .target.type "Namespace") (not $listed) -}}{{- $all = true -}}{{- end -}}
+{{- $needed = concat $needed $listed -}}
+{{- if eq .target.type "Registration" -}}{{- $needed = append $needed .target.namespace -}}{{- end -}}
+{{- end -}}
+{{- if not $all -}}{{- $needed | sortAlpha | uniq | toJson -}}{{- end -}}
+{{- end -}}
+
+{{/* The configuration file. What the chart knows better than the user is added. */}}
 {{- define "trellis.config" -}}
 {{- $known := dict "apiVersion" "config.hub.gardener.cloud/v1alpha1" "kind" "HubConfiguration" -}}
 {{- $known = set $known "leaderElection" (dict "resourceNamespace" .Release.Namespace) -}}
@@ -25,4 +51,26 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $known = set $known "sourceIdentity" (dict "serviceAccount" $account) -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite $known (deepCopy .Values.config)) -}}
+{{- end -}}
+
+{{/* What the values say together, that no schema can judge. */}}
+{{- define "trellis.check" -}}
+{{- $election := .Values.config.leaderElection | default dict -}}
+{{- if and (eq (toString $election.leaderElect) "false") (gt (int .Values.replicas) 1) -}}
+{{- fail (printf "config.leaderElection.leaderElect: without it, %d replicas would write at the same time; it needs replicas: 1" (int .Values.replicas)) -}}
+{{- end -}}
+{{- $class := .Values.priorityClassName -}}
+{{- /* Without a cluster, as in "helm template", nothing can be looked up. */ -}}
+{{- if and $class (lookup "v1" "Namespace" "" "kube-system") (not (lookup "scheduling.k8s.io/v1" "PriorityClass" "" $class)) -}}
+{{- fail (printf "priorityClassName: this cluster has no PriorityClass %q, so it would refuse the pods; name another one, or set it to \"\"" $class) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What opens the network policies of Gardener for scrapes. */}}
+{{- define "trellis.scrapeAnnotations" -}}
+networking.resources.gardener.cloud/from-all-seed-scrape-targets-allowed-ports: '[{"port":{{ dig "metrics" "port" 8080 (.Values.config.server | default dict) }},"protocol":"TCP"}]'
+{{- if ne .Release.Namespace "garden" }}
+networking.resources.gardener.cloud/namespace-selectors: '[{"matchLabels":{"kubernetes.io/metadata.name":"garden"}}]'
+networking.resources.gardener.cloud/pod-label-selector-namespace-alias: extensions
+{{- end }}
 {{- end -}}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// head is what README.md says before the values.
+const head = `# The chart of Trellis
+
+<!-- Generated from values.yaml by "make generate". Do not edit. -->
+
+Into the cluster with the ManagedResources, a seed for example:
+
+    helm install trellis charts/trellis --namespace trellis --create-namespace
+
+Nothing has to be set. In a cluster that is no seed of Gardener, there is no PriorityClass for it: ` + "`--set priorityClassName=`" + `.
+Everything that is set is checked before anything is installed; a key that the chart or the hub does not know is refused.
+
+**CRDs.** That of ManagedResources is installed only if it is absent, and never changed or deleted: in a seed Gardener brought it.
+That of TargetClusters comes and is upgraded with the chart, and stays on ` + "`helm uninstall`" + ` unless ` + "`crds.keep`" + ` is false. No
+object in any target is touched by an upgrade or by an uninstallation; installed again, the hub goes on where it was.
+
+**Rights.** The hub gets no more than the configured classes need, see [rights](../../docs/reference/rights.md). If no class has the
+target type ` + "`Namespace`" + `, and each lists its namespaces by the label ` + "`kubernetes.io/metadata.name`" + `, it reads Secrets there only. These
+namespaces have to exist; and before one is taken from the list, its ManagedResources are deleted.
+
+**Elsewhere than by Helm.** What ` + "`helm template`" + ` shows can be applied as it is, with ` + "`--include-crds`" + ` where there is no Gardener.
+`
+
+// row is a line of the table.
+type row struct{ key, value, comment string }
+
+// Readme makes the page of values.yaml.
+func Readme(values []byte) ([]byte, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(values, &document); err != nil {
+		return nil, err
+	}
+	rows, err := rowsOf(document.Content[0], "", "")
+	if err != nil {
+		return nil, err
+	}
+	page := bytes.NewBufferString(head + "\n## Values\n\n| key | default | |\n|---|---|---|\n")
+	for _, r := range rows {
+		if r.value != "" {
+			r.value = "`" + r.value + "`"
+		}
+		fmt.Fprintf(page, "| `%s` | %s | %s |\n", r.key, r.value, strings.ReplaceAll(r.comment, "|", `\|`))
+	}
+	return page.Bytes(), nil
+}
+
+// rowsOf returns the rows of a mapping, whose own comment is above.
+func rowsOf(mapping *yaml.Node, prefix, above string) ([]row, error) {
+	var rows []row
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		path, comment := prefix+key.Value, text(key.HeadComment)
+		if value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle == 0 {
+			below, err := rowsOf(value, path+".", comment)
+			if err != nil {
+				return nil, err
+			}
+			switch {
+			case len(below) == 1 && below[0].comment == "":
+				below[0].comment = comment
+			case comment != "":
+				rows = append(rows, row{key: path, comment: comment})
+			}
+			rows = append(rows, below...)
+			continue
+		}
+		if comment == "" && (above == "" || len(mapping.Content) > 2) {
+			return nil, fmt.Errorf("%s (line %d) has no comment", path, key.Line)
+		}
+		shown, err := show(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s (line %d): %w", path, key.Line, err)
+		}
+		rows = append(rows, row{path, shown, comment})
+	}
+	return rows, nil
+}
+
+// show is a value on one line.
+func show(value *yaml.Node) (string, error) {
+	var plain any
+	if err := value.Decode(&plain); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(plain); err != nil {
+		return "", err
+	}
+	if strings.Contains(out.String(), "`") {
+		return "", errors.New("the default contains a backtick")
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// text is a comment as one line.
+func text(comment string) string {
+	var words []string
+	for line := range strings.Lines(comment) {
+		words = append(words, strings.Fields(strings.TrimPrefix(line, "#"))...)
+	}
+	return strings.Join(words, " ")
+}
