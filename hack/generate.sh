@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/crds charts/trellis/files/crds docs/reference/metrics.md docs/reference/trellisctl.md
+generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/files/crds docs/reference/metrics.md docs/reference/trellisctl.md
 	charts/trellis/monitoring/dashboards charts/trellis/README.md charts/trellis/values.schema.json)
 
 checksum() {
@@ -15,9 +15,7 @@ checksum() {
 generate() {
 	local controller_gen=(go tool -modfile=hack/tools/controller-gen/go.mod controller-gen)
 	"${controller_gen[@]}" object paths=./apis/...
-	# The two CRDs are installed in different ways, charts/trellis/doc.go says why.
-	"${controller_gen[@]}" crd paths=./apis/resources/... output:crd:dir=charts/trellis/crds
-	"${controller_gen[@]}" crd paths=./apis/hub/... output:crd:dir=charts/trellis/files/crds
+	"${controller_gen[@]}" crd paths=./apis/resources/... paths=./apis/hub/... output:crd:dir=charts/trellis/files/crds
 	go run ./hack/reference docs/reference
 	go run ./hack/dashboards charts/trellis/monitoring/dashboards
 	go run ./hack/chart charts/trellis

@@ -22,7 +22,7 @@ const (
 	SourceServiceAccount = "trellis-source"
 )
 
-//go:embed crds/*.yaml files/crds/*.yaml rbac/*.yaml admission/*.yaml monitoring/*.yaml
+//go:embed files/crds/*.yaml rbac/*.yaml admission/*.yaml monitoring/*.yaml
 var files embed.FS
 
 // Rules returns the recording rules and alerts, as a rules file of Prometheus.
@@ -33,7 +33,7 @@ func InhibitRules() []byte { return content("monitoring/alertmanager.yaml") }
 
 // ManagedResourceCRD returns the CRD of ManagedResources. Install it only where there is none.
 func ManagedResourceCRD() *apiextensionsv1.CustomResourceDefinition {
-	return read[apiextensionsv1.CustomResourceDefinition]("crds/resources.gardener.cloud_managedresources.yaml")
+	return read[apiextensionsv1.CustomResourceDefinition]("files/crds/resources.gardener.cloud_managedresources.yaml")
 }
 
 // TargetClusterCRD returns the CRD of TargetClusters.

@@ -13,10 +13,11 @@
 //
 // # Trade-offs
 //
-// The two CRDs are installed in two ways on purpose. The one of ManagedResources lies in crds/, which Helm installs only
-// where it is absent and never upgrades or deletes: in most source clusters Gardener brought its own, which its producers
-// rely on, and the hub needs nothing that is not in it. The one of TargetClusters belongs to the hub, so it is a template
-// and upgraded with it; an annotation keeps Helm from deleting it, and with it all TargetClusters, on uninstallation.
+// The CRDs are templates, not in the folder crds/ that Helm has for them: Helm 3 never changes what is there already, but Helm 4
+// applies its own over it. That of ManagedResources must not be changed where it exists: in most source clusters Gardener
+// brought its own, which its producers rely on, and the hub needs nothing that is not in it. So the template looks first. That
+// of TargetClusters belongs to the hub and is upgraded with it. An annotation keeps Helm from deleting them, and with them all
+// that is defined by them, on uninstallation.
 //
 // Deletions are guarded by policies that the API server evaluates itself, not by a webhook: there is no server that could be
 // down, and nothing to serve. They see what the hub wrote into the status of a TargetCluster, which may be half a minute old.

@@ -26,7 +26,11 @@ import (
 // kind, namespace and name.
 type rendered map[string]*unstructured.Unstructured
 
-const release = "hub-namespace"
+const (
+	release            = "hub-namespace"
+	managedResourceCRD = "CustomResourceDefinition/managedresources.resources.gardener.cloud"
+	targetClusterCRD   = "CustomResourceDefinition/targetclusters.hub.gardener.cloud"
+)
 
 func render(t *testing.T, values string) rendered {
 	t.Helper()
@@ -109,7 +113,7 @@ func TestGoIdentityIsWhatTheChartRenders(t *testing.T) {
 			g.Expect(mustJSON(g, objects[key].Object[part])).To(MatchJSON(mustJSON(g, asMap(g, object)[part])), "%s of %s", part, key)
 		}
 	}
-	g.Expect(mustJSON(g, objects["CustomResourceDefinition/"+chart.TargetClusterCRD().Name].Object["spec"])).To(MatchJSON(mustJSON(g, chart.TargetClusterCRD().Spec)))
+	g.Expect(mustJSON(g, objects[targetClusterCRD].Object["spec"])).To(MatchJSON(mustJSON(g, chart.TargetClusterCRD().Spec)))
 }
 
 func TestValues(t *testing.T) {
@@ -153,12 +157,21 @@ func TestValues(t *testing.T) {
 		"no Source class": {``, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(of[rbacv1.Role](t, objects, "Role/trellis").Rules).NotTo(ContainElement(HaveField("Resources", ConsistOf("serviceaccounts/token"))))
 		}},
-		"CRD that goes with the chart": {`{crds: {keep: false}}`, func(t *testing.T, g *WithT, objects rendered) {
-			crd := objects["CustomResourceDefinition/targetclusters.hub.gardener.cloud"]
-			g.Expect(crd.GetAnnotations()).NotTo(HaveKey("helm.sh/resource-policy"))
+		"CRDs, without a cluster to look at": {``, func(_ *testing.T, g *WithT, objects rendered) {
+			g.Expect(objects[targetClusterCRD].GetAnnotations()).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"))
+			g.Expect(objects).NotTo(HaveKey(managedResourceCRD))
 		}},
-		"CRD that others install": {`{crds: {install: false}}`, func(_ *testing.T, g *WithT, objects rendered) {
-			g.Expect(objects).NotTo(HaveKey("CustomResourceDefinition/targetclusters.hub.gardener.cloud"))
+		"both CRDs": {`{crds: {managedResources: Always}}`, func(_ *testing.T, g *WithT, objects rendered) {
+			g.Expect(objects[managedResourceCRD].GetAnnotations()).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"))
+			g.Expect(mustJSON(g, objects[managedResourceCRD].Object["spec"])).To(MatchJSON(mustJSON(g, chart.ManagedResourceCRD().Spec)))
+		}},
+		"CRDs that go with the chart": {`{crds: {managedResources: Always, keep: false}}`, func(_ *testing.T, g *WithT, objects rendered) {
+			for _, key := range []string{managedResourceCRD, targetClusterCRD} {
+				g.Expect(objects[key].GetAnnotations()).NotTo(HaveKey("helm.sh/resource-policy"))
+			}
+		}},
+		"CRDs that others install": {`{crds: {targetClusters: false, managedResources: Never}}`, func(_ *testing.T, g *WithT, objects rendered) {
+			g.Expect(objects).NotTo(Or(HaveKey(targetClusterCRD), HaveKey(managedResourceCRD)))
 		}},
 		"as little as it goes": {`{podDisruptionBudget: {enabled: false}, networkPolicy: {enabled: false, gardenerLabels: false}, deletionGuard: {enabled: false}, monitoring: {dashboards: {enabled: false}}}`, func(t *testing.T, g *WithT, objects rendered) {
 			for key := range objects {
@@ -262,6 +275,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"a key that the hub does not know":    {`{config: {logLevle: debug}}`, "'/config': additional properties 'logLevle' not allowed"},
 		"a level that the hub does not know":  {`{config: {logLevel: loud}}`, "'/config/logLevel': value must be one of 'debug', 'info', 'error'"},
 		"no classes":                          {`{config: {classes: []}}`, "'/config/classes'"},
+		"a way with CRDs that there is not":   {`{crds: {managedResources: Sometimes}}`, "'/crds/managedResources': value must be one of 'IfAbsent', 'Always', 'Never'"},
 		"a class without a target":            {`{config: {classes: [{name: a}]}}`, "missing property 'target'"},
 		"a target that there is not":          {`{config: {classes: [{name: a, target: {type: Shoot}}]}}`, "'/config/classes/0/target/type': value must be one of"},
 		"a Source class for whomever":         {`{config: {classes: [{name: a, target: {type: Source}}]}}`, "missing property 'namespaceSelector'"},

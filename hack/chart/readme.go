@@ -22,15 +22,17 @@ Into the cluster with the ManagedResources, a seed for example:
 Nothing has to be set. In a cluster that is no seed of Gardener, there is no PriorityClass for it: ` + "`--set priorityClassName=`" + `.
 Everything that is set is checked before anything is installed; a key that the chart or the hub does not know is refused.
 
-**CRDs.** That of ManagedResources is installed only if it is absent, and never changed or deleted: in a seed Gardener brought it.
-That of TargetClusters comes and is upgraded with the chart, and stays on ` + "`helm uninstall`" + ` unless ` + "`crds.keep`" + ` is false. No
-object in any target is touched by an upgrade or by an uninstallation; installed again, the hub goes on where it was.
+**CRDs.** That of ManagedResources is installed where there is none, and left alone where somebody else brought it, as Gardener does.
+That of TargetClusters comes and is upgraded with the chart. Both stay on ` + "`helm uninstall`" + ` unless ` + "`crds.keep`" + ` is false. No
+object in any target is touched by an upgrade or by an uninstallation; installed again, the hub goes on where it was. Under another
+name, or into another namespace, it has to be installed with ` + "`--take-ownership`" + `, because of what was kept.
 
 **Rights.** The hub gets no more than the configured classes need, see [rights](../../docs/reference/rights.md). If no class has the
 target type ` + "`Namespace`" + `, and each lists its namespaces by the label ` + "`kubernetes.io/metadata.name`" + `, it reads Secrets there only. These
 namespaces have to exist; and before one is taken from the list, its ManagedResources are deleted.
 
-**Elsewhere than by Helm.** What ` + "`helm template`" + ` shows can be applied as it is, with ` + "`--include-crds`" + ` where there is no Gardener.
+**Elsewhere than by Helm.** What ` + "`helm template`" + ` shows can be applied as it is, with ` + "`--set crds.managedResources=Always`" + ` where there
+is no Gardener.
 `
 
 // row is a line of the table.
