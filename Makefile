@@ -58,8 +58,17 @@ soak: kube ## Let a hub run for MINUTES (default 60) with everything going on, a
 build: ## Build the commands into bin/, with version, commit and date
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$$(hack/stamp.sh)" -o bin/ ./cmd/...
 
+.PHONY: image
+image: licences ## Assemble the image of the hub in bin/image, for amd64 and arm64, without a container engine, and see it start
+	@$(GO) -C hack/image build -o $(CURDIR)/bin/tools/image .
+	bin/tools/image -out bin/image -licences bin/licences/LICENCES
+
+.PHONY: release
+release: ## Build everything that a release consists of into bin/release. PLATFORMS="linux/amd64 ..." picks
+	$(if $(PLATFORMS),PLATFORMS="$(PLATFORMS)") hack/release.sh
+
 .PHONY: generate
-generate: ## Generate deep-copy functions and CRDs from the types in apis/, and reference pages from the code
+generate: ## Generate deep-copy functions, CRDs and reference pages from the code, and the chart's page and schema
 	hack/generate.sh
 
 .PHONY: fmt
@@ -85,6 +94,10 @@ e2e: kube ## Run only the end-to-end tests
 e2e-grm: kube grm ## Run the hub and a real Gardener resource manager on the same ManagedResources, in turns and at once
 	TRELLIS_E2E_GRM=$(abspath $(GRM)) $(GO) test -race -timeout $(TEST_TIMEOUT) -v -tags grm -run TestGRM $(ARGS) ./e2e
 
+.PHONY: e2e-chart
+e2e-chart: kube ## Render the chart, install, upgrade and uninstall it with Helm on a real control plane, with a hub at work
+	$(GO) test -race -count=1 -timeout $(TEST_TIMEOUT) -v $(ARGS) ./charts/... ./e2e/chart
+
 .PHONY: test-monitoring
 test-monitoring: ## Hold the dashboards, rules and inhibition of the chart against the code of Prometheus and Alertmanager
 	CGO_ENABLED=0 $(GO) -C hack/monitoring test -count=1 $(ARGS) ./...
@@ -102,10 +115,25 @@ histories: kube ## Take N random steps against real API servers, with crashes at
 	$(GO) test -count=1 -timeout 0 -v ./hack/histories -run TestNeverAWrongDelete \
 		-args -history.steps=$(or $(N),100000) -history.seed=$(or $(SEED),0) -history.out=$(or $(OUT),$(CURDIR)/bin/histories)
 
+.PHONY: licences
+licences: ## Fail if what is shipped has a licence that it must not have, and write the texts and a bill of materials to bin/licences
+	@$(GO) -C hack/licences build -o $(CURDIR)/bin/tools/licences .
+	@VERSION=$$(hack/stamp.sh version) DATE=$$(hack/stamp.sh date) bin/tools/licences \
+		-texts bin/licences/LICENCES -sbom bin/licences/sbom.spdx.json ./cmd/...
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities. If their database cannot be read it says so, and fails only with STRICT=1
+	@GO=$(GO) hack/vulncheck/run.sh $(if $(STRICT),,--if-reachable)
+
+.PHONY: test-supply
+test-supply: ## Run the tests of what checks licences and assembles the image
+	$(GO) -C hack/licences test ./...
+	$(GO) -C hack/image test ./...
+
 .PHONY: lint
 lint: ## Check style, layering, and that generated files are up to date
 	$(GOLANGCI_LINT) run
-	$(GO) -C hack/kube vet ./...
+	for module in kube image licences; do $(GO) -C hack/$$module vet ./... || exit; done
 	hack/generate.sh --check
 
 ##@ Set up
