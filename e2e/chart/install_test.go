@@ -159,9 +159,9 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	g.Expect(untouched).To(HaveLen(3))
 	applied := mr.DeepCopy()
 
-	// The upgrade takes no values but where these processes listen.
+	// The upgrade keeps the values and says nothing new but where these processes listen.
 	config, probes = local(t)
-	_, err = cli.Run(ctx, "{config: {"+config+"}}", "upgrade", "trellis", cli.Chart(), "--namespace", namespace, "--reset-values")
+	_, err = cli.Run(ctx, "{config: {"+config+"}}", "upgrade", "trellis", cli.Chart(), "--namespace", namespace, "--reset-then-reuse-values")
 	g.Expect(err).NotTo(HaveOccurred())
 	after := startHub(t, namespace, probes)
 	expectWork(ctx, g, shoot)

@@ -22,6 +22,10 @@ Into the cluster with the ManagedResources, a seed for example:
 Nothing has to be set. In a cluster that is no seed of Gardener, there is no PriorityClass for it: ` + "`--set priorityClassName=`" + `.
 Everything that is set is checked before anything is installed; a key that the chart or the hub does not know is refused.
 
+To a later chart, with the values that were set before, and the new defaults of all others:
+
+    helm upgrade trellis charts/trellis --namespace trellis --reset-then-reuse-values
+
 **CRDs.** That of ManagedResources is installed where there is none, and left alone where somebody else brought it, as Gardener does.
 That of TargetClusters comes and is upgraded with the chart. Both stay on ` + "`helm uninstall`" + ` unless ` + "`crds.keep`" + ` is false. No
 object in any target is touched by an upgrade or by an uninstallation; installed again, the hub goes on where it was. Under another
