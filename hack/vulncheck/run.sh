@@ -23,7 +23,7 @@ case $code in
 	cat "$said" >&2
 	;;
 *)
-	if ! grep -q "fetching vulnerabilities\|vulnerability database\|creating client" "$said"; then
+	if ! grep -q "fetching vulnerabilities:\|creating client:" "$said"; then
 		cat "$said" >&2
 		exit "$code"
 	fi
