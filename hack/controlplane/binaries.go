@@ -26,6 +26,9 @@ const (
 	stagesFile     = "kwok-stages.yaml"
 )
 
+// Kubectl returns the path of the kubectl that "make kube" builds, in the version of the control planes.
+func Kubectl() (string, error) { return findAsset("kubectl") }
+
 // findAsset returns the path of a binary, or of another file that "make kube" puts beside the binaries.
 func findAsset(name string) (string, error) {
 	if dir := os.Getenv(assetsVariable); dir != "" && (name == Etcd || name == APIServer) {

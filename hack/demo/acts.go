@@ -76,8 +76,7 @@ func (w *world) show(ctx context.Context) error {
 func (w *world) hubStarts(ctx context.Context) error {
 	began := time.Now()
 	var err error
-	binary := filepath.Join(w.root, "bin", "trellis")
-	if w.hub, err = stage.StartHub(ctx, binary, w.dir, w.source, file("config.yaml")); err != nil {
+	if w.hub, err = stage.StartHub(ctx, w.binary, w.dir, w.source, file("config.yaml")); err != nil {
 		return err
 	}
 	w.measured(time.Since(began), "it is ready, as service account %s/%s of the source cluster", hubtest.HubNamespace, chart.ServiceAccount)

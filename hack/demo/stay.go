@@ -14,13 +14,16 @@ import (
 // lookAround is for people. Its arguments are the directory of the access files, the addresses of alpha and the source, and
 // the addresses and the log of the hub.
 const lookAround = `
-The clusters stay until Ctrl-C. In another terminal, with any kubectl:
+The clusters stay until Ctrl-C. In another terminal, with any kubectl, or with %[1]s/kubectl:
 
   kubectl --kubeconfig %[1]s/source.kubeconfig get managedresources,targetclusters -A
   kubectl --kubeconfig %[1]s/alpha.kubeconfig -n shop edit configmap settings
   kubectl --kubeconfig %[1]s/alpha.kubeconfig -n shop delete deployment web
 
-or with curl:
+A fourth target, delta, is registered by nobody: docs/tutorial/own-cluster.md does so, step by step. Its access
+is %[1]s/delta.kubeconfig.
+
+Or with curl:
 
   curl -s --cacert %[1]s/source.ca.pem --cert %[1]s/source.pem \
     %[3]s/apis/resources.gardener.cloud/v1alpha1/managedresources
@@ -43,6 +46,9 @@ Prometheus is at %[1]s, the Alertmanager at %[2]s. Try
 
 // stay prints how to look around, and the events of the hub, until ctx ends.
 func (w *world) stay(ctx context.Context) error {
+	if err := w.startDelta(ctx); err != nil {
+		return err
+	}
 	w.title(fmt.Sprintf(lookAround, w.shown(w.dir), w.alpha.Host(), w.source.Host(), w.hub.MetricsURL(), w.hub.ReadyURL(), w.shown(w.hub.LogFile)))
 	if w.monitoring != nil {
 		w.title(fmt.Sprintf(askPrometheus, w.monitoring.URL, w.monitoring.AlertmanagerURL))

@@ -39,16 +39,19 @@ func file(name string) string {
 // world is everything that the show needs.
 type world struct {
 	*screen
-	root string // of the repository
-	dir  string // for what the demo writes, inside bin/
+	root   string // of the repository
+	dir    string // for what the demo writes, inside bin/
+	binary string // of the hub
 	// prometheus is the folder with its binaries. Empty: none is wanted.
 	prometheus string
 
 	source, alpha, beta, gamma *stage.Cluster
-	hub                        *stage.Hub
-	monitoring                 *stage.Monitoring // nil if none is wanted
-	board                      *stage.Board
-	closeBoard                 context.CancelFunc
+	// delta is for those who look around: the tutorial has them register it. It starts when the show is over.
+	delta      *stage.Cluster
+	hub        *stage.Hub
+	monitoring *stage.Monitoring // nil if none is wanted
+	board      *stage.Board
+	closeBoard context.CancelFunc
 }
 
 func (w *world) targets() []*stage.Cluster { return []*stage.Cluster{w.alpha, w.beta, w.gamma} }
@@ -63,13 +66,15 @@ func (w *world) prepare(ctx context.Context) error {
 	if w.root, err = stage.Root(ctx); err != nil {
 		return err
 	}
-	w.dir = filepath.Join(w.root, "bin", "demo")
+	if w.dir == "" {
+		w.dir = filepath.Join(w.root, "bin", "demo")
+	}
 	if err := errors.Join(os.RemoveAll(w.dir), os.MkdirAll(w.dir, 0o700)); err != nil {
 		return fmt.Errorf("making room for files: %w", err)
 	}
 	group, starting := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		_, err := stage.Build(starting, w.root)
+	group.Go(func() (err error) {
+		w.binary, err = stage.Build(starting, w.root)
 		return err
 	})
 	group.Go(func() error {
@@ -96,7 +101,32 @@ func (w *world) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := w.linkKubectl(); err != nil {
+		return err
+	}
 	return w.install(ctx)
+}
+
+// startDelta starts a cluster that nobody has registered.
+func (w *world) startDelta(ctx context.Context) error {
+	started, err := stage.StartClusters(ctx, controlplane.Options{Name: "delta", ControllerManager: true, Scheduler: true, Nodes: 1})
+	if err != nil {
+		return err
+	}
+	w.delta = started[0]
+	return w.writeAccess(w.delta)
+}
+
+// linkKubectl puts a kubectl beside the access files, for people who have none.
+func (w *world) linkKubectl() error {
+	kubectl, err := controlplane.Kubectl()
+	if err != nil {
+		return err
+	}
+	if err := os.Symlink(kubectl, filepath.Join(w.dir, "kubectl")); err != nil {
+		return fmt.Errorf("providing kubectl: %w", err)
+	}
+	return nil
 }
 
 // install prepares the source cluster: CRDs, the hub's identities, and a namespace for each target.
@@ -176,7 +206,7 @@ func (w *world) abandon() {
 	if w.closeBoard != nil {
 		w.closeBoard()
 	}
-	stage.StopClusters(append(w.targets(), w.source)...)
+	stage.StopClusters(append(w.targets(), w.delta, w.source)...)
 }
 
 // live reads an object.

@@ -1,13 +1,14 @@
 // Command kube builds what a control plane consists of, from Go modules alone: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler and kwok, and beside them the stages that tell kwok how fake nodes and their pods
-// behave. "make kube" runs it; package hack/controlplane uses what it builds.
+// kube-controller-manager, kube-scheduler, kubectl and kwok, and beside them the stages that tell kwok how fake nodes and
+// their pods behave. "make kube" runs it; package hack/controlplane uses what it builds.
 //
 //	go run . -o ../../bin/kube
 //
 // # How it works
 //
-// The versions are pinned in two modules of their own, so that the requirements of servers reach neither the module of the
-// hub nor each other: go.mod for etcd and Kubernetes, kwok/go.mod for kwok. The commands are "tool" dependencies there. The
+// The versions are pinned in modules of their own, so that the requirements of servers reach neither the module of the hub nor
+// each other: go.mod for etcd and Kubernetes, kwok/go.mod for kwok. kubectl has kubectl/go.mod, with the version of the
+// servers, because it needs a third of what they need. The commands are "tool" dependencies there. The
 // version of Kubernetes also names the directory, bin/kube/<version>, and is stamped into its binaries.
 //
 // Beside each file lies the recipe it was made by: a digest of the module file and the arguments of the linker. What is there

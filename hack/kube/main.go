@@ -32,6 +32,7 @@ var binaries = []binary{
 	{name: "kube-apiserver", module: ".", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", stamped: true},
 	{name: "kube-controller-manager", module: ".", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", stamped: true},
 	{name: "kube-scheduler", module: ".", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", stamped: true},
+	{name: "kubectl", module: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", stamped: true},
 	{name: "kwok", module: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"},
 }
 

@@ -71,22 +71,27 @@ func TestKubernetesVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
 	staging := strings.Replace(version, "v1.", "v0.", 1)
-	replaced := 0
-	for line := range strings.Lines(string(content)) {
-		if fields := strings.Fields(line); len(fields) == 4 && fields[1] == "=>" {
-			replaced++
-			if fields[3] != staging {
-				t.Errorf("%s is replaced by %s, want %s", fields[0], fields[3], staging)
+	for _, goMod := range []string{"go.mod", filepath.Join("kubectl", "go.mod")} {
+		if of, err := kubernetesVersion(goMod); err != nil || of != version {
+			t.Errorf("%s has Kubernetes %q, %v; want %s", goMod, of, err, version)
+		}
+		content, err := os.ReadFile(goMod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replaced := 0
+		for line := range strings.Lines(string(content)) {
+			if fields := strings.Fields(line); len(fields) == 4 && fields[1] == "=>" {
+				replaced++
+				if fields[3] != staging {
+					t.Errorf("%s: %s is replaced by %s, want %s", goMod, fields[0], fields[3], staging)
+				}
 			}
 		}
-	}
-	if replaced == 0 {
-		t.Error("nothing is replaced")
+		if replaced == 0 {
+			t.Errorf("%s: nothing is replaced", goMod)
+		}
 	}
 }
 
