@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/files/crds docs/reference/metrics.md docs/reference/trellisctl.md
+generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/files/crds docs/reference/{metrics,api,annotations,conditions,trellisctl}.md
 	charts/trellis/monitoring/dashboards charts/trellis/README.md charts/trellis/values.schema.json)
 
 checksum() {

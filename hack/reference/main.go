@@ -1,18 +1,17 @@
-// Command reference generates pages of docs/reference from the code. "make generate" calls it.
+// Command reference generates pages of docs/reference from the code. "make generate" calls it in the root of the repository.
 //
 //	reference DIRECTORY
+//
+// The tests of this package hold all pages of the documentation against the code, those that people write included.
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/trellis-hub/trellis/cmd/trellis/app"
 	trellisctl "github.com/trellis-hub/trellis/cmd/trellisctl/app"
-	"github.com/trellis-hub/trellis/metrics"
 )
 
 func main() {
@@ -20,61 +19,23 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: reference DIRECTORY")
 		os.Exit(2)
 	}
-	for page, content := range map[string][]byte{"metrics.md": metricsPage(app.Metrics()), "trellisctl.md": trellisctl.Reference()} {
-		if err := os.WriteFile(filepath.Join(os.Args[1], page), content, 0o644); err != nil { //nolint:gosec // a page of documentation
-			fmt.Fprintln(os.Stderr, "reference:", err)
-			os.Exit(1)
-		}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "reference:", err)
+		os.Exit(1)
 	}
 }
 
-// The parts of the page.
-const (
-	head = `# Metrics
-
-<!-- Generated from the code by "make generate". Do not edit. -->
-
-The hub serves these metrics on ` + "`/metrics`" + ` of the port ` + "`server.metrics`" + `, with those of Go, of the process, of controller-runtime and of
-client-go beside them (` + "`go_*`, `process_*`, `controller_runtime_*`, `rest_client_*`" + `).
-
-The label ` + "`target`" + ` is the ` + "`namespace/name`" + ` of a TargetCluster; the source cluster as a target is ` + "`source`" + `. The label ` + "`class`" + ` is the name of a
-class, ` + "`resources`" + ` for the default class. No label holds the name of an object or the text of an error. Names that others invent, such as
-those of field managers, are told apart up to a limit; what comes later is ` + "`other`" + `.
-
-`
-	perTargetHead = `## Of each target
-
-They come and go with their target: at most 15 series each, histograms not counted. Histograms of each target cost eleven more series
-each, so they are off unless ` + "`metrics.targetHistograms`" + ` is set. Every replica is connected to every target, so ` + "`max by (target)`" + ` is what to
-ask for; what is about ManagedResources comes from the leader alone.
-
-`
-	fleetHead = `## Of the hub and of the fleet
-
-`
-)
-
-func metricsPage(all []*metrics.Definition) []byte {
-	page := bytes.NewBufferString(head)
-	page.WriteString(perTargetHead)
-	table(page, all, true)
-	page.WriteString("\n" + fleetHead)
-	table(page, all, false)
-	return page.Bytes()
-}
-
-func table(page *bytes.Buffer, all []*metrics.Definition, perTarget bool) {
-	page.WriteString("| metric | type | labels | what it is |\n|---|---|---|---|\n")
-	for _, d := range all {
-		if d.PerTarget() != perTarget {
-			continue
-		}
-		var labels []string
-		for _, l := range d.Labels {
-			if l != metrics.LabelTarget {
-				labels = append(labels, "`"+l+"`")
-			}
-		}
-		fmt.Fprintf(page, "| `%s` | %s | %s | %s |\n", d.Name, d.Type, strings.Join(labels, ", "), d.Help)
+func write(dir string) error {
+	pages, err := apiPages(".")
+	if err != nil {
+		return err
 	}
+	pages["metrics.md"] = metricsPage(app.Metrics())
+	pages["trellisctl.md"] = trellisctl.Reference()
+	for page, content := range pages {
+		if err := os.WriteFile(filepath.Join(dir, page), content, 0o644); err != nil { //nolint:gosec // a page of documentation
+			return err
+		}
+	}
+	return nil
 }

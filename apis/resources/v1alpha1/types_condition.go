@@ -55,7 +55,8 @@ const (
 	// ReasonReleaseOfOrphanedResourcesFailed (ResourcesApplied False): an object that is to be ignored from now on could
 	// not be released.
 	ReasonReleaseOfOrphanedResourcesFailed = "ReleaseOfOrphanedResourcesFailed"
-	// ReasonDeletionFailed (ResourcesApplied False): an object cannot be deleted.
+	// ReasonDeletionFailed (ResourcesApplied False): an object cannot be deleted. The hub never says so: it says DeletionPending
+	// with the target's answer, and goes on trying.
 	ReasonDeletionFailed = "DeletionFailed"
 	// ReasonResourcesHealthy (ResourcesHealthy True).
 	ReasonResourcesHealthy = "ResourcesHealthy"
@@ -81,7 +82,8 @@ const (
 	ReasonTargetUnreachable = "TargetUnreachable"
 	// ReasonTargetRefused: the registration's kubeconfig is one that the hub does not use.
 	ReasonTargetRefused = "TargetRefused"
-	// ReasonManagedElsewhere: a Gardener resource manager is at work in the namespace.
+	// ReasonManagedElsewhere: a Gardener resource manager is at work in the namespace. The hub says so on the TargetCluster, and
+	// writes nothing to ManagedResources then.
 	ReasonManagedElsewhere = "ManagedElsewhere"
 	// ReasonInventoryTooLarge: the inventory does not fit into one object, so nothing was written.
 	ReasonInventoryTooLarge = "InventoryTooLarge"

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/parser"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+
+	. "github.com/onsi/gomega"
+)
+
+// root is that of the repository, seen from here.
+const root = "../.."
+
+// TestAPIPagesAreUpToDate holds the pages of the API against the types; "make lint" does so with all that is generated, and
+// takes longer.
+func TestAPIPagesAreUpToDate(t *testing.T) {
+	g := NewWithT(t)
+	pages, err := apiPages(root)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pages).To(HaveLen(3))
+	for name, content := range pages {
+		file, err := os.ReadFile(filepath.Join(root, "docs", "reference", name))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(bytes.Equal(file, content)).To(BeTrue(), "docs/reference/%s is out of date: run make generate", name)
+	}
+}
+
+// TestPagesOfConditionsNameAll: whoever looks up what to do about a condition or reason finds it on the page that says so.
+func TestPagesOfConditionsNameAll(t *testing.T) {
+	g := NewWithT(t)
+	named := regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\|")
+	_, tables, ok := strings.Cut(read(t, "docs/reference/conditions.md"), "\n## ")
+	g.Expect(ok).To(BeTrue())
+	resources, hub, ok := strings.Cut(tables, "\n## ")
+	g.Expect(ok).To(BeTrue())
+	for page, generated := range map[string]string{"managedresource.md": resources, "targetcluster.md": hub} {
+		text := read(t, "docs/reference/"+page)
+		all := named.FindAllStringSubmatch(generated, -1)
+		g.Expect(len(all)).To(BeNumerically(">", 20))
+		for _, name := range all {
+			g.Expect(strings.Contains(text, "`"+name[1]+"`") || regexp.MustCompile("`[^`]*\\b"+name[1]+"\\b[^`]*`").MatchString(text)).
+				To(BeTrue(), "docs/reference/%s does not tell of %s", page, name[1])
+		}
+	}
+}
+
+// TestKeysAreDocumented: each annotation, label and finalizer that a program of this repository knows is on the page of keys, and
+// each that a page names exists.
+func TestKeysAreDocumented(t *testing.T) {
+	g := NewWithT(t)
+	page := read(t, "docs/reference/annotations.md")
+	key := regexp.MustCompile(`^(hub|resources|care|confirmation|reference\.resources)\.gardener\.cloud/[a-z-]+$|^gardener\.cloud/operation$`)
+	known := 0
+	for _, folder := range []string{"apis", "clustercache", "controllers", "cmd", "leader"} {
+		for _, file := range files(t, folder, ".go") {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, literal := range literals(t, file) {
+				if key.MatchString(literal) && literal != "resources.gardener.cloud/v1" {
+					known++
+					g.Expect(page).To(ContainSubstring("`"+literal+"`"), "%s: a key that docs/reference/annotations.md does not have", file)
+				}
+			}
+		}
+	}
+	g.Expect(known).To(BeNumerically(">", 20))
+
+	mentioned := regexp.MustCompile("`((?:hub|resources|care)\\.gardener\\.cloud/[a-z-]+)[`=:]")
+	for _, file := range pages(t) {
+		for _, match := range mentioned.FindAllStringSubmatch(read(t, file), -1) {
+			if match[1] == "resources.gardener.cloud/class" || strings.HasSuffix(match[1], "/v") { // not ours; a version
+				continue
+			}
+			g.Expect(page).To(ContainSubstring("`"+match[1]+"`"), "%s names a key that does not exist", file)
+		}
+	}
+}
+
+// TestLinks follows every relative link of every page, to its heading.
+func TestLinks(t *testing.T) {
+	g := NewWithT(t)
+	link := regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	followed := 0
+	for _, file := range pages(t) {
+		for _, match := range link.FindAllStringSubmatch(withoutCode(read(t, file)), -1) {
+			target, anchor, hasAnchor := strings.Cut(match[1], "#")
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			followed++
+			path := file
+			if target != "" {
+				path = filepath.Join(filepath.Dir(file), target)
+			}
+			_, err := os.Stat(filepath.Join(root, path))
+			g.Expect(err).NotTo(HaveOccurred(), "%s links to %s", file, match[1])
+			if hasAnchor {
+				g.Expect(anchors(read(t, path))).To(ContainElement(anchor), "%s links to %s", file, match[1])
+			}
+		}
+	}
+	g.Expect(followed).To(BeNumerically(">", 50))
+}
+
+// TestIndexNamesAllPages: a page that the index does not lead to is not found by anybody.
+func TestIndexNamesAllPages(t *testing.T) {
+	g := NewWithT(t)
+	index := read(t, "docs/README.md") + read(t, "docs/tutorial/README.md")
+	for _, file := range files(t, "docs", ".md") {
+		name := strings.TrimPrefix(file, "docs/")
+		if name == "README.md" {
+			continue
+		}
+		g.Expect(strings.Contains(index, "("+name+")") || strings.Contains(index, "("+strings.TrimPrefix(name, "tutorial/")+")")).
+			To(BeTrue(), "docs/README.md does not lead to %s", file)
+	}
+}
+
+func TestAnchors(t *testing.T) {
+	g := NewWithT(t)
+	page := "# A page\n\n## What's `new`, and why?\n\n```\n## not a heading\n```\n\n## Same\n\n## Same\n"
+	g.Expect(anchors(page)).To(Equal([]string{"a-page", "whats-new-and-why", "same", "same-1"}))
+}
+
+// pages are the documents that people read.
+func pages(t *testing.T) []string {
+	t.Helper()
+	all := files(t, "docs", ".md")
+	top, err := filepath.Glob(filepath.Join(root, "*.md"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for _, file := range top {
+		all = append(all, filepath.Base(file))
+	}
+	return append(all, files(t, "charts", ".md")...)
+}
+
+// files are those of a folder, by their paths in the repository.
+func files(t *testing.T, folder, extension string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && filepath.Ext(path) == extension {
+			path, err = filepath.Rel(root, path)
+			all = append(all, path)
+		}
+		return err
+	})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return all
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, file))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return string(content)
+}
+
+// literals are the strings of a Go file.
+func literals(t *testing.T, file string) []string {
+	t.Helper()
+	set := token.NewFileSet()
+	content := []byte(read(t, file))
+	_, err := parser.ParseFile(set, file, content, parser.PackageClauseOnly)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	var all []string
+	var s scanner.Scanner
+	s.Init(set.AddFile(file, -1, len(content)), content, nil, 0)
+	for {
+		_, kind, text := s.Scan()
+		switch kind {
+		case token.EOF:
+			return all
+		case token.STRING:
+			if literal, err := strconv.Unquote(text); err == nil {
+				all = append(all, literal)
+			}
+		}
+	}
+}
+
+var (
+	fenced = regexp.MustCompile("(?ms)^```.*?^```\\s*?$")
+	inline = regexp.MustCompile("`[^`\n]*`")
+)
+
+// withoutCode leaves code out, in which brackets are no links.
+func withoutCode(page string) string {
+	return inline.ReplaceAllString(fenced.ReplaceAllString(page, ""), "``")
+}
+
+// anchors are what links to the headings of a page end in, by the rules of GitHub.
+func anchors(page string) []string {
+	var all []string
+	for line := range strings.Lines(fenced.ReplaceAllString(page, "")) {
+		heading := strings.TrimLeft(line, "#")
+		if heading == line || !strings.HasPrefix(heading, " ") {
+			continue
+		}
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				return unicode.ToLower(r)
+			case r == ' ':
+				return '-'
+			}
+			return -1
+		}, strings.TrimSpace(heading))
+		unique := anchor
+		for i := 1; slices.Contains(all, unique); i++ {
+			unique = fmt.Sprintf("%s-%d", anchor, i)
+		}
+		all = append(all, unique)
+	}
+	return all
+}
