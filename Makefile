@@ -139,7 +139,7 @@ lint: ## Check style, layering, and that generated files are up to date
 ##@ Set up
 
 .PHONY: kube
-kube: ## Build etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok into bin/kube/, once
+kube: ## Build etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok into bin/kube/, once
 	@$(GO) -C hack/kube run . -o ../../bin/kube
 
 .PHONY: grm

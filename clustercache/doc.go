@@ -48,23 +48,20 @@
 //
 // # Watches
 //
-// A declared watch (package internal/watching) outlives generations. In each of them a binding runs a client-go Reflector whose store is
-// the declared watch itself: no informer, no index, no queue, no resync. Objects are transformed as they come and before
-// they are stored. What was kept stays while a target is away, and the next complete list is compared with it, so that
+// A declared watch (package internal/watching) outlives generations. In each of them a binding runs a Follower (package
+// internal/follow) whose sink is the declared watch itself: no informer, no index, no queue, no resync. Objects are transformed as
+// they come and before they are stored. What was kept stays while a target is away, and the next complete list is compared with it, so that
 // deletions that nobody saw are reported. Lookup's synced is false meanwhile.
 //
 // A watch may be open and say nothing, because something on the way lost the stream. API servers send a bookmark about every
 // minute, so one that was silent for minutes is opened again where it was, after a probe that succeeded; if it goes on like
 // that though it is known to send bookmarks, everything is listed again. There is no timer for each watch.
 //
-// Metadata watches use client-go's metadata client, which in contrast to that of controller-runtime puts no filter with a
-// goroutine of its own around the watch; that filter leaks whenever a watch is stopped while an event is under way.
-//
 // # Trade-offs
 //
-//   - Two goroutines for each target (its loop, and net/http's reader) and four for each watch (two of the Reflector, one of
-//     the decoder, one of net/http) are simple. On a real API server an idle target takes 70 KiB and a watch 36 KiB, stacks
-//     included (bench_test.go). A hand-written list-and-watch would need half of the goroutines.
+//   - Two goroutines for each target (its loop, and net/http's reader) and two for each watch (the follower, and the stream of
+//     HTTP/2) are what memory allows: docs/explanation/memory.md has figures, bench_test.go takes them. A list-and-watch of our own is
+//     more code than client-go's Reflector, which has twice as many goroutines and buffers as large as the largest object.
 //   - A target that was down for longer gets new watches with full lists. That costs the target a list for each kind, and
 //     spares us all questions about what happened meanwhile. After a shorter outage its API server says what happened, or
 //     that it does not know any more, and then there is a list, too.

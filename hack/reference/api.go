@@ -38,6 +38,8 @@ func apiPages(root string) (map[string][]byte, error) {
 		"annotations.md": apidoc.Keys("\"Truthy\" is one of `1`, `t`, `T`, `true`, `TRUE` and `True`; where it says exactly, nothing else counts. "+
 			`The live object is the one
 in the target, the manifest what stands in the Secret: a key that is read from one of them has no effect in the other.
+
+[trellisctl](trellisctl.md) has keys of its own, of the group `+"`trellisctl.hub.gardener.cloud`"+`, on what it has made. The hub does not read them.
 `,
 			resources("Gardener's keys. On ManagedResources, and on the objects in them."),
 			hub("The hub's own keys. On registrations, TargetClusters and ManagedResources.")),

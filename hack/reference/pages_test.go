@@ -68,7 +68,7 @@ func TestKeysAreDocumented(t *testing.T) {
 				continue
 			}
 			for _, literal := range literals(t, file) {
-				if key.MatchString(literal) && literal != "resources.gardener.cloud/v1" {
+				if key.MatchString(literal) && literal != "hub.gardener.cloud/target" { // the name of an index
 					known++
 					g.Expect(page).To(ContainSubstring("`"+literal+"`"), "%s: a key that docs/reference/annotations.md does not have", file)
 				}
@@ -80,12 +80,37 @@ func TestKeysAreDocumented(t *testing.T) {
 	mentioned := regexp.MustCompile("`((?:hub|resources|care)\\.gardener\\.cloud/[a-z-]+)[`=:]")
 	for _, file := range pages(t) {
 		for _, match := range mentioned.FindAllStringSubmatch(read(t, file), -1) {
-			if match[1] == "resources.gardener.cloud/class" || strings.HasSuffix(match[1], "/v") { // not ours; a version
+			if match[1] == "resources.gardener.cloud/class" { // the token requestor's
 				continue
 			}
 			g.Expect(page).To(ContainSubstring("`"+match[1]+"`"), "%s names a key that does not exist", file)
 		}
 	}
+}
+
+// TestNamedTestsExist: a page that says where something is tested is right.
+func TestNamedTestsExist(t *testing.T) {
+	g := NewWithT(t)
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+	exist := map[string]bool{}
+	for _, folder := range []string{"apis", "charts", "clustercache", "cmd", "controllers", "e2e", "hack", "leader", "metrics"} {
+		for _, file := range files(t, folder, ".go") {
+			if strings.HasSuffix(file, "_test.go") {
+				for _, match := range declared.FindAllStringSubmatch(read(t, file), -1) {
+					exist[match[1]] = true
+				}
+			}
+		}
+	}
+	named := regexp.MustCompile("`(Test[A-Z0-9]\\w*[a-z])`")
+	found := 0
+	for _, file := range pages(t) {
+		for _, match := range named.FindAllStringSubmatch(read(t, file), -1) {
+			found++
+			g.Expect(exist).To(HaveKey(match[1]), "%s names a test that does not exist", file)
+		}
+	}
+	g.Expect(found).To(BeNumerically(">", 30))
 }
 
 // TestLinks follows every relative link of every page, to its heading.
