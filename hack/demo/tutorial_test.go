@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // blockPatience is how long a block of the tutorial may take, and how long its output may take to become what the page shows.
@@ -27,6 +29,7 @@ func TestTutorial(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs control planes, skipped by -short")
 	}
+	ctrllog.SetLogger(logr.Discard()) // as in main
 	g := NewWithT(t)
 	ctx := t.Context()
 	home := t.TempDir()
