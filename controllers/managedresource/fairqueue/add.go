@@ -99,6 +99,7 @@ func (q *Queue[R]) replace(e *entry[R], raised bool) {
 		return
 	}
 	q.leave(e)
-	q.enter(e)
 	q.settle(old)
+	q.enter(e)
+	q.clear(old)
 }

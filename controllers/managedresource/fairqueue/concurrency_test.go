@@ -14,10 +14,11 @@ import (
 )
 
 // Many goroutines do everything at once. No item may be worked on twice at a time, no lane may exceed its cap, and the
-// last addition of every item must be followed by work on it.
+// last addition of every item must be followed by work on it. There are few items, so that many are added while they are
+// worked on.
 func TestManyProducersAndConsumers(t *testing.T) {
 	g := NewWithT(t)
-	const lanes, perLane, producers, consumers, additions = 20, 20, 8, 16, 3000
+	const lanes, perLane, producers, consumers, additions = 20, 3, 8, 16, 3000
 	q := New("test", Options[string]{Lane: laneOf, MaxInFlight: limit(2), Places: 8, Patience: 100 * time.Microsecond})
 
 	var worked [lanes * perLane]struct{ added, seen, busy atomic.Int64 }
@@ -54,6 +55,9 @@ func TestManyProducersAndConsumers(t *testing.T) {
 				busyLanes[i%lanes].Add(-1)
 				worked[i].seen.Store(added)
 				q.Done(next)
+				if found := faults(q); len(found) > 0 {
+					t.Error(found)
+				}
 			}
 		})
 	}
@@ -92,6 +96,49 @@ func TestManyProducersAndConsumers(t *testing.T) {
 	g.Expect(q.lanes).To(BeEmpty())
 	g.Expect(q.entries).To(BeEmpty())
 	g.Expect(q.ready).To(BeZero())
+	g.Expect(faults(q)).To(BeEmpty())
+}
+
+// Whatever comes in whatever order, what the queue knows fits together.
+func TestRandomSequences(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			g := NewWithT(t)
+			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it shall be the same each time
+			moved := false                           // whether items are in other lanes than before
+			q, clock := newTestQueue(t, Options[string]{
+				Places: 4, Workers: 12, MaxInFlight: limit(3), Lane: func(item string) string {
+					if moved {
+						return "moved-" + item[len(item)-1:]
+					}
+					return laneOf(item)
+				},
+			})
+			var working []string
+			for step := range 500 {
+				switch random.IntN(8) {
+				case 0, 1, 2:
+					q.AddWithOpts(priority(random.IntN(3)), fmt.Sprintf("%d/%d", random.IntN(8), random.IntN(4)))
+				case 3, 4:
+					if len(working) < q.options.Workers && available(q) {
+						item, _ := q.Get()
+						working = append(working, item)
+					}
+				case 5, 6:
+					if len(working) > 0 {
+						i := random.IntN(len(working))
+						q.Done(working[i])
+						working = append(working[:i], working[i+1:]...)
+					}
+				case 7:
+					moved = random.IntN(10) == 0
+					clock.Step(time.Duration(random.IntN(1500)) * time.Millisecond)
+					g.Eventually(func() bool { return overdue(q) }).Should(BeFalse())
+				}
+				g.Expect(faults(q)).To(BeEmpty(), "after %d steps", step)
+			}
+		})
+	}
 }
 
 func TestNothingRunsAfterShutDown(t *testing.T) {

@@ -6,13 +6,13 @@
 // but again after Done if it was added meanwhile; delayed items wait aside.
 //
 // What it adds are lanes. Options.Lane names the lane of an item, for Trellis the target cluster it is about. The next item
-// comes from the lane that has been waiting longest, within a lane by priority, within a priority first in, first out. At
-// most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers
+// comes from the lane that has been waiting longest, of those with nothing in flight if there are any, within a lane by priority,
+// within a priority first in, first out. At most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers
 // and no more. Where many targets hang, that is still all workers: so an item that has been worked on for a while gives up its
-// place to another (places.go), and its lane counts as slow and gets half of what others get, until an item of it is done in
-// time again. Items of slow lanes need no place, but may keep no more than half of the workers that are there to wait. What is
-// known of a lane outlives it (standing.go): even where more targets hang than there are workers, the last workers are kept
-// for lanes that were done in time.
+// place to another (places.go), and its lane gets half of what others get. If that happens twice in a row, or to a lane that nothing
+// was known of, the lane counts as slow, until an item of it is done in time again. Items of slow lanes need no place, but may keep no
+// more than half of the workers that are there to wait. What is known of a lane outlives it (standing.go): where more targets hang
+// than there are workers, the last workers are kept for lanes that were done in time.
 //
 // ManagedResources of a target that is down do not wait here: a run finds out without a call, says so, and they come back with
 // the event that the target is there again.
@@ -41,6 +41,13 @@
 //
 // Lanes that nothing is known of are held for neither. They share the places with the others, but when nearly all workers wait
 // for lanes that hang, a new one waits until one of those gives up.
+//
+// A lane that was swift is trusted until an item of it takes long. If more targets than there are workers stop answering at once,
+// and each run lasts longer than it takes to hand out the rest (with 8 places and 64 workers 16 s), all workers wait for them,
+// and the others wait, too, until the first of those runs end. From then on those that hang are trusted no more.
+//
+// Slow lanes keep to their half even if places are free. Each would give up the place after a while and be followed by the next,
+// until they had the other half as well, which is there for lanes that have still to prove slow.
 //
 // Adding is synchronous, unlike in the queue of controller-runtime, which buffers first: what Add returns from is visible
 // to Len and Get.

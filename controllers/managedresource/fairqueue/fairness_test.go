@@ -70,3 +70,26 @@ func TestPriorityCountsWithinALane(t *testing.T) {
 	q.AddWithOpts(priority(5), "b/drift")
 	g.Expect(work(t, q, 4)).To(Equal([]string{"a/resync", "b/change", "b/drift", "b/resync"}))
 }
+
+// A lane that has something in flight lets those go first that have nothing, for it may turn out to hang.
+func TestALaneGetsASecondItemOnceTheOthersHaveOne(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{MaxInFlight: limit(3)})
+	next := func() string {
+		item, _ := q.Get()
+		return item
+	}
+	addMany(q, "a", 4)
+	g.Expect(next()).To(Equal("a/0"))
+	q.Add("b/0")
+	q.Add("c/0")
+	g.Expect(next()).To(Equal("b/0"))
+	q.Add("b/1")
+	g.Expect(next()).To(Equal("c/0"))
+	g.Expect(next()).To(Equal("a/1"), "then it has waited longest")
+	g.Expect(next()).To(Equal("b/1"))
+	q.Done("a/0")
+	q.Add("c/1")
+	q.Done("c/0")
+	g.Expect(next()).To(Equal("c/1"))
+}

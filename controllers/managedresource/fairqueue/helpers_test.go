@@ -75,3 +75,58 @@ func addMany(q *Queue[string], lane string, n int) {
 		q.Add(fmt.Sprintf("%s/%d", lane, i))
 	}
 }
+
+// faults looks for what must never be: lanes, heaps, counters and flights that contradict each other, and caps that are not kept.
+func faults(q *Queue[string]) (found []string) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	fault := func(broken bool, format string, arguments ...any) {
+		if broken {
+			found = append(found, fmt.Sprintf(format, arguments...))
+		}
+	}
+
+	ready, held := 0, 0
+	for name, l := range q.lanes {
+		canServe := l.ready.len() > 0 && l.inFlight < q.atMost(l)
+		fault(l.name != name, "lane %s is listed as %s", l.name, name)
+		fault(l.ready.len() == 0 && l.inFlight == 0, "lane %s is empty", name)
+		fault(canServe != (l.index != notInHeap), "lane %s can be served: %t, and is in the heap: %t", name, canServe, !canServe)
+		ready += l.ready.len()
+	}
+	for s := range standings {
+		for i, l := range q.serving[s].things {
+			fault(q.lanes[l.name] != l, "lane %s can be served and is not listed", l.name)
+			fault(l.standing != s || l.index != i, "lane %s is in the wrong place", l.name)
+			fault(i > 0 && q.serving[s].before(l, q.serving[s].things[(i-1)/2]), "lane %s comes too late", l.name)
+		}
+	}
+
+	inFlight, waiting, busy, placed := map[string]int{}, map[string]int{}, [standings]int{}, 0
+	for item, f := range q.inFlight {
+		name := f.lane.name
+		fault(q.lanes[name] != f.lane, "lane %s of %s is not listed", name, item)
+		inFlight[name]++
+		busy[f.lane.standing]++
+		if f.place == nil {
+			waiting[name]++
+		} else {
+			placed++
+		}
+	}
+	for name, n := range inFlight {
+		fault(n > max(1, q.options.MaxInFlight(name)), "%d items of lane %s are handed out", n, name)
+	}
+	for name, l := range q.lanes {
+		fault(l.inFlight != inFlight[name] || l.slow != waiting[name], "lane %s has miscounted", name)
+	}
+	for _, e := range q.entries {
+		if e.held {
+			held++
+		}
+	}
+	fault(q.ready != ready+held, "%d entries are ready and %d held, not %d", ready, held, q.ready)
+	fault(q.busy != busy, "busy are %v, not %v", busy, q.busy)
+	fault(q.placed.Len() != placed || q.options.Places > 0 && placed > q.options.Places, "%d of %d have a place", q.placed.Len(), placed)
+	return found
+}

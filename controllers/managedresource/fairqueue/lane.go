@@ -38,8 +38,10 @@ type lane[R comparable] struct {
 
 // flight is an item that is handed out.
 type flight[R comparable] struct {
-	lane  *lane[R] // which it came from
-	since time.Time
+	lane *lane[R] // which it came from
+	// standing is what was known of the lane then.
+	standing standing
+	since    time.Time
 	// place is its element among those that have one; nil if it has given it up, or got none.
 	place *list.Element
 }
@@ -59,4 +61,13 @@ func newLane[R comparable](name string, s standing) *lane[R] {
 			},
 		},
 	}
+}
+
+// before tells which of two lanes is served first: one that has nothing in flight, for the other may turn out to hang, and of two such
+// the one that has been waiting longer.
+func (l *lane[R]) before(other *lane[R]) bool {
+	if idle := l.inFlight == 0; idle != (other.inFlight == 0) {
+		return idle
+	}
+	return l.turn < other.turn
 }

@@ -109,3 +109,35 @@ func TestEmptyLanesDoNotExist(t *testing.T) {
 	g.Expect(q.entries).To(BeEmpty())
 	g.Expect(q.inFlight).To(BeEmpty())
 }
+
+// The lane of an item that was added during the work stays the one it is, whatever the end of that work says about it.
+func TestAnItemAddedDuringTheWorkStaysInItsLane(t *testing.T) {
+	for name, test := range map[string]struct {
+		first, second time.Duration // how long the work takes
+	}{
+		"nothing was known":     {0, 0},
+		"it was swift":          {0, time.Minute},
+		"it was slow":           {time.Minute, 0},
+		"it was and stays slow": {time.Minute, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			q, clock := newTestQueue(t, Options[string]{Places: 2, MaxInFlight: limit(1)})
+			q.Add("a/0")
+			for _, takes := range []time.Duration{test.first, test.second} {
+				g.Expect(take(q)).To(Equal([]string{"a/0"}))
+				q.Add("a/0")
+				clock.Step(takes)
+				g.Eventually(func() bool { return overdue(q) }).Should(BeFalse())
+				q.Done("a/0")
+				g.Expect(faults(q)).To(BeEmpty())
+			}
+			q.Add("a/1")
+			g.Expect(take(q)).To(Equal([]string{"a/0"}), "one at a time")
+			g.Expect(q.measure().lanes).To(Equal(1))
+			q.Done("a/0")
+			g.Expect(take(q)).To(Equal([]string{"a/1"}))
+			g.Expect(faults(q)).To(BeEmpty())
+		})
+	}
+}

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// nextLane returns the lane that has been waiting longest, of those that there is room for; nil if nothing can be handed out.
+// nextLane returns the lane that comes first, of those that there is room for; nil if nothing can be handed out.
 func (q *Queue[R]) nextLane() *lane[R] {
 	var next *lane[R]
 	for s := range standings {
-		if serving := &q.serving[s]; serving.len() > 0 && q.hasRoom(s) && (next == nil || serving.first().turn < next.turn) {
+		if serving := &q.serving[s]; serving.len() > 0 && q.hasRoom(s) && (next == nil || serving.first().before(next)) {
 			next = serving.first()
 		}
 	}
 	return next
 }
 
-// atMost is how many items of a lane may be handed out at once. A slow lane gets half of what others get: if its target hangs,
-// the next ones will take long, too.
+// atMost is how many items of a lane may be handed out at once. One that is slow, or may be as an item of it waits, gets half of
+// what others get: if its target hangs, the next ones will take long, too.
 func (q *Queue[R]) atMost(l *lane[R]) int {
 	most := max(1, q.options.MaxInFlight(l.name))
-	if l.standing == slow {
+	if l.standing == slow || l.standing == unknown && l.slow > 0 {
 		most = max(1, most/2)
 	}
 	return most
@@ -36,7 +36,7 @@ func (q *Queue[R]) watchPlaces(now time.Time) {
 	q.aging = q.options.Clock.AfterFunc(due.Sub(now), func() { go q.age() }) // as for delayed entries
 }
 
-// age takes the places from those that have had them for long, and notes that their lanes are slow.
+// age takes the places from those that have had them for long, and notes that of their lanes.
 func (q *Queue[R]) age() {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
@@ -53,7 +53,7 @@ func (q *Queue[R]) age() {
 		q.placed.Remove(f.place)
 		f.place = nil
 		f.lane.slow++
-		q.judge(f.lane, slow)
+		q.doubt(f)
 	}
 	q.watchPlaces(now)
 	q.wake()

@@ -68,7 +68,7 @@ func New[R comparable](name string, options Options[R]) *Queue[R] {
 	}
 	for s := range q.serving {
 		q.serving[s].index = func(l *lane[R]) *int { return &l.index }
-		q.serving[s].before = func(a, b *lane[R]) bool { return a.turn < b.turn }
+		q.serving[s].before = (*lane[R]).before
 	}
 	q.work.L, q.idle.L = &q.mutex, &q.mutex
 	q.metrics = q.options.Metrics.attach(name, q)
@@ -119,7 +119,7 @@ func (q *Queue[R]) Done(item R) {
 		q.ready--
 		q.enter(e)
 	}
-	q.settle(l)
+	q.clear(l)
 	q.wake()
 	if len(q.inFlight) == 0 {
 		q.idle.Broadcast()
@@ -153,7 +153,7 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	l.inFlight++
 	q.busy[l.standing]++
 	l.turn = q.next()
-	f := &flight[R]{lane: l, since: now}
+	f := &flight[R]{lane: l, standing: l.standing, since: now}
 	if l.standing == slow {
 		l.slow++
 	} else {
@@ -200,7 +200,7 @@ func (q *Queue[R]) lane(name string) *lane[R] {
 	return l
 }
 
-// settle puts a lane that has changed where it belongs: among those that can be served, aside, or away.
+// settle puts a lane that has changed where it belongs: among those that can be served, or aside.
 func (q *Queue[R]) settle(l *lane[R]) {
 	canServe := l.ready.len() > 0 && l.inFlight < q.atMost(l)
 	serving := &q.serving[l.standing]
@@ -212,6 +212,10 @@ func (q *Queue[R]) settle(l *lane[R]) {
 	case listed:
 		serving.remove(l)
 	}
+}
+
+// clear ends a lane that holds nothing any more.
+func (q *Queue[R]) clear(l *lane[R]) {
 	if l.ready.len() == 0 && l.inFlight == 0 {
 		delete(q.lanes, l.name)
 	}

@@ -4,11 +4,12 @@ package fairqueue
 type standing int
 
 const (
-	// unknown is a lane of which nothing was done yet, or so long ago that it is forgotten.
+	// unknown is a lane of which nothing was done yet, or so long ago that it is forgotten. It is also one that was swift until an
+	// item took longer: whoever has much to do once is not yet slow.
 	unknown standing = iota
 	// swift is one whose last item was done within the patience.
 	swift
-	// slow is one with an item that takes longer, or whose last one did.
+	// slow is one that was not known to be swift, and an item took longer.
 	slow
 	standings
 )
@@ -24,24 +25,31 @@ func (q *Queue[R]) hasRoom(s standing) bool {
 	if q.options.Places <= 0 {
 		return true
 	}
-	if s != swift && q.busy[unknown]+q.busy[slow] >= q.options.Workers-q.options.Places/2 {
+	if s != swift && q.busy[unknown]+q.busy[slow] >= q.options.Workers-max(1, q.options.Places/2) {
 		return false
 	}
 	if s == slow {
 		return q.busy[slow] < max(1, (q.options.Workers-q.options.Places)/2)
 	}
-	if s == unknown && q.serving[swift].len() > 0 && q.busy[unknown] >= max(1, q.options.Places/2) {
+	if s == unknown && q.serving[swift].len() > 0 && q.placedUnknown() >= max(1, q.options.Places/2) {
 		return false
 	}
 	return q.placed.Len() < q.options.Places
 }
 
+// placedUnknown counts the items of unknown lanes that have a place.
+func (q *Queue[R]) placedUnknown() (n int) {
+	for e := q.placed.Front(); e != nil; e = e.Next() {
+		if flightAt[R](e).lane.standing == unknown {
+			n++
+		}
+	}
+	return n
+}
+
 // judge changes the standing of a lane.
 func (q *Queue[R]) judge(l *lane[R], s standing) {
 	q.known.Add(l.name, s)
-	if l.standing == s {
-		return
-	}
 	if l.index != notInHeap {
 		q.serving[l.standing].remove(l)
 	}
@@ -51,14 +59,27 @@ func (q *Queue[R]) judge(l *lane[R], s standing) {
 	q.settle(l)
 }
 
-// learn judges a lane by an item that was done.
+// doubt judges a lane by an item that takes long. What counts is what was known of it when the item was handed out, so that
+// several that take long at the same time count once.
+func (q *Queue[R]) doubt(f *flight[R]) {
+	if f.standing == swift && f.lane.standing != slow {
+		q.judge(f.lane, unknown)
+		return
+	}
+	q.judge(f.lane, slow)
+}
+
+// learn judges a lane by an item that was done, and settles it.
 func (q *Queue[R]) learn(f *flight[R]) {
 	switch took := q.options.Clock.Since(f.since); {
 	case q.options.Places <= 0:
+		q.settle(f.lane)
 	case took >= q.options.Patience:
-		q.judge(f.lane, slow)
+		q.doubt(f)
 	case f.lane.standing != swift && !q.hangs(f.lane):
 		q.judge(f.lane, swift)
+	default:
+		q.settle(f.lane)
 	}
 }
 
