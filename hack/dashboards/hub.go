@@ -87,7 +87,7 @@ func hub() dashboard {
 				},
 				{
 					kind: timeseries, title: "Busy workers", unit: "short",
-					description: "ManagedResources that are being worked on, by class. Those that take long, for their target answers slowly, have made room for others: at most concurrentSyncs others, and eight times that in all.",
+					description: "ManagedResources that are being worked on, by class. Those that take long, for their target answers slowly, or did lately, have made room for others: at most concurrentSyncs others, and eight times that in all.",
 					queries: []query{
 						{expr: `sum by (class) (trellis_queue_in_flight - trellis_queue_slow)`, legend: "{{class}}"},
 						{expr: `sum by (class) (trellis_queue_slow)`, legend: "{{class}} for long"},
@@ -193,8 +193,8 @@ func hub() dashboard {
 				},
 				{
 					kind: timeseries, title: "Bundles forgotten", unit: "ops",
-					description: "Decoded bundles that are forgotten in a second, to make room for others or because nobody asked for them. Many of them and few hits: the cache is too small.",
-					queries:     []query{{expr: `sum(rate(trellis_bundle_cache_evictions_total[$__rate_interval]))`, legend: "forgotten"}},
+					description: "Decoded bundles that are forgotten in a second, to make room for others or because nobody asked for them (unused), which is usual. Many for room and few hits: the cache is too small.",
+					queries:     []query{{expr: `sum by (reason) (rate(trellis_bundle_cache_evictions_total[$__rate_interval]))`, legend: "{{reason}}"}},
 				},
 				{
 					kind: timeseries, title: "Decoding of a bundle", unit: "s",
