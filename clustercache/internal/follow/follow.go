@@ -24,13 +24,18 @@ const (
 	// tooShort is what a watch must at least last to be opened again where it was without a pause.
 	tooShort = time.Second
 	// reopenPause is the first pause before a watch is opened again that the server has no time for, or ends at once; it
-	// doubles.
-	reopenPause = time.Second
+	// doubles up to reopenPauseMax: events wait meanwhile.
+	reopenPause    = time.Second
+	reopenPauseMax = 30 * time.Second
 	// reopenTries is how often that is tried in a row without anything to show for it.
 	reopenTries = 4
-	// streamTries is how many streamed lists in a row that did not come to their end have the server asked for pages only: each
-	// takes as long as a list may stand still.
+	// streamTries is how many streamed lists in a row that were open for endless and did not come to their end have the server
+	// asked for pages: each takes as long as a list may stand still. Each streamAgain-th list is a stream nevertheless, for the
+	// server may have been mended, or it was not to blame.
 	streamTries = 2
+	streamAgain = 10
+	// endless is Collection.Endless unless it is given.
+	endless = time.Minute
 	// pageSize is that of servers that do not stream lists.
 	pageSize = 500
 )
@@ -50,6 +55,9 @@ type Collection struct {
 	Clock        clock.Clock
 	// MaxPage bounds the bytes that are read of a page of a list. Zero: 64 MiB.
 	MaxPage int64
+	// Endless is how long a streamed list has to be open for the server to be suspected not to know how to end it: what was cut
+	// earlier was cut by the network, or by who reads it. Zero: a minute.
+	Endless time.Duration
 	// Redact takes out of a text what must not be shown, such as the credential, which a server may repeat. Nil: nothing.
 	Redact func(string) string
 }
@@ -79,13 +87,17 @@ type Follower struct {
 	listed     bool   // all that was there up to the version was handed on
 	paged      bool   // the server does not stream lists
 	pagedNext  bool   // the last list was a stream that did not come to its end
-	unfinished int    // streams in a row that did not
+	unfinished int    // streams in a row that did not, although they were open for long
+	spared     int    // lists since then that were no streams because of that
 }
 
 // New returns a follower that has not begun.
 func New(c Collection, sink Sink) *Follower {
 	if c.MaxPage == 0 {
 		c.MaxPage = defaultMaxPage
+	}
+	if c.Endless == 0 {
+		c.Endless = endless
 	}
 	return &Follower{collection: c, sink: sink}
 }
@@ -143,7 +155,7 @@ func (f *Follower) follow(ctx context.Context) error {
 			return err
 		}
 		f.sleep(ctx, pause, err)
-		pause *= 2
+		pause = min(2*pause, reopenPauseMax)
 	}
 }
 
@@ -223,9 +235,9 @@ func (f *Follower) handle(w *watch, raw []byte) error {
 
 // list brings all that is there. The watch that it returns, if any, goes on from there. A stream that was accepted and did
 // not come to its end, for whatever reason, is not asked for a second time in a row: the server may not know how to end it. After
-// a few it is not asked for at all.
+// a few that look like that it is asked for now and then only.
 func (f *Follower) list(ctx context.Context) (*watch, error) {
-	paged := f.paged || f.pagedNext || f.unfinished >= streamTries
+	paged := f.paged || f.pagedNext || f.spares()
 	f.pagedNext = false
 	if !paged {
 		w, err := f.stream(ctx)
@@ -236,6 +248,15 @@ func (f *Follower) list(ctx context.Context) (*watch, error) {
 		f.paged = refused
 	}
 	return nil, f.pages(ctx)
+}
+
+// spares tells whether the next list is not to be a stream because the server does not seem to end any.
+func (f *Follower) spares() bool {
+	if f.unfinished < streamTries {
+		return false
+	}
+	f.spared = (f.spared + 1) % streamAgain
+	return f.spared != 0
 }
 
 // complete ends a list.
@@ -269,7 +290,9 @@ func (f *Follower) stream(ctx context.Context) (*watch, error) {
 		}
 		if err != nil {
 			f.pagedNext = true
-			f.unfinished++
+			if f.collection.Clock.Since(w.opened) >= f.collection.Endless {
+				f.unfinished++
+			}
 			w.end()
 			f.sink.Ended()
 			return nil, fmt.Errorf("listing: %w", err)

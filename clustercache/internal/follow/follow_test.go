@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -236,21 +237,22 @@ func TestHowAWatchGoesOn(t *testing.T) {
 		listed  bool
 		pauses  int
 	}{
-		"it ends at once with an event":    {answers: []answer{with(is("one", "6"), end{}), onward}, pauses: 1},
-		"429 in the stream":                {answers: []answer{with(is("one", "6"), text("ERROR", busy)), onward}, pauses: 1},
-		"500 in the stream":                {answers: []answer{with(is("one", "6"), text("ERROR", broken)), onward}, pauses: 1},
-		"no answer":                        {answers: []answer{with(is("one", "6"), end{}), drop, onward}, pauses: 2},
-		"500":                              {answers: []answer{with(is("one", "6"), end{}), refuse(500, "no"), onward}, pauses: 2},
-		"an event without a version":       {answers: []answer{with(is("one", "6"), is("one", ""), end{}), onward}, pauses: 1},
-		"a bookmark without a version":     {answers: []answer{with(is("one", "6"), mark(""), end{}), onward}, pauses: 1},
-		"no answer, for good":              {answers: []answer{list, drop}, want: HaveOccurred(), listed: true, pauses: 3},
-		"429 for good":                     {answers: []answer{list, refuse(429, "later")}, want: Satisfy(apierrors.IsTooManyRequests), pauses: 3},
-		"403":                              {answers: []answer{list, refuse(403, "no")}, want: Satisfy(apierrors.IsForbidden)},
-		"it ends at once, again and again": {answers: []answer{with(end{}), say(end{})}, want: MatchError(ContainSubstring("ends at once")), pauses: 3},
-		"its version is forgotten":         {answers: []answer{list, say(expired)}, want: Succeed()},
-		"a list that is answered 410":      {answers: []answer{refuse(410, "gone")}, want: Satisfy(apierrors.IsGone)},
-		"a list that says 410":             {answers: []answer{say(is("one", "1"), expired)}, want: Satisfy(apierrors.IsResourceExpired)},
-		"a list without a version":         {answers: []answer{say(is("one", "1"), all(""))}, want: MatchError(ContainSubstring("no version"))},
+		"it ends at once with an event":            {answers: []answer{with(is("one", "6"), end{}), onward}, pauses: 1},
+		"it ends at once with an event, ten times": {answers: append(append([]answer{with(is("one", "6"), end{})}, slices.Repeat([]answer{say(is("one", "6"), end{})}, 9)...), onward), pauses: 10},
+		"429 in the stream":                        {answers: []answer{with(is("one", "6"), text("ERROR", busy)), onward}, pauses: 1},
+		"500 in the stream":                        {answers: []answer{with(is("one", "6"), text("ERROR", broken)), onward}, pauses: 1},
+		"no answer":                                {answers: []answer{with(is("one", "6"), end{}), drop, onward}, pauses: 2},
+		"500":                                      {answers: []answer{with(is("one", "6"), end{}), refuse(500, "no"), onward}, pauses: 2},
+		"an event without a version":               {answers: []answer{with(is("one", "6"), is("one", ""), end{}), onward}, pauses: 1},
+		"a bookmark without a version":             {answers: []answer{with(is("one", "6"), mark(""), end{}), onward}, pauses: 1},
+		"no answer, for good":                      {answers: []answer{list, drop}, want: HaveOccurred(), listed: true, pauses: 3},
+		"429 for good":                             {answers: []answer{list, refuse(429, "later")}, want: Satisfy(apierrors.IsTooManyRequests), pauses: 3},
+		"403":                                      {answers: []answer{list, refuse(403, "no")}, want: Satisfy(apierrors.IsForbidden)},
+		"it ends at once, again and again":         {answers: []answer{with(end{}), say(end{})}, want: MatchError(ContainSubstring("ends at once")), pauses: 3},
+		"its version is forgotten":                 {answers: []answer{list, say(expired)}, want: Succeed()},
+		"a list that is answered 410":              {answers: []answer{refuse(410, "gone")}, want: Satisfy(apierrors.IsGone)},
+		"a list that says 410":                     {answers: []answer{say(is("one", "1"), expired)}, want: Satisfy(apierrors.IsResourceExpired)},
+		"a list without a version":                 {answers: []answer{say(is("one", "1"), all(""))}, want: MatchError(ContainSubstring("no version"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &hasty{now: time.Now()}
@@ -273,7 +275,8 @@ func TestHowAWatchGoesOn(t *testing.T) {
 			}
 			s.Expect(clock.paused()).To(HaveLen(c.pauses))
 			for i, pause := range clock.paused() {
-				s.Expect(pause).To(BeNumerically(">=", time.Second<<i), "they grow")
+				s.Expect(pause).To(BeNumerically(">=", min(time.Second<<i, 30*time.Second)), "they grow")
+				s.Expect(pause).To(BeNumerically("<=", 45*time.Second), "not for ever")
 			}
 		})
 	}
@@ -299,21 +302,40 @@ func TestStreamsWithoutAnEnd(t *testing.T) {
 		writeJSON(w, metav1.PartialObjectMetadataList{TypeMeta: listType, ListMeta: metav1.ListMeta{ResourceVersion: "5"}})
 	}
 	expired := refuse(http.StatusGone, "gone")
+	var s *script
+	var clock *hasty
 	cut := say(is("one", "1"), end{})
+	endless := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, is("one", "1"))
+		_ = http.NewResponseController(w).Flush()
+		for s.sink.begun() != 1 && r.Context().Err() == nil { // until it is open
+			runtime.Gosched()
+		}
+		clock.step(20 * time.Second)
+	}
+	again := []answer{pages, expired}
+	gone410 := text("ERROR", status(http.StatusGone, metav1.StatusReasonExpired))
 	for name, c := range map[string]struct {
 		answers []answer
 		streams []bool // of the lists, which were streams
 	}{
-		"none ends":        {[]answer{cut, pages, expired, cut, pages, expired, pages, expired, pages, say()}, []bool{true, false, true, false, false, false}},
-		"one ends between": {[]answer{cut, pages, expired, say(all("6"), text("ERROR", status(http.StatusGone, metav1.StatusReasonExpired))), cut, pages, expired, say(all("7"))}, []bool{true, false, true, true, false, true}},
+		"none ends":         {slices.Concat([]answer{endless}, again, []answer{endless}, slices.Repeat(again, 10), []answer{say(all("7"), gone410), say(all("8"))}), slices.Concat([]bool{true, false, true}, make([]bool, 10), []bool{true, true})},
+		"one ends between":  {slices.Concat([]answer{endless}, again, []answer{say(all("6"), gone410), endless}, again, []answer{say(all("7"))}), []bool{true, false, true, true, false, true}},
+		"all are cut early": {slices.Concat([]answer{cut}, again, []answer{cut}, again, []answer{cut}, again, []answer{say(all("7"))}), []bool{true, false, true, false, true, false, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, nil, c.answers...)
+			clock = &hasty{now: time.Now()}
+			ready := make(chan struct{})
+			first := c.answers[0]
+			c.answers[0] = func(w http.ResponseWriter, r *http.Request) { <-ready; first(w, r) }
+			s = begin(t, func(c *follow.Collection) { c.Clock, c.Endless = clock, 20*time.Second }, c.answers...)
+			close(ready)
 			ctx, cancel := context.WithCancel(t.Context())
-			var again sync.WaitGroup
-			defer again.Wait()
+			var following sync.WaitGroup
+			defer following.Wait()
 			defer cancel()
-			again.Go(func() {
+			following.Go(func() {
 				for {
 					select {
 					case <-s.err: //nolint:errcheck // the test judges by what is asked for

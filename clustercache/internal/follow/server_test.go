@@ -91,6 +91,13 @@ func (s *sink) Bookmark() {
 	s.marks++
 }
 
+// begun is how many objects came of the list that is under way.
+func (s *sink) begun() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.listing)
+}
+
 func (s *sink) said() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
