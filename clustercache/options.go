@@ -124,8 +124,9 @@ type Options struct {
 	// SyncTimeout bounds how long the initial list of a watch may stand still, and how long a rotation waits for the
 	// watches of the new connection. Default 60s.
 	SyncTimeout time.Duration
-	// MaxObjects bounds the objects that the watches of one target keep in memory together. A watch that brings more keeps what it
-	// has, is not synced, and tries again every few minutes. Default 50000.
+	// MaxObjects bounds the objects that the watches of one target keep in memory together; ten times as many of a static one,
+	// which may stand for what is there for all the others. Where there are more, the largest watch is not synced, and tries
+	// again, every few minutes in the end. Default 50000.
 	MaxObjects int
 	// SilenceTimeout bounds how long an open watch may say nothing, bookmarks included, until it is opened again where it
 	// was. Default 3m; negative: for ever.
@@ -194,6 +195,14 @@ func (o Options) withDefaults() (Options, error) {
 		o.Limits = func(ClusterKey) Limits { return DefaultLimits }
 	}
 	return o, nil
+}
+
+// maxObjects bounds the objects of one target.
+func (o Options) maxObjects(cluster ClusterKey) int {
+	if _, static := o.Static[cluster]; static {
+		return 10 * o.MaxObjects
+	}
+	return o.MaxObjects
 }
 
 // throttle returns the limits of one target in their effective form.

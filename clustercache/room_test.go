@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
 )
 
 // One target has a list that nobody expected. It says so, nothing is kept of it and nothing is taken for deleted, and no other target
@@ -47,4 +48,25 @@ func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true})).To(Succeed())
 	h.Eventually(func() string { return h.status(key).Overfull }).ShouldNot(BeEmpty())
 	h.Expect(h.cache.Inspect()[0].Watches).To(HaveExactElements(WatchInspection{Name: "cm"}))
+}
+
+// A static target may have ten times as many.
+func TestRoomOfAStaticTarget(t *testing.T) {
+	const most = 10
+	a := newAPIServer(t, newStore("uid-source"))
+	a.setTokens(map[string]string{"x": "hub"})
+	key := ClusterKey{Name: "source"}
+	h := start(t, Options{MaxObjects: most, Static: map[ClusterKey]*rest.Config{key: {
+		Host: a.server.URL, BearerToken: "x", TLSClientConfig: rest.TLSClientConfig{CAData: a.ca},
+	}}})
+	h.expectState(key, StateConnected)
+	for i := range 10 * most {
+		a.store.put("configmaps", "default", fmt.Sprint("cm-", i), nil)
+	}
+	r := newRecorder()
+	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.Eventually(r.syncs).Should(Equal(1))
+	a.store.put("configmaps", "default", "one-more", nil)
+	h.Eventually(func() string { return h.status(key).Overfull }).Should(Equal("there are more than 100 objects; not all are known of: cm"))
+	h.Expect(h.cache.Inspect()[0].Status.Overfull).NotTo(BeEmpty(), "where /debug/targets has it from")
 }

@@ -131,7 +131,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		status:   Status{Cluster: key, State: StateConnecting, Since: now},
 		watches:  map[string]*declaredWatch{},
 	}
-	t.room = watching.NewRoom(c.options.MaxObjects, t.roomChanged)
+	t.room = watching.NewRoom(c.options.maxObjects(key), t.roomChanged)
 	t.status.describe(r)
 	t.throttle.Store(c.options.throttle(key, t.broke))
 	t.probeTime = c.metrics.probeTimeOf(key)

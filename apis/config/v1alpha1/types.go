@@ -281,7 +281,7 @@ type ClusterCache struct {
 	BrownoutLimit metav1.Duration `json:"brownoutLimit,omitempty"`
 	// MaxObjectsPerTarget is how many objects of one target the hub keeps in memory at most, over all its watches; an object takes
 	// about 2 KiB. If there are more, the TargetCluster and the ManagedResources concerned say so, and nothing is concluded from
-	// what is not known. Default: 50000.
+	// what is not known. The source cluster as a target may have ten times as many. Default: 50000.
 	MaxObjectsPerTarget int `json:"maxObjectsPerTarget,omitempty"`
 	// DrainTimeout is how long a connection goes on for clean-up after its registration is gone. Default: 5m.
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitempty"`

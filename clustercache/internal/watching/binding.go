@@ -33,8 +33,9 @@ const (
 	// and their definitions are often applied in the same breath.
 	unknownRetryMin = 200 * time.Millisecond
 	unknownRetryMax = 2 * time.Second
-	// fullRetry is the pause after a target had more objects than there is room for: only somebody there or here can mend
-	// that, and a list of so many is work for it.
+	// fullRetry bounds the pauses after a target had more objects than there is room for, which begin like the others: a list of
+	// so many is work for it, and who can mend that is somebody there or here. A watch that there is room for again does not
+	// wait that long.
 	fullRetry = 5 * time.Minute
 )
 
@@ -160,6 +161,9 @@ func (b *Binding) Run() {
 
 // recover waits until the next attempt is to be made.
 func (b *Binding) recover(r *retries, err error) {
+	if b.watch.ctx.Err() != nil {
+		b.cancel() // it is about to be
+	}
 	if b.ctx.Err() != nil {
 		return
 	}
@@ -193,16 +197,16 @@ func (b *Binding) recover(r *retries, err error) {
 		}
 	}
 	if errors.Is(err, ErrTooMany) {
-		b.watch.spec.Room.refuse(b.watch, true)
-		b.sleep(wait.Jitter(fullRetry, 0.5))
+		b.sleep(wait.Jitter(r.pause, 0.5), b.watch.spec.Room.announce(b.watch))
+		r.pause = min(2*r.pause, fullRetry)
 		return
 	}
 	if meta.IsNoMatchError(err) {
 		r.unknown = min(max(2*r.unknown, unknownRetryMin), unknownRetryMax)
-		b.sleep(wait.Jitter(r.unknown, 0.5))
+		b.sleep(wait.Jitter(r.unknown, 0.5), nil)
 		return
 	}
-	b.sleep(wait.Jitter(r.pause, 0.5))
+	b.sleep(wait.Jitter(r.pause, 0.5), nil)
 	r.pause = min(2*r.pause, watchRetryMax)
 }
 
@@ -219,15 +223,21 @@ func IsAnswer(err error) bool {
 
 func (b *Binding) report(err error) {
 	b.settle(err)
-	b.connection.Logger.V(1).Info("Watch fails", "watch", b.watch.spec.Name, "error", err.Error())
+	log := b.connection.Logger
+	if !errors.Is(err, ErrTooMany) {
+		log = log.V(1) // of this one nothing else may tell
+	}
+	log.Info("Watch fails", "watch", b.watch.spec.Name, "error", err.Error())
 	b.watch.fail(b, err)
 }
 
-func (b *Binding) sleep(d time.Duration) {
+// sleep waits for so long, or until there is something to wake up for.
+func (b *Binding) sleep(d time.Duration, wake <-chan struct{}) {
 	timer := b.connection.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
+	case <-wake:
 	case <-b.ctx.Done():
 	}
 }
@@ -241,6 +251,12 @@ func (b *Binding) follow() error {
 	}
 	ctx, cancel := context.WithCancelCause(b.ctx)
 	defer cancel(nil)
+	room := b.watch.spec.Room
+	if !room.enter(b, cancel) {
+		b.follower.Forget()
+		return ErrTooMany
+	}
+	defer room.leave(b)
 	if err := b.takeTurn(ctx); err != nil {
 		return err
 	}
@@ -255,6 +271,7 @@ func (b *Binding) follow() error {
 	}
 	b.gap.stop()
 	b.watch.doubt(b)
+	b.watch.yield(b)
 	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSilent) || errors.Is(cause, ErrTooMany) {
 		b.follower.Forget()
 		err = cause
@@ -315,6 +332,7 @@ func (b *Binding) newFollower() error {
 	c := follow.Collection{
 		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact,
 		Resource: b.resource, Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
+		Endless: b.connection.SyncTimeout / 2, // what stands still was opened a bit after it was begun
 	}
 	if spec.LabelSelector != nil {
 		c.LabelSelector = spec.LabelSelector.String()
@@ -386,8 +404,8 @@ func (b *Binding) Remove(o client.Object) {
 // Complete implements follow.Sink.
 func (b *Binding) Complete() {
 	b.relax()
-	if b.overfull {
-		return // it is not complete
+	if b.overfull || !b.watch.spec.Room.reserve(b.watch, len(b.listing)) {
+		return // it is not complete, or its watch was ousted
 	}
 	b.achieved.Store(true)
 	b.watch.replace(b, b.listing)

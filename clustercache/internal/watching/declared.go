@@ -2,6 +2,7 @@ package watching
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"sync"
 
@@ -54,7 +55,6 @@ type Declared struct {
 
 	mu       sync.RWMutex
 	values   map[types.NamespacedName]any
-	reserved int      // room that is taken for them, and for lists under way
 	syncedBy *Binding // who keeps values up to date; nil while they cannot be relied upon
 	outages  uint64   // the connection of syncedBy had had by then: after another one values may be outdated
 }
@@ -135,6 +135,10 @@ func (w *Declared) trust(b *Binding, outages uint64) {
 		return
 	}
 	w.mu.Lock()
+	if w.spec.Room.ousted(w) {
+		w.mu.Unlock()
+		return
+	}
 	w.syncedBy, w.outages = b, outages
 	synced := w.syncedLocked()
 	w.mu.Unlock()
@@ -146,11 +150,34 @@ func (w *Declared) trust(b *Binding, outages uint64) {
 // Close ends the watch. No handler call begins after it.
 func (w *Declared) Close() {
 	w.cancel()
+	w.forget()
+	w.shrink()
+	w.spec.Room.fits(w)
+}
+
+// forget drops what is kept.
+func (w *Declared) forget() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.values, w.syncedBy = map[types.NamespacedName]any{}, nil
-	w.shrinkLocked()
-	w.mu.Unlock()
-	w.spec.Room.refuse(w, false)
+}
+
+// shrink gives back what is not needed of the room for what is kept.
+func (w *Declared) shrink() {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	w.spec.Room.keep(w, len(w.values))
+}
+
+// yield drops what a binding may have brought since its watch was ousted.
+func (w *Declared) yield(b *Binding) {
+	w.deliver.Lock()
+	defer w.deliver.Unlock()
+	if w.spec.Room.ousted(w) {
+		b.staged = nil
+		w.forget()
+		w.shrink()
+	}
 }
 
 // Promote makes a binding the one that counts, and stops the one before. What the binding collected so far is compared
@@ -185,9 +212,9 @@ func (w *Declared) replaceLocked(b *Binding, values map[types.NamespacedName]any
 	w.mu.Lock()
 	before := w.values
 	w.values, w.syncedBy, w.outages = values, b, b.connection.outages()
-	w.shrinkLocked()
 	w.mu.Unlock()
-	w.spec.Room.refuse(w, false)
+	w.shrink()
+	w.spec.Room.fits(w)
 	if w.spec.Handler == nil {
 		return
 	}
@@ -213,12 +240,15 @@ func (w *Declared) set(b *Binding, key types.NamespacedName, value any) bool {
 	if !w.accepts(b, func() { fits = w.put(b.staged, key, value) }) {
 		return fits
 	}
-	w.mu.Lock()
+	w.mu.RLock()
 	old, existed := w.values[key]
-	if fits = existed || w.reserveLocked(len(w.values)+1); fits {
+	kept := len(w.values)
+	w.mu.RUnlock()
+	if fits = existed || w.spec.Room.reserve(w, kept+1); fits {
+		w.mu.Lock()
 		w.values[key] = value
+		w.mu.Unlock()
 	}
-	w.mu.Unlock()
 	if fits && w.spec.Handler != nil {
 		w.notify(func() { w.spec.Handler.OnUpdate(w.spec.Cluster, w.spec.Name, key, old, value) })
 	}
@@ -227,7 +257,7 @@ func (w *Declared) set(b *Binding, key types.NamespacedName, value any) bool {
 
 // put puts an object into a list beside values. It returns false if there is no room for it.
 func (w *Declared) put(list map[types.NamespacedName]any, key types.NamespacedName, value any) bool {
-	if _, existed := list[key]; !existed && !w.reserve(len(list)+1) {
+	if _, existed := list[key]; !existed && !w.spec.Room.reserve(w, len(list)+1) {
 		return false
 	}
 	list[key] = value
@@ -244,8 +274,9 @@ func (w *Declared) remove(b *Binding, key types.NamespacedName) {
 	w.mu.Lock()
 	old, existed := w.values[key]
 	delete(w.values, key)
-	w.shrinkLocked()
 	w.mu.Unlock()
+	w.shrink()
+	w.spec.Room.wake()
 	if existed && w.spec.Handler != nil {
 		w.notify(func() { w.spec.Handler.OnDelete(w.spec.Cluster, w.spec.Name, key, old) })
 	}
@@ -272,6 +303,9 @@ func (w *Declared) fail(b *Binding, err error) {
 	w.mu.Lock()
 	w.syncedBy = nil
 	w.mu.Unlock()
+	if errors.Is(err, ErrTooMany) {
+		w.spec.Room.told(w)
+	}
 	if w.spec.Handler != nil {
 		w.notify(func() { w.spec.Handler.OnError(w.spec.Cluster, w.spec.Name, err) })
 	}

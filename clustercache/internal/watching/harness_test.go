@@ -26,6 +26,11 @@ const patience = 20 * time.Second
 // expired is the event of a watch whose version the server has forgotten.
 const expired = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
 
+// is is the event of an object that is new.
+func is(number int) string {
+	return fmt.Sprintf(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-%d","resourceVersion":"%d"}}}`, number, 101+number)
+}
+
 var configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 
 // site is a server with so many objects, which are listed in pages, and a watch that brings what is sent.
@@ -157,6 +162,19 @@ func (s *setting) watch(name string, of *site) (*Declared, *heard) {
 		transport.CloseIdleConnections()
 	})
 	return w, told
+}
+
+// pauses tells whether a watch waits for its next attempt, and none is under way that may come to that.
+func (s *setting) pauses() bool { return s.clock.HasWaiters() }
+
+// stepUntil has time pass until a site was asked for so many lists.
+func (s *setting) stepUntil(of *site, lists int32) {
+	s.g.Eventually(func() int32 {
+		if of.lists.Load() < lists && s.clock.HasWaiters() {
+			s.clock.Step(fullRetry)
+		}
+		return of.lists.Load()
+	}).Should(Equal(lists))
 }
 
 func (s *setting) taken() int {

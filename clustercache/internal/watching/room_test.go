@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A list that does not fit is not kept, and says nothing. Others are not concerned, and it is tried again, not often.
+// A list that does not fit is not kept, and says nothing. Others are not concerned, and it is tried again, less and less often.
 func TestListThatDoesNotFit(t *testing.T) {
 	s := newSetting(t, 10)
 	small, large := newSite(t, 3), newSite(t, 1000)
@@ -19,22 +19,136 @@ func TestListThatDoesNotFit(t *testing.T) {
 	tooLarge, told := s.watch("large", large)
 	s.g.Eventually(s.room.Refused).Should(Equal("there are more than 10 objects; not all are known of: large"))
 	s.g.Eventually(s.taken).Should(Equal(3))
-	_, errs, synced := told.told()
-	s.g.Expect(errs).To(HaveExactElements(MatchError(ErrTooMany)))
+	s.g.Eventually(func() []error { _, errs, _ := told.told(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
+	_, _, synced := told.told()
 	s.g.Expect(synced).To(BeZero())
 	s.g.Expect(state(tooLarge)()).To(Equal([2]any{false, 0}))
-	s.g.Expect(state(w)()).To(Equal([2]any{true, 3}))
 
-	large.objects.Store(7)
-	s.g.Eventually(s.clock.HasWaiters).Should(BeTrue())
-	s.clock.Step(fullRetry - time.Second)
-	s.g.Expect(s.clock.HasWaiters()).To(BeTrue(), "the pause is not over")
-	s.g.Expect(large.lists.Load()).To(BeEquivalentTo(1))
-	s.clock.Step(fullRetry)
+	pause := watchRetryMin
+	for lists := range int32(15) {
+		s.g.Eventually(large.lists.Load).Should(Equal(lists + 1))
+		s.g.Eventually(s.pauses).Should(BeTrue())
+		s.clock.Step(pause - time.Nanosecond)
+		s.g.Expect(s.pauses()).To(BeTrue(), "the pause is not over")
+		if lists == 14 {
+			s.g.Expect(pause).To(Equal(fullRetry))
+			large.objects.Store(7)
+		}
+		s.clock.Step(pause)
+		pause = min(2*pause, fullRetry)
+	}
 	s.g.Eventually(state(tooLarge)).Should(Equal([2]any{true, 7}))
 	s.g.Expect(s.room.Refused()).To(BeEmpty())
-	s.g.Expect(s.told.Load()).To(BeEquivalentTo(2))
+	s.g.Eventually(s.told.Load).Should(BeEquivalentTo(2))
 	s.g.Expect(s.taken()).To(Equal(10))
+	s.g.Expect(state(w)()).To(Equal([2]any{true, 3}), "nothing happened to it")
+}
+
+// A kind that fills the room by and by is the one that goes when another has a new object.
+func TestWatchThatFillsTheRoomIsOusted(t *testing.T) {
+	s := newSetting(t, 10)
+	filling, small := newSite(t, 1), newSite(t, 2)
+	large, told := s.watch("filling", filling)
+	s.g.Eventually(state(large)).Should(Equal([2]any{true, 1}))
+	w, heard := s.watch("small", small)
+	s.g.Eventually(state(w)).Should(Equal([2]any{true, 2}))
+	for i := 1; i < 9; i++ {
+		filling.events <- is(i)
+	}
+	s.g.Eventually(s.room.Refused).Should(ContainSubstring("filling"), "the ninth does not fit")
+	s.g.Eventually(s.pauses).Should(BeTrue())
+	s.g.Expect(state(large)()).To(Equal([2]any{false, 8}), "what is known stays as long as there is room")
+	filling.objects.Store(1000)
+
+	small.events <- is(2)
+	s.g.Eventually(state(w)).Should(Equal([2]any{true, 3}))
+	third, _ := s.watch("third", newSite(t, 1))
+	s.g.Eventually(state(third)).Should(Equal([2]any{true, 1}))
+	s.g.Expect(state(large)()).To(Equal([2]any{false, 0}))
+	deleted, errs, _ := told.told()
+	s.g.Expect(deleted).To(BeEmpty())
+	s.g.Expect(errs).To(HaveExactElements(MatchError(ErrTooMany)))
+	for lists := range int32(5) {
+		s.stepUntil(filling, lists+2)
+		s.g.Eventually(s.pauses).Should(BeTrue())
+	}
+	s.g.Expect(s.room.Refused()).To(HaveSuffix(": filling"))
+	_, errs, _ = heard.told()
+	s.g.Expect(errs).To(BeEmpty(), "the others hear all the time")
+	s.g.Expect(small.lists.Load()).To(BeEquivalentTo(1))
+
+	filling.objects.Store(4)
+	s.stepUntil(filling, 7)
+	s.g.Eventually(state(large)).Should(Equal([2]any{true, 4}))
+	s.g.Expect(s.room.Refused()).To(BeEmpty())
+}
+
+// One that is synced, and open, is ousted like any other: it says so, and nothing counts as deleted.
+func TestSyncedWatchIsOusted(t *testing.T) {
+	s := newSetting(t, 5)
+	of := newSite(t, 5)
+	large, told := s.watch("large", of)
+	s.g.Eventually(state(large)).Should(Equal([2]any{true, 5}))
+	small, _ := s.watch("small", newSite(t, 2))
+	s.g.Eventually(state(small)).Should(Equal([2]any{true, 2}))
+	s.g.Eventually(func() []error { _, errs, _ := told.told(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
+	s.g.Eventually(state(large)).Should(Equal([2]any{false, 0}))
+	s.g.Expect(s.room.Refused()).To(HaveSuffix(": large"))
+	s.g.Eventually(s.pauses).Should(BeTrue())
+	of.objects.Store(3)
+	s.stepUntil(of, 2)
+	s.g.Eventually(state(large)).Should(Equal([2]any{true, 3}))
+	deleted, _, synced := told.told()
+	s.g.Expect(deleted).To(BeEmpty())
+	s.g.Expect(synced).To(Equal(2))
+}
+
+// One that was ousted while it waited for its next attempt begins with a list, and its handler hears of it first.
+func TestWatchIsOustedBetweenAttempts(t *testing.T) {
+	s := newSetting(t, 5)
+	of := newSite(t, 5)
+	large, told := s.watch("large", of)
+	s.g.Eventually(state(large)).Should(Equal([2]any{true, 5}))
+	of.events <- expired
+	s.g.Eventually(s.pauses).Should(BeTrue())
+	small, _ := s.watch("small", newSite(t, 1))
+	s.g.Eventually(state(small)).Should(Equal([2]any{true, 1}))
+	s.g.Expect(state(large)()).To(Equal([2]any{false, 0}))
+	of.objects.Store(4)
+	s.stepUntil(of, 2)
+	s.g.Eventually(state(large)).Should(Equal([2]any{true, 4}))
+	_, errs, _ := told.told()
+	s.g.Expect(errs).To(HaveExactElements(MatchError(ErrTooMany)))
+}
+
+// Two that do not fit together do not oust each other in turn.
+func TestWatchesThatDoNotFitTogether(t *testing.T) {
+	for name, c := range map[string]struct{ first, second int32 }{
+		"of one size":                      {6, 6},
+		"the second is larger":             {4, 9},
+		"the second is smaller":            {9, 5},
+		"the first goes for the second":    {10, 8},
+		"the second fits nowhere":          {6, 1000},
+		"the second, after the first, too": {10, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetting(t, 10)
+			sites := []*site{newSite(t, c.first), newSite(t, c.second)}
+			first, _ := s.watch("first", sites[0])
+			s.g.Eventually(state(first)).Should(Equal([2]any{true, int(c.first)}))
+			second, _ := s.watch("second", sites[1])
+			var lists []int32
+			for range 10 {
+				s.g.Eventually(s.pauses).Should(BeTrue())
+				s.clock.Step(2 * fullRetry)
+			}
+			s.g.Eventually(func() bool { return s.pauses() && (first.Synced() || second.Synced()) }).Should(BeTrue())
+			for _, of := range sites {
+				lists = append(lists, of.lists.Load())
+			}
+			s.g.Expect(min(lists[0], lists[1])).To(BeNumerically("<=", 5), "one of them is left alone: %v", lists)
+		})
+	}
 }
 
 // What a watch knows stays when there is no room for more, and nothing counts as deleted.
@@ -80,31 +194,93 @@ func TestListThatIsTakenAnewFits(t *testing.T) {
 	s.g.Expect(s.told.Load()).To(BeZero())
 }
 
-func TestWatchThatGoesGivesItsRoomBack(t *testing.T) {
-	s := newSetting(t, 5)
-	first, _ := s.watch("first", newSite(t, 5))
-	s.g.Eventually(state(first)).Should(Equal([2]any{true, 5}))
-	second, _ := s.watch("second", newSite(t, 1))
-	s.g.Eventually(s.room.Refused).Should(ContainSubstring("second"))
-	first.Close()
-	s.g.Expect(s.taken()).To(BeZero())
-	s.g.Eventually(s.clock.HasWaiters).Should(BeTrue())
-	s.clock.Step(2 * fullRetry)
-	s.g.Eventually(state(second)).Should(Equal([2]any{true, 1}))
-	s.g.Expect(s.room.Refused()).To(BeEmpty())
+// Who waits for room does not wait for long when there is some: neither when a watch goes, nor when objects do.
+func TestRoomThatIsGivenBack(t *testing.T) {
+	for name, give := range map[string]func(first *Declared, of *site){
+		"by a watch that goes": func(first *Declared, _ *site) { first.Close() },
+		"by objects that go": func(_ *Declared, of *site) {
+			for i := range 4 {
+				of.events <- strings.Replace(is(i), "ADDED", "DELETED", 1)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetting(t, 5)
+			of := newSite(t, 4)
+			first, _ := s.watch("first", of)
+			s.g.Eventually(state(first)).Should(Equal([2]any{true, 4}))
+			second, _ := s.watch("second", newSite(t, 3))
+			s.g.Eventually(s.room.Refused).Should(ContainSubstring("second"))
+			s.g.Eventually(s.pauses).Should(BeTrue())
+			give(first, of)
+			s.g.Eventually(state(second)).Should(Equal([2]any{true, 3}), "the clock stands still")
+			s.g.Expect(s.room.Refused()).To(BeEmpty())
+		})
+	}
+}
+
+// One that would need more than there is, or than is given back, is not asked for each time that something goes.
+func TestRoomThatIsNotEnough(t *testing.T) {
+	g := NewWithT(t)
+	r := NewRoom(100, func() {})
+	fits, waits := Declare(t.Context(), Spec{Room: r}), Declare(t.Context(), Spec{Room: r})
+	g.Expect(r.reserve(fits, 60)).To(BeTrue())
+	g.Expect(r.reserve(waits, 40)).To(BeTrue())
+	g.Expect(r.reserve(waits, 41)).To(BeFalse())
+	freed := r.announce(waits)
+	r.keep(waits, 0)
+	for _, c := range []struct {
+		others int
+		wakes  bool
+	}{{50, false}, {40, false}, {39, true}, {38, true}} {
+		r.keep(fits, c.others)
+		r.wake()
+		if c.wakes {
+			g.Expect(freed).To(Receive())
+		}
+		g.Expect(freed).NotTo(Receive())
+	}
+	g.Expect(r.reserve(waits, 62)).To(BeTrue())
+	g.Expect(r.reserve(waits, 63)).To(BeFalse())
+	r.keep(waits, 0)
+	r.wake()
+	g.Expect(freed).NotTo(Receive(), "it came that far")
+	fits.Close()
+	g.Expect(freed).To(Receive())
+	g.Expect(r.reserve(waits, 101)).To(BeFalse())
+	r.keep(waits, 0)
+	r.wake()
+	g.Expect(freed).NotTo(Receive(), "it does not fit into all there is")
 }
 
 // The first objects of a list that is taken anew give nothing back: what it replaces is still there.
 func TestShorterListNeedsNoRoom(t *testing.T) {
 	g := NewWithT(t)
 	r := NewRoom(5, func() {})
-	w := Declare(t.Context(), Spec{Room: r})
-	g.Expect(w.reserve(5)).To(BeTrue())
-	g.Expect(w.reserve(1)).To(BeTrue())
-	g.Expect(r.take(1)).To(BeFalse())
+	w, other := Declare(t.Context(), Spec{Room: r}), Declare(t.Context(), Spec{Room: r})
+	g.Expect(r.reserve(w, 3)).To(BeTrue())
+	g.Expect(r.reserve(w, 1)).To(BeTrue())
+	g.Expect(r.reserve(other, 3)).To(BeFalse())
 	w.Close()
-	g.Expect(w.reserve(1)).To(BeFalse(), "it has ended")
-	g.Expect(r.take(5)).To(BeTrue())
+	g.Expect(r.reserve(w, 1)).To(BeFalse(), "it has ended")
+	g.Expect(r.reserve(other, 5)).To(BeTrue())
+}
+
+// What is refused because the watch has ended is not refused for want of room, and nothing is left of a watch that has ended.
+func TestWatchThatHasEndedIsNotRefused(t *testing.T) {
+	g := NewWithT(t)
+	changed := 0
+	r := NewRoom(5, func() { changed++ })
+	w := Declare(t.Context(), Spec{Name: "ended", Room: r})
+	g.Expect(r.reserve(w, 6)).To(BeFalse())
+	r.announce(w)
+	g.Expect(r.Refused()).To(ContainSubstring("ended"))
+	w.Close()
+	g.Expect(r.Refused()).To(BeEmpty())
+	g.Expect(r.reserve(w, 6)).To(BeFalse())
+	g.Expect(r.announce(w)).To(BeNil())
+	g.Expect(r.Refused()).To(BeEmpty())
+	g.Expect(changed).To(Equal(2))
 }
 
 func TestRefusedShowsAFewNames(t *testing.T) {
@@ -112,7 +288,7 @@ func TestRefusedShowsAFewNames(t *testing.T) {
 	r := NewRoom(1, func() {})
 	g.Expect(r.Refused()).To(BeEmpty())
 	for i := range 8 {
-		r.refuse(&Declared{spec: Spec{Name: fmt.Sprint("kind-", i)}}, true)
+		g.Expect(r.reserve(Declare(t.Context(), Spec{Name: fmt.Sprint("kind-", i)}), 2)).To(BeFalse())
 	}
 	g.Expect(r.Refused()).To(HaveSuffix(strings.Join([]string{"kind-0", "kind-1", "kind-2", "kind-3", "kind-4"}, ", ") + " and 3 more"))
 }

@@ -45,6 +45,7 @@ type debugTarget struct {
 	SecretVersion       string       `json:"secretResourceVersion,omitempty"`
 	PendingReason       string       `json:"pendingReason,omitempty"`
 	PendingMessage      string       `json:"pendingMessage,omitempty"`
+	Overfull            string       `json:"overfull,omitempty"`
 	UID                 string       `json:"uid,omitempty"`
 	KubernetesVersion   string       `json:"kubernetesVersion,omitempty"`
 	RoundTrip           string       `json:"roundTrip,omitempty"`
@@ -139,7 +140,7 @@ func describeTarget(in clustercache.Inspection) debugTarget {
 	t := debugTarget{
 		Target: metrics.TargetName(s.Cluster), State: string(s.State), Since: s.Since, Reason: s.Reason, Message: s.Message,
 		Usable: in.Usable, Generation: s.Generation, Secret: s.SecretName, SecretVersion: s.SecretResourceVersion,
-		PendingReason: s.PendingReason, PendingMessage: s.PendingMessage,
+		PendingReason: s.PendingReason, PendingMessage: s.PendingMessage, Overfull: s.Overfull,
 		UID: string(s.UID), KubernetesVersion: s.KubernetesVersion,
 		CredentialExpiry: timeOrNil(s.CredentialExpiry), NextAttempt: timeOrNil(s.NextAttempt),
 		LastProbe: timeOrNil(in.Health.LastProbeTime), LastSuccess: timeOrNil(in.Health.LastProbeSuccessTime),
@@ -203,7 +204,7 @@ var debugTemplate = template.Must(template.New("targets").Funcs(template.FuncMap
 <table><tr><th>target</th><th>state</th><th>since</th><th>reason</th><th>generation</th><th>round trip</th><th>last success</th><th>failures</th><th>next attempt</th><th>credential ends</th>
 <th>in flight</th><th>requests ok/failed</th><th>objects</th><th>watches</th></tr>
 {{range .Targets}}<tr><td>{{.Target}}<br>{{.KubernetesVersion}}</td><td>{{.State}}</td><td>{{when .Since}}</td>
-<td>{{.Reason}} {{.Message}}{{if .PendingReason}}<br>Pending: {{.PendingReason}} {{.PendingMessage}}{{end}}</td>
+<td>{{.Reason}} {{.Message}}{{if .PendingReason}}<br>Pending: {{.PendingReason}} {{.PendingMessage}}{{end}}{{with .Overfull}}<br>{{.}}{{end}}</td>
 <td>{{.Generation}}</td><td>{{.RoundTrip}}</td><td>{{when .LastSuccess}}</td><td>{{.ConsecutiveFailures}}</td><td>{{when .NextAttempt}}</td><td>{{when .CredentialExpiry}}</td>
 <td>{{.InFlight}}/{{.MaxInFlight}}</td><td>{{.Succeeded}}/{{.Failed}}</td><td>{{.Objects}}</td>
 <td>{{if .Watches}}<details><summary>{{len .Watches}}, {{.Unsynced}} not synced</summary>
