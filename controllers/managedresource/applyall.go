@@ -349,12 +349,15 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 		if c.Reason == resourcesv1alpha1.ReasonOwnedByOther && len(pending) == 0 {
 			r.memory.settled(work.name, input) // what was left to others comes back by events
 			v := r.tracker.Judge(work.name)
-			if v.Synced && len(v.Missing) > 0 {
-				return reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil // or it does not
+			result := r.settled(work, v)
+			if v.Synced {
+				for _, key := range v.Missing { // or it does not
+					result = forDrift(result, r.correctable(work.name, key, r.clock.Now()))
+				}
 			}
-			return r.settled(work, v), nil
+			return result, nil
 		}
-		result := r.withDrift(r.atDue(work, r.retryAfterFailure(work, input), pending), work, r.tracker.Judge(work.name))
+		result := r.withDrift(r.atDue(work, r.retryAfterFailure(work, input), pending), work, r.tracker.Judge(work.name), failures...)
 		if r.wentMeanwhile(work, waitsFor) {
 			return sooner(result, busyRetry), nil
 		}

@@ -10,7 +10,9 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -27,6 +30,8 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 	"github.com/trellis-hub/trellis/controllers/managedresource/store"
@@ -470,8 +475,10 @@ func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 		happens func(j *judging)
 		due     time.Duration
 	}{
-		"an edit":    {happens: func(j *judging) { j.clusters.Put(j.work.target, "ConfigMap.v1", edited(j)) }, due: busyRetry},
-		"a deletion": {happens: func(j *judging) { j.clusters.Delete(j.work.target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"}) }, due: busyRetry},
+		"an edit": {happens: func(j *judging) { j.clusters.Put(j.work.target, "ConfigMap.v1", edited(j)) }, due: busyRetry},
+		"a deletion": {happens: func(j *judging) {
+			j.clusters.Delete(j.work.target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"})
+		}, due: busyRetry},
 		"an edit, while another kind is not listed": {
 			happens: func(j *judging) {
 				j.clusters.Put(j.work.target, "ConfigMap.v1", edited(j))
@@ -494,6 +501,46 @@ func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 			j.Expect(j.look()).To(BeNumerically(">", 50*time.Minute))
 			test.happens(j)
 			j.Expect(j.look()).To(Equal(test.due))
+		})
+	}
+}
+
+// While a correction is under way nobody is told of anything in the ManagedResource. One that fails comes back for what happened
+// meanwhile, and leaves what it failed at to the pause after failures.
+func TestCorrectionThatFailsComesBackForTheRest(t *testing.T) {
+	deployment := func(j *judging) inventory.Key { return inventory.KeyOfObject(j.deployment("10", "True")) }
+	for name, test := range map[string]struct {
+		meanwhile func(j *judging)
+		wait      time.Duration // for the turn of an object that drifted before
+		due       time.Duration
+	}{
+		"nothing else":   {meanwhile: func(*judging) {}, due: retryFirst},
+		"another's turn": {meanwhile: func(*judging) {}, wait: retryFirst / 4, due: retryFirst / 4},
+		"another goes": {meanwhile: func(j *judging) {
+			j.clusters.Delete(j.work.target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"})
+		}, due: busyRetry},
+		"the same drifts": {meanwhile: func(j *judging) {
+			j.clusters.Delete(j.work.target, "Deployment.v1.apps", types.NamespacedName{Namespace: "c", Name: "d"})
+		}, due: retryFirst},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := judged(t)
+			j.events = newRecorder(events.NewFakeRecorder(10), j.clock)
+			j.metrics = NewMetrics(prometheus.NewRegistry(), false)
+			j.work.class = &claim.Class{}
+			j.shown()
+			j.look()
+			told := j.news
+			j.tracker.Begin(j.work.name, deployment(j))
+			test.meanwhile(j)
+			j.tracker.End(j.work.name)
+			j.Expect(j.news).To(Equal(told), "nobody is told")
+
+			refused := apply.Outcome{Key: deployment(j), Err: apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "d", errors.New("no"))}
+			result, err := j.concludeCorrection(j.ctx, j.work, content, []drift{{}}, []apply.Outcome{refused}, test.wait)
+			j.Expect(err).NotTo(HaveOccurred())
+			j.Expect(result.RequeueAfter).To(Equal(test.due))
+			j.Expect(j.says(resourcesv1alpha1.ConditionResourcesApplied)).To(HavePrefix("False ApplyFailed"))
 		})
 	}
 }

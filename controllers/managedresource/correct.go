@@ -244,7 +244,8 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 	failures := slices.DeleteFunc(apply.Failures(outcomes), func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
 	came := verdict.Run{Failures: failures, Yielded: r.memory.yields(work.name)}
 	c := came.Applied()
-	concerned := len(failures) > 0 || appliedTrue(work.mr) || owned(work.mr)
+	// What the last attempt at everything found stands until the next one: this run looked at some of it only.
+	concerned := len(failures) > 0 && !failed(work.mr) || appliedTrue(work.mr) || owned(work.mr)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		noteUIDs(s.Resources, uids)
 		if len(failures) > 0 {
@@ -265,10 +266,16 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 		if err := r.unmarkApplied(ctx, work, input); err != nil {
 			return reconcile.Result{}, err
 		}
+		var result reconcile.Result
 		if rest := r.memory.backoff(work.name, input, now); rest > 0 { // the pause after another failure gets no longer by this one
-			return reconcile.Result{RequeueAfter: rest, Priority: new(dispatch.PriorityRetry)}, nil
+			result = reconcile.Result{RequeueAfter: rest, Priority: new(dispatch.PriorityRetry)}
+		} else {
+			result = r.retryAfterFailure(work, input)
 		}
-		return r.retryAfterFailure(work, input), nil
+		if wait > 0 {
+			result = forDrift(result, wait)
+		}
+		return r.withDrift(result, work, r.tracker.Judge(work.name), failures...), nil
 	}
 	switch {
 	case appliedTrue(work.mr):
@@ -282,7 +289,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 	// What drifted again meanwhile is looked at when its turn comes.
 	v := r.tracker.Judge(work.name)
 	for _, key := range slices.Concat(v.Drifted, v.Missing) {
-		if again := max(r.memory.mayCorrect(work.name, key, now), busyRetry); wait == 0 || again < wait {
+		if again := r.correctable(work.name, key, now); wait == 0 || again < wait {
 			wait = again
 		}
 	}
@@ -316,6 +323,12 @@ func noteUIDs(refs []resourcesv1alpha1.ObjectReference, outcomes map[inventory.K
 func owned(mr *resourcesv1alpha1.ManagedResource) bool {
 	c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
 	return c != nil && c.Reason == resourcesv1alpha1.ReasonOwnedByOther
+}
+
+// failed tells whether a ManagedResource says that objects could not be applied.
+func failed(mr *resourcesv1alpha1.ManagedResource) bool {
+	c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
+	return c != nil && c.Reason == resourcesv1alpha1.ReasonApplyFailed
 }
 
 func appliedTrue(mr *resourcesv1alpha1.ManagedResource) bool {

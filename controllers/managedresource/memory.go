@@ -256,6 +256,16 @@ func (m *memory) leaveTo(name types.NamespacedName, key inventory.Key, now time.
 	return max(left, 0)
 }
 
+// left is how much longer an object that is gone is left to its owner, if leaveTo said so; zero if it is not.
+func (m *memory) left(name types.NamespacedName, key inventory.Key, now time.Time) (left time.Duration) {
+	m.with(name, func(e *remembered) {
+		if since, known := e.absent[key]; known {
+			left = since.Add(ownerGrace).Sub(now)
+		}
+	})
+	return max(left, 0)
+}
+
 // yields returns a copy of what was noted by yield.
 func (m *memory) yields(name types.NamespacedName) (yields map[inventory.Key]types.NamespacedName) {
 	m.with(name, func(e *remembered) { yields = maps.Clone(e.yields) })

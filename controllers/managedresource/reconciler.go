@@ -293,8 +293,8 @@ func (r *reconciler) wentMeanwhile(work *run, waitsFor map[inventory.Key]bool) b
 }
 
 // withDrift has a ManagedResource looked at again as soon as the drift that a verdict shows may be corrected. Objects that never
-// were right wait for the next attempt at everything.
-func (r *reconciler) withDrift(result reconcile.Result, work *run, v tracker.Verdict) reconcile.Result {
+// were right wait for the next attempt at everything, and so do those that the run failed at.
+func (r *reconciler) withDrift(result reconcile.Result, work *run, v tracker.Verdict, failures ...apply.Outcome) reconcile.Result {
 	drifted := slices.Concat(v.Drifted, v.Missing)
 	if len(drifted) == 0 {
 		return result
@@ -302,12 +302,23 @@ func (r *reconciler) withDrift(result reconcile.Result, work *run, v tracker.Ver
 	states, _ := r.tracker.AcceptedStates(work.name)
 	now := r.clock.Now()
 	for _, key := range drifted {
-		if _, known := states[key]; !known {
-			continue
+		failed := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return o.Key == key })
+		if _, known := states[key]; known && !failed {
+			result = forDrift(result, r.correctable(work.name, key, now))
 		}
-		if again := max(r.memory.mayCorrect(work.name, key, now), busyRetry); result.RequeueAfter == 0 || again < result.RequeueAfter {
-			result.RequeueAfter, result.Priority = again, new(dispatch.PriorityDrift)
-		}
+	}
+	return result
+}
+
+// correctable is how long to wait with another look at an object that is not as it should be.
+func (r *reconciler) correctable(name types.NamespacedName, key inventory.Key, now time.Time) time.Duration {
+	return max(r.memory.mayCorrect(name, key, now), r.memory.left(name, key, now), busyRetry)
+}
+
+// forDrift is a result with a look at drift after some time, if that is sooner.
+func forDrift(result reconcile.Result, after time.Duration) reconcile.Result {
+	if result.RequeueAfter == 0 || after < result.RequeueAfter {
+		result.RequeueAfter, result.Priority = after, new(dispatch.PriorityDrift)
 	}
 	return result
 }
