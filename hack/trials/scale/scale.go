@@ -57,8 +57,8 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.Rest, "rest", 3*time.Minute, "length of a measurement of rest")
 	flags.Float64Var(&o.Rate, "rate", 40, "edits a second")
 	flags.IntVar(&o.Extra, "extra", 100, "further targets that are registered")
-	flags.DurationVar(&o.Patience, "patience", 20*time.Minute, "how long anything may take that all targets take part in")
-	flags.DurationVar(&o.Limit, "limit", time.Hour, "how long the run may take; what is not done by then is left out, and the run fails")
+	flags.DurationVar(&o.Patience, "patience", 45*time.Minute, "how long anything may take that all targets take part in")
+	flags.DurationVar(&o.Limit, "limit", 2*time.Hour, "how long the run may take; what is not done by then is left out, and the run fails")
 	flags.StringVar(&o.Config, "config", "", "YAML that is added to the configuration of the hub, to try something out")
 }
 
