@@ -16,13 +16,8 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 )
 
-const (
-	// lookout is how often a standby looks at the Lease.
-	lookout = 250 * time.Millisecond
-	// patience is how long a write that nobody waits for any more may take to finish, if the margin of the Lease allows it. A
-	// target that does not answer makes each end of a term that much longer.
-	patience = time.Second
-)
+// lookout is how often a standby looks at the Lease.
+const lookout = 250 * time.Millisecond
 
 // Options configures an Election.
 type Options struct {
@@ -34,6 +29,10 @@ type Options struct {
 	Identity string
 	// Term is what a leader does. It returns soon after its context ended, and writes nothing after that.
 	Term func(ctx context.Context) error
+	// Patience is how long a write that nobody waits for any more may take to finish, if the margin of the Lease allows it; a
+	// target that does not answer makes each end of a term that much longer. Default: one second. Without a Lease there is none:
+	// nobody waits for it.
+	Patience time.Duration
 	// Clock tells how old renewals are; the election itself goes by the real one. Default: the real one.
 	Clock clock.PassiveClock
 	// Logger is where the election logs. Default: nowhere.
@@ -54,10 +53,13 @@ func New(o Options) *Election {
 	if o.Logger.GetSink() == nil {
 		o.Logger = logr.Discard()
 	}
+	if o.Patience == 0 {
+		o.Patience = time.Second
+	}
 	fence := &Fence{clock: o.Clock}
 	if o.Config.Enabled() {
 		margin := (o.Config.LeaseDuration.Duration - o.Config.RenewDeadline.Duration) / 2
-		fence.validity, fence.patience = o.Config.LeaseDuration.Duration-margin, min(margin, patience)
+		fence.validity, fence.patience = o.Config.LeaseDuration.Duration-margin, min(margin, o.Patience)
 	}
 	return &Election{Options: o, fence: fence}
 }

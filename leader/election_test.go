@@ -39,7 +39,7 @@ func TestLeaseIsGivenBackAfterTheTerm(t *testing.T) {
 		}
 	})
 	s.Eventually(r.Leading).Should(BeTrue())
-	go r.stop()
+	r.end()
 	s.Consistently(s.holder, time.Second).Should(Equal("first"))
 	close(ended)
 	s.Eventually(s.holder).Should(BeEmpty())

@@ -164,7 +164,7 @@ func (a server) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // writing starts an election whose term makes one write, and returns what came of it.
-func (s *source) writing(target server, limit func(context.Context) (context.Context, context.CancelFunc)) (*replica, <-chan error) {
+func (s *source) writing(target server, limit func(context.Context) (context.Context, context.CancelFunc), changes ...func(*leader.Options)) (*replica, <-chan error) {
 	result := make(chan error, 1)
 	var r *replica
 	ready := make(chan struct{})
@@ -185,6 +185,9 @@ func (s *source) writing(target server, limit func(context.Context) (context.Con
 			<-ctx.Done() // else there would be another term
 			return nil
 		}
+		for _, change := range changes {
+			change(o)
+		}
 	})
 	close(ready)
 	s.Eventually(target.got).Should(Receive())
@@ -194,9 +197,9 @@ func (s *source) writing(target server, limit func(context.Context) (context.Con
 func TestWriteUnderWayIsFinishedBeforeTheLeaseIsGivenBack(t *testing.T) {
 	s := newSource(t)
 	target := server{got: make(chan struct{}, 1), answer: make(chan struct{})}
-	r, result := s.writing(target, context.WithCancel)
-	go r.stop()
-	s.Consistently(s.holder, 100*time.Millisecond).Should(Equal("first")) // it would be given up after a second
+	r, result := s.writing(target, context.WithCancel, func(o *leader.Options) { o.Patience = time.Minute })
+	r.end()
+	s.Consistently(s.holder, 100*time.Millisecond).Should(Equal("first"))
 	s.Expect(result).NotTo(Receive())
 	close(target.answer)
 	s.Eventually(result).Should(Receive(BeNil()))

@@ -2,6 +2,7 @@ package leader_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,8 +60,9 @@ func newSource(t *testing.T) *source {
 // replica is an election under way, and what it tells.
 type replica struct {
 	*leader.Election
-	began, ended chan struct{} // a term
-	stop         func()
+	began, ended chan struct{}      // a term
+	end          context.CancelFunc // begins the end
+	stop         func()             // ends it, and waits for that
 }
 
 // start starts a replica whose client-go would look at the Lease once in five minutes only.
@@ -84,17 +86,15 @@ func (s *source) start(name string, change func(*leader.Options)) *replica {
 		change(&o)
 	}
 	r.Election = leader.New(o)
-	ctx, cancel := context.WithCancel(context.Background())
+	var ctx context.Context
+	ctx, r.end = context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Start(ctx) }()
-	stopped := false
+	var once sync.Once // which a test that fails may leave, unlike sync.OnceFunc
 	r.stop = func() {
 		s.t.Helper()
-		cancel()
-		if !stopped {
-			stopped = true
-			s.Eventually(done).Should(Receive(BeNil()))
-		}
+		r.end()
+		once.Do(func() { s.Eventually(done).Should(Receive(BeNil())) })
 	}
 	s.t.Cleanup(r.stop)
 	return r

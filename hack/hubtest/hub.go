@@ -72,6 +72,8 @@ type HubOptions struct {
 	// Config changes the default configuration.
 	Config func(*configv1alpha1.HubConfiguration)
 	Clock  clock.Clock
+	// Patience is how long a write may take that is under way at the end of a term.
+	Patience time.Duration
 	// Logger replaces the collected log.
 	Logger logr.Logger
 	// WrapSource, if set, is put around the transport of the connections to the source.
@@ -117,7 +119,7 @@ func StartHub(ctx context.Context, source *Cluster, o HubOptions) (*Hub, error) 
 	started := make(chan struct{})
 	go func() {
 		h.done <- app.Run(run, app.Options{
-			Config: config, Source: rest, Logger: logger, Registerer: h.Registry, Clock: o.Clock, WrapTransport: wrapTarget,
+			Config: config, Source: rest, Logger: logger, Registerer: h.Registry, Clock: o.Clock, Patience: o.Patience, WrapTransport: wrapTarget,
 			Started: func() { close(started) },
 		})
 	}()

@@ -71,6 +71,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Identity is the name in the Lease; default host name and a random part.
 	Identity string
+	// Patience is how long a write that is under way at the end of a term may take to finish. Default: as of leader.Options.
+	Patience time.Duration
 	// Clock defaults to the real one. It times decisions, not connections.
 	Clock clock.Clock
 	// WrapTransport, if set, is put around the transport of every connection to a target. For the source there is
@@ -151,7 +153,7 @@ func newHub(o Options) (*hub, error) {
 	if h.manager, err = newManager(o, scheme); err != nil {
 		return nil, err
 	}
-	h.leader = leader.New(leader.Options{Config: o.Config.LeaderElection, Source: o.Source, Identity: o.Identity, Term: h.term, Logger: o.Logger.WithName("leader")})
+	h.leader = leader.New(leader.Options{Config: o.Config.LeaderElection, Source: o.Source, Identity: o.Identity, Term: h.term, Patience: o.Patience, Logger: o.Logger.WithName("leader")})
 	if err := h.newSourceClient(scheme); err != nil {
 		return nil, err
 	}

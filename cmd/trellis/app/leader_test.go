@@ -237,7 +237,7 @@ func TestWriteToATargetIsFinishedAtTheEnd(t *testing.T) {
 	e := newEnv(t)
 	var hold atomic.Bool
 	held, give, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	hub := e.startHubWith(hubtest.HubOptions{WrapTarget: func(next http.RoundTripper) http.RoundTripper {
+	hub := e.startHubWith(hubtest.HubOptions{Patience: time.Minute, WrapTarget: func(next http.RoundTripper) http.RoundTripper {
 		return slowTarget{next: next, give: give, ended: ended, held: func() bool {
 			if !hold.CompareAndSwap(true, false) {
 				return false
