@@ -129,15 +129,29 @@ func openSockets() int {
 	return strings.Count(all, readsTarget+"(") + strings.Count(all, readsSource+"(")
 }
 
+// dialledSockets counts the open sockets of a hub that was started at a time, when all are dialled: also that of the heartbeat,
+// and no other for a second.
+func (e *env) dialledSockets(since time.Time) (n int) {
+	e.t.Helper()
+	e.Eventually(e.renewed).Should(BeTemporally(">", since), "the heartbeat")
+	e.Eventually(func() bool {
+		before := n
+		n = openSockets()
+		return n > 0 && n == before
+	}).WithPolling(time.Second).Should(BeTrue(), "there are sockets, and no more of them")
+	return n
+}
+
 func TestTermsLeaveNothingBehind(t *testing.T) {
 	e := newEnv(t)
+	began := time.Now()
 	hub := e.startHub()
 	var first goleak.Option
 	var sockets int
 	for term := range 4 {
 		e.expectWork()
 		if term == 0 {
-			sockets = openSockets()
+			sockets = e.dialledSockets(began)
 		}
 		e.takeLease()
 		e.Eventually(termGoroutines).Should(BeEmpty(), "what is left of term %d", term)
