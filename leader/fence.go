@@ -20,10 +20,10 @@ var ErrNotLeading = errors.New("this replica does not provably lead, so it write
 type Fence struct {
 	clock    clock.PassiveClock
 	validity time.Duration // of a renewal; zero: without an end, which is for hubs without a Lease
-	patience time.Duration // with writes that nobody waits for any more
+	patience time.Duration // with writes that nobody waits for any more; zero without a Lease, which nobody waits for either
 	renewed  atomic.Pointer[time.Time]
 	inTerm   atomic.Bool
-	givenUp  atomic.Bool // a write of this term
+	givenUp  atomic.Bool // a write of this term, by its caller or its timeout
 	refused  atomic.Int64
 	sockets  sockets
 }
@@ -108,19 +108,20 @@ func (f *Fence) admit(ctx context.Context) error {
 }
 
 // finishing returns the context of a write. That its caller gives up, as at the end of a term, does not end it at once: what
-// is under way is waited for, because nobody would know whether and when the server does it. Its timeout does.
+// is under way is waited for, because nobody would know whether and when the server does it. A timeout does, be it its own or
+// the one for which the term fails. Either way, what was sent of it may be on its way still.
 func (f *Fence) finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unbind := context.AfterFunc(ctx, func() {
 		defer cancel()
-		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-			return
+		if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			select {
+			case <-time.After(f.patience):
+			case <-finishing.Done():
+				return
+			}
 		}
-		select {
-		case <-time.After(f.patience):
-			f.givenUp.Store(true)
-		case <-finishing.Done():
-		}
+		f.givenUp.Store(true)
 	})
 	return finishing, func() {
 		unbind()

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -10,12 +11,21 @@ import (
 )
 
 // Dial opens sockets on which nothing is sent while a term goes on without the Lease. That holds for all that goes over them,
-// because a socket cannot tell a write from a read. They are reset when such a term is over, and when one had to give up a write:
+// because a socket cannot tell a write from a read. They are closed when such a term is over, and when one had to give up a write:
 // whoever uses them opens new ones.
+//
+// However such a socket ends, also with its process, it is reset, and what the kernel has not sent yet is thrown away. A network
+// that comes back would have it sent long after a successor began. There is nothing in it that anybody waits for.
 func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		if err := tcp.SetLinger(0); err != nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("have the socket to %s reset when it is closed: %w", address, err)
+		}
 	}
 	s := &socket{Conn: conn, fence: f}
 	f.sockets.add(s)
@@ -43,13 +53,13 @@ func (s *sockets) remove(one *socket) {
 	delete(s.open, one)
 }
 
-// retire resets all of them.
+// retire closes all of them.
 func (s *sockets) retire() {
 	s.mu.Lock()
 	all := slices.Collect(maps.Keys(s.open))
 	s.mu.Unlock()
 	for _, one := range all {
-		one.reset()
+		_ = one.Close()
 	}
 }
 
@@ -68,13 +78,4 @@ func (s *socket) Write(p []byte) (int, error) {
 func (s *socket) Close() error {
 	s.fence.sockets.remove(s)
 	return s.Conn.Close()
-}
-
-// reset closes a socket, and takes back what the kernel has not sent yet: a network that comes back would have it sent long after
-// the successor began.
-func (s *socket) reset() {
-	if tcp, ok := s.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // fails if it is closed, which is as good
-	}
-	_ = s.Close()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
 	"runtime"
 	"syscall"
 	"testing"
@@ -35,6 +37,12 @@ func (p *peer) dial(fence *leader.Fence) (send func() error, end <-chan error) {
 	conn, err := fence.Dial(p.t.Context(), "tcp", p.listener.Addr().String())
 	p.Expect(err).NotTo(HaveOccurred())
 	p.t.Cleanup(func() { _ = conn.Close() })
+	return func() error { _, err := conn.Write([]byte("x")); return err }, p.accept()
+}
+
+// accept returns how the next socket ends, as the other end of it sees it.
+func (p *peer) accept() <-chan error {
+	p.t.Helper()
 	other, err := p.listener.Accept()
 	p.Expect(err).NotTo(HaveOccurred())
 	p.t.Cleanup(func() { _ = other.Close() })
@@ -47,7 +55,7 @@ func (p *peer) dial(fence *leader.Fence) (send func() error, end <-chan error) {
 			}
 		}
 	}()
-	return func() error { _, err := conn.Write([]byte("x")); return err }, over
+	return over
 }
 
 func TestSocketsAreResetWhenTheLeaseRanOut(t *testing.T) {
@@ -94,6 +102,7 @@ func TestSocketsAreResetWhenAWriteIsGivenUp(t *testing.T) {
 	s.Eventually(end).Should(Receive(MatchError(syscall.ECONNRESET)))
 }
 
+// TestWriteEndsWithItsTimeout has a target that does not answer. What was sent to it may still be on its way.
 func TestWriteEndsWithItsTimeout(t *testing.T) {
 	for name, limit := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"a deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -108,14 +117,54 @@ func TestWriteEndsWithItsTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSource(t)
 			p := s.peer()
-			r, result := s.writing(server{got: make(chan struct{}, 1)}, limit)
-			send, _ := p.dial(r.Fence())
+			r, result := s.writing(server{got: make(chan struct{}, 1)}, limit, func(o *leader.Options) { o.Patience = time.Hour })
+			send, end := p.dial(r.Fence())
 			s.Eventually(result).Should(Receive(MatchError(context.Canceled)), "of the call; the caller asks its own context")
+			s.Expect(send()).To(Succeed(), "in the term, which still has the Lease")
 			r.stop()
-			s.Expect(send()).To(Succeed(), "nothing was given up")
+			s.Expect(send()).To(MatchError(net.ErrClosed))
+			s.Eventually(end).Should(Receive(MatchError(syscall.ECONNRESET)))
 		})
 	}
 }
+
+// TestSocketsTakeBackWhatWasNotSent covers each way in which a socket ends without the end of a term.
+func TestSocketsTakeBackWhatWasNotSent(t *testing.T) {
+	if address := os.Getenv(dialled); address != "" {
+		// The other process, which is about to be killed.
+		if _, err := leader.New(leader.Options{}).Fence().Dial(t.Context(), "tcp", address); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("dialled")
+		select {}
+	}
+	t.Run("closed", func(t *testing.T) {
+		s := newSource(t)
+		p := s.peer()
+		conn, err := leader.New(leader.Options{}).Fence().Dial(t.Context(), "tcp", p.listener.Addr().String())
+		s.Expect(err).NotTo(HaveOccurred())
+		over := p.accept()
+		s.Expect(conn.Close()).To(Succeed())
+		s.Eventually(over).Should(Receive(MatchError(syscall.ECONNRESET)))
+	})
+	t.Run("of a process that is killed", func(t *testing.T) {
+		s := newSource(t)
+		p := s.peer()
+		process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSocketsTakeBackWhatWasNotSent$") //nolint:gosec // this test
+		process.Env = append(os.Environ(), dialled+"="+p.listener.Addr().String())
+		told, err := process.StdoutPipe()
+		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(process.Start()).To(Succeed())
+		over := p.accept()
+		s.Expect(told.Read(make([]byte, 1))).To(Equal(1), "dialled")
+		s.Expect(process.Process.Kill()).To(Succeed())
+		s.Eventually(over).Should(Receive(MatchError(syscall.ECONNRESET)))
+		s.Expect(process.Wait()).To(HaveOccurred())
+	})
+}
+
+// dialled tells another process of this test where to.
+const dialled = "TRELLIS_TEST_DIALLED"
 
 func TestClosedSocketsAreForgotten(t *testing.T) {
 	s := newSource(t)
