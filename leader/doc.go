@@ -16,7 +16,7 @@
 // A Fence guards the writes of a term, because a timer ends one only in a process that runs: one that was stopped, with its
 // machine or by a signal, goes on with whatever it was doing, and by then another may lead. A write is sent only during a term,
 // and while the time since the last renewal is less than the Lease lasts, less a margin; and not while the Lease is known to be
-// gone or somebody else's. Time is measured by the clock that counts only forward and by that of the wall, which goes on while a
+// gone, nobody's or somebody else's. Time is measured by the clock that counts only forward and by that of the wall, which goes on while a
 // machine sleeps. No call is made for that, it is two readings of a clock. A socket of the fence asks once more for each piece
 // that is written to it, because between the two a request is encoded, encrypted and queued.
 //

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/trellis-hub/trellis/leader"
@@ -130,21 +131,36 @@ func TestFenceClosesWhenSomebodyElseIsSeen(t *testing.T) {
 	s.Expect(r.Leading()).To(BeTrue(), "the term has not ended yet")
 }
 
-func TestFenceClosesWhileTheLeaseIsGone(t *testing.T) {
-	s := newSource(t)
-	config, fail := s.disturb()
-	r := s.start("first", func(o *leader.Options) {
-		o.Source = config
-		o.Config.RetryPeriod.Duration = 200 * time.Millisecond
-	})
-	write := func() error { return ask(r.Fence(), http.MethodPost, "/api/v1/namespaces") }
-	s.Eventually(write).Should(Succeed())
-	fail(func(r *http.Request, _ string) bool { return r.Method == http.MethodPost })
-	s.Expect(s.client.CoordinationV1().Leases("default").Delete(t.Context(), "hub", deleteNow)).To(Succeed())
-	s.Eventually(write).Should(MatchError(leader.ErrNotLeading))
-	s.Expect(r.Leading()).To(BeTrue())
-	fail(func(*http.Request, string) bool { return false })
-	s.Eventually(write).Should(Succeed(), "the Lease was made again")
+// TestFenceClosesWhileTheLeaseIsFree has a source that does not let it be taken again.
+func TestFenceClosesWhileTheLeaseIsFree(t *testing.T) {
+	for name, free := range map[string]func(*source){
+		"gone": func(s *source) {
+			s.Expect(s.client.CoordinationV1().Leases("default").Delete(s.t.Context(), "hub", deleteNow)).To(Succeed())
+		},
+		"nobody's": func(s *source) {
+			lease := s.lease()
+			lease.Spec.HolderIdentity = nil
+			_, err := s.client.CoordinationV1().Leases("default").Update(s.t.Context(), lease, metav1.UpdateOptions{})
+			s.Expect(err).NotTo(HaveOccurred())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t)
+			config, fail := s.disturb()
+			r := s.start("first", func(o *leader.Options) {
+				o.Source = config
+				o.Config.RetryPeriod.Duration = 200 * time.Millisecond
+			})
+			write := func() error { return ask(r.Fence(), http.MethodPost, "/api/v1/namespaces") }
+			s.Eventually(write).Should(Succeed())
+			fail(func(r *http.Request, _ string) bool { return r.Method != http.MethodGet })
+			free(s)
+			s.Eventually(write).Should(MatchError(leader.ErrNotLeading))
+			s.Expect(r.Leading()).To(BeTrue())
+			fail(func(*http.Request, string) bool { return false })
+			s.Eventually(write).Should(Succeed(), "the Lease was taken again")
+		})
+	}
 }
 
 // server is a transport that takes its time with writes, unless it is told to leave them.

@@ -45,8 +45,9 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	}
 	l.holder = record.HolderIdentity
 	switch {
-	case !l.others():
+	case l.holder == l.Identity():
 		return record, raw, nil
+	case l.holder == "": // others may take it at any time
 	case now.Sub(l.since) >= l.duration:
 		record.HolderIdentity = ""
 	case l.term != nil:
