@@ -467,7 +467,7 @@ func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 	edited := func(j *judging) *unstructured.Unstructured {
 		o := j.configMap("11")
 		o.SetManagedFields([]metav1.ManagedFieldsEntry{{
-			Manager: "somebody", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{"f:a":{}}}`)},
+			Manager: "somebody", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`),
 		}})
 		return o
 	}

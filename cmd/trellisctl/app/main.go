@@ -48,7 +48,7 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 
 // Run runs the arguments of a command line in an environment, and returns the exit code.
 func Run(ctx context.Context, env *cli.Env, name string, args []string) int {
-	root := New(env, name)
+	root := New(env, name) //nolint:contextcheck // completion has the context of its command
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	code := cli.ExitCode(err)

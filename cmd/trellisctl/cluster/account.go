@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
 const (
@@ -173,7 +173,7 @@ func (a *account) token(ctx context.Context, c client.Client) (token string, exp
 }
 
 // kubeconfig replaces the credential of a kubeconfig by a new token of the service account.
-func (a *account) kubeconfig(ctx context.Context, env *cli.Env, admin *target.Kubeconfig, c client.Client) (*target.Kubeconfig, error) {
+func (a *account) kubeconfig(ctx context.Context, env *cli.Env, admin *remote.Kubeconfig, c client.Client) (*remote.Kubeconfig, error) {
 	token, expires, err := a.token(ctx, c)
 	if err != nil {
 		return nil, err
@@ -186,14 +186,14 @@ func (a *account) kubeconfig(ctx context.Context, env *cli.Env, admin *target.Ku
 }
 
 // check connects with what is going to be stored. A service account is given time to get its rights.
-func check(ctx context.Context, env *cli.Env, stored *target.Kubeconfig, flags target.Flags, fresh bool) (raw []byte, connection *target.Connection, err error) {
+func check(ctx context.Context, env *cli.Env, stored *remote.Kubeconfig, flags remote.Flags, fresh bool) (raw []byte, connection *remote.Connection, err error) {
 	raw, config, err := stored.Stored()
 	if err != nil {
 		return nil, nil, err
 	}
 	end := env.Clock.Now().Add(rightsTimeout)
 	for {
-		connection, err = target.Connect(ctx, config, flags.ConnectTimeout)
+		connection, err = remote.Connect(ctx, config, flags.ConnectTimeout)
 		if err == nil || !fresh || cli.ExitCode(err) != cli.ExitRefused || env.Clock.Now().After(end) {
 			return raw, connection, err
 		}

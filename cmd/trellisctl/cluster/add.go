@@ -17,7 +17,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
 // fromFlags say where a kubeconfig comes from.
@@ -32,7 +32,7 @@ func (f *fromFlags) addFlags(cmd *cobra.Command, env *cli.Env) {
 	cmd.Flags().StringVar(env.Flags.Context, "hub-context", "", "Context of your own kubeconfig that leads to the hub. Default: its current one.")
 	must(cmd.MarkFlagFilename("from-kubeconfig"))
 	must(cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return target.Contexts(f.file), cobra.ShellCompDirectiveNoFileComp
+		return remote.Contexts(f.file), cobra.ShellCompDirectiveNoFileComp
 	}))
 }
 
@@ -48,8 +48,8 @@ func (f *fromFlags) addServerFlag(cmd *cobra.Command) {
 }
 
 // load reads the kubeconfig.
-func (f *fromFlags) load(env *cli.Env, flags target.Flags) (*target.Kubeconfig, error) {
-	k, err := target.Load(f.file, f.context, env.In)
+func (f *fromFlags) load(env *cli.Env, flags remote.Flags) (*remote.Kubeconfig, error) {
+	k, err := remote.Load(f.file, f.context, env.In)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ type add struct {
 	env     *cli.Env
 	from    fromFlags
 	account accountFlags
-	target  target.Flags
+	target  remote.Flags
 	class   string
 	wait    bool
 	timeout time.Duration
@@ -157,7 +157,7 @@ func (a *add) validate(name string) error {
 
 // free insists that the name is not taken.
 func (a *add) free(ctx context.Context, source *cli.Source, name string) error {
-	_, err := target.Registration(ctx, source, source.Namespace, name)
+	_, err := remote.Registration(ctx, source, source.Namespace, name)
 	switch {
 	case err == nil:
 		return cli.Refused("cluster %s is registered in namespace %s already; \"cluster rotate\" gives it another credential", name, source.Namespace)
@@ -175,7 +175,7 @@ func (a *add) free(ctx context.Context, source *cli.Source, name string) error {
 func newRegistration(namespace, name, class string) *corev1.Secret {
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: target.SecretName(name), Labels: map[string]string{hubv1alpha1.ClusterNameLabel: name}, Annotations: map[string]string{},
+			Namespace: namespace, Name: remote.SecretName(name), Labels: map[string]string{hubv1alpha1.ClusterNameLabel: name}, Annotations: map[string]string{},
 		},
 		Type: clusterv1.ClusterSecretType,
 	}
@@ -196,17 +196,17 @@ func (a *add) maker(account *account) *maker {
 // maker makes what is stored of what is given.
 type maker struct {
 	env    *cli.Env
-	target target.Flags
+	target remote.Flags
 	// server is the address for the hub; empty for that of the kubeconfig.
 	server string
 	// account is created, and stands in for the credential that is given; nil for none.
 	account *account
 	// expect refuses a cluster that is not the one that is meant; nil takes any.
-	expect func(*target.Connection) error
+	expect func(*remote.Connection) error
 }
 
 // credential makes the kubeconfig that is going to be stored, connects with it, and notes on the registration where it is from.
-func (m *maker) credential(ctx context.Context, given *target.Kubeconfig, registration *corev1.Secret) ([]byte, *target.Connection, error) {
+func (m *maker) credential(ctx context.Context, given *remote.Kubeconfig, registration *corev1.Secret) ([]byte, *remote.Connection, error) {
 	stored := given
 	if m.account == nil {
 		delete(registration.Annotations, ServiceAccountAnnotation)
@@ -244,7 +244,7 @@ func (m *maker) credential(ctx context.Context, given *target.Kubeconfig, regist
 	return raw, connection, nil
 }
 
-func (m *maker) expected(connection *target.Connection) error {
+func (m *maker) expected(connection *remote.Connection) error {
 	if m.expect == nil {
 		return nil
 	}
@@ -252,12 +252,12 @@ func (m *maker) expected(connection *target.Connection) error {
 }
 
 // create creates the service account with the credential that is given, in the cluster that is expected and in no other.
-func (m *maker) create(ctx context.Context, given *target.Kubeconfig) (*target.Kubeconfig, error) {
+func (m *maker) create(ctx context.Context, given *remote.Kubeconfig) (*remote.Kubeconfig, error) {
 	access, err := given.Local()
 	if err != nil {
 		return nil, err
 	}
-	admin, err := target.ConnectREST(ctx, access, m.target.ConnectTimeout)
+	admin, err := remote.ConnectREST(ctx, access, m.target.ConnectTimeout)
 	if err != nil {
 		return nil, err
 	}

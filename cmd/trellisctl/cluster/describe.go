@@ -16,7 +16,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
 // describedManagedResources bounds how many that are not ready are told of.
@@ -52,7 +52,7 @@ func (d *describe) run(ctx context.Context, name string) error {
 	}
 	tc, err := source.TargetCluster(ctx, name)
 	if err != nil {
-		if _, unnoticed := target.Registration(ctx, source, source.Namespace, name); unnoticed == nil {
+		if _, unnoticed := remote.Registration(ctx, source, source.Namespace, name); unnoticed == nil {
 			return cli.NotFound("cluster %s is registered, but no hub has noticed it yet: \"why cluster %s\" says more", name, name)
 		}
 		return err
@@ -116,7 +116,7 @@ func (d *describe) print(ctx context.Context, source *cli.Source, tc *hubv1alpha
 
 // registration tells what the registration is, as far as one may read it.
 func (d *describe) registration(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, line func(name, format string, args ...any)) {
-	s, err := target.Registration(ctx, source, tc.Namespace, tc.Name)
+	s, err := remote.Registration(ctx, source, tc.Namespace, tc.Name)
 	if err != nil {
 		line("Registration", "%s", err.Error())
 	} else {

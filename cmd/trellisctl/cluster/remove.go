@@ -17,7 +17,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
 // namedManagedResources bounds how many that need a target are named.
@@ -26,7 +26,7 @@ const namedManagedResources = 10
 type remove struct {
 	env     *cli.Env
 	from    fromFlags
-	target  target.Flags
+	target  remote.Flags
 	confirm bool
 	wait    bool
 	timeout time.Duration
@@ -62,7 +62,7 @@ func (r *remove) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	registration, err := target.Registration(ctx, source, source.Namespace, name)
+	registration, err := remote.Registration(ctx, source, source.Namespace, name)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (r *remove) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	var admin *target.Connection
+	var admin *remote.Connection
 	if r.from.file != "" { // before anything is deleted, because it may not work
 		if admin, err = r.administrator(ctx, tc, registration); err != nil {
 			return err
@@ -143,7 +143,7 @@ func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc
 }
 
 // administrator connects with the kubeconfig that may delete the service account.
-func (r *remove) administrator(ctx context.Context, tc *hubv1alpha1.TargetCluster, registration *corev1.Secret) (*target.Connection, error) {
+func (r *remove) administrator(ctx context.Context, tc *hubv1alpha1.TargetCluster, registration *corev1.Secret) (*remote.Connection, error) {
 	if registration.Annotations[ServiceAccountAnnotation] == "" {
 		return nil, cli.Usage("the registration does not have a service account that trellisctl made, so there is nothing to do with --from-kubeconfig")
 	}
@@ -155,7 +155,7 @@ func (r *remove) administrator(ctx context.Context, tc *hubv1alpha1.TargetCluste
 	if err != nil {
 		return nil, err
 	}
-	connection, err := target.ConnectREST(ctx, access, r.target.ConnectTimeout)
+	connection, err := remote.ConnectREST(ctx, access, r.target.ConnectTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (r *remove) administrator(ctx context.Context, tc *hubv1alpha1.TargetCluste
 	return connection, nil
 }
 
-func (r *remove) removeAccount(ctx context.Context, admin *target.Connection, registration *corev1.Secret) error {
+func (r *remove) removeAccount(ctx context.Context, admin *remote.Connection, registration *corev1.Secret) error {
 	key, err := parseAccount(registration.Annotations[ServiceAccountAnnotation])
 	if err != nil {
 		return cli.Refused("the annotation %s of the registration is not NAMESPACE/NAME; nothing was deleted in the cluster", ServiceAccountAnnotation)

@@ -15,14 +15,14 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
 type rotate struct {
 	env     *cli.Env
 	from    fromFlags
 	account accountFlags
-	target  target.Flags
+	target  remote.Flags
 	confirm bool
 	wait    bool
 	timeout time.Duration
@@ -66,7 +66,7 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	registration, err := target.Registration(ctx, source, source.Namespace, name)
+	registration, err := remote.Registration(ctx, source, source.Namespace, name)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 		return fmt.Errorf("storing the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
 	before := registration.DeepCopy()
-	raw, connection, err := r.credential(ctx, cmd, registration, func(connection *target.Connection) error {
+	raw, connection, err := r.credential(ctx, cmd, registration, func(connection *remote.Connection) error {
 		return r.sameIdentity(tc, connection, registration)
 	})
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 }
 
 // credential makes the new kubeconfig and connects with it.
-func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, registration *corev1.Secret, expect func(*target.Connection) error) ([]byte, *target.Connection, error) {
+func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, registration *corev1.Secret, expect func(*remote.Connection) error) ([]byte, *remote.Connection, error) {
 	if r.from.file != "" {
 		account, err := r.accountOf(cmd, registration)
 		if err != nil {
@@ -134,7 +134,7 @@ func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, registratio
 	if err != nil {
 		return nil, nil, err
 	}
-	present, err := target.Stored(registration, r.target.AllowedProxyURL)
+	present, err := remote.Stored(registration, r.target.AllowedProxyURL)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -166,7 +166,7 @@ func (r *rotate) accountOf(cmd *cobra.Command, registration *corev1.Secret) (*ac
 }
 
 // sameIdentity insists that it is the same cluster, or notes on the registration that another one is meant.
-func (r *rotate) sameIdentity(tc *hubv1alpha1.TargetCluster, connection *target.Connection, registration *corev1.Secret) error {
+func (r *rotate) sameIdentity(tc *hubv1alpha1.TargetCluster, connection *remote.Connection, registration *corev1.Secret) error {
 	if tc == nil || tc.Status.ClusterUID == "" || tc.Status.ClusterUID == connection.UID {
 		return nil
 	}

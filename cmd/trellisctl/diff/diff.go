@@ -16,7 +16,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/pack"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 )
@@ -24,7 +24,7 @@ import (
 type differ struct {
 	env       *cli.Env
 	output    cli.Output
-	target    target.Flags
+	target    remote.Flags
 	files     []string
 	recursive bool
 	name      string

@@ -16,7 +16,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
@@ -63,7 +63,7 @@ type Difference struct {
 type rehearsal struct {
 	mr         *resourcesv1alpha1.ManagedResource
 	bundle     *bundle.Bundle
-	connection *target.Connection
+	connection *remote.Connection
 	marks      apply.Marks
 	applier    *apply.Applier
 	// others are the ManagedResources of the namespace, to tell what they list.
@@ -339,7 +339,7 @@ func (r *rehearsal) listedByOther(key inventory.Key) bool {
 }
 
 // learnMarks finds out what the hub writes on objects: from objects that it wrote already.
-func learnMarks(ctx context.Context, connection *target.Connection, mr *resourcesv1alpha1.ManagedResource, managedBy, clusterID string) apply.Marks {
+func learnMarks(ctx context.Context, connection *remote.Connection, mr *resourcesv1alpha1.ManagedResource, managedBy, clusterID string) apply.Marks {
 	name := mr.Namespace + "/" + mr.Name
 	marks := apply.Marks{Labels: map[string]string{}, Origin: name, ForceLabels: isTrue(mr.Spec.ForceOverwriteLabels), ForceAnnotations: isTrue(mr.Spec.ForceOverwriteAnnotations)}
 	learnt := resourcesv1alpha1.ManagedByDefault

@@ -13,7 +13,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 )
 
@@ -280,7 +280,7 @@ func ofTarget(tc *hubv1alpha1.TargetCluster, c metav1.Condition) Cause {
 		cause.Unblock = remedy
 		if strings.Contains(remedy, "%[") {
 			// Each remedy uses what it needs of these; %.0s swallows nothing else.
-			cause.Unblock = strings.NewReplacer("%[1]s", tc.Namespace, "%[2]s", tc.Name, "%[3]s", target.SecretName(tc.Name)).Replace(remedy)
+			cause.Unblock = strings.NewReplacer("%[1]s", tc.Namespace, "%[2]s", tc.Name, "%[3]s", remote.SecretName(tc.Name)).Replace(remedy)
 		}
 	}
 	return cause
@@ -357,7 +357,7 @@ func notRegistered(f *Facts) Cause {
 	}
 	return Cause{
 		Reason: ReasonNotRegistered, Since: transition(f.Cluster, hubv1alpha1.ConditionReady, hubv1alpha1.ReasonRegistrationGone),
-		Message: fmt.Sprintf("There is no Secret %s/%s: the cluster is not registered, or not any more.", f.Namespace, target.SecretName(f.Name)),
+		Message: fmt.Sprintf("There is no Secret %s/%s: the cluster is not registered, or not any more.", f.Namespace, remote.SecretName(f.Name)),
 		Unblock: fmt.Sprintf("trellisctl -n %s cluster add %s --from-kubeconfig FILE", f.Namespace, f.Name),
 	}
 }

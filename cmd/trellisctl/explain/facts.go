@@ -13,7 +13,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
 // heartbeatLimit is how old a heartbeat is at most while a hub works.
@@ -71,13 +71,13 @@ func (f *Facts) aboutCluster(ctx context.Context, source *cli.Source) error {
 	f.Cluster = tc
 	f.registration(ctx, source, f.Namespace, f.Name)
 	if f.Cluster == nil && f.RegistrationKnown && f.Registration == nil {
-		return cli.NotFound("there is no cluster %s in namespace %s: neither a TargetCluster nor a Secret %s", f.Name, f.Namespace, target.SecretName(f.Name))
+		return cli.NotFound("there is no cluster %s in namespace %s: neither a TargetCluster nor a Secret %s", f.Name, f.Namespace, remote.SecretName(f.Name))
 	}
 	return nil
 }
 
 func (f *Facts) registration(ctx context.Context, source *cli.Source, namespace, name string) {
-	s, err := target.Registration(ctx, source, namespace, name)
+	s, err := remote.Registration(ctx, source, namespace, name)
 	f.RegistrationKnown = err == nil || cli.ExitCode(err) == cli.ExitNotFound
 	if err == nil {
 		f.Registration = s
@@ -92,11 +92,11 @@ func (f *Facts) aboutTarget(ctx context.Context, source *cli.Source) error {
 	}
 	f.Classes = map[string]string{}
 	for i := range here.Items {
-		if s, err := target.Registration(ctx, source, f.Namespace, here.Items[i].Name); err == nil {
+		if s, err := remote.Registration(ctx, source, f.Namespace, here.Items[i].Name); err == nil {
 			f.Classes[here.Items[i].Name] = s.Labels[hubv1alpha1.ClassLabel]
 		}
 	}
-	found, err := target.Of(ctx, source, f.ManagedResource, "")
+	found, err := remote.Of(ctx, source, f.ManagedResource, "")
 	if err != nil {
 		if cli.IsUnreachable(err) {
 			return err

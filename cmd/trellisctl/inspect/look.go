@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 	"github.com/trellis-hub/trellis/controllers/managedresource/health"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
@@ -81,7 +81,7 @@ func unseen(refs []resourcesv1alpha1.ObjectReference) []Object {
 
 // looker looks at objects in a target.
 type looker struct {
-	connection *target.Connection
+	connection *remote.Connection
 	// withChildren also finds what belongs to workloads.
 	withChildren bool
 

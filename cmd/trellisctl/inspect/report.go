@@ -10,7 +10,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/target"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 )
 
@@ -41,7 +41,7 @@ type Report struct {
 type inspection struct {
 	env      *cli.Env
 	output   cli.Output
-	target   target.Flags
+	target   remote.Flags
 	children bool
 	print    func(*Report) error
 }

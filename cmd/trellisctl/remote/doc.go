@@ -1,4 +1,4 @@
-// Package target connects to targets: with a kubeconfig that somebody wants to register, or with the registration that the hub
+// Package remote connects to targets: with a kubeconfig that somebody wants to register, or with the registration that the hub
 // uses.
 //
 //	kubeconfig file -> Load -> Stored -> clustercache/kubeconfig.Parse -> Connect     what add and rotate do
@@ -11,4 +11,4 @@
 // hub may do. Nobody gains anything by trellisctl that he does not have already.
 //
 // A connection refuses to be one to another cluster than the hub knows the target for: what is compared there would be nonsense.
-package target
+package remote
