@@ -92,6 +92,13 @@ func TestTheLifeOfACluster(t *testing.T) {
 		return int(tc.Status.ManagedResources.Total)
 	}).Should(BeZero())
 
+	// Its service account stays as long as another registration uses it.
+	q := another(t)
+	q.succeeds("cluster", "add", "again", "--from-kubeconfig", admin, "--create-service-account", "--service-account", account, "--wait", "--timeout", "90s")
+	p.fails(cli.ExitRefused, "cluster "+q.name+"/again uses service account "+account+", too", "cluster", "remove", "shoot-a", "--from-kubeconfig", admin)
+	p.Expect(p.registration("shoot-a")).NotTo(BeNil())
+	q.succeeds("cluster", "remove", "again")
+
 	r = p.succeeds("cluster", "remove", "shoot-a", "--from-kubeconfig", admin)
 	p.Expect(r.out).To(And(ContainSubstring("cluster/shoot-a removed"), ContainSubstring("serviceaccount/trellis deleted in the cluster")))
 	p.Expect(p.registration("shoot-a")).To(BeNil())

@@ -88,6 +88,12 @@ type place struct {
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	t.Parallel()
+	return another(t)
+}
+
+// another makes one more place for a test.
+func another(t *testing.T) *place {
+	t.Helper()
 	p := &place{WithT: NewWithT(t), t: t, ctx: context.Background(), name: hubtest.Namespace(t, nil, source, target)}
 	t.Cleanup(func() {
 		if t.Failed() {

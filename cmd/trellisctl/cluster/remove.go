@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,7 +78,7 @@ func (r *remove) run(ctx context.Context, name string) error {
 	}
 	var admin *remote.Connection
 	if r.from.file != "" { // before anything is deleted, because it may not work
-		if admin, err = r.administrator(ctx, tc, registration); err != nil {
+		if admin, err = r.administrator(ctx, source, tc, registration); err != nil {
 			return err
 		}
 	}
@@ -143,7 +145,7 @@ func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc
 }
 
 // administrator connects with the kubeconfig that may delete the service account.
-func (r *remove) administrator(ctx context.Context, tc *hubv1alpha1.TargetCluster, registration *corev1.Secret) (*remote.Connection, error) {
+func (r *remove) administrator(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, registration *corev1.Secret) (*remote.Connection, error) {
 	if registration.Annotations[ServiceAccountAnnotation] == "" {
 		return nil, cli.Usage("the registration does not have a service account that trellisctl made, so there is nothing to do with --from-kubeconfig")
 	}
@@ -162,7 +164,35 @@ func (r *remove) administrator(ctx context.Context, tc *hubv1alpha1.TargetCluste
 	if tc != nil && tc.Status.ClusterUID != "" && tc.Status.ClusterUID != connection.UID {
 		return nil, cli.Refused("the kubeconfig leads to the cluster with UID %s, but %s is the one with UID %s", connection.UID, tc.Name, tc.Status.ClusterUID)
 	}
-	return connection, nil
+	return connection, r.aloneIn(ctx, source, tc, registration, connection.UID)
+}
+
+// aloneIn refuses if another registration of the same cluster uses the same service account: it would lose the cluster with it.
+// Registrations of other hubs are not seen from here.
+func (r *remove) aloneIn(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, registration *corev1.Secret, uid types.UID) error {
+	const stay = "without --from-kubeconfig the registration is removed and the service account stays"
+	account := registration.Annotations[ServiceAccountAnnotation]
+	all := &hubv1alpha1.TargetClusterList{}
+	if err := source.List(ctx, all); err != nil {
+		return fmt.Errorf("looking whether others use service account %s (%s): %w", account, stay, err)
+	}
+	for _, other := range all.Items {
+		own := tc != nil && client.ObjectKeyFromObject(&other) == client.ObjectKeyFromObject(tc)
+		name := other.Annotations[hubv1alpha1.RegistrationAnnotation]
+		if own || other.Status.ClusterUID != uid || name == "" {
+			continue
+		}
+		theirs := &corev1.Secret{}
+		err := source.Get(ctx, client.ObjectKey{Namespace: other.Namespace, Name: name}, theirs)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("looking whether cluster %s/%s uses service account %s (%s): %w", other.Namespace, other.Name, account, stay, err)
+		case theirs.Annotations[ServiceAccountAnnotation] == account:
+			return cli.Refused("cluster %s/%s uses service account %s, too; %s", other.Namespace, other.Name, account, stay)
+		}
+	}
+	return nil
 }
 
 func (r *remove) removeAccount(ctx context.Context, admin *remote.Connection, registration *corev1.Secret) error {
