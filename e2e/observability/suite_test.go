@@ -74,7 +74,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	hubtest.Suite{Patience: 4 * time.Minute, Poll: 500 * time.Millisecond, Parallel: 32}.Main(m, func(m *testing.M) int {
+	hubtest.Suite{Patience: 8 * time.Minute, Poll: 500 * time.Millisecond, Parallel: 32}.Main(m, func(m *testing.M) int {
 		code, err := play(m)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
