@@ -96,6 +96,7 @@ func (q *Queue[R]) replace(e *entry[R], raised bool) {
 	old := e.lane
 	if q.options.Lane(e.item) == old.name {
 		old.ready.update(e)
+		q.settle(old)
 		return
 	}
 	q.leave(e)

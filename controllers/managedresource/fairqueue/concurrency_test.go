@@ -70,7 +70,7 @@ func TestManyProducersAndConsumers(t *testing.T) {
 				case 0:
 					q.AddAfter(item(i), time.Duration(rand.IntN(1000))*time.Microsecond)
 				case 1:
-					q.AddWithOpts(priority(rand.IntN(10)), item(i))
+					q.AddWithOpts(priority(rand.IntN(10)-3), item(i))
 				case 2:
 					q.AddRateLimited(item(i))
 					q.Forget(item(i))
@@ -118,7 +118,7 @@ func TestRandomSequences(t *testing.T) {
 			for step := range 500 {
 				switch random.IntN(8) {
 				case 0, 1, 2:
-					q.AddWithOpts(priority(random.IntN(3)), fmt.Sprintf("%d/%d", random.IntN(8), random.IntN(4)))
+					q.AddWithOpts(priority(random.IntN(4)-1), fmt.Sprintf("%d/%d", random.IntN(8), random.IntN(4)))
 				case 3, 4:
 					if len(working) < q.options.Workers && available(q) {
 						item, _ := q.Get()

@@ -7,7 +7,8 @@
 //
 // What it adds are lanes. Options.Lane names the lane of an item, for Trellis the target cluster it is about. The next item
 // comes from the lane that has been waiting longest, of those with nothing in flight if there are any, within a lane by priority,
-// within a priority first in, first out. At most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers
+// within a priority first in, first out. Lanes with nothing but work in the background, of priorities below zero, come after the others,
+// but for every eighth item. At most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers
 // and no more. Where many targets hang, that is still all workers: so an item that has been worked on for a while gives up its
 // place to another (places.go), and its lane gets half of what others get. If that happens twice in a row, or to a lane that nothing
 // was known of, the lane counts as slow, until an item of it is done in time again. Items of slow lanes need no place, but may keep no
@@ -33,8 +34,9 @@
 //
 // # Trade-offs
 //
-// Priority is respected within a lane, not across lanes: a user's change in one cluster waits for one resync of each other
-// cluster that is ahead. The alternative, priority first and fairness second, lets one busy cluster starve the rest.
+// Across lanes, priority counts only as far as it tells the background from the rest: a user's change in one cluster waits for one
+// retry of each other cluster that is ahead, but not for their resyncs, which with a thousand clusters took seconds. The alternative,
+// priority first and fairness second, lets one busy cluster starve the rest.
 //
 // A lane is chosen when an item becomes ready, not when it is handed out. If the lane of an item changes, the item stays
 // where it is until it is added again.

@@ -71,6 +71,34 @@ func TestPriorityCountsWithinALane(t *testing.T) {
 	g.Expect(work(t, q, 4)).To(Equal([]string{"a/resync", "b/change", "b/drift", "b/resync"}))
 }
 
+// With a thousand targets, the looks that are due every ten minutes delayed each correction by seconds.
+func TestWhatIsUrgentDoesNotWaitForTheBackgroundOfOthers(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{})
+	for i := range 100 {
+		q.AddWithOpts(priority(-100), fmt.Sprintf("%d/resync", i))
+	}
+	work(t, q, 10)
+	q.AddWithOpts(priority(50), "late/drift")
+	q.AddWithOpts(priority(0), "99/resync")
+	g.Expect(work(t, q, 3)).To(Equal([]string{"99/resync", "late/drift", "10/resync"}), "one that was waiting already becomes urgent, too")
+}
+
+func TestTheBackgroundIsNotStarved(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{})
+	for i := range 10 {
+		q.AddWithOpts(priority(-100), fmt.Sprintf("%d/resync", i))
+	}
+	addMany(q, "large", 1000)
+	served := map[string]int{}
+	for _, item := range work(t, q, 80) {
+		served[laneOf(item)]++
+	}
+	g.Expect(served).To(HaveLen(11), "one in eight")
+	g.Expect(served["large"]).To(Equal(70))
+}
+
 // A lane that has something in flight lets those go first that have nothing, for it may turn out to hang.
 func TestALaneGetsASecondItemOnceTheOthersHaveOne(t *testing.T) {
 	g := NewWithT(t)

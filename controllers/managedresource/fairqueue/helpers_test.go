@@ -95,10 +95,13 @@ func faults(q *Queue[string]) (found []string) {
 		ready += l.ready.len()
 	}
 	for s := range standings {
-		for i, l := range q.serving[s].things {
-			fault(q.lanes[l.name] != l, "lane %s can be served and is not listed", l.name)
-			fault(l.standing != s || l.index != i, "lane %s is in the wrong place", l.name)
-			fault(i > 0 && q.serving[s].before(l, q.serving[s].things[(i-1)/2]), "lane %s comes too late", l.name)
+		for u := range urgencies {
+			things := q.serving[s][u].things
+			for i, l := range things {
+				fault(q.lanes[l.name] != l, "lane %s can be served and is not listed", l.name)
+				fault(l.standing != s || l.urgency != u || l.wants() != u || l.index != i, "lane %s is in the wrong place", l.name)
+				fault(i > 0 && l.before(things[(i-1)/2]), "lane %s comes too late", l.name)
+			}
 		}
 	}
 

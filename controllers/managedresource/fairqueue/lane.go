@@ -32,8 +32,31 @@ type lane[R comparable] struct {
 	inFlight, slow int
 	// turn says since when the lane waits: the lower, the longer.
 	turn uint64
-	// index is the place in the heap of the lanes of its standing that can be served.
-	index int
+	// urgency is that of the heap it is in, index its place there.
+	urgency urgency
+	index   int
+}
+
+// urgency tells what somebody waits for from work in the background.
+type urgency int
+
+const (
+	// urgent is a lane whose first entry has a priority of zero or more.
+	urgent urgency = iota
+	// background is one that has nothing but entries of priorities below zero, such as looks that are due although nothing happened.
+	background
+	urgencies
+)
+
+// inRow is how many urgent entries are handed out in a row while there is work in the background.
+const inRow = 7
+
+// wants is the urgency of a lane that has something ready.
+func (l *lane[R]) wants() urgency {
+	if l.ready.first().priority < 0 {
+		return background
+	}
+	return urgent
 }
 
 // flight is an item that is handed out.

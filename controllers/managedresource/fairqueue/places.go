@@ -5,11 +5,23 @@ import (
 	"time"
 )
 
-// nextLane returns the lane that comes first, of those that there is room for; nil if nothing can be handed out.
+// nextLane returns the lane that comes first, of those that there is room for; nil if nothing can be handed out. What is urgent in one
+// lane does not wait for the background of others, but now and then lets some of it pass.
 func (q *Queue[R]) nextLane() *lane[R] {
+	first, second := urgent, background
+	if q.row >= inRow {
+		first, second = second, first
+	}
+	if next := q.nextOf(first); next != nil {
+		return next
+	}
+	return q.nextOf(second)
+}
+
+func (q *Queue[R]) nextOf(u urgency) *lane[R] {
 	var next *lane[R]
 	for s := range standings {
-		if serving := &q.serving[s]; serving.len() > 0 && q.hasRoom(s) && (next == nil || serving.first().before(next)) {
+		if serving := &q.serving[s][u]; serving.len() > 0 && q.hasRoom(s) && (next == nil || serving.first().before(next)) {
 			next = serving.first()
 		}
 	}

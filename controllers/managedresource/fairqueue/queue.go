@@ -30,8 +30,10 @@ type Queue[R comparable] struct {
 	known *simplelru.LRU[string, standing]
 	// busy is how many items of the lanes of each standing are handed out.
 	busy [standings]int
-	// serving are the lanes of each standing with something to hand out now, if there is room.
-	serving [standings]indexedHeap[*lane[R]]
+	// serving are the lanes of each standing and urgency with something to hand out now, if there is room.
+	serving [standings][urgencies]indexedHeap[*lane[R]]
+	// row is how many urgent entries were handed out since the last one in the background.
+	row     int
 	delayed indexedHeap[*entry[R]]
 	// ready counts the entries that are ready, those that are held back included.
 	ready int
@@ -67,8 +69,10 @@ func New[R comparable](name string, options Options[R]) *Queue[R] {
 		},
 	}
 	for s := range q.serving {
-		q.serving[s].index = func(l *lane[R]) *int { return &l.index }
-		q.serving[s].before = (*lane[R]).before
+		for u := range q.serving[s] {
+			q.serving[s][u].index = func(l *lane[R]) *int { return &l.index }
+			q.serving[s][u].before = (*lane[R]).before
+		}
 	}
 	q.work.L, q.idle.L = &q.mutex, &q.mutex
 	q.metrics = q.options.Metrics.attach(name, q)
@@ -150,6 +154,9 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	}
 	q.leave(e)
 	delete(q.entries, e.item)
+	if q.row++; e.priority < 0 {
+		q.row = 0
+	}
 	l.inFlight++
 	q.busy[l.standing]++
 	l.turn = q.next()
@@ -203,14 +210,23 @@ func (q *Queue[R]) lane(name string) *lane[R] {
 // settle puts a lane that has changed where it belongs: among those that can be served, or aside.
 func (q *Queue[R]) settle(l *lane[R]) {
 	canServe := l.ready.len() > 0 && l.inFlight < q.atMost(l)
-	serving := &q.serving[l.standing]
-	switch listed := l.index != notInHeap; {
-	case canServe && listed:
-		serving.update(l)
-	case canServe:
-		serving.push(l)
-	case listed:
-		serving.remove(l)
+	if !canServe || l.urgency != l.wants() {
+		q.unlist(l)
+	}
+	switch {
+	case !canServe:
+	case l.index != notInHeap:
+		q.serving[l.standing][l.urgency].update(l)
+	default:
+		l.urgency = l.wants()
+		q.serving[l.standing][l.urgency].push(l)
+	}
+}
+
+// unlist takes a lane from those that can be served.
+func (q *Queue[R]) unlist(l *lane[R]) {
+	if l.index != notInHeap {
+		q.serving[l.standing][l.urgency].remove(l)
 	}
 }
 

@@ -31,7 +31,7 @@ func (q *Queue[R]) hasRoom(s standing) bool {
 	if s == slow {
 		return q.busy[slow] < max(1, (q.options.Workers-q.options.Places)/2)
 	}
-	if s == unknown && q.serving[swift].len() > 0 && q.placedUnknown() >= max(1, q.options.Places/2) {
+	if s == unknown && q.serving[swift][urgent].len()+q.serving[swift][background].len() > 0 && q.placedUnknown() >= max(1, q.options.Places/2) {
 		return false
 	}
 	return q.placed.Len() < q.options.Places
@@ -50,9 +50,7 @@ func (q *Queue[R]) placedUnknown() (n int) {
 // judge changes the standing of a lane.
 func (q *Queue[R]) judge(l *lane[R], s standing) {
 	q.known.Add(l.name, s)
-	if l.index != notInHeap {
-		q.serving[l.standing].remove(l)
-	}
+	q.unlist(l)
 	q.busy[l.standing] -= l.inFlight
 	l.standing = s
 	q.busy[l.standing] += l.inFlight
