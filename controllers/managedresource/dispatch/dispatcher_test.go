@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -131,6 +132,38 @@ func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
 		d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{step.event}}, told)
 		g.Expect(queue.names).To(HaveLen(step.queued), step.what)
 	}
+}
+
+// What is older is often needed by what is younger: definitions, Namespaces.
+func TestTargetGetsTheOldestFirst(t *testing.T) {
+	g := NewWithT(t)
+	key := clustercache.ClusterKey{Namespace: "a", Name: "target"}
+	scheme := runtime.NewScheme()
+	g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	objects := fake.NewClientBuilder().WithScheme(scheme)
+	for name, age := range map[string]time.Duration{"z-definitions": 0, "b": 2 * time.Second, "a": 2 * time.Second, "y-system": time.Second} {
+		objects = objects.WithObjects(&resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "a", Name: name, CreationTimestamp: metav1.NewTime(began.Add(age)),
+		}})
+	}
+	class, err := claim.NewClass(configv1alpha1.Class{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}, "")
+	g.Expect(err).NotTo(HaveOccurred())
+	clusters := clustersfake.New(nil)
+	clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateConnected})
+	reader, queue := objects.Build(), &added{}
+	d := New(Options{
+		Cache: informers{Reader: reader}, Clusters: clusters, Tracker: tracker.New(tracker.Options{}), Clock: clock.RealClock{},
+		Claims: &claim.Claims{Classes: map[string]*claim.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
+	})
+	d.SetQueue(class.Name, queue)
+	d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]string{})
+	names := make([]string, 0, len(queue.names))
+	for _, n := range queue.names {
+		names = append(names, n.Name)
+	}
+	g.Expect(names).To(Equal([]string{"z-definitions", "y-system", "a", "b"}))
 }
 
 // informers reads like a cache.
