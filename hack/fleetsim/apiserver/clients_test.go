@@ -231,6 +231,29 @@ func TestTheMetadataClientWorks(t *testing.T) {
 	g.Expect(patched.Labels).To(Equal(map[string]string{"a": "b"}))
 }
 
+// A client of metadata would take JSON just as well, and never say that it got no messages.
+func TestMetadataIsWrittenInProtobuf(t *testing.T) {
+	const asked = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	g, ctx := NewWithT(t), context.Background()
+	s := start(t, apiserver.Options{})
+	_, err := kubernetes.NewForConfigOrDie(s.config).CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	for path, kind := range map[string]string{
+		cms + "/x": "application/vnd.kubernetes.protobuf",
+		cms + "?watch=1&resourceVersion=0&timeoutSeconds=1": "application/vnd.kubernetes.protobuf;stream=watch",
+		cms:                "application/json", // a Status: a list is not the metadata of one object
+		cms + "/not-there": "application/json", // a Status
+	} {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+path, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		r.Header.Set("Accept", asked)
+		response, err := s.client.Do(r)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response.Header.Get("Content-Type")).To(Equal(kind), path)
+		g.Expect(response.Body.Close()).To(Succeed())
+	}
+}
+
 func TestDiscoveryClientsWork(t *testing.T) {
 	for name, legacy := range map[string]bool{"aggregated": false, "piece by piece": true} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,9 @@
 // what is served and what a write makes of an object; package storage keeps the objects; this package is what lies
 // between them and HTTP. The table of package conformance compares it with a real server, request by request.
 //
-// Answers are JSON or YAML. Protobuf is read, for typed clients write nothing else, but not written: who accepts nothing
-// else gets a 406. A Table is not made; clients that ask for one accept JSON too.
+// Answers are JSON or YAML. Protobuf is read, for typed clients write nothing else, but written for the metadata of one object alone,
+// which clients of metadata prefer in answers and watches: who accepts nothing else for a whole object or a list gets a 406. A
+// Table is not made; clients that ask for one accept JSON too.
 //
 // # How it works
 //

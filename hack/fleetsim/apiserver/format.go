@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/trellis-hub/trellis/hack/fleetsim/storage"
@@ -25,17 +24,21 @@ import (
 // format is how the client wants its answer.
 type format struct {
 	yaml         bool
+	protobuf     bool // for metadata alone
 	metadataOnly bool // as PartialObjectMetadata
 }
 
 func (f format) contentType() string {
-	if f.yaml {
+	switch {
+	case f.yaml:
 		return "application/yaml"
+	case f.protobuf:
+		return protobuf
 	}
 	return "application/json"
 }
 
-// media types as kube-apiserver lists them, though it is the only one that can answer in protobuf.
+// media types as kube-apiserver lists them, though it is the only one that can answer with all of an object in protobuf.
 const mediaTypes = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
 func notAcceptable(message string) error {
@@ -59,12 +62,14 @@ func (c *call) negotiate() error {
 	for _, clause := range goautoneg.ParseAccept(header) {
 		json := clause.Type == "application" && (clause.SubType == "json" || clause.SubType == "*") || clause.Type == "*" && clause.SubType == "*"
 		yaml := clause.Type == "application" && clause.SubType == "yaml"
-		if !json && !yaml {
+		kind := clause.Params["as"]
+		messages := clause.Type == "application" && clause.SubType == "vnd.kubernetes.protobuf" && kind == "PartialObjectMetadata" && c.verb != "list"
+		if !json && !yaml && !messages {
 			continue
 		}
 		routed = true
-		f := format{yaml: yaml}
-		if kind := clause.Params["as"]; kind != "" {
+		f := format{yaml: yaml, protobuf: messages}
+		if kind != "" {
 			known := clause.Params["g"] == metav1.GroupName && (clause.Params["v"] == "v1" || clause.Params["v"] == "v1beta1")
 			if !known || kind != "PartialObjectMetadata" && kind != "PartialObjectMetadataList" {
 				continue // a Table, for which clients know to do without
@@ -104,8 +109,6 @@ func (c *call) goType(suffix string) string {
 	return "*" + group + "." + c.resource.Kind + suffix
 }
 
-const protobuf = "application/vnd.kubernetes.protobuf"
-
 // mediaType checks that the body is of a form that is known. Protobuf is known for built-in kinds, as typed clients write it and
 // know no other way; custom resources have none.
 func (c *call) mediaType() error {
@@ -123,16 +126,6 @@ func (c *call) mediaType() error {
 		}
 	}
 	return unsupportedMediaType("the body of the request was in an unknown format - accepted media types include: " + known)
-}
-
-// fromProtobuf makes JSON of a body in protobuf.
-func fromProtobuf(body []byte) ([]byte, error) {
-	o, kind, err := clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	o.GetObjectKind().SetGroupVersionKind(*kind)
-	return json.Marshal(o)
 }
 
 func unsupportedMediaType(message string) error {
@@ -166,8 +159,12 @@ func withBuffer(fn func(b []byte) []byte) {
 // sendObject answers with an object.
 func (c *call) sendObject(code int, o *storage.Object) {
 	withBuffer(func(b []byte) []byte {
-		b = o.AppendJSON(b, c.item())
-		c.send(code, b)
+		if c.as.protobuf {
+			b = append(b, protobufOf(metadataOf(o, c.item()))...)
+		} else {
+			b = o.AppendJSON(b, c.item())
+		}
+		c.sendAs(code, c.as, b)
 		return b
 	})
 }
@@ -183,12 +180,18 @@ func (c *call) sendValue(code int, value any) {
 
 // send answers with JSON, or the YAML of it.
 func (c *call) send(code int, b []byte) {
-	if c.as.yaml {
+	as := format{yaml: c.as.yaml}
+	if as.yaml {
 		if text, err := yaml.JSONToYAML(b); err == nil {
 			b = text
 		}
 	}
-	c.w.Header().Set("Content-Type", c.as.contentType())
+	c.sendAs(code, as, b)
+}
+
+// sendAs answers with what is in a form already.
+func (c *call) sendAs(code int, as format, b []byte) {
+	c.w.Header().Set("Content-Type", as.contentType())
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	control := http.NewResponseController(c.w)
 	_ = control.SetWriteDeadline(time.Now().Add(c.o.WriteTimeout)) // not every connection can; net/http ends it with the answer

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/trellis-hub/trellis/hack/fleetsim/storage"
 )
@@ -44,6 +46,9 @@ func (c *call) watch(began time.Time) error {
 	}
 
 	c.w.Header().Set("Content-Type", "application/json")
+	if c.as.protobuf {
+		c.w.Header().Set("Content-Type", protobuf+";stream=watch")
+	}
 	c.w.WriteHeader(http.StatusOK)
 	_ = w.rc.Flush() // if it cannot, the first event does
 	c.answered(began)
@@ -100,7 +105,7 @@ func (w *watcher) sendInitial(objects []*storage.Object, bookmark bool) (ok bool
 		objects = objects[n:]
 	}
 	if ok && bookmark {
-		ok = w.sendBookmark(w.from.Version(), `,"annotations":{"`+metav1.InitialEventsAnnotationKey+`":"true"}`)
+		ok = w.sendBookmark(w.from.Version(), map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
 	return ok
 }
@@ -139,7 +144,7 @@ func (w *watcher) run(end time.Time, bookmarks bool) {
 				return
 			}
 			if !now.Before(bookmark) {
-				if !w.sendBookmark(version, "") {
+				if !w.sendBookmark(version, nil) {
 					return
 				}
 				bookmark = w.nextBookmark()
@@ -186,6 +191,9 @@ func (w *watcher) concerns(o *storage.Object) bool {
 func (w *watcher) appendEvent(b []byte, kind string, o *storage.Object, version uint64) []byte {
 	as := w.as
 	as.Version = version
+	if w.call.as.protobuf {
+		return appendProtobufEvent(b, kind, protobufOf(metadataOf(o, as)))
+	}
 	b = append(b, `{"type":"`...)
 	b = append(b, kind...)
 	b = append(b, `","object":`...)
@@ -193,25 +201,35 @@ func (w *watcher) appendEvent(b []byte, kind string, o *storage.Object, version 
 	return append(b, "}\n"...)
 }
 
-func (w *watcher) sendBookmark(version uint64, annotations string) (ok bool) {
-	return w.send(func(b []byte) []byte {
-		return fmt.Appendf(b, `{"type":"BOOKMARK","object":{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}}`+"\n",
-			w.as.Kind, w.as.APIVersion, version, annotations)
-	})
+func (w *watcher) sendBookmark(version uint64, annotations map[string]string) (ok bool) {
+	o := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{Kind: w.as.Kind, APIVersion: w.as.APIVersion},
+		ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.FormatUint(version, 10), Annotations: annotations},
+	}
+	return w.sendEvent("BOOKMARK", o)
 }
 
 // sendExpired ends a watch that cannot go on.
 func (w *watcher) sendExpired(message string) {
 	status := apierrors.NewResourceExpired(message).ErrStatus
 	status.Kind, status.APIVersion = "Status", "v1"
-	text, err := json.Marshal(status)
-	if err != nil {
-		return // a Status can be encoded
-	}
-	w.send(func(b []byte) []byte {
-		b = append(b, `{"type":"ERROR","object":`...)
-		b = append(b, text...)
-		return append(b, "}\n"...)
+	w.sendEvent("ERROR", &status)
+}
+
+// sendEvent sends an event with something that is not stored.
+func (w *watcher) sendEvent(kind string, o interface {
+	message
+	runtime.Object
+}) (ok bool) {
+	return w.send(func(b []byte) []byte {
+		if w.call.as.protobuf {
+			return appendProtobufEvent(b, kind, protobufOf(o))
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			panic(fmt.Sprintf("apiserver: an event cannot be encoded: %v", err)) // they are all API types
+		}
+		return fmt.Appendf(b, `{"type":%q,"object":%s}`+"\n", kind, text)
 	})
 }
 
