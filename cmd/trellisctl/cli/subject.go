@@ -144,3 +144,19 @@ func (s *Source) TargetCluster(ctx context.Context, name string) (*hubv1alpha1.T
 	}
 	return tc, nil
 }
+
+// TakeSubject makes a command take one subject of some kinds as its arguments, complete it, and run with it.
+func (e *Env) TakeSubject(command *cobra.Command, run func(context.Context, Subject) error, kinds ...Kind) {
+	command.Args = func(_ *cobra.Command, args []string) error {
+		_, err := ParseSubject(args, kinds...)
+		return err
+	}
+	command.ValidArgsFunction = e.CompleteSubject(kinds...)
+	command.RunE = func(cmd *cobra.Command, args []string) error {
+		subject, err := ParseSubject(args, kinds...)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), subject)
+	}
+}

@@ -39,24 +39,12 @@ type events struct {
 // NewEvents returns the command events.
 func NewEvents(env *cli.Env) *cobra.Command {
 	e := &events{env: env}
-	kinds := []cli.Kind{cli.KindManagedResource, cli.KindCluster}
 	command := &cobra.Command{
 		Use:   "events (mr|cluster) NAME [flags]",
 		Short: "List the events about a ManagedResource or a cluster",
 		Long:  "List the events about a ManagedResource or a cluster, the latest last: what the hub did, who changed what, and when something turned bad.",
-		Args: func(_ *cobra.Command, args []string) error {
-			_, err := cli.ParseSubject(args, kinds...)
-			return err
-		},
-		ValidArgsFunction: env.CompleteSubject(kinds...),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			subject, err := cli.ParseSubject(args, kinds...)
-			if err != nil {
-				return err
-			}
-			return e.run(cmd.Context(), subject)
-		},
 	}
+	env.TakeSubject(command, e.run, cli.KindManagedResource, cli.KindCluster)
 	e.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	command.Flags().BoolVar(&e.bad, "warnings", false, "List only Warning events.")
 	return command

@@ -35,7 +35,6 @@ type Answer struct {
 // NewWhy returns the command why.
 func NewWhy(env *cli.Env) *cobra.Command {
 	w := &why{env: env}
-	kinds := []cli.Kind{cli.KindManagedResource, cli.KindCluster}
 	command := &cobra.Command{
 		Use:   "why (mr|cluster) NAME [flags]",
 		Short: "Say why something is not as it should be",
@@ -45,19 +44,8 @@ that waits for its target has the target's problem as its cause; if no hub works
 The exit code is 0 if nothing is wrong, and 3 if there is a cause.`,
 		Example: `  trellisctl -n shoot--foo--a why mr addons
   trellisctl -n shoot--foo--a why cluster shoot-a -o json | jq -r .cause.reason`,
-		Args: func(_ *cobra.Command, args []string) error {
-			_, err := cli.ParseSubject(args, kinds...)
-			return err
-		},
-		ValidArgsFunction: env.CompleteSubject(kinds...),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			subject, err := cli.ParseSubject(args, kinds...)
-			if err != nil {
-				return err
-			}
-			return w.run(cmd.Context(), subject)
-		},
 	}
+	env.TakeSubject(command, w.run, cli.KindManagedResource, cli.KindCluster)
 	w.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML)
 	command.Flags().StringVar(&w.hubNamespace, "hub-namespace", "trellis", "Namespace of the hub, where its heartbeat is.")
 	command.Flags().StringVar(&w.hubLease, "hub-lease", "trellis-heartbeat", "Name of the Lease that the hub renews as its heartbeat.")

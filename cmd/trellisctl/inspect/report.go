@@ -49,25 +49,14 @@ type inspection struct {
 func (i *inspection) command(use, short, long, example string, formats ...string) *cobra.Command {
 	command := &cobra.Command{
 		Use: use + " mr NAME [flags]", Short: short, Long: long, Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			_, err := cli.ParseSubject(args, cli.KindManagedResource)
-			return err
-		},
-		ValidArgsFunction: i.env.CompleteSubject(cli.KindManagedResource),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			subject, err := cli.ParseSubject(args, cli.KindManagedResource)
-			if err != nil {
-				return err
-			}
-			return i.run(cmd.Context(), subject.Name)
-		},
 	}
+	i.env.TakeSubject(command, i.run, cli.KindManagedResource)
 	i.output.AddFlags(command, formats...)
 	i.target.AddFlags(command, i.env)
 	return command
 }
 
-func (i *inspection) run(ctx context.Context, name string) error {
+func (i *inspection) run(ctx context.Context, subject cli.Subject) error {
 	if err := i.output.Validate(); err != nil {
 		return err
 	}
@@ -75,7 +64,7 @@ func (i *inspection) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	mr, err := source.ManagedResource(ctx, name)
+	mr, err := source.ManagedResource(ctx, subject.Name)
 	if err != nil {
 		return err
 	}

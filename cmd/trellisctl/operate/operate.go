@@ -24,27 +24,18 @@ type operation struct {
 func (o *operation) command(use, short, long, example string, run func(context.Context, *cli.Source, *resourcesv1alpha1.ManagedResource) error) *cobra.Command {
 	command := &cobra.Command{
 		Use: use + " mr NAME [flags]", Short: short, Long: long, Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			_, err := cli.ParseSubject(args, cli.KindManagedResource)
-			return err
-		},
-		ValidArgsFunction: o.env.CompleteSubject(cli.KindManagedResource),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			subject, err := cli.ParseSubject(args, cli.KindManagedResource)
-			if err != nil {
-				return err
-			}
-			source, err := o.env.Source()
-			if err != nil {
-				return err
-			}
-			mr, err := source.ManagedResource(cmd.Context(), subject.Name)
-			if err != nil {
-				return err
-			}
-			return run(cmd.Context(), source, mr)
-		},
 	}
+	o.env.TakeSubject(command, func(ctx context.Context, subject cli.Subject) error {
+		source, err := o.env.Source()
+		if err != nil {
+			return err
+		}
+		mr, err := source.ManagedResource(ctx, subject.Name)
+		if err != nil {
+			return err
+		}
+		return run(ctx, source, mr)
+	}, cli.KindManagedResource)
 	command.Flags().BoolVar(&o.wait, "wait", true, "Wait until the hub has done it.")
 	command.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait for the hub.")
 	return command

@@ -33,25 +33,14 @@ The values of Secrets among the manifests are masked unless --show-secrets is gi
 told on stderr, in its words, and the exit code is 3.`,
 		Example: `  trellisctl -n shoot--foo--a unpack mr addons
   trellisctl -n shoot--foo--a unpack mr addons -o name`,
-		Args: func(_ *cobra.Command, args []string) error {
-			_, err := cli.ParseSubject(args, cli.KindManagedResource)
-			return err
-		},
-		ValidArgsFunction: env.CompleteSubject(cli.KindManagedResource),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			subject, err := cli.ParseSubject(args, cli.KindManagedResource)
-			if err != nil {
-				return err
-			}
-			return u.run(cmd.Context(), subject.Name)
-		},
 	}
+	env.TakeSubject(command, u.run, cli.KindManagedResource)
 	u.output.AddFlags(command, cli.FormatYAML, cli.FormatJSON, cli.FormatName)
 	command.Flags().BoolVar(&u.showSecrets, "show-secrets", false, "Show the values of Secrets.")
 	return command
 }
 
-func (u *unpacker) run(ctx context.Context, name string) error {
+func (u *unpacker) run(ctx context.Context, subject cli.Subject) error {
 	if err := u.output.Validate(); err != nil {
 		return err
 	}
@@ -59,7 +48,7 @@ func (u *unpacker) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	mr, err := source.ManagedResource(ctx, name)
+	mr, err := source.ManagedResource(ctx, subject.Name)
 	if err != nil {
 		return err
 	}
