@@ -46,11 +46,5 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	code := m.Run()
-	hub.Stop()
-	if err := hub.Err(); err != nil {
-		fmt.Fprintln(os.Stderr, err, hub.Log)
-		return 1
-	}
-	return code
+	return hub.RunTests(m)
 }

@@ -68,13 +68,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	code := m.Run()
-	hub.Stop()
-	if err := hub.Err(); err != nil {
-		fmt.Fprintln(os.Stderr, err, hub.Log)
-		return 1
-	}
-	return code
+	return hub.RunTests(m)
 }
 
 // place is a namespace of one test, of the same name in both clusters.

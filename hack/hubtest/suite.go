@@ -107,3 +107,14 @@ func StopClusters(clusters ...*Cluster) {
 		}
 	}
 }
+
+// RunTests runs the tests beside a hub, ends it, and returns the exit code. A hub that ended with an error makes the run fail.
+func (h *Hub) RunTests(m *testing.M) int {
+	code := m.Run()
+	h.Stop()
+	if err := h.Err(); err != nil {
+		fmt.Fprintln(os.Stderr, err, h.Log)
+		return 1
+	}
+	return code
+}
