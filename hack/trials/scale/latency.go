@@ -54,7 +54,7 @@ func (r *run) change(ctx context.Context, step *figures.Step) error {
 			return err
 		}
 		written := time.Since(sent)
-		if err := r.Until(ctx, r.options.Patience, 100*time.Millisecond, "the change is in all targets", func() (bool, error) {
+		if err := r.Until(ctx, r.options.Patience, time.Second, "the change is in all targets", func() (bool, error) {
 			// Extra targets that came and went have journals, too.
 			return r.Journal.Reached(sent).Targets >= len(r.targets), nil
 		}); err != nil {
