@@ -2,7 +2,7 @@ package app
 
 import (
 	"encoding/json"
-	"html/template"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -106,7 +106,7 @@ func (h *hub) debugTargets(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	_ = debugTemplate.Execute(w, page)
+	_, _ = io.WriteString(w, page.html())
 }
 
 func (h *hub) debugPage() debugPage {
@@ -179,43 +179,3 @@ func timeOrNil(t time.Time) *time.Time {
 	}
 	return &t
 }
-
-// debugTemplate escapes whatever it is given: names and messages come from others.
-var debugTemplate = template.Must(template.New("targets").Funcs(template.FuncMap{
-	"when": func(t any) string {
-		switch t := t.(type) {
-		case time.Time:
-			return t.UTC().Format(time.RFC3339)
-		case *time.Time:
-			if t != nil {
-				return t.UTC().Format(time.RFC3339)
-			}
-		}
-		return ""
-	},
-}).Parse(`<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Trellis: targets</title>
-<style>body{font-family:sans-serif}table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:2px 6px;text-align:left;vertical-align:top;font-size:smaller}</style>
-</head><body>
-<h1>Targets</h1>
-<p>{{.Identity}}, version {{.Version}}, {{if .Leading}}leading{{else}}standing by{{end}}, {{when .Time}}.
-{{if .Stuck}}<strong>The loop {{.Stuck}} makes no progress.</strong>{{end}}
-{{if .Omitted}}{{.Omitted}} rows are left out.{{end}} <a href="?format=json">JSON</a></p>
-<table><tr><th>target</th><th>state</th><th>since</th><th>reason</th><th>generation</th><th>round trip</th><th>last success</th><th>failures</th><th>next attempt</th><th>credential ends</th>
-<th>in flight</th><th>requests ok/failed</th><th>objects</th><th>watches</th></tr>
-{{range .Targets}}<tr><td>{{.Target}}<br>{{.KubernetesVersion}}</td><td>{{.State}}</td><td>{{when .Since}}</td>
-<td>{{.Reason}} {{.Message}}{{if .PendingReason}}<br>Pending: {{.PendingReason}} {{.PendingMessage}}{{end}}{{with .Overfull}}<br>{{.}}{{end}}</td>
-<td>{{.Generation}}</td><td>{{.RoundTrip}}</td><td>{{when .LastSuccess}}</td><td>{{.ConsecutiveFailures}}</td><td>{{when .NextAttempt}}</td><td>{{when .CredentialExpiry}}</td>
-<td>{{.InFlight}}/{{.MaxInFlight}}</td><td>{{.Succeeded}}/{{.Failed}}</td><td>{{.Objects}}</td>
-<td>{{if .Watches}}<details><summary>{{len .Watches}}, {{.Unsynced}} not synced</summary>
-{{range .Watches}}{{.Name}}: {{.Objects}}{{if not .Synced}} (not synced){{end}}<br>{{end}}</details>{{end}}</td></tr>
-{{end}}</table>
-<h1>Queues</h1>
-{{if not .Queues}}<p>None: this replica does not lead.</p>{{end}}
-{{range .Queues}}<h2>Class {{.Class}}</h2>
-<p>{{.Depth}} wait, {{.Oldest}} for want of a worker; {{.InFlight}} being worked on, {{.Slow}} of them for long, {{.Delayed}} delayed.</p>
-{{if .Lanes}}<table><tr><th>lane</th><th>ready</th><th>in flight</th><th>slow</th><th>oldest</th></tr>
-{{range .Lanes}}<tr><td>{{.Name}}</td><td>{{.Ready}}</td><td>{{.InFlight}}</td><td>{{.Slow}}</td><td>{{.Oldest}}</td></tr>
-{{end}}</table>{{end}}
-{{end}}</body></html>
-`))

@@ -13,6 +13,7 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -40,8 +41,12 @@ func TestDebugPageIsBehindASwitch(t *testing.T) {
 
 func TestDebugPageShowsConnectionsAndQueues(t *testing.T) {
 	e := newEnv(t)
-	// What a faulty kubeconfig says is shown, and must not be taken for markup.
-	e.Expect(source.Client.Create(e.ctx, hubtest.Registration(e.name, "faulty", []byte("<script>alert(1)</script>")))).To(Succeed())
+	e.Expect(source.Client.Create(e.ctx, hubtest.Registration(e.name, "faulty", []byte("no kubeconfig")))).To(Succeed())
+	// What targets say of themselves is shown, and must not be taken for markup.
+	fleet, err := fleetsim.Start(e.ctx, fleetsim.Options{Targets: 1, Prefix: "markup-", Version: "v1.36.3-<script>"})
+	e.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(fleet.Stop)
+	e.Expect(source.Client.Create(e.ctx, fleet.Targets()[0].Registration(e.name))).To(Succeed())
 	e.pickTarget()
 	_, port, set := e.ports()
 	hub := e.startHub(set, func(c *configv1alpha1.HubConfiguration) { c.Server.EnableDebugHandlers = true })
@@ -49,10 +54,10 @@ func TestDebugPageShowsConnectionsAndQueues(t *testing.T) {
 	type page struct {
 		Leading bool
 		Targets []struct {
-			Target, State, Reason, RoundTrip, UID string
-			Usable                                bool
-			Generation                            int64
-			Watches                               []struct {
+			Target, State, Reason, RoundTrip, UID, KubernetesVersion string
+			Usable                                                   bool
+			Generation                                               int64
+			Watches                                                  []struct {
 				Name    string
 				Synced  bool
 				Objects int
@@ -67,10 +72,11 @@ func TestDebugPageShowsConnectionsAndQueues(t *testing.T) {
 		g.Expect(json.Unmarshal([]byte(body), &p)).To(Succeed())
 		g.Expect(p.Leading).To(BeTrue())
 		g.Expect(p.Queues).To(ContainElement(HaveField("Class", "resources")))
-		g.Expect(p.Targets).To(HaveLen(3))
+		g.Expect(p.Targets).To(HaveLen(4))
 		g.Expect(p.Targets[0]).To(And(HaveField("Target", "source"), HaveField("State", "Connected")))
 		g.Expect(p.Targets[1]).To(And(HaveField("Target", e.name+"/faulty"), HaveField("State", "Refused"), HaveField("Usable", false)))
-		up := p.Targets[2]
+		g.Expect(p.Targets[2]).To(And(HaveField("Target", e.name+"/"+fleet.Targets()[0].Name()), HaveField("KubernetesVersion", "v1.36.3-<script>")))
+		up := p.Targets[3]
 		g.Expect(up).To(And(HaveField("Target", e.name+"/target"), HaveField("State", "Connected"), HaveField("Usable", true), HaveField("Generation", int64(1))))
 		g.Expect(up.RoundTrip).NotTo(BeEmpty())
 		g.Expect(up.UID).NotTo(BeEmpty())
@@ -79,6 +85,7 @@ func TestDebugPageShowsConnectionsAndQueues(t *testing.T) {
 
 	code, body := e.get(port, debugTargets)
 	e.Expect(code).To(Equal(http.StatusOK))
-	e.Expect(body).To(And(ContainSubstring("<h1>Targets</h1>"), ContainSubstring(e.name+"/target"), ContainSubstring("Class resources"), Not(ContainSubstring("<script>"))))
+	e.Expect(body).To(And(ContainSubstring("<h1>Targets</h1>"), ContainSubstring(e.name+"/target"), ContainSubstring("Class resources"),
+		ContainSubstring("v1.36.3-&lt;script&gt;"), Not(ContainSubstring("<script>"))))
 	e.stop(hub)
 }
