@@ -69,6 +69,13 @@ func TestStampOfARepository(t *testing.T) {
 	// Not a repository, as when it was unpacked from an archive.
 	g.Expect(stamp()).To(And(ContainSubstring("version.version=v0.3.0-dev "), ContainSubstring("version.commit=unknown "), HaveSuffix("version.date=unknown")))
 
+	// A repository that cannot be read is no secret.
+	g.Expect(os.WriteFile(filepath.Join(root, ".git"), []byte("gitdir: gone"), 0o600)).To(Succeed())
+	unreadable, err := exec.CommandContext(t.Context(), filepath.Join(root, "hack/stamp.sh"), "commit").CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(unreadable)).To(And(ContainSubstring("git does not tell which commit this is: fatal: not a git repository"), HaveSuffix("unknown\n")))
+	g.Expect(os.Remove(filepath.Join(root, ".git"))).To(Succeed())
+
 	git("init", "--quiet")
 	git("add", ".")
 	git("commit", "--quiet", "-m", "first")
@@ -80,6 +87,15 @@ func TestStampOfARepository(t *testing.T) {
 	g.Expect(stamp()).To(ContainSubstring("version.version=v0.3.0-dev "))
 	git("tag", "v0.3.0")
 	g.Expect(stamp()).To(ContainSubstring("version.version=v0.3.0 "))
+
+	// A file that git does not know may be compiled in; bin is for what was built.
+	g.Expect(os.Mkdir(filepath.Join(root, "bin"), 0o755)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(root, "bin/trellis"), nil, 0o600)).To(Succeed())
+	g.Expect(stamp()).To(ContainSubstring("version.commit=" + commit + " "))
+	g.Expect(os.WriteFile(filepath.Join(root, "hack/more.go"), nil, 0o600)).To(Succeed())
+	g.Expect(stamp()).To(And(ContainSubstring("version.version=v0.3.0-dev "), ContainSubstring("version.commit="+commit+"-dirty ")))
+	g.Expect(os.Remove(filepath.Join(root, "hack/more.go"))).To(Succeed())
+	g.Expect(stamp()).To(ContainSubstring("version.commit=" + commit + " "))
 
 	g.Expect(os.WriteFile(filepath.Join(root, "hack/stamp.sh"), append(content, '\n'), 0o755)).To(Succeed())
 	g.Expect(stamp()).To(And(ContainSubstring("version.version=v0.3.0-dev "), ContainSubstring("version.commit="+commit+"-dirty ")))
