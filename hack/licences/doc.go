@@ -14,5 +14,5 @@
 //
 // # Trade-offs
 //
-// Only what is shipped counts: modules of tests and tools do not. Packages are those for Linux, on which the hub runs.
+// Only what is shipped counts, on any of the systems that a release is for: modules of tests and tools do not.
 package main

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -20,6 +21,9 @@ import (
 
 // allowed are the licences that go together with that of Trellis, as names of SPDX.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense", "Zlib"}
+
+// systems are those that a release has commands for. What is compiled in differs between them.
+var systems = []string{"linux", "darwin", "windows"}
 
 // leastCovered is how much of a file must be the text of known licences, in percent. The rest are names of authors.
 const leastCovered = 75
@@ -95,16 +99,10 @@ func write(name string, content []byte) error {
 	return os.WriteFile(name, content, 0o644) //nolint:gosec // no secret
 }
 
-// Modules are those that packages are made of, the main one left out and Go itself included, each with the files about licences.
+// Modules are those that packages are made of on any of the systems, the main one left out and Go itself included, each with the
+// files about licences.
 func Modules(packages []string) ([]*Module, error) {
-	cmd := exec.Command("go", append([]string{"list", "-deps", "-json=Dir,Standard,Module"}, packages...)...)
-	cmd.Env = append(os.Environ(), "GOOS=linux", "CGO_ENABLED=0")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("listing packages: %w", err)
-	}
-	root, err := exec.Command("go", "env", "GOROOT", "GOVERSION").Output()
+	root, err := exec.Command(goCommand(), "env", "GOROOT", "GOVERSION").Output()
 	if err != nil {
 		return nil, fmt.Errorf("finding Go: %w", err)
 	}
@@ -113,6 +111,26 @@ func Modules(packages []string) ([]*Module, error) {
 	if err := modules["std"].collect(goroot); err != nil {
 		return nil, err
 	}
+	for _, system := range systems {
+		if err := add(modules, packages, system); err != nil {
+			return nil, fmt.Errorf("for %s: %w", system, err)
+		}
+	}
+	return slices.SortedFunc(maps.Values(modules), func(a, b *Module) int { return strings.Compare(a.Path, b.Path) }), nil
+}
+
+// goCommand is the Go to ask: $GO, or the one in the PATH.
+func goCommand() string { return cmp.Or(os.Getenv("GO"), "go") }
+
+// add adds the modules that packages are made of on a system.
+func add(modules map[string]*Module, packages []string, system string) error {
+	cmd := exec.Command(goCommand(), append([]string{"list", "-deps", "-json=Dir,Standard,Module"}, packages...)...)
+	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("listing packages: %w", err)
+	}
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var listed struct {
 			Dir      string
@@ -120,13 +138,12 @@ func Modules(packages []string) ([]*Module, error) {
 			Module   *struct {
 				Path, Version, Dir string
 				Main               bool
-				Replace            *Module
 			}
 		}
 		if err := decoder.Decode(&listed); errors.Is(err, io.EOF) {
-			break
+			return nil
 		} else if err != nil {
-			return nil, fmt.Errorf("listing packages: %w", err)
+			return fmt.Errorf("listing packages: %w", err)
 		}
 		if listed.Standard || listed.Module == nil || listed.Module.Main {
 			continue
@@ -138,11 +155,10 @@ func Modules(packages []string) ([]*Module, error) {
 		}
 		for dir := listed.Dir; strings.HasPrefix(dir, module.Dir); dir = filepath.Dir(dir) {
 			if err := module.collect(dir); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Values(modules), func(a, b *Module) int { return strings.Compare(a.Path, b.Path) }), nil
 }
 
 // collect reads the files about licences of a folder.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 )
 
 // The parts of SPDX 2.3 that are used.
@@ -45,11 +46,16 @@ type (
 	}
 )
 
-// SBOM is a software bill of materials of the modules that Trellis is made of. $VERSION and $DATE tell of which build.
+// SBOM is a software bill of materials of the modules that Trellis is made of. $VERSION and $DATE tell of which build; where nobody
+// knows the date it is the beginning of all times, since there has to be one.
 func SBOM(modules []*Module) ([]byte, error) {
+	created := os.Getenv("DATE")
+	if _, err := time.Parse(time.RFC3339, created); err != nil {
+		created = time.Unix(0, 0).UTC().Format(time.RFC3339)
+	}
 	document := spdxDocument{
 		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: "trellis-" + os.Getenv("VERSION"),
-		Creation: spdxCreation{Created: os.Getenv("DATE"), Creators: []string{"Tool: hack/licences"}},
+		Creation: spdxCreation{Created: created, Creators: []string{"Tool: hack/licences"}},
 		Packages: []spdxPackage{{
 			ID: "SPDXRef-trellis", Name: "github.com/trellis-hub/trellis", Version: os.Getenv("VERSION"), DownloadLocation: "NOASSERTION", LicenseConcluded: "Apache-2.0",
 		}},
