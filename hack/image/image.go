@@ -7,28 +7,47 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
+	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
+// Names of files in an image.
+const (
+	binaryName      = "trellis"
+	authoritiesName = "etc/ssl/certs/ca-certificates.crt"
+)
+
 // User is who the hub is in a container, by number, so that a kubelet can tell that it is not root.
 const User = 65532
+
+// unknown is what hack/stamp.sh says of a commit and its date where there is no git.
+const unknown = "unknown"
 
 // Stamp says which build an image is of, see hack/stamp.sh.
 type Stamp struct{ Version, Commit, Date string }
 
-// File is a file of an image. It belongs to root and nobody may write to it.
+// Created is the date as a time: the beginning of all times if it is unknown.
+func (s Stamp) Created() (time.Time, error) {
+	if s.Date == unknown {
+		return time.Unix(0, 0).UTC(), nil
+	}
+	created, err := time.Parse(time.RFC3339, s.Date)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("date of the build: %w", err)
+	}
+	return created.UTC(), nil
+}
+
+// File is a file of an image or a tarball. It belongs to root.
 type File struct {
 	Name    string // without a slash in front
 	Mode    fs.FileMode
@@ -51,8 +70,8 @@ func Files(binary, licences []byte) FileSet {
 	return FileSet{
 		{"etc/group", 0o444, fmt.Appendf(nil, "root:x:0:\ntrellis:x:%d:\n", User)},
 		{"etc/passwd", 0o444, fmt.Appendf(nil, "root:x:0:0:root:/:/sbin/nologin\ntrellis:x:%d:%d:trellis:/:/sbin/nologin\n", User, User)},
-		{"etc/ssl/certs/ca-certificates.crt", 0o444, Authorities()},
-		{"trellis", 0o555, binary},
+		{authoritiesName, 0o444, Authorities()},
+		{binaryName, 0o555, binary},
 		{"usr/share/doc/trellis/LICENCES", 0o444, licences},
 	}
 }
@@ -83,7 +102,7 @@ func archive(files FileSet, created time.Time) ([]byte, error) {
 	}
 	slices.Sort(folders)
 	for _, folder := range slices.Compact(folders) {
-		if err := header(folder, tar.TypeDir, 0o555, 0); err != nil {
+		if err := header(folder, tar.TypeDir, 0o755, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -99,7 +118,11 @@ func archive(files FileSet, created time.Time) ([]byte, error) {
 }
 
 // Assemble makes an image of the files for an architecture.
-func Assemble(files FileSet, architecture string, stamp Stamp, created time.Time) (v1.Image, error) {
+func Assemble(files FileSet, architecture string, stamp Stamp) (v1.Image, error) {
+	created, err := stamp.Created()
+	if err != nil {
+		return nil, err
+	}
 	content, err := archive(files, created)
 	if err != nil {
 		return nil, err
@@ -123,61 +146,23 @@ func Assemble(files FileSet, architecture string, stamp Stamp, created time.Time
 	config = config.DeepCopy()
 	config.Architecture, config.OS, config.Created = architecture, "linux", v1.Time{Time: created}
 	config.Config = v1.Config{
-		User: fmt.Sprintf("%d:%d", User, User), Entrypoint: []string{"/trellis"}, WorkingDir: "/",
-		Env: []string{"PATH=/", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"}, Labels: annotations(stamp),
+		User: fmt.Sprintf("%d:%d", User, User), Entrypoint: []string{"/" + binaryName}, WorkingDir: "/",
+		Env: []string{"PATH=/", "SSL_CERT_FILE=/" + authoritiesName}, Labels: annotations(stamp),
 	}
 	return mutate.ConfigFile(image, config)
 }
 
-// annotations are those that the specification of OCI defines.
+// annotations are those that the specification of OCI defines, as far as they are known.
 func annotations(stamp Stamp) map[string]string {
-	return map[string]string{
-		"org.opencontainers.image.title":    "trellis",
-		"org.opencontainers.image.version":  stamp.Version,
-		"org.opencontainers.image.revision": stamp.Commit,
-		"org.opencontainers.image.created":  stamp.Date,
-		"org.opencontainers.image.licenses": "Apache-2.0",
-		"org.opencontainers.image.source":   "https://github.com/trellis-hub/trellis",
+	all := map[string]string{
+		"org.opencontainers.image.title":       "trellis",
+		"org.opencontainers.image.description": "Keeps resources applied, healthy and free of drift in hundreds of Kubernetes clusters",
+		"org.opencontainers.image.version":     stamp.Version,
+		"org.opencontainers.image.revision":    stamp.Commit,
+		"org.opencontainers.image.created":     stamp.Date,
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.source":      "https://github.com/trellis-hub/trellis",
 	}
-}
-
-// Write writes the images, by their architectures, as one index into an OCI layout, and that into a tarball.
-func Write(images map[string]v1.Image, stamp Stamp, directory, archiveFile string, created time.Time) error {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, architecture := range architectures {
-		if images[architecture] != nil {
-			index = mutate.AppendManifests(index, mutate.IndexAddendum{
-				Add: images[architecture], Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: architecture}},
-			})
-		}
-	}
-	path, err := layout.Write(directory, empty.Index)
-	if err == nil {
-		// The name by which container engines call it after loading.
-		err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": stamp.Version}))
-	}
-	if err != nil {
-		return fmt.Errorf("writing the OCI layout %s: %w", directory, err)
-	}
-	var files FileSet
-	err = filepath.WalkDir(directory, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(directory, name)
-		files = append(files, File{filepath.ToSlash(relative), 0o444, content})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("reading the OCI layout %s: %w", directory, err)
-	}
-	content, err := archive(files, created)
-	if err != nil {
-		return fmt.Errorf("tarball of the image: %w", err)
-	}
-	return os.WriteFile(archiveFile, content, 0o644)
+	maps.DeleteFunc(all, func(_, value string) bool { return value == unknown })
+	return all
 }

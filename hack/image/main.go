@@ -1,15 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 // sizeLimit is what the unpacked files of an image may take.
@@ -21,14 +19,15 @@ var architectures = []string{"amd64", "arm64"}
 func main() {
 	out := flag.String("out", "bin/image", "`directory` for the image; what is there goes")
 	licences := flag.String("licences", "", "`file` with the licences of what is compiled in (required)")
+	repository := flag.String("repository", Repository, "`name` of the image without its tag")
 	flag.Parse()
-	if err := run(*out, *licences); err != nil {
+	if err := run(*out, *licences, *repository); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out, licencesFile string) error {
+func run(out, licencesFile, repository string) error {
 	licences, err := os.ReadFile(licencesFile)
 	if err != nil {
 		return fmt.Errorf("licences: %w", err)
@@ -39,10 +38,6 @@ func run(out, licencesFile string) error {
 			return err
 		}
 	}
-	created, err := time.Parse(time.RFC3339, stamp.Date)
-	if err != nil { // an unpacked archive, of which nobody knows when it was made
-		created = time.Unix(0, 0)
-	}
 	ldflags, err := output("hack/stamp.sh")
 	if err != nil {
 		return err
@@ -50,7 +45,7 @@ func run(out, licencesFile string) error {
 	if err := os.RemoveAll(out); err != nil {
 		return err
 	}
-	images := map[string]v1.Image{}
+	images := Images{}
 	for _, architecture := range architectures {
 		binary := filepath.Join(out, "trellis-linux-"+architecture)
 		if err := build(architecture, ldflags, binary); err != nil {
@@ -60,30 +55,28 @@ func run(out, licencesFile string) error {
 		if err != nil {
 			return err
 		}
-		files := Files(content, licences)
-		if size := files.Size(); size >= sizeLimit {
-			return fmt.Errorf("the image for %s has %d bytes, which is not less than %d", architecture, size, sizeLimit)
-		}
-		if images[architecture], err = Assemble(files, architecture, stamp, created.UTC()); err != nil {
+		if images[architecture], err = Assemble(Files(content, licences), architecture, stamp); err != nil {
 			return fmt.Errorf("image for %s: %w", architecture, err)
 		}
 	}
 	layoutDirectory, tarball := filepath.Join(out, "oci"), filepath.Join(out, "trellis-"+stamp.Version+".oci.tar")
-	if err := Write(images, stamp, layoutDirectory, tarball, created.UTC()); err != nil {
+	digest, err := Write(images, repository, stamp, layoutDirectory, tarball)
+	if err != nil {
 		return err
 	}
-	if err := Prove(layoutDirectory, stamp); err != nil {
+	if err := Prove(tarball, repository, stamp); err != nil {
 		return err
 	}
+	fmt.Println("image:     ", repository+":"+stamp.Version+"@"+digest.String())
 	fmt.Println("OCI layout:", layoutDirectory)
 	fmt.Println("tarball:   ", tarball)
-	return nil
+	return os.WriteFile(filepath.Join(out, "digest"), []byte(digest.String()+"\n"), 0o644)
 }
 
-// build builds the hub for an architecture.
+// build builds the hub for an architecture, for every processor of it.
 func build(architecture, ldflags, binary string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w "+ldflags, "-o", binary, "./cmd/trellis")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=")
+	cmd := exec.Command(cmp.Or(os.Getenv("GO"), "go"), "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w "+ldflags, "-o", binary, "./cmd/trellis")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFLAGS=")
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("building the hub for %s: %w", architecture, err)

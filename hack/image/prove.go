@@ -3,22 +3,29 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
 	"crypto/x509"
 	"debug/elf"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
 // fewestAuthorities is less than Mozilla ever trusted since there is a Go; a file with fewer is broken.
@@ -27,102 +34,200 @@ const fewestAuthorities = 80
 // machines are what ELF headers call architectures.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// Prove reads the images of a layout, and fails if one is not what it should be, or does not start.
-func Prove(directory string, stamp Stamp) error {
-	index, err := layout.ImageIndexFromPath(directory)
+// Prove reads the tarball of an image, as an OCI layout and as Docker does, and fails if one of its images is not what it should
+// be, or does not start.
+func Prove(archiveFile, repository string, stamp Stamp) error {
+	directory, remove, err := newFolder()
 	if err != nil {
-		return fmt.Errorf("reading the image: %w", err)
+		return err
 	}
-	top, err := index.IndexManifest()
+	defer remove()
+	file, err := os.Open(archiveFile)
 	if err != nil {
-		return fmt.Errorf("reading the image: %w", err)
+		return err
 	}
-	if len(top.Manifests) != 1 {
-		return fmt.Errorf("the layout has %d images, not one", len(top.Manifests))
+	defer func() { _ = file.Close() }()
+	if _, err := unpack(file, directory); err != nil {
+		return fmt.Errorf("unpacking %s: %w", archiveFile, err)
 	}
-	if index, err = index.ImageIndex(top.Manifests[0].Digest); err != nil {
-		return fmt.Errorf("reading the image: %w", err)
+	index, err := onlyIndex(directory)
+	if err != nil {
+		return fmt.Errorf("reading the OCI layout in %s: %w", archiveFile, err)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {
-		return fmt.Errorf("reading the image: %w", err)
+		return fmt.Errorf("reading the OCI layout in %s: %w", archiveFile, err)
 	}
 	if len(manifest.Manifests) != len(architectures) {
 		return fmt.Errorf("the image is for %d architectures, not for %v", len(manifest.Manifests), architectures)
 	}
-	fmt.Println("image:     ", top.Manifests[0].Digest)
-	for _, one := range manifest.Manifests {
+	for i, one := range manifest.Manifests {
+		architecture := architectures[i]
 		image, err := index.Image(one.Digest)
 		if err == nil {
-			err = prove(image, one.Platform.Architecture, stamp)
+			err = prove(image, v1.Platform{OS: "linux", Architecture: architecture}, stamp)
+		}
+		if err == nil {
+			err = proveDocker(archiveFile, dockerTag(repository, stamp, architecture), image)
 		}
 		if err != nil {
-			return fmt.Errorf("image for %s: %w", one.Platform.Architecture, err)
+			return fmt.Errorf("image for %s: %w", architecture, err)
 		}
 	}
 	return nil
 }
 
-func prove(image v1.Image, architecture string, stamp Stamp) error {
-	config, err := image.ConfigFile()
+// onlyIndex is the one image of an OCI layout, in which every digest, size and platform is right.
+func onlyIndex(directory string) (v1.ImageIndex, error) {
+	blobs, err := filepath.Glob(filepath.Join(directory, "blobs", "sha256", "*"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if config.Architecture != architecture || config.OS != "linux" || config.Config.User != fmt.Sprintf("%d:%d", User, User) {
-		return fmt.Errorf("its configuration is for %s/%s and the user %q", config.OS, config.Architecture, config.Config.User)
-	}
-	root, err := os.MkdirTemp("", "trellis-image-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(root) }()
-	if err := os.Chmod(root, 0o755); err != nil { //nolint:gosec // somebody else runs what is in it
-		return err
-	}
-	unpacked, err := unpack(image, root)
-	if err != nil {
-		return err
-	}
-	layers, err := image.Layers()
-	if err != nil {
-		return err
-	}
-	var packed int64
-	for _, layer := range layers {
-		size, err := layer.Size()
+	for _, blob := range blobs {
+		content, err := os.ReadFile(blob)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		packed += size
+		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != filepath.Base(blob) {
+			return nil, fmt.Errorf("the content of %s is another one", filepath.Base(blob))
+		}
+	}
+	index, err := layout.ImageIndexFromPath(directory)
+	if err != nil {
+		return nil, err
+	}
+	if err := validate.Index(index); err != nil {
+		return nil, err
+	}
+	top, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	if len(top.Manifests) != 1 {
+		return nil, fmt.Errorf("it has %d images, not one", len(top.Manifests))
+	}
+	return index.ImageIndex(top.Manifests[0].Digest)
+}
+
+// proveDocker fails if Docker finds another image under a tag than that of the index. Docker knows an image by its configuration.
+func proveDocker(archiveFile, tag string, image v1.Image) error {
+	reference, err := name.NewTag(tag)
+	if err != nil {
+		return fmt.Errorf("name for Docker: %w", err)
+	}
+	loaded, err := tarball.ImageFromPath(archiveFile, &reference)
+	if err != nil {
+		return fmt.Errorf("reading %s as Docker does: %w", tag, err)
+	}
+	if err := validate.Image(loaded); err != nil {
+		return fmt.Errorf("reading %s as Docker does: %w", tag, err)
+	}
+	want, err := image.ConfigName()
+	if err != nil {
+		return err
+	}
+	got, err := loaded.ConfigName()
+	if err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("for Docker %s is %s, and %s in the index", tag, got, want)
+	}
+	return nil
+}
+
+func prove(image v1.Image, platform v1.Platform, stamp Stamp) error {
+	if err := proveConfig(image, platform, stamp); err != nil {
+		return err
+	}
+	root, remove, err := newFolder()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	content := mutate.Extract(image)
+	defer func() { _ = content.Close() }()
+	unpacked, err := unpack(content, root)
+	if err != nil {
+		return err
 	}
 	if unpacked >= sizeLimit {
 		return fmt.Errorf("it has %d bytes, which is not less than %d", unpacked, sizeLimit)
 	}
-	authorities, err := os.ReadFile(filepath.Join(root, "etc/ssl/certs/ca-certificates.crt"))
+	authorities, err := os.ReadFile(filepath.Join(root, authoritiesName))
 	if err != nil {
 		return err
 	}
 	if n := bytes.Count(authorities, []byte("BEGIN CERTIFICATE")); n < fewestAuthorities || !x509.NewCertPool().AppendCertsFromPEM(authorities) {
 		return fmt.Errorf("it has %d certificate authorities", n)
 	}
-	binary := filepath.Join(root, "trellis")
-	if err := proveELF(binary, architecture); err != nil {
+	if err := proveELF(filepath.Join(root, binaryName), platform.Architecture); err != nil {
 		return err
 	}
-	how := "header checked, not started on this machine"
-	if architecture == runtime.GOARCH {
+	how := "header checked, NOT started: this machine is another one"
+	if platform.OS == runtime.GOOS && platform.Architecture == runtime.GOARCH {
 		if how, err = start(root, stamp); err != nil {
 			return err
 		}
 	}
-	fmt.Printf("%-11s %.1f MiB, %.1f MiB packed; %s\n", architecture+":", float64(unpacked)/(1<<20), float64(packed)/(1<<20), how)
+	packed, err := packedSize(image)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-11s %.1f MiB, %.1f MiB packed; %s\n", platform.Architecture+":", float64(unpacked)/(1<<20), float64(packed)/(1<<20), how)
 	return nil
 }
 
-// unpack writes the files of an image into a folder.
-func unpack(image v1.Image, root string) (size int64, err error) {
-	content := mutate.Extract(image)
-	defer func() { _ = content.Close() }()
+// proveConfig fails if a container engine would not make of an image what it is meant to be.
+func proveConfig(image v1.Image, platform v1.Platform, stamp Stamp) error {
+	file, err := image.ConfigFile()
+	if err != nil {
+		return err
+	}
+	config := file.Config
+	switch {
+	case file.OS != platform.OS || file.Architecture != platform.Architecture:
+		return fmt.Errorf("it says that it is for %s/%s", file.OS, file.Architecture)
+	case config.User != fmt.Sprintf("%d:%d", User, User):
+		return fmt.Errorf("its user is %q", config.User)
+	case !slices.Equal(config.Entrypoint, []string{"/" + binaryName}) || len(config.Cmd) > 0:
+		return fmt.Errorf("it starts %q with %q", config.Entrypoint, config.Cmd)
+	case !maps.Equal(config.Labels, annotations(stamp)):
+		return fmt.Errorf("its labels are %v", config.Labels)
+	}
+	return nil
+}
+
+func packedSize(image v1.Image) (bytes int64, err error) {
+	layers, err := image.Layers()
+	if err != nil {
+		return 0, err
+	}
+	for _, layer := range layers {
+		size, err := layer.Size()
+		if err != nil {
+			return 0, err
+		}
+		bytes += size
+	}
+	return bytes, nil
+}
+
+// newFolder makes an empty folder for the time being, which everybody may read: somebody else runs what is in it.
+func newFolder() (path string, remove func(), err error) {
+	if path, err = os.MkdirTemp("", "trellis-image-"); err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(path) }
+	if err := os.Chmod(path, 0o755); err != nil { //nolint:gosec // see above
+		remove()
+		return "", nil, err
+	}
+	return path, remove, nil
+}
+
+// unpack writes the files of a tarball into a folder. All have to belong to root, and nobody else may write to them.
+func unpack(content io.Reader, root string) (size int64, err error) {
 	for r := tar.NewReader(content); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -131,7 +236,7 @@ func unpack(image v1.Image, root string) (size int64, err error) {
 		if err != nil {
 			return size, err
 		}
-		if header.Uid != 0 || header.Mode&0o222 != 0 || !filepath.IsLocal(header.Name) {
+		if header.Uid != 0 || header.Mode&0o022 != 0 || !filepath.IsLocal(header.Name) {
 			return size, fmt.Errorf("%s belongs to user %d, with mode %o", header.Name, header.Uid, header.Mode)
 		}
 		name := filepath.Join(root, header.Name)
@@ -173,10 +278,10 @@ func proveELF(binary, architecture string) error {
 
 // start runs the hub of an unpacked image, with nothing around it but the image if that is possible, and tells how.
 func start(root string, stamp Stamp) (how string, err error) {
-	attributes, binary := &syscall.SysProcAttr{}, filepath.Join(root, "trellis")
+	attributes, binary := &syscall.SysProcAttr{}, filepath.Join(root, binaryName)
 	how = "started"
 	if os.Geteuid() == 0 {
-		attributes.Chroot, binary = root, "/trellis"
+		attributes.Chroot, binary = root, "/"+binaryName
 		attributes.Credential = &syscall.Credential{Uid: User, Gid: User}
 		how = "started in it as its user"
 	}
