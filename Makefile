@@ -59,13 +59,13 @@ build: ## Build the commands into bin/, with version, commit and date
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$$(hack/stamp.sh)" -o bin/ ./cmd/...
 
 .PHONY: image
-image: licences ## Assemble the image of the hub in bin/image, for amd64 and arm64, without a container engine, and see it start
+image: licences ## Assemble the image of the hub in bin/image, for amd64 and arm64, without a container engine, and see it start. REPOSITORY=name
 	@$(GO) -C hack/image build -o $(CURDIR)/bin/tools/image .
-	bin/tools/image -out bin/image -licences bin/licences/LICENCES
+	GO=$(GO) bin/tools/image -out bin/image -licences bin/licences/LICENCES $(if $(REPOSITORY),-repository $(REPOSITORY))
 
 .PHONY: release
 release: ## Build everything that a release consists of into bin/release. PLATFORMS="linux/amd64 ..." picks
-	$(if $(PLATFORMS),PLATFORMS="$(PLATFORMS)") hack/release.sh
+	GO=$(GO) $(if $(PLATFORMS),PLATFORMS="$(PLATFORMS)") hack/release.sh
 
 .PHONY: generate
 generate: ## Generate deep-copy functions, CRDs and reference pages from the code, and the chart's page and schema
@@ -118,7 +118,7 @@ histories: kube ## Take N random steps against real API servers, with crashes at
 .PHONY: licences
 licences: ## Fail if what is shipped has a licence that it must not have, and write the texts and a bill of materials to bin/licences
 	@$(GO) -C hack/licences build -o $(CURDIR)/bin/tools/licences .
-	@VERSION=$$(hack/stamp.sh version) DATE=$$(hack/stamp.sh date) bin/tools/licences \
+	@GO=$(GO) VERSION=$$(hack/stamp.sh version) DATE=$$(hack/stamp.sh date) bin/tools/licences \
 		-texts bin/licences/LICENCES -sbom bin/licences/sbom.spdx.json ./cmd/...
 
 .PHONY: vulncheck

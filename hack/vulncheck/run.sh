@@ -28,8 +28,8 @@ case $code in
 		exit "$code"
 	fi
 	code=$unreachable
-	echo "vulnerabilities: NOT CHECKED. The database $database cannot be read:" >&2
-	cat "$said" >&2
+	echo "vulnerabilities: NOT CHECKED. The database $database cannot be read."
+	cat "$said" >&2 # what the network says, for those who build, not for what is released
 	;;
 esac
 exit "$code"
