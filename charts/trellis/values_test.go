@@ -34,9 +34,14 @@ const (
 
 func render(t *testing.T, values string) rendered {
 	t.Helper()
+	return renderIn(t, release, values)
+}
+
+func renderIn(t *testing.T, namespace, values string) rendered {
+	t.Helper()
 	g := NewWithT(t)
 	cli := helm.ForTest(t)
-	out, err := cli.Run(t.Context(), values, "template", "trellis", cli.Chart(), "--namespace", release)
+	out, err := cli.Run(t.Context(), values, "template", "trellis", cli.Chart(), "--namespace", namespace)
 	g.Expect(err).NotTo(HaveOccurred())
 	objects := rendered{}
 	for document := range strings.SplitSeq(out, "\n---\n") {
@@ -46,7 +51,7 @@ func render(t *testing.T, values string) rendered {
 			continue
 		}
 		key := obj.GetKind() + "/" + obj.GetName()
-		if ns := obj.GetNamespace(); ns != "" && ns != release {
+		if ns := obj.GetNamespace(); ns != "" && ns != namespace {
 			key = obj.GetKind() + "/" + ns + "/" + obj.GetName()
 		}
 		g.Expect(objects).NotTo(HaveKey(key), "twice")
@@ -127,8 +132,9 @@ func TestValues(t *testing.T) {
 		values string
 		check  func(t *testing.T, g *WithT, objects rendered)
 	}{
-		"image from another registry": {`{image: {repository: "registry:5000/a/b", tag: v9, pullSecrets: [{name: s}]}}`, func(t *testing.T, g *WithT, objects rendered) {
+		"image from another registry": {`{image: {repository: "registry:5000/a/b", tag: v9, pullPolicy: Always, pullSecrets: [{name: s}]}}`, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(container(t, objects).Image).To(Equal("registry:5000/a/b:v9"))
+			g.Expect(container(t, objects).ImagePullPolicy).To(Equal(corev1.PullAlways))
 			g.Expect(deployment(t, objects).Spec.Template.Spec.ImagePullSecrets).To(ConsistOf(corev1.LocalObjectReference{Name: "s"}))
 		}},
 		"image by its digest": {`{image: {tag: v9, digest: "sha256:` + strings.Repeat("0", 64) + `"}}`, func(t *testing.T, g *WithT, objects rendered) {

@@ -1,6 +1,6 @@
 // Package chart holds the end-to-end tests of the Helm chart: Helm installs it into a real control plane, and a hub runs as a
-// process with exactly what an installation would give it, which is the configuration of the chart's ConfigMap and a token of
-// the chart's ServiceAccount.
+// process with exactly what an installation would give it: the arguments, environment and files of the Deployment's container, a
+// token of its ServiceAccount, and the probes that a kubelet would ask.
 //
 // The source has nodes that are simulated (kwok), a scheduler and a controller manager, and its namespace for the hub enforces
 // the restricted standard of pod security. So the pods of the Deployment come up there as far as an API server can tell;

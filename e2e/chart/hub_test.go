@@ -9,11 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,11 +36,10 @@ func build(ctx context.Context, dir string) (string, error) {
 type process struct {
 	cmd    *exec.Cmd
 	output *bytes.Buffer
-	ready  string // URL
 }
 
 // local are values that have a hub listen where nobody else does: there are no pods around these processes.
-func local(t *testing.T) (values string, probes int) {
+func local(t *testing.T) (values string) {
 	t.Helper()
 	g := NewWithT(t)
 	ports := make([]int, 2)
@@ -47,27 +49,55 @@ func local(t *testing.T) (values string, probes int) {
 		defer func() { _ = listener.Close() }()
 		ports[i] = listener.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // it is TCP
 	}
-	return fmt.Sprintf("server: {healthProbes: {bindAddress: 127.0.0.1, port: %d}, metrics: {bindAddress: 127.0.0.1, port: %d}}", ports[0], ports[1]), ports[0]
+	return fmt.Sprintf("server: {healthProbes: {bindAddress: 127.0.0.1, port: %d}, metrics: {bindAddress: 127.0.0.1, port: %d}}", ports[0], ports[1])
 }
 
-// startHub starts a hub with what the chart installed in a namespace, and nothing else, and waits until it is ready.
-func startHub(t *testing.T, namespace string, probes int) *process {
+// startHub starts a hub as a kubelet would start the pod of the Deployment in a namespace, as far as that goes without containers, and
+// waits until it is ready: with its arguments, environment, files and service account, and nothing else.
+func startHub(t *testing.T, namespace string) *process {
 	t.Helper()
 	g := NewWithT(t)
-	config := &corev1.ConfigMap{}
-	g.Expect(source.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "trellis"}, config)).To(Succeed())
-	g.Expect(source.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "trellis"}, &corev1.ServiceAccount{})).To(Succeed())
-	kubeconfig, err := source.ServiceAccountKubeconfig(t.Context(), namespace, "trellis", time.Hour)
-	g.Expect(err).NotTo(HaveOccurred())
+	deployment := &appsv1.Deployment{}
+	g.Expect(source.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "trellis"}, deployment)).To(Succeed())
+	pod := deployment.Spec.Template.Spec
+	container := pod.Containers[0]
 	dir := t.TempDir()
-	for name, content := range map[string]string{"config.yaml": config.Data["config.yaml"], "kubeconfig": string(kubeconfig)} {
-		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)).To(Succeed())
+	// Files are in this folder instead of at the root, so paths in arguments change.
+	args := slices.Clone(container.Args)
+	for _, volume := range pod.Volumes {
+		if volume.ConfigMap == nil {
+			continue
+		}
+		config := &corev1.ConfigMap{}
+		g.Expect(source.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: volume.ConfigMap.Name}, config)).To(Succeed())
+		for _, mount := range container.VolumeMounts {
+			if mount.Name != volume.Name {
+				continue
+			}
+			folder := filepath.Join(dir, mount.MountPath)
+			g.Expect(os.MkdirAll(folder, 0o700)).To(Succeed())
+			for name, content := range config.Data {
+				g.Expect(os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600)).To(Succeed())
+			}
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], mount.MountPath+"/", folder+"/")
+			}
+		}
 	}
+	// Its token is among the files of a pod, at a path that cannot be had here.
+	account := types.NamespacedName{Namespace: namespace, Name: pod.ServiceAccountName}
+	g.Expect(source.Client.Get(t.Context(), account, &corev1.ServiceAccount{})).To(Succeed())
+	kubeconfig, err := source.ServiceAccountKubeconfig(t.Context(), namespace, account.Name, time.Hour)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600)).To(Succeed())
 
-	p := &process{output: &bytes.Buffer{}, ready: fmt.Sprintf("http://127.0.0.1:%d/readyz", probes)}
-	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--config", filepath.Join(dir, "config.yaml")) //nolint:gosec // built above
-	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"))
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p := &process{output: &bytes.Buffer{}}
+	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...) //nolint:gosec // built above
+	p.cmd.Env = []string{"KUBECONFIG=" + filepath.Join(dir, "kubeconfig")}
+	for _, variable := range container.Env {
+		p.cmd.Env = append(p.cmd.Env, variable.Name+"="+variable.Value)
+	}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.output, p.output
 	g.Expect(p.cmd.Start()).To(Succeed())
 	t.Cleanup(func() {
 		p.stop(NewWithT(t))
@@ -77,14 +107,31 @@ func startHub(t *testing.T, namespace string, probes int) *process {
 	})
 	client := &http.Client{Timeout: 5 * time.Second}
 	t.Cleanup(client.CloseIdleConnections)
-	g.Eventually(func() (int, error) {
-		answer, err := client.Get(p.ready)
-		if err != nil {
-			return 0, err
-		}
-		return answer.StatusCode, answer.Body.Close()
-	}).Should(Equal(http.StatusOK))
+	for _, url := range []string{
+		address(g, container, container.ReadinessProbe.HTTPGet.Port.String()) + container.ReadinessProbe.HTTPGet.Path,
+		address(g, container, container.LivenessProbe.HTTPGet.Port.String()) + container.LivenessProbe.HTTPGet.Path,
+		address(g, container, "metrics") + "/metrics",
+	} {
+		g.Eventually(func() (int, error) {
+			answer, err := client.Get(url)
+			if err != nil {
+				return 0, err
+			}
+			return answer.StatusCode, answer.Body.Close()
+		}).Should(Equal(http.StatusOK), url)
+	}
 	return p
+}
+
+// address is where a container serves a port that has a name.
+func address(g *WithT, container corev1.Container, port string) string {
+	for _, p := range container.Ports {
+		if p.Name == port {
+			return fmt.Sprintf("http://127.0.0.1:%d", p.ContainerPort)
+		}
+	}
+	g.Expect(container.Ports).To(ContainElement(HaveField("Name", port)))
+	return ""
 }
 
 // stop ends the hub as a kubelet does, once.

@@ -95,6 +95,8 @@ func TestInstallationWithoutAnyValue(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Name: "managedresources.resources.gardener.cloud"}, crd)).To(Succeed(), "it was absent")
 	g.Expect(crd.Annotations).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"))
+	// What it installed itself, it goes on to upgrade.
+	g.Expect(cli.Run(ctx, "", "upgrade", "trellis", cli.Chart(), "--namespace", "plain", "--dry-run=server")).To(ContainSubstring("\n  name: " + crd.Name + "\n"))
 	deployment := &appsv1.Deployment{}
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: "plain", Name: "trellis"}, deployment)).To(Succeed())
 	g.Expect(deployment.Status.AvailableReplicas).To(BeEquivalentTo(2))
@@ -132,7 +134,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 		g.Expect(c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shoot}})).To(Succeed())
 	}
 	// The chart before.
-	config, probes := local(t)
+	config := local(t)
 	_, err := cli.Run(ctx, "{image: {repository: r}, config: {"+config+"}}", "install", "trellis", previous, "--namespace", namespace, takeOver)
 	g.Expect(err).NotTo(HaveOccurred())
 	// A seed has a CRD of ManagedResources, and somebody relies on what he wrote into it.
@@ -148,7 +150,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	g.Expect(source.Client.Create(ctx, hubtest.Content(shoot, "content", "objects.yaml", manifests...))).To(Succeed())
 	mr := hubtest.ManagedResource(shoot, "mr", "content")
 	g.Expect(source.Client.Create(ctx, mr)).To(Succeed())
-	before := startHub(t, namespace, probes)
+	before := startHub(t, namespace)
 	ready := func(g Gomega) {
 		g.Expect(source.Client.Get(ctx, client.ObjectKeyFromObject(mr), mr)).To(Succeed())
 		g.Expect(mr.Status.Conditions).To(ContainElement(And(HaveField("Type", BeEquivalentTo("Ready")), HaveField("Status", BeEquivalentTo("True")))))
@@ -160,10 +162,10 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	applied := mr.DeepCopy()
 
 	// The upgrade keeps the values and says nothing new but where these processes listen.
-	config, probes = local(t)
+	config = local(t)
 	_, err = cli.Run(ctx, "{config: {"+config+"}}", "upgrade", "trellis", cli.Chart(), "--namespace", namespace, "--reset-then-reuse-values")
 	g.Expect(err).NotTo(HaveOccurred())
-	after := startHub(t, namespace, probes)
+	after := startHub(t, namespace)
 	expectWork(ctx, g, shoot)
 	g.Eventually(ready).Should(Succeed())
 	g.Expect(inventory(ctx, g, shoot)).To(Equal(untouched), "by the upgrade")
@@ -185,11 +187,11 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	g.Expect(inventory(ctx, g, shoot)).To(Equal(untouched), "by the uninstallation")
 
 	// Installed again, it goes on.
-	config, probes = local(t)
+	config = local(t)
 	_, err = cli.Run(ctx, "{config: {"+config+"}}", "install", "trellis", cli.Chart(), "--namespace", namespace)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { uninstall(t, cli, namespace) })
-	startHub(t, namespace, probes)
+	startHub(t, namespace)
 	expectWork(ctx, g, shoot)
 	g.Expect(inventory(ctx, g, shoot)).To(Equal(untouched), "by the second installation")
 	g.Expect(source.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
@@ -210,7 +212,7 @@ func TestRightsOfListedNamespaces(t *testing.T) {
 		g.Expect(source.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	}
 	g.Expect(target.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: garden}})).To(Succeed())
-	server, probes := local(t)
+	server := local(t)
 	_, err := cli.Run(ctx, `
 sourceIdentity: {rules: [{apiGroups: ["", events.k8s.io], resources: [configmaps, events], verbs: ["*"]}, {apiGroups: [""], resources: [namespaces, nodes], verbs: [get, list, watch]}]}
 config:
@@ -228,7 +230,7 @@ config:
 		g.Expect(as.List(ctx, &corev1.SecretList{}, where)).To(MatchError(apierrors.IsForbidden, "forbidden"))
 	}
 
-	startHub(t, namespace, probes)
+	startHub(t, namespace)
 	register(ctx, g, garden, "virtual")
 	for class, cluster := range map[string]*hubtest.Cluster{"seed": source, "virtual": target} {
 		g.Expect(source.Client.Create(ctx, hubtest.Content(garden, class, "objects.yaml", hubtest.ConfigMap(garden, class+"-applied", "1")))).To(Succeed())
