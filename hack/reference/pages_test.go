@@ -139,6 +139,14 @@ func TestLinks(t *testing.T) {
 	g.Expect(followed).To(BeNumerically(">", 50))
 }
 
+// TestPagesAreMerged: a page with the marks of a conflict of git says two things at once.
+func TestPagesAreMerged(t *testing.T) {
+	marks := regexp.MustCompile(`(?m)^(<{7}|>{7}|\|{7}) `)
+	for _, file := range pages(t) {
+		NewWithT(t).Expect(marks.FindString(read(t, file))).To(BeEmpty(), "%s was merged halfway", file)
+	}
+}
+
 // TestIndexNamesAllPages: a page that the index does not lead to is not found by anybody.
 func TestIndexNamesAllPages(t *testing.T) {
 	g := NewWithT(t)
