@@ -66,7 +66,10 @@ func TestContentGoesRoundAndRound(t *testing.T) {
 	// The same content has the same name; other content has another one, and the old Secret goes when it is not needed any more.
 	p.apply("addons", manifests(p.secret("s", "geheim"), p.configMap("a", "1")), "--brotli", "--immutable")
 	p.Expect(p.mr("addons").Spec.SecretRefs).To(Equal(first))
-	p.apply("addons", p.configMap("a", "2"), "--brotli", "--immutable", "--prune")
+	next := p.succeeds("pack", "-f", p.file("next.yaml", p.configMap("a", "2")), "--name", "addons", "--brotli", "--immutable", "-o", "name").out
+	r = p.succeeds("pack", "-f", p.file("next.yaml", p.configMap("a", "2")), "--name", "addons", "--brotli", "--immutable", "--apply", "--prune", "-o", "name")
+	p.Expect(r.out).To(Equal(next), "nothing but what was applied")
+	p.Expect(r.err).To(ContainSubstring("secret/" + first[0].Name + " deleted"))
 	p.Expect(p.mr("addons").Spec.SecretRefs).NotTo(Equal(first))
 	err := source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: first[0].Name}, &corev1.Secret{})
 	p.Expect(apierrors.IsNotFound(err)).To(BeTrue())
@@ -107,7 +110,8 @@ func TestDiffRehearsesWhatTheHubDoes(t *testing.T) {
 	p.succeeds("pack", "-f", file, "--name", "addons", "--apply")
 	p.eventually("addons", resourcesv1alpha1.ConditionResourcesApplied, "True", "ApplySucceeded")
 	r := p.succeeds("diff", "mr", "addons")
-	p.Expect(r.out).To(ContainSubstring("4 unchanged"))
+	p.Expect(r.out).To(And(ContainSubstring("4 unchanged"), Not(ContainSubstring("ConfigMap "+p.name+"/a"))))
+	p.Expect(p.succeeds("diff", "mr", "addons", "-o", "wide").out).To(ContainSubstring("ConfigMap " + p.name + "/a\n"))
 
 	// What was done behind the back of a suspended ManagedResource.
 	p.succeeds("suspend", "mr", "addons", "--timeout", "90s")
@@ -146,6 +150,42 @@ func TestDiffRehearsesWhatTheHubDoes(t *testing.T) {
 		return cm.Data
 	}).Should(Equal(map[string]string{"key": "1"}))
 	p.Eventually(func() int { return p.ctl("diff", "mr", "addons").code }).Should(Equal(cli.ExitOK))
+}
+
+func TestDiffShowsNoSecrets(t *testing.T) {
+	p := newPlace(t)
+	p.register("shoot-a")
+	head := func(name string) string {
+		return `{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"` + p.name + `","name":"` + name + `"},`
+	}
+	// All of them have the same value, and servers and decoders have reasons to quote it.
+	p.apply("addons", manifests(p.secret("changed", "other"), p.secret("removed", "geheim")))
+	file := p.file("next.yaml", manifests(p.secret("changed", "geheim"), p.secret("new", "geheim"),
+		head("no-base64")+`"data":{"password":"geheim!"}}`, head("no-string")+`"data":{"password":{"geheim":"geheim"}}}`, head("no-map")+`"data":"geheim"}`,
+		head("no-type")+`"type":"kubernetes.io/dockerconfigjson","data":{".dockerconfigjson":"Z2VoZWlt"}}`,
+		head("applied")+`"data":{"password":"Z2VoZWlt"},"unknown":"geheim"}`))
+	discreet := func(r result) {
+		t.Helper()
+		p.Expect(r.out+r.err).NotTo(Or(ContainSubstring("geheim"), ContainSubstring("Z2VoZWlt")))
+	}
+	for _, format := range []string{"", "json", "yaml", "name"} {
+		r := p.ctl("diff", "-f", file, "--name", "addons", "-o", format)
+		p.Expect(r.code).To(Equal(cli.ExitFound), r.err)
+		discreet(r)
+	}
+	report := p.report(p.ctl("diff", "-f", file, "--name", "addons", "-o", "json"))
+	p.Expect(of(report, "changed").Fields).To(ConsistOf(diff.Field{Path: "data.password", From: "(hidden, 5 bytes)", To: "(hidden, 6 bytes)"}))
+	p.Expect(of(report, "new").New).To(HaveKeyWithValue("data", map[string]any{"password": "(hidden, 6 bytes)"}))
+	p.Expect(of(report, "no-base64").Action).To(Equal(diff.Fail))
+	p.Expect(of(report, "no-type").Action).To(Equal(diff.Fail))
+	p.Expect(report.Problems).To(ConsistOf(ContainSubstring("data.password of the Secret is not a string"), ContainSubstring("data of the Secret is not a map")))
+
+	// Neither does what the hub then says of it.
+	discreet(p.succeeds("pack", "-f", file, "--name", "addons", "--apply"))
+	p.Eventually(func() string { return p.ctl("why", "mr", "addons").out }).Should(Or(ContainSubstring("ApplyFailed"), ContainSubstring("DecodingFailed")))
+	for _, command := range []string{"why mr addons -o yaml", "events mr addons -o json", "status mr addons -o json", "tree mr addons", "unpack mr addons", "diff mr addons"} {
+		discreet(p.ctl(strings.Fields(command)...))
+	}
 }
 
 func TestDiffTellsWhatIsMadeAgainAndWhatFails(t *testing.T) {

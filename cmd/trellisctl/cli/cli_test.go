@@ -106,6 +106,12 @@ func TestValuesOfSecretsAreMasked(t *testing.T) {
 	g.Expect(masked["data"]).To(Equal(map[string]any{"a": "(hidden, 6 bytes)"}))
 	g.Expect(fmt.Sprint(masked)).To(ContainSubstring("other:x"))
 	g.Expect(given).To(Equal(secret()), "what was given is not changed")
+	misspelt := map[string]any{"kind": "Secret", "type": "Opaque", "stringdata": map[string]any{"b": value}, "Data": value, "immutable": true}
+	g.Expect(Masked(misspelt)).To(Equal(map[string]any{
+		"kind": "Secret", "type": "Opaque", "stringdata": map[string]any{"b": "(hidden, 6 bytes)"}, "Data": "(hidden)", "immutable": true,
+	}))
+	g.Expect(Hidden("Secret", "stringdata", "b")).To(BeTrue())
+	g.Expect(Hidden("Secret", "type")).To(BeFalse())
 
 	for _, kind := range []string{"List", "SecretList"} {
 		item := secret()

@@ -11,13 +11,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// open are the fields of a Secret that may be shown. All others are not, because "stringdata" may be what "stringData" was to be.
+var open = []string{"apiVersion", "kind", "metadata", "type", "immutable"}
+
 // Hidden tells whether the value at a path of an object, or what is below it, is a value of a Secret. What kubectl noted of an
 // applied Secret in an annotation has its values in clear text, too.
 func Hidden(kind string, path ...string) bool {
 	if kind != "Secret" || len(path) == 0 {
 		return false
 	}
-	return path[0] == "data" || path[0] == "stringData" ||
+	return !slices.Contains(open, path[0]) ||
 		len(path) == 3 && slices.Equal(path, []string{"metadata", "annotations", corev1.LastAppliedConfigAnnotation})
 }
 
@@ -41,15 +44,16 @@ func Masked(obj map[string]any) map[string]any {
 	switch {
 	case kind == "Secret":
 		obj = runtime.DeepCopyJSON(obj)
-		for _, field := range []string{"data", "stringData"} {
-			switch values := obj[field].(type) {
-			case nil:
-			case map[string]any:
-				for key, value := range values {
-					values[key] = HiddenValue(value, field == "data")
-				}
-			default:
+		for field, content := range obj {
+			if slices.Contains(open, field) || content == nil {
+				continue
+			}
+			values, isMap := content.(map[string]any)
+			if !isMap {
 				obj[field] = "(hidden)"
+			}
+			for key, value := range values {
+				values[key] = HiddenValue(value, field == "data")
 			}
 		}
 		annotations, _, _ := unstructured.NestedMap(obj, "metadata", "annotations")
