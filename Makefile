@@ -57,6 +57,8 @@ soak: kube ## Let a hub run for MINUTES (default 60) with everything going on, a
 .PHONY: build
 build: ## Build the commands into bin/, with version, commit and date
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$$(hack/stamp.sh)" -o bin/ ./cmd/...
+	@ln -sf trellisctl bin/kubectl-trellis # "kubectl trellis", and its completion
+	@ln -sf trellisctl bin/kubectl_complete-trellis
 
 .PHONY: image
 image: licences ## Assemble the image of the hub in bin/image, for amd64 and arm64, without a container engine, and see it start. REPOSITORY=name

@@ -97,7 +97,10 @@ func TestReconcileSuspendResume(t *testing.T) {
 	why := p.ctl("why", "mr", "addons", "-o", "json")
 	p.Expect(why.code).To(Equal(cli.ExitFound))
 	p.Expect(why.out).To(And(ContainSubstring(`"reason": "ManagedResourceIgnored"`), ContainSubstring(`"wished": true`), ContainSubstring(`"since"`)))
-	p.Expect(p.succeeds("resume", "mr", "addons", "--timeout", "90s").out).To(Equal("managedresource/addons resumed\n"))
+	resumed := &resourcesv1alpha1.ManagedResource{}
+	p.Expect(json.Unmarshal([]byte(p.succeeds("resume", "mr", "addons", "--timeout", "90s", "-o", "json").out), resumed)).To(Succeed())
+	p.Expect(resumed.Kind).To(Equal("ManagedResource"))
+	p.Expect(resumed.Annotations).NotTo(HaveKey(resourcesv1alpha1.IgnoreAnnotation))
 	p.eventually("addons", resourcesv1alpha1.ConditionReady, "True", "Ready")
 	p.succeeds("why", "mr", "addons")
 	p.fails(cli.ExitNotFound, "there is no ManagedResource other", "reconcile", "mr", "other")

@@ -6,9 +6,17 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
+
+// CompleteFlag has the value of a flag completed by the names of a kind and by some words.
+func (e *Env) CompleteFlag(cmd *cobra.Command, flag string, kind Kind, words ...string) {
+	must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return append(e.names(cmd.Context(), kind), words...), cobra.ShellCompDirectiveNoFileComp
+	}))
+}
 
 // Contexts are the names of contexts in the kubeconfig, for completion.
 func (e *Env) Contexts() ([]string, error) {

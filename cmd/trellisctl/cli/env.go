@@ -26,6 +26,8 @@ const requestTimeout = 30 * time.Second
 // Env is what a command is given by its process.
 type Env struct {
 	genericiooptions.IOStreams
+	// Command is how people call the program: "trellisctl" or "kubectl trellis".
+	Command string
 	// Flags are the flags of kubectl that say which cluster is the source.
 	Flags *genericclioptions.ConfigFlags
 	// Clock tells the time and lets it pass.
@@ -38,7 +40,7 @@ type Env struct {
 func NewEnv(streams genericiooptions.IOStreams) *Env {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.CacheDir = nil // nothing is cached on disk
-	return &Env{IOStreams: streams, Flags: flags, Clock: clock.RealClock{}, NewClient: func(config *rest.Config) (client.Client, error) {
+	return &Env{IOStreams: streams, Command: FieldManager, Flags: flags, Clock: clock.RealClock{}, NewClient: func(config *rest.Config) (client.Client, error) {
 		return client.New(config, client.Options{Scheme: Scheme()})
 	}}
 }

@@ -39,10 +39,12 @@ type Output struct {
 func (o *Output) AddFlags(cmd *cobra.Command, formats ...string) {
 	o.allowed = formats
 	cmd.Flags().StringVarP(&o.Format, "output", "o", "", "Output format. One of: ("+strings.Join(formats, ", ")+").")
-	if slices.Contains(formats, FormatWide) {
-		cmd.Flags().BoolVar(&o.NoHeaders, "no-headers", false, "When printing a table, don't print headers.")
-	}
 	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// AddHeadersFlag adds the flag --no-headers, of commands that print a table.
+func (o *Output) AddHeadersFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.NoHeaders, "no-headers", false, "When printing a table, don't print headers.")
 }
 
 func must(err error) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -79,6 +80,14 @@ func FirstLine(text string) string {
 // Indent puts a prefix before every line of a text but the first.
 func Indent(text, prefix string) string {
 	return strings.ReplaceAll(Text(strings.TrimRight(text, "\n")), "\n", "\n"+prefix)
+}
+
+// Count is a number of things: "1 object", "2 objects".
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // Age is how long something is ago, as kubectl says it; "<unknown>" if it is not known when it was.

@@ -46,13 +46,18 @@ func ParseSubject(args []string, kinds ...Kind) (Subject, error) {
 	if len(args) != 2 || args[1] == "" {
 		return Subject{}, Usage("what it is about has to be given as %s", forms(kinds))
 	}
-	// The name of a CRD is a word for its kind, too.
-	word, _, _ := strings.Cut(strings.ToLower(args[0]), ".")
-	kind, known := aliases[word]
-	if !known || !slices.Contains(kinds, kind) {
+	kind, known := kindOf(args[0], kinds)
+	if !known {
 		return Subject{}, Usage("%q is no kind that this is about: it has to be given as %s", args[0], forms(kinds))
 	}
 	return Subject{Kind: kind, Name: args[1]}, nil
+}
+
+// kindOf is the kind that a word is for, if it is one of some kinds. The name of a CRD is a word for its kind, too.
+func kindOf(word string, kinds []Kind) (kind Kind, known bool) {
+	word, _, _ = strings.Cut(strings.ToLower(word), ".")
+	kind = aliases[word]
+	return kind, slices.Contains(kinds, kind)
 }
 
 func forms(kinds []Kind) string {
@@ -68,21 +73,37 @@ const completionTimeout = 3 * time.Second
 
 // CompleteSubject completes the arguments of ParseSubject.
 func (e *Env) CompleteSubject(kinds ...Kind) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		switch len(args) {
 		case 0:
+			if before, _, slash := strings.Cut(word, "/"); slash {
+				return e.slashed(cmd.Context(), before, kinds), cobra.ShellCompDirectiveNoFileComp
+			}
 			words := make([]string, 0, len(kinds))
 			for _, k := range kinds {
 				words = append(words, string(k))
 			}
 			return words, cobra.ShellCompDirectiveNoFileComp
 		case 1:
-			if kind, known := aliases[args[0]]; known && slices.Contains(kinds, kind) {
+			if kind, known := kindOf(args[0], kinds); known {
 				return e.names(cmd.Context(), kind), cobra.ShellCompDirectiveNoFileComp
 			}
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// slashed are the names of a kind with the word for the kind before each: "mr/NAME".
+func (e *Env) slashed(ctx context.Context, word string, kinds []Kind) []string {
+	kind, known := kindOf(word, kinds)
+	if !known {
+		return nil
+	}
+	names := e.names(ctx, kind)
+	for i := range names {
+		names[i] = word + "/" + names[i]
+	}
+	return names
 }
 
 // CompleteName completes one name of a kind.

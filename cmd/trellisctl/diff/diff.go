@@ -58,7 +58,8 @@ what a hub would do that takes over from another one.
 "diff -f FILE" compares before anything is stored. The file has a ManagedResource with its Secrets, as "pack" prints them, or else
 plain manifests for the ManagedResource that --name says.
 
-The exit code is 3 if there are differences, or something would fail. Values of Secrets are not shown, only their lengths.`,
+The exit code is 3 if there are differences, or something would fail. Values of Secrets are not shown, only their lengths. -o wide also lists
+objects that stay as they are.`,
 		Example: `  trellisctl -n shoot--foo--a diff mr addons
   trellisctl -n shoot--foo--a diff -f manifests/ --name addons
   trellisctl -n shoot--foo--a pack -f manifests/ --name addons | trellisctl -n shoot--foo--a diff -f -`,
@@ -72,7 +73,7 @@ The exit code is 3 if there are differences, or something would fail. Values of 
 		ValidArgsFunction: env.CompleteSubject(cli.KindManagedResource),
 		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), args) },
 	}
-	d.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
+	d.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 	d.target.AddFlags(command, env)
 	f := command.Flags()
 	f.StringSliceVarP(&d.files, "filename", "f", nil, "Files or directories to compare with the target; - reads stdin.")
@@ -80,9 +81,7 @@ The exit code is 3 if there are differences, or something would fail. Values of 
 	f.StringVar(&d.name, "name", "", "With -f: ManagedResource that plain manifests are for. It need not exist.")
 	f.StringVar(&d.managedBy, "managed-by", "", "Value of the label that the hub puts on objects. Default: as on objects that are there, else \""+resourcesv1alpha1.ManagedByDefault+"\".")
 	f.StringVar(&d.clusterID, "cluster-id", "", "Cluster ID in the origins of objects. Default: as on objects that are there, else none.")
-	if err := command.RegisterFlagCompletionFunc("name", env.CompleteName(cli.KindManagedResource)); err != nil {
-		panic(err) // the flag is compiled in
-	}
+	env.CompleteFlag(command, "name", cli.KindManagedResource)
 	return command
 }
 

@@ -68,7 +68,7 @@ func (d *differ) people(r *Report) error {
 }
 
 func (d *differ) difference(difference *Difference, style cli.Style) error {
-	if difference.Action == Nothing && len(difference.Notes) == 0 {
+	if difference.Action == Nothing && len(difference.Notes) == 0 && d.output.Format != cli.FormatWide {
 		return nil
 	}
 	sign, paint := " ", func(text string) string { return text }

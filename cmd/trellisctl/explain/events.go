@@ -20,6 +20,7 @@ const eventLimit = 500
 
 // Event is an event about a ManagedResource or a TargetCluster.
 type Event struct {
+	Name    string    `json:"name"`
 	Type    string    `json:"type"`
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
@@ -45,7 +46,8 @@ func NewEvents(env *cli.Env) *cobra.Command {
 		Long:  "List the events about a ManagedResource or a cluster, the latest last: what the hub did, who changed what, and when something turned bad.",
 	}
 	env.TakeSubject(command, e.run, cli.KindManagedResource, cli.KindCluster)
-	e.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
+	e.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
+	e.output.AddHeadersFlag(command)
 	command.Flags().BoolVar(&e.bad, "warnings", false, "List only Warning events.")
 	return command
 }
@@ -69,13 +71,19 @@ func (e *events) run(ctx context.Context, subject cli.Subject) error {
 		}
 	}
 	if e.bad {
-		all = slices.DeleteFunc(all, func(e Event) bool { return e.Type != corev1.EventTypeWarning })
+		all = warnings(all)
 	}
 	if e.output.Structured() {
 		if all == nil {
 			all = []Event{}
 		}
 		return e.output.Encode(e.env.Out, all)
+	}
+	if e.output.Format == cli.FormatName {
+		for _, event := range all {
+			fmt.Fprintln(e.env.Out, "event/"+cli.Text(event.Name))
+		}
+		return nil
 	}
 	if len(all) == 0 {
 		e.env.Note("No events found about %s %s in namespace %s. Events are kept for an hour or so.", subject.Kind, subject.Name, source.Namespace)
@@ -119,7 +127,7 @@ func list(ctx context.Context, source *cli.Source, subject cli.Subject) ([]Event
 func eventOf(e *corev1.Event) Event {
 	first := firstOf(e.FirstTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
 	out := Event{
-		Type: e.Type, Reason: e.Reason, Message: e.Message, Count: max(e.Count, 1),
+		Name: e.Name, Type: e.Type, Reason: e.Reason, Message: e.Message, Count: max(e.Count, 1),
 		First: first, Last: firstOf(e.LastTimestamp.Time, e.EventTime.Time, first),
 		By: cmp.Or(e.Source.Component, e.ReportingController),
 	}

@@ -3,11 +3,17 @@ package explain
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
@@ -41,12 +47,13 @@ func NewWhy(env *cli.Env) *cobra.Command {
 		Long: `Say why a ManagedResource or a cluster is not as it should be: the first cause, since when, and what unblocks it. A ManagedResource
 that waits for its target has the target's problem as its cause; if no hub works, that is the cause of everything.
 
-The exit code is 0 if nothing is wrong, and 3 if there is a cause.`,
+The exit code is 0 if nothing is wrong, and 3 if there is a cause. -o wide lists all Warning events about it instead of the last three; -o name
+only names it, and only if something is wrong.`,
 		Example: `  trellisctl -n shoot--foo--a why mr addons
   trellisctl -n shoot--foo--a why cluster shoot-a -o json | jq -r .cause.reason`,
 	}
 	env.TakeSubject(command, w.run, cli.KindManagedResource, cli.KindCluster)
-	w.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML)
+	w.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 	command.Flags().StringVar(&w.hubNamespace, "hub-namespace", "trellis", "Namespace of the hub, where its heartbeat is.")
 	command.Flags().StringVar(&w.hubLease, "hub-lease", "trellis-heartbeat", "Name of the Lease that the hub renews as its heartbeat.")
 	return command
@@ -70,13 +77,17 @@ func (w *why) run(ctx context.Context, subject cli.Subject) error {
 	}
 	answer := &Answer{Kind: subject.Kind, Namespace: facts.Namespace, Name: facts.Name}
 	if c := cause(facts); c.Reason != "" {
+		c.Unblock = strings.ReplaceAll(c.Unblock, cli.FieldManager+" ", w.env.Command+" ")
 		answer.Cause = &c
 	}
 	answer.OK = answer.Cause == nil
 	if !answer.OK {
 		// Events tell more where there are any. That they cannot be read is no reason to keep the cause back.
 		if events, err := list(ctx, source, subject); err == nil {
-			answer.Events = lastWarnings(events)
+			answer.Events = warnings(events)
+			if w.output.Format != cli.FormatWide {
+				answer.Events = answer.Events[max(0, len(answer.Events)-shownEvents):]
+			}
 		}
 	}
 	if err := w.print(answer); err != nil {
@@ -88,19 +99,28 @@ func (w *why) run(ctx context.Context, subject cli.Subject) error {
 	return nil
 }
 
-func lastWarnings(events []Event) []Event {
-	var warnings []Event
-	for _, e := range events {
-		if e.Type == corev1.EventTypeWarning {
-			warnings = append(warnings, e)
-		}
+func warnings(events []Event) []Event {
+	return slices.DeleteFunc(events, func(e Event) bool { return e.Type != corev1.EventTypeWarning })
+}
+
+// objectOf is what the answer is about, by its name.
+func objectOf(a *Answer) client.Object {
+	meta := metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}
+	if a.Kind == cli.KindCluster {
+		return &hubv1alpha1.TargetCluster{ObjectMeta: meta}
 	}
-	return warnings[max(0, len(warnings)-shownEvents):]
+	return &resourcesv1alpha1.ManagedResource{ObjectMeta: meta}
 }
 
 func (w *why) print(a *Answer) error {
 	if w.output.Structured() {
 		return w.output.Encode(w.env.Out, a)
+	}
+	if w.output.Format == cli.FormatName {
+		if !a.OK {
+			fmt.Fprintln(w.env.Out, cli.Name(cli.Scheme(), objectOf(a)))
+		}
+		return nil
 	}
 	style := w.env.Style(w.env.Out)
 	what := map[cli.Kind]string{cli.KindManagedResource: "ManagedResource", cli.KindCluster: "Cluster"}[a.Kind]

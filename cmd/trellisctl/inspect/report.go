@@ -137,7 +137,7 @@ func (r *Report) count() string {
 	for i := range r.Objects {
 		counts[r.Objects[i].Health]++
 	}
-	text := fmt.Sprintf("%d objects", len(r.Objects))
+	text := cli.Count(len(r.Objects), "object")
 	for _, h := range []Health{Missing, Unhealthy, Progressing, Unknown} {
 		if counts[h] > 0 {
 			text += fmt.Sprintf(", %d %s", counts[h], h)

@@ -18,7 +18,7 @@ func NewStatus(env *cli.Env) *cobra.Command {
 	s := &status{inspection: i}
 	i.print = s.print
 	command := i.command("status", "Show how a ManagedResource and its objects are", `Show the conditions of a ManagedResource, and of each of its objects how it is in the target at this moment, by the rules of the hub.
-The worst come first.
+The worst come first. -o wide also shows the warning events that explain it.
 
 The exit code is 3 if anything is not as it should be, and 6 if the target does not answer; then only what the hub knows is shown.`,
 		`  trellisctl -n shoot--foo--a status mr addons
@@ -26,6 +26,7 @@ The exit code is 3 if anything is not as it should be, and 6 if the target does 
   # In scripts
   trellisctl -n shoot--foo--a status mr addons -o json | jq '.objects[] | select(.health != "Healthy")'`,
 		cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
+	i.output.AddHeadersFlag(command)
 	command.Flags().BoolVar(&s.bad, "not-healthy", false, "List only objects that are not healthy.")
 	return command
 }

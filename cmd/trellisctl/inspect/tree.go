@@ -16,10 +16,10 @@ func NewTree(env *cli.Env) *cobra.Command {
 	t := &tree{inspection: i}
 	i.print = t.print
 	return i.command("tree", "Show a ManagedResource as a tree, down to the pods", `Show a ManagedResource as a tree: its Secrets, its objects by namespace, and below workloads their ReplicaSets, Jobs and Pods, each with
-how it is in the target at this moment.
+how it is in the target at this moment. -o wide also shows the warning events that explain it.
 
 The exit code is 3 if anything is not as it should be, and 6 if the target does not answer; then only what the hub knows is shown.`,
-		`  trellisctl -n shoot--foo--a tree mr addons`, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
+		`  trellisctl -n shoot--foo--a tree mr addons`, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 }
 
 type tree struct{ *inspection }
@@ -75,6 +75,11 @@ func (t *tree) branch(o *Object, style cli.Style) branch {
 		text += "  " + cli.FirstLine(message)
 	}
 	b := branch{text: text}
+	if t.output.Format == cli.FormatWide {
+		for _, note := range o.Notes {
+			b.branches = append(b.branches, branch{text: style.Faint(cli.FirstLine(note))})
+		}
+	}
 	for i := range o.Children {
 		b.branches = append(b.branches, t.branch(&o.Children[i], style))
 	}

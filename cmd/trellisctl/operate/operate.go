@@ -16,6 +16,7 @@ import (
 // operation is one of the commands on one ManagedResource.
 type operation struct {
 	env     *cli.Env
+	output  cli.Output
 	wait    bool
 	timeout time.Duration
 }
@@ -26,6 +27,9 @@ func (o *operation) command(use, short, long, example string, run func(context.C
 		Use: use + " mr NAME [flags]", Short: short, Long: long, Example: example,
 	}
 	o.env.TakeSubject(command, func(ctx context.Context, subject cli.Subject) error {
+		if err := o.output.Validate(); err != nil {
+			return err
+		}
 		source, err := o.env.Source()
 		if err != nil {
 			return err
@@ -36,6 +40,7 @@ func (o *operation) command(use, short, long, example string, run func(context.C
 		}
 		return run(ctx, source, mr)
 	}, cli.KindManagedResource)
+	o.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	command.Flags().BoolVar(&o.wait, "wait", true, "Wait until the hub has done it.")
 	command.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "How long to wait for the hub.")
 	return command
@@ -65,14 +70,15 @@ func (o *operation) reconcile(ctx context.Context, source *cli.Source, mr *resou
 		return err
 	}
 	if !o.wait {
-		fmt.Fprintf(o.env.Out, "managedresource/%s: the hub is asked to reconcile it\n", mr.Name)
-		return nil
+		return o.tell(mr, ": the hub is asked to reconcile it")
 	}
 	calm := 0
 	err := o.env.Await(ctx, o.timeout, func(ctx context.Context) (done bool, state string, err error) {
-		if mr, err = source.ManagedResource(ctx, mr.Name); err != nil {
+		now, err := source.ManagedResource(ctx, mr.Name)
+		if err != nil {
 			return false, "", err
 		}
+		mr = now
 		if mr.Annotations[resourcesv1alpha1.OperationAnnotation] == resourcesv1alpha1.OperationReconcile {
 			calm = 0
 			return false, "waiting for the hub to begin", nil
@@ -87,7 +93,9 @@ func (o *operation) reconcile(ctx context.Context, source *cli.Source, mr *resou
 	if err != nil {
 		return fmt.Errorf("managedResource %s: %w", mr.Name, err)
 	}
-	fmt.Fprintf(o.env.Out, "managedresource/%s reconciled: %s\n", mr.Name, Say(mr, resourcesv1alpha1.ConditionReady))
+	if err := o.tell(mr, " reconciled: "+Say(mr, resourcesv1alpha1.ConditionReady)); err != nil {
+		return err
+	}
 	if !is(mr, resourcesv1alpha1.ConditionReady, resourcesv1alpha1.ConditionTrue) {
 		return cli.Found()
 	}
@@ -126,13 +134,14 @@ func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resource
 		return err
 	}
 	if !o.wait {
-		fmt.Fprintf(o.env.Out, "managedresource/%s: the hub is asked for it to be %s\n", mr.Name, what)
-		return nil
+		return o.tell(mr, ": the hub is asked for it to be "+what)
 	}
 	err := o.env.Await(ctx, o.timeout, func(ctx context.Context) (done bool, state string, err error) {
-		if mr, err = source.ManagedResource(ctx, mr.Name); err != nil {
+		now, err := source.ManagedResource(ctx, mr.Name)
+		if err != nil {
 			return false, "", err
 		}
+		mr = now
 		says := because(mr, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ReasonManagedResourceIgnored)
 		known := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied) != nil
 		return known && says == ignored, "waiting for the hub: " + Say(mr, resourcesv1alpha1.ConditionResourcesApplied), nil
@@ -140,7 +149,19 @@ func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resource
 	if err != nil {
 		return fmt.Errorf("managedResource %s has its annotation, but the hub does not say that it is %s: %w", mr.Name, what, err)
 	}
-	fmt.Fprintf(o.env.Out, "managedresource/%s %s\n", mr.Name, what)
+	return o.tell(mr, " "+what)
+}
+
+// tell prints what was done, or the ManagedResource as it is now.
+func (o *operation) tell(mr *resourcesv1alpha1.ManagedResource, what string) error {
+	switch {
+	case o.output.Structured():
+		return o.output.Encode(o.env.Out, cli.Typed(cli.Scheme(), mr))
+	case o.output.Format == cli.FormatName:
+		fmt.Fprintln(o.env.Out, cli.Name(cli.Scheme(), mr))
+	default:
+		fmt.Fprintln(o.env.Out, "managedresource/"+mr.Name+what)
+	}
 	return nil
 }
 

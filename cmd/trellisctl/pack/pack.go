@@ -38,7 +38,8 @@ func New(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "pack -f FILE|DIR|- --name NAME [flags]",
 		Short: "Pack manifests into a ManagedResource",
-		Long: `Pack manifests into a ManagedResource and the Secrets that it refers to, and print them, or apply them with --apply.
+		Long: `Pack manifests into a ManagedResource and the Secrets that it refers to, and print them, or apply them with --apply (and print them
+with -o, too).
 
 Equal manifests give equal output, whatever files they are in and in whatever order. What the hub could not read or would refuse is
 refused: documents that are no objects, objects that are there twice, more than fits into a Secret or into an inventory. Content that
@@ -52,7 +53,7 @@ ManagedResource does not refer to any more, once the hub has applied the new one
 
   # From a pipeline
   kustomize build overlays/a | trellisctl -n shoot--foo--a pack -f - --name addons --immutable --apply --prune`,
-		Args: cobra.NoArgs,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
 	f := command.Flags()
@@ -75,11 +76,8 @@ ManagedResource does not refer to any more, once the hub has applied the new one
 	f.BoolVar(&p.wait, "wait", false, "With --apply: wait until the ManagedResource is ready.")
 	f.DurationVar(&p.timeout, "timeout", 5*time.Minute, "How long to wait for the hub.")
 	p.output.AddFlags(command, cli.FormatYAML, cli.FormatJSON, cli.FormatName)
-	for flag, kind := range map[string]cli.Kind{"name": cli.KindManagedResource, "for-cluster": cli.KindCluster} {
-		if err := command.RegisterFlagCompletionFunc(flag, env.CompleteName(kind)); err != nil {
-			panic(err) // the flags are compiled in
-		}
-	}
+	env.CompleteFlag(command, "name", cli.KindManagedResource)
+	env.CompleteFlag(command, "for-cluster", cli.KindCluster)
 	return command
 }
 
@@ -91,8 +89,6 @@ func (p *packer) run(ctx context.Context) error {
 		return cli.Usage("--name is required")
 	case !p.apply && (p.force || p.prune || p.wait):
 		return cli.Usage("--force-conflicts, --prune and --wait go with --apply")
-	case p.apply && p.output.Structured():
-		return cli.Usage("--apply prints what it did; leave out -o %s", p.output.Format)
 	}
 	if err := p.output.Validate(); err != nil {
 		return err
@@ -201,7 +197,12 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 		if err != nil {
 			return fmt.Errorf("applying %s: %w", cli.Name(source.Scheme(), o), err)
 		}
-		fmt.Fprintln(p.env.Out, cli.Name(source.Scheme(), o), "applied")
+		p.tell("%s applied", cli.Name(source.Scheme(), o))
+	}
+	if p.output.Format != cli.FormatPeople {
+		if err := p.print(packed); err != nil {
+			return err
+		}
 	}
 	old := p.unneeded(ctx, source, before, packed.ManagedResource)
 	if p.wait || p.prune && len(old) > 0 {
@@ -236,7 +237,16 @@ func (p *packer) dispose(ctx context.Context, source *cli.Source, old []*corev1.
 		if err := client.IgnoreNotFound(source.Delete(ctx, s, client.Preconditions{UID: ptr.To(s.UID)})); err != nil {
 			return fmt.Errorf("deleting the old Secret %s/%s: %w", s.Namespace, s.Name, err)
 		}
-		fmt.Fprintf(p.env.Out, "secret/%s deleted\n", s.Name)
+		p.tell("secret/%s deleted", s.Name)
 	}
 	return nil
+}
+
+// tell prints what was done, beside the output if that is what was applied.
+func (p *packer) tell(format string, args ...any) {
+	if p.output.Format != cli.FormatPeople {
+		p.env.Note(format, args...)
+		return
+	}
+	fmt.Fprintf(p.env.Out, format+"\n", args...)
 }

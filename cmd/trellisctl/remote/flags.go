@@ -24,9 +24,7 @@ type Flags struct {
 func (f *Flags) AddFlags(cmd *cobra.Command, env *cli.Env) {
 	f.AddConnectFlags(cmd)
 	cmd.Flags().StringVar(&f.Target, "target", "", "Target to look into: NAME or NAMESPACE/NAME of a TargetCluster, or \"source\". Default: where the ManagedResource goes.")
-	if err := cmd.RegisterFlagCompletionFunc("target", env.CompleteName(cli.KindCluster)); err != nil {
-		panic(err) // the flag is compiled in
-	}
+	env.CompleteFlag(cmd, "target", cli.KindCluster, SourceName)
 }
 
 // AddConnectFlags adds those of the flags that are about the connection.
