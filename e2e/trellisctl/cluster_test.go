@@ -12,11 +12,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cluster"
 	"github.com/trellis-hub/trellis/hack/hubtest"
@@ -62,6 +64,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 	p.fails(cli.ExitRefused, "is registered in namespace "+p.name+" already", "cluster", "add", "shoot-a", "--from-kubeconfig", admin)
 	p.Expect(p.succeeds("cluster", "list").out).To(MatchRegexp(`shoot-a +True +(Ready|DuplicateRegistration) +`))
 	p.Expect(p.succeeds("cluster", "list", "-o", "name").out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
+	p.Expect(p.succeeds("cluster", "rotate", "shoot-a", "--timeout", "90s", "-o", "name").out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
 	p.Expect(p.succeeds("cluster", "describe", "shoot-a").out).To(And(
 		MatchRegexp(`Credential: +token of service account `+account+`, for 1h0m0s each`), ContainSubstring("Connected"), ContainSubstring("Valid until")))
 	list := &hubv1alpha1.TargetClusterList{}
@@ -79,26 +82,15 @@ func TestTheLifeOfACluster(t *testing.T) {
 
 	// It cannot be removed while it is needed.
 	p.apply("addons", p.configMap("a", "1"))
-	r = p.fails(cli.ExitRefused, "1 ManagedResources still need cluster shoot-a: addons (1 objects)", "cluster", "remove", "shoot-a")
+	r = p.fails(cli.ExitRefused, "cluster shoot-a is still needed by 1 ManagedResource: addons (1 object)", "cluster", "remove", "shoot-a")
 	p.Expect(p.registration("shoot-a")).NotTo(BeNil())
 	p.Expect(r.err).To(ContainSubstring("--confirm"))
 	p.Expect(source.Client.Delete(p.ctx, hubtest.ManagedResource(p.name, "addons"))).To(Succeed())
-	p.Eventually(func() int {
-		tc := &hubv1alpha1.TargetCluster{}
-		p.Expect(source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "shoot-a"}, tc)).To(Succeed())
-		if tc.Status.ManagedResources == nil {
-			return 0
-		}
-		return int(tc.Status.ManagedResources.Total)
-	}).Should(BeZero())
+	p.Eventually(func() bool {
+		return apierrors.IsNotFound(source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "addons"}, &resourcesv1alpha1.ManagedResource{}))
+	}).Should(BeTrue())
 
-	// Its service account stays as long as another registration uses it.
-	q := another(t)
-	q.succeeds("cluster", "add", "again", "--from-kubeconfig", admin, "--create-service-account", "--service-account", account, "--wait", "--timeout", "90s")
-	p.fails(cli.ExitRefused, "cluster "+q.name+"/again uses service account "+account+", too", "cluster", "remove", "shoot-a", "--from-kubeconfig", admin)
-	p.Expect(p.registration("shoot-a")).NotTo(BeNil())
-	q.succeeds("cluster", "remove", "again")
-
+	// What the hub counts is a moment behind: that is waited for.
 	r = p.succeeds("cluster", "remove", "shoot-a", "--from-kubeconfig", admin)
 	p.Expect(r.out).To(And(ContainSubstring("cluster/shoot-a removed"), ContainSubstring("serviceaccount/trellis deleted in the cluster")))
 	p.Expect(p.registration("shoot-a")).To(BeNil())
@@ -108,12 +100,73 @@ func TestTheLifeOfACluster(t *testing.T) {
 	p.fails(cli.ExitNotFound, "there is no TargetCluster shoot-a", "cluster", "describe", "shoot-a")
 }
 
+func TestTheLastOneToUseAServiceAccountTakesItAway(t *testing.T) {
+	p, q := newPlace(t), another(t)
+	account := client.ObjectKey{Namespace: p.name, Name: "shared"}
+	binding := client.ObjectKey{Name: "trellisctl:" + p.name + ":shared"}
+	exists := func() bool {
+		t.Helper()
+		sa, rights := target.Client.Get(p.ctx, account, &corev1.ServiceAccount{}), target.Client.Get(p.ctx, binding, &rbacv1.ClusterRoleBinding{})
+		p.Expect(client.IgnoreNotFound(sa)).To(Succeed())
+		p.Expect(apierrors.IsNotFound(rights)).To(Equal(apierrors.IsNotFound(sa)), "account and rights go together")
+		return sa == nil
+	}
+	// In two namespaces of one source, and under the same name in another source.
+	elsewhere := func(args ...string) []string { return append([]string{"--kubeconfig", admin}, args...) }
+	create := []string{"cluster", "add", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", account.String()}
+	remove := []string{"cluster", "remove", "shoot-a", "--from-kubeconfig", admin}
+	p.succeeds(create...)
+	p.succeeds(elsewhere(create...)...)
+	q.succeeds(append(create, "--wait", "--timeout", "90s")...)
+
+	r := p.succeeds(remove...)
+	p.Expect(r.out).To(And(ContainSubstring("cluster/shoot-a removed"), Not(ContainSubstring("deleted"))))
+	p.Expect(r.err).To(And(ContainSubstring("stays in the cluster for others that use it"),
+		ContainSubstring(q.name+"/shoot-a in the source cluster with UID "), ContainSubstring(p.name+"/shoot-a in the source cluster with UID "+string(uidOf(p, target)))))
+	p.Expect(exists()).To(BeTrue())
+
+	// Who was here twice is noted once, and the token of the others goes on to be good.
+	q.succeeds("cluster", "rotate", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--timeout", "90s")
+	r = q.succeeds(append(remove, "-o", "json")...)
+	p.Expect(r.out).NotTo(ContainSubstring("deleted"))
+	p.Expect(exists()).To(BeTrue())
+	p.succeeds(elsewhere("cluster", "rotate", "shoot-a", "--wait=false")...)
+
+	r = p.succeeds(elsewhere(append(remove, "-o", "json")...)...)
+	outcome := cluster.Outcome{}
+	p.Expect(json.Unmarshal([]byte(r.out), &outcome)).To(Succeed())
+	p.Expect(outcome).To(Equal(cluster.Outcome{
+		Namespace: p.name, Name: "shoot-a", Action: cluster.Removed, Version: outcome.Version, UID: uidOf(p, target), ServiceAccount: account.String(),
+		Deleted: []string{"serviceaccount/shared", "clusterrolebinding.rbac.authorization.k8s.io/" + binding.Name},
+	}))
+	p.Expect(exists()).To(BeFalse())
+}
+
+func TestAServiceAccountThatSomebodyElseMadeStays(t *testing.T) {
+	p := newPlace(t)
+	theirs := &corev1.ServiceAccount{ObjectMeta: metaOf(p.name, "theirs")}
+	p.Expect(target.Client.Create(p.ctx, theirs)).To(Succeed())
+	p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", p.name+"/theirs", "--wait", "--timeout", "90s")
+	r := p.succeeds("cluster", "remove", "shoot-a", "--from-kubeconfig", admin)
+	p.Expect(r.out).To(And(ContainSubstring("clusterrolebinding"), Not(ContainSubstring("serviceaccount"))))
+	p.Expect(target.Client.Get(p.ctx, client.ObjectKeyFromObject(theirs), theirs)).To(Succeed())
+	p.Expect(theirs.Annotations).To(BeEmpty())
+}
+
+// uidOf is the UID of a cluster.
+func uidOf(p *place, c *hubtest.Cluster) types.UID {
+	p.t.Helper()
+	system := &corev1.Namespace{}
+	p.Expect(c.Client.Get(p.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)).To(Succeed())
+	return system.UID
+}
+
 func TestAClusterIsRemovedThoughItIsNeededIfThatIsConfirmed(t *testing.T) {
 	p := newPlace(t)
 	p.register("shoot-a")
 	p.apply("addons", p.configMap("a", "1"))
 	r := p.succeeds("cluster", "remove", "shoot-a", "--confirm")
-	p.Expect(r.err).To(ContainSubstring("1 objects stay in cluster shoot-a"))
+	p.Expect(r.err).To(ContainSubstring("cluster shoot-a keeps 1 object that nobody looks after any more, of: addons (1 object)"))
 	p.Expect(p.registration("shoot-a")).To(BeNil())
 	p.Expect(target.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "a"}, &corev1.ConfigMap{})).To(Succeed())
 	p.eventually("addons", "Ready", "False", "TargetNotFound")
@@ -234,9 +287,7 @@ func TestARotationToAnotherClusterIsRefused(t *testing.T) {
 	p.Eventually(func() string {
 		tc := &hubv1alpha1.TargetCluster{}
 		p.Expect(source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "shoot-a"}, tc)).To(Succeed())
-		system := &corev1.Namespace{}
-		p.Expect(source.Client.Get(p.ctx, client.ObjectKey{Name: "kube-system"}, system)).To(Succeed())
-		if tc.Status.ClusterUID == system.UID {
+		if tc.Status.ClusterUID == uidOf(p, source) {
 			return "source"
 		}
 		return "another one"

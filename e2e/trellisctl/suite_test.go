@@ -46,6 +46,9 @@ func run(m *testing.M) int {
 			}
 		}
 	}
+	if err == nil {
+		err = hubtest.InstallSource(ctx, target.Client) // for who looks at it as another source, without a hub
+	}
 	directory := ""
 	if err == nil {
 		directory, err = os.MkdirTemp("", "trellisctl")

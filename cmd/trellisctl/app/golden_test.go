@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,7 @@ func TestOutput(t *testing.T) {
 		"cluster-list-labels":   "cluster list -l ===",
 		"cluster-describe":      "cluster describe shoot-a",
 		"cluster-describe-down": "cluster describe shoot-b",
+		"cluster-describe-wide": "cluster describe shoot-a -o wide",
 		"cluster-describe-none": "cluster describe shoot-x",
 		"cluster-remove-needed": "cluster remove shoot-a",
 		"why-mr":                "why mr addons",
@@ -140,11 +142,15 @@ func TestOutput(t *testing.T) {
 		"why-mr-well":           "why mr/well",
 		"why-mr-target":         "why mr stuck",
 		"why-cluster":           "why cluster shoot-b",
+		"why-mr-wide":           "why mr addons -o wide",
+		"why-mr-name":           "why mr/addons -o name",
 		"why-nothing":           "why mr nothing",
 		"events":                "events mr addons",
 		"events-wide":           "events mr addons -o wide",
 		"events-warnings-json":  "events mr addons --warnings -o json",
 		"events-none":           "events mr well",
+		"events-name":           "events mr addons -o name",
+		"reconcile-asked":       "reconcile mr well --wait=false -o yaml",
 		"unpack":                "unpack mr addons",
 		"unpack-show-secrets":   "unpack mr addons --show-secrets -o json",
 		"unpack-name":           "unpack mr addons -o name",
@@ -162,6 +168,70 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+func TestCompletion(t *testing.T) {
+	for line, want := range map[string]string{
+		"why |":                       "mr cluster",
+		"why mr |":                    "addons strange stuck suspended well",
+		"why ManagedResource |":       "addons strange stuck suspended well",
+		"why cluster |":               "shoot-a shoot-b",
+		"why mr addons |":             "",
+		"why pods |":                  "",
+		"why mr/|":                    "mr/addons mr/strange mr/stuck mr/suspended mr/well",
+		"status |":                    "mr",
+		"status cluster |":            "",
+		"status mr addons --target |": "shoot-a shoot-b source",
+		"status mr addons -o |":       "json yaml wide name",
+		"diff -f - --name |":          "addons strange stuck suspended well",
+		"pack -f - --name addons --for-cluster |": "shoot-a shoot-b",
+		"pack |":        "",
+		"cluster |":     "add describe list remove rotate",
+		"cluster add |": "",
+		"cluster add x --from-kubeconfig x --wait |": "",
+		"cluster describe |":                         "shoot-a shoot-b",
+		"cluster rotate shoot-a |":                   "",
+		"cluster list |":                             "",
+		"--context |":                                "x",
+		"--namespace |":                              "shoot--foo--a",
+	} {
+		t.Run(line, func(t *testing.T) {
+			g := NewWithT(t)
+			before, word, _ := strings.Cut(strings.TrimSuffix(line, "|"), "mr/")
+			args := append([]string{"__completeNoDesc"}, strings.Fields(before)...)
+			if strings.Contains(line, "mr/") {
+				word = "mr/" + word
+			}
+			objects := append(read(t, "source.yaml"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot--foo--a"}})
+			said, _, _ := strings.Cut(run(t, app.Name, objects, append(args, word)...), "---")
+			var offered []string
+			directive := ""
+			for line := range strings.Lines(said) {
+				if d, is := strings.CutPrefix(strings.TrimSpace(line), ":"); is {
+					directive = d
+				} else {
+					offered = append(offered, strings.TrimSpace(line))
+				}
+			}
+			g.Expect(strings.Join(offered, " ")).To(Equal(want))
+			g.Expect(directive).To(Equal("4"), "and no names of files")
+		})
+	}
+}
+
+func TestKubectlAsksForCompletions(t *testing.T) {
+	g := NewWithT(t)
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	g.Expect(app.Main(context.Background(), []string{"/usr/bin/kubectl_complete-trellis", "why", ""}, streams)).To(Equal(cli.ExitOK))
+	g.Expect(out.String()).To(Equal("mr\ncluster\n:4\n"))
+}
+
+func TestThePluginSpeaksOfItself(t *testing.T) {
+	for name, command := range map[string]string{app.Name: "trellisctl", "kubectl-trellis": "kubectl trellis"} {
+		g := NewWithT(t)
+		g.Expect(run(t, name, read(t, "source.yaml"), "why", "mr", "suspended")).To(ContainSubstring("Unblock:  " + command + " -n shoot--foo--a resume mr suspended\n"))
+		g.Expect(run(t, name, nil, "why")).To(ContainSubstring("See '" + command + " why --help'."))
+	}
+}
+
 func TestAHubThatDoesNotWorkIsTheCauseOfEverything(t *testing.T) {
 	objects := read(t, "source.yaml")
 	for _, o := range objects {
@@ -172,6 +242,29 @@ func TestAHubThatDoesNotWorkIsTheCauseOfEverything(t *testing.T) {
 	for _, subject := range []string{"mr addons", "mr well", "cluster shoot-a"} {
 		NewWithT(t).Expect(run(t, app.Name, objects, strings.Fields("why "+subject)...)).To(ContainSubstring("NoHubWorks"))
 	}
+}
+
+func TestEveryCommandHasTheFormatsForPrograms(t *testing.T) {
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	looked := 0
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		if c.HasSubCommands() || !c.IsAvailableCommand() || slices.Contains([]string{"options", "completion", "help"}, c.Name()) || c.Parent().Name() == "completion" {
+			return
+		}
+		looked++
+		flag := c.Flags().Lookup("output")
+		g := NewWithT(t)
+		g.Expect(flag).NotTo(BeNil(), c.CommandPath())
+		for _, format := range []string{"json", "yaml", "name"} {
+			g.Expect(flag.Usage).To(ContainSubstring(format), c.CommandPath())
+		}
+	}
+	walk(app.New(cli.NewEnv(streams), app.Name))
+	NewWithT(t).Expect(looked).To(Equal(15))
 }
 
 func TestTheReferenceIsComplete(t *testing.T) {

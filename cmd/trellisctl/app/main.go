@@ -26,10 +26,11 @@ import (
 	"github.com/trellis-hub/trellis/version"
 )
 
-// Names of the command: its own, and the one under which kubectl finds plug-ins.
+// Names of the command: its own, and those under which kubectl finds plug-ins and asks them for completions.
 const (
-	Name       = "trellisctl"
-	pluginName = "kubectl-trellis"
+	Name         = "trellisctl"
+	pluginName   = "kubectl-trellis"
+	completeName = "kubectl_complete-trellis"
 )
 
 // Main runs a command line, whose first element is the path of the program, and returns the exit code.
@@ -42,6 +43,9 @@ func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams
 	name, line := Name, []string{}
 	if len(args) > 0 {
 		name, line = strings.TrimSuffix(filepath.Base(args[0]), ".exe"), args[1:]
+	}
+	if name == completeName {
+		name, line = pluginName, append([]string{cobra.ShellCompRequestCmd}, line...)
 	}
 	return Run(ctx, cli.NewEnv(streams), name, line)
 }
@@ -78,6 +82,7 @@ func New(env *cli.Env, name string) *cobra.Command {
 		root.Use = pluginName
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl trellis"}
 	}
+	env.Command = root.DisplayName()
 	root.SetIn(env.In)
 	root.SetOut(env.Out)
 	root.SetErr(env.ErrOut)

@@ -2,7 +2,12 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +18,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
@@ -23,6 +30,8 @@ import (
 const (
 	// managedByLabel marks what trellisctl creates in targets.
 	managedByLabel = "app.kubernetes.io/managed-by"
+	// userPrefix begins the annotations of service accounts in targets that say which registrations use them, one for each.
+	userPrefix = "used-by.trellisctl.hub.gardener.cloud/"
 	// clusterAdmin is the ClusterRole that may do everything.
 	clusterAdmin = "cluster-admin"
 	// shortestToken is what API servers issue at least.
@@ -52,6 +61,23 @@ type account struct {
 	client.ObjectKey
 	role     string
 	duration time.Duration
+	// user is the registration whose account it is.
+	user user
+}
+
+// user is a registration as the service account that it uses notes it, in an annotation of its own.
+type user struct{ key, text string }
+
+// userOf is the registration of a name in the namespace of the source. The UID of the source tells it from those of the same name in
+// other sources, which may share the account and are not seen from here.
+func userOf(ctx context.Context, source *cli.Source, name string) (user, error) {
+	system := &corev1.Namespace{}
+	if err := source.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return user{}, fmt.Errorf("reading the namespace kube-system of the source cluster, by whose UID a service account knows who uses it: %w", err)
+	}
+	registration := source.Namespace + "/" + name
+	digest := sha256.Sum256([]byte(string(system.UID) + "/" + registration))
+	return user{key: userPrefix + hex.EncodeToString(digest[:8]), text: fmt.Sprintf("%s in the source cluster with UID %s", registration, system.UID)}, nil
 }
 
 // parse reads the flags.
@@ -104,7 +130,7 @@ func (a *account) objects() []client.Object {
 	)
 }
 
-// create creates what is missing of the service account and its rights.
+// create creates what is missing of the service account and its rights, and notes who uses it.
 func (a *account) create(ctx context.Context, c client.Client) error {
 	if a.role != clusterAdmin {
 		if err := c.Get(ctx, client.ObjectKey{Name: a.role}, &rbacv1.ClusterRole{}); err != nil {
@@ -120,7 +146,32 @@ func (a *account) create(ctx context.Context, c client.Client) error {
 			return fmt.Errorf("creating %s in the target: %w", cli.Name(c.Scheme(), obj), err)
 		}
 	}
-	return nil
+	_, err := a.note(ctx, c, &a.user.text)
+	return err
+}
+
+// note notes the user of the service account, or takes him off if the text is nil. It returns the account as it is then.
+func (a *account) note(ctx context.Context, c client.Client, text *string) (*corev1.ServiceAccount, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{a.user.key: text}}})
+	if err != nil {
+		return nil, fmt.Errorf("encoding who uses service account %s: %w", a.ObjectKey, err)
+	}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}}
+	if err := c.Patch(ctx, sa, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(cli.FieldManager)); err != nil {
+		return nil, fmt.Errorf("noting on service account %s in the target who uses it: %w", a.ObjectKey, err)
+	}
+	return sa, nil
+}
+
+// users are the registrations that a service account has noted.
+func users(sa *corev1.ServiceAccount) []string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(sa.Annotations)) {
+		if strings.HasPrefix(key, userPrefix) {
+			all = append(all, sa.Annotations[key])
+		}
+	}
+	return all
 }
 
 // sameRole insists that a binding that was there before binds to the same role: it cannot be changed.
@@ -140,25 +191,44 @@ func (a *account) sameRole(ctx context.Context, c client.Client, obj client.Obje
 	return nil
 }
 
-// remove deletes what create made, and nothing that somebody else did.
-func (a *account) remove(ctx context.Context, c client.Client) (deleted []string, err error) {
+// remove takes the user off the service account. If nobody else uses it, it deletes what create made, and nothing that somebody else
+// did; else it returns who does.
+func (a *account) remove(ctx context.Context, c client.Client) (others, deleted []string, err error) {
 	objects := (&account{ObjectKey: a.ObjectKey}).objects() // with those that only some roles have
-	for _, obj := range objects {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		sa, err := a.note(ctx, c, nil)
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if others = users(sa); len(others) > 0 || sa.Labels[managedByLabel] != cli.FieldManager {
+			return nil
+		}
+		// By its version: who has noted himself since then keeps it.
+		if err := client.IgnoreNotFound(c.Delete(ctx, sa, client.Preconditions{UID: &sa.UID, ResourceVersion: &sa.ResourceVersion})); err != nil {
+			return fmt.Errorf("deleting service account %s in the target: %w", a.ObjectKey, err)
+		}
+		deleted = append(deleted, cli.Name(c.Scheme(), sa))
+		return nil
+	})
+	if err != nil || len(others) > 0 {
+		return others, nil, err
+	}
+	for _, obj := range objects[1:] { // its rights
 		name := cli.Name(c.Scheme(), obj)
 		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
-			return deleted, fmt.Errorf("reading %s in the target: %w", name, err)
+			return nil, deleted, fmt.Errorf("reading %s in the target: %w", name, err)
 		}
 		if obj.GetLabels()[managedByLabel] != cli.FieldManager {
 			continue
 		}
 		if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
-			return deleted, fmt.Errorf("deleting %s in the target: %w", name, err)
+			return nil, deleted, fmt.Errorf("deleting %s in the target: %w", name, err)
 		}
 		deleted = append(deleted, name)
 	}
-	return deleted, nil
+	return nil, deleted, nil
 }
 
 // token has the API server issue a token.
@@ -192,11 +262,14 @@ func check(ctx context.Context, env *cli.Env, stored *remote.Kubeconfig, flags r
 		return nil, nil, err
 	}
 	end := env.Clock.Now().Add(rightsTimeout)
+	progress := env.Progress()
+	defer progress.End()
 	for {
 		connection, err = remote.Connect(ctx, config, flags.ConnectTimeout)
 		if err == nil || !fresh || cli.ExitCode(err) != cli.ExitRefused || env.Clock.Now().After(end) {
 			return raw, connection, err
 		}
+		progress.Say("waiting until the cluster knows of the rights of the service account")
 		select {
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)

@@ -58,17 +58,13 @@ func (f *fromFlags) load(env *cli.Env, flags remote.Flags) (*remote.Kubeconfig, 
 }
 
 type add struct {
-	env     *cli.Env
-	from    fromFlags
+	change
 	account accountFlags
-	target  remote.Flags
 	class   string
-	wait    bool
-	timeout time.Duration
 }
 
 func newAdd(env *cli.Env) *cobra.Command {
-	a := &add{env: env}
+	a := &add{change: change{env: env}}
 	command := &cobra.Command{
 		Use:   "add NAME --from-kubeconfig FILE [--context CONTEXT] [flags]",
 		Short: "Register a cluster at the hub",
@@ -85,16 +81,13 @@ Nothing is written before a connection has worked with exactly what is going to 
 
   # Store the credential of a context as it is
   trellisctl -n shoot--foo--a cluster add shoot-a --from-kubeconfig ~/.kube/config --context shoot-a-robot`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args[0]) },
 	}
-	a.from.addFlags(command, env)
+	a.addFlags(command, false, "the hub is connected", time.Minute)
 	a.from.addServerFlag(command)
 	a.account.addFlags(command)
-	a.target.AddConnectFlags(command)
 	command.Flags().StringVar(&a.class, "class", "", "Class of the ManagedResources that the cluster is for. Default: the default class.")
-	command.Flags().BoolVar(&a.wait, "wait", false, "Wait until the hub is connected.")
-	command.Flags().DurationVar(&a.timeout, "timeout", time.Minute, "How long to wait for the hub.")
 	return command
 }
 
@@ -122,7 +115,11 @@ func (a *add) run(ctx context.Context, name string) error {
 	if err := source.Create(ctx, registration.DeepCopy(), client.DryRunAll, client.FieldOwner(cli.FieldManager)); err != nil {
 		return fmt.Errorf("storing the registration %s/%s: %w", source.Namespace, registration.Name, err)
 	}
-	raw, connection, err := a.maker(account).credential(ctx, given, registration)
+	m := &maker{env: a.env, target: a.target, server: a.from.server}
+	if a.account.create {
+		m.account = account
+	}
+	raw, connection, err := m.credential(ctx, source, given, registration)
 	if err != nil {
 		return err
 	}
@@ -133,14 +130,20 @@ func (a *add) run(ctx context.Context, name string) error {
 	if err := source.Create(ctx, registration, client.FieldOwner(cli.FieldManager)); err != nil {
 		return fmt.Errorf("storing the registration %s/%s: %w", source.Namespace, registration.Name, err)
 	}
-	fmt.Fprintf(a.env.Out, "cluster/%s registered (%s, UID %s)\n", name, connection.Version, connection.UID)
-	if !a.wait {
-		return nil
+	outcome := &Outcome{
+		Namespace: source.Namespace, Name: name, Action: Registered, Version: connection.Version, UID: connection.UID,
+		ServiceAccount: registration.Annotations[ServiceAccountAnnotation],
+	}
+	if err := a.tell(outcome); err != nil || !a.wait {
+		return err
 	}
 	return awaitConnected(ctx, a.env, source, name, a.timeout)
 }
 
 func (a *add) validate(name string) error {
+	if err := a.output.Validate(); err != nil {
+		return err
+	}
 	if a.from.file == "" {
 		return cli.Usage("--from-kubeconfig is required")
 	}
@@ -185,14 +188,6 @@ func newRegistration(namespace, name, class string) *corev1.Secret {
 	return s
 }
 
-func (a *add) maker(account *account) *maker {
-	m := &maker{env: a.env, target: a.target, server: a.from.server}
-	if a.account.create {
-		m.account = account
-	}
-	return m
-}
-
 // maker makes what is stored of what is given.
 type maker struct {
 	env    *cli.Env
@@ -206,7 +201,7 @@ type maker struct {
 }
 
 // credential makes the kubeconfig that is going to be stored, connects with it, and notes on the registration where it is from.
-func (m *maker) credential(ctx context.Context, given *remote.Kubeconfig, registration *corev1.Secret) ([]byte, *remote.Connection, error) {
+func (m *maker) credential(ctx context.Context, source *cli.Source, given *remote.Kubeconfig, registration *corev1.Secret) ([]byte, *remote.Connection, error) {
 	stored := given
 	if m.account == nil {
 		delete(registration.Annotations, ServiceAccountAnnotation)
@@ -216,6 +211,9 @@ func (m *maker) credential(ctx context.Context, given *remote.Kubeconfig, regist
 		}
 	} else {
 		var err error
+		if m.account.user, err = userOf(ctx, source, registration.Labels[hubv1alpha1.ClusterNameLabel]); err != nil {
+			return nil, nil, err
+		}
 		if stored, err = m.create(ctx, given); err != nil {
 			return nil, nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,6 +36,11 @@ func New(env *cli.Env) *cobra.Command {
 	}
 	command.AddCommand(newAdd(env), newList(env), newDescribe(env), newRotate(env), newRemove(env))
 	return command
+}
+
+// nameOf is how -o name calls a cluster, which may have no TargetCluster yet.
+func nameOf(name string) string {
+	return cli.Name(cli.Scheme(), &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // find reads a TargetCluster, nil if there is none.

@@ -30,15 +30,17 @@ type describe struct {
 func newDescribe(env *cli.Env) *cobra.Command {
 	d := &describe{env: env}
 	command := &cobra.Command{
-		Use:               "describe NAME [flags]",
-		Aliases:           []string{"show"},
-		Short:             "Show a cluster: conditions, credential, ManagedResources",
-		Long:              "Show what the hub knows of a cluster, whose credential the registration has, and which ManagedResources are not ready. Credentials are not shown.",
+		Use:     "describe NAME [flags]",
+		Aliases: []string{"show"},
+		Short:   "Show a cluster: conditions, credential, ManagedResources",
+		Long: `Show what the hub knows of a cluster, whose credential the registration has, and which ManagedResources are not ready; -o wide lists all of
+them. Credentials are not shown.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: env.CompleteName(cli.KindCluster),
 		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), args[0]) },
 	}
-	d.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
+	d.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
+	d.output.AddHeadersFlag(command)
 	return command
 }
 
@@ -64,21 +66,25 @@ func (d *describe) run(ctx context.Context, name string) error {
 		fmt.Fprintln(d.env.Out, cli.Name(source.Scheme(), tc))
 		return nil
 	}
-	mrs := &resourcesv1alpha1.ManagedResourceList{}
-	if err := source.List(ctx, mrs, client.InNamespace(source.Namespace)); err != nil {
-		return fmt.Errorf("listing ManagedResources: %w", err)
+	mrs, err := needing(ctx, source, tc)
+	if err != nil {
+		return err
 	}
-	return d.print(ctx, source, tc, needing(mrs.Items, tc))
+	return d.print(ctx, source, tc, mrs)
 }
 
-// needing are the ManagedResources that have objects in a target, and those that its name is written on.
-func needing(all []resourcesv1alpha1.ManagedResource, tc *hubv1alpha1.TargetCluster) []resourcesv1alpha1.ManagedResource {
-	return slices.DeleteFunc(slices.Clone(all), func(mr resourcesv1alpha1.ManagedResource) bool {
+// needing are the ManagedResources of a namespace that have objects in its target, and those that its name is written on.
+func needing(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) ([]resourcesv1alpha1.ManagedResource, error) {
+	mrs := &resourcesv1alpha1.ManagedResourceList{}
+	if err := source.List(ctx, mrs, client.InNamespace(tc.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing ManagedResources: %w", err)
+	}
+	return slices.DeleteFunc(mrs.Items, func(mr resourcesv1alpha1.ManagedResource) bool {
 		if uid := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]; uid != "" {
 			return uid != string(tc.Status.ClusterUID)
 		}
 		return mr.Labels[hubv1alpha1.ClusterNameLabel] != tc.Name
-	})
+	}), nil
 }
 
 func (d *describe) print(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, mrs []resourcesv1alpha1.ManagedResource) error {
@@ -111,7 +117,7 @@ func (d *describe) print(ctx context.Context, source *cli.Source, tc *hubv1alpha
 	if err := d.output.Table(d.env.Out, d.conditions(tc)); err != nil {
 		return err
 	}
-	return d.notReady(d.env.Out, style, mrs)
+	return d.managedResources(d.env.Out, style, mrs)
 }
 
 // registration tells what the registration is, as far as one may read it.
@@ -158,7 +164,7 @@ func clusterLine(tc *hubv1alpha1.TargetCluster) string {
 		}
 	}
 	if n := tc.Status.NodeCounts; n != nil {
-		parts = append(parts, fmt.Sprintf("%d nodes, %d ready", n.Total, n.Ready))
+		parts = append(parts, fmt.Sprintf("%s, %d ready", cli.Count(int(n.Total), "node"), n.Ready))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -171,19 +177,22 @@ func (d *describe) conditions(tc *hubv1alpha1.TargetCluster) *metav1.Table {
 	return table
 }
 
-// notReady lists the ManagedResources that are not ready.
-func (d *describe) notReady(w io.Writer, style cli.Style, mrs []resourcesv1alpha1.ManagedResource) error {
+// managedResources lists the ManagedResources that are not ready, or all of them.
+func (d *describe) managedResources(w io.Writer, style cli.Style, mrs []resourcesv1alpha1.ManagedResource) error {
 	table := &metav1.Table{ColumnDefinitions: cli.Columns("Name", "Ready", "Reason", "For", "Message")}
-	rest := 0
+	rest, title, all := 0, "ManagedResources that are not ready", d.output.Format == cli.FormatWide
+	if all {
+		title = "ManagedResources"
+	}
 	for i := range mrs {
 		c := resourcesv1alpha1.GetCondition(mrs[i].Status.Conditions, resourcesv1alpha1.ConditionReady)
 		switch {
 		case c == nil:
 			c = &resourcesv1alpha1.Condition{Status: resourcesv1alpha1.ConditionUnknown, Reason: "-", Message: "no hub has looked at it yet"}
-		case c.Status == resourcesv1alpha1.ConditionTrue:
+		case c.Status == resourcesv1alpha1.ConditionTrue && !all:
 			continue
 		}
-		if len(table.Rows) == describedManagedResources {
+		if len(table.Rows) == describedManagedResources && !all {
 			rest++
 			continue
 		}
@@ -192,7 +201,7 @@ func (d *describe) notReady(w io.Writer, style cli.Style, mrs []resourcesv1alpha
 	if len(table.Rows) == 0 {
 		return nil
 	}
-	fmt.Fprintf(w, "\n%s\n", style.Strong("ManagedResources that are not ready"))
+	fmt.Fprintf(w, "\n%s\n", style.Strong(title))
 	if err := d.output.Table(w, table); err != nil {
 		return err
 	}

@@ -9,7 +9,8 @@
 //
 // Instead of the credential of an administrator, a service account of its own can be stored (account.go): it is created in the
 // target, bound to a ClusterRole, and gets a token that ends. The Secret's annotations say so, and rotate renews such a token
-// with the token itself.
+// with the token itself. Several registrations may share an account, those of other hubs included, so the account has an annotation
+// for each that uses it: remove takes off its own, and deletes the account with the last one.
 //
 // # Trade-offs
 //
@@ -17,6 +18,9 @@
 // not mean that the hub does; only --wait tells.
 //
 // No credential is ever printed, and errors of parsers that may quote one are not passed on.
+//
+// An annotation stays if a registration goes in another way than by remove, or changes to another account. The account stays then, too:
+// somebody may have to delete it by hand, but nobody loses it who needs it.
 //
 // A token cannot be revoked. The old one stays good until it ends, which is why its life is bounded.
 package cluster

@@ -29,10 +29,11 @@ func newList(env *cli.Env) *cobra.Command {
 		Short:   "List clusters and how they are",
 		Example: `  # All that are not as they should be, of all namespaces
   trellisctl cluster list -A -l hub.gardener.cloud/status!=healthy`,
-		Args: cobra.NoArgs,
+		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
 	}
 	l.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
+	l.output.AddHeadersFlag(command)
 	command.Flags().BoolVarP(&l.all, "all-namespaces", "A", false, "List those of all namespaces.")
 	command.Flags().StringVarP(&l.selector, "selector", "l", "", "Labels that they are to have.")
 	return command

@@ -2,22 +2,19 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
-	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
@@ -26,16 +23,12 @@ import (
 const namedManagedResources = 10
 
 type remove struct {
-	env     *cli.Env
-	from    fromFlags
-	target  remote.Flags
+	change
 	confirm bool
-	wait    bool
-	timeout time.Duration
 }
 
 func newRemove(env *cli.Env) *cobra.Command {
-	r := &remove{env: env}
+	r := &remove{change: change{env: env}}
 	command := &cobra.Command{
 		Use:     "remove NAME [flags]",
 		Aliases: []string{"rm", "delete", "unregister"},
@@ -46,20 +39,21 @@ If ManagedResources still need it, they are named and nothing is done. Delete th
 their objects are to stay as they are, without a hub that looks after them. It sets the annotation ` + hubv1alpha1.ConfirmDeletionAnnotation + `,
 which the admission policy of the chart asks for.
 
-With the kubeconfig of an administrator, the service account that "cluster add" made is deleted in the cluster, too.`,
+With the kubeconfig of an administrator, the service account that "cluster add" made is deleted in the cluster, too, unless another
+registration uses it, of whatever hub: the account has an annotation for each, and the last one to be removed deletes it.`,
 		Example: `  trellisctl -n shoot--foo--a cluster remove shoot-a --from-kubeconfig admin.yaml`,
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: env.CompleteName(cli.KindCluster),
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
 	}
-	r.from.addFlags(command, env)
-	r.target.AddConnectFlags(command)
+	r.addFlags(command, true, "the hub has let go of it", time.Minute)
 	command.Flags().BoolVar(&r.confirm, "confirm", false, "Remove it although ManagedResources need it; their objects stay in it.")
-	command.Flags().BoolVar(&r.wait, "wait", true, "Wait until the hub has let go of it.")
-	command.Flags().DurationVar(&r.timeout, "timeout", time.Minute, "How long to wait for the hub.")
 	return command
 }
 
 func (r *remove) run(ctx context.Context, name string) error {
+	if err := r.output.Validate(); err != nil {
+		return err
+	}
 	source, err := r.env.Source()
 	if err != nil {
 		return err
@@ -72,13 +66,16 @@ func (r *remove) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if tc, err = r.counted(ctx, source, tc); err != nil {
+		return err
+	}
 	needed, err := r.needed(ctx, source, name, tc)
 	if err != nil {
 		return err
 	}
-	var admin *remote.Connection
+	var used *usedAccount
 	if r.from.file != "" { // before anything is deleted, because it may not work
-		if admin, err = r.administrator(ctx, source, tc, registration); err != nil {
+		if used, err = r.usedAccount(ctx, source, tc, registration); err != nil {
 			return err
 		}
 	}
@@ -92,13 +89,16 @@ func (r *remove) run(ctx context.Context, name string) error {
 	if err := source.Delete(ctx, registration, client.Preconditions{UID: ptr.To(registration.UID)}); err != nil {
 		return fmt.Errorf("deleting the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
-	fmt.Fprintf(r.env.Out, "cluster/%s removed\n", name)
-	if admin != nil {
-		if err := r.removeAccount(ctx, admin, registration); err != nil {
-			return err
-		}
-	} else if a := registration.Annotations[ServiceAccountAnnotation]; a != "" {
-		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends.", a)
+	outcome := &Outcome{Namespace: source.Namespace, Name: name, Action: Removed, ServiceAccount: registration.Annotations[ServiceAccountAnnotation]}
+	var left error
+	switch {
+	case used != nil:
+		left = r.release(ctx, used, outcome)
+	case outcome.ServiceAccount != "":
+		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends.", outcome.ServiceAccount)
+	}
+	if err := errors.Join(r.tell(outcome), left); err != nil {
+		return err
 	}
 	if tc == nil || !r.wait {
 		return nil
@@ -106,29 +106,60 @@ func (r *remove) run(ctx context.Context, name string) error {
 	return r.awaitGone(ctx, source, name, needed)
 }
 
+// counted waits until the hub has counted anew if it counts ManagedResources where there are none any more: what it tells may be half a
+// minute old, and the admission policy of the chart goes by it, too. It also counts those in other namespaces; then the wait is in vain.
+func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (*hubv1alpha1.TargetCluster, error) {
+	if count(tc) == 0 || r.confirm || !r.wait {
+		return tc, nil
+	}
+	mrs, err := needing(ctx, source, tc)
+	if err != nil || len(mrs) > 0 {
+		return tc, err
+	}
+	err = r.env.Await(ctx, r.timeout, func(ctx context.Context) (done bool, state string, err error) {
+		now, err := find(ctx, source, tc.Name)
+		if err != nil {
+			return false, "", err
+		}
+		if tc = now; count(tc) == 0 {
+			return true, "", nil
+		}
+		return false, fmt.Sprintf("the hub still counts %s with something in the cluster, though there are none in namespace %s", cli.Count(count(tc), "ManagedResource"), source.Namespace), nil
+	})
+	if cli.IsTimeout(err) {
+		return tc, nil // needed says what that means
+	}
+	return tc, err
+}
+
+// count is how many ManagedResources need a target, as the hub counts them; 0 if there is no TargetCluster.
+func count(tc *hubv1alpha1.TargetCluster) int {
+	if tc == nil || tc.Status.ManagedResources == nil {
+		return 0
+	}
+	return int(tc.Status.ManagedResources.Total)
+}
+
 // needed tells whether ManagedResources need the target. That is an error unless it is confirmed.
 func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc *hubv1alpha1.TargetCluster) (bool, error) {
 	if tc == nil {
 		return false, nil // no hub ever saw it
 	}
-	mrs := &resourcesv1alpha1.ManagedResourceList{}
-	if err := source.List(ctx, mrs, client.InNamespace(source.Namespace)); err != nil {
-		return false, fmt.Errorf("listing ManagedResources: %w", err)
+	mrs, err := needing(ctx, source, tc)
+	if err != nil {
+		return false, err
 	}
 	var names []string
 	objects := 0
-	for _, mr := range needing(mrs.Items, tc) {
+	for _, mr := range mrs {
 		objects += len(mr.Status.Resources)
-		state := fmt.Sprintf("%s (%d objects", mr.Name, len(mr.Status.Resources))
+		state := mr.Name + " (" + cli.Count(len(mr.Status.Resources), "object")
 		if mr.DeletionTimestamp != nil {
 			state += ", is being deleted"
 		}
 		names = append(names, state+")")
 	}
-	counted := 0 // the hub also knows of those in other namespaces
-	if tc.Status.ManagedResources != nil {
-		counted = int(tc.Status.ManagedResources.Total)
-	}
+	counted := count(tc) // the hub also knows of those in other namespaces
 	if len(names) == 0 && counted == 0 {
 		return false, nil
 	}
@@ -137,17 +168,32 @@ func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc
 		shown = strings.TrimPrefix(fmt.Sprintf("%s and %d more", shown, rest), " and ")
 	}
 	if r.confirm {
-		r.env.Warn("%d objects stay in cluster %s, and nobody looks after them any more. They belong to: %s", objects, name, shown)
+		r.env.Warn("cluster %s keeps %s that nobody looks after any more, of: %s", name, cli.Count(objects, "object"), shown)
 		return true, nil
 	}
-	return true, cli.Refused("%d ManagedResources still need cluster %s: %s. Delete them to have their objects deleted, or say --confirm to leave all objects in the cluster as they are",
-		max(len(names), counted), name, shown)
+	return true, cli.Refused("cluster %s is still needed by %s: %s. Delete what needs it to have its objects deleted, or say --confirm to leave all objects in the cluster as they are",
+		name, cli.Count(max(len(names), counted), "ManagedResource"), shown)
 }
 
-// administrator connects with the kubeconfig that may delete the service account.
-func (r *remove) administrator(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, registration *corev1.Secret) (*remote.Connection, error) {
-	if registration.Annotations[ServiceAccountAnnotation] == "" {
+// usedAccount is the service account of a registration, with the connection of an administrator who may delete it.
+type usedAccount struct {
+	account
+	admin *remote.Connection
+}
+
+// usedAccount connects with the kubeconfig that may delete the service account.
+func (r *remove) usedAccount(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, registration *corev1.Secret) (*usedAccount, error) {
+	name := registration.Annotations[ServiceAccountAnnotation]
+	if name == "" {
 		return nil, cli.Usage("the registration does not have a service account that trellisctl made, so there is nothing to do with --from-kubeconfig")
+	}
+	key, err := parseAccount(name)
+	if err != nil {
+		return nil, cli.Refused("the annotation %s of the registration is not NAMESPACE/NAME", ServiceAccountAnnotation)
+	}
+	used := &usedAccount{account: account{ObjectKey: key}}
+	if used.user, err = userOf(ctx, source, registration.Labels[hubv1alpha1.ClusterNameLabel]); err != nil {
+		return nil, err
 	}
 	given, err := r.from.load(r.env, r.target)
 	if err != nil {
@@ -157,52 +203,22 @@ func (r *remove) administrator(ctx context.Context, source *cli.Source, tc *hubv
 	if err != nil {
 		return nil, err
 	}
-	connection, err := remote.ConnectREST(ctx, access, r.target.ConnectTimeout)
-	if err != nil {
+	if used.admin, err = remote.ConnectREST(ctx, access, r.target.ConnectTimeout); err != nil {
 		return nil, err
 	}
-	if tc != nil && tc.Status.ClusterUID != "" && tc.Status.ClusterUID != connection.UID {
-		return nil, cli.Refused("the kubeconfig leads to the cluster with UID %s, but %s is the one with UID %s", connection.UID, tc.Name, tc.Status.ClusterUID)
+	if tc != nil && tc.Status.ClusterUID != "" && tc.Status.ClusterUID != used.admin.UID {
+		return nil, cli.Refused("the kubeconfig leads to the cluster with UID %s, but %s is the one with UID %s", used.admin.UID, tc.Name, tc.Status.ClusterUID)
 	}
-	return connection, r.aloneIn(ctx, source, tc, registration, connection.UID)
+	return used, nil
 }
 
-// aloneIn refuses if another registration of the same cluster uses the same service account: it would lose the cluster with it.
-// Registrations of other hubs are not seen from here.
-func (r *remove) aloneIn(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, registration *corev1.Secret, uid types.UID) error {
-	const stay = "without --from-kubeconfig the registration is removed and the service account stays"
-	account := registration.Annotations[ServiceAccountAnnotation]
-	all := &hubv1alpha1.TargetClusterList{}
-	if err := source.List(ctx, all); err != nil {
-		return fmt.Errorf("looking whether others use service account %s (%s): %w", account, stay, err)
-	}
-	for _, other := range all.Items {
-		own := tc != nil && client.ObjectKeyFromObject(&other) == client.ObjectKeyFromObject(tc)
-		name := other.Annotations[hubv1alpha1.RegistrationAnnotation]
-		if own || other.Status.ClusterUID != uid || name == "" {
-			continue
-		}
-		theirs := &corev1.Secret{}
-		err := source.Get(ctx, client.ObjectKey{Namespace: other.Namespace, Name: name}, theirs)
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return fmt.Errorf("looking whether cluster %s/%s uses service account %s (%s): %w", other.Namespace, other.Name, account, stay, err)
-		case theirs.Annotations[ServiceAccountAnnotation] == account:
-			return cli.Refused("cluster %s/%s uses service account %s, too; %s", other.Namespace, other.Name, account, stay)
-		}
-	}
-	return nil
-}
-
-func (r *remove) removeAccount(ctx context.Context, admin *remote.Connection, registration *corev1.Secret) error {
-	key, err := parseAccount(registration.Annotations[ServiceAccountAnnotation])
-	if err != nil {
-		return cli.Refused("the annotation %s of the registration is not NAMESPACE/NAME; nothing was deleted in the cluster", ServiceAccountAnnotation)
-	}
-	deleted, err := (&account{ObjectKey: key}).remove(ctx, admin.Client)
-	for _, name := range deleted {
-		io.WriteString(r.env.Out, name+" deleted in the cluster\n") //nolint:errcheck // there is nobody to tell
+// release deletes the service account, unless others use it.
+func (r *remove) release(ctx context.Context, used *usedAccount, outcome *Outcome) error {
+	outcome.Version, outcome.UID = used.admin.Version, used.admin.UID
+	others, deleted, err := used.remove(ctx, used.admin.Client)
+	outcome.Deleted = deleted
+	if len(others) > 0 {
+		r.env.Note("The service account %s stays in the cluster for others that use it, and its token is good until it ends: %s", outcome.ServiceAccount, strings.Join(others, ", "))
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -19,17 +20,13 @@ import (
 )
 
 type rotate struct {
-	env     *cli.Env
-	from    fromFlags
+	change
 	account accountFlags
-	target  remote.Flags
 	confirm bool
-	wait    bool
-	timeout time.Duration
 }
 
 func newRotate(env *cli.Env) *cobra.Command {
-	r := &rotate{env: env}
+	r := &rotate{change: change{env: env}}
 	command := &cobra.Command{
 		Use:   "rotate NAME [flags]",
 		Short: "Give the hub another credential for a cluster",
@@ -50,18 +47,18 @@ another one is meant. If only a token changes, the hub swaps it without a new co
 		ValidArgsFunction: env.CompleteName(cli.KindCluster),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd, args[0]) },
 	}
-	r.from.addFlags(command, env)
+	r.addFlags(command, true, "the hub has taken the credential", 2*time.Minute)
 	r.from.addServerFlag(command)
 	r.account.addFlags(command)
-	r.target.AddConnectFlags(command)
 	command.Flags().BoolVar(&r.confirm, "confirm-identity", false, "The kubeconfig leads to another cluster than before, and that is meant.")
-	command.Flags().BoolVar(&r.wait, "wait", true, "Wait until the hub has taken the credential.")
-	command.Flags().DurationVar(&r.timeout, "timeout", 2*time.Minute, "How long to wait for the hub.")
 	return command
 }
 
 func (r *rotate) run(cmd *cobra.Command, name string) error {
 	ctx := cmd.Context()
+	if err := r.output.Validate(); err != nil {
+		return err
+	}
 	source, err := r.env.Source()
 	if err != nil {
 		return err
@@ -82,7 +79,7 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 		return fmt.Errorf("storing the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
 	before := registration.DeepCopy()
-	raw, connection, err := r.credential(ctx, cmd, registration, func(connection *remote.Connection) error {
+	raw, connection, err := r.credential(ctx, cmd, source, registration, func(connection *remote.Connection) error {
 		return r.sameIdentity(tc, connection, registration)
 	})
 	if err != nil {
@@ -99,16 +96,21 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 	if a := before.Annotations[ServiceAccountAnnotation]; a != "" && a != registration.Annotations[ServiceAccountAnnotation] {
 		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends.", a)
 	}
-	changed := string(before.Data[secret.KubeconfigDataName]) != string(raw)
-	fmt.Fprintf(r.env.Out, "cluster/%s %s (%s, UID %s)\n", name, map[bool]string{true: "rotated", false: "unchanged"}[changed], connection.Version, connection.UID)
-	if !r.wait || !changed {
-		return nil
+	outcome := &Outcome{
+		Namespace: source.Namespace, Name: name, Action: Rotated, Version: connection.Version, UID: connection.UID,
+		ServiceAccount: registration.Annotations[ServiceAccountAnnotation],
+	}
+	if bytes.Equal(before.Data[secret.KubeconfigDataName], raw) {
+		outcome.Action = Unchanged
+	}
+	if err := r.tell(outcome); err != nil || !r.wait || outcome.Action == Unchanged {
+		return err
 	}
 	return r.awaitTaken(ctx, source, name, raw)
 }
 
 // credential makes the new kubeconfig and connects with it.
-func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, registration *corev1.Secret, expect func(*remote.Connection) error) ([]byte, *remote.Connection, error) {
+func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, source *cli.Source, registration *corev1.Secret, expect func(*remote.Connection) error) ([]byte, *remote.Connection, error) {
 	if r.from.file != "" {
 		account, err := r.accountOf(cmd, registration)
 		if err != nil {
@@ -122,7 +124,7 @@ func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, registratio
 		if r.account.create {
 			m.account = account
 		}
-		return m.credential(ctx, given, registration)
+		return m.credential(ctx, source, given, registration)
 	}
 	if r.account.create {
 		return nil, nil, cli.Usage("--create-service-account needs the kubeconfig of an administrator: --from-kubeconfig")

@@ -1,0 +1,53 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+)
+
+// TestWhoComesMeanwhileKeepsTheAccount: a registration that begins to use a service account while another one is about to delete it
+// does not lose it. The rest is tested with real clusters, in e2e/trellisctl, where nobody comes at just that moment.
+func TestWhoComesMeanwhileKeepsTheAccount(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	used := func(by string) *account {
+		return &account{ObjectKey: client.ObjectKey{Namespace: "kube-system", Name: "trellis"}, role: clusterAdmin, user: user{key: userPrefix + by, text: by}}
+	}
+	came := false
+	c := fake.NewClientBuilder().WithScheme(cli.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, options ...client.DeleteOption) error {
+			if _, is := obj.(*corev1.ServiceAccount); is && !came {
+				came = true
+				if err := used("second").create(ctx, c); err != nil {
+					return err
+				}
+			}
+			return c.Delete(ctx, obj, options...)
+		},
+	}).Build()
+	exists := func() error { return c.Get(ctx, used("").ObjectKey, &corev1.ServiceAccount{}) }
+
+	g.Expect(used("first").create(ctx, c)).To(Succeed())
+	others, deleted, err := used("first").remove(ctx, c)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(others).To(ConsistOf("second"))
+	g.Expect(deleted).To(BeEmpty())
+	g.Expect(exists()).To(Succeed())
+
+	others, deleted, err = used("second").remove(ctx, c)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(others).To(BeEmpty())
+	g.Expect(deleted).To(HaveLen(2))
+	g.Expect(exists()).NotTo(Succeed())
+
+	others, deleted, err = used("second").remove(ctx, c)
+	g.Expect(err).NotTo(HaveOccurred(), "what is gone is gone")
+	g.Expect(append(others, deleted...)).To(BeEmpty())
+}
