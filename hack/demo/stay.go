@@ -20,6 +20,11 @@ The clusters stay until Ctrl-C. In another terminal, with any kubectl, or with %
   kubectl --kubeconfig %[1]s/alpha.kubeconfig -n shop edit configmap settings
   kubectl --kubeconfig %[1]s/alpha.kubeconfig -n shop delete deployment web
 
+Or with trellisctl, which also knows of the targets:
+
+  %[1]s/trellisctl --kubeconfig %[1]s/source.kubeconfig -n shoot--demo--alpha tree mr web
+  %[1]s/trellisctl --kubeconfig %[1]s/source.kubeconfig -n shoot--demo--alpha why mr web
+
 A fourth target, delta, is registered by nobody: docs/tutorial/own-cluster.md does so, step by step. Its access
 is %[1]s/delta.kubeconfig.
 

@@ -22,8 +22,8 @@ import (
 // The commands have deadlines of their own, of a minute.
 const blockPatience = 3 * time.Minute
 
-// TestTutorial follows docs/tutorial in the clusters of the demo: what stands in blocks of the language "shell" is run in one
-// shell a page, in order, and a block of the language "text" is what the block before it prints. The show between
+// TestTutorial follows README.md and docs/tutorial in the clusters of the demo: what stands in blocks of the language "shell" is
+// run in one shell a page, in order, and a block of the language "text" is what the block before it prints. The show between
 // registration and tutorial is left out: "make demo ONCE=1" is about that.
 func TestTutorial(t *testing.T) {
 	if testing.Short() {
@@ -39,18 +39,20 @@ func TestTutorial(t *testing.T) {
 		g.Expect(step(ctx)).To(Succeed())
 	}
 
-	for _, page := range []string{"demo.md", "own-cluster.md"} {
-		content, err := os.ReadFile(filepath.Join(w.root, "docs", "tutorial", page))
+	for _, page := range []string{"README.md", "docs/tutorial/demo.md", "docs/tutorial/own-cluster.md", "docs/tutorial/trellisctl.md"} {
+		content, err := os.ReadFile(filepath.Join(w.root, page))
 		g.Expect(err).NotTo(HaveOccurred())
 		blocks := blocksOf(string(content))
-		g.Expect(len(blocks)).To(BeNumerically(">", 3), "blocks of %s", page)
+		g.Expect(len(blocks)).To(BeNumerically(">=", 3), "blocks of %s", page)
 		shell := startShell(t, home)
 		for _, b := range blocks {
 			shell.follow(t, page, b)
 		}
 	}
 
-	g.Expect(filepath.Glob(filepath.Join(w.dir, "*access.kubeconfig"))).To(BeEmpty(), "what the tutorial wrote")
+	for _, written := range []string{"*access.kubeconfig", "manifests"} {
+		g.Expect(filepath.Glob(filepath.Join(w.dir, written))).To(BeEmpty(), "what the tutorial wrote")
+	}
 }
 
 // TestShellOfTutorial holds the shell against blocks that fail: a tutorial is not to pass because nobody looked.
@@ -210,14 +212,14 @@ func (s *shell) follow(t *testing.T, page string, b block) {
 	for deadline := time.Now().Add(blockPatience); ; time.Sleep(500 * time.Millisecond) {
 		output, status, err := s.run(b.script)
 		if err != nil || status != "0" {
-			t.Fatalf("docs/tutorial/%s, line %d: status %s, %v\n%s\nprints\n%s", page, b.line, status, err, b.script, output)
+			t.Fatalf("%s, line %d: status %s, %v\n%s\nprints\n%s", page, b.line, status, err, b.script, output)
 		}
 		if b.output == "" || b.shownIn(output) {
-			t.Logf("docs/tutorial/%s, line %d:\n%s\n%s", page, b.line, b.script, output)
+			t.Logf("%s, line %d:\n%s\n%s", page, b.line, b.script, output)
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("docs/tutorial/%s, line %d:\n%s\nprints\n%s\nand not\n%s", page, b.line, b.script, output, b.output)
+			t.Fatalf("%s, line %d:\n%s\nprints\n%s\nand not\n%s", page, b.line, b.script, output, b.output)
 		}
 	}
 }

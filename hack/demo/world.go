@@ -59,7 +59,7 @@ func (w *world) targets() []*stage.Cluster { return []*stage.Cluster{w.alpha, w.
 // namespace is where a target's registration and ManagedResources are, in the source cluster.
 func namespace(target *stage.Cluster) string { return "shoot--demo--" + target.Name }
 
-// prepare builds the hub and starts all clusters.
+// prepare builds the hub and trellisctl, and starts all clusters.
 func (w *world) prepare(ctx context.Context) error {
 	w.act("Starting")
 	var err error
@@ -74,8 +74,10 @@ func (w *world) prepare(ctx context.Context) error {
 	}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		w.binary, err = stage.Build(starting, w.root)
-		return err
+		if w.binary, err = stage.Build(starting, w.root); err != nil {
+			return err
+		}
+		return w.buildCtl(starting)
 	})
 	group.Go(func() error {
 		options := make([]controlplane.Options, 0, 4)
@@ -95,7 +97,7 @@ func (w *world) prepare(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	w.tell("clusters source, alpha, beta and gamma run, each with a node; the hub is built")
+	w.tell("clusters source, alpha, beta and gamma run, each with a node; the hub and trellisctl are built")
 	for _, cluster := range append(w.targets(), w.source) {
 		if err := w.writeAccess(cluster); err != nil {
 			return err
@@ -115,6 +117,17 @@ func (w *world) startDelta(ctx context.Context) error {
 	}
 	w.delta = started[0]
 	return w.writeAccess(w.delta)
+}
+
+// buildCtl builds trellisctl beside the access files, also under the name by which kubectl finds it.
+func (w *world) buildCtl(ctx context.Context) error {
+	if _, err := stage.BuildCommand(ctx, w.root, "trellisctl", w.dir); err != nil {
+		return err
+	}
+	if err := os.Symlink("trellisctl", filepath.Join(w.dir, "kubectl-trellis")); err != nil {
+		return fmt.Errorf("providing kubectl trellis: %w", err)
+	}
+	return nil
 }
 
 // linkKubectl puts a kubectl beside the access files, for people who have none.

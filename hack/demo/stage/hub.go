@@ -49,19 +49,24 @@ func Root(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// Build builds the hub into bin/ and returns its path. It builds as "go run" does, so that what was compiled for one serves
-// the other.
+// Build builds the hub into bin/ and returns its path.
 func Build(ctx context.Context, root string) (string, error) {
 	return BuildInto(ctx, root, filepath.Join(root, "bin"))
 }
 
 // BuildInto is Build with another directory than bin/, and with flags of "go build".
 func BuildInto(ctx context.Context, root, dir string, flags ...string) (string, error) {
-	binary := filepath.Join(dir, "trellis")
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-o", binary}, flags, []string{"./cmd/trellis"})...)
+	return BuildCommand(ctx, root, "trellis", dir, flags...)
+}
+
+// BuildCommand builds a command of the repository into a directory and returns its path. It builds as "go run" does, so that what
+// was compiled for one serves the other.
+func BuildCommand(ctx context.Context, root, name, dir string, flags ...string) (string, error) {
+	binary := filepath.Join(dir, name)
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-o", binary}, flags, []string{"./cmd/" + name})...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the hub: %w\n%s", err, out)
+		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
 	}
 	return binary, nil
 }
