@@ -102,6 +102,19 @@ func TestNothingHasToBeSet(t *testing.T) {
 	g.Expect(container.Image).To(MatchRegexp(`^ghcr\.io/trellis-hub/trellis:v\d+\.\d+\.\d+$`))
 	g.Expect(container.Resources.Requests).To(And(HaveKey(corev1.ResourceCPU), HaveKey(corev1.ResourceMemory)))
 	g.Expect(container.Resources.Limits).To(BeEmpty())
+
+	// As docs/explanation/security.md says.
+	policy := of[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy/trellis").Spec
+	g.Expect(policy.PodSelector.MatchLabels).To(Equal(deployment.Spec.Selector.MatchLabels))
+	g.Expect(policy.Ingress).To(HaveLen(2), "scrapes and probes")
+	g.Expect(policy.Egress).To(HaveLen(2), "names and TCP")
+	g.Expect(policy.Egress[1].To[1].IPBlock.Except).To(ConsistOf("169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32"))
+	g.Expect(policy.Egress[1].To[2].IPBlock.Except).To(ConsistOf("fe80::/10", "fd00:ec2::254/128"))
+	g.Expect(*pod.Spec.SecurityContext.RunAsNonRoot).To(BeTrue())
+	g.Expect(pod.Spec.SecurityContext.SeccompProfile.Type).To(Equal(corev1.SeccompProfileTypeRuntimeDefault))
+	g.Expect(*pod.Spec.AutomountServiceAccountToken).To(BeFalse())
+	g.Expect(*container.SecurityContext.ReadOnlyRootFilesystem).To(BeTrue())
+	g.Expect(container.SecurityContext.Capabilities.Drop).To(ConsistOf(corev1.Capability("ALL")))
 }
 
 // TestGoIdentityIsWhatTheChartRenders holds what tests and the demo install against the templates.
