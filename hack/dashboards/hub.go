@@ -87,7 +87,7 @@ func hub() dashboard {
 				},
 				{
 					kind: timeseries, title: "Busy workers", unit: "short",
-					description: "ManagedResources that are being worked on, by class. Those that take long, for their target answers slowly, or did lately, have made room for others: at most concurrentSyncs others, and eight times that in all.",
+					description: "ManagedResources that are being worked on, by class. Those that take long, or are of a target whose last run did, count as \"for long\" from their beginning: they have made room for others: at most concurrentSyncs others, and eight times that in all.",
 					queries: []query{
 						{expr: `sum by (class) (trellis_queue_in_flight - trellis_queue_slow)`, legend: "{{class}}"},
 						{expr: `sum by (class) (trellis_queue_slow)`, legend: "{{class}} for long"},

@@ -16,8 +16,8 @@ type Options[R comparable] struct {
 	// answer quickly and not call the queue. nil means one lane for all.
 	Lane func(item R) string
 	// MaxInFlight returns how many items of a lane may be handed out at once. It is asked each time an item of the lane
-	// comes or goes, and when the figures are read, while the queue is locked, and may change its mind. An answer below one counts as one. nil means two for
-	// every lane.
+	// comes or goes, and when the figures are read, while the queue is locked, and may change its mind. An answer below one counts
+	// as one. nil means two for every lane.
 	MaxInFlight func(lane string) int
 	// Places is how many items may be worked on at once. An item that has been worked on for longer than Patience gives up its
 	// place to another: it waits, and needs none. Zero: there is a place for every worker, and nothing is given up.
