@@ -166,7 +166,7 @@ func TestDiffShowsNoSecrets(t *testing.T) {
 		head("applied")+`"data":{"password":"Z2VoZWlt"},"unknown":"geheim"}`))
 	discreet := func(r result) {
 		t.Helper()
-		p.Expect(r.out+r.err).NotTo(Or(ContainSubstring("geheim"), ContainSubstring("Z2VoZWlt")))
+		p.Expect(r.out + r.err).NotTo(Or(ContainSubstring("geheim"), ContainSubstring("Z2VoZWlt")))
 	}
 	for _, format := range []string{"", "json", "yaml", "name"} {
 		r := p.ctl("diff", "-f", file, "--name", "addons", "-o", format)

@@ -133,7 +133,7 @@ func TestRandomSequences(t *testing.T) {
 				case 7:
 					moved = random.IntN(10) == 0
 					clock.Step(time.Duration(random.IntN(1500)) * time.Millisecond)
-					g.Eventually(func() bool { return overdue(q) }).Should(BeFalse())
+					g.Eventually(func() bool { return overdue(q) }, 30*time.Second).Should(BeFalse())
 				}
 				g.Expect(faults(q)).To(BeEmpty(), "after %d steps", step)
 			}
