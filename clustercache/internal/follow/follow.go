@@ -20,12 +20,11 @@ import (
 
 const (
 	// watchMin is how long a server is asked to keep a watch open at least; up to twice as long, so that not all end at once. It is what
-	// API servers take if they are not asked. Whether a watch still lives is seen by its bookmarks and the connection's pings, so that
-	// opening it anew is cost without use: 18,000 watches of 5 to 10 minutes were 50 requests a second.
+	// API servers take if they are not asked. A watch that says nothing is opened again sooner (clustercache/internal/watching, Silent), so
+	// that to end one that lives is cost without use: 17,000 watches of 5 to 10 minutes were 68 requests a second.
 	watchMin = 30 * time.Minute
-	// shortMin is the same for a stream that begins with a list, for what net/http keeps of the list goes when it ends, and until the
-	// server has sent a bookmark: of one that sends none, nobody would notice that it fell silent.
-	shortMin = 5 * time.Minute
+	// listMin is the same for a stream that begins with a list. What net/http keeps of the list goes when it ends.
+	listMin = 5 * time.Minute
 	// tooShort is what a watch must at least last to be opened again where it was without a pause.
 	tooShort = time.Second
 	// reopenPause is the first pause before a watch is opened again that the server has no time for, or ends at once; it
@@ -90,7 +89,6 @@ type Follower struct {
 	sink       Sink
 	version    string // of the collection, as far as it was followed
 	listed     bool   // all that was there up to the version was handed on
-	bookmarks  bool   // the server sends some
 	paged      bool   // the server does not stream lists
 	pagedNext  bool   // the last list was a stream that did not come to its end
 	unfinished int    // streams in a row that did not, although they were open for long
@@ -344,7 +342,6 @@ func (f *Follower) take(e event) {
 	case deleted:
 		f.sink.Remove(e.object)
 	case bookmark:
-		f.bookmarks = true
 		f.sink.Bookmark()
 	}
 	if e.version != "" { // else what follows is told once more if the watch ends
@@ -355,8 +352,8 @@ func (f *Follower) take(e event) {
 // open opens a watch.
 func (f *Follower) open(ctx context.Context, q url.Values) (*watch, error) {
 	least := watchMin
-	if q.Has("sendInitialEvents") || !f.bookmarks {
-		least = shortMin
+	if q.Has("sendInitialEvents") {
+		least = listMin
 	}
 	lasts := least + rand.N(least)
 	q.Set("watch", "true")

@@ -22,8 +22,8 @@
 //	Add (delayed) -> delayed ----^      ^--- added while being worked on: after Done
 //
 // "Waiting since" is the later of two moments: when the lane was last served, and when its first item came. So a lane of
-// one item is served after at most one item of each other lane, however many those hold; and a lane that is refilled the
-// moment it is empty gains nothing by it.
+// one item is served after at most one item of each other lane that is as urgent, however many those hold, beside what the other
+// urgency gets; and a lane that is refilled the moment it is empty gains nothing by it.
 //
 // # How it works
 //

@@ -3,6 +3,7 @@ package fairqueue
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -82,6 +83,36 @@ func TestWhatIsUrgentDoesNotWaitForTheBackgroundOfOthers(t *testing.T) {
 	q.AddWithOpts(priority(50), "late/drift")
 	q.AddWithOpts(priority(0), "99/resync")
 	g.Expect(work(t, q, 3)).To(Equal([]string{"99/resync", "late/drift", "10/resync"}), "one that was waiting already becomes urgent, too")
+}
+
+// Places are kept for lanes that are known to be swift, but not for their background.
+func TestANewLaneDoesNotWaitForTheBackgroundOfSwiftOnes(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{Places: 4, Workers: 16})
+	for i := range 10 {
+		q.Add(fmt.Sprintf("swift-%d/change", i))
+	}
+	work(t, q, 10)
+	for i := range 10 {
+		q.AddWithOpts(priority(-100), fmt.Sprintf("swift-%d/resync", i))
+	}
+	for i := range 4 {
+		q.Add(fmt.Sprintf("new-%d/first", i))
+	}
+	g.Expect(take(q)).To(Equal([]string{"new-0/first", "new-1/first", "new-2/first", "new-3/first"}))
+}
+
+// Nobody waits for the background, so that it is no sign of too few workers.
+func TestTheBackgroundIsNoWait(t *testing.T) {
+	g := NewWithT(t)
+	q, clock := newTestQueue(t, Options[string]{})
+	q.AddWithOpts(priority(-100), "a/resync")
+	clock.Step(time.Minute)
+	g.Expect(q.measure().oldest).To(BeZero())
+	q.Add("a/change")
+	clock.Step(time.Second)
+	g.Expect(q.measure().oldest).To(Equal(time.Second))
+	g.Expect(q.inLanes()[0].Oldest).To(Equal(time.Second))
 }
 
 func TestTheBackgroundIsNotStarved(t *testing.T) {

@@ -51,13 +51,15 @@ const (
 // inRow is how many urgent entries are handed out in a row while there is work in the background.
 const inRow = 7
 
-// wants is the urgency of a lane that has something ready.
-func (l *lane[R]) wants() urgency {
-	if l.ready.first().priority < 0 {
+func (e *entry[R]) urgency() urgency {
+	if e.priority < 0 {
 		return background
 	}
 	return urgent
 }
+
+// wants is the urgency of a lane that has something ready.
+func (l *lane[R]) wants() urgency { return l.ready.first().urgency() }
 
 // flight is an item that is handed out.
 type flight[R comparable] struct {

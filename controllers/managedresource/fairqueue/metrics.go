@@ -49,10 +49,10 @@ var (
 	metricInFlight = MetricDefinitions.Gauge("trellis_queue_in_flight", "Items that are being worked on.", "class")
 	metricSlow     = MetricDefinitions.Gauge("trellis_queue_slow", "Items that are worked on without a place: they take long, or what was done last for their target did.", "class")
 	metricLanes    = MetricDefinitions.Gauge("trellis_queue_lanes", "Targets with items that wait or are being worked on.", "class")
-	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item has waited that waits longest for a worker. Items that wait for others of their target are left out.", "class")
+	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item has waited that waits longest for a worker. Items that wait for others of their target are left out, and looks that are due although nothing happened.", "class")
 	metricLongest  = MetricDefinitions.Gauge("trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
 	metricAdds     = MetricDefinitions.Counter("trellis_queue_adds_total", "Items that became ready to be worked on, not counting those that were already.", "class")
-	metricWait     = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker.",
+	metricWait     = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker, without looks that are due although nothing happened.",
 		prometheus.ExponentialBuckets(0.0001, 4, 12), "class") // 0.1 ms to 7 min
 )
 
@@ -122,7 +122,8 @@ type Lane struct {
 	Name string
 	// Ready items wait for a worker, InFlight ones are being worked on, Slow ones of them without a place.
 	Ready, InFlight, Slow int
-	// Oldest is how long the item has waited that waits longest, be it for a worker or for others of the lane; zero if none does.
+	// Oldest is how long the item has waited that waits longest, be it for a worker or for others of the lane; zero if none does. Those
+	// in the background are left out.
 	Oldest time.Duration
 }
 
@@ -134,7 +135,7 @@ type Snapshot struct {
 	// place.
 	Depth, Delayed, InFlight, Slow int
 	// Oldest is how long the item has waited that waits longest for a worker. Those that wait for others of their lane are left
-	// out: no worker would help them.
+	// out, for no worker would help them, and those in the background, for which nobody waits.
 	Oldest time.Duration
 	Lanes  []Lane
 }
@@ -225,10 +226,12 @@ func (q *Queue[R]) inLanes() []Lane {
 	return lanes
 }
 
-// oldest returns how long the entry has been ready that has been for longest; zero if none is.
+// oldest returns how long the urgent entry has been ready that has been for longest; zero if none is.
 func (l *lane[R]) oldest(now time.Time) (oldest time.Duration) {
 	for _, e := range l.ready.things {
-		oldest = max(oldest, now.Sub(e.readyAt))
+		if e.urgency() == urgent {
+			oldest = max(oldest, now.Sub(e.readyAt))
+		}
 	}
 	return oldest
 }

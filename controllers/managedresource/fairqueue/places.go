@@ -18,10 +18,20 @@ func (q *Queue[R]) nextLane() *lane[R] {
 	return q.nextOf(second)
 }
 
+// waits tells whether a lane of an urgency could be served, if there were room.
+func (q *Queue[R]) waits(u urgency) bool {
+	for s := range standings {
+		if q.serving[s][u].len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func (q *Queue[R]) nextOf(u urgency) *lane[R] {
 	var next *lane[R]
 	for s := range standings {
-		if serving := &q.serving[s][u]; serving.len() > 0 && q.hasRoom(s) && (next == nil || serving.first().before(next)) {
+		if serving := &q.serving[s][u]; serving.len() > 0 && q.hasRoom(s, u) && (next == nil || serving.first().before(next)) {
 			next = serving.first()
 		}
 	}

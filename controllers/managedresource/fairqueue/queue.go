@@ -148,13 +148,15 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	e := l.ready.first()
 	now := q.options.Clock.Now()
 	wait := now.Sub(e.readyAt)
-	q.metrics.handedOut(wait)
+	if e.urgency() == urgent {
+		q.metrics.handedOut(wait)
+	}
 	if q.options.Served != nil {
 		q.options.Served(e.item, wait)
 	}
 	q.leave(e)
 	delete(q.entries, e.item)
-	if q.row++; e.priority < 0 {
+	if q.row++; e.urgency() == background || !q.waits(background) {
 		q.row = 0
 	}
 	l.inFlight++

@@ -18,10 +18,11 @@ const (
 // forgotten first.
 const remembered = 4096
 
-// hasRoom tells whether an item of a lane with the given standing may be handed out. Slow ones need no place, for they are
+// hasRoom tells whether an item of a lane with the given standing and urgency may be handed out. Slow ones need no place, for they are
 // likely to wait, but half of the workers that are there for that are kept for those that are still to prove slow. Unknown ones
-// get half of the places if swift ones want the others. And at no time do all workers work on what is not known to be swift.
-func (q *Queue[R]) hasRoom(s standing) bool {
+// get half of the places if swift ones want the others, for what is as urgent. And at no time do all workers work on what is not known to
+// be swift.
+func (q *Queue[R]) hasRoom(s standing, u urgency) bool {
 	if q.options.Places <= 0 {
 		return true
 	}
@@ -31,7 +32,8 @@ func (q *Queue[R]) hasRoom(s standing) bool {
 	if s == slow {
 		return q.busy[slow] < max(1, (q.options.Workers-q.options.Places)/2)
 	}
-	if s == unknown && q.serving[swift][urgent].len()+q.serving[swift][background].len() > 0 && q.placedUnknown() >= max(1, q.options.Places/2) {
+	wanted := q.serving[swift][urgent].len() > 0 || u == background && q.serving[swift][background].len() > 0
+	if s == unknown && wanted && q.placedUnknown() >= max(1, q.options.Places/2) {
 		return false
 	}
 	return q.placed.Len() < q.options.Places

@@ -238,18 +238,22 @@ func TestMetadataIsWrittenInProtobuf(t *testing.T) {
 	s := start(t, apiserver.Options{})
 	_, err := kubernetes.NewForConfigOrDie(s.config).CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	for path, kind := range map[string]string{
-		cms + "/x": "application/vnd.kubernetes.protobuf",
-		cms + "?watch=1&resourceVersion=0&timeoutSeconds=1": "application/vnd.kubernetes.protobuf;stream=watch",
-		cms:                "application/json", // a Status: a list is not the metadata of one object
-		cms + "/not-there": "application/json", // a Status
+	for path, want := range map[string]struct {
+		code int
+		kind string
+	}{
+		cms + "/x": {http.StatusOK, "application/vnd.kubernetes.protobuf"},
+		cms + "?watch=1&resourceVersion=0&timeoutSeconds=1": {http.StatusOK, "application/vnd.kubernetes.protobuf;stream=watch"},
+		cms:                {http.StatusNotAcceptable, "application/json"}, // a list is not the metadata of one object
+		cms + "/not-there": {http.StatusNotFound, "application/json"},
 	} {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+path, nil)
 		g.Expect(err).NotTo(HaveOccurred())
 		r.Header.Set("Accept", asked)
 		response, err := s.client.Do(r)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(response.Header.Get("Content-Type")).To(Equal(kind), path)
+		g.Expect(response.StatusCode).To(Equal(want.code), path)
+		g.Expect(response.Header.Get("Content-Type")).To(Equal(want.kind), path)
 		g.Expect(response.Body.Close()).To(Succeed())
 	}
 }

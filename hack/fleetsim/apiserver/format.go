@@ -63,7 +63,7 @@ func (c *call) negotiate() error {
 		json := clause.Type == "application" && (clause.SubType == "json" || clause.SubType == "*") || clause.Type == "*" && clause.SubType == "*"
 		yaml := clause.Type == "application" && clause.SubType == "yaml"
 		kind := clause.Params["as"]
-		messages := clause.Type == "application" && clause.SubType == "vnd.kubernetes.protobuf" && kind == "PartialObjectMetadata" && c.verb != "list"
+		messages := clause.Type == "application" && clause.SubType == "vnd.kubernetes.protobuf" && kind == "PartialObjectMetadata"
 		if !json && !yaml && !messages {
 			continue
 		}
