@@ -1,10 +1,10 @@
 package ownership
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"sort"
-	"strings"
 
 	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,7 +73,8 @@ func (f Foreign) Within(intended *fieldpath.Set) bool {
 	return within
 }
 
-// Record is what the managedFields of an object say, parsed once.
+// Record is what the managedFields of an object say. Each entry is parsed once, when it is asked for, so a Record is of use to
+// one goroutine, and as long as the object does not change.
 type Record struct {
 	obj     metav1.Object
 	manager string
@@ -81,33 +82,59 @@ type Record struct {
 	own     int // index of our entry, -1 without one
 }
 
-// entry is one parsed entry; set is nil if there is nothing to parse or err says that it cannot be. What was written as status
-// is parsed only where it matters.
+// entry is one entry. What was written as status is parsed only where it matters.
 type entry struct {
 	*metav1.ManagedFieldsEntry
-	set *fieldpath.Set
-	err error
+	names  *names // of our entry
+	parsed bool
+	set    *fieldpath.Set
+	err    error
 }
 
-// Read parses the managedFields of an object for a field manager. Only the metadata of the object is read.
+// fields parses the entry; nil if there is nothing to parse.
+func (e *entry) fields() (*fieldpath.Set, error) {
+	if !e.parsed && e.hasFields() {
+		e.set, e.err = parse(e.ManagedFieldsEntry)
+	}
+	e.parsed = true
+	return e.set, e.err
+}
+
+func (e *entry) hasFields() bool { return e.FieldsV1 != nil && e.Subresource != "status" }
+
+// readNames reads the labels and annotations that the entry has, and tells whether it can be read at all.
+func (e *entry) readNames() bool {
+	if !e.hasFields() {
+		return false
+	}
+	if n, ok := namesIn(e.FieldsV1.GetRawBytes()); ok {
+		e.names = &n
+		return true
+	}
+	set, err := e.fields()
+	if err != nil {
+		return false
+	}
+	e.names = new(namesOf(set))
+	return true
+}
+
+// Read reads the managedFields of an object for a field manager. Only the metadata of the object is read.
 func Read(obj metav1.Object, manager string) *Record {
 	managed := obj.GetManagedFields()
 	r := &Record{obj: obj, manager: manager, entries: make([]entry, len(managed)), own: -1}
 	for i := range managed {
-		e := entry{ManagedFieldsEntry: &managed[i]}
-		if e.FieldsV1 != nil && e.Subresource != "status" {
-			e.set, e.err = parse(e.ManagedFieldsEntry)
-		}
-		if r.own < 0 && isOwn(e.ManagedFieldsEntry, manager) && e.set != nil {
+		r.entries[i].ManagedFieldsEntry = &managed[i]
+	}
+	for i := range r.entries {
+		if e := &r.entries[i]; isOwn(e.ManagedFieldsEntry, manager) && e.readNames() {
 			r.own = i
+			return r
 		}
-		r.entries[i] = e
 	}
-	if r.own >= 0 {
-		return r
-	}
-	for i, e := range r.entries { // an object that was written by updates, because the server refuses to apply it
-		if e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && e.set != nil {
+	for i := range r.entries { // an object that was written by updates, because the server refuses to apply it
+		e := &r.entries[i]
+		if e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && e.readNames() {
 			r.own = i
 		}
 	}
@@ -119,14 +146,19 @@ func (r *Record) Owned() *fieldpath.Set {
 	if r.own < 0 {
 		return nil
 	}
-	return r.entries[r.own].set
+	set, err := r.entries[r.own].fields()
+	if err != nil {
+		return nil // its names could be read, and that is all: nothing that others own counts as ours, too
+	}
+	return set
 }
 
 // others iterates over the entries of others that may hold payload.
-func (r *Record) others(f func(e entry)) {
-	for i, e := range r.entries {
-		if i != r.own && !isOwn(e.ManagedFieldsEntry, r.manager) && e.Subresource != "status" && (e.set != nil || e.err != nil) {
-			f(e)
+func (r *Record) others(f func(e *entry, set *fieldpath.Set, err error)) {
+	for i := range r.entries {
+		if e := &r.entries[i]; i != r.own && !isOwn(e.ManagedFieldsEntry, r.manager) && e.hasFields() {
+			set, err := e.fields()
+			f(e, set, err)
 		}
 	}
 }
@@ -143,22 +175,22 @@ func (r *Record) State() State {
 	if len(r.entries) == 0 {
 		return stateWithoutFields(r.obj)
 	}
-	ownSet := r.Owned()
 	var state State
-	if ownSet != nil {
-		state.Own = ownDigest(r.obj, r.entries[r.own].ManagedFieldsEntry, ownSet)
+	var own names
+	if r.own >= 0 {
+		own = *r.entries[r.own].names
+		state.Own = ownDigest(r.obj, r.entries[r.own].ManagedFieldsEntry, own)
 	}
-	metadata := child(ownSet, "metadata")
-	state.Labels = restDigest(r.obj.GetLabels(), child(metadata, "labels"), nil)
-	state.Annotations = restDigest(r.obj.GetAnnotations(), child(metadata, "annotations"), r.ByControlPlane)
+	state.Labels = restDigest(r.obj.GetLabels(), own.labels, nil)
+	state.Annotations = restDigest(r.obj.GetAnnotations(), own.annotations, r.ByControlPlane)
 	hash := xxhash.New()
-	r.others(func(e entry) {
-		if e.err != nil {
-			_, _ = hash.WriteString(e.FieldsV1.GetRawString())
+	r.others(func(e *entry, set *fieldpath.Set, err error) {
+		if err != nil {
+			_, _ = hash.Write(e.FieldsV1.GetRawBytes())
 			state.Foreign = hash.Sum64()
 			return
 		}
-		left := payload(e.set, ownSet, e.Subresource, nil)
+		left := payload(set, r.Owned(), e.Subresource, nil)
 		if left.Empty() {
 			return
 		}
@@ -191,13 +223,12 @@ func ForeignPayload(obj metav1.Object, manager string, exempt Exempt) ([]Foreign
 
 // Foreign lists the payload that others own beside ours and that is not exempt.
 func (r *Record) Foreign(exempt Exempt) (out []Foreign, err error) {
-	ownSet := r.Owned()
-	r.others(func(e entry) {
-		if e.err != nil {
-			err = fmt.Errorf("reading the fields of manager %q: %w", e.Manager, e.err)
+	r.others(func(e *entry, set *fieldpath.Set, unreadable error) {
+		if unreadable != nil {
+			err = fmt.Errorf("reading the fields of manager %q: %w", e.Manager, unreadable)
 			return
 		}
-		if left := payload(e.set, ownSet, e.Subresource, exempt); !left.Empty() {
+		if left := payload(set, r.Owned(), e.Subresource, exempt); !left.Empty() {
 			out = append(out, Foreign{Manager: e.Manager, Operation: e.Operation, Subresource: e.Subresource, Fields: left})
 		}
 	})
@@ -210,12 +241,12 @@ func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, kept Exe
 	r := Read(obj, manager)
 	ownSet := r.Owned()
 	var out []Foreign
-	r.others(func(e entry) {
-		if e.err != nil {
+	r.others(func(e *entry, set *fieldpath.Set, err error) {
+		if err != nil {
 			return
 		}
 		taken := fieldpath.NewSet()
-		e.set.Leaves().Iterate(func(p fieldpath.Path) {
+		set.Leaves().Iterate(func(p fieldpath.Path) {
 			if (ownSet == nil || !ownSet.Has(p)) && coveredBy(p, intended) && (kept == nil || !kept(p, ownSet, e.Subresource)) {
 				taken.Insert(p.Copy())
 			}
@@ -231,9 +262,9 @@ func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, kept Exe
 // count with their list. What is kept (KeptFor) may be missing.
 func (r *Record) Gone(intended *fieldpath.Set, kept Exempt) *fieldpath.Set {
 	all := fieldpath.NewSet()
-	for _, e := range r.entries {
-		if e.set != nil {
-			all = all.Union(e.set)
+	for i := range r.entries {
+		if set, err := r.entries[i].fields(); err == nil && set != nil {
+			all = all.Union(set)
 		}
 	}
 	gone := fieldpath.NewSet()
@@ -291,29 +322,34 @@ func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Pat
 	var ownSet *fieldpath.Set
 	union := fieldpath.NewSet()
 	if applied {
-		ownSet = r.Owned()
+		if ownSet = r.Owned(); ownSet == nil {
+			return nil, false, fmt.Errorf("reading our own fields: %w", r.entries[r.own].err)
+		}
 		union = ownSet
 	}
 	changed := false
 	out := make([]metav1.ManagedFieldsEntry, 0, len(r.entries)+1)
-	for i, e := range r.entries {
-		switch {
-		case i == r.own && applied, isOwn(e.ManagedFieldsEntry, r.manager):
+	for i := range r.entries {
+		e := &r.entries[i]
+		if i == r.own && applied || isOwn(e.ManagedFieldsEntry, r.manager) {
 			continue
-		case e.err != nil && e.Subresource != "status":
-			return nil, false, fmt.Errorf("reading the fields of manager %q: %w", e.Manager, e.err)
-		case e.set == nil || e.Subresource == "status":
+		}
+		set, err := e.fields()
+		switch {
+		case err != nil:
+			return nil, false, fmt.Errorf("reading the fields of manager %q: %w", e.Manager, err)
+		case set == nil:
 			out = append(out, *e.ManagedFieldsEntry)
 			continue
 		}
-		left := payload(e.set, ownSet, e.Subresource, exempt)
+		left := payload(set, ownSet, e.Subresource, exempt)
 		if left.Empty() {
 			out = append(out, *e.ManagedFieldsEntry)
 			continue
 		}
 		changed = true
 		union = union.Union(left)
-		if rest := e.set.Difference(left); !rest.Empty() {
+		if rest := set.Difference(left); !rest.Empty() {
 			raw, err := rest.ToJSON()
 			if err != nil {
 				return nil, false, fmt.Errorf("encoding the remaining fields of manager %q: %w", e.Manager, err)
@@ -438,13 +474,12 @@ func withoutParents(set, own *fieldpath.Set) *fieldpath.Set {
 
 // ownDigest hashes our entry without its time, and the metadata values it names: an entry alone holds names, and values
 // of labels and annotations come with the metadata for free.
-func ownDigest(obj metav1.Object, own *metav1.ManagedFieldsEntry, set *fieldpath.Set) uint64 {
+func ownDigest(obj metav1.Object, own *metav1.ManagedFieldsEntry, named names) uint64 {
 	hash := xxhash.New()
 	_, _ = hash.WriteString(own.APIVersion)
-	_, _ = hash.WriteString(own.FieldsV1.GetRawString())
-	meta := child(set, "metadata")
-	writeValues(hash, child(meta, "labels"), obj.GetLabels())
-	writeValues(hash, child(meta, "annotations"), obj.GetAnnotations())
+	_, _ = hash.Write(own.FieldsV1.GetRawBytes())
+	writeValues(hash, named.labels, obj.GetLabels())
+	writeValues(hash, named.annotations, obj.GetAnnotations())
 	writeOwners(hash, obj)
 	return hash.Sum64()
 }
@@ -456,20 +491,19 @@ func writeOwners(hash *xxhash.Digest, obj metav1.Object) {
 	}
 }
 
-// restDigest hashes the values whose keys are in neither set, whatever their order; zero if there are none. but is asked
-// for only if it matters.
-func restDigest(values map[string]string, own *fieldpath.Set, but func() *fieldpath.Set) (sum uint64) {
+// restDigest hashes the values whose keys are neither our own nor in the set, whatever their order; zero if there are none.
+// but is asked for only if it matters.
+func restDigest(values map[string]string, own [][]byte, but func() *fieldpath.Set) (sum uint64) {
 	var others *fieldpath.Set
 	asked := but == nil
 	for k, v := range values {
-		pe := fieldpath.PathElement{FieldName: &k}
-		if own != nil && own.Members.Has(pe) {
+		if has(own, k) {
 			continue
 		}
 		if !asked {
 			others, asked = but(), true
 		}
-		if others != nil && others.Members.Has(pe) || but != nil && merge.ByServer(k) {
+		if others != nil && others.Members.Has(fieldpath.PathElement{FieldName: &k}) || but != nil && merge.ByServer(k) {
 			continue
 		}
 		hash := xxhash.New()
@@ -484,16 +518,17 @@ func restDigest(values map[string]string, own *fieldpath.Set, but func() *fieldp
 // ByControlPlane returns the annotations that parts of the control plane own, through whatever subresource; nil if there
 // are none.
 func (r *Record) ByControlPlane() (out *fieldpath.Set) {
-	for _, e := range r.entries {
-		if !ControlPlane(e.Manager) || e.FieldsV1 == nil || !strings.Contains(e.FieldsV1.GetRawString(), `"f:annotations"`) {
+	for i := range r.entries {
+		e := &r.entries[i]
+		if !ControlPlane(e.Manager) || e.FieldsV1 == nil || !bytes.Contains(e.FieldsV1.GetRawBytes(), []byte(`"f:annotations"`)) {
 			continue
 		}
-		set := e.set
-		if set == nil {
-			var err error
-			if set, err = parse(e.ManagedFieldsEntry); err != nil {
-				continue
-			}
+		set, err := e.fields()
+		if set == nil && err == nil { // a status
+			set, err = parse(e.ManagedFieldsEntry)
+		}
+		if err != nil {
+			continue
 		}
 		annotations := child(child(set, "metadata"), "annotations")
 		switch {
@@ -507,24 +542,18 @@ func (r *Record) ByControlPlane() (out *fieldpath.Set) {
 	return out
 }
 
-func writeValues(hash *xxhash.Digest, set *fieldpath.Set, values map[string]string) {
-	if set == nil {
-		return
-	}
+func writeValues(hash *xxhash.Digest, names [][]byte, values map[string]string) {
 	var size [8]byte
-	set.Members.Iterate(func(pe fieldpath.PathElement) {
-		if pe.FieldName == nil {
-			return
-		}
-		v, ok := values[*pe.FieldName]
+	for _, name := range names {
+		v, ok := values[string(name)]
 		if !ok {
-			return
+			continue
 		}
 		binary.LittleEndian.PutUint64(size[:], uint64(len(v)))
-		_, _ = hash.WriteString(*pe.FieldName)
+		_, _ = hash.Write(name)
 		_, _ = hash.Write(size[:])
 		_, _ = hash.WriteString(v)
-	})
+	}
 }
 
 func child(set *fieldpath.Set, name string) *fieldpath.Set {

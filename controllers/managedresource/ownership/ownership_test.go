@@ -404,3 +404,44 @@ func TestGone(t *testing.T) {
 		})
 	}
 }
+
+// What the state asks of our own entry is read without parsing it, where it is written as API servers write it. With a blank
+// before it, it is parsed.
+func TestStateIsThatOfTheParsedEntry(t *testing.T) {
+	for name, own := range map[string]string{
+		"nothing":                 `{}`,
+		"labels":                  `{"f:metadata":{"f:labels":{"f:ours":{}}}}`,
+		"labels and their parent": `{"f:metadata":{"f:labels":{".":{},"f:ours":{},"f:theirs":{}}}}`,
+		"annotations":             `{"f:metadata":{"f:annotations":{"f:a":{},"f:b":{}},"f:labels":{"f:ours":{}}}}`,
+		"not in order":            `{"f:metadata":{"f:annotations":{"f:b":{},"f:a":{}}}}`,
+		"other metadata":          `{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"x\"}":{}},"f:labels":{"f:ours":{}}},"f:spec":{"f:x":{}}}`,
+		"payload":                 `{"f:metadata":{"f:labels":{"f:ours":{}}},"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}},"f:args":{"v:\"\\\"}\"":{}},"f:l":{"i:0":{}}}}`,
+		"metadata of a template":  `{"f:spec":{"f:template":{"f:metadata":{"f:labels":{"f:ours":{}}}}}}`,
+		"a name with an escape":   `{"f:metadata":{"f:labels":{"f:\u006furs":{}}}}`,
+		"something under a label": `{"f:metadata":{"f:labels":{"f:ours":{"f:x":{}}}}}`,
+		"an unknown element":      `{"f:metadata":{"f:labels":{"x:ours":{},"f:ours":{}}}}`,
+		"labels that are a leaf":  `{"f:metadata":{"f:labels":{}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			state := func(own string) ownership.State {
+				o := object(entries{}.ours(own).update(`{"f:spec":{"f:args":{},"f:paused":{},"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{"f:port":{},"f:name":{}}}}}`))
+				o.Annotations = map[string]string{"a": "1", "b": "2", "c": "3"}
+				s := ownership.Observe(o, manager)
+				g.Expect(s.Own).NotTo(BeZero())
+				s.Own = 0 // it has the text in it
+				return s
+			}
+			g.Expect(state(own)).To(Equal(state(" " + own)))
+		})
+	}
+}
+
+func TestOurEntryThatNobodyCanReadIsNone(t *testing.T) {
+	for _, text := range []string{``, `[]`, `{`, `{"f:metadata"`, `{"f:metadata":{}`, `{"f:metadata":{"f:labels":{"f:ours":1}}}`, `{"f:spec":{}}}`,
+		`{"f:spec":{},}`, `{"f:spec":{"f:x":{}}`, `not JSON`} {
+		g := NewWithT(t)
+		with, without := ownership.Observe(object(entries{}.ours(text)), manager), ownership.Observe(object(entries{}.ours(`x`)), manager)
+		g.Expect(with).To(Equal(without), text)
+	}
+}
