@@ -87,7 +87,7 @@ func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target) (*pl
 			p.faults = append(p.faults, err.Error())
 			continue
 		}
-		prepared, err := apply.Prepare(o.Unstructured, target.Mapper, scoped, marks)
+		prepared, err := apply.Prepare(o.Unstructured, o.Text, target.Mapper, scoped, marks)
 		if err != nil {
 			if isDown(err) {
 				return nil, err

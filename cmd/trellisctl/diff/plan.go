@@ -128,7 +128,7 @@ func (r *rehearsal) prepare() error {
 			r.problems = append(r.problems, err.Error())
 			continue
 		}
-		prepared, err := apply.Prepare(o.Unstructured, r.connection.Mapper, scoped, r.marks)
+		prepared, err := apply.Prepare(o.Unstructured, o.Text, r.connection.Mapper, scoped, r.marks)
 		if err != nil {
 			if cli.IsUnreachable(err) {
 				return err

@@ -18,6 +18,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/manifest"
 	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 )
@@ -43,8 +44,9 @@ type Target struct {
 
 // Intent is one object as it is to be in the target.
 type Intent struct {
-	// Object is what Prepare made of the manifest. It is not changed.
+	// Object is what Prepare made of the manifest. It is not changed, and shares most of its content with others.
 	Object *unstructured.Unstructured
+	text   *manifest.Text // what the manifest looks like in JSON, if that is known
 	Key    inventory.Key
 	// UID is that of the live object if it is known to exist, else empty.
 	UID types.UID

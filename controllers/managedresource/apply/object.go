@@ -196,7 +196,7 @@ func (a *Applier) Planned(in Intent, live *unstructured.Unstructured) (*unstruct
 }
 
 func (o *object) apply(body *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
-	raw, err := json.Marshal(body.Object)
+	raw, err := o.in.text.Append(nil, body.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the manifest: %w", err)
 	}

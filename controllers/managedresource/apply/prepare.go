@@ -2,10 +2,10 @@ package apply
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +13,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/manifest"
 	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
 )
 
@@ -37,17 +38,18 @@ type Prepared struct {
 	Unserved bool
 }
 
-// Prepare turns a manifest into what is sent to the target. The manifest is not changed. Its namespace is settled with the
+// Prepare turns a manifest into what is sent to the target. The manifest is not changed, and the result shares with it what is
+// the same. text is how it is written, nil if that is to be found out. Its namespace is settled with the
 // mapper: namespaced kinds default to "default", cluster-scoped ones lose theirs. scoped tells for kinds that the mapper
 // does not know yet, because their definition is in the same bundle, whether they are namespaced; nil knows none.
-func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (namespaced, known bool), marks Marks) (Prepared, error) {
-	if err := checkSecret(manifest); err != nil {
+func Prepare(original *unstructured.Unstructured, text *manifest.Text, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (namespaced, known bool), marks Marks) (Prepared, error) {
+	if err := checkSecret(original); err != nil {
 		return Prepared{}, err
 	}
-	if err := merge.Supported(manifest); err != nil {
+	if err := merge.Supported(original); err != nil {
 		return Prepared{}, err
 	}
-	obj := manifest.DeepCopy()
+	obj := shallow(original)
 	clean(obj)
 	served, err := settleNamespace(obj, mapper, scoped)
 	if err != nil {
@@ -58,7 +60,7 @@ func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped
 
 	entryLabels := merged(obj.GetLabels(), marks.Labels)
 	entry := inventory.Entry(obj, entryLabels, nonEmpty(maps.Clone(annotations)))
-	prepared := Prepared{Entry: entry, Intent: Intent{Object: obj, Key: inventory.KeyOfObject(obj), CreateOnly: ignored}, Unserved: !served}
+	prepared := Prepared{Entry: entry, Intent: Intent{Object: obj, Key: inventory.KeyOfObject(obj), CreateOnly: ignored, text: text}, Unserved: !served}
 	if ignored {
 		return prepared, nil // posted as the manifest says: spec/managedresource.md 2.9 step 4
 	}
@@ -69,11 +71,9 @@ func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped
 		resourcesv1alpha1.OriginAnnotation:      marks.Origin,
 		resourcesv1alpha1.DescriptionAnnotation: Description,
 	}))
-	raw, err := json.Marshal(obj.Object) // with sorted keys
-	if err != nil {
+	if prepared.Digest, err = digest(text, obj); err != nil {
 		return Prepared{}, fmt.Errorf("encoding the manifest: %w", err)
 	}
-	prepared.Digest = xxhash.Sum64(raw)
 	if marks.ForceLabels {
 		prepared.ForceLabels = true
 		prepared.Digest ^= forceLabelsMark
@@ -83,6 +83,37 @@ func Prepare(manifest *unstructured.Unstructured, mapper meta.RESTMapper, scoped
 		prepared.Digest ^= forceAnnotationsMark
 	}
 	return prepared, nil
+}
+
+// shallow returns an object that shares with another what is in its fields, but for those of the metadata. Whoever changes
+// more than these and the metadata's own copies first.
+func shallow(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	content := maps.Clone(obj.Object)
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		content["metadata"] = maps.Clone(metadata)
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
+// buffers are what objects are encoded into whose text is not kept.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// keptBuffer is the largest buffer that is kept for other objects.
+const keptBuffer = 512 << 10
+
+// digest condenses what is sent.
+func digest(text *manifest.Text, obj *unstructured.Unstructured) (uint64, error) {
+	buffer, _ := buffers.Get().(*[]byte)
+	raw, err := text.Append((*buffer)[:0], obj.Object)
+	if err != nil {
+		return 0, err
+	}
+	sum := xxhash.Sum64(raw)
+	if cap(raw) <= keptBuffer {
+		*buffer = raw
+		buffers.Put(buffer)
+	}
+	return sum, nil
 }
 
 // clean removes what a manifest cannot say, and settles what server-side apply would otherwise misread.
@@ -164,37 +195,66 @@ var leftToOthers = map[string][][]string{
 func dropEmpty(obj *unstructured.Unstructured) {
 	gk := obj.GroupVersionKind().GroupKind()
 	for _, path := range leftToOthers[gk.Group+"/"+gk.Kind] {
-		dropEmptyAt(obj.Object, path)
+		dropEmptyAt(obj, path)
 	}
 	if gk.Group == "rbac.authorization.k8s.io" && gk.Kind == "ClusterRole" && obj.Object["aggregationRule"] != nil {
-		dropEmptyAt(obj.Object, []string{"rules"})
+		dropEmptyAt(obj, []string{"rules"})
 	}
 	if gk.Group == "" && gk.Kind == "Secret" && obj.Object["type"] == "kubernetes.io/service-account-token" {
 		for _, path := range [][]string{{"data", "token"}, {"data", "ca.crt"}, {"data", "namespace"}, {"data"}} {
-			dropEmptyAt(obj.Object, path)
+			dropEmptyAt(obj, path)
 		}
 	}
 }
 
-func dropEmptyAt(node any, path []string) {
+func dropEmptyAt(obj *unstructured.Unstructured, path []string) {
+	if left, changed := withoutEmpty(obj.Object, path); changed {
+		obj.Object, _ = left.(map[string]any)
+	}
+}
+
+// withoutEmpty returns a node without what is empty at a path, and whether there was anything. Only what differs is a copy.
+func withoutEmpty(node any, path []string) (left any, changed bool) {
 	switch node := node.(type) {
 	case []any:
-		if path[0] == "*" && len(path) > 1 {
-			for _, item := range node {
-				dropEmptyAt(item, path[1:])
+		if path[0] != "*" || len(path) == 1 {
+			return node, false
+		}
+		items := node
+		for i, item := range node {
+			if item, dropped := withoutEmpty(item, path[1:]); dropped {
+				if !changed {
+					items, changed = slices.Clone(node), true
+				}
+				items[i] = item
 			}
 		}
+		return items, changed
 	case map[string]any:
+		fields := node
 		for field, value := range node {
-			switch {
-			case field != path[0] && path[0] != "*":
-			case len(path) > 1:
-				dropEmptyAt(value, path[1:])
-			case isEmpty(value):
-				delete(node, field)
+			if field != path[0] && path[0] != "*" {
+				continue
+			}
+			dropped, drop := false, len(path) == 1 && isEmpty(value)
+			if len(path) > 1 {
+				value, dropped = withoutEmpty(value, path[1:])
+			}
+			if !drop && !dropped {
+				continue
+			}
+			if !changed {
+				fields, changed = maps.Clone(node), true
+			}
+			if drop {
+				delete(fields, field)
+			} else {
+				fields[field] = value
 			}
 		}
+		return fields, changed
 	}
+	return node, false
 }
 
 func isEmpty(value any) bool {
@@ -244,47 +304,57 @@ func injectLabels(obj *unstructured.Unstructured, labels map[string]string) erro
 	if !ok {
 		return nil
 	}
-	if template, found := spec["template"]; found && template != nil {
-		m, ok := template.(map[string]any)
-		if !ok {
-			return fmt.Errorf("spec.template is not a map, so labels cannot be injected into it")
+	changed := maps.Clone(spec)
+	if template := spec["template"]; template != nil {
+		var err error
+		if changed["template"], err = labelled(template, "spec.template", labels); err != nil {
+			return err
 		}
-		if err := mergeLabels(m, labels); err != nil {
-			return fmt.Errorf("spec.template: %w", err)
-		}
+		obj.Object["spec"] = changed
 	}
-	if claims, ok := spec["volumeClaimTemplates"].([]any); ok {
-		for i, c := range claims {
-			m, ok := c.(map[string]any)
-			if !ok {
-				return fmt.Errorf("spec.volumeClaimTemplates[%d] is not a map, so labels cannot be injected into it", i)
-			}
-			if err := mergeLabels(m, labels); err != nil {
-				return fmt.Errorf("spec.volumeClaimTemplates[%d]: %w", i, err)
+	if claims, ok := spec["volumeClaimTemplates"].([]any); ok && len(claims) > 0 {
+		claims = slices.Clone(claims)
+		for i, claim := range claims {
+			var err error
+			if claims[i], err = labelled(claim, fmt.Sprintf("spec.volumeClaimTemplates[%d]", i), labels); err != nil {
+				return err
 			}
 		}
+		changed["volumeClaimTemplates"] = claims
+		obj.Object["spec"] = changed
 	}
 	return nil
 }
 
-func mergeLabels(template map[string]any, labels map[string]string) error {
-	metadata, ok := template["metadata"].(map[string]any)
+// labelled returns a template with labels. What is the same as before is shared.
+func labelled(template any, path string, labels map[string]string) (map[string]any, error) {
+	content, ok := template.(map[string]any)
 	if !ok {
-		if template["metadata"] != nil {
-			return fmt.Errorf("metadata is not a map, so labels cannot be injected into it")
-		}
-		metadata = map[string]any{}
-		template["metadata"] = metadata
+		return nil, fmt.Errorf("%s is not a map, so labels cannot be injected into it", path)
 	}
-	existing, ok := metadata["labels"].(map[string]any)
-	if !ok {
-		existing = map[string]any{}
-		metadata["labels"] = existing
+	metadata, ok := content["metadata"].(map[string]any)
+	if !ok && content["metadata"] != nil {
+		return nil, fmt.Errorf("%s: metadata is not a map, so labels cannot be injected into it", path)
 	}
+	existing, _ := metadata["labels"].(map[string]any)
+	all := make(map[string]any, len(existing)+len(labels))
+	maps.Copy(all, existing)
 	for k, v := range labels {
-		existing[k] = v
+		all[k] = v
 	}
-	return nil
+	metadata = cloned(metadata)
+	metadata["labels"] = all
+	content = maps.Clone(content)
+	content["metadata"] = metadata
+	return content, nil
+}
+
+// cloned returns a copy of a map that may be nil, to be written to.
+func cloned(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return maps.Clone(m)
 }
 
 func merged(base, over map[string]string) map[string]string {

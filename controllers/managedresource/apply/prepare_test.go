@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	manifests "github.com/trellis-hub/trellis/controllers/managedresource/manifest"
 )
 
 func mapper() meta.RESTMapper { return testrestmapper.TestOnlyStaticRESTMapper(scheme.Scheme) }
@@ -34,7 +36,7 @@ spec:
   template: {spec: {}}
   volumeClaimTemplates: [{metadata: {name: data}}]
 status: {replicas: 3}
-`), mapper(), nil, marks)
+`), nil, mapper(), nil, marks)
 	g.Expect(err).NotTo(HaveOccurred())
 	o := p.Object
 	g.Expect(o.GetNamespace()).To(Equal("default"))
@@ -66,7 +68,7 @@ func TestBUG14_NamespacesOfObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			o := manifest(t, c.text)
-			p, err := apply.Prepare(o, mapper(), apply.ScopeOfDefined(append([]*unstructured.Unstructured{crd}, o)), marks)
+			p, err := apply.Prepare(o, nil, mapper(), apply.ScopeOfDefined(append([]*unstructured.Unstructured{crd}, o)), marks)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(p.Key.Namespace).To(Equal(c.want))
 		})
@@ -93,7 +95,7 @@ func TestKindsThatAreNotServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			o := manifest(t, c.text)
-			p, err := apply.Prepare(o, c.mapper, apply.ScopeOfDefined([]*unstructured.Unstructured{crd, o}), marks)
+			p, err := apply.Prepare(o, nil, c.mapper, apply.ScopeOfDefined([]*unstructured.Unstructured{crd, o}), marks)
 			if c.err != "" {
 				g.Expect(err).To(MatchError(c.err))
 				return
@@ -119,7 +121,7 @@ func (f *failing) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.
 
 func TestPrepareRefusesTemplatesThatAreNoMaps(t *testing.T) {
 	g := NewWithT(t)
-	_, err := apply.Prepare(manifest(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: text}}"), mapper(), nil, marks)
+	_, err := apply.Prepare(manifest(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: text}}"), nil, mapper(), nil, marks)
 	g.Expect(err).To(MatchError(ContainSubstring("spec.template is not a map")))
 }
 
@@ -130,7 +132,7 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata: {name: a}
 webhooks: [{name: one, clientConfig: {caBundle: "", url: "https://x"}}, {name: two, clientConfig: {caBundle: Zm9v}}]
-`), mapper(), nil, marks)
+`), nil, mapper(), nil, marks)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(fmt.Sprint(p.Object.Object["webhooks"])).To(Equal("[map[clientConfig:map[url:https://x] name:one] map[clientConfig:map[caBundle:Zm9v] name:two]]"))
 }
@@ -156,11 +158,49 @@ func TestPrepareDropsWhatIsLeftToOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p, err := apply.Prepare(manifest(t, c.manifest), mapper(), nil, marks)
+			p, err := apply.Prepare(manifest(t, c.manifest), nil, mapper(), nil, marks)
 			g.Expect(err).NotTo(HaveOccurred())
 			for field, want := range c.wants {
 				g.Expect(fmt.Sprint(p.Object.Object[field])).To(Equal(want), field)
 			}
+		})
+	}
+}
+
+// Bundles are shared by all targets that have them, and what is sent shares with them what is the same.
+func TestPrepareLeavesTheManifestAlone(t *testing.T) {
+	for name, text := range map[string]string{
+		"metadata":               "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, uid: x, resourceVersion: '1', managedFields: [], labels: {a: b}, annotations: {c: d}}\ndata: {a: <b>}\nstatus: {}",
+		"no metadata of its own": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}",
+		"templates": "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {replicas: 1, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a}]}}, " +
+			"volumeClaimTemplates: [{metadata: {name: a, labels: {a: b}}}, {spec: {}}]}",
+		"a template without metadata": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {}}}",
+		"a Secret in plain text":      "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: Yg==}\nstringData: {c: d}",
+		"webhooks": "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a}\n" +
+			"webhooks: [{name: a, clientConfig: {url: 'https://x'}}, {name: b, clientConfig: {caBundle: '', url: 'https://y'}}, {name: c, clientConfig: {caBundle: null}}]",
+		"a claim":             "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\nspec: {volumeName: '', resources: {}}",
+		"a node":              "apiVersion: v1\nkind: Node\nmetadata: {name: a, namespace: b}\nspec: {taints: [], podCIDR: '', providerID: x}",
+		"an aggregated role":  "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: []\naggregationRule: {x: z}",
+		"a definition":        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\nspec: {group: e.com, conversion: {webhook: {clientConfig: {caBundle: ''}}}}",
+		"something to ignore": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {resources.gardener.cloud/ignore: 'true'}}\nstatus: {}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			o := manifest(t, text)
+			before := o.DeepCopy()
+			var digests []uint64
+			for _, text := range []*manifests.Text{nil, manifests.TextOf(o.Object)} {
+				p, err := apply.Prepare(o, text, mapper(), nil, marks)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(o).To(Equal(before))
+				sent, err := text.Append(nil, p.Object.Object)
+				g.Expect(err).NotTo(HaveOccurred())
+				whole, err := json.Marshal(p.Object.Object)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(string(sent)).To(Equal(string(whole)))
+				digests = append(digests, p.Digest)
+			}
+			g.Expect(digests[0]).To(Equal(digests[1]), "how it is known does not matter")
 		})
 	}
 }
@@ -170,7 +210,7 @@ func BenchmarkPrepare(b *testing.B) {
 	m := mapper()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := apply.Prepare(o, m, nil, marks); err != nil {
+		if _, err := apply.Prepare(o, nil, m, nil, marks); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/clock"
+
+	"github.com/trellis-hub/trellis/hack/shoot20"
 )
 
 // BenchmarkDecode measures a bundle of 100 small objects in each of its forms.
@@ -34,6 +37,36 @@ func BenchmarkDecode(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/object")
 		})
 	}
+}
+
+// BenchmarkFleet measures what the objects of one more target cost whose bundles differ a little from those of all others.
+func BenchmarkFleet(b *testing.B) {
+	const targets = 8
+	fixture := shoot20.New(shoot20.Options{})
+	sources := make([][]Source, 0, targets*20)
+	for i := range targets {
+		for _, object := range fixture.Source("ns", fmt.Sprintf("target-%d", i)) {
+			if s, ok := object.(*corev1.Secret); ok {
+				sources = append(sources, []Source{{Namespace: s.Namespace, Name: s.Name, Data: s.Data}})
+			}
+		}
+	}
+	first := len(sources) / targets
+	b.ReportAllocs()
+	objects := 0
+	for b.Loop() {
+		b.StopTimer()
+		cache := NewCache(64<<20, Limits{}, clock.RealClock{})
+		for _, s := range sources[:first] {
+			cache.Decode(s)
+		}
+		b.StartTimer()
+		for _, s := range sources[first:] {
+			objects += len(cache.Decode(s).Objects)
+		}
+	}
+	perObject := float64(b.N) / float64(objects)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)*perObject, "ns/object")
 }
 
 // BenchmarkCacheHit measures what a reconcile of an unchanged ManagedResource of 100 objects pays.

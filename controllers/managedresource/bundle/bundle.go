@@ -25,7 +25,8 @@ type content struct {
 	checksum string
 	objects  []item
 	faults   []flaw
-	// size is about how many bytes of memory it takes.
+	pieces   []*piece // what can be shared with other contents
+	// size is about how many bytes of memory it takes, pieces included.
 	size int64
 }
 
@@ -38,6 +39,7 @@ func (c *content) bundle(sources []Source) *Bundle {
 	for _, item := range c.objects {
 		b.Objects = append(b.Objects, Object{
 			Unstructured: item.object,
+			Text:         item.text,
 			Position:     item.in(sources),
 			ModeIgnore:   item.modeIgnore,
 		})

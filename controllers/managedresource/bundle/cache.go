@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"crypto/sha256"
 	"math"
 	"runtime"
 	"sync"
@@ -13,7 +14,8 @@ import (
 )
 
 // Cache remembers decoded bundles by the content of their Secrets, whatever their names and whoever asks. A content is
-// decoded once, even if many ask for it at the same time, and no lock is held meanwhile.
+// decoded once, even if many ask for it at the same time, and no lock is held meanwhile. Of a content that is new, only those
+// documents are parsed that are not in another one that it remembers.
 type Cache struct {
 	limits   Limits
 	maxBytes int64
@@ -24,6 +26,7 @@ type Cache struct {
 
 	mutex    sync.Mutex
 	contents *simplelru.LRU[Hash, *remembered]
+	pieces   map[[sha256.Size]byte]*piece // of the contents
 	stats    CacheStats
 
 	decoding prometheus.Histogram
@@ -34,6 +37,9 @@ type Cache struct {
 type remembered struct {
 	*content
 	used time.Time
+	// own is what it takes beside the pieces that it shares, which are shared.
+	own    int64
+	shared []*piece
 }
 
 // maxDecoders is how many contents are decoded at once, however many CPUs there are.
@@ -60,10 +66,17 @@ func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 		slots:    make(chan struct{}, min(maxDecoders, runtime.GOMAXPROCS(0))),
 		decoding: metricDecoding.Histogram(),
 		decoded:  metricDecoded.Counter(),
+		pieces:   map[[sha256.Size]byte]*piece{},
 	}
 	// The number of entries is no limit here; the only error is for a size below one.
 	c.contents, _ = simplelru.NewLRU(math.MaxInt, func(_ Hash, evicted *remembered) {
-		c.stats.Bytes -= evicted.size
+		c.stats.Bytes -= evicted.own
+		for _, p := range evicted.shared {
+			if p.uses--; p.uses == 0 {
+				delete(c.pieces, p.digest)
+				c.stats.Bytes -= p.size
+			}
+		}
 	})
 	return c
 }
@@ -87,7 +100,7 @@ func (c *Cache) load(hash Hash, sources []Source) *content {
 	c.slots <- struct{}{}
 	defer func() { <-c.slots }()
 	began := time.Now()
-	decoded := decode(hash, sources, c.limits)
+	decoded := decode(hash, sources, c.limits, c.piece)
 	c.decoding.Observe(time.Since(began).Seconds())
 	c.decoded.Add(float64(decoded.size))
 	c.add(decoded)
@@ -116,6 +129,37 @@ func (c *Cache) get(hash Hash) *content {
 	return found.content
 }
 
+// piece returns what was read from a text, nil if that is not remembered.
+func (c *Cache) piece(digest [sha256.Size]byte) *piece {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.pieces[digest]
+}
+
+// share has the pieces of a content remembered, and returns what it takes beside them, and which they are. Of two pieces that
+// were read from the same text at the same time, one is not shared.
+func (c *Cache) share(decoded *content) (own int64, shared []*piece) {
+	own = decoded.size
+	for _, p := range decoded.pieces {
+		for _, doc := range p.documents {
+			own -= doc.memory
+		}
+		switch c.pieces[p.digest] {
+		case nil:
+			c.pieces[p.digest] = p
+			c.stats.Bytes += p.size
+		case p:
+		default:
+			own += p.size
+			continue
+		}
+		p.uses++
+		shared = append(shared, p)
+	}
+	c.stats.Bytes += own
+	return own, shared
+}
+
 // Forget drops what nobody has asked for since a time. What is applied is not looked at again until it changes or somebody
 // changes its objects, and of a fleet that is as it should be next to nothing is.
 func (c *Cache) Forget(unused time.Time) {
@@ -140,8 +184,9 @@ func (c *Cache) add(decoded *content) {
 	if decoded.size > c.maxBytes {
 		return
 	}
-	c.contents.Add(decoded.hash, &remembered{content: decoded, used: c.clock.Now()})
-	for c.stats.Bytes += decoded.size; c.stats.Bytes > c.maxBytes; {
+	own, shared := c.share(decoded)
+	c.contents.Add(decoded.hash, &remembered{content: decoded, used: c.clock.Now(), own: own, shared: shared})
+	for c.stats.Bytes > c.maxBytes {
 		c.contents.RemoveOldest()
 		c.stats.Displaced++
 	}

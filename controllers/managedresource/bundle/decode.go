@@ -1,10 +1,13 @@
 package bundle
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/trellis-hub/trellis/controllers/managedresource/manifest"
 )
 
 // maxFaults is how many faults are collected before the rest of the bundle is given up. A document that is refused costs
@@ -14,13 +17,18 @@ const maxFaults = 100
 // Decode reads everything the Secrets hold, in the given order (spec 2.7). It always returns a bundle; what could not be
 // read is among its Faults. Without sources the bundle is empty and complete: it means "manage nothing".
 func Decode(sources []Source, limits Limits) *Bundle {
-	return decode(HashOf(sources), sources, limits).bundle(sources)
+	return decode(HashOf(sources), sources, limits, nil).bundle(sources)
 }
 
-// decode is Decode without the names.
-func decode(hash Hash, sources []Source, limits Limits) *content {
+// decode is Decode without the names. known, if not nil, has what was read from the same text before.
+func decode(hash Hash, sources []Source, limits Limits, known func(digest [sha256.Size]byte) *piece) *content {
 	limits = limits.withDefaults()
-	d := &decoder{limits: limits, textLeft: limits.Bytes, memoryLeft: limits.Memory, keys: map[string]string{}}
+	d := &decoder{
+		limits: limits, textLeft: limits.Bytes, memoryLeft: limits.Memory, known: known,
+		keys: map[string]string{}, seen: map[string]struct{}{},
+	}
+	d.desk, _ = desks.Get().(*desk)
+	defer d.desk.clear()
 	for i, source := range sources {
 		for _, key := range source.keys() {
 			if !d.key(place{source: i, key: key}, source.Data[key]) {
@@ -37,61 +45,60 @@ type decoder struct {
 	// textLeft is how many more bytes of text may come, memoryLeft how many more bytes the objects may take.
 	textLeft, memoryLeft int64
 	documents            int
-	// keys are the map keys seen so far; "apiVersion" and its like are kept once.
+	known                func(digest [sha256.Size]byte) *piece
+	desk                 *desk
+	// keys are the map keys so far; "apiVersion" and its like are kept once. seen are those of the present document.
 	keys map[string]string
+	seen map[string]struct{}
 
 	objects []item
 	faults  []flaw
+	pieces  []*piece
 }
 
 // key reads one value of a Secret. It returns false if a limit on the whole bundle is reached, which ends the reading.
 func (d *decoder) key(at place, value []byte) bool {
-	text, err := read(at.key, value, d.textLeft)
+	text, err := d.desk.read(at.key, value, d.textLeft)
 	if err != nil {
 		return d.fault(at, err)
 	}
 	d.textLeft -= int64(len(text))
 
-	for chunk := range chunks(text) {
-		for value, err := range parse(chunk, d.limits) {
-			at.index++
-			if d.documents++; d.documents > d.limits.Documents {
-				return d.fault(at, ErrTooManyDocuments)
-			}
-			if err == nil && value != nil {
-				err = d.document(at, value)
-			}
-			if err != nil && !d.fault(at, err) {
-				return false
-			}
+	for c := range chunks(text) {
+		if !d.chunk(&at, c) {
+			return false
 		}
 	}
 	return true
 }
 
-// document adds a parsed document to the objects.
-func (d *decoder) document(at place, value any) error {
+// document makes an object of a parsed document. What it counts for does not depend on other documents.
+func (d *decoder) document(value any) (document, error) {
+	clear(d.seen)
 	n := &normalizer{
 		maxDepth:   d.limits.Depth,
 		jsonLeft:   d.limits.DocumentBytes,
 		memoryLeft: d.memoryLeft,
 		keys:       d.keys,
+		seen:       d.seen,
 	}
 	normalized, err := n.value(value, 0)
 	if err != nil {
-		return err
+		return document{}, err
 	}
+	memory := d.memoryLeft - n.memoryLeft
 	d.memoryLeft = n.memoryLeft
 	object, isMap := normalized.(map[string]any)
 	if !isMap {
-		return fmt.Errorf("not an object but a %s", typeName(normalized))
+		return document{}, fmt.Errorf("not an object but a %s", typeName(normalized))
 	}
-	d.objects = append(d.objects, item{
-		place:      at,
+	return document{
 		object:     &unstructured.Unstructured{Object: object},
+		text:       manifest.TextOf(object),
 		modeIgnore: modeIgnore(object),
-	})
-	return nil
+		memory:     memory,
+		length:     d.limits.DocumentBytes - n.jsonLeft,
+	}, nil
 }
 
 // fault records why something could not be read, and returns whether reading goes on.
@@ -116,6 +123,7 @@ func (d *decoder) content(hash Hash, sources []Source) *content {
 		checksum: checksum(sources, d.objects),
 		objects:  d.objects,
 		faults:   d.faults,
+		pieces:   d.pieces,
 		size:     d.limits.Memory - d.memoryLeft + perEntry*int64(len(d.objects)+len(d.faults)+1),
 	}
 }

@@ -9,8 +9,9 @@
 //	                                                                                     any step fails   -> Fault
 //
 // Decode is a pure function. Cache puts a least-recently-used memory in front of it, keyed by content: a chart that is
-// deployed into 500 targets is decompressed and parsed once. What the cache holds knows no names; a Bundle is the cheap
-// view of it that carries the names of the Secrets at hand.
+// deployed into 500 targets is decompressed and parsed once. Where each target has values of its own, the documents that have
+// none of them are parsed once, and kept once. What the cache holds knows no names; a Bundle is the cheap view of it that carries
+// the names of the Secrets at hand.
 //
 // # What can go wrong
 //

@@ -140,7 +140,7 @@ func TestMemoryIsEstimatedWithinAFactorOfTwo(t *testing.T) {
 			g := NewWithT(t)
 			source := []Source{secret("data.yaml", text)}
 			before := heap()
-			decoded := decode(Hash{}, source, Limits{})
+			decoded := decode(Hash{}, source, Limits{}, nil)
 			used := heap() - before
 			t.Logf("used %d, estimated %d", used, decoded.size)
 			g.Expect(decoded.faults).To(BeEmpty())

@@ -15,8 +15,9 @@ type normalizer struct {
 	// jsonLeft is how many more bytes the value may take as JSON, counted as if every number had one digit. memoryLeft is
 	// how many more bytes it may take in memory, about.
 	jsonLeft, memoryLeft int64
-	// keys are the map keys seen so far.
+	// keys are the map keys of all documents so far, seen those of this one.
 	keys map[string]string
+	seen map[string]struct{}
 }
 
 // Memory that values take on a 64-bit machine: an empty map, each seven entries of it, an element of a list, and a value
@@ -125,11 +126,15 @@ func (n *normalizer) yamlMap(m map[any]any, depth int) (any, error) {
 
 // entry adds one normalized entry to a map.
 func (n *normalizer) entry(to map[string]any, key string, v any, depth int) error {
-	memory := 0
 	shared, known := n.keys[key]
 	if !known {
-		shared, memory = key, len(key)+groupMemory/7
+		shared = key
 		n.keys[key] = key
+	}
+	memory := 0
+	if _, counted := n.seen[shared]; !counted {
+		memory = len(key) + groupMemory/7
+		n.seen[shared] = struct{}{}
 	}
 	err := n.spend(len(key)+len(`"":`), memory)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/manifest"
 )
 
 // Object is one decoded object.
@@ -16,6 +17,8 @@ import (
 // Its content may be shared with bundles of other ManagedResources and must not be changed: take a DeepCopy first.
 type Object struct {
 	*unstructured.Unstructured
+	// Text is the object in JSON.
+	Text *manifest.Text
 	// Position says which document it was.
 	Position
 	// ModeIgnore is true if the manifest carries the annotation mode=Ignore (exactly that spelling, spec 2.6). Such an
@@ -26,8 +29,7 @@ type Object struct {
 // item is an Object that does not know the Secret's name.
 type item struct {
 	place
-	object     *unstructured.Unstructured
-	modeIgnore bool
+	document
 }
 
 // String returns the position of the object. It never prints the object itself, which may be a Secret.

@@ -1,0 +1,86 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+)
+
+// Text is a manifest in JSON, field by field. It is made when it is used first, and may be used by many at a time. The nil Text
+// knows nothing, and encodes all of an object.
+type Text struct {
+	content map[string]any
+	fields  func() map[string][]byte
+}
+
+// TextOf returns the text of a manifest, which must not change any more.
+func TextOf(content map[string]any) *Text {
+	return &Text{content: content, fields: sync.OnceValue(func() map[string][]byte { return encode(content) })}
+}
+
+// encode encodes the fields of a manifest that are as they are in all targets. One that cannot be encoded is left out: whoever
+// has to send it hears why.
+func encode(content map[string]any) map[string][]byte {
+	fields := make(map[string][]byte, len(content))
+	for name, value := range content {
+		if name == "metadata" {
+			continue
+		}
+		if text, err := json.Marshal(value); err == nil {
+			fields[name] = text
+		}
+	}
+	return fields
+}
+
+// Append appends an object in JSON, with its keys in order as json.Marshal has them.
+func (t *Text) Append(to []byte, object map[string]any) ([]byte, error) {
+	to = append(to, '{')
+	for i, name := range slices.Sorted(maps.Keys(object)) {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		key, err := json.Marshal(name)
+		if err != nil {
+			return nil, fmt.Errorf("field %q: %w", name, err)
+		}
+		to = append(append(to, key...), ':')
+		text, err := t.of(name, object[name])
+		if err != nil {
+			return nil, fmt.Errorf("field %q: %w", name, err)
+		}
+		to = append(to, text...)
+	}
+	return append(to, '}'), nil
+}
+
+// of encodes a field of an object.
+func (t *Text) of(name string, value any) ([]byte, error) {
+	if t != nil {
+		if known, has := t.content[name]; has && isSame(known, value) {
+			if text := t.fields()[name]; text != nil {
+				return text, nil
+			}
+		}
+	}
+	return json.Marshal(value)
+}
+
+// isSame tells of two values whether they are one and the same. Others may be equal nevertheless.
+func isSame(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, isMap := b.(map[string]any)
+		return isMap && reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+	case []any:
+		b, isList := b.([]any)
+		return isList && len(a) == len(b) && (len(a) == 0 && (a == nil) == (b == nil) || len(a) > 0 && &a[0] == &b[0])
+	case string:
+		b, isString := b.(string)
+		return isString && a == b
+	}
+	return false // next to nothing to encode
+}
