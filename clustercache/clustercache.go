@@ -178,6 +178,11 @@ type Watcher struct {
 	Namespace     string
 	LabelSelector labels.Selector
 	FieldSelector fields.Selector
+	// Fields are the paths of all that Transform looks at in objects that do not arrive as metadata only, beside apiVersion, kind
+	// and metadata: what is not beneath one of them is not even decoded, where that saves work. Objects need not be of type
+	// Unstructured then, and their managedFields need not be a part of their content, but UnstructuredContent and GetManagedFields
+	// have both. Nil: everything.
+	Fields [][]string
 	// Transform turns an object into what is kept and handed to Handler. Nil keeps the object without managedFields.
 	// It is called before the object is stored, once per event, and must not retain the object if it returns another
 	// value.

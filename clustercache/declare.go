@@ -26,7 +26,7 @@ func (t *target) declare(w Watcher) error {
 	}
 	t.watches[w.Name] = &declaredWatch{Declared: watching.Declare(t.ctx, watching.Spec{
 		Cluster: t.key, Name: w.Name, Kind: w.Kind, MetadataOnly: w.MetadataOnly, Namespace: w.Namespace,
-		LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector, Transform: w.Transform, Handler: w.Handler, Room: t.room,
+		LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector, Fields: w.Fields, Transform: w.Transform, Handler: w.Handler, Room: t.room,
 	})}
 	t.poke()
 	return nil

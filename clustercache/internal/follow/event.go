@@ -56,7 +56,7 @@ func (w *watch) decode(raw []byte) (e event, err error) {
 	case w.collection.MetadataOnly:
 		e, err = decodeMetadata(raw)
 	default:
-		e, err = decodeObject(raw)
+		e, err = decodeObject(raw, w.collection.fields)
 	}
 	var status *apierrors.StatusError
 	switch {
@@ -116,13 +116,21 @@ func decodeMetadata(raw []byte) (event, error) {
 	return event{kind: e.Type, object: e.Object}, nil
 }
 
-// decodeObject reads an event in JSON with all of its object.
-func decodeObject(raw []byte) (event, error) {
+// decodeObject reads an event in JSON with its object, of which no more is decoded than the fields that matter; nil for all.
+func decodeObject(raw []byte, which *fields) (e event, err error) {
+	if which != nil && cut(raw, which, func(text, managed []byte) { e, err = decodeWhole(text, raw, managed, true) }) {
+		return e, err
+	}
+	return decodeWhole(raw, raw, nil, false)
+}
+
+// decodeWhole reads an event in JSON with all of its object that is in the text, which was cut from what came.
+func decodeWhole(text, raw, managed []byte, apart bool) (event, error) {
 	e := struct {
 		Type   string         `json:"type"`
 		Object map[string]any `json:"object"`
 	}{}
-	switch err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &e); {
+	switch err := kjson.UnmarshalCaseSensitivePreserveInts(text, &e); {
 	case e.Type == failed:
 		return event{}, statusOf(raw)
 	case err != nil:
@@ -130,7 +138,16 @@ func decodeObject(raw []byte) (event, error) {
 	case e.Object == nil:
 		return event{}, errors.New("there is no object in it")
 	}
-	return event{kind: e.Type, object: &unstructured.Unstructured{Object: e.Object}}, nil
+	if !apart {
+		return event{kind: e.Type, object: &unstructured.Unstructured{Object: e.Object}}, nil
+	}
+	object := &Object{Unstructured: unstructured.Unstructured{Object: e.Object}}
+	if len(managed) > 0 {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(managed, &object.managed); err != nil {
+			return event{}, err
+		}
+	}
+	return event{kind: e.Type, object: object}, nil
 }
 
 // statusOf returns the error that an event of type ERROR tells of.

@@ -56,7 +56,10 @@ type Collection struct {
 	FieldSelector string
 	// MetadataOnly asks for no more than metadata: the objects are of type PartialObjectMetadata, else Unstructured.
 	MetadataOnly bool
-	Clock        clock.Clock
+	// Fields are the paths of what is decoded of whole objects, with all that is beneath, beside apiVersion, kind and metadata.
+	// Events are of type Object then; lists that come in pages have everything nevertheless. Nil: everything.
+	Fields [][]string
+	Clock  clock.Clock
 	// MaxPage bounds the bytes that are read of a page of a list. Zero: 64 MiB.
 	MaxPage int64
 	// Endless is how long a streamed list has to be open for the server to be suspected not to know how to end it: what was cut
@@ -64,6 +67,8 @@ type Collection struct {
 	Endless time.Duration
 	// Redact takes out of a text what must not be shown, such as the credential, which a server may repeat. Nil: nothing.
 	Redact func(string) string
+
+	fields *fields // of an event, from Fields
 }
 
 // Sink takes what comes. All calls come from the goroutine that runs Follow.
@@ -102,6 +107,9 @@ func New(c Collection, sink Sink) *Follower {
 	}
 	if c.Endless == 0 {
 		c.Endless = endless
+	}
+	if c.Fields != nil {
+		c.fields = fieldsOfEvent(c.Fields)
 	}
 	return &Follower{collection: c, sink: sink}
 }

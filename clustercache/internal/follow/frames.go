@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -14,8 +15,6 @@ const (
 	maxFrame = 16 << 20
 	// firstRead is how much room there is at first for an event; it grows with what comes, for what is announced may not.
 	firstRead = 4 << 10
-	// keptBuffer is the largest buffer that is kept for other events.
-	keptBuffer = 256 << 10
 )
 
 // frames splits a stream into documents. It has a buffer only while there is something in it.
@@ -28,8 +27,37 @@ type frames struct {
 	start  int // of what was not returned yet, for JSON
 }
 
-// buffers are shared by all streams. Few are in use at a time.
-var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, firstRead)) }}
+// buffers are shared by all streams, in three sizes. Few are in use at a time.
+var buffers = [...]struct {
+	size int
+	pool sync.Pool
+}{{size: firstRead}, {size: 8 * firstRead}, {size: 64 * firstRead}}
+
+// newBuffer returns an empty buffer with room for at least so much.
+func newBuffer(room int) *[]byte {
+	for i := range buffers {
+		b := &buffers[i]
+		if room > b.size {
+			continue
+		}
+		if kept, ok := b.pool.Get().(*[]byte); ok {
+			return kept
+		}
+		return new(make([]byte, 0, b.size))
+	}
+	return new(make([]byte, 0, room))
+}
+
+// keep keeps a buffer for other events, unless it is larger than those.
+func keep(buffer *[]byte) {
+	for i := range buffers {
+		if b := &buffers[i]; cap(*buffer) == b.size {
+			*buffer = (*buffer)[:0]
+			b.pool.Put(buffer)
+			return
+		}
+	}
+}
 
 func newFrames(response *http.Response) *frames {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) // what it is not is JSON
@@ -47,10 +75,7 @@ func (f *frames) next() ([]byte, error) {
 // free gives the buffer back, unless there is something in it.
 func (f *frames) free() {
 	if f.buffer != nil && f.start == len(*f.buffer) {
-		if cap(*f.buffer) <= keptBuffer {
-			*f.buffer = (*f.buffer)[:0]
-			buffers.Put(f.buffer)
-		}
+		keep(f.buffer)
 		f.buffer, f.start = nil, 0
 	}
 }
@@ -96,13 +121,13 @@ func (f *frames) message() ([]byte, error) {
 // borrow has a buffer with room for more bytes.
 func (f *frames) borrow(more int) {
 	if f.buffer == nil {
-		f.buffer, _ = buffers.Get().(*[]byte)
+		f.buffer = newBuffer(more)
 		f.start = 0
 	}
-	if b := *f.buffer; cap(b)-len(b) < more {
-		larger := make([]byte, len(b), max(2*cap(b), len(b)+more))
-		copy(larger, b)
-		*f.buffer = larger
+	if b := f.buffer; cap(*b)-len(*b) < more {
+		f.buffer = newBuffer(max(2*cap(*b), len(*b)+more))
+		*f.buffer = append(*f.buffer, *b...)
+		keep(b)
 	}
 }
 
@@ -113,6 +138,9 @@ func (f *frames) nextJSON() ([]byte, error) {
 	for {
 		if f.buffer != nil {
 			for b := *f.buffer; at < len(b); {
+				if at += s.passes(b[at:]); at == len(b) {
+					break
+				}
 				c := b[at]
 				at++
 				if s.outside() && isSpace(c) {
@@ -176,6 +204,21 @@ type scanner struct {
 }
 
 func (s *scanner) outside() bool { return s.depth == 0 && !s.inText }
+
+// passes returns how many of the next bytes mean nothing, since they are in a string.
+func (s *scanner) passes(next []byte) int {
+	if !s.inText || s.isEscape {
+		return 0
+	}
+	quote := bytes.IndexByte(next, '"')
+	if quote < 0 {
+		quote = len(next)
+	}
+	if escape := bytes.IndexByte(next[:quote], '\\'); escape >= 0 {
+		return escape
+	}
+	return quote
+}
 
 // ends takes the next byte and tells whether the document ends with it.
 func (s *scanner) ends(c byte) bool {

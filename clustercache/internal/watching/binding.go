@@ -334,6 +334,10 @@ func (b *Binding) newFollower() error {
 		Resource: b.resource, Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
 		Endless: b.connection.SyncTimeout / 2, // what stands still was opened a bit after it was begun
 	}
+	c.Fields = spec.Fields
+	if b.trims {
+		c.Fields = [][]string{} // none
+	}
 	if spec.LabelSelector != nil {
 		c.LabelSelector = spec.LabelSelector.String()
 	}

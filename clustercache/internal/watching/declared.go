@@ -25,6 +25,8 @@ type Spec struct {
 	Namespace     string
 	LabelSelector labels.Selector
 	FieldSelector fields.Selector
+	// Fields are the paths of what is looked at of whole objects beside metadata. Nil: everything.
+	Fields [][]string
 
 	// Room is what the watch shares with others of its target. Nil: it may keep any number of objects.
 	Room *Room

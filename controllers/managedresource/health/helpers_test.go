@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// object parses a live object from YAML as it would come from a cluster.
+// object parses a live object from YAML as it would come from a cluster, where no more is asked for than Fields.
 func object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	text = strings.ReplaceAll(text, "\t", "  ")
@@ -18,7 +18,13 @@ func object(t testing.TB, text string) *unstructured.Unstructured {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	var parsed map[string]any
 	NewWithT(t).Expect(json.Unmarshal(document, &parsed)).To(Succeed())
-	return &unstructured.Unstructured{Object: parsed}
+	asked := map[string]any{}
+	for _, path := range append([][]string{{"apiVersion"}, {"kind"}, {"metadata"}}, Fields...) {
+		if value, found, err := unstructured.NestedFieldNoCopy(parsed, path...); found && err == nil {
+			NewWithT(t).Expect(setField(asked, value, path...)).To(Succeed())
+		}
+	}
+	return &unstructured.Unstructured{Object: asked}
 }
 
 // Heads of objects in generation 2; a test appends spec and status.
@@ -42,3 +48,19 @@ const (
 
 // isSound tells whether a problem has both a severity and a message, or neither.
 func isSound(p Problem) bool { return (p.Severity == Fine) == (p.Message == "") }
+
+// setField sets a field without copying it.
+func setField(content map[string]any, value any, path ...string) error {
+	parent, _, err := unstructured.NestedFieldNoCopy(content, path[:len(path)-1]...)
+	if len(path) == 1 {
+		parent, err = content, nil
+	}
+	if parent == nil && err == nil {
+		beneath := map[string]any{}
+		parent, err = beneath, setField(content, beneath, path[:len(path)-1]...)
+	}
+	if fields, isMap := parent.(map[string]any); isMap && err == nil {
+		fields[path[len(path)-1]] = value
+	}
+	return err
+}

@@ -81,6 +81,11 @@ var builtIn = func() sets.Set[string] {
 	return groups
 }()
 
+// Fields are the paths of all that the checks read beside apiVersion, kind and metadata, whatever the kind.
+var Fields = [][]string{
+	{"spec", "replicas"}, {"spec", "selector"}, {"spec", "type"}, {"spec", "updateStrategy"}, {"status"},
+}
+
 // NeedsFullObject reports whether the checks of a kind read more than metadata. All other kinds can be watched as
 // metadata only.
 func NeedsFullObject(gk schema.GroupKind) bool { return kindOf(gk) != nil }

@@ -26,10 +26,11 @@ type autoscaler struct{ scales inventory.Key }
 
 func (t *Tracker) autoscalerWatcher() clustercache.Watcher {
 	return clustercache.Watcher{
-		Name: autoscalerWatch,
-		Kind: AutoscalerKind,
+		Name:   autoscalerWatch,
+		Kind:   AutoscalerKind,
+		Fields: [][]string{{"spec", "scaleTargetRef"}},
 		Transform: func(obj client.Object) any {
-			full, ok := obj.(*unstructured.Unstructured)
+			full, ok := wholeOf(obj)
 			if !ok {
 				return &autoscaler{}
 			}

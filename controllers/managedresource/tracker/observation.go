@@ -38,9 +38,9 @@ func (t *Tracker) transform(obj client.Object) any {
 		Terminating: obj.GetDeletionTimestamp() != nil,
 		Skipped:     obj.GetAnnotations()[resourcesv1alpha1.SkipHealthCheckAnnotation] == "true",
 	}
-	full, isFull := obj.(*unstructured.Unstructured)
+	full, isFull := wholeOf(obj)
 	isPod := isFull && full.GroupVersionKind() == podKind
-	if !isPod || t.mayHaveWritten(full) {
+	if !isPod || t.mayHaveWritten(obj) {
 		o.State = ownership.Observe(obj, t.fieldManager)
 	}
 	if !isFull {
@@ -60,15 +60,23 @@ func (t *Tracker) transform(obj client.Object) any {
 // mayHaveWritten tells of a pod whether it is one that the hub wrote itself, or comes from a server that does not tell. Most
 // are not, there are many, and they change often: the fields of these are not looked at. Their state is that of an object
 // that the hub never applied, which Accept takes into account.
-func (t *Tracker) mayHaveWritten(pod *unstructured.Unstructured) bool {
-	field, _, _ := unstructured.NestedFieldNoCopy(pod.Object, "metadata", "managedFields")
-	entries, _ := field.([]any)
-	for _, element := range entries {
-		if entry, _ := element.(map[string]any); entry["manager"] == t.fieldManager {
+func (t *Tracker) mayHaveWritten(pod client.Object) bool {
+	entries := pod.GetManagedFields()
+	for i := range entries {
+		if entries[i].Manager == t.fieldManager {
 			return true
 		}
 	}
 	return len(entries) == 0
+}
+
+// wholeOf returns the content of an object that came as more than metadata.
+func wholeOf(obj client.Object) (*unstructured.Unstructured, bool) {
+	whole, ok := obj.(interface{ UnstructuredContent() map[string]any })
+	if !ok {
+		return nil, false
+	}
+	return &unstructured.Unstructured{Object: whole.UnstructuredContent()}, true
 }
 
 // sameJudgement tells whether two observations lead to the same conditions, pods aside. Where pods are not watched, what the

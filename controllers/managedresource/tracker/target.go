@@ -170,6 +170,7 @@ func (t *Tracker) kindWatcher(gvk schema.GroupVersionKind) clustercache.Watcher 
 		Name:          watchName(gvk),
 		Kind:          gvk,
 		MetadataOnly:  !full,
+		Fields:        health.Fields,
 		LabelSelector: t.selector,
 		Transform:     t.transform,
 		Handler:       (*handler)(t),
