@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/patching"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
@@ -87,9 +88,11 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 		return fmt.Errorf("cannot build the client: %w", err)
 	}
 	g.cached = &watching.Client{Client: g.uncached, Reader: t.reader()}
-	if g.metadata, err = metadata.NewForConfigAndClient(g.config, guarded); err != nil {
+	whole, err := metadata.NewForConfigAndClient(g.config, guarded)
+	if err != nil {
 		return fmt.Errorf("cannot build the metadata client: %w", err)
 	}
+	g.metadata = patching.New(whole, guarded, g.transport.Base())
 	g.watching = &watching.Connection{
 		Context: g.ctx, Held: g.transport.Gate().Closed, Outages: g.transport.Gate().Holds, Mapper: g.mapper, Client: guarded, Server: g.transport.Base(),
 		Clock: options.Clock, SyncTimeout: options.SyncTimeout, SilenceTimeout: options.SilenceTimeout, Logger: t.log,
