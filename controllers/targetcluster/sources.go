@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -151,11 +152,18 @@ func (s *sources) observeMember(before, after any) {
 	}
 	a, _ := before.(*resourcesv1alpha1.ManagedResource)
 	b, _ := after.(*resourcesv1alpha1.ManagedResource)
-	s.enqueue(s.options.Members.Concerned(a, b, s.identities.Of)...)
+	s.enqueueAfter(membersPause, s.options.Members.Concerned(a, b, s.identities.Of)...)
 }
 
+// membersPause is how long a change of a ManagedResource waits for others of the same target. In a roll-out there are some at
+// each of them, and each look is one at all of them.
+const membersPause = 500 * time.Millisecond
+
 // enqueue has targets reconciled.
-func (s *sources) enqueue(keys ...clustercache.ClusterKey) {
+func (s *sources) enqueue(keys ...clustercache.ClusterKey) { s.enqueueAfter(0, keys...) }
+
+// enqueueAfter has targets reconciled after a pause, if nothing else does so before.
+func (s *sources) enqueueAfter(pause time.Duration, keys ...clustercache.ClusterKey) {
 	s.mu.Lock()
 	q := s.queue
 	s.mu.Unlock()
@@ -163,6 +171,6 @@ func (s *sources) enqueue(keys ...clustercache.ClusterKey) {
 		return
 	}
 	for _, key := range keys {
-		q.Add(reconcile.Request{NamespacedName: key})
+		q.AddAfter(reconcile.Request{NamespacedName: key}, pause)
 	}
 }
