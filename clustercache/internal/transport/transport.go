@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
 
@@ -260,7 +261,7 @@ func repeat(request *http.Request) (*http.Request, bool) {
 
 func (b bearer) send(request *http.Request, token string) (*http.Response, error) {
 	if token != "" {
-		request = request.Clone(request.Context())
+		request = utilnet.CloneRequest(request) // its headers, and no more
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	return b.next.RoundTrip(request)

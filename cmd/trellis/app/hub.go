@@ -34,6 +34,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 	"github.com/trellis-hub/trellis/controllers/heartbeat"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
@@ -192,7 +193,8 @@ func (h *hub) newSourceClient(scheme *k8sruntime.Scheme) error {
 	http, err := rest.HTTPClientFor(config)
 	if err == nil {
 		h.sockets = append(h.sockets, http.Transport)
-		h.client, err = client.New(config, client.Options{HTTPClient: http, Scheme: scheme, Mapper: h.manager.GetRESTMapper()})
+		mapper := mapperpool.Remember(h.manager.GetRESTMapper()) // which goes through all groups each time
+		h.client, err = client.New(config, client.Options{HTTPClient: http, Scheme: scheme, Mapper: mapper})
 	}
 	if err != nil {
 		return fmt.Errorf("client for the source cluster: %w", err)
