@@ -3,6 +3,7 @@ package apply_test
 import (
 	"testing"
 
+	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	manifests "github.com/trellis-hub/trellis/controllers/managedresource/manifest"
 	"github.com/trellis-hub/trellis/hack/shoot20"
@@ -15,7 +16,7 @@ func BenchmarkPrepareAndEncode(b *testing.B) {
 	for _, o := range objects {
 		texts = append(texts, manifests.TextOf(o.Object))
 	}
-	m := mapper()
+	m := mapperpool.Remember(mapper()) // as that of a target
 	scoped := apply.ScopeOfDefined(objects)
 	for name, text := range map[string]func(i int) *manifests.Text{
 		"known":   func(i int) *manifests.Text { return texts[i] },

@@ -38,7 +38,7 @@ func encode(content map[string]any) map[string][]byte {
 
 // Append appends an object in JSON, with its keys in order as json.Marshal has them.
 func (t *Text) Append(to []byte, object map[string]any) ([]byte, error) {
-	to = append(to, '{')
+	to = append(slices.Grow(to, t.length()+roomForRest), '{')
 	for i, name := range slices.Sorted(maps.Keys(object)) {
 		if i > 0 {
 			to = append(to, ',')
@@ -55,6 +55,19 @@ func (t *Text) Append(to []byte, object map[string]any) ([]byte, error) {
 		to = append(to, text...)
 	}
 	return append(to, '}'), nil
+}
+
+// roomForRest is what metadata and names of fields take, mostly.
+const roomForRest = 1 << 10
+
+// length is that of what an object probably has in common with the manifest.
+func (t *Text) length() (sum int) {
+	if t != nil {
+		for _, text := range t.fields() {
+			sum += len(text)
+		}
+	}
+	return sum
 }
 
 // of encodes a field of an object.
