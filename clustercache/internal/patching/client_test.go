@@ -302,7 +302,7 @@ func BenchmarkPatch(b *testing.B) {
 	body := []byte(`{"data":"` + strings.Repeat("x", 2500) + `"}`)
 	client := &http.Client{Transport: roundTripper(func(r *http.Request) *http.Response {
 		_, _ = io.Copy(io.Discard, r.Body)
-		return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": []string{"application/json"}}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": []string{"application/json"}}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}
 	})}
 	config := &rest.Config{Host: "https://target:6443", QPS: -1, WarningHandlerWithContext: rest.NoWarnings{}}
 	theirs, err := metadata.NewForConfigAndClient(config, client)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -109,8 +110,12 @@ func TestDocumentsAreSharedByBundlesThatHaveThem(t *testing.T) {
 	g.Expect(names(first)).To(Equal([]string{"a", "one", "b"}))
 	g.Expect(names(second)).To(Equal([]string{"a", "two", "b"}))
 	for i, shared := range []bool{true, false, true} {
-		g.Expect(second.Objects[i].Unstructured == first.Objects[i].Unstructured).To(Equal(shared), "object %d", i)
-		g.Expect(second.Objects[i].Text == first.Objects[i].Text).To(Equal(shared), "object %d", i)
+		is := Not
+		if shared {
+			is = func(m types.GomegaMatcher) types.GomegaMatcher { return m }
+		}
+		g.Expect(second.Objects[i].Unstructured).To(is(BeIdenticalTo(first.Objects[i].Unstructured)), "object %d", i)
+		g.Expect(second.Objects[i].Text).To(is(BeIdenticalTo(first.Objects[i].Text)), "object %d", i)
 	}
 	g.Expect(second.Objects[2].Position.String()).To(Equal("document 4 of key k in Secret garden/addons"))
 	g.Expect(withoutText(second)).To(Equal(withoutText(Decode([]Source{secret("j", "---\n"), secret("k", text("two"))}, Limits{}))), "as if nothing were known")

@@ -32,7 +32,7 @@ func TestTextIsThatOfJSON(t *testing.T) {
 		"a field more":             func(o map[string]any) { o["more"] = map[string]any{"a": int64(1)} },
 		"another map":              func(o map[string]any) { o["data"] = map[string]any{"z": "other"} },
 		"another list":             func(o map[string]any) { o["list"] = []any{"b", int64(1), 1.5, nil, map[string]any{}} },
-		"a shorter list":           func(o map[string]any) { o["list"] = o["list"].([]any)[:2] },
+		"a shorter list":           func(o map[string]any) { list, _ := o["list"].([]any); o["list"] = list[:2] },
 		"no list":                  func(o map[string]any) { o["list"] = nil },
 		"nothing instead of null":  func(o map[string]any) { o["null"], o["nil"] = map[string]any{}, []any{} },
 		"null instead of nothing":  func(o map[string]any) { o["nothing"] = []any(nil) },
@@ -66,7 +66,8 @@ func TestWhatIsTheSameIsNotEncodedAgain(t *testing.T) {
 	text := manifest.TextOf(original)
 	_, err := text.Append(nil, original)
 	g.Expect(err).NotTo(HaveOccurred())
-	original["data"].(map[string]any)["z"] = "changed although it must not be"
+	data, _ := original["data"].(map[string]any)
+	data["z"] = "changed although it must not be"
 
 	got, err := text.Append(nil, original)
 
