@@ -121,7 +121,7 @@ func TestTheLastOneToUseAServiceAccountTakesItAway(t *testing.T) {
 
 	r := p.succeeds(remove...)
 	p.Expect(r.out).To(And(ContainSubstring("cluster/shoot-a removed"), Not(ContainSubstring("deleted"))))
-	p.Expect(r.err).To(And(ContainSubstring("stays in the cluster for others that use it"),
+	p.Expect(r.err).To(And(ContainSubstring("stays in the cluster, and its token is good until it ends: others use it: "),
 		ContainSubstring(q.name+"/shoot-a in the source cluster with UID "), ContainSubstring(p.name+"/shoot-a in the source cluster with UID "+string(uidOf(p, target)))))
 	p.Expect(exists()).To(BeTrue())
 
@@ -140,6 +140,23 @@ func TestTheLastOneToUseAServiceAccountTakesItAway(t *testing.T) {
 		Deleted: []string{"serviceaccount/shared", "clusterrolebinding.rbac.authorization.k8s.io/" + binding.Name},
 	}))
 	p.Expect(exists()).To(BeFalse())
+}
+
+// One that was made before they were noted may have any number of users.
+func TestAServiceAccountThatDoesNotNoteItsUserStays(t *testing.T) {
+	p := newPlace(t)
+	key := client.ObjectKey{Namespace: p.name, Name: "old"}
+	p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", key.String())
+	sa := &corev1.ServiceAccount{}
+	p.Expect(target.Client.Get(p.ctx, key, sa)).To(Succeed())
+	p.Expect(sa.Annotations).NotTo(BeEmpty())
+	sa.Annotations = nil
+	p.Expect(target.Client.Update(p.ctx, sa)).To(Succeed())
+	r := p.succeeds("cluster", "remove", "shoot-a", "--from-kubeconfig", admin)
+	p.Expect(r.out).NotTo(ContainSubstring("deleted in the cluster"))
+	p.Expect(r.err).To(ContainSubstring("nobody knows who else uses it"))
+	p.Expect(target.Client.Get(p.ctx, key, sa)).To(Succeed())
+	p.Expect(target.Client.Get(p.ctx, client.ObjectKey{Name: "trellisctl:" + p.name + ":old"}, &rbacv1.ClusterRoleBinding{})).To(Succeed())
 }
 
 func TestAServiceAccountThatSomebodyElseMadeStays(t *testing.T) {

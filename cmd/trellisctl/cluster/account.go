@@ -192,15 +192,32 @@ func (a *account) sameRole(ctx context.Context, c client.Client, obj client.Obje
 }
 
 // remove takes the user off the service account. If nobody else uses it, it deletes what create made, and nothing that somebody else
-// did; else it returns who does.
-func (a *account) remove(ctx context.Context, c client.Client) (others, deleted []string, err error) {
+// did; else it returns why the account stays. One that does not note the user may have others that it does not note.
+func (a *account) remove(ctx context.Context, c client.Client) (stays string, deleted []string, err error) {
 	objects := (&account{ObjectKey: a.ObjectKey}).objects() // with those that only some roles have
+	noted := false
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if !noted {
+			sa := &corev1.ServiceAccount{}
+			if err := c.Get(ctx, a.ObjectKey, sa); apierrors.IsNotFound(err) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("reading service account %s in the target: %w", a.ObjectKey, err)
+			}
+			if _, noted = sa.Annotations[a.user.key]; !noted {
+				stays = "it does not note this registration, so nobody knows who else uses it"
+				return nil
+			}
+		}
 		sa, err := a.note(ctx, c, nil)
 		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		if others = users(sa); len(others) > 0 || sa.Labels[managedByLabel] != cli.FieldManager {
+		if others := users(sa); len(others) > 0 {
+			stays = "others use it: " + strings.Join(others, ", ")
+			return nil
+		}
+		if sa.Labels[managedByLabel] != cli.FieldManager {
 			return nil
 		}
 		// By its version: who has noted himself since then keeps it.
@@ -210,25 +227,25 @@ func (a *account) remove(ctx context.Context, c client.Client) (others, deleted 
 		deleted = append(deleted, cli.Name(c.Scheme(), sa))
 		return nil
 	})
-	if err != nil || len(others) > 0 {
-		return others, nil, err
+	if err != nil || stays != "" {
+		return stays, nil, err
 	}
 	for _, obj := range objects[1:] { // its rights
 		name := cli.Name(c.Scheme(), obj)
 		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {
-			return nil, deleted, fmt.Errorf("reading %s in the target: %w", name, err)
+			return "", deleted, fmt.Errorf("reading %s in the target: %w", name, err)
 		}
 		if obj.GetLabels()[managedByLabel] != cli.FieldManager {
 			continue
 		}
 		if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
-			return nil, deleted, fmt.Errorf("deleting %s in the target: %w", name, err)
+			return "", deleted, fmt.Errorf("deleting %s in the target: %w", name, err)
 		}
 		deleted = append(deleted, name)
 	}
-	return nil, deleted, nil
+	return "", deleted, nil
 }
 
 // token has the API server issue a token.

@@ -35,19 +35,28 @@ func TestWhoComesMeanwhileKeepsTheAccount(t *testing.T) {
 	exists := func() error { return c.Get(ctx, used("").ObjectKey, &corev1.ServiceAccount{}) }
 
 	g.Expect(used("first").create(ctx, c)).To(Succeed())
-	others, deleted, err := used("first").remove(ctx, c)
+	stays, deleted, err := used("first").remove(ctx, c)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(others).To(ConsistOf("second"))
+	g.Expect(stays).To(Equal("others use it: second"))
 	g.Expect(deleted).To(BeEmpty())
 	g.Expect(exists()).To(Succeed())
 
-	others, deleted, err = used("second").remove(ctx, c)
+	stays, deleted, err = used("second").remove(ctx, c)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(others).To(BeEmpty())
+	g.Expect(stays).To(BeEmpty())
 	g.Expect(deleted).To(HaveLen(2))
 	g.Expect(exists()).NotTo(Succeed())
 
-	others, deleted, err = used("second").remove(ctx, c)
+	stays, deleted, err = used("second").remove(ctx, c)
 	g.Expect(err).NotTo(HaveOccurred(), "what is gone is gone")
-	g.Expect(append(others, deleted...)).To(BeEmpty())
+	g.Expect(stays).To(BeEmpty())
+	g.Expect(deleted).To(BeEmpty())
+
+	stranger := used("third")
+	g.Expect(used("fourth").create(ctx, c)).To(Succeed())
+	stays, deleted, err = stranger.remove(ctx, c)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(stays).To(ContainSubstring("nobody knows who else uses it"))
+	g.Expect(deleted).To(BeEmpty())
+	g.Expect(exists()).To(Succeed())
 }

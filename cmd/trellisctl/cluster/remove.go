@@ -215,10 +215,10 @@ func (r *remove) usedAccount(ctx context.Context, source *cli.Source, tc *hubv1a
 // release deletes the service account, unless others use it.
 func (r *remove) release(ctx context.Context, used *usedAccount, outcome *Outcome) error {
 	outcome.Version, outcome.UID = used.admin.Version, used.admin.UID
-	others, deleted, err := used.remove(ctx, used.admin.Client)
+	stays, deleted, err := used.remove(ctx, used.admin.Client)
 	outcome.Deleted = deleted
-	if len(others) > 0 {
-		r.env.Note("The service account %s stays in the cluster for others that use it, and its token is good until it ends: %s", outcome.ServiceAccount, strings.Join(others, ", "))
+	if stays != "" {
+		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends: %s", outcome.ServiceAccount, stays)
 	}
 	return err
 }
