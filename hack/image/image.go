@@ -114,7 +114,8 @@ func archive(files FileSet, created time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return out.Bytes(), w.Close()
+	err := w.Close() // which writes the end
+	return out.Bytes(), err
 }
 
 // Assemble makes an image of the files for an architecture.

@@ -81,6 +81,9 @@ func TestSameFilesMakeTheSameImage(t *testing.T) {
 	if !bytes.Equal(first, content("binary")) {
 		t.Error("two images of the same files differ")
 	}
+	if !bytes.HasSuffix(first, make([]byte, 1024)) {
+		t.Error("the tarball has no end, which tar refuses")
+	}
 	if bytes.Equal(first, content("other")) {
 		t.Error("images of different files are the same")
 	}
