@@ -288,6 +288,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"a number as text":                    {`{replicas: "2"}`, "'/replicas': got string, want integer"},
 		"fewer than no replicas":              {`{replicas: -1}`, "'/replicas': minimum"},
 		"a tag in the repository":             {`{image: {repository: "a/b:v1"}}`, "'/image/repository'"},
+		"a tag that is none":                  {`{image: {tag: "v1 beta"}}`, "'/image/tag'"},
+		"a digest that is none":               {`{image: {digest: "sha256:0123"}}`, "'/image/digest'"},
 		"a policy that there is not":          {`{image: {pullPolicy: Sometimes}}`, "'/image/pullPolicy': value must be one of"},
 		"a block that is none":                {`{networkPolicy: {blockedCIDRs: [metadata]}}`, "'/networkPolicy/blockedCIDRs/0'"},
 		"a monitor that there is not":         {`{monitoring: {operator: {monitor: Probe}}}`, "'/monitoring/operator/monitor': value must be one of"},
