@@ -70,7 +70,7 @@ func TestObjectsFindEachOther(t *testing.T) {
 		matches, err := metav1.LabelSelectorAsSelector(selector)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(matches.Matches(labels.Set(pods.Labels))).To(BeTrue(), name)
-		g.Expect(matches.Matches(labels.Set(others))).To(BeFalse(), "%s, of another release", name)
+		g.Expect(matches.Matches(others)).To(BeFalse(), "%s, of another release", name)
 	}
 	matches, err := metav1.LabelSelectorAsSelector(&scraped.Spec.Selector)
 	g.Expect(err).NotTo(HaveOccurred())
