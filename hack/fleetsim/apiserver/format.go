@@ -161,10 +161,11 @@ func (c *call) sendObject(code int, o *storage.Object) {
 	withBuffer(func(b []byte) []byte {
 		if c.as.protobuf {
 			b = append(b, protobufOf(metadataOf(o, c.item()))...)
-		} else {
-			b = o.AppendJSON(b, c.item())
+			c.sendAs(code, c.as, b)
+			return b
 		}
-		c.sendAs(code, c.as, b)
+		b = o.AppendJSON(b, c.item())
+		c.send(code, b)
 		return b
 	})
 }
