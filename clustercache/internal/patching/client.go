@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,8 +82,12 @@ type resource struct {
 func (r *resource) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*metav1.PartialObjectMetadata, error) {
 	if isPlain(r.namespace) && isPlain(name) && name != "" && len(subresources) == 0 && len(options.DryRun) == 0 && options.FieldValidation == "" {
 		answer, err := r.patch(ctx, name, kind, data, options)
-		if !errors.Is(err, errBusy) {
+		var busy *busyError
+		if !errors.As(err, &busy) {
 			return answer, err
+		}
+		if err := busy.wait(ctx); err != nil {
+			return nil, err
 		}
 	}
 	return r.ResourceInterface.Patch(ctx, name, kind, data, options, subresources...) //nolint:wrapcheck // as it is without this package
@@ -93,8 +98,22 @@ func isPlain(name string) bool {
 	return name != "." && name != ".." && !strings.ContainsAny(name, "/%")
 }
 
-// errBusy says that the server names a time when to try again.
-var errBusy = errors.New("the server is busy")
+// busyError says that the server names a time when to try again.
+type busyError struct{ after time.Duration }
+
+func (e *busyError) Error() string { return fmt.Sprintf("the server is busy for %s", e.after) }
+
+// wait waits until then, or for the end of ctx.
+func (e *busyError) wait(ctx context.Context) error {
+	timer := time.NewTimer(e.after)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w, and the request ended: %w", e, context.Cause(ctx))
+	}
+}
 
 func (r *resource) patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions) (*metav1.PartialObjectMetadata, error) {
 	if err := ctx.Err(); err != nil {
@@ -203,11 +222,11 @@ func unwrap(text []byte, kind string, into interface{ Unmarshal([]byte) error })
 	return into.Unmarshal(wrapped.Raw)
 }
 
-// refusal is the error that an answer tells of, errBusy if the request may be sent again.
+// refusal is the error that an answer tells of, a busyError if the request may be sent again.
 func refusal(response *http.Response, text []byte) error {
 	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
 	if err == nil && (response.StatusCode == http.StatusTooManyRequests || response.StatusCode >= http.StatusInternalServerError) {
-		return errBusy
+		return &busyError{after: time.Duration(max(0, seconds)) * time.Second}
 	}
 	var status metav1.Status
 	kind := mediaType(response)

@@ -250,6 +250,41 @@ func TestABusyServerIsLeftToClientGo(t *testing.T) {
 	}
 }
 
+func TestABusyServerIsGivenItsTime(t *testing.T) {
+	g := NewWithT(t)
+	var mu sync.Mutex
+	var asked []time.Time
+	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, time.Now())
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Query().Get("fieldManager") == "busy":
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case len(asked) == 1:
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			_, _ = io.WriteString(w, asJSON(sample()))
+		}
+	})
+	ours, _ := s.clients(t, "")
+	send := func(ctx context.Context, manager string) error {
+		_, err := ours.Resource(deployments).Namespace("ns").Patch(ctx, "a", types.ApplyPatchType, []byte(`{}`), metav1.PatchOptions{FieldManager: manager})
+		return err
+	}
+	g.Expect(send(t.Context(), "x")).To(Succeed())
+	g.Expect(asked).To(HaveLen(2))
+	g.Expect(asked[1].Sub(asked[0])).To(BeNumerically(">=", time.Second))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	g.Expect(send(ctx, "busy")).To(MatchError(context.DeadlineExceeded))
+	g.Expect(asked).To(HaveLen(3))
+}
+
 func TestAnAnswerThatDoesNotCome(t *testing.T) {
 	g := NewWithT(t)
 	s := newServer(t, func(w http.ResponseWriter, r *http.Request) {

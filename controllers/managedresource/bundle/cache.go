@@ -160,6 +160,20 @@ func (c *Cache) share(decoded *content) (own int64, shared []*piece) {
 	return own, shared
 }
 
+// takes is what a content takes with those of its pieces that others do not have in memory already.
+func (c *Cache) takes(decoded *content) int64 {
+	all := decoded.size
+	for _, p := range decoded.pieces {
+		for _, doc := range p.documents {
+			all -= doc.memory
+		}
+		if c.pieces[p.digest] != p {
+			all += p.size
+		}
+	}
+	return all
+}
+
 // Forget drops what nobody has asked for since a time. What is applied is not looked at again until it changes or somebody
 // changes its objects, and of a fleet that is as it should be next to nothing is.
 func (c *Cache) Forget(unused time.Time) {
@@ -181,7 +195,7 @@ func (c *Cache) add(decoded *content) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.stats.Misses++
-	if decoded.size > c.maxBytes {
+	if c.takes(decoded) > c.maxBytes {
 		return
 	}
 	own, shared := c.share(decoded)

@@ -408,7 +408,7 @@ func (d *Dispatcher) enqueueNamespace(ctx context.Context, namespace string, pri
 	d.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { d.enqueue(ctx, mr, priority) }, client.InNamespace(namespace))
 }
 
-// Each calls f with every ManagedResource that the informer shows, of those that the options select, the oldest first. f must not change
+// Each calls f with every ManagedResource that the informer shows, of those that the options select, the oldest first, to the second. f must not change
 // it. Who fills an empty cluster makes definitions and Namespaces before what is in need of them, and an informer has no order: without
 // one, most of a new target's ManagedResources would fail once and wait for another attempt.
 func (d *Dispatcher) Each(ctx context.Context, f func(*resourcesv1alpha1.ManagedResource), options ...client.ListOption) {
@@ -420,10 +420,14 @@ func (d *Dispatcher) Each(ctx context.Context, f func(*resourcesv1alpha1.Managed
 		}
 		return
 	}
-	slices.SortFunc(list.Items, func(a, b resourcesv1alpha1.ManagedResource) int {
+	all := make([]*resourcesv1alpha1.ManagedResource, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	slices.SortFunc(all, func(a, b *resourcesv1alpha1.ManagedResource) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	for i := range list.Items {
-		f(&list.Items[i])
+	for _, mr := range all {
+		f(mr)
 	}
 }
