@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,9 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/envelope"
 )
 
 // Types of events.
@@ -23,9 +23,6 @@ const (
 	bookmark = "BOOKMARK"
 	failed   = "ERROR"
 )
-
-// protobufPrefix begins whatever an API server encodes as Protocol Buffers, but for the events themselves.
-var protobufPrefix = []byte("k8s\x00")
 
 // event is what a watch brings.
 type event struct {
@@ -80,23 +77,10 @@ func decodeProtobuf(raw []byte) (event, error) {
 		return event{}, statusOf(e.Object.Raw)
 	}
 	object := &metav1.PartialObjectMetadata{}
-	if err := unwrap(e.Object.Raw, object); err != nil {
+	if err := envelope.Open(e.Object.Raw, "", object); err != nil {
 		return event{}, err
 	}
 	return event{kind: e.Type, object: object}, nil
-}
-
-// unwrap decodes a message that comes with its type.
-func unwrap(raw []byte, into interface{ Unmarshal([]byte) error }) error {
-	content, ok := bytes.CutPrefix(raw, protobufPrefix)
-	if !ok {
-		return errors.New("it is not what API servers send")
-	}
-	var wrapped runtime.Unknown
-	if err := wrapped.Unmarshal(content); err != nil {
-		return err
-	}
-	return into.Unmarshal(wrapped.Raw)
 }
 
 // decodeMetadata reads an event in JSON, and of its object the metadata.
@@ -153,8 +137,8 @@ func decodeWhole(text, raw, managed []byte, apart bool) (event, error) {
 // statusOf returns the error that an event of type ERROR tells of.
 func statusOf(raw []byte) error {
 	var status metav1.Status
-	if bytes.HasPrefix(raw, protobufPrefix) {
-		if err := unwrap(raw, &status); err != nil {
+	if envelope.Is(raw) {
+		if err := envelope.Open(raw, "", &status); err != nil {
 			return err
 		}
 		return &apierrors.StatusError{ErrStatus: status}

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/envelope"
 )
 
 const (
@@ -86,8 +87,8 @@ func (c *Collection) refusal(verb string, response *http.Response) error {
 	}
 	var status metav1.Status
 	switch {
-	case bytes.HasPrefix(raw, protobufPrefix):
-		err = unwrap(raw, &status)
+	case envelope.Is(raw):
+		err = envelope.Open(raw, "", &status)
 	default:
 		err = json.Unmarshal(raw, &status)
 	}

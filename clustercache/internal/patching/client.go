@@ -16,11 +16,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/envelope"
 )
 
 const (
@@ -186,14 +187,11 @@ func mediaType(response *http.Response) string {
 	return kind
 }
 
-// protobufPrefix begins whatever an API server encodes as Protocol Buffers.
-var protobufPrefix = []byte("k8s\x00")
-
 // decode reads the metadata of an object, or of one that came as a whole.
 func decode(kind string, text []byte) (*metav1.PartialObjectMetadata, error) {
 	object := &metav1.PartialObjectMetadata{}
 	if kind == mediaProtobuf {
-		if err := unwrap(text, "PartialObjectMetadata", object); err != nil {
+		if err := envelope.Open(text, "PartialObjectMetadata", object); err != nil {
 			return nil, fmt.Errorf("reading the answer: %w", err)
 		}
 	} else if err := kjson.UnmarshalCaseSensitivePreserveInts(text, object); err != nil {
@@ -206,22 +204,6 @@ func decode(kind string, text []byte) (*metav1.PartialObjectMetadata, error) {
 	return object, nil
 }
 
-// unwrap decodes a message that comes with its type.
-func unwrap(text []byte, kind string, into interface{ Unmarshal([]byte) error }) error {
-	content, ok := bytes.CutPrefix(text, protobufPrefix)
-	if !ok {
-		return errors.New("it is not what API servers send")
-	}
-	var wrapped runtime.Unknown
-	if err := wrapped.Unmarshal(content); err != nil {
-		return err
-	}
-	if wrapped.Kind != kind {
-		return fmt.Errorf("it is of kind %.40q", wrapped.Kind)
-	}
-	return into.Unmarshal(wrapped.Raw)
-}
-
 // refusal is the error that an answer tells of, a busyError if the request may be sent again.
 func refusal(response *http.Response, text []byte) error {
 	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
@@ -231,7 +213,7 @@ func refusal(response *http.Response, text []byte) error {
 	var status metav1.Status
 	kind := mediaType(response)
 	if kind == mediaProtobuf {
-		err = unwrap(text, "Status", &status)
+		err = envelope.Open(text, "Status", &status)
 	} else {
 		err = kjson.UnmarshalCaseSensitivePreserveInts(text, &status)
 	}
