@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
@@ -24,6 +25,46 @@ func TestTwoRegistrationsLeadToTwoTargets(t *testing.T) {
 	h.Expect(h.cache.List("garden")).To(HaveLen(2))
 	h.Expect(h.cache.List("")).To(HaveLen(2))
 	h.Expect(h.cache.List("elsewhere")).To(BeEmpty())
+}
+
+// One server may be registered in several ways of writing its address. Each registration is a target of its own, which works and
+// goes without the others, and is known to be the same cluster.
+func TestOneServerInSeveralSpellings(t *testing.T) {
+	h := start(t, Options{})
+	a := newAPIServer(t, newStore("uid-a"))
+	_, port, err := net.SplitHostPort(a.server.Listener.Addr().String())
+	h.Expect(err).NotTo(HaveOccurred())
+	keys := map[string]ClusterKey{}
+	for name, address := range map[string]string{
+		"plain": a.server.URL, "slash": a.server.URL + "/", "scheme": strings.Replace(a.server.URL, "https", "HTTPS", 1),
+		"name": "https://localhost:" + port, "case": "https://LocalHost:" + port + "/",
+	} {
+		keys[name] = h.register(name, kubeconfigOf(address, a.ca, "token-of-"+name))
+	}
+	tokens := map[string]string{}
+	for name := range keys {
+		tokens["token-of-"+name] = "hub"
+	}
+	a.setTokens(tokens)
+	works := func(name string) error {
+		c, err := h.cache.GetUncachedClient(t.Context(), keys[name])
+		if err != nil {
+			return err
+		}
+		return c.List(t.Context(), &corev1.ConfigMapList{})
+	}
+	for name, key := range keys {
+		h.Expect(h.expectState(key, StateConnected).UID).To(Equal(types.UID("uid-a")), name)
+		h.Expect(works(name)).To(Succeed(), name)
+	}
+
+	h.unregister(keys["slash"])
+	h.Eventually(func() error { return works("slash") }).Should(MatchError(ErrClusterUnknown))
+	delete(tokens, "token-of-slash")
+	a.setTokens(tokens)
+	for _, name := range []string{"plain", "scheme", "name", "case"} {
+		h.Expect(works(name)).To(Succeed(), name)
+	}
 }
 
 func TestStaticTarget(t *testing.T) {

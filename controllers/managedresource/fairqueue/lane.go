@@ -66,6 +66,7 @@ type flight[R comparable] struct {
 	lane *lane[R] // which it came from
 	// standing is what was known of the lane then.
 	standing standing
+	urgency  urgency // of the item
 	since    time.Time
 	// place is its element among those that have one; nil if it has given it up, or got none.
 	place *list.Element

@@ -162,7 +162,7 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	l.inFlight++
 	q.busy[l.standing]++
 	l.turn = q.next()
-	f := &flight[R]{lane: l, standing: l.standing, since: now}
+	f := &flight[R]{lane: l, standing: l.standing, urgency: e.urgency(), since: now}
 	if l.standing == slow {
 		l.slow++
 	} else {

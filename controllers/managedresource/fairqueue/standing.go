@@ -20,8 +20,9 @@ const remembered = 4096
 
 // hasRoom tells whether an item of a lane with the given standing and urgency may be handed out. Slow ones need no place, for they are
 // likely to wait, but half of the workers that are there for that are kept for those that are still to prove slow. Unknown ones
-// get half of the places if swift ones want the others, for what is as urgent. And at no time do all workers work on what is not known to
-// be swift.
+// get half of the places if swift ones want the others, for what is as urgent. The background gets three quarters of the places, so
+// that targets which begin to hang when they are looked at do not keep all of them from what is urgent. And at no time do all workers
+// work on what is not known to be swift.
 func (q *Queue[R]) hasRoom(s standing, u urgency) bool {
 	if q.options.Places <= 0 {
 		return true
@@ -33,16 +34,19 @@ func (q *Queue[R]) hasRoom(s standing, u urgency) bool {
 		return q.busy[slow] < max(1, (q.options.Workers-q.options.Places)/2)
 	}
 	wanted := q.serving[swift][urgent].len() > 0 || u == background && q.serving[swift][background].len() > 0
-	if s == unknown && wanted && q.placedUnknown() >= max(1, q.options.Places/2) {
+	if s == unknown && wanted && q.placedOf(func(f *flight[R]) bool { return f.lane.standing == unknown }) >= max(1, q.options.Places/2) {
+		return false
+	}
+	if u == background && q.placedOf(func(f *flight[R]) bool { return f.urgency == background }) >= max(1, q.options.Places*3/4) {
 		return false
 	}
 	return q.placed.Len() < q.options.Places
 }
 
-// placedUnknown counts the items of unknown lanes that have a place.
-func (q *Queue[R]) placedUnknown() (n int) {
+// placedOf counts the items of a sort that have a place.
+func (q *Queue[R]) placedOf(sort func(*flight[R]) bool) (n int) {
 	for e := q.placed.Front(); e != nil; e = e.Next() {
-		if flightAt[R](e).lane.standing == unknown {
+		if sort(flightAt[R](e)) {
 			n++
 		}
 	}

@@ -1,0 +1,95 @@
+package fairqueue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// Of a thousand targets that were all fine, a third hangs at once. Runs that meet one of those last until probes have found
+// out, 14 s later; from then on a run for such a target ends at once. All targets are looked at every ten minutes, and objects
+// are edited, at an even pace, in those that are well. Who is edited there must not wait twice as long as before, and soon
+// nearly all workers are free again.
+func TestFleetOfWhichAThirdHangsAtOnce(t *testing.T) {
+	const (
+		lanes, hanging = 1000, 300
+		places, many   = 16, 128
+		tick           = 10 * time.Millisecond
+		service        = 50 * time.Millisecond // of a run for a target that is well
+		found          = 14 * time.Second
+		phase          = 60 * time.Second
+	)
+	g := NewWithT(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	var waits []time.Duration
+	q, clock := newTestQueue(t, Options[string]{
+		Places: places, Workers: many, MaxInFlight: limit(4),
+		Served: func(item string, wait time.Duration) {
+			if strings.HasSuffix(item, "/edited") {
+				waits = append(waits, wait)
+			}
+		},
+	})
+	name := func(i int) string {
+		if i < hanging {
+			return fmt.Sprintf("hanging-%d", i)
+		}
+		return fmt.Sprintf("fine-%d", i)
+	}
+
+	ends := map[string]time.Time{} // of the runs that workers are at
+	hangs := func(item string, since time.Duration) bool { return since >= 0 && strings.HasPrefix(item, "hanging") }
+	// run lets time go by. since is when targets began to hang, as seen from the beginning.
+	run := func(since time.Duration, free func(busy int, at time.Duration)) time.Duration {
+		waits = nil
+		for now := time.Duration(0); now < phase; now += tick {
+			for item, end := range ends {
+				if !clock.Now().Before(end) {
+					q.Done(item)
+					delete(ends, item)
+				}
+			}
+			if random.IntN(100) < 40 { // 40 edits a second
+				q.AddWithOpts(priority(50), name(hanging+random.IntN(lanes-hanging))+"/edited")
+			}
+			if random.IntN(100) < 33 { // 20 ManagedResources of each target, every ten minutes
+				q.AddWithOpts(priority(-100), fmt.Sprintf("%s/%d", name(random.IntN(lanes)), random.IntN(20)))
+			}
+			for len(ends) < many && available(q) {
+				item, _ := q.Get()
+				took := service
+				if hangs(item, since) {
+					took = max(found-now, 0)
+				}
+				ends[item] = clock.Now().Add(took)
+			}
+			if free != nil {
+				free(len(ends), now)
+			}
+			clock.Step(tick)
+			g.Eventually(func() bool { return overdue(q) }).Should(BeFalse())
+		}
+		slices.Sort(waits)
+		return waits[len(waits)*99/100]
+	}
+
+	for i := range lanes { // all have proved to be fine
+		q.Add(name(i) + "/first")
+		work(t, q, 1)
+	}
+	before := run(-1, nil)
+	busiest := 0
+	during := run(0, func(busy int, at time.Duration) {
+		if at >= 15*time.Second {
+			busiest = max(busiest, busy)
+		}
+	})
+	t.Logf("p99 of the wait: %s before, %s during; at most %d of %d workers busy after 15 s", before, during, busiest, many)
+	g.Expect(during).To(BeNumerically("<=", max(2*before, tick)))
+	g.Expect(busiest).To(BeNumerically("<=", many/5))
+}
