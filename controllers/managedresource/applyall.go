@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -211,7 +212,9 @@ func intents(objects []apply.Prepared, known inventory.Book) []apply.Intent {
 	return out
 }
 
-// right returns the objects that the watches show as they were sent last. None if an apply of everything is asked for.
+// right returns the objects that are as they were sent last, as the watches show, or as the target answered and the watches
+// cannot show yet: a run that is repeated while a busy hub opens its watches would send all of it once more. None if an apply
+// of everything is asked for.
 func (r *reconciler) right(work *run) map[inventory.Key]tracker.Accepted {
 	if r.memory.applyDemanded(work.name) {
 		return nil
@@ -221,8 +224,9 @@ func (r *reconciler) right(work *run) map[inventory.Key]tracker.Accepted {
 	for _, key := range slices.Concat(verdict.Drifted, verdict.Missing, verdict.Unknown) {
 		delete(right, key)
 	}
+	believed := sets.New(verdict.Believed...)
 	for key := range right {
-		if _, observed := verdict.Observed[key]; !observed {
+		if _, observed := verdict.Observed[key]; !observed && !believed.Has(key) {
 			delete(right, key)
 		}
 	}

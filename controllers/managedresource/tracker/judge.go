@@ -27,6 +27,9 @@ type Verdict struct {
 	Unknown []inventory.Key
 	// Unseen counts objects whose last write the watches did not show yet; it will come without asking.
 	Unseen int
+	// Believed are objects that are as they were accepted for all that is known: their watch did not show the last write yet,
+	// or delivers its first list yet and has not failed to. What it will show is judged then.
+	Believed []inventory.Key
 	// Outdated objects are shown as they were before their last write, or not at all without having been deleted, for longer
 	// than UnseenGrace. They are in Drifted or Missing, too, unless they are on their way out, because only the live object can
 	// tell. Until it was read, nothing may be said of their health: what is known is how they were before the write.
@@ -87,6 +90,9 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 		if !synced {
 			failed(o.watch)
 			v.Synced = false
+			if _, fails := v.Failed[o.watch]; o.known && !o.missing && !fails {
+				v.Believed = append(v.Believed, key)
+			}
 			continue
 		}
 		if shown := found && !obs.olderThan(o.accepted.ResourceVersion); o.known && !shown && !o.seen && !o.missing && !o.hidden.After(unseenTooLong) {
@@ -95,6 +101,7 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 		switch {
 		case !found && o.known && !o.seen && !o.missing && o.since.After(unseenTooLong):
 			v.Unseen++
+			v.Believed = append(v.Believed, key)
 		case !found:
 			v.Missing = append(v.Missing, key)
 			if o.known && !o.seen && !o.missing {
@@ -102,6 +109,7 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			}
 		case o.known && obs.olderThan(o.accepted.ResourceVersion) && o.since.After(unseenTooLong):
 			v.Unseen++
+			v.Believed = append(v.Believed, key)
 		default:
 			outdated := o.known && obs.olderThan(o.accepted.ResourceVersion)
 			if outdated {
