@@ -3,6 +3,7 @@ package clustercache
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -121,6 +122,39 @@ func TestRealClusterIsConnectedAndWatched(t *testing.T) {
 	h.Expect(read.Data).To(HaveKeyWithValue("0", "a"))
 	h.Expect(target.Create(ctx, configMap(namespace, "two"))).To(Succeed())
 }
+
+// A real API server tags its discovery with a hash of it, so a target like one that is known need not send it once more.
+func TestRealDiscoveryIsSentOnce(t *testing.T) {
+	cp := realCluster(t)
+	var answers sync.Map // cluster and path -> status
+	h := start(t, Options{WrapTransport: func(cluster ClusterKey, next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			answer, err := next.RoundTrip(r)
+			if err == nil && (r.URL.Path == "/api" || r.URL.Path == "/apis") {
+				answers.Store(cluster.Name+r.URL.Path, answer.StatusCode)
+			}
+			return answer, err
+		})
+	}})
+	for _, name := range []string{"first", "second"} {
+		key := h.register(name, cp.Kubeconfig())
+		h.expectState(key, StateConnected)
+		mapper, err := h.cache.GetRESTMapper(t.Context(), key)
+		h.Expect(err).NotTo(HaveOccurred())
+		_, err = mapper.RESTMapping(schema.GroupKind{Group: "apps", Kind: "Deployment"})
+		h.Expect(err).NotTo(HaveOccurred())
+	}
+	for key, status := range map[string]int{"first/api": 200, "first/apis": 200, "second/api": 304, "second/apis": 304} {
+		got, asked := answers.Load(key)
+		h.Expect(asked).To(BeTrue(), key)
+		h.Expect(got).To(Equal(status), key)
+	}
+}
+
+// roundTrip is a transport that is a function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // grant gives a user of the shared control plane rights of his own.
 func grant(t testing.TB, c client.Client, user string, rules ...rbacv1.PolicyRule) {

@@ -1,9 +1,9 @@
 package mapperpool
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/sha512"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,56 +29,66 @@ const maxDocument = 64 << 20
 // errNotAggregated means that the server only knows discovery one group version at a time (before Kubernetes 1.27).
 var errNotAggregated = errors.New("server has no aggregated discovery")
 
-// document is one of the two parts of aggregated discovery. content is nil if it is the one known already.
+// document is one of the two parts of aggregated discovery.
 type document struct {
-	tag     string
-	content *apidiscovery.APIGroupDiscoveryList
+	digest  string                              // of the content
+	tag     string                              // the ETag that the target gave to it, if any
+	content *apidiscovery.APIGroupDiscoveryList // nil if it is the one known already
 }
 
-// discover returns the entry for what the target serves now. known is the entry whose tags are offered, or nil.
-func (p *Pool) discover(ctx context.Context, config *rest.Config, client *http.Client, known *entry) (*entry, error) {
-	offered := tags{}
-	if known != nil {
-		offered = known.tags
+// discovered is an entry, and the ETags by which a target knows its documents.
+type discovered struct {
+	*entry
+	tags documents
+}
+
+// discover returns what the target serves now. known is what it served last, or what others serve; its tags are offered.
+func (p *Pool) discover(ctx context.Context, config *rest.Config, client *http.Client, known discovered) (discovered, error) {
+	digests := documents{}
+	if known.entry != nil {
+		digests = known.digests
 	}
-	core, err := fetch(ctx, config, client, "api", offered.core)
+	core, err := fetch(ctx, config, client, "api", known.tags.core, digests.core)
 	if err == nil {
 		var groups document
-		if groups, err = fetch(ctx, config, client, "apis", offered.groups); err == nil {
+		if groups, err = fetch(ctx, config, client, "apis", known.tags.groups, digests.groups); err == nil {
 			return p.resolve(ctx, config, client, known, core, groups)
 		}
 	}
 	if errors.Is(err, errNotAggregated) {
 		return p.discoverUnaggregated(ctx, config, client)
 	}
-	return nil, err
+	return discovered{}, err
 }
 
 // resolve turns the two documents into an entry. If only one of them is new, the other is fetched again in full, for an
 // entry keeps no documents.
-func (p *Pool) resolve(ctx context.Context, config *rest.Config, client *http.Client, known *entry, core, groups document) (*entry, error) {
+func (p *Pool) resolve(ctx context.Context, config *rest.Config, client *http.Client, known discovered, core, groups document) (discovered, error) {
+	given := documents{core.tag, groups.tag}
 	if core.content == nil && groups.content == nil {
-		return p.get(tags{core.tag, groups.tag}, func() *entry { return known }), nil
+		return discovered{p.get(documents{core.digest, groups.digest}, func() *entry { return known.entry }), known.tags}, nil
 	}
-	if found, ok := p.entries.Get(tags{core.tag, groups.tag}); ok {
-		return found, nil
+	if found, ok := p.entries.Get(documents{core.digest, groups.digest}); ok {
+		return discovered{found, given.sharing(found)}, nil
 	}
 	var err error
 	if core.content == nil {
-		if core, err = fetch(ctx, config, client, "api", ""); err != nil {
-			return nil, err
+		if core, err = fetch(ctx, config, client, "api", "", ""); err != nil {
+			return discovered{}, err
 		}
 	}
 	if groups.content == nil {
-		if groups, err = fetch(ctx, config, client, "apis", ""); err != nil {
-			return nil, err
+		if groups, err = fetch(ctx, config, client, "apis", "", ""); err != nil {
+			return discovered{}, err
 		}
 	}
-	return p.get(tags{core.tag, groups.tag}, func() *entry { return build(core.content, groups.content) }), nil
+	given = documents{core.tag, groups.tag}
+	found := p.get(documents{core.digest, groups.digest}, func() *entry { return build(core.content, groups.content) })
+	return discovered{found, given.sharing(found)}, nil
 }
 
-// fetch reads one part of aggregated discovery, unless its tag is the one given.
-func fetch(ctx context.Context, config *rest.Config, client *http.Client, path, tag string) (document, error) {
+// fetch reads one part of aggregated discovery, unless its tag is the one given, which stands for content of the digest.
+func fetch(ctx context.Context, config *rest.Config, client *http.Client, path, tag, digest string) (document, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return document{}, fmt.Errorf("address of the target: %w", err)
@@ -99,7 +109,7 @@ func fetch(ctx context.Context, config *rest.Config, client *http.Client, path, 
 
 	switch {
 	case response.StatusCode == http.StatusNotModified && tag != "":
-		return document{tag: tag}, nil
+		return document{tag: tag, digest: digest}, nil
 	case response.StatusCode == http.StatusNotAcceptable, response.StatusCode == http.StatusNotFound:
 		return document{}, errNotAggregated
 	case response.StatusCode != http.StatusOK:
@@ -118,22 +128,19 @@ func fetch(ctx context.Context, config *rest.Config, client *http.Client, path, 
 	if err := json.Unmarshal(raw, content); err != nil {
 		return document{}, fmt.Errorf("discovery is no JSON: %w", err)
 	}
-	if tag = response.Header.Get("ETag"); tag == "" {
-		tag = hash(raw)
-	}
-	return document{tag: tag, content: content}, nil
+	return document{tag: response.Header.Get("ETag"), digest: digestOf(raw), content: content}, nil
 }
 
 // discoverUnaggregated asks a server without aggregated discovery, in one call for each group version.
-func (p *Pool) discoverUnaggregated(ctx context.Context, config *rest.Config, client *http.Client) (*entry, error) {
+func (p *Pool) discoverUnaggregated(ctx context.Context, config *rest.Config, client *http.Client) (discovered, error) {
 	legacy, err := discovery.NewDiscoveryClientForConfigAndClient(config, client)
 	if err != nil {
-		return nil, fmt.Errorf("discovery: %w", err)
+		return discovered{}, fmt.Errorf("discovery: %w", err)
 	}
 	groups, resources, err := legacy.ServerGroupsAndResourcesWithContext(ctx)
 	var partial *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partial) {
-		return nil, fmt.Errorf("discovery: %w", err)
+		return discovered{}, fmt.Errorf("discovery: %w", err)
 	}
 	failed := map[schema.GroupVersion]error{}
 	if partial != nil {
@@ -142,7 +149,7 @@ func (p *Pool) discoverUnaggregated(ctx context.Context, config *rest.Config, cl
 	broken := slices.SortedFunc(maps.Keys(failed), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
 	raw, err := json.Marshal([]any{groups, resources, broken})
 	if err != nil {
-		return nil, fmt.Errorf("discovery: %w", err)
+		return discovered{}, fmt.Errorf("discovery: %w", err)
 	}
 	byVersion := map[schema.GroupVersion]*metav1.APIResourceList{}
 	for _, list := range resources {
@@ -150,7 +157,7 @@ func (p *Pool) discoverUnaggregated(ctx context.Context, config *rest.Config, cl
 			byVersion[version] = list
 		}
 	}
-	return p.get(tags{groups: hash(raw)}, func() *entry { return assemble(groups, byVersion, failed) }), nil
+	return discovered{entry: p.get(documents{groups: digestOf(raw)}, func() *entry { return assemble(groups, byVersion, failed) })}, nil
 }
 
 func build(documents ...*apidiscovery.APIGroupDiscoveryList) *entry {
@@ -180,7 +187,12 @@ func assemble(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*meta
 	return &entry{mapper: &remembering{RESTMapper: restmapper.NewDiscoveryRESTMapper(all)}, failed: failed}
 }
 
-func hash(raw []byte) string {
-	sum := sha256.Sum256(raw)
-	return "sha256:" + hex.EncodeToString(sum[:])
+// digestOf is the ETag that a kube-apiserver gives to a document: a hash of all but what kind of document it is. So the digests of
+// what one target sent can be offered to another, which then need not send it.
+func digestOf(document []byte) string {
+	const metadata = `"metadata":`
+	if _, rest, ok := bytes.Cut(bytes.TrimSpace(document), []byte(metadata)); ok {
+		document = slices.Concat([]byte("{"+metadata), rest)
+	}
+	return fmt.Sprintf("\"%X\"", sha512.Sum512(document))
 }

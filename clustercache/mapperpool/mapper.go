@@ -21,7 +21,8 @@ type Mapper struct {
 
 	mu          sync.Mutex
 	entry       *entry
-	reset       bool // Reset was called since the last refresh
+	tags        documents // ETags of the target for what the entry was made of
+	reset       bool      // Reset was called since the last refresh
 	refreshedAt time.Time
 	flight      *flight // the refresh under way, or nil
 }
@@ -44,7 +45,7 @@ func (p *Pool) Mapper(ctx context.Context, config *rest.Config, client *http.Cli
 	m := &Mapper{pool: p, ctx: ctx, config: config, client: client}
 	if seed != nil {
 		seed.mu.Lock()
-		m.entry, m.reset = seed.entry, true
+		m.entry, m.tags, m.reset = seed.entry, seed.tags, true
 		seed.mu.Unlock()
 	}
 	return m
@@ -103,15 +104,15 @@ func (m *Mapper) startLocked() *flight {
 	if m.flight == nil {
 		m.flight = &flight{done: make(chan struct{}), reset: m.reset}
 		m.reset = false
-		go m.refresh(m.flight, m.entry)
+		go m.refresh(m.flight, discovered{m.entry, m.tags})
 	}
 	return m.flight
 }
 
-func (m *Mapper) refresh(f *flight, known *entry) {
+func (m *Mapper) refresh(f *flight, known discovered) {
 	ctx, cancel := context.WithTimeout(m.ctx, m.pool.options.Timeout)
 	defer cancel()
-	if known == nil {
+	if known.entry == nil {
 		known = m.pool.offer()
 	}
 	found, err := m.pool.discover(ctx, m.config, m.client, known)
@@ -124,7 +125,7 @@ func (m *Mapper) refresh(f *flight, known *entry) {
 		f.err = err
 		m.reset = m.reset || f.reset
 	} else {
-		m.entry = found
+		m.entry, m.tags = found.entry, found.tags
 	}
 	close(f.done)
 }

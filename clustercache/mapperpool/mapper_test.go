@@ -2,13 +2,14 @@ package mapperpool
 
 import (
 	"context"
+	"crypto/sha512"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ type server struct {
 	stale    bool
 	legacy   bool
 	noTags   bool
+	tag      func() string // instead of that of a kube-apiserver
 	status   int
 	hang     bool
 	requests int
@@ -75,14 +77,19 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveLegacy(w, r)
 		return
 	}
-	document := &apidiscovery.APIGroupDiscoveryList{TypeMeta: metav1.TypeMeta{APIVersion: "apidiscovery.k8s.io/v2", Kind: "APIGroupDiscoveryList"}}
+	document := &apidiscovery.APIGroupDiscoveryList{}
 	if r.URL.Path == "/api" {
 		document.Items = []apidiscovery.APIGroupDiscovery{group("", false, "Pod")}
 	} else {
 		document.Items = []apidiscovery.APIGroupDiscovery{group("example.com", s.stale, s.kinds...)}
 	}
 	raw, _ := json.Marshal(document)
-	tag := strconv.Quote(hash(raw))
+	tag := fmt.Sprintf("\"%X\"", sha512.Sum512(raw)) // without the kind, as in k8s.io/apiserver
+	if s.tag != nil {
+		tag = s.tag()
+	}
+	document.APIVersion, document.Kind = "apidiscovery.k8s.io/v2", "APIGroupDiscoveryList"
+	raw, _ = json.Marshal(document)
 	if !s.noTags {
 		w.Header().Set("ETag", tag)
 		if r.Header.Get("If-None-Match") == tag {
@@ -155,6 +162,46 @@ func TestTargetsWithEqualDiscoveryShareOneMapper(t *testing.T) {
 	_, err := mapperOf(p, other).RESTMapping(kind("Bar"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(p.Len()).To(Equal(2))
+}
+
+// What a target says by its ETags is its own affair.
+func TestTagsOfATargetConcernNoOther(t *testing.T) {
+	g := NewWithT(t)
+	p := New(Options{})
+	constant := func(s *server) { s.tag = func() string { return `"1"` } }
+	foo, bar := newServer(t, "Foo"), newServer(t, "Bar")
+	foo.set(constant)
+	bar.set(constant)
+	for s, name := range map[*server]string{foo: "Foo", bar: "Bar"} {
+		m := mapperOf(p, s)
+		_, err := m.RESTMapping(kind(name))
+		g.Expect(err).NotTo(HaveOccurred())
+		_, sent := s.counts()
+		m.Reset()
+		_, err = m.RESTMapping(kind(name))
+		g.Expect(err).NotTo(HaveOccurred())
+		_, again := s.counts()
+		g.Expect(again).To(Equal(sent), "its tag holds for itself")
+	}
+
+	var n atomic.Int64
+	before := p.Len()
+	var shared *entry
+	for range 20 {
+		s := newServer(t, "Foo", "Baz")
+		s.set(func(s *server) { s.tag = func() string { return fmt.Sprintf("%q", fmt.Sprint(n.Add(1))) } })
+		m := mapperOf(p, s)
+		for range 3 {
+			m.Reset()
+			_, err := m.RESTMapping(kind("Baz"))
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+		if shared == nil {
+			shared = m.entry
+		}
+		g.Expect(m.entry).To(BeIdenticalTo(shared))
+	}
+	g.Expect(p.Len()).To(Equal(before + 1))
 }
 
 func TestPoolIsBounded(t *testing.T) {

@@ -26,19 +26,27 @@ type Options struct {
 type Pool struct {
 	options Options
 
-	mu      sync.Mutex // guards building, so that equal targets that connect together build one mapper
-	entries *lru.Cache[tags, *entry]
-	last    *entry // used last; its tags are offered by targets that have none yet
+	mu      sync.Mutex                    // guards building, so that equal targets that connect together build one mapper
+	entries *lru.Cache[documents, *entry] // by their digests
+	last    *entry                        // used last; offered to targets that have none yet
 }
 
-// tags identify a discovery document: one tag for /api, one for /apis.
-type tags struct{ core, groups string }
+// documents are what something is of the two parts of discovery, /api and /apis.
+type documents struct{ core, groups string }
+
+// sharing returns tags that are equal to the digests of an entry as those, so that they are in memory once.
+func (d documents) sharing(e *entry) documents {
+	if d == e.digests {
+		return e.digests
+	}
+	return d
+}
 
 // entry is a shared, immutable mapper.
 type entry struct {
-	tags   tags
-	mapper meta.RESTMapper
-	failed map[schema.GroupVersion]error // versions that discovery could not tell about
+	digests documents
+	mapper  meta.RESTMapper
+	failed  map[schema.GroupVersion]error // versions that discovery could not tell about
 }
 
 // New returns an empty pool.
@@ -55,7 +63,7 @@ func New(options Options) *Pool {
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
 	}
-	entries, err := lru.New[tags, *entry](options.Size)
+	entries, err := lru.New[documents, *entry](options.Size)
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
@@ -65,23 +73,27 @@ func New(options Options) *Pool {
 // Len returns the number of distinct mappers kept.
 func (p *Pool) Len() int { return p.entries.Len() }
 
-// get returns the entry of the tags, building it from the document if there is none.
-func (p *Pool) get(t tags, build func() *entry) *entry {
+// get returns the entry of the documents with these digests, building it if there is none.
+func (p *Pool) get(digests documents, build func() *entry) *entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	found, ok := p.entries.Get(t)
+	found, ok := p.entries.Get(digests)
 	if !ok {
 		found = build()
-		found.tags = t
-		p.entries.Add(t, found)
+		found.digests = digests
+		p.entries.Add(digests, found)
 	}
 	p.last = found
 	return found
 }
 
-// offer returns the entry whose tags a target without an entry should try.
-func (p *Pool) offer() *entry {
+// offer returns what a target may serve of which nothing is known, with the tags that it then gives if it makes them as a
+// kube-apiserver does.
+func (p *Pool) offer() discovered {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.last
+	if p.last == nil {
+		return discovered{}
+	}
+	return discovered{p.last, p.last.digests}
 }

@@ -38,7 +38,14 @@ func (d *Documents) Aggregated(path string, stale ...schema.GroupVersion) (doc [
 	} else {
 		doc = marshal(build())
 	}
-	return doc, fmt.Sprintf(`"%X"`, sha512.Sum512(bytes.TrimSpace(doc)))
+	return doc, entityTag(doc)
+}
+
+// entityTag is the hash of a document but for its kind, as k8s.io/apiserver makes it.
+func entityTag(doc []byte) string {
+	const metadata = `"metadata":`
+	_, rest, _ := bytes.Cut(bytes.TrimSpace(doc), []byte(metadata))
+	return fmt.Sprintf(`"%X"`, sha512.Sum512(slices.Concat([]byte("{"+metadata), rest)))
 }
 
 func withStale(groups []apidiscoveryv2.APIGroupDiscovery, stale []schema.GroupVersion) []apidiscoveryv2.APIGroupDiscovery {
