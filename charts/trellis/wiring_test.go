@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/hack/helm"
 )
 
 // monitor is what a ServiceMonitor and a PodMonitor have in common.
@@ -95,6 +97,9 @@ func TestObjectsFindEachOther(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(matches.Matches(labels.Set(pods.Labels))).To(BeTrue(), "the PodMonitor")
 	g.Expect(byPod.Spec.PodMetricsEndpoints).To(Equal(scraped.Spec.Endpoints))
+	for _, m := range []*monitor{scraped, byPod} {
+		g.Expect(m.Labels).To(HaveKeyWithValue("prometheus", "seed"), "Gardener's Prometheus finds the %s", m.Kind)
+	}
 }
 
 // TestWhatIsScraped looks at the name by which rules and dashboards ask, and at what is kept.
@@ -189,6 +194,28 @@ func TestLabelsOfGardener(t *testing.T) {
 	inGarden := renderIn(t, "garden", `{monitoring: {operator: {enabled: true}}}`)
 	g.Expect(annotations(inGarden)).To(And(HaveLen(1), HaveKey(ports)))
 	g.Expect(annotations(render(t, ""))).To(BeEmpty(), "without a Prometheus operator")
+}
+
+// TestNotesNameTheLabelOfTheNamespace: without it, Gardener's policies keep the hub from the API servers of shoots.
+func TestNotesNameTheLabelOfTheNamespace(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace, values string
+		named             bool
+	}{
+		"a namespace of its own": {release, "", true},
+		"garden, which has it":   {"garden", "", false},
+		"no Gardener":            {release, "{networkPolicy: {gardenerLabels: false}}", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			cli := helm.ForTest(t)
+			out, err := cli.Run(t.Context(), test.values, "install", "trellis", cli.Chart(), "--namespace", test.namespace, "--dry-run=client")
+			g.Expect(err).NotTo(HaveOccurred())
+			_, notes, _ := strings.Cut(out, "\nNOTES:\n")
+			g.Expect(notes).To(ContainSubstring("kubectl -n " + test.namespace + " rollout status deployment trellis\n"))
+			g.Expect(strings.Contains(notes, "kubectl label namespace "+test.namespace+" networking.gardener.cloud/access-target-apiserver=allowed\n")).To(Equal(test.named))
+		})
+	}
 }
 
 // TestEveryObjectSaysWhoseItIs looks at everything that the chart may install but CRDs, which are generated.

@@ -1,0 +1,139 @@
+package chart_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/trellis-hub/trellis/hack/helm"
+)
+
+// TestRightsFollowTheClasses lists all that anybody gets, for what classes there may be. What is not listed is a right that nobody
+// needs.
+func TestRightsFollowTheClasses(t *testing.T) {
+	const garden = `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: garden}}`
+	always := []string{
+		"trellis: ClusterRole trellis everywhere",
+		"trellis: Role trellis in kube-system",
+		"trellis: Role trellis in " + release,
+	}
+	tests := map[string]struct {
+		classes string
+		more    []string
+		second  bool     // whether the hub may become the second identity
+		secrets []string // where Secrets are read; "" is everywhere
+	}{
+		"targets of any namespace": {`[{name: "", target: {type: Namespace}}]`, nil, false, []string{""}},
+		"the source itself, for a namespace": {
+			`[{name: seed, target: {type: Source}, ` + garden + `}]`,
+			[]string{"trellis: Role trellis-secrets in garden", "trellis-source: ClusterRole trellis-source everywhere"}, true, []string{"garden"},
+		},
+		"the source itself, for any namespace": {
+			`[{name: seed, target: {type: Source}, namespaceSelector: {}}]`,
+			[]string{"trellis-source: ClusterRole trellis-source everywhere"}, true, []string{""},
+		},
+		"one target, for a namespace": {
+			`[{name: virtual, target: {type: Registration, namespace: other, name: r}, ` + garden + `}]`,
+			[]string{"trellis: Role trellis-secrets in garden", "trellis: Role trellis-secrets in other"}, false, []string{"garden", "other"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			objects := render(t, "config: {classes: "+test.classes+"}")
+			g.Expect(grants(t, objects)).To(ConsistOf(append(slices.Clone(always), test.more...)))
+
+			second := false
+			var secrets []string
+			accounts := []string{"trellis"}
+			for key, rules := range roles(t, objects) {
+				if key == "ClusterRole trellis-source everywhere" {
+					accounts = append(accounts, "trellis-source")
+					continue // what it may do is the operator's business
+				}
+				for _, rule := range rules {
+					if slices.Contains(rule.Resources, "secrets") {
+						g.Expect(rule).To(Equal(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"}}), key)
+						_, where, _ := strings.Cut(key, " in ")
+						secrets = append(secrets, where)
+					} else {
+						g.Expect(key).NotTo(ContainSubstring("trellis-secrets"), "it is about Secrets only")
+					}
+					second = second || slices.Contains(rule.Resources, "serviceaccounts/token")
+				}
+			}
+			g.Expect(second).To(Equal(test.second), "becomes the second identity")
+			g.Expect(secrets).To(ConsistOf(test.secrets))
+
+			for key := range objects {
+				g.Expect(strings.HasPrefix(key, "ServiceAccount/") && !slices.Contains(accounts, strings.TrimPrefix(key, "ServiceAccount/"))).To(BeFalse(), key)
+			}
+			for _, account := range accounts {
+				g.Expect(of[corev1.ServiceAccount](t, objects, "ServiceAccount/"+account).AutomountServiceAccountToken).To(Equal(ptr.To(false)), account)
+			}
+		})
+	}
+}
+
+// roles are the rules of all roles, by kind, name and place.
+func roles(t *testing.T, objects rendered) map[string][]rbacv1.PolicyRule {
+	t.Helper()
+	found := map[string][]rbacv1.PolicyRule{}
+	for key, object := range objects {
+		switch object.GetKind() {
+		case "ClusterRole":
+			found["ClusterRole "+object.GetName()+" everywhere"] = of[rbacv1.ClusterRole](t, objects, key).Rules
+		case "Role":
+			found["Role "+object.GetName()+" in "+object.GetNamespace()] = of[rbacv1.Role](t, objects, key).Rules
+		}
+	}
+	return found
+}
+
+// grants are who gets which role where, by all bindings. Each role has to be bound, and each subject to be a service account of the release.
+func grants(t *testing.T, objects rendered) []string {
+	t.Helper()
+	g := NewWithT(t)
+	var found, bound []string
+	for key, object := range objects {
+		var ref rbacv1.RoleRef
+		var subjects []rbacv1.Subject
+		where := " everywhere"
+		switch object.GetKind() {
+		case "ClusterRoleBinding":
+			binding := of[rbacv1.ClusterRoleBinding](t, objects, key)
+			ref, subjects = binding.RoleRef, binding.Subjects
+		case "RoleBinding":
+			binding := of[rbacv1.RoleBinding](t, objects, key)
+			ref, subjects, where = binding.RoleRef, binding.Subjects, " in "+object.GetNamespace()
+		default:
+			continue
+		}
+		role := ref.Kind + " " + ref.Name + where
+		bound = append(bound, role)
+		for _, subject := range subjects {
+			g.Expect(fmt.Sprint(subject.Kind, subject.Namespace)).To(Equal("ServiceAccount"+release), key)
+			found = append(found, subject.Name+": "+role)
+		}
+	}
+	for role := range roles(t, objects) {
+		g.Expect(bound).To(ContainElement(role))
+	}
+	return found
+}
+
+// TestOlderServersAreRefused: what confirms deletions is v1 since 1.30.
+func TestOlderServersAreRefused(t *testing.T) {
+	g := NewWithT(t)
+	cli := helm.ForTest(t)
+	_, err := cli.Run(t.Context(), "", "template", "trellis", cli.Chart(), "--kube-version", "1.29.9")
+	g.Expect(err).To(MatchError(ContainSubstring("incompatible with Kubernetes v1.29.9")))
+	_, err = cli.Run(t.Context(), "", "template", "trellis", cli.Chart(), "--kube-version", "1.30.0")
+	g.Expect(err).NotTo(HaveOccurred())
+}
