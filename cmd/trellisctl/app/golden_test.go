@@ -161,6 +161,11 @@ func TestOutput(t *testing.T) {
 		"status-no-target":      "status mr strange",
 		"suspended-reconcile":   "reconcile mr suspended",
 		"options":               "options",
+		"typo":                  "stats mr addons",
+		"typo-below":            "cluster lst",
+		"typo-version":          "version",
+		"describe-nothing":      "cluster describe",
+		"add-no-file":           "cluster add shoot-x --from-kubeconfig testdata/does-not-exist",
 	} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, filepath.Join("output", name+".txt"), "$ trellisctl "+args+"\n"+run(t, app.Name, read(t, "source.yaml"), strings.Fields(args)...))

@@ -60,7 +60,7 @@ func Run(ctx context.Context, env *cli.Env, name string, args []string) int {
 		code = cli.ExitInterrupted
 	}
 	if err != nil && err.Error() != "" {
-		fmt.Fprintf(env.ErrOut, "%s %s\n", env.Style(env.ErrOut).Bad("Error:"), cli.Text(err.Error()))
+		fmt.Fprintf(env.ErrOut, "%s %s\n", env.Style(env.ErrOut).Bad("Error:"), cli.Text(env.Explain(err).Error()))
 	}
 	if code == cli.ExitUsage {
 		fmt.Fprintf(env.ErrOut, "See '%s --help'.\n", command.CommandPath())
@@ -128,7 +128,7 @@ func finish(command *cobra.Command) {
 		command.Args = cobra.ArbitraryArgs
 		command.RunE = func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return cli.Usage("unknown command %q for %q", args[0], c.CommandPath())
+				return cli.Usage("unknown command %q for %q%s", args[0], c.CommandPath(), suggestion(c, args[0]))
 			}
 			return c.Help()
 		}
@@ -139,6 +139,18 @@ func finish(command *cobra.Command) {
 	for _, sub := range command.Commands() {
 		finish(sub)
 	}
+}
+
+// suggestion names the commands that somebody may have meant.
+func suggestion(c *cobra.Command, word string) string {
+	c.SuggestionsMinimumDistance = 2
+	if word == "version" && !c.HasParent() {
+		return ", did you mean --version?"
+	}
+	if names := c.SuggestionsFor(word); len(names) > 0 {
+		return ", did you mean " + strings.Join(names, " or ") + "?"
+	}
+	return ""
 }
 
 // usage is cobra's template without the twenty flags of kubectl, which "options" lists.
@@ -160,7 +172,8 @@ More:{{range $cmds}}{{if (and (eq .GroupID "") .IsAvailableCommand)}}
 Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{end}}
 
-The flags of kubectl (--context, --namespace and so on) say where the hub is: see '{{.Root.CommandPath}} options'.
+The flags of kubectl (--context, --namespace and so on) say where the hub is: see '{{.Root.CommandPath}} options'.{{if not .HasParent}}
+'{{.CommandPath}} --version' says which build this is.{{end}}
 `
 
 // optionsCommand lists the flags that all commands have.

@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -49,6 +52,52 @@ func TestEveryExitCodeIsDescribed(t *testing.T) {
 		g.Expect(e.Meaning).NotTo(BeEmpty())
 	}
 	g.Expect(described).To(Equal([]int{ExitOK, ExitFailed, ExitUsage, ExitFound, ExitNotFound, ExitTimeout, ExitUnreachable, ExitRefused, ExitInterrupted}))
+}
+
+func TestAClusterThatDoesNotKnowTheHub(t *testing.T) {
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	env := NewEnv(streams)
+	*env.Flags.APIServer = "https://wrong.example.com"
+	env.Command = "kubectl trellis"
+	group := func(name string) schema.GroupVersion { return schema.GroupVersion{Group: name, Version: "v1alpha1"} }
+	undiscovered := apiutil.ErrResourceDiscoveryFailed{group("resources.gardener.cloud"): apierrors.NewNotFound(schema.GroupResource{}, "")}
+	for name, test := range map[string]struct {
+		err   error
+		about string // empty: it is told as it is
+	}{
+		"its targets":          {fmt.Errorf("listing: %w", &meta.NoKindMatchError{GroupKind: group("hub.gardener.cloud").WithKind("TargetCluster").GroupKind()}), "hub.gardener.cloud"},
+		"its ManagedResources": {fmt.Errorf("reading: %w", &undiscovered), "resources.gardener.cloud"},
+		"another kind":         {&meta.NoKindMatchError{GroupKind: group("apps").WithKind("Deployment").GroupKind()}, ""},
+		"another error":        {errors.New("no"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			told := env.Explain(test.err)
+			g.Expect(ExitCode(told)).To(Equal(ExitFailed))
+			if test.about == "" {
+				g.Expect(told).To(Equal(test.err))
+				return
+			}
+			g.Expect(told).To(MatchError(And(HavePrefix("the cluster at https://wrong.example.com knows nothing of "+test.about+": Trellis is not installed there"),
+				ContainSubstring("'kubectl trellis options'"))))
+		})
+	}
+}
+
+func TestNobodySaysWhereTheHubIs(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // as if a pod ran the tests
+	streams, _, _, _ := genericiooptions.NewTestIOStreams()
+	env := NewEnv(streams)
+	*env.Flags.KubeConfig = filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(os.WriteFile(*env.Flags.KubeConfig, []byte(`{"apiVersion":"v1","kind":"Config"}`), 0o600)).To(Succeed())
+	_, err := env.Source()
+	g.Expect(err).To(MatchError(ContainSubstring("no kubeconfig says where the hub is")))
+	g.Expect(ExitCode(err)).To(Equal(ExitUsage))
+	*env.Flags.APIServer = "http://localhost:8080"
+	source, err := env.Source()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(source.Config.Host).To(Equal("http://localhost:8080"), "if somebody means it")
 }
 
 func TestSubjects(t *testing.T) {

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -71,6 +73,9 @@ func (e *Env) Source() (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of the source cluster: %w", err)
 	}
+	if e.nowhere(config) {
+		return nil, Usage("no kubeconfig says where the hub is: name one with --kubeconfig or KUBECONFIG")
+	}
 	if config.Timeout == 0 {
 		config.Timeout = requestTimeout
 	}
@@ -87,6 +92,38 @@ func (e *Env) Source() (*Source, error) {
 		namespace = corev1.NamespaceDefault
 	}
 	return &Source{Client: c, Config: config, Namespace: namespace}, nil
+}
+
+// unsaid is the server that kubectl takes if nobody says which one: there is no kubeconfig, no flag, and no pod around. No API server has
+// listened there for years.
+const unsaid = "http://localhost:8080"
+
+// nowhere tells whether nobody said which cluster it is.
+func (e *Env) nowhere(config *rest.Config) bool {
+	raw, err := e.Flags.ToRawKubeConfigLoader().RawConfig()
+	return err == nil && len(raw.Clusters) == 0 && *e.Flags.APIServer == "" && config.Host == unsaid
+}
+
+// Explain says of an error that a cluster does not know the hub's kinds what that means: most likely it is the wrong cluster.
+func (e *Env) Explain(err error) error {
+	var kind *meta.NoKindMatchError
+	var resource *meta.NoResourceMatchError
+	group := ""
+	switch {
+	case errors.As(err, &kind):
+		group = kind.GroupKind.Group
+	case errors.As(err, &resource):
+		group = resource.PartialResource.Group
+	}
+	if group != hubv1alpha1.GroupVersion.Group && group != resourcesv1alpha1.GroupVersion.Group {
+		return err
+	}
+	where := ""
+	if config, err := e.Flags.ToRESTConfig(); err == nil {
+		where = " at " + config.Host
+	}
+	return fmt.Errorf("the cluster%s knows nothing of %s: Trellis is not installed there, or it is not the cluster that you mean; see '%s options' for --kubeconfig and --context",
+		where, group, e.Command)
 }
 
 // Note tells something beside the output.

@@ -106,6 +106,14 @@ func (e *Env) slashed(ctx context.Context, word string, kinds []Kind) []string {
 	return names
 }
 
+// TakeName has a command take one name.
+func TakeName(_ *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return Usage("one NAME has to be given, not %d", len(args))
+	}
+	return nil
+}
+
 // CompleteName completes one name of a kind.
 func (e *Env) CompleteName(kind Kind) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

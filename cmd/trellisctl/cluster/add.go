@@ -81,7 +81,7 @@ Nothing is written before a connection has worked with exactly what is going to 
 
   # Store the credential of a context as it is
   trellisctl -n shoot--foo--a cluster add shoot-a --from-kubeconfig ~/.kube/config --context shoot-a-robot`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cli.TakeName, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args[0]) },
 	}
 	a.addFlags(command, false, "the hub is connected", time.Minute)
@@ -99,15 +99,15 @@ func (a *add) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	given, err := a.from.load(a.env, a.target)
+	if err != nil {
+		return err
+	}
 	source, err := a.env.Source()
 	if err != nil {
 		return err
 	}
 	if err := a.free(ctx, source, name); err != nil {
-		return err
-	}
-	given, err := a.from.load(a.env, a.target)
-	if err != nil {
 		return err
 	}
 	registration := newRegistration(source.Namespace, name, a.class)

@@ -35,7 +35,7 @@ func newDescribe(env *cli.Env) *cobra.Command {
 		Short:   "Show a cluster: conditions, credential, ManagedResources",
 		Long: `Show what the hub knows of a cluster, whose credential the registration has, and which ManagedResources are not ready; -o wide lists all of
 them. Credentials are not shown.`,
-		Args:              cobra.ExactArgs(1),
+		Args:              cli.TakeName,
 		ValidArgsFunction: env.CompleteName(cli.KindCluster),
 		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), args[0]) },
 	}

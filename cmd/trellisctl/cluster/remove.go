@@ -42,7 +42,7 @@ which the admission policy of the chart asks for.
 With the kubeconfig of an administrator, the service account that "cluster add" made is deleted in the cluster, too, unless another
 registration uses it, of whatever hub: the account has an annotation for each, and the last one to be removed deletes it.`,
 		Example: `  trellisctl -n shoot--foo--a cluster remove shoot-a --from-kubeconfig admin.yaml`,
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: env.CompleteName(cli.KindCluster),
+		Args:    cli.TakeName, ValidArgsFunction: env.CompleteName(cli.KindCluster),
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
 	}
 	r.addFlags(command, true, "the hub has let go of it", time.Minute)

@@ -43,7 +43,7 @@ another one is meant. If only a token changes, the hub swaps it without a new co
 
   # Take another kubeconfig
   trellisctl -n shoot--foo--a cluster rotate shoot-a --from-kubeconfig new.yaml`,
-		Args:              cobra.ExactArgs(1),
+		Args:              cli.TakeName,
 		ValidArgsFunction: env.CompleteName(cli.KindCluster),
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd, args[0]) },
 	}

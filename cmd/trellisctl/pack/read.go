@@ -121,7 +121,7 @@ func decode(sources []bundle.Source) ([]Manifest, error) {
 		seen[key] = m.Place
 	}
 	if len(problems) > 0 {
-		return nil, cli.Refused("%d documents cannot be packed:\n  %s", len(problems), strings.Join(problems, "\n  "))
+		return nil, cli.Refused("%s cannot be packed:\n  %s", cli.Count(len(problems), "document"), strings.Join(problems, "\n  "))
 	}
 	return manifests, nil
 }
