@@ -123,74 +123,104 @@ func (f *Follower) Forget() { f.listed = false }
 // Follow lists unless it has done so before, and hands on what changes, until ctx ends or the watch cannot be opened again:
 // then it is called again after a pause. The error says what went wrong. Nil: nothing did, the server has forgotten the
 // version that a watch had come to, as it may.
+//
+// Nearly all the time it is in drain, which waits. A stack of eight kilobytes is halved if less than a quarter of it is in use, and
+// the runtime takes 800 bytes of that for itself: so what is remembered meanwhile is in the attempt and not in the frame, and all
+// that takes room is done in functions that come back. TestStacksOfWatches in clustercache guards that.
 func (f *Follower) Follow(ctx context.Context) error {
-	err := f.follow(ctx)
+	a := f.begin(ctx)
+	for a.watch != nil {
+		f.ended(ctx, a, f.drain(a.watch))
+	}
+	return f.outcome(ctx, a.err)
+}
+
+// attempt is what Follow remembers from one watch to the next.
+type attempt struct {
+	watch *watch // that is open, nil if there is no other one to be opened
+	err   error  // why not
+	pause time.Duration
+	tries int
+}
+
+// begin lists unless that was done, and opens a watch.
+func (f *Follower) begin(ctx context.Context) *attempt {
+	a := &attempt{pause: reopenPause}
+	if !f.listed {
+		a.watch, a.err = f.list(ctx)
+	}
+	if a.watch == nil && a.err == nil {
+		f.reopen(ctx, a)
+	}
+	return a
+}
+
+// reopen opens a watch where the last one ended, as long as it is worth while to try.
+func (f *Follower) reopen(ctx context.Context, a *attempt) {
+	for {
+		if a.watch, a.err = f.open(ctx, url.Values{"resourceVersion": {f.version}}); a.err == nil || !f.goesOn(ctx, a, true) {
+			return
+		}
+	}
+}
+
+// ended goes on after a watch that ended with an error.
+//
+//go:noinline
+func (f *Follower) ended(ctx context.Context, a *attempt, err error) {
+	w := a.watch
+	w.end()
+	f.sink.Ended()
+	short := f.collection.Clock.Since(w.opened) < tooShort
+	var ended *endedError
+	if errors.As(err, &ended) {
+		err = nil
+		if short && w.events == 0 {
+			err = errTooShort
+		}
+	}
+	a.watch, a.err = nil, err
+	if f.goesOn(ctx, a, short) {
+		f.reopen(ctx, a)
+	}
+}
+
+// goesOn tells whether another watch is to be opened after one that was short or not, and no good if there is an error. It waits if
+// that is to be after a pause.
+func (f *Follower) goesOn(ctx context.Context, a *attempt, short bool) bool {
+	var status apierrors.APIStatus
+	answered := errors.As(a.err, &status)
+	switch {
+	case isExpired(a.err):
+		f.listed, a.err = false, nil
+		return false
+	case a.err != nil && !passes(a.err):
+		f.listed = false
+		return false
+	case a.err == nil && !short:
+		a.pause, a.tries = reopenPause, 0
+		return true
+	case a.err != nil:
+		a.tries++
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	if a.tries == reopenTries {
+		f.listed = !answered && !errors.Is(a.err, errTooShort) // who does not answer would not answer a list either
+		return false
+	}
+	f.sleep(ctx, a.pause, a.err)
+	a.pause = min(2*a.pause, reopenPauseMax)
+	return true
+}
+
+// outcome is what Follow returns.
+func (f *Follower) outcome(ctx context.Context, err error) error {
 	if ctx.Err() != nil || err == nil {
 		return nil //nolint:nilerr // whoever ended it knows
 	}
 	return fmt.Errorf("following %s: %w", f.collection.Resource.Resource, err)
-}
-
-func (f *Follower) follow(ctx context.Context) error {
-	var w *watch
-	if !f.listed {
-		var err error
-		if w, err = f.list(ctx); err != nil {
-			return err
-		}
-	}
-	pause, tries := reopenPause, 0
-	for {
-		short, err := f.watch(ctx, w)
-		w = nil
-		var status apierrors.APIStatus
-		answered := errors.As(err, &status)
-		switch {
-		case isExpired(err):
-			f.listed = false
-			return nil
-		case err != nil && !passes(err):
-			f.listed = false
-			return err
-		case err == nil && !short:
-			pause, tries = reopenPause, 0
-			continue
-		case err != nil:
-			tries++
-		case short:
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-		if tries == reopenTries {
-			f.listed = !answered && !errors.Is(err, errTooShort) // who does not answer would not answer a list either
-			return err
-		}
-		f.sleep(ctx, pause, err)
-		pause = min(2*pause, reopenPauseMax)
-	}
-}
-
-// watch follows a watch to its end; nil opens one where the last one ended. It tells whether it was a short one. The error
-// says why it was no good; nil if it was.
-func (f *Follower) watch(ctx context.Context, w *watch) (short bool, err error) {
-	if w == nil {
-		if w, err = f.open(ctx, url.Values{"resourceVersion": {f.version}}); err != nil {
-			return true, err
-		}
-	}
-	err = f.drain(w)
-	w.end()
-	f.sink.Ended()
-	short = f.collection.Clock.Since(w.opened) < tooShort
-	var ended *endedError
-	switch {
-	case !errors.As(err, &ended):
-		return short, err
-	case short && w.events == 0:
-		return short, errTooShort
-	}
-	return short, nil
 }
 
 // passes tells whether it is worth while to ask once more for the same after an error: there was no answer, or one that has
@@ -221,13 +251,12 @@ func (f *Follower) sleep(ctx context.Context, pause time.Duration, err error) {
 	}
 }
 
-// drain takes events until there are no more. It is where a follower waits nearly all the time, so its frame is small, and so
-// are those of what it calls: a goroutine's stack is eight kilobytes if they take a quarter of that, and four if not.
+// drain takes events until there are no more, and returns why.
 func (f *Follower) drain(w *watch) error {
 	for {
-		raw, err := w.next()
+		err := w.await()
 		if err == nil {
-			err = f.handle(w, raw)
+			err = f.handle(w)
 		}
 		if err != nil {
 			return err
@@ -235,7 +264,14 @@ func (f *Follower) drain(w *watch) error {
 	}
 }
 
-func (f *Follower) handle(w *watch, raw []byte) error {
+// handle takes the next event.
+//
+//go:noinline
+func (f *Follower) handle(w *watch) error {
+	raw, err := w.next()
+	if err != nil {
+		return err
+	}
 	e, err := w.decode(raw)
 	if err != nil {
 		return err

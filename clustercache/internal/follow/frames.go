@@ -22,6 +22,7 @@ type frames struct {
 	body     io.Reader
 	protobuf bool
 	head     [4]byte // what an idle stream is read into
+	have     int     // bytes in head that were not returned yet
 
 	buffer *[]byte
 	start  int // of what was not returned yet, for JSON
@@ -80,23 +81,43 @@ func (f *frames) free() {
 	}
 }
 
-// nextMessage reads a message after its length.
-func (f *frames) nextMessage() ([]byte, error) {
-	if err := f.wait(len(f.head)); err != nil {
-		return nil, err
-	}
-	return f.message()
-}
-
-// wait blocks without a buffer until there are some bytes, which it reads into head.
-func (f *frames) wait(n int) error {
-	for have := 0; have < n; {
-		m, err := f.body.Read(f.head[have:n])
-		if have += m; have < n && err != nil {
+// await blocks without a buffer until there is something of the next document. All that waits for long waits here, so that the
+// frames above it are few: those of next are not.
+func (f *frames) await() error {
+	f.passSpace()
+	f.free()
+	for f.buffer == nil && f.have == 0 {
+		n, err := f.body.Read(f.head[:])
+		f.have = n
+		if !f.protobuf {
+			f.have = copy(f.head[:], bytes.TrimLeft(f.head[:n], spaces))
+		}
+		if f.have == 0 && err != nil {
 			return &endedError{err}
 		}
 	}
 	return nil
+}
+
+// passSpace passes what is between JSON documents.
+func (f *frames) passSpace() {
+	if f.buffer != nil && !f.protobuf {
+		for b := *f.buffer; f.start < len(b) && isSpace(b[f.start]); {
+			f.start++
+		}
+	}
+}
+
+// nextMessage reads a message after its length.
+func (f *frames) nextMessage() ([]byte, error) {
+	if err := f.await(); err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadFull(f.body, f.head[f.have:]); err != nil {
+		return nil, &endedError{err}
+	}
+	f.have = 0
+	return f.message()
 }
 
 func (f *frames) message() ([]byte, error) {
@@ -164,16 +185,16 @@ func (f *frames) nextJSON() ([]byte, error) {
 
 // more reads what comes next, and blocks without a buffer if there is nothing left of what came before.
 func (f *frames) more() error {
-	f.free()
-	if f.buffer == nil {
-		if err := f.wait(1); err != nil {
-			return err
-		}
-		f.borrow(firstRead)
-		*f.buffer = append(*f.buffer, f.head[0])
-		return nil
+	if f.free(); f.buffer != nil {
+		return f.grow()
 	}
-	return f.grow()
+	if err := f.await(); err != nil {
+		return err
+	}
+	f.borrow(firstRead)
+	*f.buffer = append(*f.buffer, f.head[:f.have]...)
+	f.have = 0
+	return nil
 }
 
 // grow reads what comes next of a document that has begun.
@@ -194,6 +215,9 @@ func (f *frames) grow() error {
 	}
 	return nil
 }
+
+// spaces are what isSpace tells of.
+const spaces = " \n\r\t"
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 

@@ -149,14 +149,18 @@ type retries struct {
 // Run keeps the watch going until the binding's context ends. Nearly all the time it is in follow, so its frame is small, like
 // those below it (follow.Follower).
 func (b *Binding) Run() {
-	defer b.watch.shrink()
-	defer b.cancel()
-	r := &retries{pause: watchRetryMin}
-	for b.ctx.Err() == nil {
-		r.started = b.connection.Clock.Now()
-		b.achieved.Store(false)
+	for r := (&retries{pause: watchRetryMin}); b.tries(r); {
 		b.recover(r, b.follow())
 	}
+	b.cancel()
+	b.watch.shrink()
+}
+
+// tries begins an attempt, unless there are to be no more.
+func (b *Binding) tries(r *retries) bool {
+	r.started = b.connection.Clock.Now()
+	b.achieved.Store(false)
+	return b.ctx.Err() == nil
 }
 
 // recover waits until the next attempt is to be made.
@@ -244,25 +248,45 @@ func (b *Binding) sleep(d time.Duration, wake <-chan struct{}) {
 
 // follow follows the kind until the watch breaks, or its initial list stands still for too long.
 func (b *Binding) follow() error {
+	ctx, err := b.begin()
+	if err != nil {
+		return err
+	}
+	return b.end(ctx, b.follower.Follow(ctx))
+}
+
+// begin prepares an attempt, which ends with the context.
+//
+//go:noinline
+func (b *Binding) begin() (context.Context, error) {
 	if b.follower == nil {
 		if err := b.newFollower(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	ctx, cancel := context.WithCancelCause(b.ctx)
-	defer cancel(nil)
 	room := b.watch.spec.Room
 	if !room.enter(b, cancel) {
+		cancel(nil)
 		b.follower.Forget()
-		return ErrTooMany
+		return nil, ErrTooMany
 	}
-	defer room.leave(b)
 	if err := b.takeTurn(ctx); err != nil {
-		return err
+		room.leave(b)
+		cancel(nil)
+		return nil, err
 	}
 	b.abort, b.overfull = cancel, false
 	b.guard(cancel)
-	err := b.follower.Follow(ctx)
+	return ctx, nil
+}
+
+// end cleans up after an attempt that the follower ended with an error, and returns what it ended with.
+//
+//go:noinline
+func (b *Binding) end(ctx context.Context, err error) error {
+	defer b.abort(nil)
+	defer b.watch.spec.Room.leave(b)
 	b.listed(false)
 	b.relax()
 	if b.listing != nil || b.overfull {
