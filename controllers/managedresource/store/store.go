@@ -33,6 +33,7 @@ type Store struct {
 	written map[types.NamespacedName]*resourcesv1alpha1.ManagedResource // until the informer has caught up
 	gone    map[types.NamespacedName]types.UID                          // the same for what does not exist any more
 	doubted map[types.NamespacedName]bool                               // what the server has may be newer than what is known
+	shown   map[types.NamespacedName]string                             // what the informer showed last of what is being written
 }
 
 // New returns a store that reads from informers and writes by a client, which must not read from them. observe hears of every
@@ -41,7 +42,7 @@ func New(cached client.Reader, writes client.Client, observe func(*resourcesv1al
 	return &Store{
 		cached: cached, live: writes, client: writes, observe: observe,
 		written: map[types.NamespacedName]*resourcesv1alpha1.ManagedResource{}, gone: map[types.NamespacedName]types.UID{},
-		doubted: map[types.NamespacedName]bool{},
+		doubted: map[types.NamespacedName]bool{}, shown: map[types.NamespacedName]string{},
 	}
 }
 
@@ -80,8 +81,24 @@ func (s *Store) Shown(mr *resourcesv1alpha1.ManagedResource) {
 	name := client.ObjectKeyFromObject(mr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, writing := s.shown[name]; writing {
+		s.shown[name] = mr.ResourceVersion
+	}
 	if own := s.written[name]; own != nil && !older(mr.ResourceVersion, own.ResourceVersion) {
 		delete(s.written, name)
+	}
+}
+
+// writing has Shown remember what it shows until the function that it returns is called. A watch is often faster than the answer
+// to the write: what was written would be kept otherwise until the next change, since the informer does not show it again.
+func (s *Store) writing(name types.NamespacedName) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown[name] = ""
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.shown, name)
 	}
 }
 
@@ -130,6 +147,7 @@ func (s *Store) Patch(ctx context.Context, base, mr *resourcesv1alpha1.ManagedRe
 	answer.SetGroupVersionKind(resourcesv1alpha1.GroupVersion.WithKind("ManagedResource"))
 	answer.Namespace, answer.Name = name.Namespace, name.Name
 	patch := client.RawPatch(types.MergePatchType, raw)
+	defer s.writing(name)()
 	if status {
 		err = s.client.Status().Patch(ctx, answer, patch)
 	} else {
@@ -200,9 +218,14 @@ func marksChanges(base, mr *resourcesv1alpha1.ManagedResource) map[string]any {
 
 func (s *Store) remember(mr *resourcesv1alpha1.ManagedResource) {
 	s.observe(mr)
+	name := client.ObjectKeyFromObject(mr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.written[client.ObjectKeyFromObject(mr)] = mr.DeepCopy()
+	if shown := s.shown[name]; shown != "" && !older(shown, mr.ResourceVersion) {
+		delete(s.written, name)
+		return
+	}
+	s.written[name] = mr.DeepCopy()
 }
 
 // ended notes that a ManagedResource does not exist any more.

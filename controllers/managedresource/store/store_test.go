@@ -200,3 +200,51 @@ func TestWhatTheInformerShowsIsNotKept(t *testing.T) {
 		g.Expect(s.Ahead(name)).To(BeNil(), version)
 	}
 }
+
+// A watch may be faster than the answer to the write that it shows, and does not show it again.
+func TestWhatTheInformerShowedBeforeTheAnswerIsNotKept(t *testing.T) {
+	for name, c := range map[string]struct {
+		late bool
+		kept bool
+	}{
+		"what was written":      {},
+		"what was there before": {late: true, kept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			scheme := runtime.NewScheme()
+			g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+			mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "uid"}}
+			key := client.ObjectKeyFromObject(mr)
+			var s *Store
+			seen := &informer{}
+			show := func(server client.Client) {
+				now := &resourcesv1alpha1.ManagedResource{}
+				g.Expect(server.Get(t.Context(), key, now)).To(Succeed())
+				seen.shows = now
+				s.Shown(now)
+			}
+			server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).WithStatusSubresource(mr).WithInterceptorFuncs(interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, server client.Client, sub string, obj client.Object, patch client.Patch, o ...client.SubResourcePatchOption) error {
+					if c.late {
+						show(server)
+					}
+					err := server.SubResource(sub).Patch(ctx, obj, patch, o...)
+					if !c.late {
+						show(server)
+					}
+					return err
+				},
+			}).Build()
+			g.Expect(server.Get(t.Context(), key, mr)).To(Succeed())
+			s = New(seen, server, func(*resourcesv1alpha1.ManagedResource) {})
+			for generation := range 3 {
+				base := mr.DeepCopy()
+				mr.Status.ObservedGeneration = int64(generation) + 1
+				g.Expect(s.Patch(t.Context(), base, mr, true)).To(Succeed())
+				g.Expect(s.Ahead(key) != nil).To(Equal(c.kept))
+				g.Expect(s.Get(t.Context(), key)).To(HaveField("Status.ObservedGeneration", mr.Status.ObservedGeneration))
+			}
+		})
+	}
+}
