@@ -1,6 +1,7 @@
 package trellisctl
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"os"
 	"strings"
@@ -49,13 +50,26 @@ func (p *place) stored(name string) *clientcmdapi.AuthInfo {
 	return nil
 }
 
+// lifetime is how long the stored token is good for in all.
+func (p *place) lifetime(name string) time.Duration {
+	p.t.Helper()
+	parts := strings.Split(p.stored(name).Token, ".")
+	p.Expect(parts).To(HaveLen(3))
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	p.Expect(err).NotTo(HaveOccurred())
+	claims := struct{ Iat, Exp int64 }{}
+	p.Expect(json.Unmarshal(raw, &claims)).To(Succeed())
+	return time.Duration(claims.Exp-claims.Iat) * time.Second
+}
+
 func TestTheLifeOfACluster(t *testing.T) {
 	p := newPlace(t)
 	account := p.name + "/trellis"
 
 	r := p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", account,
-		"--token-duration", "1h", "--wait", "--timeout", "90s")
+		"--token-duration", "2h", "--wait", "--timeout", "90s")
 	p.Expect(r.out).To(ContainSubstring("cluster/shoot-a registered"))
+	p.Expect(p.lifetime("shoot-a")).To(Equal(2 * time.Hour))
 	p.Expect(r.err).To(ContainSubstring("The hub is connected: "))
 	p.Expect(p.stored("shoot-a").ClientCertificateData).To(BeEmpty(), "the credential of the administrator is not stored")
 	p.Expect(p.stored("shoot-a").Token).NotTo(BeEmpty())
@@ -66,7 +80,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 	p.Expect(p.succeeds("cluster", "list", "-o", "name").out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
 	p.Expect(p.succeeds("cluster", "rotate", "shoot-a", "--timeout", "90s", "-o", "name").out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
 	p.Expect(p.succeeds("cluster", "describe", "shoot-a").out).To(And(
-		MatchRegexp(`Credential: +token of service account `+account+`, for 1h0m0s each`), ContainSubstring("Connected"), ContainSubstring("Valid until")))
+		MatchRegexp(`Credential: +token of service account `+account+`, for 2h0m0s each`), ContainSubstring("Connected"), ContainSubstring("Valid until")))
 	list := &hubv1alpha1.TargetClusterList{}
 	p.Expect(json.Unmarshal([]byte(p.succeeds("cluster", "list", "-o", "json").out), list)).To(Succeed())
 	p.Expect(list.Items).To(HaveLen(1))
@@ -79,6 +93,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 	p.Expect(r.out).To(ContainSubstring("cluster/shoot-a rotated"))
 	p.Expect(r.err).To(ContainSubstring("The hub has taken it: valid until"))
 	p.Expect(p.stored("shoot-a").Token).NotTo(Equal(before))
+	p.Expect(p.lifetime("shoot-a")).To(Equal(2 * time.Hour))
 
 	// It cannot be removed while it is needed.
 	p.apply("addons", p.configMap("a", "1"))

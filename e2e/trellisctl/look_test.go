@@ -21,6 +21,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/inspect"
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -187,4 +188,12 @@ func TestWhoHasNoRightsAndASourceThatDoesNotAnswer(t *testing.T) {
 	p.Expect(source.Client.Create(p.ctx, hubtest.ManagedResource(p.name, "addons"))).To(Succeed())
 	p.Expect(p.ctl("__complete", "why", "mr", "").out).To(Equal("addons\n:4\n"))
 	p.Expect(p.ctl("__complete", "cluster", "add", "x", "--from-kubeconfig", admin, "--context", "").out).To(MatchRegexp(`^\S+\n:4\n$`))
+}
+
+func TestAClusterWithoutAHub(t *testing.T) {
+	p := newPlace(t)
+	plain := p.file("plain", string(controlplane.StartForTest(t, controlplane.Options{Name: "plain"}).Kubeconfig()))
+	for _, command := range []string{"cluster list", "status mr addons", "why mr addons", "events mr addons", "reconcile mr addons"} {
+		p.fails(cli.ExitFailed, "Trellis is not installed there", append([]string{"--kubeconfig", plain}, strings.Fields(command)...)...)
+	}
 }
