@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -23,10 +24,20 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
+// stamp is the build that the hub is told to be, as releases are.
+var stamp = []string{"VERSION=v1.2.3", "COMMIT=0123abc", "DATE=2026-03-01T12:00:00Z"}
+
 // build builds the hub into a directory and returns its path.
 func build(ctx context.Context, dir string) (string, error) {
 	binary := filepath.Join(dir, "trellis")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/trellis-hub/trellis/cmd/trellis").CombinedOutput(); err != nil {
+	flags := exec.CommandContext(ctx, "../../hack/stamp.sh")
+	flags.Env = append(os.Environ(), stamp...)
+	ldflags, err := flags.Output()
+	if err != nil {
+		return "", fmt.Errorf("stamping the hub: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w "+strings.TrimSpace(string(ldflags)), "-o", binary, "github.com/trellis-hub/trellis/cmd/trellis")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the hub: %w: %s", err, out)
 	}
 	return binary, nil
@@ -36,6 +47,8 @@ func build(ctx context.Context, dir string) (string, error) {
 type process struct {
 	cmd    *exec.Cmd
 	output *bytes.Buffer
+	// served is what it had for a scrape when it was ready.
+	served string
 }
 
 // local are values that have a hub listen where nobody else does: there are no pods around these processes.
@@ -117,7 +130,10 @@ func startHub(t *testing.T, namespace string) *process {
 			if err != nil {
 				return 0, err
 			}
-			return answer.StatusCode, answer.Body.Close()
+			defer func() { _ = answer.Body.Close() }()
+			body, err := io.ReadAll(answer.Body)
+			p.served = string(body) // of metrics in the end
+			return answer.StatusCode, err
 		}).Should(Equal(http.StatusOK), url)
 	}
 	return p

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -123,6 +124,14 @@ func TestInstallationWithoutItsPriorityClassIsRefused(t *testing.T) {
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: "default", Name: "trellis"}, &appsv1.Deployment{})).To(MatchError(apierrors.IsNotFound, "not found"))
 }
 
+// TestHubFitsIntoItsImage: "make image" refuses 60 MiB, but takes too long for each check. What else is in an image has less than 2 MiB.
+func TestHubFitsIntoItsImage(t *testing.T) {
+	g := NewWithT(t)
+	file, err := os.Stat(binary)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(file.Size()).To(BeNumerically("<", 58<<20))
+}
+
 // TestUpgradeAndReinstallation follows an installation from the chart before this one to its end and beyond, and looks whether
 // anything in a target was touched that need not be.
 func TestUpgradeAndReinstallation(t *testing.T) {
@@ -191,9 +200,10 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	_, err = cli.Run(ctx, "{config: {"+config+"}}", "install", "trellis", cli.Chart(), "--namespace", namespace)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { uninstall(t, cli, namespace) })
-	startHub(t, namespace)
+	again := startHub(t, namespace)
 	expectWork(ctx, g, shoot)
 	g.Expect(inventory(ctx, g, shoot)).To(Equal(untouched), "by the second installation")
+	g.Expect(again.served).To(MatchRegexp(`(?m)^trellis_build_info\{commit="0123abc",date="2026-03-01T12:00:00Z",go_version="go[^"]+",version="v1\.2\.3"\} 1$`))
 	g.Expect(source.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
 	g.Expect(crd.Annotations).To(Equal(asItWas.Annotations), "the CRD of ManagedResources is not the chart's")
 	g.Expect(crd.Generation).To(Equal(asItWas.Generation))
