@@ -126,7 +126,7 @@ func (r *run) restUntil(ctx context.Context, step *figures.Step, unprobed bool) 
 		return err
 	}
 	step.Add("RSS", mib(memory.RSS), "MiB")
-	return nil
+	return r.profile(ctx, step.Name, r.options.Rest)() // it would be measured with the rest
 }
 
 // probeInterval is that of the hub as it ships.

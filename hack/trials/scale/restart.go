@@ -14,6 +14,9 @@ const (
 	watches     = "trellis_clustercache_watches"
 )
 
+// startProfile is how long a hub that starts is profiled.
+const startProfile = 20 * time.Second
+
 // restart ends the hub and starts it again, with nothing changed.
 func (r *run) restart(ctx context.Context, step *figures.Step) error {
 	synced, err := r.sum(ctx, watches, map[string]string{"state": "synced"})
@@ -29,6 +32,7 @@ func (r *run) restart(ctx context.Context, step *figures.Step) error {
 		return err
 	}
 	step.Add("ready", time.Since(began).Seconds(), "s")
+	profiled := r.profile(ctx, step.Name, startProfile)
 	if err := r.awaitConnected(ctx); err != nil {
 		return err
 	}
@@ -73,7 +77,7 @@ func (r *run) restart(ctx context.Context, step *figures.Step) error {
 	step.Add("peak RSS", mib(peak.Peak), "MiB")
 	step.Add("peak against a minute later", float64(peak.Peak)/float64(steady.RSS), "x").AtMost(1.5)
 	r.judge(step, began)
-	return nil
+	return profiled()
 }
 
 // awaitConnected waits until all targets are connected.
