@@ -131,7 +131,8 @@ func (h *handler) OnDelete(cluster clustercache.ClusterKey, watch string, name t
 	h.tell(n)
 }
 
-// OnSynced tells those who wait for it.
+// OnSynced tells those who wait for it, and for no other watch. With one look for each of its watches, those of a fleet that
+// starts would be several times as many.
 func (h *handler) OnSynced(cluster clustercache.ClusterKey, watch string) {
 	h.watchChanged(cluster, watch, nil)
 }
@@ -160,12 +161,33 @@ func (h *handler) watchChanged(cluster clustercache.ClusterKey, watch string, er
 					// A later generation's list: what changed meanwhile came as events already. Deletes may need a look.
 					continue
 				}
+				if err == nil && !h.settled(tgt, m) {
+					continue // a look now would only find what is not synced yet, and the last of them is news
+				}
 				n.add(mr, CauseHealth)
 			}
 		}
 	}
 	tgt.mu.Unlock()
 	h.tell(n)
+}
+
+// settled tells whether all watches of a ManagedResource show everything, but for those that fail. A watch is synced before its
+// handler hears of it, so of several that sync at once the last one finds the others so.
+func (h *handler) settled(tgt *target, m *tracked) bool {
+	done := func(watch string) bool {
+		if need := tgt.watches[watch]; need == nil || need.err != nil {
+			return true
+		}
+		_, _, synced := h.clusters.Lookup(tgt.key, watch, types.NamespacedName{})
+		return synced
+	}
+	for _, o := range m.objects {
+		if !done(o.watch) || slices.ContainsFunc(o.more, func(watch string) bool { return !done(watch) }) {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *tracked) uses(watch string) bool {

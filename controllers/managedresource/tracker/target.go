@@ -48,7 +48,7 @@ type tracked struct {
 	exact   Exact
 	// busy is true while its objects are being written: events are noted, not judged.
 	busy bool
-	// waiting is true while it wants to hear of every sync of its watches.
+	// waiting is true while it wants to hear when the last of its watches is synced.
 	waiting bool
 	// unseen counts objects whose last write the watches did not show yet.
 	unseen int

@@ -216,6 +216,35 @@ func TestNothingIsConcludedBeforeTheFirstList(t *testing.T) {
 	g.Expect(s.Judge(mr1).Missing).To(ConsistOf(key))
 }
 
+func TestTheLastOfSeveralWatchesIsNews(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	deployment := ref("Deployment", "default", "d")
+	deployment.APIVersion = "apps/v1"
+	refs := []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a"), ref("Secret", "default", "s"), deployment}
+	g.Expect(s.Track(t.Context(), mr1, cluster, refs, tracker.Exact{})).To(Succeed())
+	g.Expect(s.Judge(mr1).Synced).To(BeFalse())
+	names := s.watchNames()
+	g.Expect(names).To(HaveLen(5), "with those of autoscalers and Pods")
+
+	failing := names[0]
+	for _, name := range names[1 : len(names)-1] {
+		s.clusters.Sync(cluster, name, true)
+		g.Expect(s.news()).To(BeEmpty(), name)
+	}
+	s.clusters.Sync(cluster, names[len(names)-1], true)
+	g.Expect(s.news()).To(BeEmpty(), "one is missing")
+	s.clusters.Fail(cluster, failing, errors.New("forbidden"))
+	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	g.Expect(s.Judge(mr1).Failed).To(HaveKey(failing))
+
+	s.clusters.Sync(cluster, names[1], false)
+	s.clusters.Sync(cluster, names[1], true)
+	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "what fails is not waited for")
+	s.clusters.Sync(cluster, failing, true)
+	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	g.Expect(s.Judge(mr1).Synced).To(BeTrue())
+}
+
 func TestRestartComparesFolds(t *testing.T) {
 	g, s := settled(t)
 	states, complete := s.AcceptedStates(mr1)
