@@ -311,14 +311,27 @@ func warnBefore(issued, end time.Time) time.Duration {
 	}
 }
 
+const day = 24 * time.Hour
+
+// remaining are the steps in which the remaining time of a credential is given.
+var remaining = []struct {
+	limit time.Duration
+	name  string
+}{{time.Hour, "an hour"}, {day, "a day"}, {7 * day, "a week"}, {30 * day, "30 days"}}
+
+// expirySteps are the limits of these steps.
+func expirySteps() []time.Duration {
+	limits := make([]time.Duration, 0, len(remaining))
+	for _, step := range remaining {
+		limits = append(limits, step.limit)
+	}
+	return limits
+}
+
 // expiryText gives the remaining time in steps, so that the text rarely changes.
 func expiryText(now, end time.Time) string {
-	const day = 24 * time.Hour
 	left := end.Sub(now)
-	for _, step := range []struct {
-		limit time.Duration
-		name  string
-	}{{time.Hour, "an hour"}, {day, "a day"}, {7 * day, "a week"}, {30 * day, "30 days"}} {
+	for _, step := range remaining {
 		if left < step.limit {
 			return fmt.Sprintf("expires in less than %s, at %s", step.name, timeText(end))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +57,7 @@ func TestController(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *hub){
 		"shows a target through its life":                       testLife,
 		"writes nothing while nothing happens":                  testSteady,
+		"looks at ManagedResources when it is told of some":     testSettled,
 		"leaves a TargetCluster alone that was made in advance": testMadeInAdvance,
 		"deletes no memory before it is sure":                   testNotSure,
 		"keeps the memory while ManagedResources need it":       testInUse,
@@ -154,6 +156,47 @@ func testSteady(t *testing.T, h *hub) {
 		time.Sleep(often)
 	}
 	g.Expect(h.get(g, key).ResourceVersion).To(Equal(before))
+}
+
+func testSettled(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
+	h.createMR(g, "mr", "", nil)
+	h.setMR(g, "mr", h.uid("a"), resourcesv1alpha1.ConditionTrue, "fine")
+	h.setReport(Report{DriftLastHour: 7})
+	h.eventually(g, key, SatisfyAll(haveCondition("SystemComponentsHealthy", "True", "ManagedResourcesHealthy"), HaveField("Status.DriftLastHour", int64(7)),
+		HaveField("Labels", HaveKeyWithValue(hubv1alpha1.StatusLabel, "healthy"))))
+	time.Sleep(aWhile) // what is under way
+
+	t.Log("nothing but time passes")
+	looks, lists := h.looks.Load(), h.lists.in(h.namespace)
+	g.Eventually(h.looks.Load, soon, often).Should(BeNumerically(">=", looks+20))
+	g.Expect(h.lists.in(h.namespace)).To(Equal(lists))
+
+	t.Log("what nobody tells of")
+	h.setReport(Report{})
+	h.eventually(g, key, HaveField("Status.DriftLastHour", int64(0)))
+	h.setElsewhere(true)
+	h.eventually(g, key, haveCondition("Ready", "False", "ManagedElsewhere"))
+	h.setElsewhere(false)
+	h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
+
+	t.Log("what is told of")
+	h.setMR(g, "mr", h.uid("a"), resourcesv1alpha1.ConditionFalse, "broken")
+	h.eventually(g, key, haveCondition("SystemComponentsHealthy", "True", "ManagedResourcesFailing"))
+	h.setMR(g, "mr", h.uid("a"), resourcesv1alpha1.ConditionTrue, "fine")
+	h.eventually(g, key, haveCondition("SystemComponentsHealthy", "True", "ManagedResourcesHealthy"))
+
+	t.Log("a credential that ends soon in a moment")
+	status, _ := h.clusters.GetStatus(key)
+	status.CredentialExpiry = time.Now().Add(time.Hour + 4*time.Second)
+	h.clusters.SetStatus(status)
+	h.clusters.Emit(key, clustercache.EventProbed)
+	h.eventually(g, key, HaveField("Status.CredentialExpiry.Unix()", status.CredentialExpiry.Unix()))
+	g.Expect(h.get(g, key)).To(haveCondition("CredentialsValid", "True", "CredentialsAccepted"))
+	h.eventually(g, key, haveCondition("CredentialsValid", "True", "CredentialsExpireSoon"))
 }
 
 func testMadeInAdvance(t *testing.T, h *hub) {
@@ -281,6 +324,7 @@ type source struct {
 	// The index can be made once for a cache, so all hubs share the targets. Each has those of its namespace.
 	clusters *fakeclusters.Cache
 	members  *members.Index
+	lists    *lists
 }
 
 var classes = []configv1alpha1.Class{
@@ -288,7 +332,7 @@ var classes = []configv1alpha1.Class{
 	{Name: "seed", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetSource}, NamespaceSelector: &metav1.LabelSelector{}},
 }
 
-func newSource(t *testing.T, cp *controlplane.ControlPlane) *source {
+func newSource(t testing.TB, cp *controlplane.ControlPlane) *source {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, hubv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme} {
@@ -316,9 +360,33 @@ func newSource(t *testing.T, cp *controlplane.ControlPlane) *source {
 		}
 	})
 	clusters := fakeclusters.New(nil)
-	index, err := members.New(t.Context(), informers, clusters, classes)
+	lists := &lists{Cache: informers, found: map[string]int{}}
+	index, err := members.New(t.Context(), lists, clusters, classes)
 	g.Expect(err).NotTo(HaveOccurred())
-	return &source{client: c, cache: informers, clusters: clusters, members: index}
+	return &source{client: c, cache: informers, clusters: clusters, members: index, lists: lists}
+}
+
+// lists counts those of ManagedResources.
+type lists struct {
+	ctrlcache.Cache
+
+	mu    sync.Mutex
+	found map[string]int // by namespace
+}
+
+func (l *lists) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	l.mu.Lock()
+	l.found[o.Namespace]++
+	l.mu.Unlock()
+	return l.Cache.List(ctx, list, opts...)
+}
+
+func (l *lists) in(namespace string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.found[namespace]
 }
 
 // hub is a controller in a namespace of its own.
@@ -329,12 +397,15 @@ type hub struct {
 	stopTerm  func()
 	changes   []func(*Options)
 
-	mu     sync.Mutex
-	report Report
-	inUse  bool
+	looks atomic.Int64
+
+	mu        sync.Mutex
+	report    Report
+	inUse     bool
+	elsewhere bool
 }
 
-func newHub(t *testing.T, source *source, changes ...func(*Options)) *hub {
+func newHub(t testing.TB, source *source, changes ...func(*Options)) *hub {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shoot-"}}
 	if err := source.client.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
@@ -345,7 +416,7 @@ func newHub(t *testing.T, source *source, changes ...func(*Options)) *hub {
 	return h
 }
 
-func (h *hub) startTerm(t *testing.T) {
+func (h *hub) startTerm(t testing.TB) {
 	options := Options{
 		Client:     h.client,
 		Live:       h.client,
@@ -357,6 +428,7 @@ func (h *hub) startTerm(t *testing.T) {
 		Thresholds: map[string]time.Duration{"SystemComponentsHealthy": 8 * time.Second},
 		SyncPeriod: 200 * time.Millisecond,
 		Reports: func(clustercache.ClusterKey) (Report, bool) {
+			h.looks.Add(1)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			return h.report, true
@@ -365,6 +437,11 @@ func (h *hub) startTerm(t *testing.T) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			return h.inUse
+		},
+		ManagedElsewhere: func(namespace string) (string, bool) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return "another manager", h.elsewhere && namespace == h.namespace
 		},
 	}
 	for _, change := range h.changes {
@@ -452,6 +529,12 @@ func (h *hub) setReport(report Report) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.report = report
+}
+
+func (h *hub) setElsewhere(elsewhere bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.elsewhere = elsewhere
 }
 
 func (h *hub) setInUse(inUse bool) {

@@ -39,6 +39,8 @@ type observation struct {
 	failing []hubv1alpha1.FailingCheck
 	// rules are those of the configuration.
 	rules rules
+	// told is the number of the last news that came before it.
+	told uint64
 }
 
 // rules say what an observation means.

@@ -48,6 +48,7 @@ type reconciler struct {
 	Options
 	nodes      *nodes.Nodes
 	identities *identity.Index
+	news       *news
 	events     *recorder
 	started    time.Time
 	rules      rules
@@ -56,12 +57,14 @@ type reconciler struct {
 	runs    map[*run]struct{}                                      // under way
 	written map[clustercache.ClusterKey]time.Time                  // when a status was written last in this term
 	failing map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck // as of the last look in this term, written or not
+	settled map[clustercache.ClusterKey]settled                    // targets of which there was nothing to say
 }
 
 func newReconciler(o Options) *reconciler {
 	return &reconciler{
 		Options:    o,
 		identities: identity.NewIndex(),
+		news:       newNews(),
 		events:     newRecorder(o.Events, o.Clock),
 		started:    o.Clock.Now(),
 		rules: rules{
@@ -71,6 +74,7 @@ func newReconciler(o Options) *reconciler {
 		runs:    map[*run]struct{}{},
 		written: map[clustercache.ClusterKey]time.Time{},
 		failing: map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck{},
+		settled: map[clustercache.ClusterKey]settled{},
 	}
 }
 
@@ -118,8 +122,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey) (reconcile.Result, error) {
-	tc := &hubv1alpha1.TargetCluster{}
-	if err := r.Cache.Get(ctx, key, tc); apierrors.IsNotFound(err) {
+	told := r.news.of(key)
+	tc := &hubv1alpha1.TargetCluster{} // it is only read; what is to be changed is copied
+	if err := r.Cache.Get(ctx, key, tc, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		tc = nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("cannot read the TargetCluster: %w", err)
@@ -133,9 +138,13 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 		return r.unregistered(ctx, key, tc)
 	case tc == nil:
 		return reconcile.Result{}, r.create(ctx, key, status.SecretName) // its appearance brings it back
-	default:
-		return r.update(ctx, tc, r.observe(ctx, tc, status))
 	}
+	o := r.observe(ctx, tc, status)
+	o.told = told
+	if next, ok := r.isSettled(tc, o); ok {
+		return r.requeue(o.now, next), nil
+	}
+	return r.update(ctx, tc, r.withMembers(ctx, tc, o))
 }
 
 func (r *reconciler) create(ctx context.Context, key clustercache.ClusterKey, secretName string) error {
@@ -173,7 +182,7 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 		return reconcile.Result{RequeueAfter: r.SyncPeriod}, nil // the clustercache will know it in a moment, and says so
 	}
 	if r.InUse(key) {
-		return r.update(ctx, tc, r.look(ctx, tc, observation{now: r.Clock.Now()}))
+		return r.update(ctx, tc, r.withMembers(ctx, tc, r.look(tc, observation{now: r.Clock.Now()})))
 	}
 
 	log.FromContext(ctx).Info("Deleting the TargetCluster, its registration is gone")
@@ -197,9 +206,10 @@ func (r *reconciler) registrationExists(ctx context.Context, key clustercache.Cl
 	return kubeconfig.IsRegistration(secret), nil
 }
 
+// observe returns what is known of a registered target, but for its ManagedResources.
 func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster, status clustercache.Status) observation {
 	key := client.ObjectKeyFromObject(tc)
-	o := r.look(ctx, tc, observation{
+	o := r.look(tc, observation{
 		now:        r.Clock.Now(),
 		registered: true,
 		status:     status,
@@ -215,23 +225,28 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 	return o
 }
 
-// look completes an observation by what does not depend on whether the target is registered.
-func (r *reconciler) look(ctx context.Context, tc *hubv1alpha1.TargetCluster, o observation) observation {
+// look completes an observation by what does not depend on whether the target is registered, but for ManagedResources.
+func (r *reconciler) look(tc *hubv1alpha1.TargetCluster, o observation) observation {
 	key := client.ObjectKeyFromObject(tc)
 	o.namespace, o.report, o.rules = key.Namespace, r.report(key), r.rules
 	o.sign = o.signOfWork(r.WatchedUntil())
-	manager, elsewhere := r.ManagedElsewhere(key.Namespace)
-	if elsewhere {
+	if manager, elsewhere := r.ManagedElsewhere(key.Namespace); elsewhere {
 		o.elsewhere = manager
 	}
+	return o
+}
+
+// withMembers completes an observation by the ManagedResources of the target.
+func (r *reconciler) withMembers(ctx context.Context, tc *hubv1alpha1.TargetCluster, o observation) observation {
 	if r.Members == nil {
 		return o
 	}
+	key := client.ObjectKeyFromObject(tc)
 	uid := tc.Status.ClusterUID
 	if uid == "" {
 		uid = o.status.UID
 	}
-	found, err := r.Members.Of(ctx, key, uid, r.identities.Others(key), elsewhere)
+	found, err := r.Members.Of(ctx, key, uid, r.identities.Others(key), o.elsewhere != "")
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot tell how the ManagedResources are")
 		return o
@@ -247,20 +262,28 @@ func (r *reconciler) report(key clustercache.ClusterKey) *Report {
 	return nil
 }
 
-// update writes what was observed into the status and its summary into the label, if it makes a difference.
-func (r *reconciler) update(ctx context.Context, tc *hubv1alpha1.TargetCluster, o observation) (reconcile.Result, error) {
+// requeue has a target looked at again after a sync period, or at next unless that is zero.
+func (r *reconciler) requeue(now, next time.Time) reconcile.Result {
 	result := reconcile.Result{RequeueAfter: r.SyncPeriod - rand.N(r.SyncPeriod/4+1)}
+	if !next.IsZero() {
+		result.RequeueAfter = min(result.RequeueAfter, max(next.Sub(now), soonest))
+	}
+	return result
+}
+
+// update writes what was observed into the status and its summary into the label, if it makes a difference to what it was.
+func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster, o observation) (reconcile.Result, error) {
+	tc, key := base.DeepCopy(), client.ObjectKeyFromObject(base)
+	r.unsettle(key)
 	if wait := o.tooEarly(&tc.Status); wait > 0 {
+		result := r.requeue(o.now, time.Time{})
 		result.RequeueAfter = min(result.RequeueAfter, wait)
 		return result, nil
 	}
-	base, key := tc.DeepCopy(), client.ObjectKeyFromObject(tc)
 	o.failing = r.lastFailing(tc)
 	next, failing := record(&tc.Status, tc.Generation, o, resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]))
 	r.setFailing(key, failing)
-	if !next.IsZero() {
-		result.RequeueAfter = min(result.RequeueAfter, max(next.Sub(o.now), soonest))
-	}
+	result := r.requeue(o.now, next)
 	wait, err := r.writeStatus(ctx, base, tc, o.now)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -270,6 +293,9 @@ func (r *reconciler) update(ctx context.Context, tc *hubv1alpha1.TargetCluster, 
 	case wait > 0:
 		result.RequeueAfter = min(result.RequeueAfter, wait)
 		return result, r.writeLabel(ctx, base)
+	}
+	if len(failing) == 0 {
+		r.settle(base, o, next)
 	}
 	return result, r.writeLabel(ctx, tc)
 }
@@ -299,7 +325,7 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 		return nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:%q}}}`, tc.UID, hubv1alpha1.StatusLabel, value)
-	if err := r.Client.Patch(ctx, tc, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, tc.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("cannot label the TargetCluster: %w", err)
 	}
 	return nil
@@ -463,6 +489,8 @@ func (r *reconciler) forget(key clustercache.ClusterKey) {
 	defer r.mu.Unlock()
 	delete(r.written, key)
 	delete(r.failing, key)
+	delete(r.settled, key)
+	r.news.forget(key)
 	r.events.forget(key)
 }
 

@@ -26,6 +26,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 type sources struct {
 	options    Options
 	identities *identity.Index
+	news       *news
 	running    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -114,6 +115,7 @@ func (s *sources) forward(ctx context.Context) {
 			return
 		}
 		if event.Cluster.Namespace != "" { // static targets have no TargetCluster
+			s.news.ofNamespace(event.Cluster.Namespace) // which of them serves what may have changed
 			s.enqueue(event.Cluster)
 		}
 	}
@@ -162,8 +164,9 @@ const membersPause = 500 * time.Millisecond
 // enqueue has targets reconciled.
 func (s *sources) enqueue(keys ...clustercache.ClusterKey) { s.enqueueAfter(0, keys...) }
 
-// enqueueAfter has targets reconciled after a pause, if nothing else does so before.
+// enqueueAfter has targets reconciled after a pause, if nothing else does so before. Whatever is new passes here.
 func (s *sources) enqueueAfter(pause time.Duration, keys ...clustercache.ClusterKey) {
+	s.news.add(keys...)
 	s.mu.Lock()
 	q := s.queue
 	s.mu.Unlock()

@@ -1,0 +1,123 @@
+package targetcluster
+
+import (
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+// settledMost is how long a target is taken as settled at most. What nobody tells of, such as the labels of a namespace by which a
+// class selects it, is found then.
+const settledMost = 5 * time.Minute
+
+// settled is a target of which there was nothing to say, and nothing to wait for.
+type settled struct {
+	version string      // of its TargetCluster
+	seen    observation // without ManagedResources: of these it is told
+	until   time.Time   // the latest
+}
+
+// settle notes that nothing will be to be said of a target until next, unless something happens. Zero: for long. A target that
+// is not connected is never settled: what is said of it depends on time in more ways.
+func (r *reconciler) settle(tc *hubv1alpha1.TargetCluster, o observation, next time.Time) {
+	if !o.connected() || o.conflict != nil || o.nodes.Fault != nil || r.Members != nil && !o.membersKnown {
+		return
+	}
+	until := o.now.Add(settledMost)
+	for _, then := range []time.Time{next, o.expiryStep()} {
+		if !then.IsZero() && then.Before(until) {
+			until = then
+		}
+	}
+	o.members = nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settled[client.ObjectKeyFromObject(tc)] = settled{version: tc.ResourceVersion, seen: o, until: until}
+}
+
+func (r *reconciler) unsettle(key clustercache.ClusterKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.settled, key)
+}
+
+// isSettled tells whether a target is as it was when there was nothing to say, and until when it will be at most. A thousand
+// targets are looked at thirty times a second: to go through their ManagedResources each time was most of what that took.
+func (r *reconciler) isSettled(tc *hubv1alpha1.TargetCluster, o observation) (until time.Time, ok bool) {
+	r.mu.Lock()
+	s, ok := r.settled[client.ObjectKeyFromObject(tc)]
+	r.mu.Unlock()
+	return s.until, ok && s.version == tc.ResourceVersion && o.now.Before(s.until) && o.now.Sub(o.sign) <= o.rules.monitor && s.seen.sameAs(&o)
+}
+
+// sameAs tells whether two observations of a target say the same, whatever its ManagedResources do. When they were made, and when
+// it was probed last, is not compared.
+func (o *observation) sameAs(other *observation) bool {
+	a, b := o.status, other.status
+	a.RoundTrip, b.RoundTrip = 0, 0
+	return o.told == other.told && o.registered == other.registered && o.conflict == nil && other.conflict == nil &&
+		o.health.ConsecutiveFailures == other.health.ConsecutiveFailures && o.nodes == other.nodes && o.roundTrip == other.roundTrip &&
+		o.elsewhere == other.elsewhere && o.paused == other.paused && slices.Equal(o.others, other.others) &&
+		reflect.DeepEqual(o.report, other.report) && reflect.DeepEqual(a, b)
+}
+
+// expiryStep is when something else is to be said of the credential, zero if that will never be.
+func (o *observation) expiryStep() (next time.Time) {
+	end, ends := o.credentialEnds()
+	if !ends {
+		return next
+	}
+	for _, before := range append([]time.Duration{0, warnBefore(o.status.CredentialIssued, end)}, expirySteps()...) {
+		if at := end.Add(-before); !at.Before(o.now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// news counts what sources tell of targets.
+type news struct {
+	mu         sync.Mutex
+	targets    map[clustercache.ClusterKey]uint64
+	namespaces map[string]uint64
+}
+
+func newNews() *news {
+	return &news{targets: map[clustercache.ClusterKey]uint64{}, namespaces: map[string]uint64{}}
+}
+
+func (n *news) add(keys ...clustercache.ClusterKey) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, key := range keys {
+		n.targets[key]++
+	}
+}
+
+// ofNamespace is about all targets of one.
+func (n *news) ofNamespace(namespace string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.namespaces[namespace]++
+}
+
+// of is the number of the last news of a target.
+func (n *news) of(key clustercache.ClusterKey) uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.targets[key] + n.namespaces[key.Namespace]
+}
+
+// forget drops what was counted of a target, which has no TargetCluster any more. What is counted of namespaces stays: there are
+// few of them.
+func (n *news) forget(key clustercache.ClusterKey) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.targets, key)
+}
