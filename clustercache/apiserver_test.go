@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +54,7 @@ type storeWatcher struct {
 type storeEvent struct {
 	kind   string
 	object map[string]any
+	status *metav1.Status // instead of an object, of an ERROR
 }
 
 func newStore(uid string) *store {
@@ -96,11 +98,22 @@ func (s *store) delete(resource, namespace, name string) {
 	s.notify(resource, "DELETED", gone)
 }
 
+// fail tells the watches of a resource that something is wrong.
+func (s *store) fail(resource string, status metav1.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.send(resource, storeEvent{kind: "ERROR", status: &status})
+}
+
 func (s *store) notify(resource, kind string, object map[string]any) {
+	s.send(resource, storeEvent{kind: kind, object: object})
+}
+
+func (s *store) send(resource string, event storeEvent) {
 	for w := range s.watchers {
 		if w.resource == resource && !s.muted {
 			select {
-			case w.events <- storeEvent{kind, object}:
+			case w.events <- event:
 			default:
 				panic("the watcher of a test is too slow")
 			}
@@ -161,6 +174,8 @@ type apiServer struct {
 	store  *store
 	server *httptest.Server
 	ca     []byte
+	// serving is what new connections are shown.
+	serving atomic.Pointer[tls.Config]
 
 	mu       sync.Mutex
 	tokens   map[string]string // accepted tokens and who has them; nil: everyone is "admin"
@@ -177,9 +192,10 @@ func newAPIServer(t testing.TB, s *store) *apiServer {
 	a := &apiServer{store: s, stopped: make(chan struct{}), conns: map[net.Conn]struct{}{}, version: "v1.36.3"}
 	certificate, ca := newCertificate(t)
 	a.ca = ca
+	a.present(certificate)
 	a.server = httptest.NewUnstartedServer(a)
 	a.server.EnableHTTP2 = true
-	a.server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	a.server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return a.serving.Load(), nil }}
 	a.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	a.server.Config.ConnState = func(conn net.Conn, state http.ConnState) {
 		a.mu.Lock()
@@ -197,6 +213,11 @@ func newAPIServer(t testing.TB, s *store) *apiServer {
 		a.server.Close()
 	})
 	return a
+}
+
+// present has new connections be shown a certificate; open ones go on.
+func (a *apiServer) present(certificate tls.Certificate) {
+	a.serving.Store(&tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
 }
 
 func newCertificate(t testing.TB) (tls.Certificate, []byte) {
@@ -435,13 +456,15 @@ func (s *store) knows(resource string) bool {
 	return false
 }
 
-func (s *store) names(resource string) []string {
+// versions of the objects of a resource, by their names.
+func (s *store) versions(resource string) map[string]string {
 	objects, _ := s.list(resource)
-	names := make([]string, len(objects))
-	for i := range objects {
-		names[i], _, _ = unstructured.NestedString(objects[i], "metadata", "name")
+	versions := map[string]string{}
+	for _, object := range objects {
+		name, _, _ := unstructured.NestedString(object, "metadata", "name")
+		versions[name], _, _ = unstructured.NestedString(object, "metadata", "resourceVersion")
 	}
-	return names
+	return versions
 }
 
 func (s *store) list(resource string) ([]map[string]any, string) {
@@ -491,6 +514,10 @@ func (a *apiServer) serveWatch(w http.ResponseWriter, r *http.Request, resource 
 	for {
 		select {
 		case event := <-watcher.events:
+			if event.status != nil {
+				send(event.kind, event.status)
+				return
+			}
 			send(event.kind, rendered(event.object, metadataOnly))
 		case <-r.Context().Done():
 			return

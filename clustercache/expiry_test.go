@@ -98,6 +98,40 @@ func TestCredentialThatExpiresUnderAConnection(t *testing.T) {
 	}
 }
 
+// A credential that has expired before it comes leaves the one in place that serves, and says so.
+func TestNewCredentialThatHasExpired(t *testing.T) {
+	for name, rotate := range map[fleetsim.Credentials]func(fleetsim.Rotation, *fleetsim.Target) error{
+		fleetsim.Token:       func(r fleetsim.Rotation, target *fleetsim.Target) error { return target.RotateToken(r) },
+		fleetsim.Certificate: func(r fleetsim.Rotation, target *fleetsim.Target) error { return target.RotateClientCertificate(r) },
+	} {
+		t.Run(string(name), func(t *testing.T) {
+			target := simulatedFleet(t, fleetsim.Options{Targets: 1, Credentials: name})[0]
+			h := start(t, Options{})
+			key := h.register(target.Name(), target.Kubeconfig())
+			before := h.expectState(key, StateConnected)
+			r := h.watchConfigMaps(key)
+
+			h.Expect(rotate(fleetsim.Rotation{Lifetime: -time.Minute}, target)).To(Succeed())
+			h.register(target.Name(), target.Kubeconfig())
+			h.Eventually(func() string { return h.status(key).PendingReason }).Should(Equal(ReasonUnauthorized))
+			status := h.status(key)
+			h.Expect(status.State).To(Equal(StateConnected))
+			h.Expect(status.Generation).To(Equal(before.Generation))
+			h.Expect(status.CredentialExpiry).To(Equal(before.CredentialExpiry), "that of the one in use")
+			h.Expect(status.PendingMessage).NotTo(BeEmpty())
+			h.Expect(write(t.Context(), h.writer(key), "one", "x")).To(Succeed())
+			h.Eventually(r.names).Should(ContainElement("one"))
+			h.Expect(r.syncs()).To(Equal(1))
+
+			h.Expect(rotate(fleetsim.Rotation{Lifetime: time.Hour}, target)).To(Succeed())
+			h.register(target.Name(), target.Kubeconfig())
+			h.Eventually(func() string { return h.status(key).PendingSecretResourceVersion }).Should(BeEmpty())
+			h.Expect(h.state(key)).To(Equal(StateConnected))
+			h.Expect(r.faultsNow()).To(BeEmpty())
+		})
+	}
+}
+
 // The certificate of the server is judged by the hub's clock. That one is not valid now is said, and heals with another.
 func TestServingCertificateThatIsNotValidNow(t *testing.T) {
 	target := simulatedFleet(t, fleetsim.Options{Targets: 1, Clock: func() time.Time { return time.Now().Add(72 * time.Hour) }})[0]

@@ -288,6 +288,19 @@ func (r *recorder) names() []string {
 	return names
 }
 
+// versions of the objects that were announced last, by their names.
+func (r *recorder) versions() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	versions := map[string]string{}
+	for key, value := range r.values {
+		if obj, ok := value.(client.Object); ok {
+			versions[key.Name] = obj.GetResourceVersion()
+		}
+	}
+	return versions
+}
+
 func (r *recorder) count(f func(*recorder) int) func() int {
 	return func() int {
 		r.mu.Lock()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +145,7 @@ func TestConnectionThatIsLostWhileTheKubeconfigIsBadIsRefused(t *testing.T) {
 	h.expectState(key, StateConnected)
 }
 
+// Each object changes once, and then either goes or never changes again: whatever is missed shows in the end.
 func TestNewServerAndCAWithoutMissedEvents(t *testing.T) {
 	h := start(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: time.Second} }})
 	s := newStore("uid-a")
@@ -164,12 +167,14 @@ func TestNewServerAndCAWithoutMissedEvents(t *testing.T) {
 				return
 			default:
 			}
-			s.put("configmaps", "default", fmt.Sprintf("cm-%02d", i%50), nil)
 			s.put("configmaps", "default", fmt.Sprintf("new-%d", i), nil)
 			if i > 0 {
-				s.delete("configmaps", "default", fmt.Sprintf("new-%d", i-1))
+				s.put("configmaps", "default", fmt.Sprintf("new-%d", i-1), nil)
 			}
-			time.Sleep(200 * time.Microsecond)
+			if i > 1 && i%4 != 0 {
+				s.delete("configmaps", "default", fmt.Sprintf("new-%d", i-2))
+			}
+			time.Sleep(time.Millisecond)
 		}
 	}()
 	for range 5 {
@@ -183,11 +188,44 @@ func TestNewServerAndCAWithoutMissedEvents(t *testing.T) {
 	<-churned
 	h.Expect(h.status(key).Generation).To(Equal(before.Generation + 5))
 
-	names := s.names("configmaps")
-	h.Eventually(r.names).Should(ConsistOf(names))
-	h.Expect(r.faults).To(BeEmpty())
+	h.Eventually(func() bool { return maps.Equal(r.versions(), s.versions("configmaps")) }).Should(BeTrue(), "nothing was missed")
+	h.Expect(r.faultsNow()).To(BeEmpty())
 	h.Expect(r.errors()).To(BeZero())
+	h.Expect(r.syncs()).To(Equal(6), "one list for each connection")
 	h.Eventually(next.sockets).Should(BeZero(), "the last connection but one is closed after its grace")
+}
+
+// A kubeconfig that names the old authority and the new one serves before, while and after the server changes its
+// certificate. One that names the wrong one of them does not, and is refused while the other serves.
+func TestTwoAuthoritiesWhileTheServerChangesItsCertificate(t *testing.T) {
+	h := start(t, Options{})
+	a := newAPIServer(t, newStore("uid-a"))
+	certificate, authority := newCertificate(t)
+	both := slices.Concat(a.ca, authority)
+	key := h.register("a", a.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+	r := h.watchConfigMaps(key)
+	h.register("a", kubeconfigOf(a.server.URL, both, "x"))
+	h.expectEvent(key, EventRotated)
+
+	a.present(certificate)
+	a.cut()
+	a.store.put("configmaps", "default", "one", nil)
+	h.Eventually(r.names).Should(ConsistOf("one"))
+	h.Expect(h.state(key)).To(Equal(StateConnected))
+	h.Expect(h.status(key).Generation).To(BeEquivalentTo(2), "the server changed, and not the kubeconfig")
+
+	h.register("a", a.kubeconfig("x"))
+	h.Eventually(func() string { return h.status(key).PendingReason }).Should(Equal(ReasonUnreachable))
+	h.Expect(h.state(key)).To(Equal(StateConnected))
+	h.Expect(h.status(key).Generation).To(BeEquivalentTo(2))
+
+	h.register("a", kubeconfigOf(a.server.URL, authority, "x"))
+	h.Eventually(func() int64 { return h.status(key).Generation }).Should(BeEquivalentTo(3))
+	h.Expect(h.status(key).PendingReason).To(BeEmpty())
+	a.store.put("configmaps", "default", "two", nil)
+	h.Eventually(r.names).Should(ConsistOf("one", "two"))
+	h.Expect(r.faultsNow()).To(BeEmpty())
 }
 
 func TestRotationThatCannotWatchIsRefused(t *testing.T) {
