@@ -82,16 +82,63 @@ func TestWaitingForAPlaceHonoursTheContext(t *testing.T) {
 	h.Expect(group.Wait()).NotTo(Succeed())
 }
 
+// All clients of a target, and those of the connection before, take from one bucket: when it is empty, each of them waits.
 func TestOneRateLimitForAllClientsOfATarget(t *testing.T) {
-	h, a, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{QPS: 50, Burst: 1} }})
-	a.store.put("configmaps", "default", "one", nil)
-	c, err := h.cache.GetMetadataClient(context.Background(), key)
-	h.Expect(err).NotTo(HaveOccurred())
-	began := time.Now()
-	for range 25 {
-		h.Expect(get(c)).To(Succeed())
+	var limits atomic.Pointer[Limits]
+	limits.Store(&Limits{QPS: -1})
+	h := start(t, Options{ProbeInterval: time.Hour, Limits: func(ClusterKey) Limits { return *limits.Load() }})
+	s := newStore("uid-a")
+	s.put("configmaps", "default", "one", nil)
+	old, next := newAPIServer(t, s), newAPIServer(t, s)
+	key := h.register("a", old.kubeconfig("x"))
+	h.expectState(key, StateConnected)
+	calls := h.readers(key)
+	h.register("a", next.kubeconfig("x"))
+	h.expectEvent(key, EventRotated)
+	calls = append(calls, h.readers(key)...)
+
+	limits.Store(&Limits{QPS: 1e-6, Burst: len(calls)})
+	before := h.cache.target(key).throttle.Load()
+	h.cache.Recheck(key)
+	h.Eventually(func() bool { return h.cache.target(key).throttle.Load() != before }).Should(BeTrue())
+	for i, call := range calls {
+		h.Expect(call(t.Context())).To(Succeed(), "client %d", i)
 	}
-	h.Expect(time.Since(began)).To(BeNumerically(">", 400*time.Millisecond))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 3 { // and the target is not blamed for it
+		for i, call := range calls {
+			h.Expect(call(ctx)).To(MatchError(ContainSubstring("rate limit")), "client %d", i)
+		}
+	}
+}
+
+// readers are a call through each kind of client that there is.
+func (h *hub) readers(key ClusterKey) []func(context.Context) error {
+	h.t.Helper()
+	ctx := context.Background()
+	typed, err := h.cache.GetClient(ctx, key)
+	h.Expect(err).NotTo(HaveOccurred())
+	uncached, err := h.cache.GetUncachedClient(ctx, key)
+	h.Expect(err).NotTo(HaveOccurred())
+	config, err := h.cache.GetRESTConfig(ctx, key)
+	h.Expect(err).NotTo(HaveOccurred())
+	own, err := client.New(config, client.Options{Mapper: typed.RESTMapper()})
+	h.Expect(err).NotTo(HaveOccurred())
+	meta, err := h.cache.GetMetadataClient(ctx, key)
+	h.Expect(err).NotTo(HaveOccurred())
+	calls := []func(context.Context) error{func(ctx context.Context) error {
+		_, err := meta.Resource(configMapResource).Namespace("default").Get(ctx, "one", getOptions)
+		return err
+	}}
+	for _, c := range []client.Client{typed, uncached, own} {
+		call := func(ctx context.Context) error {
+			return c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "one"}, &corev1.ConfigMap{})
+		}
+		h.Expect(call(ctx)).To(Succeed()) // it may ask for mappings first
+		calls = append(calls, call)
+	}
+	return calls
 }
 
 func TestLimitsChangeOnRecheck(t *testing.T) {

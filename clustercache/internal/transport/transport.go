@@ -344,6 +344,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	if err != nil {
 		return nil, refused(request, call, err)
 	}
+	call.sent = true
 	limit := t.timeout
 	if watch {
 		limit = watchAnswer
@@ -408,6 +409,7 @@ func (b smallReads) Read(p []byte) (int, error) { return b.ReadCloser.Read(p[:mi
 
 // call is one request from its admission to the end of its answer.
 type call struct {
+	sent    bool // one that had to wait too long for the hub's own limits says nothing of the target
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	caller  context.Context
@@ -485,7 +487,7 @@ func (c *call) explain(err error) error {
 // end ends the call; result is nil if the answer came.
 func (c *call) end(result error) {
 	c.once.Do(func() {
-		c.ticket.outcome(result, c.ctx.Err() == nil && c.gate.cause() == nil, time.Now())
+		c.ticket.outcome(result, c.sent && c.ctx.Err() == nil && c.gate.cause() == nil, time.Now())
 		c.expireAfter(0)
 		c.unbind()
 		c.cancel(nil)
