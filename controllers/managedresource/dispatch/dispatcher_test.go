@@ -27,15 +27,17 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
-// added is a queue that notes what is added.
+// added is a queue that notes what is added, and how urgent it is.
 type added struct {
 	priorityqueue.PriorityQueue[Request]
-	names []types.NamespacedName
+	names      []types.NamespacedName
+	priorities []int
 }
 
-func (a *added) AddWithOpts(_ priorityqueue.AddOpts, requests ...Request) {
+func (a *added) AddWithOpts(o priorityqueue.AddOpts, requests ...Request) {
 	for _, r := range requests {
 		a.names = append(a.names, r.NamespacedName)
+		a.priorities = append(a.priorities, ptr.Deref(o.Priority, 0))
 	}
 }
 
