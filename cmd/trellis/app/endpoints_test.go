@@ -5,12 +5,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 // freePort returns a port that was free a moment ago.
@@ -64,6 +66,43 @@ func TestProbesAnswer(t *testing.T) {
 	e.Expect(e.code(probes, "/healthz")).To(BeZero(), "nobody listens any more")
 }
 
+// Who does not know all of the source yet cannot lead, whatever it knows already.
+func TestHubIsReadyWhenItKnowsTheSource(t *testing.T) {
+	e := newEnv(t)
+	probes, _, set := e.ports()
+	secrets, give := make(chan struct{}), make(chan struct{})
+	lists := slowLists{asked: func() {}, secrets: sync.OnceFunc(func() { close(secrets) }), give: give}
+	type start struct {
+		hub *hubtest.Hub
+		err error
+	}
+	started := make(chan start, 1)
+	config := func(c *configv1alpha1.HubConfiguration) {
+		quickElection(c)
+		set(c)
+	}
+	go func() {
+		hub, err := hubtest.StartHub(e.ctx, source, hubtest.HubOptions{Config: config, WrapSource: func(next http.RoundTripper) http.RoundTripper {
+			slow := lists
+			slow.next = next
+			return slow
+		}})
+		started <- start{hub, err}
+	}()
+	ready := func() int { return e.code(probes, "/readyz") }
+	e.Eventually(ready).Should(Equal(http.StatusInternalServerError))
+	e.Eventually(secrets).Should(BeClosed(), "Secrets are known, and TargetClusters are not")
+	e.Consistently(ready, 2*time.Second).Should(Equal(http.StatusInternalServerError))
+	e.Expect(e.code(probes, "/healthz")).To(Equal(http.StatusOK), "it is for nobody to end it for that")
+	close(give)
+	var s start
+	e.Eventually(started).Should(Receive(&s))
+	e.Expect(s.err).NotTo(HaveOccurred())
+	t.Cleanup(s.hub.Stop)
+	e.Eventually(ready).Should(Equal(http.StatusOK))
+	e.stop(s.hub)
+}
+
 func TestStandbyIsReady(t *testing.T) {
 	e := newEnv(t)
 	leader := e.startHub()
@@ -78,7 +117,7 @@ func TestStandbyIsReady(t *testing.T) {
 func TestHubIsAliveWhateverItsClustersDo(t *testing.T) {
 	e := newEnv(t)
 	probes, _, set := e.ports()
-	hub := e.startHub(set)
+	hub := e.startHub(quickly, set)
 	e.expectWork()
 	t.Cleanup(func() {
 		e.Expect(source.Thaw()).To(Succeed())
@@ -87,7 +126,8 @@ func TestHubIsAliveWhateverItsClustersDo(t *testing.T) {
 	e.Expect(source.Freeze()).To(Succeed())
 	e.Expect(target.Freeze()).To(Succeed())
 	e.Eventually(termGoroutines).Should(BeEmpty(), "the hub has noticed")
-	e.Expect(e.code(probes, "/healthz")).To(Equal(http.StatusOK))
+	// A loop that waited for a cluster would be stuck after two seconds, and five later the hub would be said to be dead.
+	e.Consistently(func() int { return e.code(probes, "/healthz") }, 15*time.Second).WithPolling(time.Second).Should(Equal(http.StatusOK))
 	e.Expect(source.Thaw()).To(Succeed())
 	e.Expect(target.Thaw()).To(Succeed())
 	e.expectWork()

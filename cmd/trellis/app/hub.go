@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -121,6 +122,7 @@ type hub struct {
 	loops    *heartbeat.Loops
 	heart    *heartbeat.Heart // nil if there is no namespace for its Lease
 	now      *current
+	known    atomic.Bool // every informer of the source has shown what is there
 }
 
 func newScheme() (*k8sruntime.Scheme, error) {
@@ -387,7 +389,7 @@ func (h *hub) forgetBundles(ctx context.Context) error {
 
 // ready tells whether the source is known: then a replica can lead, or take over at once.
 func (h *hub) ready(*http.Request) error {
-	if !h.secrets.Synced() {
+	if !h.known.Load() {
 		return errors.New("the informers of the source cluster are not synced")
 	}
 	return nil
@@ -445,6 +447,7 @@ func (h *hub) lead(ctx context.Context) error {
 	if !h.manager.GetCache().WaitForCacheSync(ctx) || !h.secrets.WaitForSync(ctx) || !h.clusters.WaitForSync(ctx) {
 		return nil
 	}
+	h.known.Store(true)
 	if err := h.watchSettings(ctx); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"sync"
@@ -8,7 +9,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -87,4 +92,37 @@ func TestSleepingTargetIsLeftAloneThoughTheSourceIsSlow(t *testing.T) {
 	e.setHibernated("null")
 	e.Eventually(e.mayConnect(second.hub)).Should(BeTrue())
 	e.stop(second.hub)
+}
+
+// TestOwnLimitsOfATargetReachItsConnection changes them while it is connected.
+func TestOwnLimitsOfATargetReachItsConnection(t *testing.T) {
+	e := newEnv(t)
+	_, port, set := e.ports()
+	hub := e.startHub(set, func(c *configv1alpha1.HubConfiguration) {
+		c.Server.EnableDebugHandlers, c.TargetClientConnection.MaxInFlight = true, 17
+	})
+	e.eventuallyReady()
+	type connection struct {
+		Target              string
+		Generation          int64
+		MaxRequestsInFlight int
+	}
+	shown := func() []connection {
+		_, body := e.get(port, debugTargets+"?format=json")
+		var page struct{ Targets []connection }
+		e.Expect(json.Unmarshal([]byte(body), &page)).To(Succeed(), body)
+		return page.Targets
+	}
+	limit := func(own string) {
+		tc := &hubv1alpha1.TargetCluster{ObjectMeta: objectMeta(e.name, "target")}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"client":`+own+`}}`))
+		e.Expect(source.Client.Patch(e.ctx, tc, patch)).To(Succeed())
+	}
+	e.Eventually(shown).Should(ContainElement(connection{e.name + "/target", 1, 17}), "the limit of the configuration")
+	limit(`{"maxInFlight":3}`)
+	e.Eventually(shown).Should(ContainElement(connection{e.name + "/target", 1, 3}), "its own, on the connection that is there")
+	limit("null")
+	e.Eventually(shown).Should(ContainElement(connection{e.name + "/target", 1, 17}))
+	e.expectWork()
+	e.stop(hub)
 }
