@@ -164,16 +164,21 @@ func (f *Figure) holds(goal string, held bool) *Figure {
 }
 
 // Broken lists what must hold and does not.
-func (r *Report) Broken() []string {
-	var broken []string
+func (r *Report) Broken() []string { return r.notHeld(true) }
+
+// Missed lists the goals that are not reached, but for those that must be.
+func (r *Report) Missed() []string { return r.notHeld(false) }
+
+func (r *Report) notHeld(must bool) []string {
+	var out []string
 	for _, s := range r.Steps {
 		for _, f := range s.Figures {
-			if f.Must && f.Held != nil && !*f.Held {
-				broken = append(broken, fmt.Sprintf("%s: %s is %s %s, not %s", s.Name, f.Name, number(f.Value), f.Unit, f.Goal))
+			if f.Must == must && f.Held != nil && !*f.Held {
+				out = append(out, fmt.Sprintf("%s: %s is %s %s, not %s", s.Name, f.Name, number(f.Value), f.Unit, f.Goal))
 			}
 		}
 	}
-	return broken
+	return out
 }
 
 // Print writes the report as a table.

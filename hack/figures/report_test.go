@@ -21,6 +21,7 @@ func TestReportTellsWhatIsBroken(t *testing.T) {
 	s.Add("idle", 70, "m").AtMost(60)
 	s.Add("writes", 0, "").Exactly(0).Strictly()
 	g.Expect(r.Broken()).To(BeEmpty(), "a goal that is missed breaks nothing")
+	g.Expect(r.Missed()).To(ConsistOf("first step: idle is 70 m, not <= 60"))
 	s.Add("writes to targets", 3, "").Exactly(0).Strictly()
 	s.Add("never measured", math.NaN(), "ms").AtMost(1).Strictly()
 	g.Expect(r.Broken()).To(ConsistOf(

@@ -78,6 +78,7 @@ func run(ctx context.Context, args []string) error {
 	t := trials[slices.Index(names, args[0])]
 	flags := flag.NewFlagSet(t.name, flag.ContinueOnError)
 	out := flags.String("out", "", "file for what was measured; empty: bin/trials/"+t.name+"-<time>.json")
+	goals := flags.Bool("goals", true, "fail if a goal is missed, too, as may happen on a busy machine; false: only if something is broken")
 	do := t.prepare(flags)
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -95,6 +96,9 @@ func run(ctx context.Context, args []string) error {
 		report.Error = err.Error()
 	} else if broken := report.Broken(); len(broken) > 0 {
 		err = fmt.Errorf("broken:\n  %s", strings.Join(broken, "\n  "))
+	}
+	if missed := report.Missed(); len(missed) > 0 && *goals {
+		err = errors.Join(err, fmt.Errorf("missed:\n  %s", strings.Join(missed, "\n  ")))
 	}
 	path, failed := report.Write(*out, rig.Results(root))
 	err = errors.Join(err, failed, report.Print(os.Stdout))

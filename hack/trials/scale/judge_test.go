@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
+	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
 // broken are the properties that a judge says are.
@@ -77,6 +79,29 @@ func TestRotationsOfTokensAreJudged(t *testing.T) {
 		counts := journal.Counts{count("watch", "secrets", 200, open)}
 		expect(t, broken(func(s *figures.Step) { judgeTokens(s, counts, 0, open, time.Hour) }), []string{"watches begun"})
 	})
+}
+
+func TestOutagesAreJudged(t *testing.T) {
+	drift := func(millis float64, cpu time.Duration) rig.Drift {
+		return rig.Drift{Corrections: rig.Corrections{Millis: slices.Repeat([]float64{millis}, 100)}, CPU: rig.CPU{Hub: cpu}}
+	}
+	before := []rig.Drift{drift(10, time.Second), drift(10, time.Second)}
+	for _, test := range []struct {
+		name   string
+		during rig.Drift
+		want   []string
+	}{
+		{"others notice nothing", drift(11, 1100*time.Millisecond), nil},
+		{"others wait", drift(13, time.Second), []string{"p99 against before"}},
+		{"it costs the hub", drift(10, 1300*time.Millisecond), []string{"hub CPU"}},
+		{"nothing is corrected", rig.Drift{CPU: rig.CPU{Hub: time.Second}}, []string{"p99 against before"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			report := figures.NewReport("test", nil)
+			judgeOutage(report.Begin("outage"), before, []phase{{"now", test.during}})
+			expect(t, report.Missed(), test.want)
+		})
+	}
 }
 
 func TestHistoriesAreJudged(t *testing.T) {
