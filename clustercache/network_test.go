@@ -58,6 +58,16 @@ func TestAddressThatDropsPacketsHoldsUpNobody(t *testing.T) {
 	h.Eventually(func() int { return len(h.cache.List("")) }).Should(Equal(1))
 }
 
+// By default, such a socket is found within 45 s, and a target that is down within 15 s.
+func TestDefaultsFindWhatIsDeadInTime(t *testing.T) {
+	g := NewWithT(t)
+	o, err := Options{}.withDefaults()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.PingInterval + o.PingTimeout).To(BeNumerically("<=", 45*time.Second))
+	g.Expect(o.ProbeInterval + time.Duration(o.ProbeFailures)*o.ProbeTimeout + time.Second).To(BeNumerically("<=", 15*time.Second))
+	g.Expect(o.SilenceTimeout).To(BeNumerically("<=", 3*time.Minute))
+}
+
 // A socket whose other end is gone without a word looks open for as long as nobody asks.
 func TestHalfOpenConnectionIsFoundByPings(t *testing.T) {
 	h, target, key := simulated(t, Options{PingInterval: 1500 * time.Millisecond, PingTimeout: 300 * time.Millisecond, ProbeInterval: time.Hour})

@@ -2,6 +2,8 @@ package app_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/errgroup"
@@ -70,6 +73,13 @@ func (e *env) gathered(hub *hubtest.Hub) map[string]*dto.MetricFamily {
 		}
 	}
 	return found
+}
+
+// pageSize is how many bytes Prometheus reads from a hub each time, those about the process included.
+func pageSize(hub *hubtest.Hub) int {
+	page := httptest.NewRecorder()
+	promhttp.HandlerFor(hub.Registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return page.Body.Len()
 }
 
 // series counts the series of each target.
@@ -230,6 +240,7 @@ func TestSeriesOfAThousandTargets(t *testing.T) {
 		}
 		g.Expect(full).To(BeNumerically(">=", connected))
 	}).WithTimeout(slow).WithPolling(poll).Should(Succeed())
+	e.Expect(pageSize(hub)).To(BeNumerically("<", 4<<20), "5 MB are the most, and some series are of connected targets alone")
 
 	e.Expect(source.Client.DeleteAllOf(e.ctx, &resourcesv1alpha1.ManagedResource{}, client.InNamespace(many))).To(Succeed())
 	e.Eventually(func() []resourcesv1alpha1.ManagedResource {
