@@ -131,7 +131,12 @@ func (w *world) managedResources() []resourcesv1alpha1.ManagedResource {
 	w.t.Helper()
 	list := &resourcesv1alpha1.ManagedResourceList{}
 	w.Expect(source.Client.List(w.ctx, list)).To(Succeed())
-	return list.Items
+	return slices.DeleteFunc(list.Items, func(mr resourcesv1alpha1.ManagedResource) bool { return !w.has(mr.Namespace) })
+}
+
+// has tells whether a namespace is that of one of the targets. What other tests left in the source is none of this one's business.
+func (w *world) has(ns string) bool {
+	return slices.ContainsFunc(w.fleet.Targets(), func(target *fleetsim.Target) bool { return namespace(target) == ns })
 }
 
 // without returns the ManagedResources that do not have a condition with this status, or not for their latest generation, and

@@ -1,0 +1,142 @@
+package hub_test
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// sample returns what a counter, a gauge or the count of a histogram of the hub is, over all labels.
+func (w *world) sample(registry prometheus.Gatherer, name string) (sum float64) {
+	w.t.Helper()
+	families, err := registry.Gather()
+	w.Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+// vanish has targets answer nothing any more.
+func (w *world) vanish(targets ...*fleetsim.Target) {
+	w.t.Helper()
+	for _, target := range targets {
+		_, err := target.Faults().Set(fault.Fault{Kind: fault.BlackHole})
+		w.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// comeBack ends what vanish began.
+func (w *world) comeBack(targets ...*fleetsim.Target) {
+	w.t.Helper()
+	for _, target := range targets {
+		_, err := target.Faults().Clear()
+		w.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// up counts the targets that are said to be connected.
+func (w *world) up() (n int) {
+	w.t.Helper()
+	list := &hubv1alpha1.TargetClusterList{}
+	w.Expect(source.Client.List(w.ctx, list)).To(Succeed())
+	for _, tc := range list.Items {
+		if w.has(tc.Namespace) && meta.IsStatusConditionTrue(tc.Status.Conditions, hubv1alpha1.ConditionConnected) {
+			n++
+		}
+	}
+	return n
+}
+
+// versions are those of all ManagedResources.
+func (w *world) versions() map[string]string {
+	w.t.Helper()
+	out := map[string]string{}
+	for _, mr := range w.managedResources() {
+		out[mr.Namespace+"/"+mr.Name] = mr.ResourceVersion
+	}
+	return out
+}
+
+// Once it is said that a target is not there, its ManagedResources are parked: however often it is dialled, no worker looks at them.
+// They come back with it.
+func TestNothingRunsForATargetThatIsDown(t *testing.T) {
+	w := newWorld(t, "parked-", 1)
+	hub := hubtest.StartHubForTest(t, source, hubtest.HubOptions{})
+	target := w.fleet.Targets()[0]
+	w.install()
+	w.Eventually(w.managedResources).Should(HaveLen(20))
+	w.eventually(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue)
+
+	w.vanish(target)
+	w.eventually(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionUnknown)
+	dialled := func() float64 { return w.sample(hub.Registry, "trellis_clustercache_connects_total") }
+	runs := func() float64 { return w.sample(hub.Registry, "trellis_reconcile_duration_seconds") }
+	before, versions, dials := runs(), w.versions(), dialled()
+	w.Eventually(dialled).Should(BeNumerically(">=", dials+4))
+	w.Expect(runs()).To(Equal(before))
+	w.Expect(w.versions()).To(Equal(versions))
+
+	sent := w.change("while it is down")
+	w.comeBack(target)
+	w.eventuallyEverywhere(sent)
+	w.eventually(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue)
+	w.Expect(runs()).To(BeNumerically(">", before))
+}
+
+// A hub that loses all targets at once has most likely lost its own network. It says that it is not connected, and nothing of the
+// ManagedResources; when the network is back, watches go on where they were, and what happened meanwhile is found.
+func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
+	const targets = 4
+	w := newWorld(t, "network-", targets)
+	var lists atomic.Int64
+	hub := hubtest.StartHubForTest(t, source, hubtest.HubOptions{
+		Config: func(c *configv1alpha1.HubConfiguration) { c.ClusterCache.BrownoutPercent = 50 },
+		WrapTarget: func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				if query := r.URL.Query(); query.Get("sendInitialEvents") == "true" || query.Has("limit") {
+					lists.Add(1)
+				}
+				return next.RoundTrip(r)
+			})
+		},
+	})
+	w.install()
+	w.Eventually(w.managedResources).Should(HaveLen(20 * targets))
+	w.eventually(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue)
+	w.Expect(lists.Load()).To(BeNumerically(">", targets), "this is how a list is recognised")
+
+	versions, before := w.versions(), lists.Load()
+	w.vanish(w.fleet.Targets()...)
+	w.Eventually(w.up).Should(BeZero())
+	w.Expect(w.sample(hub.Registry, "trellis_clustercache_brownout")).To(Equal(1.0))
+	sent := w.change("while there is no network")
+	w.Expect(w.versions()).To(Equal(versions))
+
+	w.comeBack(w.fleet.Targets()...)
+	w.Eventually(w.up).Should(Equal(targets))
+	w.eventuallyEverywhere(sent)
+	w.Expect(lists.Load()).To(Equal(before), "no watch began anew")
+	w.Eventually(func() float64 { return w.sample(hub.Registry, "trellis_clustercache_brownout") }).Should(BeZero())
+}
+
+// roundTrip is a transport that is a function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
