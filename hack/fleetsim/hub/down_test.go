@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,6 +99,44 @@ func TestNothingRunsForATargetThatIsDown(t *testing.T) {
 	w.eventuallyEverywhere(sent)
 	w.eventually(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue)
 	w.Expect(runs()).To(BeNumerically(">", before))
+}
+
+// A standby that takes over while a target is down has what waits for it, too.
+func TestSuccessorTakesUpWhatIsParked(t *testing.T) {
+	w := newWorld(t, "handover-", 2)
+	leader := hubtest.StartHubForTest(t, source, hubtest.HubOptions{})
+	w.install()
+	w.Eventually(w.managedResources).Should(HaveLen(40))
+	w.eventually(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue)
+	successor := hubtest.StartHubForTest(t, source, hubtest.HubOptions{})
+	down := w.fleet.Targets()[0]
+
+	w.vanish(down)
+	w.Eventually(w.up).Should(Equal(1))
+	w.Eventually(func() (n int) {
+		for _, mr := range w.managedResources() {
+			c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
+			if mr.Namespace == namespace(down) && c != nil && c.Status == resourcesv1alpha1.ConditionUnknown {
+				n++
+			}
+		}
+		return n
+	}).Should(Equal(20))
+	sent := w.change("while it is down")
+	w.Eventually(func() []string { return w.journal.Reached(sent).Missing }).Should(ConsistOf(down.Name()))
+	leader.Stop()
+	w.Expect(leader.Err()).NotTo(HaveOccurred())
+	ended := time.Now()
+	again := w.change("by the successor")
+	w.Eventually(func() []string { return w.journal.Reached(again).Missing }).Should(ConsistOf(down.Name()))
+
+	w.comeBack(down)
+	w.eventuallyEverywhere(again)
+	w.Eventually(w.up).Should(Equal(2))
+	w.eventually(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue)
+	w.nothingWorse(ended)
+	successor.Stop()
+	w.Expect(successor.Err()).NotTo(HaveOccurred())
 }
 
 // A hub that loses all targets at once has most likely lost its own network. It says that it is not connected, and nothing of the
