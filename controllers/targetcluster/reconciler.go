@@ -294,10 +294,13 @@ func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster
 		result.RequeueAfter = min(result.RequeueAfter, wait)
 		return result, r.writeLabel(ctx, base)
 	}
+	if err := r.writeLabel(ctx, tc); err != nil {
+		return result, err
+	}
 	if len(failing) == 0 {
 		r.settle(base, o, next)
 	}
-	return result, r.writeLabel(ctx, tc)
+	return result, nil
 }
 
 // writeStatus writes a status that says something new, and returns how long that has to wait if it is not worth a write yet.

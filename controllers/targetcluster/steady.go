@@ -23,10 +23,10 @@ type settled struct {
 	until   time.Time   // the latest
 }
 
-// settle notes that nothing will be to be said of a target until next, unless something happens. Zero: for long. A target that
-// is not connected is never settled: what is said of it depends on time in more ways.
+// settle notes that nothing will be to be said of a target until next, unless something happens. Zero: for long. A target of which
+// anything but good is said is never settled: how long it lasts, and why, changes in more ways.
 func (r *reconciler) settle(tc *hubv1alpha1.TargetCluster, o observation, next time.Time) {
-	if !o.connected() || o.conflict != nil || o.nodes.Fault != nil || r.Members != nil && !o.membersKnown {
+	if summary(tc.Status.Conditions) != hubv1alpha1.StatusHealthy || !o.connected() || o.conflict != nil || o.nodes.Fault != nil || r.Members != nil && !o.membersKnown {
 		return
 	}
 	until := o.now.Add(settledMost)
