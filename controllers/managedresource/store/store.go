@@ -48,6 +48,9 @@ func New(cached client.Reader, writes client.Client, observe func(*resourcesv1al
 
 // Get returns a copy of the ManagedResource, nil if it does not exist.
 func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv1alpha1.ManagedResource, error) {
+	s.mu.Lock()
+	before := s.written[name] // it may be shown, and dropped, after the informer has given away what it had
+	s.mu.Unlock()
 	mr := &resourcesv1alpha1.ManagedResource{}
 	err := s.cached.Get(ctx, name, mr)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -61,6 +64,9 @@ func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.written[name]
+	if own == nil && before != nil && before.UID != s.gone[name] {
+		own = before
+	}
 	if own != nil && err == nil && older(mr.ResourceVersion, own.ResourceVersion) {
 		return own.DeepCopy(), nil // whatever the informer has is older, if only the predecessor of this one
 	}

@@ -22,6 +22,7 @@ import (
 type informer struct {
 	client.Reader
 	shows *resourcesv1alpha1.ManagedResource
+	gave  func() // called after something was given away
 }
 
 func (i *informer) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
@@ -33,7 +34,28 @@ func (i *informer) Get(_ context.Context, key client.ObjectKey, obj client.Objec
 		return fmt.Errorf("there is no informer of %T", obj)
 	}
 	i.shows.DeepCopyInto(mr)
+	if i.gave != nil {
+		i.gave()
+	}
 	return nil
+}
+
+// The informer may show what was written in the very moment in which it is asked, after it has given away what it had.
+func TestWhatIsShownWhileTheInformerIsAskedIsNotOverlooked(t *testing.T) {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "uid"}}
+	key := client.ObjectKeyFromObject(mr)
+	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).WithStatusSubresource(mr).Build()
+	g.Expect(server.Get(t.Context(), key, mr)).To(Succeed())
+	seen := &informer{shows: mr.DeepCopy()}
+	s := New(seen, server, func(*resourcesv1alpha1.ManagedResource) {})
+	base := mr.DeepCopy()
+	mr.Status.ObservedGeneration = 1
+	g.Expect(s.Patch(t.Context(), base, mr, true)).To(Succeed())
+	seen.gave = func() { s.Shown(mr) }
+	g.Expect(s.Get(t.Context(), key)).To(HaveField("Status.ObservedGeneration", int64(1)))
 }
 
 func TestLateInformerDoesNotBringBackWhatWasLetGo(t *testing.T) {
