@@ -188,11 +188,15 @@ func assemble(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*meta
 }
 
 // digestOf is the ETag that a kube-apiserver gives to a document: a hash of all but what kind of document it is. So the digests of
-// what one target sent can be offered to another, which then need not send it.
+// what one target sent can be offered to another, which then need not send it. Of a document that does not begin as those of a
+// kube-apiserver do, all counts.
 func digestOf(document []byte) string {
-	const metadata = `"metadata":`
-	if _, rest, ok := bytes.Cut(bytes.TrimSpace(document), []byte(metadata)); ok {
-		document = slices.Concat([]byte("{"+metadata), rest)
+	document = bytes.TrimSpace(document)
+	for _, version := range []string{"v2", "v2beta1"} {
+		if rest, ok := bytes.CutPrefix(document, []byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/`+version+`",`)); ok {
+			document = slices.Concat([]byte("{"), rest)
+			break
+		}
 	}
 	return fmt.Sprintf("\"%X\"", sha512.Sum512(document))
 }

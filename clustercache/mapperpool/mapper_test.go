@@ -204,6 +204,16 @@ func TestTagsOfATargetConcernNoOther(t *testing.T) {
 	g.Expect(p.Len()).To(Equal(before + 1))
 }
 
+// What is left out of the hash of a document is what kind of document it is, and no more: what a target puts there is not told to others.
+func TestOnlyTheKindOfADocumentIsNoPartOfIt(t *testing.T) {
+	g := NewWithT(t)
+	rest := `"metadata":{},"items":[]}`
+	usual := digestOf([]byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2",` + rest + "\n"))
+	g.Expect(usual).To(Equal(fmt.Sprintf("\"%X\"", sha512.Sum512([]byte("{"+rest)))))
+	g.Expect(digestOf([]byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2beta1",` + rest))).To(Equal(usual))
+	g.Expect(digestOf([]byte(`{"kind":"APIGroupDiscoveryList","items":[{}],` + rest))).NotTo(Equal(usual))
+}
+
 func TestPoolIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	p := New(Options{Size: 3})

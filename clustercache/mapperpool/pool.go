@@ -79,8 +79,9 @@ func (p *Pool) get(digests documents, build func() *entry) *entry {
 	defer p.mu.Unlock()
 	found, ok := p.entries.Get(digests)
 	if !ok {
-		found = build()
-		found.digests = digests
+		if found = build(); found.digests == (documents{}) { // else it is known to targets, and only the pool had dropped it
+			found.digests = digests
+		}
 		p.entries.Add(digests, found)
 	}
 	p.last = found
