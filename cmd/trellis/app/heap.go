@@ -100,21 +100,26 @@ type pace struct {
 	at        time.Time // of the last look
 	allocated uint64    // then
 	rate      float64   // of what is allocated, in bytes a second
+	last      int       // what was told then
 }
 
 // percent is the growth, in percent of what the runtime reckons with. It goes in steps, since to set it stops the world for a
 // moment. A hub that gets work is paced by that at once, and one that has done it little by little.
 func (p *pace) percent(now heapFigures, at time.Time) int {
 	const smallest, step = 16 << 20, 10
+	if at.Sub(p.at) < time.Second {
+		return p.last // several collections a second say nothing of the rate each
+	}
 	most := max(heapRoom, float64(now.live)*heapGrowth/100)
 	growth := most
 	if !p.at.IsZero() {
-		seconds := max(at.Sub(p.at).Seconds(), 1)
+		seconds := at.Sub(p.at).Seconds()
 		p.rate = max(float64(now.allocated-p.allocated)/seconds, p.rate*math.Exp2(-seconds/heapLook.Seconds()))
 		growth = min(max(p.rate*heapPace*float64(now.live)/(1<<30), heapLeast), most)
 	}
 	p.at, p.allocated = at, now.allocated
-	return max(int(100*growth/float64(max(now.live+now.stacks, smallest)))/step*step, step)
+	p.last = max(int(100*growth/float64(max(now.live+now.stacks, smallest)))/step*step, step)
+	return p.last
 }
 
 // surplus tells when there is memory to be given back. The zero value has given none back yet.

@@ -40,6 +40,19 @@ func TestPaceFollowsWhatIsAllocated(t *testing.T) {
 	g.Expect(paced(512, 0, 0, 0, 0, 60)).To(Equal(50), "work is there at once")
 }
 
+// A hub that gets much work collects several times a second.
+func TestCollectionsInARowAreNoCalm(t *testing.T) {
+	g := NewWithT(t)
+	var p pace
+	now, at := heapFigures{live: 512 * mib}, time.Now()
+	p.percent(now, at)
+	for range 50 {
+		at = at.Add(100 * time.Millisecond)
+		now.allocated += 20 * mib
+		g.Expect(p.percent(now, at)).To(Equal(50))
+	}
+}
+
 func TestMemoryIsGivenBackInCalm(t *testing.T) {
 	look := func(live, allocated, held uint64) heapFigures {
 		return heapFigures{live: live * mib, allocated: allocated * mib, held: held * mib}
