@@ -82,6 +82,7 @@ fmt: ## Format the code and sort its imports
 .PHONY: test
 test: kube ## Run all tests, with race detector and on real API servers. ARGS="-run X -v" is passed on
 	$(GO) -C hack/kube test ./...
+	$(GO) test -run TestStacksOfWatches ./clustercache # the race detector makes stacks larger
 	$(GO) test -race -timeout $(TEST_TIMEOUT) $(ARGS) ./...
 
 .PHONY: unit

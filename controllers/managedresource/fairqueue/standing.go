@@ -37,7 +37,7 @@ func (q *Queue[R]) hasRoom(s standing, u urgency) bool {
 	if s == unknown && wanted && q.placedOf(func(f *flight[R]) bool { return f.lane.standing == unknown }) >= max(1, q.options.Places/2) {
 		return false
 	}
-	if u == background && q.placedOf(func(f *flight[R]) bool { return f.urgency == background }) >= max(1, q.options.Places*3/4) {
+	if u == background && q.placedOf(func(f *flight[R]) bool { return f.urgency == background }) >= (3*q.options.Places+3)/4 {
 		return false
 	}
 	return q.placed.Len() < q.options.Places

@@ -10,7 +10,7 @@
 // are so within 3 %, and within half of what one for each target that came and went would be; none of these, nor the heap, has a
 // slope of more than 3 %. The first fifth does not count, nor, of the heap, do the first two minutes: buffers find their sizes,
 // series of things that happen for the first time appear, and what is left of closed connections for a while fills up. With less
-// than 20 samples after it slopes are shown and fail nothing; less than 4 fail the run. Profiles of the heap are written at the first sample and at the end.
+// than 20 samples after it slopes are shown and have no goal; less than 4 fail the run. Profiles of the heap are written at the first sample and at the end.
 //
 // The subcommand cycles does one thing as often as it can: targets come and go, while others are at work.
 package soak

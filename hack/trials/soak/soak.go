@@ -348,11 +348,8 @@ func judgeSamples(step *figures.Step, samples []rig.Resources, began time.Time, 
 		}
 		grown := figures.Slope(values)
 		f = step.Add(what.name+", slope over the run", 100*grown, "%")
-		if len(values) >= 2 && (what.count || what.name == "live heap") {
-			f.Holds(fmt.Sprintf("<= %.0f", 100*flat), grown <= flat)
-			if len(values) >= enough {
-				f.Strictly()
-			}
+		if len(values) >= enough && (what.count || what.name == "live heap") {
+			f.Holds(fmt.Sprintf("<= %.0f", 100*flat), grown <= flat).Strictly()
 		}
 	}
 	n := len(counted(samples, time.Time{}))
