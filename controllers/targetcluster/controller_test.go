@@ -176,7 +176,7 @@ func testSettled(t *testing.T, h *hub) {
 		if now := h.lists.in(h.namespace); now != lists { // something was still under way
 			looks, lists = h.looks.Load(), now
 		}
-		return int64(h.looks.Load() - looks)
+		return h.looks.Load() - looks
 	}, soon, often).Should(BeNumerically(">=", 20), "looks in a row for which no ManagedResources are listed")
 
 	t.Log("what nobody tells of")
