@@ -3,6 +3,7 @@ package hub_test
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"testing"
 	"time"
@@ -43,7 +44,10 @@ func newWorld(t *testing.T, prefix string, targets int) *world {
 	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, ctx: t.Context(), fixture: shoot20.New(shoot20.Options{}), journal: journal.New(journal.Options{History: 4096, Owner: byHub})}
 	var err error
-	w.fleet, err = fleetsim.Start(w.ctx, fleetsim.Options{Targets: targets, Prefix: prefix, Journal: w.journal})
+	// With the same seed, its targets would be the very clusters of another test, whose ManagedResources the source still has.
+	seed := fnv.New32()
+	_, _ = seed.Write([]byte(prefix))
+	w.fleet, err = fleetsim.Start(w.ctx, fleetsim.Options{Targets: targets, Prefix: prefix, Seed: int64(seed.Sum32()), Journal: w.journal})
 	w.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(w.fleet.Stop)
 	w.base = w.fleet.Targets()[0].Server().Count()
