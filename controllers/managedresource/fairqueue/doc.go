@@ -6,14 +6,15 @@
 // but again after Done if it was added meanwhile; delayed items wait aside.
 //
 // What it adds are lanes. Options.Lane names the lane of an item, for Trellis the target cluster it is about. The next item
-// comes from the lane that has been waiting longest, of those with nothing in flight if there are any, within a lane by priority,
-// within a priority first in, first out. Lanes with nothing but work in the background, of priorities below zero, come after the others,
-// but for every eighth item, and have no more than three quarters of the places, rounded up. At most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers
-// and no more. Where many targets hang, that is still all workers: so an item that has been worked on for a while gives up its
-// place to another (places.go), and its lane gets half of what others get. If that happens twice in a row, or to a lane that nothing
-// was known of, the lane counts as slow, until an item of it is done in time again. Items of slow lanes need no place, but may keep no
-// more than half of the workers that are there to wait. What is known of a lane outlives it (standing.go): where more targets hang
-// than there are workers, the last workers are kept for lanes that were done in time.
+// comes from the lane that has been waiting longest, of those with nothing in flight if there are any, within a lane by
+// priority, within a priority first in, first out. Lanes with nothing but work in the background, of priorities below zero,
+// come after the others, but for every eighth item, and have no more than three quarters of the places, rounded up. At most
+// Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers and no more.
+// Where many targets hang, that is still all workers: so an item that has been worked on for a while gives up its place to
+// another (places.go), and its lane gets half of what others get. If that happens twice in a row, or to a lane that nothing
+// was known of, the lane counts as slow, until an item of it is done in time again. Items of slow lanes need no place, but may
+// keep no more than half of the workers that are there to wait. What is known of a lane outlives it (standing.go): where more
+// targets hang than there are workers, the last workers are kept for lanes that were done in time.
 //
 // ManagedResources of a target that is down do not wait here: a run finds out without a call, says so, and they come back with
 // the event that the target is there again.
