@@ -132,8 +132,7 @@ func TestRandomSequences(t *testing.T) {
 					}
 				case 7:
 					moved = random.IntN(10) == 0
-					clock.Step(time.Duration(random.IntN(1500)) * time.Millisecond)
-					g.Eventually(func() bool { return overdue(q) }, 30*time.Second).Should(BeFalse())
+					elapse(g, q, clock, time.Duration(random.IntN(1500))*time.Millisecond)
 				}
 				g.Expect(faults(q)).To(BeEmpty(), "after %d steps", step)
 			}

@@ -56,6 +56,18 @@ func take(q *Queue[string]) []string {
 	return items
 }
 
+// elapse lets time go by, and waits until those that took long by then have given up their places. There must be no delayed items.
+func elapse(g Gomega, q *Queue[string], clock *clocktesting.FakeClock, d time.Duration) {
+	// A look at who took long goes by the time at which it began, so none may be under way.
+	g.Eventually(func() bool {
+		q.mutex.Lock()
+		defer q.mutex.Unlock()
+		return (q.aging != nil) == clock.HasWaiters()
+	}, 30*time.Second).Should(BeTrue())
+	clock.Step(d)
+	g.Eventually(func() bool { return overdue(q) }, 30*time.Second).Should(BeFalse())
+}
+
 // work hands out n items one after the other, each Done before the next.
 func work(t testing.TB, q *Queue[string], n int) []string {
 	t.Helper()

@@ -71,8 +71,7 @@ func TestFleetOfWhichAThirdHangsAtOnce(t *testing.T) {
 			if free != nil {
 				free(len(ends), now)
 			}
-			clock.Step(tick)
-			g.Eventually(func() bool { return overdue(q) }).Should(BeFalse())
+			elapse(g, q, clock, tick)
 		}
 		slices.Sort(waits)
 		return waits[len(waits)*99/100]

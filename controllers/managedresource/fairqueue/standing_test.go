@@ -73,8 +73,7 @@ func TestThoseThatAreFineHardlyWait(t *testing.T) {
 						q.Done(item)
 					}
 				}
-				clock.Step(tick)
-				g.Eventually(func() bool { return overdue(q) }).Should(BeFalse())
+				elapse(g, q, clock, tick)
 			}
 			g.Expect(longest).To(BeNumerically("<=", patience))
 		})
