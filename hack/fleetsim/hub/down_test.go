@@ -150,7 +150,11 @@ func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 	w := newWorld(t, "network-", targets)
 	var lists atomic.Int64
 	hub := hubtest.StartHubForTest(t, source, hubtest.HubOptions{
-		Config: func(c *configv1alpha1.HubConfiguration) { c.ClusterCache.BrownoutPercent = 50 },
+		Config: func(c *configv1alpha1.HubConfiguration) {
+			c.ClusterCache.BrownoutPercent = 50
+			// Probes find the losses one after the other, within seconds. The first ones are held until it is known that they are many.
+			c.ClusterCache.DisconnectGrace.Duration = time.Minute
+		},
 		WrapTarget: func(next http.RoundTripper) http.RoundTripper {
 			return roundTrip(func(r *http.Request) (*http.Response, error) {
 				if query := r.URL.Query(); query.Get("sendInitialEvents") == "true" || query.Has("limit") {
