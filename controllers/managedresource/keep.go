@@ -23,8 +23,15 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
-// syncGrace is how long a restart waits for the watches before it applies without knowing.
-const syncGrace = 20 * time.Second
+const (
+	// syncGrace is how long a watch may show nothing until it is said, and how often a start looks whether all of them do.
+	syncGrace = 20 * time.Second
+	// startGrace is how long a start says nothing of watches that have not listed yet. With a thousand targets the first lists take
+	// a minute or two on a small machine, and to say so of each ManagedResource, and then that it is over, would double that.
+	startGrace = 2 * time.Minute
+	// listGrace is how long a start waits for watches that neither list nor fail, before it applies without knowing.
+	listGrace = 10 * time.Minute
+)
 
 // keep makes and keeps the target as the ManagedResource says.
 func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, error) {
@@ -122,10 +129,7 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 		}
 		// A start with nothing in memory: what the watches show decides, as a whole.
 		if (!verdict.Synced || verdict.AutoscalersUnknown) && len(verdict.Failed) == 0 {
-			if waited := r.memory.waited(work.name, r.clock.Now()); waited < syncGrace {
-				return true, reconcile.Result{RequeueAfter: syncGrace - waited}, nil
-			}
-			return false, result, nil
+			return r.awaitLists(ctx, work, status, verdict)
 		}
 		same := verdict.Synced && !verdict.AutoscalersUnknown && len(verdict.Missing) == 0 &&
 			(tracker.Fold(verdict.Observed) == applied.Fold || tracker.Fold(tracker.WithoutAutoscalers(verdict.Observed)) == applied.Fold)
@@ -146,6 +150,23 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 		result, err = r.noteApplied(ctx, work, input, result)
 	}
 	return true, result, err
+}
+
+// awaitLists waits for watches that have not listed yet, after a start with nothing in memory. done is false if there is nothing to wait
+// for: an object is missing already, or it took too long.
+func (r *reconciler) awaitLists(ctx context.Context, work *run, status clustercache.Status, verdict tracker.Verdict) (done bool, result reconcile.Result, err error) {
+	now := r.clock.Now()
+	// A target that was away lists from when it is back.
+	waited := min(r.memory.waited(work.name, now), max(now.Sub(status.Since), 0))
+	switch {
+	case waited < syncGrace:
+		return true, reconcile.Result{RequeueAfter: syncGrace - waited}, nil
+	case waited >= listGrace, len(verdict.Missing) > 0:
+		return false, result, nil
+	case waited >= startGrace:
+		result, err = r.evaluate(ctx, work, status)
+	}
+	return true, sooner(result, syncGrace), err
 }
 
 // keepAccepted corrects objects that were right once, and leaves those alone that never were.

@@ -1,0 +1,126 @@
+package managedresource
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+)
+
+// restarting is such a reconciler, with a target that is connected since a time.
+type restarting struct {
+	*judging
+	since time.Time
+}
+
+// restarted is a reconciler that knows nothing but what its predecessor noted: all was applied, and was as it is now.
+func restarted(t *testing.T) *restarting {
+	t.Helper()
+	j := judged(t)
+	j.shown()
+	states, complete := j.tracker.AcceptedStates(j.work.name)
+	j.Expect(complete).To(BeTrue())
+	j.work.class = &claim.Class{Finalizer: "trellis"}
+	j.work.mr.Finalizers = []string{"trellis"}
+	j.work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = applied{Input: content, Fold: tracker.Fold(states)}.String()
+	j.Expect(j.server.Update(j.ctx, j.work.mr)).To(Succeed())
+	refs := j.work.mr.Status.Resources
+	j.tracker.Forget(j.ctx, j.work.name)
+	j.memory.forget(j.work.name)
+	j.track(refs...)
+	for name := range j.clusters.Watches(j.work.target) {
+		j.clusters.Sync(j.work.target, name, false)
+	}
+	return &restarting{judging: j, since: j.clock.Now()}
+}
+
+// start is a look at it. done is false if it is to be applied.
+func (j *restarting) start() (done bool, next time.Duration) {
+	j.t.Helper()
+	status, _ := j.clusters.GetStatus(j.work.target)
+	status.Since = j.since
+	done, result, err := j.unchanged(j.ctx, j.work, status, content)
+	j.Expect(err).NotTo(HaveOccurred())
+	return done, result.RequeueAfter
+}
+
+func (j *restarting) expectWait(left time.Duration) {
+	j.t.Helper()
+	done, next := j.start()
+	j.Expect(done).To(BeTrue(), "nothing is written")
+	j.Expect(next).To(Equal(left))
+}
+
+// A thousand targets list for minutes after a start. What was applied before is not applied again for that.
+func TestStartWaitsForListsThatTakeLong(t *testing.T) {
+	j := restarted(t)
+	j.expectWait(syncGrace)
+	j.clock.Step(5 * time.Second)
+	j.expectWait(syncGrace - 5*time.Second)
+	for range 4 {
+		j.clock.Step(syncGrace)
+		j.expectWait(syncGrace)
+	}
+	j.shown()
+	done, _ := j.start()
+	j.Expect(done).To(BeTrue())
+	_, complete := j.tracker.AcceptedStates(j.work.name)
+	j.Expect(complete).To(BeTrue(), "it is known to be as it was noted")
+}
+
+// After a while it is said what is waited for, and it is waited for all the same.
+func TestStartSaysWhatIsNotListed(t *testing.T) {
+	j := restarted(t)
+	j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("10", "True"))
+	j.clusters.Sync(j.work.target, "Deployment.v1.apps", true)
+	j.expectWait(syncGrace)
+	for said := time.Duration(0); said < startGrace; said += syncGrace {
+		j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
+		j.clock.Step(syncGrace)
+		j.expectWait(syncGrace)
+	}
+	j.clock.Step(syncGrace)
+	j.expectWait(syncGrace)
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown ChecksPending: ConfigMap: the target has not listed its objects yet."))
+}
+
+func TestStartDoesNotWait(t *testing.T) {
+	for name, happens := range map[string]func(*restarting){
+		"for ever": func(j *restarting) { j.clock.Step(listGrace) },
+		"for a watch that fails, which will not list soon": func(j *restarting) {
+			j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
+		},
+		"for other kinds if something was deleted meanwhile": func(j *restarting) {
+			j.clusters.Delete(j.work.target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"})
+			j.clusters.Sync(j.work.target, "ConfigMap.v1", true)
+			j.clock.Step(syncGrace)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := restarted(t)
+			j.expectWait(syncGrace)
+			happens(j)
+			done, _ := j.start()
+			j.Expect(done).To(BeFalse(), "it is applied")
+		})
+	}
+}
+
+// A target that was away lists from when it is back.
+func TestStartWaitsFromWhenTheTargetIsConnected(t *testing.T) {
+	j := restarted(t)
+	j.expectWait(syncGrace)
+	j.clock.Step(listGrace)
+	j.since = j.clock.Now()
+	j.expectWait(syncGrace)
+	j.clock.Step(listGrace)
+	done, _ := j.start()
+	j.Expect(done).To(BeFalse())
+}
