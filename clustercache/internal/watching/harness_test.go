@@ -27,8 +27,10 @@ const patience = 20 * time.Second
 const expired = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
 
 // is is the event of an object that is new.
-func is(number int) string {
-	return fmt.Sprintf(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-%d","resourceVersion":"%d"}}}`, number, 101+number)
+func is(number int) string { return event("ADDED", number, 101+number) }
+
+func event(what string, number, version int) string {
+	return fmt.Sprintf(`{"type":%q,"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-%d","resourceVersion":"%d"}}}`, what, number, version)
 }
 
 var configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
@@ -84,12 +86,20 @@ func newSite(t *testing.T, objects int32) *site {
 // heard is a Handler that remembers.
 type heard struct {
 	mu      sync.Mutex
+	updated []string // names and versions
 	deleted []string
 	errs    []error
 	synced  int
 }
 
-func (h *heard) OnUpdate(types.NamespacedName, string, types.NamespacedName, any, any) {}
+func (h *heard) OnUpdate(_ types.NamespacedName, _ string, key types.NamespacedName, _, value any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o, ok := value.(metav1.Object); ok {
+		h.updated = append(h.updated, key.Name+" "+o.GetResourceVersion())
+	}
+}
+
 func (h *heard) OnDelete(_ types.NamespacedName, _ string, key types.NamespacedName, _ any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,6 +116,12 @@ func (h *heard) OnError(_ types.NamespacedName, _ string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.errs = append(h.errs, err)
+}
+
+func (h *heard) changes() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.updated...)
 }
 
 func (h *heard) told() (deleted []string, errs []error, synced int) {
@@ -142,18 +158,24 @@ func newSetting(t *testing.T, most int) *setting {
 
 // watch runs a watch of a site until the test ends.
 func (s *setting) watch(name string, of *site) (*Declared, *heard) {
-	address, err := url.Parse(of.URL)
+	told := &heard{}
+	w := Declare(s.t.Context(), Spec{Name: name, Kind: configMaps, MetadataOnly: true, Handler: told, Room: s.room})
+	s.t.Cleanup(w.Close)
+	w.Promote(s.bind(w, of))
+	return w, told
+}
+
+// bind runs a binding of a watch to a site until the test ends.
+func (s *setting) bind(w *Declared, to *site) *Binding {
+	address, err := url.Parse(to.URL)
 	s.g.Expect(err).NotTo(HaveOccurred())
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(configMaps, meta.RESTScopeNamespace)
-	told := &heard{}
-	w := Declare(s.t.Context(), Spec{Name: name, Kind: configMaps, MetadataOnly: true, Handler: told, Room: s.room})
 	transport := &http.Transport{}
 	b := Bind(w, &Connection{
 		Context: s.t.Context(), Mapper: fixedMapper{mapper}, Client: &http.Client{Transport: transport}, Server: address,
 		Clock: s.clock, Logger: logr.Discard(), Events: &atomic.Uint64{},
 	})
-	w.Promote(b)
 	var running sync.WaitGroup
 	running.Go(b.Run)
 	s.t.Cleanup(func() {
@@ -161,7 +183,7 @@ func (s *setting) watch(name string, of *site) (*Declared, *heard) {
 		running.Wait()
 		transport.CloseIdleConnections()
 	})
-	return w, told
+	return b
 }
 
 // pauses tells whether a watch waits for its next attempt, and none is under way that may come to that.
