@@ -38,10 +38,10 @@ type Cache struct {
 	dials    pool
 	connects pool
 	brownout *brownout
-	// lists and rotations bound what would otherwise come in herds, greetings how many targets are met a second for the first
-	// time.
-	lists, rotations *turns.Turns
-	greetings        *rate.Limiter
+	// lists, openings of watches and rotations have turns, since they would come in herds otherwise; greetings is how many targets
+	// are met a second for the first time.
+	lists, openings, rotations *turns.Turns
+	greetings                  *rate.Limiter
 
 	hub      *stream.Hub[ClusterKey, EventType]
 	metrics  *fleet
@@ -76,7 +76,8 @@ func New(options Options) (*Cache, error) {
 		dials:    make(pool, options.DialParallel),
 		connects: make(pool, options.ConnectParallel),
 		brownout: newBrownout(&options),
-		lists:    turns.New(options.ListParallel, listTurn, options.Clock), rotations: turns.New(options.RotateParallel, rotationTurn, options.Clock),
+		lists:    turns.New(options.ListParallel, listTurn, options.Clock), openings: turns.New(options.OpenParallel, options.openTurn, options.Clock),
+		rotations: turns.New(options.RotateParallel, rotationTurn, options.Clock),
 		greetings: rate.NewLimiter(rate.Limit(options.ConnectRate), max(1, int(options.ConnectRate)/4)),
 		hub:       stream.NewHub[ClusterKey](EventGone),
 		metrics:   newFleet(options.TargetHistograms),

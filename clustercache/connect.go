@@ -109,20 +109,26 @@ func (t *target) meet(ctx context.Context, g *generation, r *registration) (met 
 
 // identify finds out who the hub is in the target, and which cluster the target is.
 func (t *target) identify(ctx context.Context, g *generation, r *registration) (types.UID, error) {
+	uid, err := g.identity(ctx)
+	if err != nil {
+		return "", err
+	}
+	return uid, t.verifyIdentity(ctx, uid, r)
+}
+
+// identity returns what identifies the cluster, if the target takes the credential and lets its user know.
+func (g *generation) identity(ctx context.Context) (types.UID, error) {
 	user, err := g.reviewSelf(ctx)
 	if err != nil {
 		return "", err
 	}
 	uid, err := g.readUID(ctx)
-	if err != nil {
-		var f *failure
-		if errors.As(err, &f) && f.reason == ReasonForbidden {
-			return "", failed(ReasonForbidden, "the credential%s may not get the namespace %s, whose UID identifies the cluster: %w",
-				user, metav1.NamespaceSystem, f.err)
-		}
-		return "", err
+	var f *failure
+	if errors.As(err, &f) && f.reason == ReasonForbidden {
+		return "", failed(ReasonForbidden, "the credential%s may not get the namespace %s, whose UID identifies the cluster: %w",
+			user, metav1.NamespaceSystem, f.err)
 	}
-	return uid, t.verifyIdentity(ctx, uid, r)
+	return uid, err
 }
 
 func (t *target) verifyIdentity(ctx context.Context, uid types.UID, r *registration) error {

@@ -2,6 +2,7 @@ package clustercache
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,38 +13,75 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+// intervals is a fault that does nothing but take the time between probes.
+type intervals struct {
+	mu      sync.Mutex
+	last    time.Time
+	probes  int
+	longest time.Duration
+}
+
+func (i *intervals) fault(_ http.ResponseWriter, r *http.Request) bool {
+	if r.URL.Path != identityPath {
+		return false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.probes++; i.probes > 1 {
+		i.longest = max(i.longest, time.Since(i.last))
+	}
+	i.last = time.Now()
+	return false
+}
+
+func (i *intervals) count() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.probes
+}
+
+func (i *intervals) most() time.Duration {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.longest
+}
+
 // A crowd of targets that nobody can reach waits for places of its own. With their timeouts of a second each, two places,
 // and one for probes, a probe that had to queue behind them would come ten seconds late.
 func TestProbesDoNotQueueBehindUnreachableTargets(t *testing.T) {
 	h := start(t, Options{DialParallel: 2, ProbeParallel: 1, ProbeInterval: time.Second})
-	var mu sync.Mutex
-	var last time.Time
-	var longest time.Duration
-	probes := 0
 	a := newAPIServer(t, newStore("uid-a"))
-	a.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == identityPath {
-			mu.Lock()
-			defer mu.Unlock()
-			if probes++; probes > 1 {
-				longest = max(longest, time.Since(last))
-			}
-			last = time.Now()
-		}
-		return false
-	})
-	key := h.register("a", a.kubeconfig("token"))
-	h.expectState(key, StateConnected)
+	var probes intervals
+	a.setFault(probes.fault)
+	h.expectState(h.register("a", a.kubeconfig("token")), StateConnected)
 	hanging := newAPIServer(t, newStore("uid-b"))
 	hanging.setFault(hanging.hangAll)
 	for i := range 20 {
 		h.register(fmt.Sprint("hanging-", i), hanging.kubeconfig("token"))
 	}
-	h.Eventually(func() int { mu.Lock(); defer mu.Unlock(); return probes }).Should(BeNumerically(">=", 7))
+	h.Eventually(probes.count).Should(BeNumerically(">=", 7))
 	h.Expect(hanging.count("GET /version")).To(BeNumerically(">=", 4), "they are dialled all the time")
-	mu.Lock()
-	defer mu.Unlock()
-	h.Expect(longest).To(BeNumerically("<", 2*time.Second), "twice the interval")
+	h.Expect(probes.most()).To(BeNumerically("<", 2*time.Second), "twice the interval")
+}
+
+// The same with a fleet's part of them, more than there are places.
+func TestProbesBesideSixHundredUnreachableTargets(t *testing.T) {
+	h := start(t, Options{DialParallel: 200, ConnectRate: 1000, ProbeInterval: 5 * time.Second, ProbeTimeout: 4 * time.Second})
+	a := newAPIServer(t, newStore("uid-a"))
+	var probes intervals
+	a.setFault(probes.fault)
+	h.expectState(h.register("a", a.kubeconfig("token")), StateConnected)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts, nobody answers
+	h.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = silent.Close() })
+	content := kubeconfigOf("https://"+silent.Addr().String(), a.ca, "token")
+	for i := range 600 {
+		h.register(fmt.Sprint("silent-", i), content)
+	}
+	h.Eventually(func() int { return len(h.cache.dials) }).Should(Equal(200), "there are more of them than places")
+	before := probes.count()
+	h.Eventually(func() int { return probes.count() - before }, 3*patience).Should(BeNumerically(">=", 4))
+	h.Expect(probes.most()).To(BeNumerically("<", 2*h.cache.options.ProbeInterval))
 }
 
 // crowd registers targets that several servers of one store answer for, and waits until they are connected.
@@ -59,21 +97,43 @@ func (h *hub) crowd(n int, servers ...*apiServer) []ClusterKey {
 	return keys
 }
 
+// watchTimes declares so many watches in each of some targets.
+func (h *hub) watchTimes(n int, keys []ClusterKey) {
+	h.t.Helper()
+	for _, key := range keys {
+		for i := range n {
+			h.Expect(h.cache.Watch(h.t.Context(), key, Watcher{Name: fmt.Sprint("cm-", i), Kind: configMapKind, MetadataOnly: true})).To(Succeed())
+		}
+	}
+}
+
 // gauge counts how many lists of ConfigMaps are under way, each of which it holds up for a while.
 type gauge struct{ now, most, all atomic.Int32 }
 
 func (c *gauge) fault(_ http.ResponseWriter, r *http.Request) bool {
 	if strings.HasSuffix(r.URL.Path, "/configmaps") && (r.URL.Query().Get("watch") == "" || r.URL.Query().Get("sendInitialEvents") != "") {
-		now := c.now.Add(1)
-		most := c.most.Load()
-		for now > most && !c.most.CompareAndSwap(most, now) {
-			most = c.most.Load()
-		}
-		c.all.Add(1)
-		time.Sleep(30 * time.Millisecond)
-		c.now.Add(-1)
+		c.hold()
 	}
 	return false
+}
+
+// reopened is the same for watches that go on where others ended.
+func (c *gauge) reopened(_ http.ResponseWriter, r *http.Request) bool {
+	if r.URL.Query().Get("watch") != "" && r.URL.Query().Get("sendInitialEvents") == "" {
+		c.hold()
+	}
+	return false
+}
+
+func (c *gauge) hold() {
+	now := c.now.Add(1)
+	most := c.most.Load()
+	for now > most && !c.most.CompareAndSwap(most, now) {
+		most = c.most.Load()
+	}
+	c.all.Add(1)
+	time.Sleep(30 * time.Millisecond)
+	c.now.Add(-1)
 }
 
 func TestListsOfAllTargetsAreFewAtATime(t *testing.T) {
@@ -116,15 +176,47 @@ func TestListsThatHangDoNotKeepThePlaces(t *testing.T) {
 	stuck := h.crowd(2, hanging)
 	key := h.register("fine", a.kubeconfig("token"))
 	h.expectState(key, StateConnected)
-	for _, key := range stuck {
-		for i := range 8 {
-			h.Expect(h.cache.Watch(t.Context(), key, Watcher{Name: fmt.Sprint("cm-", i), Kind: configMapKind, MetadataOnly: true})).To(Succeed())
-		}
-	}
+	h.watchTimes(8, stuck)
 	h.Eventually(h.cache.lists.Taken).Should(Equal(2))
 	h.watchConfigMaps(key)
 	h.Expect(h.cache.Watch(t.Context(), key, Watcher{Name: "again", Kind: configMapKind, MetadataOnly: true})).To(Succeed())
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(2))
+}
+
+// All targets are back in one moment, and all of their watches are opened again.
+func TestWatchesOfAllTargetsAreOpenedFewAtATime(t *testing.T) {
+	h := start(t, Options{OpenParallel: 3, openTurn: patience})
+	a := newAPIServer(t, newStore("uid-a"))
+	keys := h.crowd(10, a)
+	h.watchTimes(3, keys)
+	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(30))
+	time.Sleep(time.Second) // or they would count as watches that never worked
+	var openings gauge
+	a.setFault(openings.reopened)
+	a.cut()
+	h.Eventually(openings.all.Load).Should(BeNumerically(">=", 30))
+	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(30))
+	h.Expect(openings.most.Load()).To(BeNumerically("<=", 3))
+	h.Eventually(h.cache.openings.Taken).Should(BeZero())
+}
+
+// Targets that take the request for a watch and say nothing cannot keep others from going on with theirs.
+func TestWatchesThatHangDoNotKeepThePlaces(t *testing.T) {
+	h := start(t, Options{OpenParallel: 2})
+	hanging, a := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
+	stuck := h.crowd(4, hanging)
+	key := h.register("fine", a.kubeconfig("token"))
+	h.expectState(key, StateConnected)
+	h.watchTimes(4, stuck)
+	r := h.watchConfigMaps(key)
+	h.Eventually(func() int { return hanging.store.watching("configmaps") }).Should(Equal(16))
+	time.Sleep(time.Second) // or they would count as watches that never worked
+	hanging.setFault(hanging.hangWatches)
+	hanging.cut()
+	h.Eventually(h.cache.openings.Taken).Should(BeNumerically(">=", 2))
+	a.cut()
+	a.store.put("configmaps", "default", "one", nil)
+	h.Eventually(r.names).Should(ConsistOf("one"))
 }
 
 func TestRotationsAreFewAtATime(t *testing.T) {

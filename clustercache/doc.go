@@ -19,9 +19,9 @@
 // keeps a place of the large pool of dials for the timeout of a probe, and never gets one of the small pool of connects.
 //
 // A connection is a generation (generation.go, rotation.go). Everything it starts lives in its context and ends with it,
-// down to the sockets, which its transport (package internal/transport) closes itself. Nothing in it changes but the token: if only that differs in a new kubeconfig, it is
-// tried on a connection of its own and then exchanged inside the transport, and watches go on. Anything else builds the
-// next generation, verifies it, lets its watches collect their initial lists, and then exchanges the two; the old one
+// down to the sockets, which its transport (package internal/transport) closes itself. Nothing in it changes but the token: if
+// only that differs in a new kubeconfig, it is tried over the open connection and then exchanged inside the transport, and
+// watches go on. Anything else builds the next generation, verifies it, lets its watches collect their initial lists, and then exchanges the two; the old one
 // serves calls under way for as long as a call may last. If the new one does not work, the old one stays and Status says
 // so in its Pending fields.
 //
@@ -36,8 +36,8 @@
 // are back.
 //
 // What all targets would do in one moment is spread (package internal/turns): registrations are dialled for the first time at a
-// rate, and lists and rotations have turns. Turns are short, and targets whose turns were not enough wait in another line, so
-// that those that hang do not keep the places of others.
+// rate, and lists, watches that are opened again, and rotations have turns. Turns are short, and targets whose turns were not
+// enough wait in another line, so that those that hang do not keep the places of others.
 //
 // A target that is meant to be away (sleep.go) is left alone: whoever runs the cache says so by Options.Asleep, and when it
 // may have changed by Recheck. The cache does not know where that is written.

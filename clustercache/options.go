@@ -87,7 +87,7 @@ type Options struct {
 	// ProbeInterval, ProbeTimeout and ProbeFailures say how a dead connection is found. Default 5s, 4s and 2.
 	ProbeInterval, ProbeTimeout time.Duration
 	ProbeFailures               int
-	// ProbeParallel bounds the probes of connected targets under way. Default 512.
+	// ProbeParallel bounds the probes of connected targets, and tries of their new tokens, under way. Default 512.
 	ProbeParallel int
 	// PingInterval is how long a connection may be silent before the other end is asked for a sign of life, PingTimeout how long
 	// that may take. It finds sockets whose other end is gone without a word. Default 30s and 15s.
@@ -103,12 +103,17 @@ type Options struct {
 	// ListParallel bounds the lists of all kinds of all targets under way: at the start of the hub, when targets are back, when
 	// the history is gone that a watch wanted to go on with. A list that takes long is not counted any more. Default 50.
 	ListParallel int
+	// OpenParallel bounds the watches of all targets that are about to go on where they were: when the network is back, all of them
+	// are opened again. One that takes long is not counted any more. Default 100.
+	OpenParallel int
+	openTurn     time.Duration // how long it is counted; default 1s
 	// RotateParallel bounds the connections that are built beside the ones that serve, whose watches take their memory twice.
 	// Default 16.
 	RotateParallel int
 	// ConnectTimeout bounds the second step of a connection attempt; ProbeTimeout bounds the first. Default 10s.
 	ConnectTimeout time.Duration
-	// RetryMax is the longest pause between two attempts to reach a target that is down. Default 3s: a target that is back is to be served within 5 s.
+	// RetryMax is the longest pause between two attempts to reach a target that is down. Default 2s: a target that is
+	// back is to be served within 5 s, and when many are back, to take them all up takes a while, too.
 	RetryMax time.Duration
 	// RefusedRetryMax is the longest pause after an answer that says no, such as 401. Default 30s.
 	RefusedRetryMax time.Duration
@@ -153,7 +158,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	for name, negative := range map[string]bool{
 		"SyncTimeout": o.SyncTimeout < 0, "ConnectRate": o.ConnectRate < 0, "ListParallel": o.ListParallel < 0,
-		"RotateParallel": o.RotateParallel < 0, "MaxObjects": o.MaxObjects < 0, "PingInterval": o.PingInterval < 0, "PingTimeout": o.PingTimeout < 0,
+		"OpenParallel": o.OpenParallel < 0, "RotateParallel": o.RotateParallel < 0, "MaxObjects": o.MaxObjects < 0, "PingInterval": o.PingInterval < 0, "PingTimeout": o.PingTimeout < 0,
 	} {
 		if negative {
 			return o, fmt.Errorf("option %s must not be negative", name)
@@ -171,9 +176,11 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.ConnectParallel, 64)
 	setDefault(&o.ConnectRate, 100)
 	setDefault(&o.ListParallel, 50)
+	setDefault(&o.OpenParallel, 100)
+	setDefault(&o.openTurn, time.Second)
 	setDefault(&o.RotateParallel, 16)
 	setDefault(&o.ConnectTimeout, 10*time.Second)
-	setDefault(&o.RetryMax, 3*time.Second)
+	setDefault(&o.RetryMax, 2*time.Second)
 	setDefault(&o.RefusedRetryMax, 30*time.Second)
 	setDefault(&o.DisconnectGrace, 10*time.Second)
 	setDefault(&o.BrownoutPercent, 20)

@@ -69,6 +69,10 @@ func (t *target) probed(result probeResult) {
 		return // the connection was dropped or replaced meanwhile
 	}
 	now := t.clock.Now()
+	if result.err != nil && !result.gen.access.equal(g.access) {
+		t.loop.nextProbe = now // its token was changed meanwhile
+		return
+	}
 	t.cache.metrics.probed(result.err)
 	t.cache.metrics.probeTime.Observe(result.took.Seconds())
 	if t.probeTime != nil {
@@ -131,6 +135,9 @@ func (t *target) probeFailed(now time.Time, g *generation, err error) {
 	var f *failure
 	refused := errors.As(err, &f) && f.reason == ReasonUnauthorized
 	switch {
+	case refused && t.renews():
+		t.cache.hub.Publish(t.key, EventProbed) // the new token is being tried, and if it is as bad the next probe says so
+		return
 	case refused:
 		t.drop(g, StateDisconnected, reason, message)
 	case down:
@@ -146,3 +153,6 @@ func (t *target) probeFailed(now time.Time, g *generation, err error) {
 	t.loop.nextAttempt = now.Add(jitter(retryMin))
 	t.update(func(s *Status) { s.NextAttempt = t.loop.nextAttempt })
 }
+
+// renews tells whether another token is being tried that would go on with the connection.
+func (t *target) renews() bool { return t.loop.attempt != nil && t.loop.attempt.mode == modeToken }

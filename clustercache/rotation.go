@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
 
@@ -61,15 +62,17 @@ func (t *target) startAttempt(g *generation) {
 	})
 }
 
-// changeToken tries a new token on a connection of its own, for an open one may have been authenticated already, and
-// puts it into the one that serves.
+// changeToken tries a new token beside the one that serves, over the same connection: it goes with each request, and to meet the
+// target once more would take a handshake, and as long as that takes. Who is there at the other end is known.
 func (t *target) changeToken(ctx context.Context, g *generation, r *registration) error {
-	canary, err := t.connect(ctx, g.number, r, g)
-	if err != nil {
-		return err
-	}
-	canary.stop(ErrConnectionReplaced)
-	return nil
+	ctx = transport.WithToken(ctx, r.access.token())
+	return t.cache.probes.do(ctx, t.cache.options.ConnectTimeout, func(ctx context.Context) error {
+		uid, err := g.identity(ctx)
+		if err != nil || uid == g.uid {
+			return err
+		}
+		return t.verifyIdentity(ctx, uid, r)
+	})
 }
 
 // buildNext builds a generation beside the one that serves, and waits until its watches have what those of the other
@@ -185,6 +188,7 @@ func (t *target) installToken(g *generation, r *registration) {
 	next := *g
 	next.access = r.access
 	t.setGeneration(&next)
+	t.loop.failures, t.loop.nextProbe = 0, t.clock.Now() // what probes found with the old token says nothing
 	t.update(func(s *Status) { s.inUse(t.loop.registration) }, EventRotated)
 }
 

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,7 +35,11 @@ func (h *hub) watchConfigMaps(key ClusterKey) *recorder {
 }
 
 func TestTokenIsChangedUnderRunningWatches(t *testing.T) {
-	h := start(t, Options{})
+	var dials atomic.Int32
+	h := start(t, Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}})
 	a := newAPIServer(t, newStore("uid-a"))
 	a.setTokens(map[string]string{"old": "hub", "new": "hub"})
 	key := h.register("a", a.kubeconfig("old"))
@@ -54,10 +61,51 @@ func TestTokenIsChangedUnderRunningWatches(t *testing.T) {
 	h.Eventually(r.names).Should(ConsistOf("after"))
 	h.Expect(a.count("GET /api/v1/configmaps watch")).To(Equal(watches), "watches were not restarted")
 	h.Expect(r.syncs()).To(Equal(1))
+	h.Expect(dials.Load()).To(BeEquivalentTo(1), "a handshake takes longer than all the rest")
 	// A client from before sends the new token.
 	_, err = held.Resource(configMapResource).Namespace("default").Get(context.Background(), "after", getOptions)
 	h.Expect(err).NotTo(HaveOccurred())
 	h.Consistently(func() State { return h.state(key) }).Should(Equal(StateConnected))
+}
+
+// The old token is void while the new one is being tried.
+func TestTokenThatIsChangedLate(t *testing.T) {
+	for name, test := range map[string]struct {
+		token string
+		state State
+	}{"and is taken": {"new", StateConnected}, "and is not taken": {"bad", StateDisconnected}} {
+		t.Run(name, func(t *testing.T) {
+			h := start(t, Options{ProbeInterval: 100 * time.Millisecond, ProbeTimeout: patience})
+			a := newAPIServer(t, newStore("uid-a"))
+			a.setTokens(map[string]string{"old": "hub", "new": "hub"})
+			key := h.register("a", a.kubeconfig("old"))
+			h.expectState(key, StateConnected)
+			r := h.watchConfigMaps(key)
+			tried, goOn := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			a.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+				if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") && strings.HasSuffix(r.Header.Get("Authorization"), test.token) {
+					once.Do(func() { close(tried) })
+					<-goOn
+				}
+				return false
+			})
+			h.register("a", a.kubeconfig(test.token))
+			h.Eventually(tried).Should(BeClosed())
+			a.setTokens(map[string]string{"new": "hub"})
+			failures := func() int { return h.cache.GetHealthCheckingState(t.Context(), key).ConsecutiveFailures }
+			h.Eventually(failures).Should(BeNumerically(">=", 2))
+			h.Expect(h.state(key)).To(Equal(StateConnected), "it may be over in a moment")
+			a.setFault(nil)
+			close(goOn)
+			h.expectState(key, test.state)
+			if test.state == StateConnected {
+				h.Eventually(failures).Should(BeZero())
+				h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+				h.Expect(r.syncs()).To(Equal(1))
+			}
+		})
+	}
 }
 
 func TestBadTokenLeavesTheOldConnectionInPlace(t *testing.T) {

@@ -37,8 +37,8 @@ type target struct {
 	clock    clock.WithTickerAndDelayedExecution
 	throttle atomic.Pointer[transport.Throttle]
 
-	// lists and rotations are what the target has of the turns that all share.
-	lists, rotations *turns.Share
+	// These are what the target has of the turns that all share.
+	lists, openings, rotations *turns.Share
 	// room is what its watches may keep.
 	room *watching.Room
 
@@ -122,7 +122,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		cache: c,
 		log:   c.options.Logger.WithValues("target", metrics.TargetName(key)),
 		meter: transport.NewMeter(&c.metrics.traffic),
-		lists: c.lists.Share(), rotations: c.rotations.Share(),
+		lists: c.lists.Share(), openings: c.openings.Share(), rotations: c.rotations.Share(),
 		clock:    c.options.Clock,
 		wake:     make(chan struct{}, 1),
 		attempts: make(chan attemptResult, 1),

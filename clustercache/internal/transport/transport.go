@@ -3,8 +3,8 @@
 // deadlines, and confinement to the target's own server.
 //
 // Two round trippers come from it. Guarded is for callers: throttled, with a deadline for each call, and ended with the
-// connection. Control is for the few calls that keep the connection itself going; they bring deadlines of their own and
-// must get through when callers have used up what is allowed.
+// connection; watches that go on where they were have turns. Control is for the few calls that keep the connection itself
+// going; they bring deadlines of their own and must get through when callers have used up what is allowed.
 package transport
 
 import (
@@ -25,6 +25,8 @@ import (
 	"golang.org/x/time/rate"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 )
 
 const (
@@ -54,6 +56,8 @@ type Options struct {
 	Doubt func()
 	// Meter counts what goes over the connection.
 	Meter *Meter
+	// Openings are the turns in which watches go on where they were. Nil: at any time.
+	Openings *turns.Share
 	// PingInterval is how long an HTTP/2 connection may be silent before the other end is asked for a sign of life, PingTimeout
 	// how long that may take before the connection counts as lost. Zero: it is never asked, and 15s.
 	PingInterval, PingTimeout time.Duration
@@ -86,7 +90,7 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	}
 	t.guarded = &guard{
 		next: t.control, host: base.Host, ctx: ctx, gate: t.gate,
-		throttle: options.Throttle, doubt: options.Doubt, meter: options.Meter,
+		throttle: options.Throttle, doubt: options.Doubt, meter: options.Meter, openings: options.Openings,
 	}
 	return t, nil
 }
@@ -226,6 +230,9 @@ type bearer struct {
 }
 
 func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
+	if token, tried := request.Context().Value(triedToken{}).(string); tried {
+		return b.send(request, token)
+	}
 	for try := 1; ; try++ {
 		token := *b.token.Load()
 		response, err := b.send(request, token)
@@ -240,6 +247,14 @@ func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
 		_ = response.Body.Close()
 		request = again
 	}
+}
+
+// triedToken is the key of a token in the context of a request.
+type triedToken struct{}
+
+// WithToken has the requests of a context sent with another token than the others of their connection: to try it.
+func WithToken(ctx context.Context, token string) context.Context {
+	return context.WithValue(ctx, triedToken{}, token)
 }
 
 // repeat returns a request that can be sent again, false if its body cannot.
@@ -308,6 +323,7 @@ type guard struct {
 	throttle *atomic.Pointer[Throttle]
 	doubt    func()
 	meter    *Meter
+	openings *turns.Share
 }
 
 func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -339,11 +355,15 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	t := g.throttle.Load()
 	arrived := time.Now()
 	err := g.admit(call, t, watch)
-	sent := time.Now()
-	g.meter.throttled.Add(int64(sent.Sub(arrived)))
+	g.meter.throttled.Add(int64(time.Since(arrived)))
 	if err != nil {
 		return nil, refused(request, call, err)
 	}
+	opened, err := g.takeTurn(call, watch && !lists(request))
+	if err != nil {
+		return nil, refused(request, call, err)
+	}
+	sent := time.Now()
 	call.sent = true
 	limit := t.timeout
 	if watch {
@@ -355,6 +375,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		request.Body = smallReads{request.Body}
 	}
 	response, err := g.next.RoundTrip(request)
+	opened(err == nil)
 	if err != nil {
 		g.meter.answered(verbOf(request, watch), NoAnswer, 0)
 		err = call.explain(err)
@@ -380,6 +401,27 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	}
 	response.Body = &callBody{ReadCloser: response.Body, call: call}
 	return response, nil
+}
+
+// takeTurn holds a watch up that goes on where another ended, while very many are being opened. All the watches of targets that
+// are back would keep the first calls waiting by which their connections are found to work. A watch that begins with a list
+// has the turn of that list.
+func (g *guard) takeTurn(c *call, reopens bool) (done func(achieved bool), err error) {
+	if !reopens || g.openings == nil {
+		return func(bool) {}, nil
+	}
+	for {
+		if done, err = g.openings.Take(c.ctx); err != nil {
+			return nil, c.explain(err)
+		}
+		if g.gate.cause() == nil {
+			return done, nil
+		}
+		done(false) // the connection was lost meanwhile
+		if err := g.gate.pass(c, true); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // admit holds a call up until it may be sent.
@@ -527,6 +569,12 @@ func isWatch(request *http.Request) bool {
 	}
 	watch, err := strconv.ParseBool(request.URL.Query().Get("watch"))
 	return err == nil && watch
+}
+
+// lists tells whether a watch begins with all objects there are.
+func lists(watch *http.Request) bool {
+	all, err := strconv.ParseBool(watch.URL.Query().Get("sendInitialEvents"))
+	return err == nil && all
 }
 
 // watchDuration returns how long a watch may stay open; zero if it did not ask for an end.

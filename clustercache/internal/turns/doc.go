@@ -1,4 +1,5 @@
-// Package turns spreads what all targets want to do at once: lists after the start of the hub, or after its network was away.
+// Package turns spreads what all targets want to do at once: lists after the start of the hub, or watches that are opened again
+// after its network was away.
 //
 // So many at a time have a turn, and the others wait in line. A turn is short: who needs longer goes on without it, so that
 // targets that hang cannot keep the places from others for longer than that. And it is theirs only once: a target whose turns
