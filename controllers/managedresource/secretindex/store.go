@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 type runtimeObject = runtime.Object
@@ -16,6 +17,37 @@ type store struct {
 	index     *Index
 	namespace string // empty for all
 	listed    bool
+
+	// streams is true while a list is read object by object, and from how many references had been noted when it began. Only used
+	// by the goroutine of the reflector.
+	streams bool
+	from    uint64
+}
+
+var _ toolscache.TransformingStore = &store{}
+
+// foreign stands for all Secrets that nobody refers to.
+var foreign = &metav1.PartialObjectMetadata{}
+
+// Transformer has the reflector keep only the names of foreign Secrets while it reads a list: of a hundred thousand, that would be more
+// than the rest of the hub.
+func (s *store) Transformer() toolscache.TransformFunc {
+	return func(obj any) (any, error) {
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			return nil, fmt.Errorf("unexpected object in the list of Secrets: %w", err)
+		}
+		x := s.index
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if !s.streams {
+			s.streams, s.from = true, x.notes
+		}
+		if len(x.refs[types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}]) == 0 {
+			return foreign, nil
+		}
+		return obj, nil
+	}
 }
 
 func (s *store) Add(obj any) error    { return s.Update(obj) }
@@ -36,28 +68,34 @@ func (s *store) event(obj any, gone bool) error {
 	return nil
 }
 
-// Replace takes a complete list: what is referenced and not in it does not exist.
+// Replace takes a complete list: what is referenced and not in it does not exist, unless the reference came while the list was
+// read and the Secret may have counted as foreign.
 func (s *store) Replace(list []any, resourceVersion string) error {
 	x := s.index
 	present := make(map[types.NamespacedName]Version)
 	x.mu.Lock()
-	referenced := make(map[types.NamespacedName]bool, len(x.refs))
+	referenced := make(map[types.NamespacedName]bool, len(x.refs)) // false: not to be found in the list for certain
 	for name := range x.refs {
 		if s.namespace == metav1.NamespaceAll || s.namespace == name.Namespace {
-			referenced[name] = true
+			referenced[name] = !s.streams || x.noted[name] <= s.from
 		}
 	}
 	x.mu.Unlock()
+	s.streams = false
 	for _, obj := range list {
 		m, err := meta.Accessor(obj)
 		if err != nil {
 			return fmt.Errorf("unexpected object in the list of Secrets: %w", err)
 		}
-		if name := (types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}); referenced[name] {
+		name := types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}
+		if _, wanted := referenced[name]; wanted {
 			present[name] = Version{UID: m.GetUID(), ResourceVersion: m.GetResourceVersion()}
 		}
 	}
-	for name := range referenced {
+	for name, certain := range referenced {
+		if !certain && !present[name].Exists() {
+			continue // it stays unknown, and is read
+		}
 		at := resourceVersion
 		if v := present[name]; v.Exists() {
 			at = v.ResourceVersion
