@@ -242,22 +242,43 @@ func (h *Hub) get(ctx context.Context, url string) ([]byte, error) {
 
 // Sum adds up all series of a counter or gauge with labels that have the given ones.
 func (h *Hub) Sum(ctx context.Context, name string, labels map[string]string) (sum float64, err error) {
+	err = h.series(ctx, name, func(series string, value float64) {
+		if hasAll(series, labels) {
+			sum += value
+		}
+	})
+	return sum, err
+}
+
+// SumBy adds up all series of a counter or gauge with labels for each value of one of them.
+func (h *Hub) SumBy(ctx context.Context, name, label string) (map[string]float64, error) {
+	sums := map[string]float64{}
+	err := h.series(ctx, name, func(series string, value float64) {
+		_, rest, _ := strings.Cut(series, label+`="`)
+		of, _, _ := strings.Cut(rest, `"`)
+		sums[of] += value
+	})
+	return sums, err
+}
+
+// series calls f for the series of a counter or gauge with labels.
+func (h *Hub) series(ctx context.Context, name string, f func(series string, value float64)) error {
 	body, err := h.get(ctx, h.MetricsURL())
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for line := range strings.Lines(string(body)) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
-		if !strings.HasPrefix(series, name+"{") || !hasAll(series, labels) {
+		if !strings.HasPrefix(series, name+"{") {
 			continue
 		}
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return 0, fmt.Errorf("reading the figures of the hub: %w", err)
+			return fmt.Errorf("reading the figures of the hub: %w", err)
 		}
-		sum += n
+		f(series, n)
 	}
-	return sum, nil
+	return nil
 }
 
 // hasAll tells whether a line of the exposition format has the labels.

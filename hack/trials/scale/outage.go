@@ -74,6 +74,7 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 
 	up := r.Sight.Expect("the vanished targets are shown as up", refs, up)
 	cleared := time.Now()
+	r.Say("the vanished targets come back")
 	for _, target := range vanishing {
 		if _, err := target.Faults().Clear(); err != nil {
 			return fmt.Errorf("%s: %w", target.Name(), err)

@@ -80,9 +80,15 @@ func (r *run) restart(ctx context.Context, step *figures.Step) error {
 	return profiled()
 }
 
+// scrapes is the pause between two looks at the metrics of the hub. Of a thousand targets they are megabytes, which takes time of the
+// processors that are measured.
+func (r *run) scrapes() time.Duration {
+	return 200*time.Millisecond + time.Duration(len(r.targets))*2*time.Millisecond
+}
+
 // awaitConnected waits until all targets are connected.
 func (r *run) awaitConnected(ctx context.Context) error {
-	return r.Until(ctx, r.options.Patience, 200*time.Millisecond, "all targets are connected", func() (bool, error) {
+	return r.Until(ctx, r.options.Patience, r.scrapes(), "all targets are connected", func() (bool, error) {
 		n, err := r.sum(ctx, connections, map[string]string{"state": "Connected"})
 		return n >= float64(len(r.targets)), err
 	})
@@ -94,12 +100,9 @@ func (r *run) awaitWatches(ctx context.Context, before float64) (last time.Time,
 	const short, long = 3 * time.Second, 30 * time.Second
 	known := 0.0
 	last = time.Now()
-	err = r.Until(ctx, r.options.Patience, 200*time.Millisecond, "all watches are synced", func() (bool, error) {
-		now, err := r.sum(ctx, watches, map[string]string{"state": "synced"})
-		if err != nil {
-			return false, err
-		}
-		unsynced, err := r.sum(ctx, watches, map[string]string{"state": "unsynced"})
+	err = r.Until(ctx, r.options.Patience, r.scrapes(), "all watches are synced", func() (bool, error) {
+		states, err := r.Hub.SumBy(ctx, watches, "state")
+		now, unsynced := states["synced"], states["unsynced"]
 		if now != known || unsynced != 0 {
 			known, last = now, time.Now()
 		}
