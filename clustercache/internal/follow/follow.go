@@ -409,9 +409,10 @@ func (f *Follower) open(ctx context.Context, q url.Values) (*watch, error) {
 		cancel()
 		return nil, err
 	}
+	body := response.Body // of the answer nothing else is needed any more
 	w := &watch{frames: newFrames(response), collection: &f.collection, opened: f.collection.Clock.Now(), end: func() {
 		cancel()
-		_ = response.Body.Close()
+		_ = body.Close()
 	}}
 	f.sink.Opened(cancel)
 	return w, nil

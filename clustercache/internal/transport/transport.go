@@ -26,6 +26,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/h2"
 	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 )
 
@@ -85,7 +86,7 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	if t.wire, err = newWire(ctx, options); err != nil {
 		return nil, err
 	}
-	if t.control, err = rest.HTTPWrappersForConfig(options.Config, bearer{next: t.wire.http, token: t.token}); err != nil {
+	if t.control, err = rest.HTTPWrappersForConfig(options.Config, bearer{next: t.wire.pool, token: t.token}); err != nil {
 		return nil, fmt.Errorf("cannot set up authentication: %w", err)
 	}
 	t.guarded = &guard{
@@ -122,6 +123,7 @@ func (t *Transport) Shut() { t.wire.shut() }
 // wire holds all sockets, so that they can be closed for certain.
 type wire struct {
 	http   *http.Transport
+	pool   *h2.Pool // over connections that http opens
 	ctx    context.Context
 	cancel context.CancelFunc
 	onDial func() // hears of each socket but the first
@@ -154,11 +156,12 @@ func newWire(ctx context.Context, options Options) (*wire, error) {
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: tlsTimeout,
 		MaxIdleConnsPerHost: 8,
-		IdleConnTimeout:     options.PingInterval + options.PingTimeout, // net/http remembers a socket for that long, open or not
+		IdleConnTimeout:     options.PingInterval + options.PingTimeout,
 		DisableCompression:  config.DisableCompression,
-		ForceAttemptHTTP2:   true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: options.PingInterval, PingTimeout: options.PingTimeout},
 	}
+	w.pool = h2.NewPool(w.http, h2.Options{
+		PingInterval: options.PingInterval, PingTimeout: options.PingTimeout, DisableCompression: config.DisableCompression,
+	})
 	return w, nil
 }
 
@@ -240,7 +243,7 @@ func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
 			return response, err
 		}
 		// It was on its way when the token was exchanged, and the old one is not taken any more.
-		again, ok := repeat(request)
+		again, ok := h2.Repeat(request)
 		if !ok {
 			return response, nil
 		}
@@ -255,23 +258,6 @@ type triedToken struct{}
 // WithToken has the requests of a context sent with another token than the others of their connection: to try it.
 func WithToken(ctx context.Context, token string) context.Context {
 	return context.WithValue(ctx, triedToken{}, token)
-}
-
-// repeat returns a request that can be sent again, false if its body cannot.
-func repeat(request *http.Request) (*http.Request, bool) {
-	if request.Body == nil || request.Body == http.NoBody {
-		return request, true
-	}
-	if request.GetBody == nil {
-		return nil, false
-	}
-	body, err := request.GetBody()
-	if err != nil {
-		return nil, false
-	}
-	again := request.Clone(request.Context())
-	again.Body = body
-	return again, true
 }
 
 func (b bearer) send(request *http.Request, token string) (*http.Response, error) {
@@ -371,9 +357,6 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	}
 	call.expireAfter(limit)
 	request = request.WithContext(call.ctx) //nolint:contextcheck // it derives from the request's
-	if request.Body != nil && request.Body != http.NoBody {
-		request.Body = smallReads{request.Body}
-	}
 	response, err := g.next.RoundTrip(request)
 	opened(err == nil)
 	if err != nil {
@@ -438,16 +421,6 @@ func (g *guard) admit(c *call, t *Throttle, watch bool) error {
 	}
 	return c.wait(t, watch)
 }
-
-// smallReads is the body of a request that is sent in frames of moderate size. Each connection of HTTP/2 keeps a buffer as large
-// as the largest frame it ever sent, and a server may ask for frames of 256 KiB or more. Sealing them takes records of at most
-// 16 KiB anyway.
-type smallReads struct{ io.ReadCloser }
-
-// frameSize is what fits into one record with the head of the frame.
-const frameSize = 16<<10 - 9
-
-func (b smallReads) Read(p []byte) (int, error) { return b.ReadCloser.Read(p[:min(len(p), frameSize)]) }
 
 // call is one request from its admission to the end of its answer.
 type call struct {

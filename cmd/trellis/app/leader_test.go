@@ -119,7 +119,7 @@ func TestDeletedLeaseIsTakenAgain(t *testing.T) {
 
 // Each open connection has one of these functions running: net/http and client-go have an HTTP/2 each.
 const (
-	readsTarget = "net/http.(*http2ClientConn).readLoop"
+	readsTarget = "github.com/trellis-hub/trellis/clustercache/internal/h2.(*Conn).read"
 	readsSource = "golang.org/x/net/http2.(*ClientConn).readLoop"
 )
 

@@ -1,0 +1,516 @@
+package h2
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+const (
+	// streamWindow is how much of an answer may wait to be read; connWindow how much of all answers may be on its way.
+	streamWindow = 1 << 20
+	connWindow   = 16 << 20
+	// headerLimit bounds the headers of an answer.
+	headerLimit = 128 << 10
+	// streamsAtFirst is how many streams are opened before the server has said how many it allows.
+	streamsAtFirst = 100
+	// initialWindow and initialTable are what a server allows that has not said anything else.
+	initialWindow = 1<<16 - 1
+	initialTable  = 4 << 10
+	// readFrame is the size of the largest frame that a server may send.
+	readFrame = 16 << 10
+	// lastID is the number of the last stream that a connection may have.
+	lastID = 1<<31 - 1
+	// writeTimeout bounds how long a write to the socket may take.
+	writeTimeout = 30 * time.Second
+	// queueLimit bounds how many answers to what the server asks for, such as pings, may wait to be written.
+	queueLimit = 1000
+)
+
+// errLost ends a connection that gives no sign of life. Clients look for the text.
+var errLost = errors.New("http2: client connection lost: there was no answer to a ping")
+
+// errClosed ends a connection that nobody needs any more.
+var errClosed = errors.New("the connection is closed")
+
+// notProcessedError says that the server did not look at a request, so that it may be sent once more.
+type notProcessedError struct{ why string }
+
+func (e *notProcessedError) Error() string { return "the server did not take the request: " + e.why }
+
+// fullError is that of a connection that cannot take another stream. net/http knows it by its method.
+type fullError struct{}
+
+func (fullError) Error() string { return "the connection has no room for another stream" }
+
+// IsHTTP2NoCachedConnError has net/http forget a connection and try another one.
+func (fullError) IsHTTP2NoCachedConnError() {}
+
+// Options are those of a connection.
+type Options struct {
+	// PingInterval is how long the server may be silent before it is asked for a sign of life, PingTimeout how long that may take before
+	// the connection counts as lost. Zero: it is never asked, and 15s.
+	PingInterval, PingTimeout time.Duration
+	// DisableCompression has no compressed answers asked for.
+	DisableCompression bool
+}
+
+// Conn is a connection to a server.
+type Conn struct {
+	socket  *tls.Conn
+	options Options
+	changed func(*Conn) // called without locks when it is closed, or has no streams any more
+
+	framer *http2.Framer // reads; only used by the goroutine that does
+	unread uint32        // bytes that came and for which the window of the connection was not given back; the same
+	heard  atomic.Int64  // when something came last, in nanoseconds
+
+	mu       sync.Mutex
+	err      error // why it is closed
+	leaving  bool  // no further streams
+	streams  map[uint32]*stream
+	reserved int  // places of streams that are about to be opened
+	emptied  bool // changed is to be called
+	nextID   uint32
+	pinged   time.Time   // when a ping was sent that nothing came after; zero if there is none
+	timer    *time.Timer // of pings; nil if there are none
+
+	// What the server allows.
+	maxStreams uint32
+	window     int64 // of all that is sent
+	atFirst    int64 // of what is sent in a new stream
+	starved    int   // streams that wait for window
+
+	queue   []frame
+	asked   int // frames in the queue that the server asked for
+	writing bool
+	encoder *hpack.Encoder // only used by the goroutine that writes
+	header  headerBlock    // the same
+}
+
+// newConn begins to speak HTTP/2 on a socket. changed is called when the connection is closed, and when it has no streams any more.
+func newConn(socket *tls.Conn, options Options, changed func(*Conn)) *Conn {
+	if options.PingTimeout == 0 {
+		options.PingTimeout = 15 * time.Second
+	}
+	c := &Conn{
+		socket: socket, options: options, changed: changed,
+		framer: http2.NewFramer(nil, socket), streams: map[uint32]*stream{}, nextID: 1,
+		maxStreams: streamsAtFirst, window: initialWindow, atFirst: initialWindow,
+	}
+	c.framer.SetReuseFrames()
+	c.framer.SetMaxReadFrameSize(readFrame)
+	c.framer.ReadMetaHeaders = hpack.NewDecoder(initialTable, nil)
+	c.framer.MaxHeaderListSize = headerLimit
+	c.encoder = hpack.NewEncoder(&c.header)
+	c.heard.Store(time.Now().UnixNano())
+	c.mu.Lock()
+	c.writeLocked(frame{kind: writePreface})
+	if options.PingInterval > 0 {
+		c.timer = time.AfterFunc(options.PingInterval, c.listen)
+	}
+	c.mu.Unlock()
+	go c.read()
+	return c
+}
+
+// RoundTrip implements http.RoundTripper. It fails without a look at the request if there is no room for another stream.
+func (c *Conn) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !c.reserve() {
+		return nil, fullError{}
+	}
+	return c.send(request)
+}
+
+// reserve keeps a place for a stream, if there is one.
+func (c *Conn) reserve() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.hasRoomLocked() {
+		return false
+	}
+	c.reserved++
+	return true
+}
+
+func (c *Conn) usableLocked() bool { return c.err == nil && !c.leaving }
+
+// hasRoom tells whether there is a place for a stream.
+func (c *Conn) hasRoom() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hasRoomLocked()
+}
+
+func (c *Conn) hasRoomLocked() bool {
+	return c.usableLocked() && len(c.streams)+c.reserved < int(c.maxStreams)
+}
+
+// state is what a pool has to know of a connection: whether it is closed, takes further streams, and has none.
+type state struct{ closed, usable, idle bool }
+
+func (c *Conn) state() state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return state{closed: c.err != nil, usable: c.usableLocked(), idle: len(c.streams)+c.reserved == 0}
+}
+
+// unlock has it looked at whether the connection is still of use if the last stream ended.
+func (c *Conn) unlock() {
+	emptied := c.emptied
+	c.emptied = false
+	c.mu.Unlock()
+	if emptied {
+		c.changed(c)
+	}
+}
+
+// send sends a request for which a place is reserved, and waits for the begin of the answer.
+func (c *Conn) send(request *http.Request) (*http.Response, error) {
+	header, unzips, err := headerOf(request, c.options.DisableCompression)
+	body := request.Body
+	if body == http.NoBody {
+		body = nil
+	}
+	var s *stream
+	if err == nil {
+		s, err = c.open(header, body == nil)
+	} else {
+		c.mu.Lock()
+		c.reserved--
+		c.mu.Unlock()
+	}
+	if err != nil {
+		if body != nil {
+			_ = body.Close()
+		}
+		return nil, err
+	}
+	s.bind(request.Context())
+	if body != nil {
+		s.upload(body, request.ContentLength)
+	}
+	return s.answer(request, unzips)
+}
+
+// open begins a stream in the place that was reserved for it.
+func (c *Conn) open(header []hpack.HeaderField, last bool) (*stream, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reserved--
+	if !c.usableLocked() {
+		return nil, &notProcessedError{"the connection was ended meanwhile"}
+	}
+	s := &stream{conn: c, id: c.nextID, window: c.atFirst, granted: streamWindow, sent: last}
+	s.wake.L = &c.mu
+	if c.nextID += 2; c.nextID > lastID {
+		c.leaving = true
+	}
+	c.streams[s.id] = s
+	c.writeLocked(frame{kind: writeHeaders, id: s.id, header: header, last: last})
+	return s, nil
+}
+
+// endLocked ends a stream. What came until then can be read.
+func (c *Conn) endLocked(s *stream, err error) {
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	delete(c.streams, s.id)
+	s.wake.Broadcast()
+	c.emptied = c.emptied || len(c.streams)+c.reserved == 0
+}
+
+// resetLocked ends a stream and tells the server so.
+func (c *Conn) resetLocked(s *stream, code http2.ErrCode, err error) {
+	if s.err == nil {
+		c.endLocked(s, err)
+		c.writeLocked(frame{kind: writeReset, id: s.id, value: uint32(code)})
+	}
+}
+
+// close ends the connection and all that goes over it.
+func (c *Conn) close(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err, c.queue = err, nil
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	for _, s := range c.streams {
+		c.endLocked(s, err)
+	}
+	c.mu.Unlock()
+	_ = c.socket.NetConn().Close() // to say good-bye may take as long as the socket is full
+	c.changed(c)
+}
+
+// listen asks the server for a sign of life if it is silent, and ends the connection if it stays so.
+func (c *Conn) listen() {
+	c.mu.Lock()
+	heard := time.Unix(0, c.heard.Load())
+	silent, lost := time.Since(heard), false
+	if heard.After(c.pinged) {
+		c.pinged = time.Time{}
+	}
+	switch {
+	case c.err != nil:
+	case !c.pinged.IsZero():
+		lost = true
+	case silent < c.options.PingInterval:
+		c.timer.Reset(c.options.PingInterval - silent)
+	default:
+		c.pinged = time.Now()
+		c.writeLocked(frame{kind: writePing})
+		c.timer.Reset(c.options.PingTimeout)
+	}
+	c.mu.Unlock()
+	if lost {
+		c.close(errLost)
+	}
+}
+
+// read takes what comes, until the connection is closed.
+func (c *Conn) read() {
+	settled := false
+	for {
+		f, err := c.framer.ReadFrame()
+		c.heard.Store(time.Now().UnixNano())
+		var ofStream http2.StreamError
+		switch {
+		case errors.As(err, &ofStream):
+			c.mu.Lock()
+			if s := c.streams[ofStream.StreamID]; s != nil {
+				c.resetLocked(s, ofStream.Code, fmt.Errorf("the answer is no HTTP/2: %w", err))
+			}
+			c.unlock()
+			continue
+		case errors.Is(err, io.EOF):
+			err = io.ErrUnexpectedEOF // of each answer that is not complete
+		case err == nil:
+			if _, is := f.(*http2.SettingsFrame); !is && !settled {
+				err = http2.ConnectionError(http2.ErrCodeProtocol)
+				break
+			}
+			settled = true
+			err = c.take(f)
+		}
+		if err != nil {
+			c.close(err)
+			return
+		}
+	}
+}
+
+// take takes a frame. An error ends the connection.
+func (c *Conn) take(f http2.Frame) error {
+	c.mu.Lock()
+	defer c.unlock()
+	switch f := f.(type) {
+	case *http2.DataFrame:
+		return c.takeDataLocked(f)
+	case *http2.MetaHeadersFrame:
+		return c.takeHeadersLocked(f)
+	case *http2.RSTStreamFrame:
+		return c.takeResetLocked(f)
+	case *http2.SettingsFrame:
+		return c.takeSettingsLocked(f)
+	case *http2.WindowUpdateFrame:
+		return c.takeWindowLocked(f)
+	case *http2.GoAwayFrame:
+		c.takeGoAwayLocked(f)
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			return c.answerLocked(frame{kind: writePong, opaque: f.Data})
+		}
+	case *http2.PushPromiseFrame:
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	return nil
+}
+
+// answerLocked queues what the server asked for.
+func (c *Conn) answerLocked(f frame) error {
+	if c.asked++; c.asked > queueLimit {
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	}
+	c.writeLocked(f)
+	return nil
+}
+
+func (c *Conn) takeDataLocked(f *http2.DataFrame) error {
+	size := f.Length
+	if c.unread += size; c.unread >= connWindow/8 {
+		c.writeLocked(frame{kind: writeWindow, value: c.unread})
+		c.unread = 0
+	}
+	s, err := c.streamLocked(f.StreamID)
+	if s == nil {
+		return err
+	}
+	s.granted -= int64(size)
+	switch data := f.Data(); {
+	case s.granted < 0:
+		c.resetLocked(s, http2.ErrCodeFlowControl, errors.New("the server sends more than it may"))
+		return nil
+	case s.response == nil:
+		c.resetLocked(s, http2.ErrCodeProtocol, errors.New("the answer has no beginning"))
+		return nil
+	case len(data) > 0:
+		s.put(data)
+	}
+	s.consumed += int64(int(size) - len(f.Data())) // padding
+	if f.StreamEnded() {
+		c.finishLocked(s)
+	}
+	s.wake.Broadcast()
+	return nil
+}
+
+// streamLocked returns a stream, nil if it has ended.
+func (c *Conn) streamLocked(id uint32) (*stream, error) {
+	if s := c.streams[id]; s != nil {
+		return s, nil
+	}
+	if id%2 == 0 || id >= c.nextID {
+		return nil, http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	return nil, nil
+}
+
+// finishLocked ends a stream whose answer is complete. Of what is still to be sent the server wants nothing then.
+func (c *Conn) finishLocked(s *stream) {
+	err := io.EOF
+	if s.expected > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	if s.sent {
+		c.endLocked(s, err)
+	} else {
+		c.resetLocked(s, http2.ErrCodeNo, err)
+	}
+}
+
+func (c *Conn) takeHeadersLocked(f *http2.MetaHeadersFrame) error {
+	s, err := c.streamLocked(f.StreamID)
+	if s == nil {
+		return err
+	}
+	switch {
+	case s.response != nil && f.StreamEnded(): // trailers
+		c.finishLocked(s)
+		return nil
+	case s.response != nil:
+		c.resetLocked(s, http2.ErrCodeProtocol, errors.New("the answer has headers in its midst"))
+		return nil
+	case f.Truncated:
+		c.resetLocked(s, http2.ErrCodeProtocol, fmt.Errorf("the headers of the answer are longer than %d bytes", headerLimit))
+		return nil
+	}
+	response, err := responseOf(f)
+	switch {
+	case err != nil:
+		c.resetLocked(s, http2.ErrCodeProtocol, err)
+		return nil
+	case response == nil: // there is more to come
+		return nil
+	}
+	s.response, s.expected = response, max(response.ContentLength, 0)
+	if f.StreamEnded() {
+		s.expected = 0
+		c.finishLocked(s)
+	}
+	s.wake.Broadcast()
+	return nil
+}
+
+func (c *Conn) takeResetLocked(f *http2.RSTStreamFrame) error {
+	s, err := c.streamLocked(f.StreamID)
+	switch {
+	case s == nil:
+		return err
+	case f.ErrCode == http2.ErrCodeRefusedStream:
+		c.endLocked(s, &notProcessedError{"it refused the stream"})
+	default:
+		c.endLocked(s, http2.StreamError{StreamID: s.id, Code: f.ErrCode, Cause: errors.New("said by the server")})
+	}
+	return nil
+}
+
+func (c *Conn) takeSettingsLocked(f *http2.SettingsFrame) error {
+	if f.IsAck() {
+		return nil
+	}
+	err := f.ForeachSetting(func(s http2.Setting) error {
+		if err := s.Valid(); err != nil {
+			return err
+		}
+		switch s.ID {
+		case http2.SettingMaxConcurrentStreams:
+			c.maxStreams = s.Val
+		case http2.SettingHeaderTableSize:
+			c.writeLocked(frame{kind: writeTable, value: s.Val})
+		case http2.SettingInitialWindowSize:
+			more := int64(s.Val) - c.atFirst
+			c.atFirst = int64(s.Val)
+			for _, s := range c.streams {
+				s.window += more
+				s.wake.Broadcast()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.answerLocked(frame{kind: writeSettled})
+}
+
+func (c *Conn) takeWindowLocked(f *http2.WindowUpdateFrame) error {
+	if f.StreamID == 0 {
+		c.window += int64(f.Increment)
+		if c.window > lastID {
+			return http2.ConnectionError(http2.ErrCodeFlowControl)
+		}
+		for _, s := range c.streams {
+			if c.starved > 0 {
+				s.wake.Broadcast()
+			}
+		}
+		return nil
+	}
+	s, err := c.streamLocked(f.StreamID)
+	if s == nil {
+		return err
+	}
+	if s.window += int64(f.Increment); s.window > lastID {
+		c.resetLocked(s, http2.ErrCodeFlowControl, errors.New("the server allows more than there is"))
+	}
+	s.wake.Broadcast()
+	return nil
+}
+
+// takeGoAwayLocked lets streams go on that the server knows of. There are to be no others.
+func (c *Conn) takeGoAwayLocked(f *http2.GoAwayFrame) {
+	c.leaving = true
+	for id, s := range c.streams {
+		if id > f.LastStreamID {
+			c.endLocked(s, &notProcessedError{"it is about to close the connection"})
+		}
+	}
+	c.emptied = c.emptied || len(c.streams)+c.reserved == 0
+}
+
+var _ http.RoundTripper = &Conn{}
