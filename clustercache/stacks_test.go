@@ -11,11 +11,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A hub has tens of thousands of watches, each of which is a goroutine that waits. Its stack is two kilobytes if less than one is in use
-// while it waits, and else four or eight: that is the difference of a function more, or of one with a large frame. The race
+// A hub has tens of thousands of watches, each of which is a goroutine that waits. Its stack is four kilobytes if less than two are in use
+// while it waits, and else eight: that is the difference of a function more, or of one with a large frame. The race
 // detector makes all frames larger, so there is no such test under it.
 func TestStacksOfWatches(t *testing.T) {
-	const n, each = 300, 3 << 10
+	const n, each = 300, 5 << 10
 	cp := realCluster(t)
 	h := start(t, Options{ProbeInterval: time.Hour, Limits: func(ClusterKey) Limits { return Limits{QPS: -1} }})
 	key := h.register("a", cp.Kubeconfig())
