@@ -33,6 +33,9 @@ type Options struct {
 	Visitors int
 	// Rate is how many edits a second there are.
 	Rate float64
+	// Rest is how long the hub is left alone, before and after targets come and go in a run of cycles, before its heap is looked at.
+	// What targets leave there has a goal only if that is 13 minutes or more. Zero: it is not looked at.
+	Rest time.Duration
 	// Seed decides who is struck by what.
 	Seed uint64
 	// Patience is how long anything may take that one waits for.
@@ -50,6 +53,7 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 // CycleFlags adds the options of cycles to a set of flags.
 func (o *Options) CycleFlags(flags *flag.FlagSet) {
 	flags.IntVar(&o.Cycles, "cycles", 500, "targets that come and go")
+	flags.DurationVar(&o.Rest, "rest", kept, "how long the hub is left alone before and after, so that what it keeps for a time is gone from its heap; 0: it is not looked at")
 	o.flags(flags)
 }
 
@@ -67,6 +71,7 @@ type run struct {
 	*rig.Rig
 	options   Options
 	residents []*fleetsim.Target
+	victims   []rig.Victim
 	foreigner *rig.Foreigner
 	random    *rand.Rand
 	value     int
@@ -74,7 +79,7 @@ type run struct {
 	samples   []rig.Resources
 	began     time.Time
 	results   string // directory
-	profiled  string // profile of the heap at the first sample
+	profiled  string // profile of the heap at the first sample, or at rest before targets come and go
 }
 
 // visited is what visitors have.
@@ -82,7 +87,8 @@ var visited = []string{rig.Steady, rig.Changing, rig.Shrinking, rig.Going, rig.C
 
 // begin sets everything up.
 func begin(ctx context.Context, root string, o Options) (*run, error) {
-	r := &run{options: o, results: rig.Results(root), foreigner: rig.NewForeigner(rig.VictimsOf(rig.Crowd...)), random: rand.New(rand.NewPCG(o.Seed, 0))}
+	r := &run{options: o, results: rig.Results(root), victims: rig.VictimsOf(rig.Crowd...), random: rand.New(rand.NewPCG(o.Seed, 0))}
+	r.foreigner = rig.NewForeigner(r.victims)
 	var err error
 	if r.Rig, err = rig.Start(ctx, rig.Options{
 		Root: root, Results: rig.Results(root), Fleet: fleetsim.Options{Targets: o.Targets, Seed: 1, Prefix: "resident-"}, Progress: o.Progress,
@@ -108,8 +114,7 @@ const (
 	warmUpTime = 2 * time.Minute
 )
 
-// enough is how many samples it takes for the slope of the heap to mean something: what the hub remembers for some minutes, or up
-// to a bound, fills up first.
+// enough is how many samples it takes for a slope to mean something.
 const enough = 20
 
 // Run soaks, and completes the report, also if it fails.
@@ -129,6 +134,8 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 			return fmt.Errorf("minute %d: %w\n%s", minute+1, err, r.Log())
 		}
 	}
+	judgeSamples(step, r.samples, r.began, o.Visitors)
+	judgeSlope(step, r.samples, r.began)
 	return r.judge(ctx, step)
 }
 
@@ -142,7 +149,18 @@ func Cycle(ctx context.Context, root string, o Options, report *figures.Report) 
 	step := report.Begin("cycles")
 	defer step.End()
 	rounds := (o.Cycles + o.Visitors - 1) / o.Visitors
+	var before, after settled
+	steady := r.began
 	for round := range rounds + warmUp {
+		if round == warmUp && o.Rest > 0 {
+			if before, err = r.settle(ctx); err != nil {
+				return fmt.Errorf("rest before: %w\n%s", err, r.Log())
+			}
+			if r.profiled, err = r.profile(ctx, "begin"); err != nil {
+				return err
+			}
+			steady = time.Now()
+		}
 		if err := r.alongside(ctx, r.visit); err != nil {
 			return fmt.Errorf("round %d: %w\n%s", round+1, err, r.Log())
 		}
@@ -152,6 +170,13 @@ func Cycle(ctx context.Context, root string, o Options, report *figures.Report) 
 		r.Say("%d of %d targets came and went", r.visits, (rounds+warmUp)*o.Visitors)
 	}
 	step.Add("targets that came and went", float64(r.visits), "")
+	judgeSamples(step, r.samples, steady, o.Visitors)
+	if o.Rest > 0 {
+		if after, err = r.settle(ctx); err != nil {
+			return fmt.Errorf("rest after: %w\n%s", err, r.Log())
+		}
+		judgeRest(step, before, after)
+	}
 	return r.judge(ctx, step)
 }
 
@@ -266,6 +291,22 @@ func (r *run) strike(ctx context.Context, target *fleetsim.Target) error {
 
 // sample waits until all is as it should be, and looks at what the hub has.
 func (r *run) sample(ctx context.Context) error {
+	if err := r.calm(ctx); err != nil {
+		return err
+	}
+	s, err := r.Resources(ctx)
+	if err != nil {
+		return err
+	}
+	r.samples = append(r.samples, s)
+	if len(r.samples) == 1 {
+		r.profiled, err = r.profile(ctx, "begin")
+	}
+	return err
+}
+
+// calm waits until all is as it should be.
+func (r *run) calm(ctx context.Context) error {
 	if err := r.Until(ctx, r.options.Patience, 200*time.Millisecond, "all targets are connected and all watches synced", func() (bool, error) {
 		connected, err := r.Hub.Sum(ctx, "trellis_clustercache_targets", map[string]string{"state": "Connected"})
 		if err != nil || connected != float64(len(r.residents)) {
@@ -277,16 +318,8 @@ func (r *run) sample(ctx context.Context) error {
 		return err
 	}
 	// Connections that were replaced drain for a moment.
-	const calm = 3 * time.Second
-	if err := rig.Pause(ctx, calm); err != nil {
-		return err
-	}
-	s, err := r.Resources(ctx)
-	r.samples = append(r.samples, s)
-	if err == nil && len(r.samples) == 1 {
-		r.profiled, err = r.profile(ctx, "begin")
-	}
-	return err
+	const moment = 3 * time.Second
+	return rig.Pause(ctx, moment)
 }
 
 // flat is by how much what the hub has may grow over a run, as a fraction.
@@ -304,9 +337,9 @@ func counted(samples []rig.Resources, from time.Time) []rig.Resources {
 	return samples[skipped:]
 }
 
-// judgeSamples says whether anything is left behind. Visitors come and go between a sample and the next one, and the run began at
-// a time.
-func judgeSamples(step *figures.Step, samples []rig.Resources, began time.Time, visitors int) {
+// judgeSamples says whether anything is left behind. Visitors come and go between a sample and the next one, and have done so
+// without a pause since a time.
+func judgeSamples(step *figures.Step, samples []rig.Resources, since time.Time, visitors int) {
 	for _, what := range []struct {
 		name, unit string
 		value      func(rig.Resources) float64
@@ -328,7 +361,7 @@ func judgeSamples(step *figures.Step, samples []rig.Resources, began time.Time, 
 			return out
 		}
 		step.Keep(what.name, of(samples))
-		from := began.Add(warmUpTime)
+		from := since.Add(warmUpTime)
 		if what.count {
 			from = time.Time{}
 		}
@@ -348,13 +381,13 @@ func judgeSamples(step *figures.Step, samples []rig.Resources, began time.Time, 
 		}
 		grown := figures.Slope(values)
 		f = step.Add(what.name+", slope over the run", 100*grown, "%")
-		if len(values) >= enough && (what.count || what.name == "live heap") {
+		if what.count && len(values) >= enough {
 			f.Holds(fmt.Sprintf("<= %.0f", 100*flat), grown <= flat).Strictly()
 		}
 	}
 	n := len(counted(samples, time.Time{}))
 	step.Add("samples", float64(n), "").Holds(fmt.Sprintf(">= %d", least), n >= least).Strictly()
-	step.Add("samples of memory", float64(len(counted(samples, began.Add(warmUpTime)))), "")
+	step.Add("samples of memory", float64(len(counted(samples, since.Add(warmUpTime)))), "")
 	step.Note("the reference of a figure at the end is the one at the beginning: medians of the last and of the first fifth of the samples")
 }
 
@@ -367,9 +400,8 @@ func judgeHistories(step *figures.Step, histories []journal.History) {
 	step.Add("targets that stay: created twice", float64(len(twice.Findings)), "").Exactly(0).Strictly()
 }
 
-// judge says what became of the run.
+// judge says what became of the targets that stay, and writes what the heap holds.
 func (r *run) judge(ctx context.Context, step *figures.Step) error {
-	judgeSamples(step, r.samples, r.began, r.options.Visitors)
 	var histories []journal.History
 	for _, target := range r.residents {
 		histories = append(histories, target.Journal().History().Since(r.began))
@@ -377,7 +409,7 @@ func (r *run) judge(ctx context.Context, step *figures.Step) error {
 	judgeHistories(step, histories)
 	path, err := r.profile(ctx, "end")
 	if err == nil {
-		step.Note("what the heap holds more than at the first sample: go tool pprof -sample_index=inuse_space -diff_base %s %s", r.profiled, path)
+		step.Note("what the heap holds more than at the beginning: go tool pprof -sample_index=inuse_space -diff_base %s %s", r.profiled, path)
 	}
 	return err
 }

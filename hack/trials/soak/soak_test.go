@@ -33,7 +33,7 @@ func TestTargetsThatComeAndGoLeaveNothing(t *testing.T) {
 	report := figures.NewReport("cycles", nil)
 	var progress strings.Builder
 	err = soak.Cycle(t.Context(), root, soak.Options{
-		Targets: 2, Visitors: 5, Cycles: 20, Rate: 2, Seed: 1, Patience: 3 * time.Minute, Progress: &progress,
+		Targets: 2, Visitors: 5, Cycles: 20, Rate: 2, Rest: time.Second, Seed: 1, Patience: 3 * time.Minute, Progress: &progress,
 	}, report)
 	g.Expect(err).NotTo(HaveOccurred(), progress.String())
 	var table strings.Builder
