@@ -84,40 +84,62 @@ func (o *observation) expiryStep() (next time.Time) {
 // news counts what sources tell of targets.
 type news struct {
 	mu         sync.Mutex
-	targets    map[clustercache.ClusterKey]uint64
-	namespaces map[string]uint64
+	namespaces map[string]*namespaceNews // of which a target is known
 }
 
-func newNews() *news {
-	return &news{targets: map[clustercache.ClusterKey]uint64{}, namespaces: map[string]uint64{}}
+// namespaceNews is what was told of all targets of a namespace, and of each by its name.
+type namespaceNews struct {
+	all     uint64
+	targets map[string]uint64
 }
+
+func newNews() *news { return &news{namespaces: map[string]*namespaceNews{}} }
 
 func (n *news) add(keys ...clustercache.ClusterKey) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, key := range keys {
-		n.targets[key]++
+		n.namespaceLocked(key).targets[key.Name]++
 	}
 }
 
-// ofNamespace is about all targets of one.
+func (n *news) namespaceLocked(key clustercache.ClusterKey) *namespaceNews {
+	told := n.namespaces[key.Namespace]
+	if told == nil {
+		told = &namespaceNews{targets: map[string]uint64{}}
+		n.namespaces[key.Namespace] = told
+	}
+	return told
+}
+
+// ofNamespace is about all targets of one. Those that nobody has asked about yet have no news.
 func (n *news) ofNamespace(namespace string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.namespaces[namespace]++
+	if told := n.namespaces[namespace]; told != nil {
+		told.all++
+	}
 }
 
 // of is the number of the last news of a target.
 func (n *news) of(key clustercache.ClusterKey) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.targets[key] + n.namespaces[key.Namespace]
+	told := n.namespaceLocked(key)
+	number := told.targets[key.Name]
+	told.targets[key.Name] = number // it is asked about from now on
+	return told.all + number
 }
 
-// forget drops what was counted of a target, which has no TargetCluster any more. What is counted of namespaces stays: there are
-// few of them.
+// forget drops what was counted of a target, which has no TargetCluster any more.
 func (n *news) forget(key clustercache.ClusterKey) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.targets, key)
+	told := n.namespaces[key.Namespace]
+	if told == nil {
+		return
+	}
+	if delete(told.targets, key.Name); len(told.targets) == 0 {
+		delete(n.namespaces, key.Namespace)
+	}
 }
