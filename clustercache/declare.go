@@ -59,7 +59,7 @@ func (t *target) bind(g *generation) {
 		w.boundTo = g.number
 		b := watching.Bind(w.Declared, g.watching)
 		w.Promote(b)
-		t.work.Go(b.Run)
+		b.Start(&t.work)
 	}
 }
 

@@ -97,7 +97,7 @@ func (t *target) buildNext(
 		if w.Synced() {
 			awaited = append(awaited, awaitedWatch{w, b})
 		}
-		t.work.Go(b.Run)
+		b.Start(&t.work)
 	}
 	if err = t.awaitWatches(ctx, g, awaited); err != nil {
 		next.stop(ErrConnectionReplaced)

@@ -71,7 +71,7 @@ type Collection struct {
 	fields *fields // of an event, from Fields
 }
 
-// Sink takes what comes. All calls come from the goroutine that runs Follow.
+// Sink takes what comes. All calls come from the goroutine that runs Follow at the time.
 type Sink interface {
 	// Begin announces a list: what is set and removed from now on is not all there is, until Complete.
 	Begin()
@@ -92,16 +92,19 @@ type Sink interface {
 type Follower struct {
 	collection Collection
 	sink       Sink
-	version    string // of the collection, as far as it was followed
-	listed     bool   // all that was there up to the version was handed on
-	paged      bool   // the server does not stream lists
-	pagedNext  bool   // the last list was a stream that did not come to its end
-	unfinished int    // streams in a row that did not, although they were open for long
-	spared     int    // lists since then that were no streams because of that
+	version    string   // of the collection, as far as it was followed
+	listed     bool     // all that was there up to the version was handed on
+	paged      bool     // the server does not stream lists
+	pagedNext  bool     // the last list was a stream that did not come to its end
+	attempt    *attempt // that is under way
+	wake       func()
+	unfinished int // streams in a row that did not, although they were open for long
+	spared     int // lists since then that were no streams because of that
 }
 
 // New returns a follower that has not begun.
-func New(c Collection, sink Sink) *Follower {
+// wake, if not nil, is called in a goroutine of its own when Follow is to be called again after it returned ErrParked.
+func New(c Collection, sink Sink, wake func()) *Follower {
 	if c.MaxPage == 0 {
 		c.MaxPage = defaultMaxPage
 	}
@@ -111,7 +114,7 @@ func New(c Collection, sink Sink) *Follower {
 	if c.Fields != nil {
 		c.fields = fieldsOfEvent(c.Fields)
 	}
-	return &Follower{collection: c, sink: sink}
+	return &Follower{collection: c, sink: sink, wake: wake}
 }
 
 // Listed tells whether Follow goes on where it was, and does not list first.
@@ -124,16 +127,28 @@ func (f *Follower) Forget() { f.listed = false }
 // then it is called again after a pause. The error says what went wrong. Nil: nothing did, the server has forgotten the
 // version that a watch had come to, as it may.
 //
-// Nearly all the time it is in drain, which waits. A stack of eight kilobytes is halved if less than a quarter of it is in use, and
-// the runtime takes 800 bytes of that for itself: so what is remembered meanwhile is in the attempt and not in the frame, and all
-// that takes room is done in functions that come back. TestStacksOfWatches in clustercache guards that.
+// Nearly all the time there is nothing to do. Where the body of the answer can say when there is, Follow returns ErrParked meanwhile, and
+// is to be called with the same context when wake was. Then nobody may touch the follower after it returned. Else it waits in drain: a stack
+// of eight kilobytes is halved if less than a quarter of it is in use, and the runtime takes 800 bytes of that for itself, so what is
+// remembered meanwhile is in the attempt and not in the frame, and all that takes room is done in functions that come back.
 func (f *Follower) Follow(ctx context.Context) error {
-	a := f.begin(ctx)
-	for a.watch != nil {
-		f.ended(ctx, a, f.drain(a.watch))
+	if f.attempt == nil {
+		f.attempt = f.begin(ctx)
 	}
-	return f.outcome(ctx, a.err)
+	for a := f.attempt; a.watch != nil; {
+		err := f.drain(a.watch)
+		if err == ErrParked { //nolint:errorlint // it is never wrapped
+			return err
+		}
+		f.ended(ctx, a, err)
+	}
+	err := f.attempt.err
+	f.attempt = nil
+	return f.outcome(ctx, err)
 }
+
+// ErrParked says that there is nothing to do until wake is called.
+var ErrParked = errors.New("there is nothing to read")
 
 // attempt is what Follow remembers from one watch to the next.
 type attempt struct {
@@ -254,6 +269,9 @@ func (f *Follower) sleep(ctx context.Context, pause time.Duration, err error) {
 // drain takes events until there are no more, and returns why.
 func (f *Follower) drain(w *watch) error {
 	for {
+		if w.park(f.wake) {
+			return ErrParked
+		}
 		err := w.await()
 		if err == nil {
 			err = f.handle(w)

@@ -99,6 +99,25 @@ func (f *frames) await() error {
 	return nil
 }
 
+// Parker is the body of an answer that calls back instead of having its reader wait.
+type Parker interface {
+	// Park has wake called, once and from another goroutine, when there is something to read, or will not be any more. It returns
+	// false if that is so already, or cannot be told.
+	Park(wake func()) bool
+}
+
+// park has wake called when there is something of the next document. It returns false if there is, or it cannot be told: then await
+// knows. After it returned true, another goroutine may be reading.
+func (f *frames) park(wake func()) bool {
+	f.passSpace()
+	f.free()
+	if wake == nil || f.buffer != nil || f.have > 0 {
+		return false
+	}
+	parker, ok := f.body.(Parker)
+	return ok && parker.Park(wake)
+}
+
 // passSpace passes what is between JSON documents.
 func (f *frames) passSpace() {
 	if f.buffer != nil && !f.protobuf {

@@ -178,7 +178,7 @@ func begin(t *testing.T, change func(*follow.Collection), answers ...answer) *sc
 	if change != nil {
 		change(&c)
 	}
-	s.follower = follow.New(c, s.sink)
+	s.follower = follow.New(c, s.sink, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel
 	s.again(ctx)

@@ -226,6 +226,7 @@ func (c *Conn) endLocked(s *stream, err error) {
 	}
 	s.err = err
 	delete(c.streams, s.id)
+	s.unpark()
 	s.wake.Broadcast()
 	c.emptied = c.emptied || len(c.streams)+c.reserved == 0
 }

@@ -343,3 +343,58 @@ func TestStreamsThatWaitTakeLittle(t *testing.T) {
 	}
 	s.Expect(s.dials.Load()).To(BeEquivalentTo(1))
 }
+
+// A reader need not be there while there is nothing to read.
+func TestReaderThatIsCalled(t *testing.T) {
+	say := make(chan string)
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		flush := http.NewResponseController(w).Flush
+		_ = flush()
+		for {
+			select {
+			case word := <-say:
+				_, _ = w.Write([]byte(word))
+				if _ = flush(); word == "end" {
+					return
+				}
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}, Options{})
+	for name, finish := range map[string]func(cancel func(), body io.ReadCloser){
+		"end":     func(func(), io.ReadCloser) { say <- "end" },
+		"context": func(cancel func(), _ io.ReadCloser) { cancel() },
+		"close":   func(_ func(), body io.ReadCloser) { _ = body.Close() },
+		"cut":     func(func(), io.ReadCloser) { s.cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGomega(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			response, err := s.get(ctx, "/")
+			g.Expect(err).NotTo(HaveOccurred())
+			defer func() { _ = response.Body.Close() }()
+			b, is := response.Body.(*body)
+			g.Expect(is).To(BeTrue())
+			called := make(chan struct{}, 2)
+			wake := func() { called <- struct{}{} }
+			word := make([]byte, 10)
+			for range 3 {
+				g.Expect(b.Park(wake)).To(BeTrue())
+				g.Consistently(called, 20*time.Millisecond).ShouldNot(Receive())
+				say <- "word"
+				g.Eventually(called).Should(Receive())
+				g.Expect(b.Park(wake)).To(BeFalse(), "there is something")
+				g.Expect(b.Read(word)).To(Equal(4))
+			}
+			g.Expect(b.Park(wake)).To(BeTrue())
+			finish(cancel, response.Body)
+			g.Eventually(called).Should(Receive())
+			g.Expect(b.Park(wake)).To(BeFalse())
+			_, err = io.ReadAll(response.Body)
+			g.Expect(err != nil).To(Equal(name != "end"))
+			g.Consistently(called, 20*time.Millisecond).ShouldNot(Receive(), "once each time")
+		})
+	}
+}

@@ -21,6 +21,7 @@ type stream struct {
 	id     uint32
 	unbind func() bool // from the context of the request
 	wake   sync.Cond   // of who sends the request or reads the answer
+	parked func()      // who is to be called when there is something to read
 	err    error       // why it ended; io.EOF if in order
 
 	sent   bool  // the request is, or will be, without being waited for
@@ -145,6 +146,7 @@ var answered = &http.Response{}
 
 // put keeps what came until it is read.
 func (s *stream) put(data []byte) {
+	s.unpark()
 	if s.expected -= int64(len(data)); s.start > 0 && s.start >= len(s.buffer)/2 {
 		s.buffer = s.buffer[:copy(s.buffer, s.buffer[s.start:])]
 		s.start = 0
@@ -180,6 +182,26 @@ func (b *body) Read(p []byte) (int, error) {
 		s.consumed = 0
 	}
 	return n, nil
+}
+
+// Park has wake called, once and in a goroutine of its own, when there is something to read, or will not be any more. It returns false
+// if that is so already. So a reader that has nothing to read need not be there.
+func (b *body) Park(wake func()) bool {
+	s, c := b.stream, b.stream.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.buffer != nil || s.err != nil {
+		return false
+	}
+	s.parked = wake
+	return true
+}
+
+func (s *stream) unpark() {
+	if s.parked != nil {
+		go s.parked()
+		s.parked = nil
+	}
 }
 
 // errBodyClosed is what comes of an answer that was closed.

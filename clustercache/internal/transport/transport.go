@@ -530,6 +530,12 @@ func (b *callBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Park implements follow.Parker, if what is read does.
+func (b *callBody) Park(wake func()) bool {
+	parker, ok := b.ReadCloser.(interface{ Park(wake func()) bool })
+	return ok && parker.Park(wake)
+}
+
 func (b *callBody) Close() error {
 	err := b.ReadCloser.Close()
 	b.call.end(nil)

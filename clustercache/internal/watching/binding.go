@@ -100,17 +100,23 @@ type Binding struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
 
+	// attempt is the context of the attempt that is under way, nil if none is; retries is what is remembered from one to the next, and
+	// done is called at the end. Only used by the goroutine of run, of which there is one at a time: none while there is nothing to do.
+	attempt context.Context
+	retries retries
+	done    func()
+
 	// outcome receives what came first: nil for a complete initial list, or the reason why there is none.
 	outcome chan error
-	// watchdog ends an initial list that stands still; nil if none does. Only used by the goroutine of Run.
+	// watchdog ends an initial list that stands still; nil if none does. Only used by the goroutine of run.
 	watchdog clock.Timer
 
 	// follower is nil until the kind is known. resource is what the kind is served as. trims is true if it comes in full and is
-	// cut down here. All are only used by the goroutine of Run and what it calls.
+	// cut down here. All are only used by the goroutine of run and what it calls.
 	follower *follow.Follower
 	resource schema.GroupVersionResource
 	trims    bool
-	// listing is what a list that is under way brought so far, nil if none is. Only used by the goroutine of Run.
+	// listing is what a list that is under way brought so far, nil if none is. Only used by the goroutine of run.
 	listing map[types.NamespacedName]any
 	// abort ends the attempt that is under way, which is overfull if there was no room for an object. Only used by the goroutine
 	// of Run.
@@ -121,7 +127,7 @@ type Binding struct {
 	gap     gap
 	// achieved notes that an attempt came to a complete list, or went on where the one before was.
 	achieved atomic.Bool
-	// listed ends the turn of the list that is under way. Only used by the goroutine of Run.
+	// listed ends the turn of the list that is under way. Only used by the goroutine of run.
 	listed func(achieved bool)
 
 	// staged is what a binding collects that is not the declared watch's feeder yet. Guarded by watch.deliver.
@@ -138,7 +144,7 @@ func Bind(w *Declared, connection *Connection) *Binding {
 	return b
 }
 
-// retries are what Run remembers between two attempts.
+// retries are what run remembers between two attempts.
 type retries struct {
 	started        time.Time // the attempt
 	pause, unknown time.Duration
@@ -146,14 +152,25 @@ type retries struct {
 	forgotten      int // lists in a row
 }
 
-// Run keeps the watch going until the binding's context ends. Nearly all the time it is in follow, so its frame is small, like
-// those below it (follow.Follower).
-func (b *Binding) Run() {
-	for r := (&retries{pause: watchRetryMin}); b.tries(r); {
-		b.recover(r, b.follow())
+// Start keeps the watch going until the binding's context ends. It is to be called once. running waits for the end.
+func (b *Binding) Start(running *sync.WaitGroup) {
+	running.Add(1)
+	b.done, b.retries = running.Done, retries{pause: watchRetryMin}
+	go b.run()
+}
+
+// run keeps the watch going until there is nothing to do, or the binding's context ends. When there is, the follower calls it again.
+func (b *Binding) run() {
+	for b.attempt != nil || b.tries(&b.retries) {
+		err := b.follow()
+		if err == follow.ErrParked { //nolint:errorlint // it is never wrapped
+			return // another goroutine may be at it by now
+		}
+		b.recover(&b.retries, err)
 	}
 	b.cancel()
 	b.watch.shrink()
+	b.done()
 }
 
 // tries begins an attempt, unless there are to be no more.
@@ -247,12 +264,19 @@ func (b *Binding) sleep(d time.Duration, wake <-chan struct{}) {
 }
 
 // follow follows the kind until the watch breaks, or its initial list stands still for too long.
-func (b *Binding) follow() error {
-	ctx, err := b.begin()
-	if err != nil {
+func (b *Binding) follow() (err error) {
+	if b.attempt == nil {
+		if b.attempt, err = b.begin(); err != nil {
+			return err
+		}
+	}
+	err = b.follower.Follow(b.attempt)
+	if err == follow.ErrParked { //nolint:errorlint // it is never wrapped
 		return err
 	}
-	return b.end(ctx, b.follower.Follow(ctx))
+	ctx := b.attempt
+	b.attempt = nil
+	return b.end(ctx, err)
 }
 
 // begin prepares an attempt, which ends with the context.
@@ -368,7 +392,7 @@ func (b *Binding) newFollower() error {
 	if spec.FieldSelector != nil {
 		c.FieldSelector = spec.FieldSelector.String()
 	}
-	b.follower = follow.New(c, b)
+	b.follower = follow.New(c, b, b.run)
 	return nil
 }
 

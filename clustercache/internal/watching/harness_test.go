@@ -177,7 +177,7 @@ func (s *setting) bind(w *Declared, to *site) *Binding {
 		Clock: s.clock, Logger: logr.Discard(), Events: &atomic.Uint64{},
 	})
 	var running sync.WaitGroup
-	running.Go(b.Run)
+	b.Start(&running)
 	s.t.Cleanup(func() {
 		w.Close()
 		running.Wait()
