@@ -20,8 +20,10 @@ const (
 	connWindow   = 16 << 20
 	// headerLimit bounds the headers of an answer.
 	headerLimit = 128 << 10
-	// streamsAtFirst is how many streams are opened before the server has said how many it allows.
+	// streamsAtFirst is how many streams are opened before the server has said how many it allows, streamsUnsaid how many if it says
+	// nothing of it.
 	streamsAtFirst = 100
+	streamsUnsaid  = 1000
 	// initialWindow and initialTable are what a server allows that has not said anything else.
 	initialWindow = 1<<16 - 1
 	initialTable  = 4 << 10
@@ -71,16 +73,18 @@ type Conn struct {
 
 	framer *http2.Framer // reads; only used by the goroutine that does
 	unread uint32        // bytes that came and for which the window of the connection was not given back; the same
-	heard  atomic.Int64  // when something came last, in nanoseconds
+	began  time.Time
+	heard  atomic.Int64 // when something came last, in nanoseconds since then
 
 	mu       sync.Mutex
 	err      error // why it is closed
+	told     bool  // that it was closed before there was a stream
 	leaving  bool  // no further streams
 	streams  map[uint32]*stream
 	reserved int  // places of streams that are about to be opened
 	emptied  bool // changed is to be called
 	nextID   uint32
-	pinged   time.Time   // when a ping was sent that nothing came after; zero if there is none
+	pinged   int64       // when a ping was sent that nothing came after, as heard; zero if there is none
 	timer    *time.Timer // of pings; nil if there are none
 
 	// What the server allows.
@@ -104,14 +108,13 @@ func newConn(socket *tls.Conn, options Options, changed func(*Conn)) *Conn {
 	c := &Conn{
 		socket: socket, options: options, changed: changed,
 		framer: http2.NewFramer(nil, socket), streams: map[uint32]*stream{}, nextID: 1,
-		maxStreams: streamsAtFirst, window: initialWindow, atFirst: initialWindow,
+		maxStreams: streamsAtFirst, window: initialWindow, atFirst: initialWindow, began: time.Now(),
 	}
 	c.framer.SetReuseFrames()
 	c.framer.SetMaxReadFrameSize(readFrame)
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(initialTable, nil)
 	c.framer.MaxHeaderListSize = headerLimit
 	c.encoder = hpack.NewEncoder(&c.header)
-	c.heard.Store(time.Now().UnixNano())
 	c.mu.Lock()
 	c.writeLocked(frame{kind: writePreface})
 	if options.PingInterval > 0 {
@@ -122,12 +125,29 @@ func newConn(socket *tls.Conn, options Options, changed func(*Conn)) *Conn {
 	return c
 }
 
-// RoundTrip implements http.RoundTripper. It fails without a look at the request if there is no room for another stream.
+// RoundTrip implements http.RoundTripper. It fails without a look at the request if there is no room for another stream. net/http would open
+// one connection after the other if that were because they are closed before anything was sent: then it says so once.
 func (c *Conn) RoundTrip(request *http.Request) (*http.Response, error) {
-	if !c.reserve() {
-		return nil, fullError{}
+	if c.reserve() {
+		return c.send(request)
 	}
-	return c.send(request)
+	if err := c.stillborn(); err != nil {
+		if request.Body != nil {
+			_ = request.Body.Close()
+		}
+		return nil, err
+	}
+	return nil, fullError{}
+}
+
+func (c *Conn) stillborn() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil || c.nextID > 1 || c.told || errors.Is(c.err, errClosed) {
+		return nil
+	}
+	c.told = true
+	return c.err
 }
 
 // reserve keeps a place for a stream, if there is one.
@@ -154,13 +174,36 @@ func (c *Conn) hasRoomLocked() bool {
 	return c.usableLocked() && len(c.streams)+c.reserved < int(c.maxStreams)
 }
 
-// state is what a pool has to know of a connection: whether it is closed, takes further streams, and has none.
-type state struct{ closed, usable, idle bool }
-
-func (c *Conn) state() state {
+// isRoomy tells whether there is place for more streams than a few.
+func (c *Conn) isRoomy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return state{closed: c.err != nil, usable: c.usableLocked(), idle: len(c.streams)+c.reserved == 0}
+	return c.usableLocked() && len(c.streams)+c.reserved < int(c.maxStreams-c.maxStreams/4)
+}
+
+// isClosed tells whether the connection is closed.
+func (c *Conn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil
+}
+
+// retire has the connection take no further streams if it has none, and had some; useless tells that there are better ones. It returns
+// whether it is to be closed.
+func (c *Conn) retire(useless bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.streams)+c.reserved > 0 || !c.leaving && (!useless || c.nextID == 1) {
+		return false
+	}
+	c.leaving = true
+	return true
+}
+
+// releaseLocked gives a place back that was reserved.
+func (c *Conn) releaseLocked() {
+	c.reserved--
+	c.emptied = c.emptied || len(c.streams)+c.reserved == 0
 }
 
 // unlock has it looked at whether the connection is still of use if the last stream ended.
@@ -176,17 +219,20 @@ func (c *Conn) unlock() {
 // send sends a request for which a place is reserved, and waits for the begin of the answer.
 func (c *Conn) send(request *http.Request) (*http.Response, error) {
 	header, unzips, err := headerOf(request, c.options.DisableCompression)
+	if err == nil {
+		err = request.Context().Err() // or it might be carried out
+	}
 	body := request.Body
 	if body == http.NoBody {
 		body = nil
 	}
 	var s *stream
 	if err == nil {
-		s, err = c.open(header, body == nil)
+		s, err = c.open(header, body == nil, request.Method == http.MethodHead)
 	} else {
 		c.mu.Lock()
-		c.reserved--
-		c.mu.Unlock()
+		c.releaseLocked()
+		c.unlock()
 	}
 	if err != nil {
 		if body != nil {
@@ -201,15 +247,16 @@ func (c *Conn) send(request *http.Request) (*http.Response, error) {
 	return s.answer(request, unzips)
 }
 
-// open begins a stream in the place that was reserved for it.
-func (c *Conn) open(header []hpack.HeaderField, last bool) (*stream, error) {
+// open begins a stream in the place that was reserved for it. last is true if the request has no body, bare if the answer has none.
+func (c *Conn) open(header []hpack.HeaderField, last, bare bool) (*stream, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reserved--
-	if !c.usableLocked() {
-		return nil, &notProcessedError{"the connection was ended meanwhile"}
+	defer c.unlock()
+	c.releaseLocked()
+	if !c.usableLocked() || len(c.streams) >= int(c.maxStreams) {
+		return nil, &notProcessedError{"the connection takes no further ones"}
 	}
-	s := &stream{conn: c, id: c.nextID, window: c.atFirst, granted: streamWindow, sent: last}
+	c.emptied = false
+	s := &stream{conn: c, id: c.nextID, window: c.atFirst, granted: streamWindow, sent: last, bare: bare, expected: -1}
 	s.wake.L = &c.mu
 	if c.nextID += 2; c.nextID > lastID {
 		c.leaving = true
@@ -261,19 +308,19 @@ func (c *Conn) close(err error) {
 // listen asks the server for a sign of life if it is silent, and ends the connection if it stays so.
 func (c *Conn) listen() {
 	c.mu.Lock()
-	heard := time.Unix(0, c.heard.Load())
-	silent, lost := time.Since(heard), false
-	if heard.After(c.pinged) {
-		c.pinged = time.Time{}
+	heard, now := c.heard.Load(), int64(time.Since(c.began))
+	silent, lost := time.Duration(now-heard), false
+	if heard > c.pinged {
+		c.pinged = 0
 	}
 	switch {
 	case c.err != nil:
-	case !c.pinged.IsZero():
+	case c.pinged > 0:
 		lost = true
 	case silent < c.options.PingInterval:
 		c.timer.Reset(c.options.PingInterval - silent)
 	default:
-		c.pinged = time.Now()
+		c.pinged = now
 		c.writeLocked(frame{kind: writePing})
 		c.timer.Reset(c.options.PingTimeout)
 	}
@@ -288,7 +335,7 @@ func (c *Conn) read() {
 	settled := false
 	for {
 		f, err := c.framer.ReadFrame()
-		c.heard.Store(time.Now().UnixNano())
+		c.heard.Store(int64(time.Since(c.began)))
 		var ofStream http2.StreamError
 		switch {
 		case errors.As(err, &ofStream):
@@ -305,6 +352,9 @@ func (c *Conn) read() {
 				err = http2.ConnectionError(http2.ErrCodeProtocol)
 				break
 			}
+			if !settled {
+				c.unlimit()
+			}
 			settled = true
 			err = c.take(f)
 		}
@@ -313,6 +363,13 @@ func (c *Conn) read() {
 			return
 		}
 	}
+}
+
+// unlimit notes that the server is about to say how many streams it allows, or that it has no limit.
+func (c *Conn) unlimit() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.maxStreams = streamsUnsaid
 }
 
 // take takes a frame. An error ends the connection.
@@ -368,6 +425,9 @@ func (c *Conn) takeDataLocked(f *http2.DataFrame) error {
 		return nil
 	case s.response == nil:
 		c.resetLocked(s, http2.ErrCodeProtocol, errors.New("the answer has no beginning"))
+		return nil
+	case s.expected >= 0 && int64(len(data)) > s.expected:
+		c.resetLocked(s, http2.ErrCodeProtocol, errors.New("the answer is longer than it was said to be"))
 		return nil
 	case len(data) > 0:
 		s.put(data)
@@ -428,9 +488,11 @@ func (c *Conn) takeHeadersLocked(f *http2.MetaHeadersFrame) error {
 	case response == nil: // there is more to come
 		return nil
 	}
-	s.response, s.expected = response, max(response.ContentLength, 0)
+	s.response, s.expected = response, response.ContentLength
+	if code := response.StatusCode; s.bare || code == http.StatusNoContent || code == http.StatusNotModified {
+		s.expected = min(s.expected, 0) // it may say how long it would be
+	}
 	if f.StreamEnded() {
-		s.expected = 0
 		c.finishLocked(s)
 	}
 	s.wake.Broadcast()
@@ -485,11 +547,7 @@ func (c *Conn) takeWindowLocked(f *http2.WindowUpdateFrame) error {
 		if c.window > lastID {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
-		for _, s := range c.streams {
-			if c.starved > 0 {
-				s.wake.Broadcast()
-			}
-		}
+		c.feedLocked()
 		return nil
 	}
 	s, err := c.streamLocked(f.StreamID)
@@ -503,12 +561,26 @@ func (c *Conn) takeWindowLocked(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
+// feedLocked wakes streams that wait for window of the connection.
+func (c *Conn) feedLocked() {
+	if c.starved == 0 {
+		return
+	}
+	for _, s := range c.streams {
+		s.wake.Broadcast()
+	}
+}
+
 // takeGoAwayLocked lets streams go on that the server knows of. There are to be no others.
 func (c *Conn) takeGoAwayLocked(f *http2.GoAwayFrame) {
 	c.leaving = true
 	for id, s := range c.streams {
 		if id > f.LastStreamID {
-			c.endLocked(s, &notProcessedError{"it is about to close the connection"})
+			var err error = &notProcessedError{"it is about to close the connection"}
+			if f.ErrCode != http2.ErrCodeNo && id == 1 { // it would be the same with the next connection
+				err = http2.GoAwayError{LastStreamID: f.LastStreamID, ErrCode: f.ErrCode}
+			}
+			c.endLocked(s, err)
 		}
 	}
 	c.emptied = c.emptied || len(c.streams)+c.reserved == 0

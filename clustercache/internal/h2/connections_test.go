@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"golang.org/x/net/http2"
 )
 
 // hold answers and waits until it is let go.
@@ -52,7 +54,8 @@ func TestServerThatGoesAway(t *testing.T) {
 	s.Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() { ended <- s.server.Config.Shutdown(context.WithoutCancel(t.Context())) }()
-	s.Eventually(func() bool { return s.pool.take() == nil }).Should(BeTrue())
+	c := s.connection()
+	s.Eventually(c.hasRoom).Should(BeFalse())
 	_, err = s.get(t.Context(), "/") //nolint:bodyclose // there is none
 	s.Expect(err).To(MatchError(ContainSubstring("refused")), "nobody listens any more")
 	close(letGo)
@@ -87,10 +90,11 @@ func TestServerOfHTTP1(t *testing.T) {
 
 // A server that does not answer pings is lost; one that has nothing else to say is not.
 func TestPings(t *testing.T) {
-	options := Options{PingInterval: 100 * time.Millisecond, PingTimeout: 200 * time.Millisecond}
+	options := Options{PingInterval: 100 * time.Millisecond, PingTimeout: patience}
 	s := serve(t, hold(nil), options)
 	fine, err := s.get(t.Context(), "/")
 	s.Expect(err).NotTo(HaveOccurred())
+	options.PingTimeout = 200 * time.Millisecond
 	f := forge(t, options, func(v *visit) {
 		_ = v.WriteSettings()
 		v.head(v.next(), false, ":status", "200")
@@ -98,7 +102,7 @@ func TestPings(t *testing.T) {
 	})
 	_, err = f.get()
 	f.Expect(err).To(MatchError(errLost))
-	f.Expect(fine.Body.(*body).stream.conn.state()).To(Equal(state{usable: true})) //nolint:errcheck,forcetypeassert // it is one
+	s.Expect(s.connection().hasRoom()).To(BeTrue())
 	s.Expect(fine.Body.Close()).To(Succeed())
 }
 
@@ -138,4 +142,155 @@ func TestRequestsThatTheServerDoesNotLookAt(t *testing.T) {
 			f.Expect(asked.Load()).To(BeEquivalentTo(-100 + tries))
 		})
 	}
+}
+
+// One connection is full for as long as its streams are open. The second one, for calls that come and go, is kept.
+func TestConnectionThatStaysFull(t *testing.T) {
+	letGo := make(chan struct{})
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hold" {
+			hold(letGo)(w, r)
+		}
+	}, Options{}, func(s *httptest.Server) { s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 4} })
+	var bodies []io.ReadCloser
+	for range 4 {
+		response, err := s.get(t.Context(), "/hold")
+		s.Expect(err).NotTo(HaveOccurred())
+		bodies = append(bodies, response.Body)
+	}
+	for range 20 {
+		s.Expect(s.text("/")).To(BeEmpty())
+	}
+	s.Expect(s.dials.Load()).To(BeEquivalentTo(2))
+	close(letGo)
+	for _, body := range bodies {
+		s.Expect(io.ReadAll(body)).To(BeEquivalentTo("done"))
+	}
+	s.Eventually(s.sockets).Should(Equal(1))
+}
+
+func TestRequestThatIsGivenUpBeforeItIsSent(t *testing.T) {
+	var asked atomic.Int32
+	s := serve(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) }, Options{})
+	s.Expect(s.text("/")).To(BeEmpty())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		_, err := s.get(ctx, "/") //nolint:bodyclose // there is none
+		s.Expect(err).To(MatchError(context.Canceled))
+	}
+	s.Expect(s.text("/")).To(BeEmpty())
+	s.Expect(asked.Load()).To(BeEquivalentTo(2))
+	s.Expect(s.streams()).To(BeZero())
+}
+
+// A place was reserved when more streams were allowed, or any.
+func TestPlacesThatAreGone(t *testing.T) {
+	s := serve(t, echo, Options{})
+	s.Expect(s.text("/")).To(BeEmpty())
+	c := s.connection()
+	for _, change := range []func(){
+		func() { c.maxStreams = 0 }, // fewer are allowed
+		func() { c.maxStreams, c.leaving = 10, true },
+	} {
+		s.Expect(c.reserve()).To(BeTrue())
+		c.mu.Lock()
+		change()
+		c.mu.Unlock()
+		_, err := c.send(s.request(t.Context(), http.MethodGet, "/", nil)) //nolint:bodyclose // there is none
+		s.Expect(err).To(MatchError(ContainSubstring("takes no further ones")))
+		c.mu.Lock()
+		c.maxStreams = 10
+		c.mu.Unlock()
+	}
+	s.Eventually(s.sockets).Should(BeZero(), "nobody needs it")
+	s.Expect(s.text("/")).To(BeEmpty())
+}
+
+// What is wrong with connections that are closed before anything was sent is said, and not asked for for ever.
+func TestConnectionsThatAreStillborn(t *testing.T) {
+	f := forge(t, Options{}, func(v *visit) { _ = v.conn.Close() })
+	for range 20 {
+		_, err := f.get()
+		f.Expect(err).To(HaveOccurred())
+		f.Expect(err).NotTo(MatchError(ContainSubstring("deadline")))
+	}
+}
+
+func TestAnswersWithoutABody(t *testing.T) {
+	for name, test := range map[string]struct {
+		method string
+		answer func(v *visit, id uint32)
+		fails  bool
+	}{
+		"head": {http.MethodHead, func(v *visit, id uint32) { v.head(id, true, ":status", "200", "content-length", "5") }, false},
+		"head with an end of its own": {http.MethodHead, func(v *visit, id uint32) {
+			v.head(id, false, ":status", "200", "content-length", "5")
+			_ = v.WriteData(id, true, nil)
+		}, false},
+		"head with a body": {http.MethodHead, func(v *visit, id uint32) {
+			v.head(id, false, ":status", "200")
+			_ = v.WriteData(id, true, []byte("hello"))
+		}, false},
+		"not modified":       {http.MethodGet, func(v *visit, id uint32) { v.head(id, true, ":status", "304", "content-length", "5") }, false},
+		"after more to come": {http.MethodGet, func(v *visit, id uint32) { v.head(id, false, ":status", "103"); v.head(id, true, ":status", "200") }, false},
+		"that is missing":    {http.MethodGet, func(v *visit, id uint32) { v.head(id, true, ":status", "200", "content-length", "5") }, true},
+		"that is longer": {http.MethodGet, func(v *visit, id uint32) {
+			v.head(id, false, ":status", "200", "content-length", "5")
+			_ = v.WriteData(id, true, []byte("longer"))
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := forge(t, Options{}, func(v *visit) {
+				_ = v.WriteSettings()
+				test.answer(v, v.next())
+				v.head(v.next(), true, ":status", "204")
+				_, _ = io.Copy(io.Discard, v.conn)
+			})
+			r, err := http.NewRequestWithContext(t.Context(), test.method, f.url, nil)
+			f.Expect(err).NotTo(HaveOccurred())
+			response, err := f.pool.RoundTrip(r)
+			f.Expect(err).NotTo(HaveOccurred())
+			all, err := io.ReadAll(response.Body)
+			f.Expect(err != nil).To(Equal(test.fails))
+			f.Expect(all).To(BeEmpty())
+			f.Expect(f.get()).To(BeEmpty(), "the connection goes on")
+		})
+	}
+}
+
+// The server changes what it allows while streams are open, and pads what it says.
+func TestWhatTheServerAllowsChanges(t *testing.T) {
+	const size = 200_000
+	got := make(chan int, 1)
+	f := forge(t, Options{}, func(v *visit) {
+		_ = v.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10}, http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0})
+		id := v.next()
+		_ = v.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) // it owes
+		_ = v.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+		_ = v.WriteWindowUpdate(0, 1<<20)
+		sum := 0
+		for sum < size {
+			frame, err := v.ReadFrame()
+			if err != nil {
+				return
+			}
+			if data, is := frame.(*http2.DataFrame); is {
+				sum += len(data.Data())
+			}
+		}
+		got <- sum
+		v.head(id, false, ":status", "200")
+		for range 2 * connWindow / 300 {
+			_ = v.WriteDataPadded(id, false, []byte("x"), make([]byte, 255))
+		}
+		_ = v.WriteData(id, true, nil)
+		_, _ = io.Copy(io.Discard, v.conn)
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url, bytes.NewReader(make([]byte, size)))
+	f.Expect(err).NotTo(HaveOccurred())
+	response, err := f.pool.RoundTrip(r)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(got).To(Receive(Equal(size)))
+	f.Expect(io.Copy(io.Discard, response.Body)).To(BeEquivalentTo(2 * connWindow / 300))
 }

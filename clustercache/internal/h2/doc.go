@@ -11,10 +11,10 @@
 // that do not speak HTTP/2, whose requests stay with it. A request that finds no connection with room for a stream has another one opened,
 // as in net/http.
 //
-// What is written goes through a queue, which a goroutine empties that ends with it: nobody waits for a socket while holding a lock, or
-// beyond the deadline of a request. The window of the connection is given back when data comes, that of a stream when it is read: a stream
+// What is written goes through a queue, which a goroutine empties that ends with it: nobody waits for a socket to be written to while
+// holding a lock, or beyond the deadline of a request. The window of the connection is given back when data comes, that of a stream when it is read: a stream
 // that nobody reads keeps no other one waiting, and never has more than streamWindow.
 //
-// Not supported, since API servers have no use for it: trailers, pushes, priorities, upgrades, and answers that are to be read while the
-// request is still being sent.
+// Not supported, since API servers and their clients have no use for it: trailers, pushes, priorities, upgrades, answers that are to be read
+// while the request is still being sent, and bodies of requests that take long to be read.
 package h2

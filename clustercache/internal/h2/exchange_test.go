@@ -181,11 +181,9 @@ func TestAnswerThatIsNotReadHoldsUpNoOther(t *testing.T) {
 	response, err := s.get(t.Context(), "/")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(io.Copy(io.Discard, response.Body)).To(BeEquivalentTo(much))
-	s.pool.mu.Lock()
-	for _, stream := range s.pool.conns[0].streams {
-		s.Expect(len(stream.buffer)).To(BeNumerically("<=", streamWindow))
+	for _, buffer := range s.buffers() {
+		s.Expect(len(buffer)).To(BeNumerically("<=", streamWindow))
 	}
-	s.pool.mu.Unlock()
 	s.Expect(s.dials.Load()).To(BeEquivalentTo(1))
 }
 
@@ -250,25 +248,39 @@ func TestGivenUp(t *testing.T) {
 func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	gone := make(chan struct{})
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			return
+		}
 		<-r.Context().Done()
 		close(gone)
 	}, Options{})
+	warm := s.request(t.Context(), http.MethodOptions, "/", nil)
+	response, err := s.pool.RoundTrip(warm)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(response.Body.Close()).To(Succeed())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := s.get(ctx, "/") //nolint:bodyclose // there is none
+	_, err = s.get(ctx, "/") //nolint:bodyclose // there is none
 	s.Expect(err).To(MatchError(context.DeadlineExceeded))
 	s.Eventually(gone).Should(BeClosed())
 }
 
 func TestBodiesThatFail(t *testing.T) {
-	s := serve(t, echo, Options{})
+	s := serve(t, echo, Options{}, narrow)
 	broken := errors.New("broken")
-	_, err := s.pool.RoundTrip(s.request(t.Context(), http.MethodPost, "/", iotest.ErrReader(broken))) //nolint:bodyclose // there is none
-	s.Expect(err).To(MatchError(broken))
-	short := s.request(t.Context(), http.MethodPost, "/", strings.NewReader("short"))
-	short.ContentLength = 10
-	_, err = s.pool.RoundTrip(short) //nolint:bodyclose // there is none
-	s.Expect(err).To(MatchError(ContainSubstring("shorter than it was said to be")))
+	for range 10 { // the window would be used up if what was not sent counted
+		_, err := s.pool.RoundTrip(s.request(t.Context(), http.MethodPost, "/", io.MultiReader(strings.NewReader(strings.Repeat("x", 10_000)), iotest.ErrReader(broken)))) //nolint:bodyclose // there is none
+		s.Expect(err).To(MatchError(broken))
+		short := s.request(t.Context(), http.MethodPost, "/", strings.NewReader("short"))
+		short.ContentLength = 10_000
+		_, err = s.pool.RoundTrip(short) //nolint:bodyclose // there is none
+		s.Expect(err).To(MatchError(ContainSubstring("shorter than it was said to be")))
+		cut := s.request(t.Context(), http.MethodPost, "/", iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("cut"))))
+		_, err = s.pool.RoundTrip(cut) //nolint:bodyclose // there is none
+		s.Expect(err).To(MatchError(iotest.ErrTimeout))
+	}
+	c := s.connection()
+	s.Eventually(func() int64 { c.mu.Lock(); defer c.mu.Unlock(); return c.window }).Should(BeNumerically(">=", initialWindow))
 	s.Expect(s.text("/")).To(BeEmpty())
 	s.Expect(s.dials.Load()).To(BeEquivalentTo(1))
 }
@@ -333,11 +345,7 @@ func TestStreamsThatWaitTakeLittle(t *testing.T) {
 	mu.Unlock()
 	read()
 	s.Eventually(ours).Should(HaveLen(1))
-	s.pool.mu.Lock()
-	for _, stream := range s.pool.conns[0].streams {
-		s.Expect(stream.buffer).To(BeNil())
-	}
-	s.pool.mu.Unlock()
+	s.Expect(s.buffers()).To(HaveEach(BeNil()))
 	for _, body := range bodies {
 		s.Expect(body.Close()).To(Succeed())
 	}

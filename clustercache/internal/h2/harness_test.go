@@ -101,6 +101,26 @@ func (s *site) conns() int {
 	return len(s.pool.conns)
 }
 
+// connection is the only one.
+func (s *site) connection() *Conn {
+	s.t.Helper()
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.Expect(s.pool.conns).To(HaveLen(1))
+	return s.pool.conns[0]
+}
+
+// buffers are what streams keep of what was not read.
+func (s *site) buffers() (all [][]byte) {
+	c := s.connection()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, stream := range c.streams {
+		all = append(all, stream.buffer)
+	}
+	return all
+}
+
 // cut closes all sockets.
 func (s *site) cut() {
 	s.mu.Lock()

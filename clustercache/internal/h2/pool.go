@@ -1,8 +1,10 @@
 package h2
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -11,9 +13,10 @@ import (
 
 const (
 	// tries is how often a request is sent that the server does not look at.
-	tries = 4
-	// retryPause is the pause before the second time; it doubles.
-	retryPause = 50 * time.Millisecond
+	tries = 7
+	// retryPause is the least pause before the third time; it doubles. The second time comes at once: the first connection may just have
+	// been about to be closed.
+	retryPause = 100 * time.Millisecond
 )
 
 // Pool sends requests over the connections to one server.
@@ -54,15 +57,26 @@ func (p *Pool) RoundTrip(request *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		request = again
-		if try > 1 { // the first time it may have been a connection that was about to be closed
-			timer := time.NewTimer(retryPause << (try - 2))
-			select {
-			case <-timer.C:
-			case <-request.Context().Done():
-				timer.Stop()
-				return nil, request.Context().Err() //nolint:wrapcheck // as net/http does
+		if try > 1 {
+			pause := retryPause << (try - 2)
+			if err := sleep(request.Context(), pause+rand.N(pause/2)); err != nil {
+				if request.Body != nil {
+					_ = request.Body.Close()
+				}
+				return nil, err
 			}
 		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err() //nolint:wrapcheck // as net/http does
 	}
 }
 
@@ -104,40 +118,50 @@ func (p *Pool) take() *Conn {
 
 // opened takes a connection that the opener made. If another one has got room meanwhile, it is not needed.
 func (p *Pool) opened(_ string, socket *tls.Conn) http.RoundTripper {
+	c, needed := p.choose(socket)
+	if !needed {
+		_ = socket.NetConn().Close()
+	}
+	return c
+}
+
+func (p *Pool) choose(socket *tls.Conn) (c *Conn, needed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range p.conns {
 		if c.hasRoom() {
-			_ = socket.NetConn().Close()
-			return c
+			return c, false
 		}
 	}
-	c := newConn(socket, p.options, p.changed)
+	c = newConn(socket, p.options, p.changed)
 	p.conns = append(p.conns, c)
-	return c
+	return c, true
 }
 
-// changed looks whether connections are of use that have no streams.
+// changed forgets connections that are closed, and closes those without streams that are of no use: they take no further ones, or another
+// connection has room for them.
 func (p *Pool) changed(*Conn) {
 	p.mu.Lock()
-	usable := 0
 	var useless []*Conn
-	p.conns = slices.DeleteFunc(p.conns, func(c *Conn) bool {
-		state := c.state()
-		if state.usable {
-			usable++
-		}
-		if state.idle && (!state.usable || usable > 1) {
+	known := len(p.conns)
+	for i := len(p.conns) - 1; i >= 0; i-- { // the youngest first
+		c := p.conns[i]
+		better := slices.ContainsFunc(p.conns, func(other *Conn) bool { return other != c && other.isRoomy() })
+		switch {
+		case c.isClosed():
+		case c.retire(better):
 			useless = append(useless, c)
-			return true
+		default:
+			continue
 		}
-		return state.closed
-	})
+		p.conns = slices.Delete(p.conns, i, i+1)
+	}
+	known -= len(p.conns)
 	p.mu.Unlock()
 	for _, c := range useless {
 		c.close(errClosed)
 	}
-	if len(useless) > 0 {
+	if known > 0 {
 		p.opener.CloseIdleConnections() // it remembers them otherwise
 	}
 }

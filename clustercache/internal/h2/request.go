@@ -14,7 +14,7 @@ import (
 )
 
 // ofConnection are headers that have no meaning for a stream, or are written in another way.
-var ofConnection = []string{"Host", "Connection", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Keep-Alive", "Content-Length", "Trailer", "Te"}
+var ofConnection = []string{"host", "connection", "proxy-connection", "transfer-encoding", "upgrade", "keep-alive", "content-length", "trailer", "te"}
 
 // headerOf returns what is sent of a request before its body, and whether its answer may come compressed without the caller knowing.
 func headerOf(request *http.Request, asItIs bool) (header []hpack.HeaderField, unzips bool, err error) {
@@ -42,13 +42,13 @@ func headerOf(request *http.Request, asItIs bool) (header []hpack.HeaderField, u
 	add(":path", request.URL.RequestURI())
 	add(":scheme", request.URL.Scheme)
 	for name, values := range request.Header {
-		if slices.Contains(ofConnection, name) {
+		lower := strings.ToLower(name)
+		if slices.Contains(ofConnection, lower) {
 			continue
 		}
 		if !httpguts.ValidHeaderFieldName(name) {
 			return nil, false, fmt.Errorf("the request has a header with an invalid name: %q", name)
 		}
-		lower := strings.ToLower(name)
 		for _, value := range values {
 			if !httpguts.ValidHeaderFieldValue(value) {
 				return nil, false, fmt.Errorf("the header %q of the request has an invalid value", name) // which may be secret

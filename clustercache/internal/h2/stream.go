@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -28,7 +27,8 @@ type stream struct {
 	window int64 // of what may be sent
 
 	response *http.Response // from its headers until it is returned, and then without any
-	expected int64          // bytes of the answer that are to come at least, if it said so
+	bare     bool           // the answer has no body, whatever it says
+	expected int64          // bytes of the answer that are to come, -1 if it did not say so
 	granted  int64          // bytes that the server may send
 	consumed int64          // bytes that were read, and that the server does not know of
 
@@ -60,31 +60,51 @@ func (s *stream) upload(body io.ReadCloser, length int64) {
 			return
 		}
 		piece := newPiece()
-		n, err := io.ReadFull(body, (*piece)[:allowed])
-		last = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-		if length > 0 {
-			if last {
-				err = fmt.Errorf("the body of the request is shorter than it was said to be: %w", io.ErrUnexpectedEOF)
-			}
-			length -= int64(n)
-			last = last || length == 0
-		} else if last {
+		n, err := fill(body, (*piece)[:allowed])
+		last = errors.Is(err, io.EOF)
+		if last {
 			err = nil
 		}
+		if length > 0 {
+			length -= int64(n)
+			if last && length > 0 {
+				err = errors.New("the body of the request is shorter than it was said to be")
+			}
+			last = last || length == 0
+		}
 		s.conn.mu.Lock()
-		s.window += int64(allowed - n)
-		s.conn.window += int64(allowed - n)
 		if err != nil {
 			s.conn.resetLocked(s, http2.ErrCodeCancel, err)
 		}
 		if s.err != nil {
+			s.giveBackLocked(allowed)
 			s.conn.unlock()
 			keepPiece(piece)
 			return
 		}
+		s.giveBackLocked(allowed - n)
 		s.sent = last
 		s.conn.writeLocked(frame{kind: writeData, id: s.id, piece: piece, size: n, last: last})
 		s.conn.unlock()
+	}
+}
+
+// fill reads until there is no room, or an error.
+func fill(from io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var more int
+		more, err = from.Read(p[n:])
+		n += more
+	}
+	return n, err
+}
+
+// giveBackLocked gives back what was admitted and is not sent.
+func (s *stream) giveBackLocked(n int) {
+	if n > 0 {
+		s.window += int64(n)
+		s.conn.window += int64(n)
+		s.conn.feedLocked()
 	}
 }
 
@@ -117,7 +137,11 @@ func (s *stream) answer(request *http.Request, unzips bool) (*http.Response, err
 	response, err := s.response, s.err
 	s.response = answered
 	empty := errors.Is(err, io.EOF) && s.buffer == nil
-	c.mu.Unlock()
+	if s.bare && response != nil && !empty {
+		c.resetLocked(s, http2.ErrCodeNo, io.EOF)
+		s.buffer, empty = nil, true
+	}
+	c.unlock()
 	switch {
 	case response == nil:
 		s.unbind()

@@ -120,8 +120,10 @@ func (c *Conn) flush(p *page) error {
 	if err := c.socket.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return err //nolint:wrapcheck // it says what was done
 	}
-	_, err := p.WriteTo(c.socket)
-	return err //nolint:wrapcheck // it says what was done
+	if _, err := p.WriteTo(c.socket); err != nil {
+		return err //nolint:wrapcheck // it says what was done
+	}
+	return c.socket.SetWriteDeadline(time.Time{}) //nolint:wrapcheck // TLS may have something to write of its own
 }
 
 // encode appends a frame to a page.
