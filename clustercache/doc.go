@@ -19,7 +19,7 @@
 // keeps a place of the large pool of dials for the timeout of a probe, and never gets one of the small pool of connects.
 //
 // A connection is a generation (generation.go, rotation.go). Everything it starts lives in its context and ends with it,
-// down to the sockets, which its transport (package internal/transport) closes itself. Nothing in it changes but the token: if
+// down to the sockets, which its transport (packages internal/transport and internal/h2) closes itself. Nothing in it changes but the token: if
 // only that differs in a new kubeconfig, it is tried over the open connection and then exchanged inside the transport, and
 // watches go on. Anything else builds the next generation, verifies it, lets its watches collect their initial lists, and then exchanges the two; the old one
 // serves calls under way for as long as a call may last. If the new one does not work, the old one stays and Status says
@@ -59,9 +59,10 @@
 //
 // # Trade-offs
 //
-//   - Two goroutines for each target (its loop, and net/http's reader) and two for each watch (the follower, and the stream of
-//     HTTP/2) are what memory allows: docs/explanation/memory.md has figures, bench_test.go takes them. A list-and-watch of our own is
-//     more code than client-go's Reflector, which has twice as many goroutines and buffers as large as the largest object.
+//   - Two goroutines for each target (its loop, and the reader of its connection) and none for a watch that has nothing to say are what
+//     memory and the garbage collector allow: docs/explanation/memory.md has figures, bench_test.go takes them. That takes a list-and-watch
+//     and the client's side of HTTP/2 of our own (packages internal/follow and internal/h2), which are more code than client-go's Reflector
+//     and net/http: these have five goroutines for each watch, and buffers as large as the largest object.
 //   - A target that was down for longer gets new watches with full lists. That costs the target a list for each kind, and
 //     spares us all questions about what happened meanwhile. After a shorter outage its API server says what happened, or
 //     that it does not know any more, and then there is a list, too.

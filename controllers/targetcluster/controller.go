@@ -74,7 +74,7 @@ type Options struct {
 	// TargetMonitorPeriod is after how much more time nothing that is known of it counts. Default: 200s.
 	TargetMonitorPeriod time.Duration
 
-	// ConcurrentSyncs is the number of workers. Default: 5.
+	// ConcurrentSyncs is the number of workers. Default: 20.
 	ConcurrentSyncs int
 	// SyncPeriod is how often a target is looked at although nothing happened, with jitter. Default: 30s.
 	SyncPeriod time.Duration
@@ -107,7 +107,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.TargetMonitorPeriod = 200 * time.Second
 	}
 	if o.ConcurrentSyncs == 0 {
-		o.ConcurrentSyncs = 5
+		o.ConcurrentSyncs = 20
 	}
 	if o.SyncPeriod == 0 {
 		o.SyncPeriod = 30 * time.Second

@@ -45,7 +45,7 @@ func SetDefaults(c *HubConfiguration) {
 	setDuration(&c.Controllers.ManagedResource.SyncPeriod, 10*time.Minute)
 	setDefault(&c.Controllers.ManagedResource.ManagedByLabelValue, resourcesv1alpha1.ManagedByDefault)
 	setDefault(&c.Controllers.ManagedResource.MaxConcurrentObjects, 16)
-	setDefault(&c.Controllers.TargetCluster.ConcurrentSyncs, 5)
+	setDefault(&c.Controllers.TargetCluster.ConcurrentSyncs, 20)
 	setDuration(&c.Controllers.TargetCluster.SyncPeriod, 30*time.Second)
 
 	setThresholds(&c.Controllers.Care)

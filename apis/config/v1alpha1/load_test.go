@@ -55,7 +55,7 @@ func TestLoadSetsDefaults(t *testing.T) {
 		Controllers: Controllers{
 			ClusterID:       ptr.To(""),
 			ManagedResource: ManagedResourceController{SyncPeriod: duration(10 * time.Minute), ManagedByLabelValue: "gardener", MaxConcurrentObjects: 16},
-			TargetCluster:   TargetClusterController{ConcurrentSyncs: 5, SyncPeriod: duration(30 * time.Second)},
+			TargetCluster:   TargetClusterController{ConcurrentSyncs: 20, SyncPeriod: duration(30 * time.Second)},
 			Care: Care{ConditionThresholds: []ConditionThreshold{
 				{Type: "APIServerAvailable", Duration: duration(time.Minute)},
 				{Type: "ControlPlaneHealthy", Duration: duration(time.Minute)},

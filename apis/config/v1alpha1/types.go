@@ -219,7 +219,7 @@ type ManagedResourceController struct {
 
 // TargetClusterController is about the controller of TargetClusters.
 type TargetClusterController struct {
-	// ConcurrentSyncs is the number of workers. Default: 5.
+	// ConcurrentSyncs is the number of workers. Default: 20.
 	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
 	// SyncPeriod is how often the nodes of a target are looked at, with jitter. Default: 30s.
 	SyncPeriod metav1.Duration `json:"syncPeriod,omitempty"`

@@ -272,8 +272,8 @@ func (f *Follower) drain(w *watch) error {
 		if w.park(f.wake) {
 			return ErrParked
 		}
-		err := w.await()
-		if err == nil {
+		begun, err := w.look()
+		if begun {
 			err = f.handle(w)
 		}
 		if err != nil {

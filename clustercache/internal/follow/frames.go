@@ -84,19 +84,29 @@ func (f *frames) free() {
 // await blocks without a buffer until there is something of the next document. All that waits for long waits here, so that the
 // frames above it are few: those of next are not.
 func (f *frames) await() error {
-	f.passSpace()
-	f.free()
-	for f.buffer == nil && f.have == 0 {
-		n, err := f.body.Read(f.head[:])
-		f.have = n
-		if !f.protobuf {
-			f.have = copy(f.head[:], bytes.TrimLeft(f.head[:n], spaces))
-		}
-		if f.have == 0 && err != nil {
-			return &endedError{err}
+	for {
+		if begun, err := f.look(); begun || err != nil {
+			return err
 		}
 	}
-	return nil
+}
+
+// look blocks until something came, and tells whether it is of the next document: it may be space.
+func (f *frames) look() (begun bool, err error) {
+	f.passSpace()
+	f.free()
+	if f.buffer != nil || f.have > 0 {
+		return true, nil
+	}
+	n, err := f.body.Read(f.head[:])
+	f.have = n
+	if !f.protobuf {
+		f.have = copy(f.head[:], bytes.TrimLeft(f.head[:n], spaces))
+	}
+	if f.have == 0 && err != nil {
+		return false, &endedError{err}
+	}
+	return f.have > 0, nil
 }
 
 // Parker is the body of an answer that calls back instead of having its reader wait.
@@ -106,7 +116,7 @@ type Parker interface {
 	Park(wake func()) bool
 }
 
-// park has wake called when there is something of the next document. It returns false if there is, or it cannot be told: then await
+// park has wake called when something came. It returns false if something did, or it cannot be told: then look
 // knows. After it returned true, another goroutine may be reading.
 func (f *frames) park(wake func()) bool {
 	f.passSpace()

@@ -18,6 +18,8 @@ const (
 	// streamWindow is how much of an answer may wait to be read; connWindow how much of all answers may be on its way.
 	streamWindow = 1 << 20
 	connWindow   = 16 << 20
+	// fresh is how long a connection is kept that was never used, and how long it is said of one why it was closed before that.
+	fresh = time.Second
 	// headerLimit bounds the headers of an answer.
 	headerLimit = 128 << 10
 	// streamsAtFirst is how many streams are opened before the server has said how many it allows, streamsUnsaid how many if it says
@@ -78,8 +80,8 @@ type Conn struct {
 
 	mu       sync.Mutex
 	err      error // why it is closed
-	told     bool  // that it was closed before there was a stream
-	leaving  bool  // no further streams
+	ended    time.Time
+	leaving  bool // no further streams
 	streams  map[uint32]*stream
 	reserved int  // places of streams that are about to be opened
 	emptied  bool // changed is to be called
@@ -125,8 +127,8 @@ func newConn(socket *tls.Conn, options Options, changed func(*Conn)) *Conn {
 	return c
 }
 
-// RoundTrip implements http.RoundTripper. It fails without a look at the request if there is no room for another stream. net/http would open
-// one connection after the other if that were because they are closed before anything was sent: then it says so once.
+// RoundTrip implements http.RoundTripper. It fails without a look at the request if there is no room for another stream. net/http opens
+// another connection then, at once and as often as it takes: not so if there never was any room.
 func (c *Conn) RoundTrip(request *http.Request) (*http.Response, error) {
 	if c.reserve() {
 		return c.send(request)
@@ -140,14 +142,23 @@ func (c *Conn) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, fullError{}
 }
 
+// stillborn tells why a connection is of no use that never had a stream; nil if another one may be.
 func (c *Conn) stillborn() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err == nil || c.nextID > 1 || c.told || errors.Is(c.err, errClosed) {
-		return nil
+	defer c.unlock()
+	switch {
+	case c.nextID > 1:
+	case c.err == nil && (c.leaving || c.maxStreams == 0):
+		c.leaving = true
+		c.emptied = len(c.streams)+c.reserved == 0
+		return &notProcessedError{"it allows no streams"}
+	case c.err == nil || time.Since(c.ended) > fresh: // it may have been remembered since
+	case errors.Is(c.err, errClosed):
+		return &notProcessedError{"it is about to close the connection"}
+	default:
+		return c.err
 	}
-	c.told = true
-	return c.err
+	return nil
 }
 
 // reserve keeps a place for a stream, if there is one.
@@ -174,11 +185,12 @@ func (c *Conn) hasRoomLocked() bool {
 	return c.usableLocked() && len(c.streams)+c.reserved < int(c.maxStreams)
 }
 
-// isRoomy tells whether there is place for more streams than a few.
+// isRoomy tells whether there is place for more streams than a few, or as much as there will ever be.
 func (c *Conn) isRoomy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.usableLocked() && len(c.streams)+c.reserved < int(c.maxStreams-c.maxStreams/4)
+	open := len(c.streams) + c.reserved
+	return c.usableLocked() && (open == 0 || open < int(c.maxStreams-c.maxStreams/4))
 }
 
 // isClosed tells whether the connection is closed.
@@ -188,12 +200,12 @@ func (c *Conn) isClosed() bool {
 	return c.err != nil
 }
 
-// retire has the connection take no further streams if it has none, and had some; useless tells that there are better ones. It returns
-// whether it is to be closed.
+// retire has the connection take no further streams if it has none, and is not about to have the first one; useless tells that there are
+// better ones. It returns whether it is to be closed.
 func (c *Conn) retire(useless bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.streams)+c.reserved > 0 || !c.leaving && (!useless || c.nextID == 1) {
+	if len(c.streams)+c.reserved > 0 || !c.leaving && (!useless || c.nextID == 1 && time.Since(c.began) < fresh) {
 		return false
 	}
 	c.leaving = true
@@ -293,7 +305,7 @@ func (c *Conn) close(err error) {
 		c.mu.Unlock()
 		return
 	}
-	c.err, c.queue = err, nil
+	c.err, c.queue, c.ended = err, nil, time.Now()
 	if c.timer != nil {
 		c.timer.Stop()
 	}
@@ -324,7 +336,8 @@ func (c *Conn) listen() {
 		c.writeLocked(frame{kind: writePing})
 		c.timer.Reset(c.options.PingTimeout)
 	}
-	c.mu.Unlock()
+	c.emptied = len(c.streams)+c.reserved == 0 // there may be a better one by now
+	c.unlock()
 	if lost {
 		c.close(errLost)
 	}

@@ -281,8 +281,20 @@ func TestWhatTheServerAllowsChanges(t *testing.T) {
 		}
 		got <- sum
 		v.head(id, false, ":status", "200")
+		allowed := map[uint32]int{0: connWindow, id: streamWindow}
 		for range 2 * connWindow / 300 {
+			for allowed[0] < 257 || allowed[id] < 257 {
+				frame, err := v.ReadFrame()
+				if err != nil {
+					return
+				}
+				if more, is := frame.(*http2.WindowUpdateFrame); is {
+					allowed[more.StreamID] += int(more.Increment)
+				}
+			}
 			_ = v.WriteDataPadded(id, false, []byte("x"), make([]byte, 255))
+			allowed[0] -= 257
+			allowed[id] -= 257
 		}
 		_ = v.WriteData(id, true, nil)
 		_, _ = io.Copy(io.Discard, v.conn)
