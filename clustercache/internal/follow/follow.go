@@ -23,8 +23,6 @@ const (
 	// API servers take if they are not asked. A watch that says nothing is opened again sooner (clustercache/internal/watching, Silent), so
 	// that to end one that lives is cost without use: 17,000 watches of 5 to 10 minutes were 68 requests a second.
 	watchMin = 30 * time.Minute
-	// listMin is the same for a stream that begins with a list. What net/http keeps of the list goes when it ends.
-	listMin = 5 * time.Minute
 	// tooShort is what a watch must at least last to be opened again where it was without a pause.
 	tooShort = time.Second
 	// reopenPause is the first pause before a watch is opened again that the server has no time for, or ends at once; it
@@ -413,11 +411,7 @@ func (f *Follower) take(e event) {
 
 // open opens a watch.
 func (f *Follower) open(ctx context.Context, q url.Values) (*watch, error) {
-	least := watchMin
-	if q.Has("sendInitialEvents") {
-		least = listMin
-	}
-	lasts := least + rand.N(least)
+	lasts := watchMin + rand.N(watchMin)
 	q.Set("watch", "true")
 	q.Set("allowWatchBookmarks", "true")
 	q.Set("timeoutSeconds", strconv.Itoa(int(lasts.Seconds())))

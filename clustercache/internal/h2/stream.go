@@ -32,8 +32,9 @@ type stream struct {
 	granted  int64          // bytes that the server may send
 	consumed int64          // bytes that were read, and that the server does not know of
 
-	buffer []byte // what came and was not read yet; nil nearly all the time
-	start  int    // of what was not read, in buffer
+	buffer []byte  // what came and was not read yet; nil nearly all the time
+	start  int     // of what was not read, in buffer
+	piece  *[]byte // that buffer began in, nil if in none
 }
 
 // bind has a stream end with a context.
@@ -139,7 +140,8 @@ func (s *stream) answer(request *http.Request, unzips bool) (*http.Response, err
 	empty := errors.Is(err, io.EOF) && s.buffer == nil
 	if s.bare && response != nil && !empty {
 		c.resetLocked(s, http2.ErrCodeNo, io.EOF)
-		s.buffer, empty = nil, true
+		s.emptied()
+		empty = true
 	}
 	c.unlock()
 	switch {
@@ -171,11 +173,23 @@ var answered = &http.Response{}
 // put keeps what came until it is read.
 func (s *stream) put(data []byte) {
 	s.unpark()
+	if s.buffer == nil && len(data) > smallPiece {
+		s.piece = newPiece()
+		s.buffer = (*s.piece)[:0]
+	}
 	if s.expected -= int64(len(data)); s.start > 0 && s.start >= len(s.buffer)/2 {
 		s.buffer = s.buffer[:copy(s.buffer, s.buffer[s.start:])]
 		s.start = 0
 	}
 	s.buffer = append(s.buffer, data...)
+}
+
+// emptied forgets what came, since it was read or nobody will.
+func (s *stream) emptied() {
+	if s.piece != nil {
+		keepPiece(s.piece)
+	}
+	s.buffer, s.start, s.piece = nil, 0, nil
 }
 
 // body is what is read of an answer.
@@ -198,7 +212,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n := copy(p, s.buffer[s.start:])
 	if s.start += n; s.start == len(s.buffer) {
-		s.buffer, s.start = nil, 0
+		s.emptied()
 	}
 	if s.consumed += int64(n); s.consumed >= streamWindow/2 && s.err == nil {
 		s.granted += s.consumed
@@ -237,7 +251,7 @@ func (b *body) Close() error {
 	c.mu.Lock()
 	defer c.unlock()
 	c.resetLocked(s, http2.ErrCodeCancel, errBodyClosed)
-	s.buffer, s.start = nil, 0
+	s.emptied()
 	if errors.Is(s.err, io.EOF) {
 		s.err = errBodyClosed
 	}

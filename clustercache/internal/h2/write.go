@@ -35,8 +35,11 @@ type frame struct {
 	opaque [8]byte
 }
 
-// pieces are the buffers of data that are to be written.
-var pieces = sync.Pool{New: func() any { return new(make([]byte, frameSize)) }}
+// pieces are buffers of data that are to be written, or came and are to be read.
+var pieces = sync.Pool{New: func() any { return new(make([]byte, readFrame)) }}
+
+// smallPiece is how much data is not worth a piece.
+const smallPiece = 2 << 10
 
 func newPiece() *[]byte {
 	piece, _ := pieces.Get().(*[]byte)

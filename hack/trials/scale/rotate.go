@@ -94,8 +94,8 @@ func (r *run) rotateTokens(ctx context.Context, step *figures.Step) error {
 	return nil
 }
 
-// shortestWatch is how long API servers leave a watch of the hub alone at least, if it began with a list; others last longer.
-const shortestWatch = 5 * time.Minute
+// shortestWatch is how long API servers leave a watch of the hub alone at least.
+const shortestWatch = 30 * time.Minute
 
 // judgeTokens judges what the hub asked of targets for a time in which all tokens changed, with so many watches open.
 func judgeTokens(step *figures.Step, counts journal.Counts, lost, open float64, length time.Duration) {
