@@ -493,7 +493,7 @@ func (c *Conn) takeHeadersLocked(f *http2.MetaHeadersFrame) error {
 		c.resetLocked(s, http2.ErrCodeProtocol, fmt.Errorf("the headers of the answer are longer than %d bytes", headerLimit))
 		return nil
 	}
-	response, err := responseOf(f)
+	response, err := responseOf(f) //nolint:bodyclose // it has none yet
 	switch {
 	case err != nil:
 		c.resetLocked(s, http2.ErrCodeProtocol, err)

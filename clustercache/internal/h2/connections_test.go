@@ -56,7 +56,7 @@ func TestServerThatGoesAway(t *testing.T) {
 	go func() { ended <- s.server.Config.Shutdown(context.WithoutCancel(t.Context())) }()
 	c := s.connection()
 	s.Eventually(c.hasRoom).Should(BeFalse())
-	_, err = s.get(t.Context(), "/") //nolint:bodyclose // there is none
+	_, err = s.get(t.Context(), "/")
 	s.Expect(err).To(MatchError(ContainSubstring("refused")), "nobody listens any more")
 	close(letGo)
 	s.Expect(io.ReadAll(response.Body)).To(BeEquivalentTo("done"))
@@ -176,7 +176,7 @@ func TestRequestThatIsGivenUpBeforeItIsSent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 20 {
-		_, err := s.get(ctx, "/") //nolint:bodyclose // there is none
+		_, err := s.get(ctx, "/")
 		s.Expect(err).To(MatchError(context.Canceled))
 	}
 	s.Expect(s.text("/")).To(BeEmpty())
@@ -197,7 +197,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 		c.mu.Lock()
 		change()
 		c.mu.Unlock()
-		_, err := c.send(s.request(t.Context(), http.MethodGet, "/", nil)) //nolint:bodyclose // there is none
+		_, err := c.send(s.request(t.Context(), http.MethodGet, "/", nil))
 		s.Expect(err).To(MatchError(ContainSubstring("takes no further ones")))
 		c.mu.Lock()
 		c.maxStreams = 10

@@ -108,7 +108,7 @@ func TestRequestsThatAreNone(t *testing.T) {
 			g := newGomega(t)
 			r := s.request(t.Context(), http.MethodPost, "/", strings.NewReader("x"))
 			break_(r)
-			_, err := s.pool.RoundTrip(r) //nolint:bodyclose // there is none
+			_, err := s.pool.RoundTrip(r)
 			g.Expect(err).To(MatchError(Not(ContainSubstring("secret"))))
 		})
 	}
@@ -175,7 +175,7 @@ func TestAnswerThatIsNotReadHoldsUpNoOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for range 20 {
-		_, err := s.get(ctx, "/") //nolint:bodyclose // that is the point
+		_, err := s.get(ctx, "/")
 		s.Expect(err).NotTo(HaveOccurred())
 	}
 	response, err := s.get(t.Context(), "/")
@@ -204,7 +204,7 @@ func TestCompressedAnswers(t *testing.T) {
 	s.Expect(response.Header).NotTo(HaveKey("Content-Encoding"))
 	all, err := io.ReadAll(response.Body)
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(len(all)).To(Equal(700_000))
+	s.Expect(all).To(HaveLen(700_000))
 	_, err = s.text("/broken")
 	s.Expect(err).To(MatchError(ContainSubstring("gzip")))
 	asked := s.request(t.Context(), http.MethodGet, "/", nil)
@@ -260,7 +260,7 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	s.Expect(response.Body.Close()).To(Succeed())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err = s.get(ctx, "/") //nolint:bodyclose // there is none
+	_, err = s.get(ctx, "/")
 	s.Expect(err).To(MatchError(context.DeadlineExceeded))
 	s.Eventually(gone).Should(BeClosed())
 }
@@ -269,14 +269,14 @@ func TestBodiesThatFail(t *testing.T) {
 	s := serve(t, echo, Options{}, narrow)
 	broken := errors.New("broken")
 	for range 10 { // the window would be used up if what was not sent counted
-		_, err := s.pool.RoundTrip(s.request(t.Context(), http.MethodPost, "/", io.MultiReader(strings.NewReader(strings.Repeat("x", 10_000)), iotest.ErrReader(broken)))) //nolint:bodyclose // there is none
+		_, err := s.pool.RoundTrip(s.request(t.Context(), http.MethodPost, "/", io.MultiReader(strings.NewReader(strings.Repeat("x", 10_000)), iotest.ErrReader(broken))))
 		s.Expect(err).To(MatchError(broken))
 		short := s.request(t.Context(), http.MethodPost, "/", strings.NewReader("short"))
 		short.ContentLength = 10_000
-		_, err = s.pool.RoundTrip(short) //nolint:bodyclose // there is none
+		_, err = s.pool.RoundTrip(short)
 		s.Expect(err).To(MatchError(ContainSubstring("shorter than it was said to be")))
 		cut := s.request(t.Context(), http.MethodPost, "/", iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("cut"))))
-		_, err = s.pool.RoundTrip(cut) //nolint:bodyclose // there is none
+		_, err = s.pool.RoundTrip(cut)
 		s.Expect(err).To(MatchError(iotest.ErrTimeout))
 	}
 	c := s.connection()

@@ -128,11 +128,12 @@ func TestConnectionsThatAreNone(t *testing.T) {
 // A server asks for answers to pings and does not take them.
 func TestServerThatAsksForTooMuch(t *testing.T) {
 	f := forge(t, Options{}, func(v *visit) {
-		if tcp, is := v.conn.(*tls.Conn).NetConn().(*net.TCPConn); is { //nolint:errcheck,forcetypeassert // it is one
+		if tcp, is := v.conn.(*tls.Conn).NetConn().(*net.TCPConn); is { //nolint:forcetypeassert // it is one
 			_ = tcp.SetReadBuffer(1 << 10)
 		}
 		_ = v.WriteSettings()
-		for v.WritePing(false, [8]byte{}) == nil {
+		for err := error(nil); err == nil; {
+			err = v.WritePing(false, [8]byte{})
 		}
 	})
 	_, err := f.get()

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -139,14 +140,14 @@ func (fixedMapper) Reset() {}
 type setting struct {
 	g     *WithT
 	t     *testing.T
-	clock *clocktesting.FakeClock
+	clock steppedClock
 	room  *Room
 	told  atomic.Int32 // how often what Refused says has changed
 }
 
 func newSetting(t *testing.T, most int) *setting {
 	before := goleak.IgnoreCurrent()
-	s := &setting{g: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
+	s := &setting{g: NewWithT(t), t: t, clock: steppedClock{clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}}
 	s.g.SetDefaultEventuallyTimeout(patience)
 	s.room = NewRoom(most, func() { s.told.Add(1) })
 	t.Cleanup(func() {
@@ -184,6 +185,14 @@ func (s *setting) bind(w *Declared, to *site) *Binding {
 		transport.CloseIdleConnections()
 	})
 	return b
+}
+
+// steppedClock calls back as real clocks do, from other goroutines. The fake one does so while it holds its lock, and who looks at
+// the clock then waits for ever.
+type steppedClock struct{ *clocktesting.FakeClock }
+
+func (c steppedClock) AfterFunc(d time.Duration, f func()) clock.Timer {
+	return c.FakeClock.AfterFunc(d, func() { go f() })
 }
 
 // pauses tells whether a watch waits for its next attempt, and none is under way that may come to that.

@@ -82,18 +82,18 @@ func TestWhereInARoundARunEndsDoesNotMatter(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	heap := func(s rig.Resources) float64 { return mib(s.Heap) }
 	steepest := 0.0
-	for phase := range eventRound / time.Second {
+	for phase := time.Duration(0); phase < eventRound; phase += time.Second {
 		began := time.Now()
 		var samples []rig.Resources
 		for minute := range 38 { // the shortest run of which the slope is judged
 			at := time.Duration(minute)*time.Minute + time.Duration(40+random.IntN(15))*time.Second
-			held := (at + phase*time.Second) % eventRound
+			held := (at + phase) % eventRound
 			samples = append(samples, rig.Resources{Time: began.Add(at), Heap: 20<<20 + int64(held.Minutes()*(300<<10))})
 		}
 		samples = counted(samples, began.Add(kept))
 		means := ofRounds(samples, heap)
 		g.Expect(means).To(HaveLen(enoughRounds))
-		g.Expect(figures.Slope(means)).To(BeNumerically("~", 0, flat*2/3), "phase %d s", phase)
+		g.Expect(figures.Slope(means)).To(BeNumerically("~", 0, flat*2/3), "phase %s", phase)
 		var single []float64
 		for _, s := range samples {
 			single = append(single, heap(s))
