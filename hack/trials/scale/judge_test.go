@@ -64,7 +64,7 @@ func TestRotationsOfTokensAreJudged(t *testing.T) {
 		lost   float64
 		want   []string
 	}{
-		{"nothing is noticed", journal.Counts{count("apply", "secrets", 200, 50), count("watch", "secrets", 200, 20), count("get", "secrets", 404, 1)}, 0, nil},
+		{"nothing is noticed", journal.Counts{count("apply", "secrets", 200, 50), count("watch", "secrets", 200, 8), count("get", "secrets", 404, 1)}, 0, nil},
 		{"a request is refused", journal.Counts{count("get", "namespaces", 401, 1)}, 0, []string{"refused"}},
 		{"an apply is refused", journal.Counts{count("apply", "secrets", 401, 1)}, 0, []string{"refused", "applies that failed"}},
 		{"an apply has no answer", journal.Counts{count("apply", "secrets", 0, 1)}, 0, []string{"applies that failed"}},
