@@ -140,7 +140,7 @@ func (p *Pool) choose(socket *tls.Conn) (c *Conn, needed bool) {
 
 // changed forgets connections that are closed, and closes those without streams that are of no use: they take no further ones, or another
 // connection has room for them.
-func (p *Pool) changed(*Conn) {
+func (p *Pool) changed() {
 	p.mu.Lock()
 	var useless []*Conn
 	known := len(p.conns)

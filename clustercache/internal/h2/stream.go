@@ -140,7 +140,7 @@ func (s *stream) answer(request *http.Request, unzips bool) (*http.Response, err
 	empty := errors.Is(err, io.EOF) && s.buffer == nil
 	if s.bare && response != nil && !empty {
 		c.resetLocked(s, http2.ErrCodeNo, io.EOF)
-		s.emptied()
+		s.drop()
 		empty = true
 	}
 	c.unlock()
@@ -184,8 +184,8 @@ func (s *stream) put(data []byte) {
 	s.buffer = append(s.buffer, data...)
 }
 
-// emptied forgets what came, since it was read or nobody will.
-func (s *stream) emptied() {
+// drop forgets what came, since it was read or nobody will.
+func (s *stream) drop() {
 	if s.piece != nil {
 		keepPiece(s.piece)
 	}
@@ -212,7 +212,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n := copy(p, s.buffer[s.start:])
 	if s.start += n; s.start == len(s.buffer) {
-		s.emptied()
+		s.drop()
 	}
 	if s.consumed += int64(n); s.consumed >= streamWindow/2 && s.err == nil {
 		s.granted += s.consumed
@@ -251,7 +251,7 @@ func (b *body) Close() error {
 	c.mu.Lock()
 	defer c.unlock()
 	c.resetLocked(s, http2.ErrCodeCancel, errBodyClosed)
-	s.emptied()
+	s.drop()
 	if errors.Is(s.err, io.EOF) {
 		s.err = errBodyClosed
 	}
