@@ -15,7 +15,7 @@ const (
 	// a hub with a small fleet is after a few hundred objects applied: a fifth of its CPU went there.
 	heapRoom = 64 << 20
 	// heapGrowth is how much a large heap may grow at most, in percent, while much is allocated. With a thousand targets a collection
-	// goes through 0.9 GiB and 60,000 stacks, which takes 3.5 s of processor time: at 50 % that was a third of a start, and edits that
+	// goes through 0.7 GiB or more, which takes 3.4 s of processor time: at 50 % that was a third of a start, and edits that
 	// came meanwhile waited for it. It is given back in calm.
 	heapGrowth = 100
 	// heapLeast is how much any heap may grow.
