@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -30,8 +31,9 @@ const (
 
 // memory is what a reconciler remembers of ManagedResources between runs. All of it may be lost.
 type memory struct {
-	mu   sync.Mutex
-	each map[types.NamespacedName]*remembered
+	mu    sync.Mutex
+	each  map[types.NamespacedName]*remembered
+	crowd *rate.Limiter // of those that tell news of their targets
 }
 
 type remembered struct {
@@ -42,6 +44,7 @@ type remembered struct {
 	healthAt   time.Time // the conditions of health were written last, alone
 	turnedAt   time.Time // one of them turned last, written or not
 	turns      int       // how many writes came with a turn, without a quiet moment
+	turnAt     time.Time // when news of the target may be told; zero or long ago without any to tell
 
 	appliedAt time.Time // everything, right or not; zero if not since the start
 
@@ -72,7 +75,9 @@ type corrections struct {
 	next  time.Time
 }
 
-func newMemory() *memory { return &memory{each: map[types.NamespacedName]*remembered{}} }
+func newMemory() *memory {
+	return &memory{each: map[types.NamespacedName]*remembered{}, crowd: newCrowd()}
+}
 
 func (m *memory) with(name types.NamespacedName, f func(*remembered)) {
 	m.mu.Lock()

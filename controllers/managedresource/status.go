@@ -117,8 +117,7 @@ func (r *reconciler) unreachable(ctx context.Context, work *run, status clusterc
 	if status.Held || r.hibernated(ctx, work) {
 		return reconcile.Result{}, nil
 	}
-	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { r.setUnreachable(s, work, status) })
-	return reconcile.Result{}, err
+	return r.tellUnreachable(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { r.setUnreachable(s, work, status) })
 }
 
 func (r *reconciler) setUnreachable(s *resourcesv1alpha1.ManagedResourceStatus, work *run, status clustercache.Status) {
