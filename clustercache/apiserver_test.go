@@ -244,7 +244,7 @@ func (a *apiServer) kubeconfig(token string) []byte { return kubeconfigOf(a.serv
 func (a *apiServer) setTokens(tokens map[string]string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tokens = tokens
+	a.tokens = maps.Clone(tokens) // requests under way read it
 }
 
 // setFault makes the server behave differently; nil mends it.

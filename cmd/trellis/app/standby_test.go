@@ -174,6 +174,9 @@ func TestStandbyStaysWarm(t *testing.T) {
 	e.Eventually(termGoroutines).Should(BeEmpty(), "the leader has noticed")
 	e.Expect(source.Thaw()).To(Succeed())
 	e.expectWork()
+	token.expectCare("2") // or a term that applies what it could not note in the last one is still at it when this one ends
+	authority.expectCare("1")
+	comes.expectCare("1")
 	all := []string{"source", e.name + "/target", token.ns + "/target", authority.ns + "/target", comes.ns + "/target"}
 	e.Eventually(e.connected(second)).Should(ConsistOf(all))
 	e.Eventually(func() float64 { return e.connections(second)["trellis_clustercache_rotations_total"] }).Should(BeEquivalentTo(2))
