@@ -37,6 +37,9 @@ func TestForHowLongATargetIsNeededWithoutItsRegistration(t *testing.T) {
 		"by a ManagedResource that goes":  {gone: time.Minute, needed: true, change: func(mr *resourcesv1alpha1.ManagedResource, _ *corev1.Namespace) { goes(mr) }},
 		"by what goes with its namespace": {gone: time.Minute, needed: true, change: func(_ *resourcesv1alpha1.ManagedResource, ns *corev1.Namespace) { goes(ns) }},
 		"but not by one without objects":  {change: func(mr *resourcesv1alpha1.ManagedResource, _ *corev1.Namespace) { mr.Status.Resources = nil }},
+		"nor by one with objects elsewhere": {change: func(mr *resourcesv1alpha1.ManagedResource, _ *corev1.Namespace) {
+			mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = "another"
+		}},
 		"nor by one that keeps its objects": {change: func(mr *resourcesv1alpha1.ManagedResource, ns *corev1.Namespace) {
 			mr.Spec.KeepObjects = ptr.To(true)
 			goes(mr)
@@ -54,7 +57,8 @@ func TestForHowLongATargetIsNeededWithoutItsRegistration(t *testing.T) {
 			}
 			clusters := fake.New(nil)
 			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid", Since: time.Now().Add(-c.gone)})
-			needed := managedresource.StillNeeded(fakeclient.NewClientBuilder().WithScheme(hubtest.Scheme()).WithObjects(mr, ns).Build(),
+			needed := managedresource.StillNeeded(fakeclient.NewClientBuilder().WithScheme(hubtest.Scheme()).WithObjects(mr, ns).
+				WithIndex(mr, managedresource.TargetUIDField, managedresource.TargetUIDOf).Build(),
 				func() clustercache.ClusterCache { return clusters }, []configv1alpha1.Class{{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}})
 			g.Expect(needed(key)).To(Equal(c.needed))
 		})

@@ -2,6 +2,7 @@ package managedresource
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -66,6 +67,32 @@ func (c *Controller) ManagedElsewhere(namespace string) (manager string, elsewhe
 	return "gardener-resource-manager", err == nil && !until.IsZero()
 }
 
+// TargetUIDField is the index of ManagedResources by the UID of the cluster that has their objects, as IndexTargets makes it.
+const TargetUIDField = "hub.gardener.cloud/target-uid"
+
+// IndexTargets has an informer of ManagedResources tell which of them have their objects in a cluster. InUse and StillNeeded ask that of
+// each target that goes, again and again: to go through all was 0.3 GiB of garbage in four seconds when a hundred of 400 targets went.
+func IndexTargets(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &resourcesv1alpha1.ManagedResource{}, TargetUIDField, TargetUIDOf); err != nil {
+		return fmt.Errorf("cannot index ManagedResources by their targets: %w", err)
+	}
+	return nil
+}
+
+// TargetUIDOf returns the UID of the cluster that has the objects of a ManagedResource; none if it has none.
+func TargetUIDOf(object client.Object) []string {
+	if uid := object.GetAnnotations()[hubv1alpha1.TargetUIDAnnotation]; uid != "" {
+		return []string{uid}
+	}
+	return nil
+}
+
+// inCluster lists the ManagedResources that have their objects in a cluster. They are the informer's own.
+func inCluster(ctx context.Context, reader client.Reader, uid types.UID) (list resourcesv1alpha1.ManagedResourceList, err error) {
+	err = reader.List(ctx, &list, client.MatchingFields{TargetUIDField: string(uid)}, client.UnsafeDisableDeepCopy)
+	return list, err
+}
+
 // InUse tells whether some ManagedResource has its inventory in a target, or may have. It answers from memory; while it
 // cannot, the answer is yes, because no forgets where objects are.
 func (c *Controller) InUse(cluster clustercache.ClusterKey) bool {
@@ -81,8 +108,8 @@ func (c *Controller) InUse(cluster clustercache.ClusterKey) bool {
 	if tc.Status.ClusterUID == "" {
 		return false
 	}
-	list := &resourcesv1alpha1.ManagedResourceList{}
-	if err := c.options.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	list, err := inCluster(ctx, c.options.Cache, tc.Status.ClusterUID)
+	if err != nil {
 		return true
 	}
 	targets := make(map[string]configv1alpha1.ClassTarget, len(c.options.Classes))
@@ -137,8 +164,8 @@ func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache
 			return false
 		}
 		waiting := st.State != clustercache.StateDraining || time.Since(st.Since) < releaseGrace
-		list := &resourcesv1alpha1.ManagedResourceList{}
-		if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		list, err := inCluster(ctx, reader, st.UID)
+		if err != nil {
 			return true
 		}
 		for i := range list.Items {

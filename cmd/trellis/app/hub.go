@@ -440,6 +440,9 @@ func (h *hub) lead(ctx context.Context) error {
 	if err := h.informers(ctx); err != nil {
 		return err
 	}
+	if err := managedresource.IndexTargets(ctx, h.manager.GetCache()); err != nil {
+		return err
+	}
 	var err error
 	if h.members, err = members.New(ctx, h.manager.GetCache(), h.clusters, h.Config.Classes); err != nil {
 		return err
