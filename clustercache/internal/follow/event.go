@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,11 +103,45 @@ func decodeMetadata(raw []byte) (event, error) {
 
 // decodeObject reads an event in JSON with its object, of which no more is decoded than the fields that matter; nil for all.
 func decodeObject(raw []byte, which *fields) (e event, err error) {
+	if e, ok := decodeBookmark(raw); ok {
+		return e, nil
+	}
 	if which != nil && cut(raw, which, func(text, managed []byte) { e, err = decodeWhole(text, raw, managed, true) }) {
 		return e, err
 	}
 	return decodeWhole(raw, raw, nil, false)
 }
+
+// decodeBookmark reads a bookmark as servers write them: of tens of thousands of watches each brings one a minute, and nothing else of it
+// is looked at. What is written otherwise is no less valid, and not for it.
+func decodeBookmark(raw []byte) (event, bool) {
+	if !bytes.HasPrefix(raw, bookmarkBegins) {
+		return event{}, false
+	}
+	var e struct {
+		Object struct {
+			Metadata struct {
+				ResourceVersion string            `json:"resourceVersion"`
+				Annotations     map[string]string `json:"annotations"`
+			} `json:"metadata"`
+		} `json:"object"`
+	}
+	read := false
+	cut(raw, bookmarkFields, func(text, _ []byte) { read = kjson.UnmarshalCaseSensitivePreserveInts(text, &e) == nil })
+	if !read || e.Object.Metadata.ResourceVersion == "" {
+		return event{}, false // the whole tells better what is wrong with it
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.ResourceVersion, object.Annotations = e.Object.Metadata.ResourceVersion, e.Object.Metadata.Annotations
+	return event{kind: bookmark, object: object}, true
+}
+
+var (
+	bookmarkBegins = []byte(`{"type":"BOOKMARK",`)
+	bookmarkFields = &fields{named: map[string]*field{"object": {beneath: &fields{named: map[string]*field{"metadata": {beneath: &fields{
+		named: map[string]*field{"resourceVersion": {}, "annotations": {}},
+	}}}}}}}
+)
 
 // decodeWhole reads an event in JSON with all of its object that is in the text, which was cut from what came.
 func decodeWhole(text, raw, managed []byte, apart bool) (event, error) {
