@@ -41,14 +41,7 @@ func (r *reconciler) updateHealth(ctx context.Context, work *run, change func(*r
 		work.mr = base
 		return warnings.Deadline, nil
 	}
-	wait = 0
-	if returned(&base.Status, &work.mr.Status) {
-		wait = r.memory.turn(work.name, r.clock.Now())
-	}
-	if wait == 0 {
-		wait = r.memory.calm(work.name, pause, turn, r.clock.Now())
-	}
-	if wait > 0 {
+	if wait = r.memory.calm(work.name, pause, turn, r.clock.Now()); wait > 0 {
 		work.mr = base
 		return wait, nil
 	}
