@@ -212,6 +212,7 @@ func (r *reconciler) letGo(ctx context.Context, work *run) error {
 		}
 	}
 	r.forget(ctx, work.name)
+	r.events.forget(work.mr.UID)
 	base := work.mr.DeepCopy()
 	work.mr.Finalizers = slices.DeleteFunc(work.mr.Finalizers, func(f string) bool { return f == work.class.Finalizer })
 	if !others { // a class of ours that has nothing left to clean lets go in its turn, by the same mark

@@ -101,6 +101,9 @@ func (r *recorder) spare(mr *resourcesv1alpha1.ManagedResource) bool {
 	return b.take(r.clock.Now())
 }
 
+// forget drops the budget of a ManagedResource that goes. Those of thousands that are gone would fill the room until it is needed.
+func (r *recorder) forget(mr types.UID) { r.spent.Remove(mr) }
+
 func (r *recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action, note string) {
 	if len(note) > noteLimit {
 		note = strings.ToValidUTF8(note[:noteLimit-3], "") + "..." // half a letter would count as more bytes than it has

@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +15,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
@@ -52,6 +54,18 @@ func TestEventsOfAManagedResourceAreLimited(t *testing.T) {
 }
 
 // Nothing else tells users what stays behind, and there may be reasons for many events before.
+func TestBudgetsOfEventsGoWithTheirManagedResources(t *testing.T) {
+	g := NewWithT(t)
+	j := judged(t)
+	r := newRecorder(counting{}, j.clock)
+	j.reconciler.events, j.claims, j.drifts, j.changes = r, &claim.Claims{}, newStopwatches(), newStopwatches()
+	j.work.class, j.work.log = &claim.Class{}, logr.Discard()
+	r.recreated(j.work.mr, inventory.Key{})
+	g.Expect(r.spent.Len()).To(Equal(1))
+	g.Expect(j.letGo(j.ctx, j.work)).To(Succeed())
+	g.Expect(r.spent.Len()).To(BeZero())
+}
+
 func TestEventOfWhatStaysBehindIsWrittenWhateverWasWrittenBefore(t *testing.T) {
 	g := NewWithT(t)
 	written := counting{}
