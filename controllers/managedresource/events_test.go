@@ -58,7 +58,7 @@ func TestBudgetsOfEventsGoWithTheirManagedResources(t *testing.T) {
 	g := NewWithT(t)
 	j := judged(t)
 	r := newRecorder(counting{}, j.clock)
-	j.reconciler.events, j.claims, j.drifts, j.changes = r, &claim.Claims{}, newStopwatches(), newStopwatches()
+	j.events, j.claims, j.drifts, j.changes = r, &claim.Claims{}, newStopwatches(), newStopwatches()
 	j.work.class, j.work.log = &claim.Class{}, logr.Discard()
 	r.recreated(j.work.mr, inventory.Key{})
 	g.Expect(r.spent.Len()).To(Equal(1))

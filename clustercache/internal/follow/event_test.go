@@ -29,7 +29,7 @@ func TestBookmarksAreReadAlike(t *testing.T) {
 	}
 	g := NewWithT(t)
 	_, err := decodeObject([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":12}}}`), nil)
-	g.Expect(err == nil).To(BeTrue()) // as before: no version that anybody could go on from
+	g.Expect(err).NotTo(HaveOccurred()) // it is no version that anybody could go on from
 	_, err = decodeObject([]byte(`{"type":"BOOKMARK","object":{"metadata":`), nil)
 	g.Expect(err).To(HaveOccurred())
 }
