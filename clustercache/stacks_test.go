@@ -13,7 +13,7 @@ import (
 
 // A hub has tens of thousands of watches. While they have nothing to say there is no goroutine for them, and no stack.
 func TestStacksOfWatches(t *testing.T) {
-	const n, each = 500, 2 << 10 // the smallest stack there is; the runtime keeps some 400 KiB more after the lists, however many there were
+	const n, each = 800, 1 << 10 // half the smallest stack there is; the runtime keeps some 400 KiB more after the lists, however many there were
 	cp := realCluster(t)
 	h := start(t, Options{ProbeInterval: time.Hour, Limits: func(ClusterKey) Limits { return Limits{QPS: -1} }})
 	key := h.register("a", cp.Kubeconfig())

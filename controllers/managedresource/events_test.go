@@ -53,7 +53,7 @@ func TestEventsOfAManagedResourceAreLimited(t *testing.T) {
 	g.Expect(written["loud"]).To(Equal(2*eventBurst + 2))
 }
 
-// Nothing else tells users what stays behind, and there may be reasons for many events before.
+// Thousands of ManagedResources come and go while a hub runs.
 func TestBudgetsOfEventsGoWithTheirManagedResources(t *testing.T) {
 	g := NewWithT(t)
 	j := judged(t)
@@ -66,6 +66,7 @@ func TestBudgetsOfEventsGoWithTheirManagedResources(t *testing.T) {
 	g.Expect(r.spent.Len()).To(BeZero())
 }
 
+// Nothing else tells users what stays behind, and there may be reasons for many events before.
 func TestEventOfWhatStaysBehindIsWrittenWhateverWasWrittenBefore(t *testing.T) {
 	g := NewWithT(t)
 	written := counting{}

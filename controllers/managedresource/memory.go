@@ -33,7 +33,7 @@ const (
 type memory struct {
 	mu    sync.Mutex
 	each  map[types.NamespacedName]*remembered
-	crowd *rate.Limiter // of those that tell news of their targets
+	crowd *rate.Limiter // paces those that say that their targets are away
 }
 
 type remembered struct {
@@ -44,7 +44,7 @@ type remembered struct {
 	healthAt   time.Time // the conditions of health were written last, alone
 	turnedAt   time.Time // one of them turned last, written or not
 	turns      int       // how many writes came with a turn, without a quiet moment
-	turnAt     time.Time // when news of the target may be told; zero or long ago without any to tell
+	turnAt     time.Time // when it may be said that the target is away; zero or past if that is not to be said
 
 	appliedAt time.Time // everything, right or not; zero if not since the start
 

@@ -28,6 +28,10 @@ func TestBookmarksAreReadAlike(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
+	_, short := decodeBookmark([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12"}}}`))
+	g.Expect(short).To(BeTrue())
+	_, short = decodeBookmark([]byte(`{"type":"MODIFIED","object":{"metadata":{"resourceVersion":"12"}}}`))
+	g.Expect(short).To(BeFalse())
 	_, err := decodeObject([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":12}}}`), nil)
 	g.Expect(err).NotTo(HaveOccurred()) // it is no version that anybody could go on from
 	_, err = decodeObject([]byte(`{"type":"BOOKMARK","object":{"metadata":`), nil)
