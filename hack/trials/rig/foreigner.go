@@ -141,6 +141,8 @@ func (f *Foreigner) Pace(ctx context.Context, targets []*fleetsim.Target, perSec
 type Corrections struct {
 	// Millis are the times from edits to the writes that undid them.
 	Millis []float64
+	// Edited is when each of them was made.
+	Edited []time.Time
 	// Pending are the objects that are still edited, by target.
 	Pending map[string][]string
 	// Lasting are the times from the edits of those until now.
@@ -192,6 +194,7 @@ func (c *Corrections) read(changes []journal.Change, from, to time.Time, editor,
 			e, ok := pending[object]
 			if ok && (change.After == e.before || e.gone && change.Before == 0) {
 				c.Millis = append(c.Millis, float64(change.Time.Sub(e.at).Microseconds())/1000)
+				c.Edited = append(c.Edited, e.at)
 				delete(pending, object)
 			}
 			if sent := change.SentAt; sent.After(from) && sent.Before(to) && !ok {

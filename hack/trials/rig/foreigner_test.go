@@ -129,3 +129,16 @@ func TestForeignersComeFromInside(t *testing.T) {
 	g.Expect(rig.CorrectionsIn([]*fleetsim.Target{h.target}, h.began, time.Now()).Pending).To(BeEmpty())
 	g.Expect(h.target.Journal().Counts().Verbs("patch").Sum().Requests).To(BeEquivalentTo(3))
 }
+
+func TestSlowEditsAreToldBySecond(t *testing.T) {
+	g := NewWithT(t)
+	from := time.Now()
+	d := rig.Drift{From: from}
+	for _, edit := range []struct{ at, took float64 }{{0.5, 10}, {7.1, 300}, {7.2, 200}, {7.3, 20}, {59, 150}} {
+		d.Edited = append(d.Edited, from.Add(time.Duration(edit.at*float64(time.Second))))
+		d.Millis = append(d.Millis, edit.took)
+	}
+	d.Millis = append(d.Millis, 5000) // one that is pending
+	g.Expect(d.Slow(100)).To(Equal("7 s: 2 (300 ms), 59 s: 1 (150 ms)"))
+	g.Expect(d.Slow(1000)).To(BeEmpty())
+}

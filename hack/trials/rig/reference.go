@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -159,6 +162,28 @@ func (r *Rig) Window(ctx context.Context, f *Foreigner, reference *Reference, ta
 		d.Reference = reference.Millis(d.From, d.To)
 	}
 	return d, nil
+}
+
+// Slow tells when edits were made that took at least some milliseconds: in which seconds of the window, how many, and the most that one took.
+// Many in a few seconds have one cause; few in many seconds have as many.
+func (d Drift) Slow(least float64) string {
+	type second struct {
+		edits int
+		most  float64
+	}
+	seconds := map[int]second{}
+	for i, at := range d.Edited {
+		if d.Millis[i] < least {
+			continue
+		}
+		n := int(at.Sub(d.From).Seconds())
+		seconds[n] = second{seconds[n].edits + 1, max(seconds[n].most, d.Millis[i])}
+	}
+	var out []string
+	for _, n := range slices.Sorted(maps.Keys(seconds)) {
+		out = append(out, fmt.Sprintf("%d s: %d (%.0f ms)", n, seconds[n].edits, seconds[n].most))
+	}
+	return strings.Join(out, ", ")
 }
 
 // Ask asks a target for its kube-system namespace over a connection of its own, as one who connects for the first time.

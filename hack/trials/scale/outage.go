@@ -55,6 +55,7 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 			return fmt.Errorf("%s: %w", target.Name(), err)
 		}
 	}
+	profiled := r.profile(ctx, step.Name, min(startProfile, r.options.Window))
 	during, err := window(fmt.Sprintf("while %d others vanish", len(vanishing)))
 	if err != nil {
 		return err
@@ -93,6 +94,9 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 		return err
 	}
 
+	if err := profiled(); err != nil {
+		return err
+	}
 	judgeOutage(step, []rig.Drift{first, second}, []phase{{"while they vanish", during}, {"while they are down", after}})
 	step.AddLatencies("drift after they are back", again.Millis, again.Reference)
 	step.AddLatencies("vanished until shown as down", since(began, shown), nil)
@@ -123,6 +127,9 @@ func judgeOutage(step *figures.Step, before []rig.Drift, phases []phase) {
 	step.Add("noise: p99 of the windows before it, the most to the least", slices.Max(each)/slices.Min(each), "x")
 	for _, p := range phases {
 		l := step.AddLatencies("drift "+p.name, p.drift.Millis, p.drift.Reference)
+		if slow := p.drift.Slow(3 * base.P99); slow != "" {
+			step.Note("edits %s that took thrice the p99 of before, by the second of the window: %s", p.name, slow)
+		}
 		step.Add("drift "+p.name+", p50 against before", l.P50/base.P50, "x")
 		step.Add("drift "+p.name+", p99 against before", l.P99/base.P99, "x").AtMost(1.2)
 		step.Add("hub CPU "+p.name+", against before", p.drift.CPU.Hub.Seconds()/cpu.Seconds(), "x").AtMost(1.2)
