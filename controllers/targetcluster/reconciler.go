@@ -53,6 +53,8 @@ type reconciler struct {
 	started    time.Time
 	rules      rules
 
+	changes, details, labels *turns // of writes
+
 	mu      sync.Mutex
 	runs    map[*run]struct{}                                      // under way
 	written map[clustercache.ClusterKey]time.Time                  // when a status was written last in this term
@@ -71,6 +73,7 @@ func newReconciler(o Options) *reconciler {
 			thresholds: o.Thresholds, progressingLimit: o.ProgressingLimit,
 			monitor: o.MonitorPeriod, targetMonitor: o.TargetMonitorPeriod, termBegan: o.Clock.Now(),
 		},
+		changes: newTurns(turnsOfChanges), details: newTurns(turnsOfDetails), labels: newTurns(turnsOfLabels),
 		runs:    map[*run]struct{}{},
 		written: map[clustercache.ClusterKey]time.Time{},
 		failing: map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck{},
@@ -292,12 +295,15 @@ func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster
 		return reconcile.Result{}, fmt.Errorf("cannot write the status of the TargetCluster: %w", err)
 	case wait > 0:
 		result.RequeueAfter = min(result.RequeueAfter, wait)
-		return result, r.writeLabel(ctx, base)
+		tc = base
 	}
-	if err := r.writeLabel(ctx, tc); err != nil {
+	labelled, err := r.writeLabel(ctx, tc, o.now)
+	switch {
+	case err != nil:
 		return result, err
-	}
-	if len(failing) == 0 {
+	case labelled > 0:
+		result.RequeueAfter = min(result.RequeueAfter, labelled)
+	case wait <= 0 && len(failing) == 0:
 		r.settle(base, o, next)
 	}
 	return result, nil
@@ -305,11 +311,14 @@ func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster
 
 // writeStatus writes a status that says something new, and returns how long that has to wait if it is not worth a write yet.
 func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.TargetCluster, now time.Time) (time.Duration, error) {
+	key := client.ObjectKeyFromObject(tc)
 	if equality.Semantic.DeepEqual(base.Status, tc.Status) {
 		return 0, nil
 	}
-	key := client.ObjectKeyFromObject(tc)
 	if wait := r.wait(base.Status, tc.Status, r.lastWrite(key), now); wait > 0 {
+		return wait, nil
+	}
+	if wait := r.turn(key, base.Status, tc.Status, now); wait > 0 {
 		return wait, nil
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
@@ -317,21 +326,27 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 		return 0, err
 	}
 	r.wrote(key, now)
+	r.changes.used(key)
+	r.details.used(key)
 	r.events.statusChanged(tc, base.Status)
 	return 0, nil
 }
 
-// writeLabel brings the status label in line with the conditions that are written.
-func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetCluster) error {
-	value := summary(tc.Status.Conditions)
+// writeLabel brings the status label in line with the conditions that are written, and returns how long that has to wait for its turn.
+func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetCluster, now time.Time) (time.Duration, error) {
+	value, key := summary(tc.Status.Conditions), client.ObjectKeyFromObject(tc)
 	if value == "" || tc.Labels[hubv1alpha1.StatusLabel] == value {
-		return nil
+		return 0, nil
+	}
+	if wait := r.labels.wait(key, now); wait > 0 {
+		return wait, nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:%q}}}`, tc.UID, hubv1alpha1.StatusLabel, value)
 	if err := r.Client.Patch(ctx, tc.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("cannot label the TargetCluster: %w", err)
+		return 0, fmt.Errorf("cannot label the TargetCluster: %w", err)
 	}
-	return nil
+	r.labels.used(key)
+	return 0, nil
 }
 
 // record puts an observation into a status. It returns when it may become another one although nothing happens, zero if it
@@ -493,6 +508,9 @@ func (r *reconciler) forget(key clustercache.ClusterKey) {
 	delete(r.written, key)
 	delete(r.failing, key)
 	delete(r.settled, key)
+	for _, t := range []*turns{r.changes, r.details, r.labels} {
+		t.used(key)
+	}
 	r.news.forget(key)
 	r.events.forget(key)
 }
