@@ -14,15 +14,17 @@ const (
 	// heapRoom is how much a small heap may grow at most before it is collected. Go collects whenever the heap has doubled, which for
 	// a hub with a small fleet is after a few hundred objects applied: a fifth of its CPU went there.
 	heapRoom = 64 << 20
-	// heapGrowth is how much a large heap may grow at most, in percent, while much is allocated. With a thousand targets a collection
-	// goes through 0.7 GiB or more, which takes 3.4 s of processor time: at 50 % that was a third of a start, and edits that
-	// came meanwhile waited for it. It is given back in calm.
-	heapGrowth = 100
+	// heapGrowth is how much a large heap may grow at most, in percent. With a thousand targets a collection goes through 0.7 GiB or
+	// more, which takes 3.4 s of processor time: at 50 % that was a third of a start, and edits that came meanwhile waited for it. At
+	// 100 % a start took 1.6 times the memory of a minute later.
+	heapGrowth = 80
 	// heapLeast is how much any heap may grow.
 	heapLeast = 16 << 20
 	// heapPace is after how many seconds a heap is to be collected for each GiB that lives. To go through a GiB takes nearly four
-	// seconds of one processor, so that is a twenty-fifth of one. Less often would take memory that a hub at rest is not to have. Where more is allocated, the bounds above decide.
-	heapPace = 100
+	// seconds of one processor, so that is a fortieth of one. Less often would take memory that a hub at rest is not to have. Where more is allocated, the bounds above decide.
+	heapPace = 150
+	// heapGlance is how often it is asked whether a collection is due.
+	heapGlance = time.Second
 	// heapLook is how often the heap is looked at.
 	heapLook = 10 * time.Second
 	// heapCalm is how much may be allocated between two looks of a hub that has nothing to do, for each byte that lives. By
@@ -42,12 +44,14 @@ type heapFigures struct {
 	allocated uint64 // ever
 	held      uint64 // what the system has given for the heap, and has not got back
 	stacks    uint64 // of goroutines: the runtime lets the heap grow by a share of them, too
+	cycles    uint64 // collections so far
 }
 
 func readHeap() heapFigures {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
 		{Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
+		{Name: "/gc/cycles/total:gc-cycles"},
 	}
 	metrics.Read(samples)
 	n := make([]uint64, len(samples))
@@ -56,71 +60,91 @@ func readHeap() heapFigures {
 			n[i] = s.Value.Uint64()
 		}
 	}
-	return heapFigures{live: n[0], allocated: n[1], held: n[2] + n[3] + n[4], stacks: n[5]}
+	return heapFigures{live: n[0], allocated: n[1], held: n[2] + n[3] + n[4], stacks: n[5], cycles: n[6]}
 }
 
 // keepHeapRoom sets the pace of garbage collection until ctx ends, and gives memory back that was needed for a while: for the
 // first lists after a start, or to apply much. Go gives it back only slowly where little is allocated. An operator who set GOGC
 // has decided himself.
+//
+// The runtime has whoever allocates take part in a collection if the heap is close to its bound. So the bound is that of a busy hub all the
+// time, and at rest collections are begun here, long before: with the bound of a hub at rest, a burst had 2,800 goroutines collect instead of
+// work, and corrections wait for a second.
 func keepHeapRoom(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
-	var p pace
-	percent := p.percent(readHeap(), time.Now())
+	percent := bound(readHeap())
 	before := debug.SetGCPercent(percent)
 	defer debug.SetGCPercent(before)
-	ticker := time.NewTicker(heapLook)
+	ticker := time.NewTicker(heapGlance)
 	defer ticker.Stop()
 	collected := collections(ctx)
+	var p pace
 	var last heapFigures
+	var looked time.Time
 	var spare surplus
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-collected: // at a start the heap grows tenfold between two looks
-		case <-ticker.C:
+		case at := <-ticker.C:
 			now := readHeap()
-			if spare.givesBack(last, now, time.Now()) {
+			if p.due(now, at) {
+				runtime.GC()
+			}
+			if at.Sub(looked) < heapLook {
+				continue
+			}
+			if spare.givesBack(last, now, at) {
 				debug.FreeOSMemory()
 				now = readHeap()
-				spare.gaveBack(now, time.Now())
+				spare.gaveBack(now, at)
 			}
-			last = now
+			last, looked = now, at
 		}
-		if next := p.percent(readHeap(), time.Now()); next != percent {
+		if next := bound(readHeap()); next != percent {
 			percent = next
 			debug.SetGCPercent(percent)
 		}
 	}
 }
 
-// pace tells how much a heap may grow before it is collected. The zero value knows of nothing yet.
-type pace struct {
-	at        time.Time // of the last look
-	allocated uint64    // then
-	rate      float64   // of what is allocated, in bytes a second
-	last      int       // what was told then
+// room is how much a heap may grow at most.
+func room(now heapFigures) float64 { return max(heapRoom, float64(now.live)*heapGrowth/100) }
+
+// bound is that in percent of what the runtime reckons with. It goes in steps, since to set it stops the world for a moment.
+func bound(now heapFigures) int {
+	const smallest, step = 16 << 20, 10
+	return max(int(100*room(now)/float64(max(now.live+now.stacks, smallest)))/step*step, step)
 }
 
-// percent is the growth, in percent of what the runtime reckons with. It goes in steps, since to set it stops the world for a
-// moment. A hub that gets work is paced by that at once, and one that has done it little by little.
-func (p *pace) percent(now heapFigures, at time.Time) int {
-	const smallest, step = 16 << 20, 10
-	if at.Sub(p.at) < time.Second {
-		return p.last // several collections a second say nothing of the rate each
+// pace tells when a heap is to be collected that is far from its bound. The zero value knows of nothing yet.
+type pace struct {
+	cycles    uint64    // collections that were noticed
+	collected uint64    // what was allocated by the last of them
+	at        time.Time // of the last look
+	allocated uint64    // by then
+	rate      float64   // of what is allocated, in bytes a second; zero before the second look
+}
+
+// due tells whether as much was allocated since the last collection as is after some time at the present rate. A hub that gets work
+// is paced by that at once, and one that has done it little by little.
+func (p *pace) due(now heapFigures, at time.Time) bool {
+	if now.cycles != p.cycles {
+		p.cycles, p.collected = now.cycles, now.allocated
 	}
-	most := max(heapRoom, float64(now.live)*heapGrowth/100)
-	growth := most
-	if !p.at.IsZero() {
-		seconds := at.Sub(p.at).Seconds()
-		p.rate = max(float64(now.allocated-p.allocated)/seconds, p.rate*math.Exp2(-seconds/heapLook.Seconds()))
-		growth = min(max(p.rate*heapPace*float64(now.live)/(1<<30), heapLeast), most)
+	if p.at.IsZero() {
+		p.at, p.allocated = at, now.allocated
 	}
-	p.at, p.allocated = at, now.allocated
-	p.last = max(int(100*growth/float64(max(now.live+now.stacks, smallest)))/step*step, step)
-	return p.last
+	if since := at.Sub(p.at); since >= heapLook {
+		p.rate = max(float64(now.allocated-p.allocated)/since.Seconds(), p.rate*math.Exp2(-since.Seconds()/heapLook.Seconds()), 1)
+		p.at, p.allocated = at, now.allocated
+	}
+	rate := max(p.rate, float64(now.allocated-p.allocated)/heapLook.Seconds()) // what begins now is known before the next look
+	growth := max(rate*heapPace*float64(now.live)/(1<<30), heapLeast)
+	return p.rate > 0 && growth < room(now) && float64(now.allocated-p.collected) >= growth
 }
 
 // surplus tells when there is memory to be given back. The zero value has given none back yet.

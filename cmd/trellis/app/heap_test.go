@@ -12,45 +12,70 @@ import (
 
 const mib = 1 << 20
 
-func TestPaceFollowsWhatIsAllocated(t *testing.T) {
+func TestBoundOfTheHeap(t *testing.T) {
 	g := NewWithT(t)
-	began := time.Now()
-	paced := func(live, stacks uint64, rates ...uint64) int {
-		var p pace
-		now, at := heapFigures{live: live * mib, stacks: stacks * mib}, began
-		percent := p.percent(now, at)
-		for _, rate := range rates {
-			now.allocated += rate * mib * 10
-			at = at.Add(10 * time.Second)
-			percent = p.percent(now, at)
-		}
-		return percent
-	}
-	g.Expect(paced(0, 0)).To(Equal(400), "a start")
-	for _, busy := range []int{paced(32, 0), paced(32, 0, 60)} {
-		g.Expect(busy).To(Equal(200), "64 MiB")
-	}
-	g.Expect(paced(512, 0, 60)).To(Equal(100), "it takes long to go through it")
-	g.Expect(paced(400, 100, 60)).To(Equal(80), "the same, of what the runtime reckons with")
-	g.Expect(paced(512, 0, 0)).To(Equal(10), "little is allocated")
-	g.Expect(paced(64, 0, 0)).To(Equal(20), "so it is here, but there is to be some room: 16 MiB")
-	g.Expect(paced(512, 0, 3)).To(Equal(20), "3 MiB a second for 50 s: 150 MiB, in steps")
-	g.Expect(paced(512, 0, 60, 0)).To(Equal(100), "it may go on")
-	g.Expect(paced(512, 0, 60, 0, 0, 0, 0, 0, 0, 0)).To(Equal(10), "it does not")
-	g.Expect(paced(512, 0, 0, 0, 0, 60)).To(Equal(100), "work is there at once")
+	bounded := func(live, stacks uint64) int { return bound(heapFigures{live: live * mib, stacks: stacks * mib}) }
+	g.Expect(bounded(0, 0)).To(Equal(400), "a start")
+	g.Expect(bounded(32, 0)).To(Equal(200), "64 MiB")
+	g.Expect(bounded(512, 0)).To(Equal(80), "it takes long to go through it")
+	g.Expect(bounded(400, 100)).To(Equal(60), "the same, of what the runtime reckons with")
 }
 
-// A hub that gets much work collects several times a second.
-func TestCollectionsInARowAreNoCalm(t *testing.T) {
+func TestCollectionsFollowWhatIsAllocated(t *testing.T) {
+	// spaced is after how many seconds a collection is begun, at most 600; -1 if that is left to the runtime. It begins after minutes at the
+	// same rate.
+	spaced := func(live uint64, rate float64) int {
+		var p pace
+		now, at := heapFigures{live: live * mib}, time.Now()
+		last := -1
+		for second := range 1800 {
+			if p.due(now, at) {
+				if last > 300 {
+					return second - last
+				}
+				last = second
+				now.cycles++
+			}
+			now.allocated += uint64(rate * mib)
+			at = at.Add(time.Second)
+			if last < 0 && second > 600 {
+				return -1
+			}
+		}
+		return 600
+	}
+	g := NewWithT(t)
+	g.Expect(spaced(1024, 2)).To(BeNumerically("~", 150, 3))
+	g.Expect(spaced(512, 2)).To(BeNumerically("~", 75, 3), "half the work")
+	g.Expect(spaced(64, 0.5)).To(BeNumerically("~", 32, 3), "there is to be some room: 16 MiB")
+	g.Expect(spaced(512, 0.1)).To(BeNumerically("~", 160, 3))
+	g.Expect(spaced(1024, 0)).To(BeNumerically("<", 0), "nothing is allocated")
+	g.Expect(spaced(1024, 60)).To(BeNumerically("<", 0), "the bound decides")
+}
+
+func TestCollectionsAreLeftToTheRuntimeInABurst(t *testing.T) {
 	g := NewWithT(t)
 	var p pace
-	now, at := heapFigures{live: 512 * mib}, time.Now()
-	p.percent(now, at)
-	for range 50 {
-		at = at.Add(100 * time.Millisecond)
-		now.allocated += 20 * mib
-		g.Expect(p.percent(now, at)).To(Equal(100))
+	now, at := heapFigures{live: 1024 * mib}, time.Now()
+	begun := 0
+	seconds := func(n int, rate uint64) int {
+		begun = 0
+		for range n {
+			if p.due(now, at) {
+				begun++
+				now.cycles++
+			}
+			now.allocated += rate * mib
+			at = at.Add(time.Second)
+		}
+		return begun
 	}
+	g.Expect(seconds(600, 1)).To(BeNumerically("~", 4, 1))
+	g.Expect(seconds(9, 40)).To(BeNumerically("<=", 1), "one may have been due anyway")
+	g.Expect(seconds(120, 40)).To(BeNumerically("<=", 1))
+	now.cycles++ // the runtime's
+	g.Expect(seconds(10, 1)).To(BeZero())
+	g.Expect(seconds(600, 1)).To(BeNumerically("~", 4, 1), "little by little it is as before")
 }
 
 func TestMemoryIsGivenBackInCalm(t *testing.T) {
