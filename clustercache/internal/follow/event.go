@@ -136,9 +136,35 @@ func decodeBookmark(raw []byte) (event, bool) {
 	return event{kind: bookmark, object: object}, true
 }
 
+// bookmarkAlone reads a bookmark that some bytes are and nothing else, unless it is the end of a list.
+func (w *watch) bookmarkAlone(data []byte) (event, bool) {
+	if !w.protobuf && !bytes.HasPrefix(data, bookmarkBegins) {
+		return event{}, false
+	}
+	raw, alone := w.alone(data)
+	if !alone {
+		return event{}, false
+	}
+	var e event
+	var ok bool
+	if !w.protobuf {
+		e, ok = decodeBookmark(raw)
+	} else if bytes.HasPrefix(raw, bookmarkMessage) {
+		var err error
+		e, err = decodeProtobuf(raw)
+		ok = err == nil && e.kind == bookmark
+	}
+	if !ok {
+		return event{}, false
+	}
+	e.version = e.object.GetResourceVersion()
+	return e, e.version != "" && e.object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == ""
+}
+
 var (
-	bookmarkBegins = []byte(`{"type":"BOOKMARK",`)
-	bookmarkFields = &fields{named: map[string]*field{"object": {beneath: &fields{named: map[string]*field{"metadata": {beneath: &fields{
+	bookmarkBegins  = []byte(`{"type":"BOOKMARK",`)
+	bookmarkMessage = append([]byte{0x0a, byte(len(bookmark))}, bookmark...) // the type is the first field
+	bookmarkFields  = &fields{named: map[string]*field{"object": {beneath: &fields{named: map[string]*field{"metadata": {beneath: &fields{
 		named: map[string]*field{"resourceVersion": {}, "annotations": {}},
 	}}}}}}}
 )

@@ -111,21 +111,25 @@ func (f *frames) look() (begun bool, err error) {
 
 // Parker is the body of an answer that calls back instead of having its reader wait.
 type Parker interface {
-	// Park has wake called, once and from another goroutine, when there is something to read, or will not be any more. It returns
-	// false if that is so already, or cannot be told.
-	Park(wake func()) bool
+	// Park has Wake called, once and from another goroutine, when there is something to read, or will not be any more. It returns
+	// false if that is so already, or cannot be told. Offer is called first with what there is, which counts as read if it returns
+	// true; it does not wait for anything.
+	Park(reader interface {
+		Offer(data []byte) bool
+		Wake()
+	}) bool
 }
 
-// park has wake called when something came. It returns false if something did, or it cannot be told: then look
-// knows. After it returned true, another goroutine may be reading.
-func (f *frames) park(wake func()) bool {
+// park has the follower woken when something came that it does not take. It returns false if something did, or it cannot be told: then
+// look knows. After it returned true, another goroutine may be reading.
+func (f *frames) park(reader *parked) bool {
 	f.passSpace()
 	f.free()
-	if wake == nil || f.buffer != nil || f.have > 0 {
+	if reader.wake == nil || f.buffer != nil || f.have > 0 {
 		return false
 	}
 	parker, ok := f.body.(Parker)
-	return ok && parker.Park(wake)
+	return ok && parker.Park(reader)
 }
 
 // passSpace passes what is between JSON documents.
@@ -147,6 +151,27 @@ func (f *frames) nextMessage() ([]byte, error) {
 	}
 	f.have = 0
 	return f.message()
+}
+
+// alone returns the document that some bytes are; false if they are more than one, or less.
+func (f *frames) alone(data []byte) ([]byte, bool) {
+	if !f.protobuf {
+		var s scanner
+		for at := 0; at < len(data); {
+			if at += s.passes(data[at:]); at == len(data) {
+				break
+			}
+			at++
+			if s.ends(data[at-1]) {
+				return data[:at], len(bytes.TrimLeft(data[at:], spaces)) == 0
+			}
+		}
+		return nil, false
+	}
+	if len(data) < len(f.head) || int64(binary.BigEndian.Uint32(data)) != int64(len(data)-len(f.head)) {
+		return nil, false
+	}
+	return data[len(f.head):], true
 }
 
 func (f *frames) message() ([]byte, error) {

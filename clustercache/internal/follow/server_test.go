@@ -33,6 +33,8 @@ type sink struct {
 	log     []string
 	reopen  func()
 	marks   int
+	nods    int
+	busy    bool // a nod is not enough
 }
 
 func (s *sink) note(format string, args ...any) { s.log = append(s.log, fmt.Sprintf(format, args...)) }
@@ -89,6 +91,15 @@ func (s *sink) Bookmark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks++
+}
+
+func (s *sink) Nod() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.busy {
+		s.nods++
+	}
+	return !s.busy
 }
 
 // begun is how many objects came of the list that is under way.

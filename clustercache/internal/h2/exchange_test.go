@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -352,6 +353,22 @@ func TestStreamsThatWaitTakeLittle(t *testing.T) {
 	s.Expect(s.dials.Load()).To(BeEquivalentTo(1))
 }
 
+// reader takes dots, and is called for everything else.
+type reader struct {
+	wake  chan struct{}
+	taken atomic.Int64
+}
+
+func (r *reader) Offer(data []byte) bool {
+	if data[0] != '.' {
+		return false
+	}
+	r.taken.Add(int64(len(data)))
+	return true
+}
+
+func (r *reader) Wake() { r.wake <- struct{}{} }
+
 // A reader need not be there while there is nothing to read.
 func TestReaderThatIsCalled(t *testing.T) {
 	say := make(chan string)
@@ -386,7 +403,7 @@ func TestReaderThatIsCalled(t *testing.T) {
 			b, is := response.Body.(*body)
 			g.Expect(is).To(BeTrue())
 			called := make(chan struct{}, 2)
-			wake := func() { called <- struct{}{} }
+			wake := &reader{wake: called}
 			word := make([]byte, 10)
 			for range 3 {
 				g.Expect(b.Park(wake)).To(BeTrue())
@@ -405,4 +422,50 @@ func TestReaderThatIsCalled(t *testing.T) {
 			g.Consistently(called, 20*time.Millisecond).ShouldNot(Receive(), "once each time")
 		})
 	}
+}
+
+// What a reader takes that need not be there is read: it is not called for it, and the server may send as much again.
+func TestReaderThatTakesWhatComes(t *testing.T) {
+	say := make(chan string)
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		flush := http.NewResponseController(w).Flush
+		_ = flush()
+		for {
+			select {
+			case word := <-say:
+				_, _ = w.Write([]byte(word))
+				_ = flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}, Options{})
+	g := newGomega(t)
+	response, err := s.get(t.Context(), "/")
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	b, is := response.Body.(*body)
+	g.Expect(is).To(BeTrue())
+
+	called := make(chan struct{}, 2)
+	dotted := &reader{wake: called}
+	g.Expect(b.Park(dotted)).To(BeTrue())
+	dots := strings.Repeat(".", 16<<10)
+	for range 3 * streamWindow / len(dots) {
+		say <- dots
+	}
+	g.Eventually(dotted.taken.Load).Should(BeEquivalentTo(3 * streamWindow / len(dots) * len(dots)))
+	g.Expect(called).NotTo(Receive())
+	g.Expect(s.buffers()).To(HaveEach(BeNil()))
+
+	say <- "word"
+	g.Eventually(called).Should(Receive())
+	say <- "..."
+	word := make([]byte, 7)
+	_, err = io.ReadFull(b, word)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(word)).To(Equal("word..."), "who was called reads everything, until it parks again")
+	g.Expect(b.Park(dotted)).To(BeTrue())
+	s.cut()
+	g.Eventually(called).Should(Receive())
 }

@@ -20,7 +20,7 @@ type stream struct {
 	id     uint32
 	unbind func() bool // from the context of the request
 	wake   sync.Cond   // of who sends the request or reads the answer
-	parked func()      // who is to be called when there is something to read
+	parked Reader      // who is to be called when there is something to read, nil if nobody is
 	err    error       // why it ended; io.EOF if in order
 
 	sent   bool  // the request is, or will be, without being waited for
@@ -170,8 +170,15 @@ func (s *stream) answer(request *http.Request, unzips bool) (*http.Response, err
 // answered stands for all responses that were returned.
 var answered = &http.Response{}
 
-// put keeps what came until it is read.
+// put keeps what came until it is read, unless who would be called for it takes it.
 func (s *stream) put(data []byte) {
+	if s.parked != nil && s.parked.Offer(data) {
+		if s.expected > 0 {
+			s.expected -= int64(len(data))
+		}
+		s.consume(len(data))
+		return
+	}
 	s.unpark()
 	if s.buffer == nil && len(data) > smallPiece {
 		s.piece = newPiece()
@@ -214,30 +221,45 @@ func (b *body) Read(p []byte) (int, error) {
 	if s.start += n; s.start == len(s.buffer) {
 		s.drop()
 	}
-	if s.consumed += int64(n); s.consumed >= streamWindow/2 && s.err == nil {
-		s.granted += s.consumed
-		c.writeLocked(frame{kind: writeWindow, id: s.id, value: uint32(s.consumed)}) //nolint:gosec // less than streamWindow
-		s.consumed = 0
-	}
+	s.consume(n)
 	return n, nil
 }
 
-// Park has wake called, once and in a goroutine of its own, when there is something to read, or will not be any more. It returns false
-// if that is so already. So a reader that has nothing to read need not be there.
-func (b *body) Park(wake func()) bool {
+// consume notes that so much was read, and lets the server send as much again.
+func (s *stream) consume(n int) {
+	if s.consumed += int64(n); s.consumed >= streamWindow/2 && s.err == nil {
+		s.granted += s.consumed
+		s.conn.writeLocked(frame{kind: writeWindow, id: s.id, value: uint32(s.consumed)}) //nolint:gosec // less than streamWindow
+		s.consumed = 0
+	}
+}
+
+// Reader reads the body of an answer, and need not be there while there is nothing to read.
+type Reader = interface {
+	// Offer is called with what came, by the goroutine that reads the connection. If it returns true, that counts as read, and Wake is
+	// still to be called. All that comes from the server waits meanwhile, so it must not wait for anything, nor call the body. What
+	// it is given is valid until it returns.
+	Offer(data []byte) bool
+	// Wake is called in a goroutine of its own.
+	Wake()
+}
+
+// Park has Wake called, once, when there is something to read that Offer does not take, or will not be any more. It returns false if that
+// is so already.
+func (b *body) Park(reader Reader) bool {
 	s, c := b.stream, b.stream.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.buffer != nil || s.err != nil {
 		return false
 	}
-	s.parked = wake
+	s.parked = reader
 	return true
 }
 
 func (s *stream) unpark() {
 	if s.parked != nil {
-		go s.parked()
+		go s.parked.Wake()
 		s.parked = nil
 	}
 }

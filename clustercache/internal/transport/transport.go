@@ -531,9 +531,9 @@ func (b *callBody) Read(p []byte) (int, error) {
 }
 
 // Park implements follow.Parker, if what is read does.
-func (b *callBody) Park(wake func()) bool {
-	parker, ok := b.ReadCloser.(interface{ Park(wake func()) bool })
-	return ok && parker.Park(wake)
+func (b *callBody) Park(reader h2.Reader) bool {
+	parker, ok := b.ReadCloser.(interface{ Park(reader h2.Reader) bool })
+	return ok && parker.Park(reader)
 }
 
 func (b *callBody) Close() error {

@@ -483,4 +483,14 @@ func (b *Binding) Bookmark() {
 	b.caughtUp()
 }
 
+// Nod implements follow.Sink.
+func (b *Binding) Nod() bool {
+	if b.gap.catching.Load() {
+		return false // it ends what is waited for
+	}
+	b.hearing.bookmarks.Store(true)
+	b.hearing.heard(b.connection.Clock.Now())
+	return true
+}
+
 var _ follow.Sink = &Binding{}

@@ -2,6 +2,7 @@ package watching
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -25,8 +26,8 @@ type gap struct {
 	timer clock.Timer
 	// waiting is true while there is no second watch.
 	waiting bool
-	// catching is true while the second watch may not have told all.
-	catching bool
+	// catching is true while the second watch may not have told all. It is changed under the lock.
+	catching atomic.Bool
 	opened   time.Time
 	outages  uint64 // the connection had had when it was opened
 }
@@ -38,8 +39,8 @@ func (g *gap) stop() (catching bool, outages uint64) {
 	if g.timer != nil {
 		g.timer.Stop()
 	}
-	catching, g.timer, g.catching, g.waiting = g.catching, nil, false, false
-	return catching, g.outages
+	g.timer, g.waiting = nil, false
+	return g.catching.Swap(false), g.outages
 }
 
 // ended begins a gap.
@@ -68,7 +69,8 @@ func (b *Binding) reopened(now time.Time) {
 	}
 	b.gap.mu.Lock()
 	defer b.gap.mu.Unlock()
-	b.gap.catching, b.gap.opened, b.gap.outages = true, now, b.connection.outages()
+	b.gap.opened, b.gap.outages = now, b.connection.outages()
+	b.gap.catching.Store(true)
 	b.gap.timer = b.connection.Clock.AfterFunc(quiet, b.listen)
 }
 
@@ -77,7 +79,7 @@ func (b *Binding) listen() {
 	now := b.connection.Clock.Now()
 	b.gap.mu.Lock()
 	silent := b.hearing.silent(now)
-	if b.gap.catching && silent < quiet && now.Sub(b.gap.opened) < quietMax {
+	if b.gap.catching.Load() && silent < quiet && now.Sub(b.gap.opened) < quietMax {
 		b.gap.timer = b.connection.Clock.AfterFunc(quiet-silent, b.listen)
 		b.gap.mu.Unlock()
 		return
