@@ -23,6 +23,9 @@ const (
 	// heapPace is after how many seconds a heap is to be collected for each GiB that lives. To go through a GiB takes nearly four
 	// seconds of one processor, so that is a fortieth of one. Less often would take memory that a hub at rest is not to have. Where more is allocated, the bounds above decide.
 	heapPace = 150
+	// heapFar is how much farther away the bound is while a collection is under way that was begun early: so that hardly anybody else takes
+	// part, even if much is allocated meanwhile. It lasts for seconds.
+	heapFar = 4
 	// heapGlance is how often it is asked whether a collection is due.
 	heapGlance = time.Second
 	// heapLook is how often the heap is looked at.
@@ -92,7 +95,9 @@ func keepHeapRoom(ctx context.Context) error {
 		case at := <-ticker.C:
 			now := readHeap()
 			if p.due(now, at) {
+				debug.SetGCPercent(heapFar * percent)
 				runtime.GC()
+				debug.SetGCPercent(percent)
 			}
 			if at.Sub(looked) < heapLook {
 				continue
