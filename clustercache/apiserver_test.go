@@ -494,7 +494,10 @@ func (a *apiServer) serveWatch(w http.ResponseWriter, r *http.Request, resource 
 	w.WriteHeader(http.StatusOK)
 	encoder, controller := json.NewEncoder(w), http.NewResponseController(w)
 	send := func(kind string, object any) {
-		_ = encoder.Encode(map[string]any{"type": kind, "object": object})
+		_ = encoder.Encode(struct { // in the order of API servers
+			Type   string `json:"type"`
+			Object any    `json:"object"`
+		}{kind, object})
 		_ = controller.Flush()
 	}
 	if outdated {

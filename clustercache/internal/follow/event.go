@@ -118,6 +118,11 @@ func decodeBookmark(raw []byte) (event, bool) {
 	if !bytes.HasPrefix(raw, bookmarkBegins) {
 		return event{}, false
 	}
+	if version, plain := plainBookmark(raw); plain {
+		object := &metav1.PartialObjectMetadata{}
+		object.ResourceVersion = version
+		return event{kind: bookmark, object: object}, true
+	}
 	var e struct {
 		Object struct {
 			Metadata struct {
@@ -134,6 +139,17 @@ func decodeBookmark(raw []byte) (event, bool) {
 	object := &metav1.PartialObjectMetadata{}
 	object.ResourceVersion, object.Annotations = e.Object.Metadata.ResourceVersion, e.Object.Metadata.Annotations
 	return event{kind: bookmark, object: object}, true
+}
+
+// plainBookmark returns the version of a bookmark that has no annotations, nor anything else that could be taken for one: it is the only one
+// that is said, in digits. Quotes in a text are escaped, so that no text looks like that.
+func plainBookmark(raw []byte) (version string, ok bool) {
+	_, rest, found := bytes.Cut(raw, versionBegins)
+	if !found || bytes.Contains(rest, versionBegins) || bytes.Contains(raw, annotationsBegin) {
+		return "", false
+	}
+	digits := rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))]
+	return string(digits), len(digits) > 0 && len(digits) < len(rest) && rest[len(digits)] == '"'
 }
 
 // bookmarkAlone reads a bookmark that some bytes are and nothing else, unless it is the end of a list.
@@ -162,6 +178,8 @@ func (w *watch) bookmarkAlone(data []byte) (event, bool) {
 }
 
 var (
+	versionBegins, annotationsBegin = []byte(`"resourceVersion":"`), []byte(`"annotations"`)
+
 	bookmarkBegins  = []byte(`{"type":"BOOKMARK",`)
 	bookmarkMessage = append([]byte{0x0a, byte(len(bookmark))}, bookmark...) // the type is the first field
 	bookmarkFields  = &fields{named: map[string]*field{"object": {beneath: &fields{named: map[string]*field{"metadata": {beneath: &fields{

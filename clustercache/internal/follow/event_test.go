@@ -11,10 +11,15 @@ func TestBookmarksAreReadAlike(t *testing.T) {
 	for name, text := range map[string]string{
 		"of a Deployment": `{"type":"BOOKMARK","object":{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"resourceVersion":"12","creationTimestamp":null},` +
 			`"spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"strategy":{}},"status":{}}}` + "\n",
-		"at the end of a list": `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"12"}}}`,
-		"in another order":     `{"object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"12"}},"type":"BOOKMARK"}`,
-		"without a version":    `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"a":"b"}}}}`,
-		"of another object":    `{"type":"BOOKMARK","more":{"object":{"metadata":{"resourceVersion":"13"}}},"object":{"metadata":{"resourceVersion":"12"}}}`,
+		"at the end of a list":             `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"12"}}}`,
+		"in another order":                 `{"object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"12"}},"type":"BOOKMARK"}`,
+		"without a version":                `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"a":"b"}}}}`,
+		"of a custom resource":             `{"type":"BOOKMARK","object":{"apiVersion":"example.org/v1","kind":"Sample","metadata":{"resourceVersion":"12"}}}`,
+		"with a text that looks alike":     `{"type":"BOOKMARK","object":{"kind":"\"resourceVersion\":\"13\"","metadata":{"resourceVersion":"12"}}}`,
+		"with another version":             `{"type":"BOOKMARK","object":{"status":{"resourceVersion":"13"},"metadata":{"resourceVersion":"12"}}}`,
+		"with an empty one":                `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12"},"status":{"resourceVersion":""}}}`,
+		"with a version that is no number": `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12-a"}}}`,
+		"of another object":                `{"type":"BOOKMARK","more":{"object":{"metadata":{"resourceVersion":"13"}}},"object":{"metadata":{"resourceVersion":"12"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -69,7 +69,7 @@ type Collection struct {
 	fields *fields // of an event, from Fields
 }
 
-// Sink takes what comes. All calls come from the goroutine that runs Follow at the time.
+// Sink takes what comes. All calls but Nod come from the goroutine that runs Follow at the time.
 type Sink interface {
 	// Begin announces a list: what is set and removed from now on is not all there is, until Complete.
 	Begin()
@@ -84,12 +84,12 @@ type Sink interface {
 	Ended()
 	// Bookmark tells that the server said that there is nothing else to say; not of that at the end of a list.
 	Bookmark()
-	// Nod is Bookmark for a caller that must not wait. It returns false if there is more to be done than to note it: then Bookmark is
-	// called, from the usual goroutine.
+	// Nod is Bookmark from the goroutine that reads the connection, which holds its lock: it must not wait for anything. It returns
+	// false if there is more to be done than to note it: then Bookmark is called, from the usual goroutine.
 	Nod() bool
 }
 
-// Follower follows a collection. It is used by one goroutine.
+// Follower follows a collection. It is used by one goroutine, and while that is parked by the one that reads the connection.
 type Follower struct {
 	collection Collection
 	sink       Sink
