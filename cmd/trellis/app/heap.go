@@ -23,6 +23,8 @@ const (
 	// heapPace is after how many seconds a heap is to be collected for each GiB that lives. To go through a GiB takes nearly four
 	// seconds of one processor, so that is a fortieth of one. Less often would take memory that a hub at rest is not to have. Where more is allocated, the bounds above decide.
 	heapPace = 150
+	// heapLongest is how long a heap is not collected at most. The runtime would begin to after two minutes, with the near bound.
+	heapLongest = 110 * time.Second
 	// heapFar is how much farther away the bound is while a collection is under way that was begun early: so that hardly anybody else takes
 	// part, even if much is allocated meanwhile. It lasts for seconds.
 	heapFar = 4
@@ -92,22 +94,24 @@ func keepHeapRoom(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-collected: // at a start the heap grows tenfold between two looks
-		case at := <-ticker.C:
-			now := readHeap()
-			if p.due(now, at) {
+		case <-ticker.C:
+			now, at := readHeap(), time.Now()
+			due, look := p.due(now, at), at.Sub(looked) >= heapLook
+			switch {
+			case look && spare.givesBack(last, now, p.growth(now), at):
+				debug.SetGCPercent(heapFar * percent)
+				debug.FreeOSMemory() // it collects first
+				debug.SetGCPercent(percent)
+				now = readHeap()
+				spare.gaveBack(now, at)
+			case due:
 				debug.SetGCPercent(heapFar * percent)
 				runtime.GC()
 				debug.SetGCPercent(percent)
 			}
-			if at.Sub(looked) < heapLook {
-				continue
+			if look {
+				last, looked = now, at
 			}
-			if spare.givesBack(last, now, at) {
-				debug.FreeOSMemory()
-				now = readHeap()
-				spare.gaveBack(now, at)
-			}
-			last, looked = now, at
 		}
 		if next := bound(readHeap()); next != percent {
 			percent = next
@@ -128,7 +132,8 @@ func bound(now heapFigures) int {
 // pace tells when a heap is to be collected that is far from its bound. The zero value knows of nothing yet.
 type pace struct {
 	cycles    uint64    // collections that were noticed
-	collected uint64    // what was allocated by the last of them
+	since     time.Time // of the last of them
+	collected uint64    // what was allocated by then
 	at        time.Time // of the last look
 	allocated uint64    // by then
 	rate      float64   // of what is allocated, in bytes a second; zero before the second look
@@ -138,18 +143,23 @@ type pace struct {
 // is paced by that at once, and one that has done it little by little.
 func (p *pace) due(now heapFigures, at time.Time) bool {
 	if now.cycles != p.cycles {
-		p.cycles, p.collected = now.cycles, now.allocated
+		p.cycles, p.collected, p.since = now.cycles, now.allocated, at
 	}
 	if p.at.IsZero() {
-		p.at, p.allocated = at, now.allocated
+		p.at, p.allocated, p.since = at, now.allocated, at
 	}
 	if since := at.Sub(p.at); since >= heapLook {
 		p.rate = max(float64(now.allocated-p.allocated)/since.Seconds(), p.rate*math.Exp2(-since.Seconds()/heapLook.Seconds()), 1)
 		p.at, p.allocated = at, now.allocated
 	}
+	growth := p.growth(now)
+	return p.rate > 0 && growth < room(now) && (float64(now.allocated-p.collected) >= growth || at.Sub(p.since) >= heapLongest)
+}
+
+// growth is how much a heap grows until it is due, in bytes.
+func (p *pace) growth(now heapFigures) float64 {
 	rate := max(p.rate, float64(now.allocated-p.allocated)/heapLook.Seconds()) // what begins now is known before the next look
-	growth := max(rate*heapPace*float64(now.live)/(1<<30), heapLeast)
-	return p.rate > 0 && growth < room(now) && float64(now.allocated-p.collected) >= growth
+	return max(rate*heapPace*float64(now.live)/(1<<30), heapLeast)
 }
 
 // surplus tells when there is memory to be given back. The zero value has given none back yet.
@@ -158,15 +168,16 @@ type surplus struct {
 	left uint64    // what was held after it
 }
 
-// givesBack tells of two looks at the heap whether little happened between them, and much is held that is not needed.
-func (s *surplus) givesBack(last, now heapFigures, at time.Time) bool {
+// givesBack tells of two looks at the heap whether little happened between them, and much is held that is not needed: neither by what lives
+// nor for what is allocated until the next collection.
+func (s *surplus) givesBack(last, now heapFigures, growth float64, at time.Time) bool {
 	if since := at.Sub(s.at); !s.at.IsZero() && since < heapPause {
 		return false
 	} else if since >= heapAgain {
 		s.left = 0
 	}
 	calm := last.live > 0 && float64(now.allocated-last.allocated) < heapCalm*float64(now.live)
-	return calm && now.held > max(now.live, s.left)+now.live/8+heapIdle
+	return calm && now.held > max(now.live, s.left)+max(now.live/8, uint64(growth))+heapIdle
 }
 
 // gaveBack notes what is held after memory was given back.
