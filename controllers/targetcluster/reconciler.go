@@ -297,7 +297,7 @@ func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster
 		result.RequeueAfter = min(result.RequeueAfter, wait)
 		tc = base
 	}
-	labelled, err := r.writeLabel(ctx, tc, o.now)
+	labelled, err := r.writeLabel(ctx, tc, r.Clock.Now())
 	switch {
 	case err != nil:
 		return result, err
@@ -326,8 +326,8 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 		return 0, err
 	}
 	r.wrote(key, now)
-	r.changes.used(key)
-	r.details.used(key)
+	r.changes.used(key, now)
+	r.details.used(key, now)
 	r.events.statusChanged(tc, base.Status)
 	return 0, nil
 }
@@ -345,7 +345,7 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 	if err := r.Client.Patch(ctx, tc.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("cannot label the TargetCluster: %w", err)
 	}
-	r.labels.used(key)
+	r.labels.used(key, now)
 	return 0, nil
 }
 
@@ -509,7 +509,7 @@ func (r *reconciler) forget(key clustercache.ClusterKey) {
 	delete(r.failing, key)
 	delete(r.settled, key)
 	for _, t := range []*turns{r.changes, r.details, r.labels} {
-		t.used(key)
+		t.forget(key)
 	}
 	r.news.forget(key)
 	r.events.forget(key)

@@ -14,10 +14,10 @@ import (
 
 // Hundreds of targets that go, or come back, have something to say within seconds: a status, a label and events each. The source is slow
 // for everybody meanwhile. So each kind of news has a pace of its own, after a burst at which one target or a few never wait. That
-// a target is new, or back, does not wait at all.
+// a target is new, or back, does not wait at all, but for its label.
 const (
 	turnsOfChanges = 50 // of conditions, a second: a third of a thousand targets is shown as down after six seconds more
-	turnsOfDetails = 20 // that are no change of a condition, or one that may pass
+	turnsOfDetails = 20 // figures and wordings
 	turnsOfLabels  = 30 // which repeat what conditions say
 	// turnKept is how long a turn that has come is kept for a write that has to be tried again. One that is still to come is kept whatever
 	// happens: targets that come and go would make the line longer with each time.
@@ -28,8 +28,9 @@ const (
 type turns struct {
 	pace *rate.Limiter
 
-	mu   sync.Mutex
-	when map[clustercache.ClusterKey]time.Time // of those that have not used theirs
+	mu     sync.Mutex
+	latest time.Time                             // that was asked for: for the limiter, time is not to go back
+	when   map[clustercache.ClusterKey]time.Time // of those that have not used theirs
 }
 
 func newTurns(perSecond int) *turns {
@@ -42,14 +43,26 @@ func (t *turns) wait(key clustercache.ClusterKey, now time.Time) time.Duration {
 	defer t.mu.Unlock()
 	at, ok := t.when[key]
 	if !ok || now.Sub(at) > turnKept {
-		at = now.Add(t.pace.ReserveN(now, 1).DelayFrom(now))
+		if now.After(t.latest) {
+			t.latest = now
+		}
+		at = t.latest.Add(t.pace.ReserveN(t.latest, 1).DelayFrom(t.latest))
 		t.when[key] = at
 	}
 	return max(at.Sub(now), 0)
 }
 
-// used ends the turn of a target.
-func (t *turns) used(key clustercache.ClusterKey) {
+// used ends the turn of a target, if it has come. One that is still to come stays its place in the line.
+func (t *turns) used(key clustercache.ClusterKey, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at, ok := t.when[key]; ok && !at.After(now) {
+		delete(t.when, key)
+	}
+}
+
+// forget forgets a target that is gone.
+func (t *turns) forget(key clustercache.ClusterKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.when, key)
@@ -60,7 +73,7 @@ func (r *reconciler) turn(key clustercache.ClusterKey, before, after hubv1alpha1
 	switch {
 	case isBack(before, after):
 		return 0
-	case r.pause(before, after) == 0:
+	case r.pause(before, after) <= flapPause:
 		return r.changes.wait(key, now)
 	default:
 		return r.details.wait(key, now)

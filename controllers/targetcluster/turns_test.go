@@ -27,7 +27,7 @@ func TestManyTargetsTakeTurnsToWrite(t *testing.T) {
 		for i := range targets {
 			if !written[i] && turns.wait(turnOf(i), at) == 0 {
 				written[i] = true
-				turns.used(turnOf(i))
+				turns.used(turnOf(i), at)
 			}
 		}
 		g.Expect(len(written)-before).To(BeNumerically("<=", perSecond), "in second %d", second)
@@ -51,25 +51,68 @@ func TestTurnsThatAreNotUsed(t *testing.T) {
 	g.Expect(turns.wait(b, now.Add(1500*time.Millisecond+turnKept))).To(Equal(500*time.Millisecond), "so is this, and somebody was there")
 }
 
+// A look takes the time before it writes, and who has written is late.
+func TestTurnsOfThoseWhoAreLate(t *testing.T) {
+	g := NewWithT(t)
+	const perSecond = 10
+	turns := newTurns(perSecond)
+	places := map[time.Time]int{}
+	for i := range 200 {
+		at := now.Add(time.Duration(i) * time.Millisecond)
+		if i%2 == 1 {
+			at = at.Add(-500 * time.Millisecond)
+		}
+		places[at.Add(turns.wait(turnOf(i), at)).Truncate(time.Second)]++
+	}
+	g.Expect(places).To(HaveLen(19), "no place is given twice")
+	for second, n := range places {
+		g.Expect(n).To(BeNumerically("<=", 2*perSecond), "in %s", second)
+	}
+}
+
+func TestPlaceInTheLineIsKeptWhenSomethingElseIsWritten(t *testing.T) {
+	g := NewWithT(t)
+	turns := newTurns(1)
+	for i := range 10 {
+		turns.wait(turnOf(i), now)
+	}
+	last := turnOf(9)
+	for second := range 9 {
+		at := now.Add(time.Duration(second) * time.Second)
+		turns.used(last, at)
+		g.Expect(turns.wait(last, at)).To(Equal(time.Duration(9-second) * time.Second))
+	}
+	turns.used(last, now.Add(9*time.Second))
+	g.Expect(turns.when).NotTo(HaveKey(last))
+	turns.wait(last, now)
+	turns.forget(last)
+	g.Expect(turns.when).NotTo(HaveKey(last))
+}
+
 func TestNewsOfTargetsWaitForTheirKind(t *testing.T) {
 	healthyStatus := hubv1alpha1.TargetClusterStatus{Conditions: conditionsFor(nil, 1, healthy())}
 	gone := *healthyStatus.DeepCopy()
 	setCondition(&gone, hubv1alpha1.ConditionConnected, metav1.ConditionFalse, hubv1alpha1.ReasonUnreachable)
 	slower := *healthyStatus.DeepCopy()
 	slower.RoundTripMilliseconds++
+	sick := *healthyStatus.DeepCopy()
+	setCondition(&sick, "SystemComponentsHealthy", metav1.ConditionFalse, "ManagedResourcesUnhealthy")
+	wasFine := *healthyStatus.DeepCopy()
+	setCondition(&wasFine, "SystemComponentsHealthy", metav1.ConditionTrue, "ManagedResourcesHealthy")
 	tests := map[string]struct {
 		before, after        hubv1alpha1.TargetClusterStatus
 		noDetails, noChanges bool // the line is long
 		waits                bool
 	}{
 		"one that goes": {before: healthyStatus, after: gone},
-		"one that goes, behind details of others": {before: healthyStatus, after: gone, noDetails: true},
-		"one that goes with many":                 {before: healthyStatus, after: gone, noChanges: true, waits: true},
-		"one that is back":                        {before: gone, after: healthyStatus, noDetails: true, noChanges: true},
-		"a new one":                               {after: gone, noDetails: true, noChanges: true},
-		"details":                                 {before: healthyStatus, after: slower},
-		"details behind those of others":          {before: healthyStatus, after: slower, noDetails: true, waits: true},
-		"details while many go":                   {before: healthyStatus, after: slower, noChanges: true},
+		"one that goes, behind details of others":        {before: healthyStatus, after: gone, noDetails: true},
+		"components that fail, behind details of others": {before: wasFine, after: sick, noDetails: true},
+		"one that goes with many":                        {before: healthyStatus, after: gone, noChanges: true, waits: true},
+		"one that is back":                               {before: gone, after: healthyStatus, noDetails: true, noChanges: true},
+		"a new one":                                      {after: gone, noDetails: true, noChanges: true},
+		"details":                                        {before: healthyStatus, after: slower},
+		"details behind those of others":                 {before: healthyStatus, after: slower, noDetails: true, waits: true},
+		"details while many go":                          {before: healthyStatus, after: slower, noChanges: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
