@@ -3,6 +3,8 @@ package managedresource
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -143,7 +145,17 @@ func (r *reconciler) unknownHealth(s *resourcesv1alpha1.ManagedResourceStatus, r
 	r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionUnknown, reason, message)
 }
 
-// equalStatus compares what a patch would send.
+// equalStatus compares what a patch would send. Each look at a ManagedResource does, and to compare the inventory by reflection took a
+// fifth of it.
 func equalStatus(a, b *resourcesv1alpha1.ManagedResourceStatus) bool {
-	return semantic.DeepEqual(a, b)
+	if !slices.EqualFunc(a.Resources, b.Resources, equalReference) {
+		return false
+	}
+	x, y := *a, *b
+	x.Resources, y.Resources = nil, nil
+	return semantic.DeepEqual(x, y)
+}
+
+func equalReference(a, b resourcesv1alpha1.ObjectReference) bool {
+	return a.ObjectReference == b.ObjectReference && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
