@@ -22,12 +22,12 @@ func TestBookmarkIsNotedOnlyWhileNothingIsAwaited(t *testing.T) {
 	b.hearing.strikes.Store(1)
 	b.gap.catching.Store(true)
 	s.g.Expect(b.Nod()).To(BeFalse())
-	s.g.Expect(b.hearing.silent(time.Now()) >= time.Hour).To(BeTrue(), "it is still to be told")
+	s.g.Expect(b.hearing.silent(time.Now())).To(BeNumerically(">=", time.Hour), "it is still to be told")
 	s.g.Expect(b.hearing.bookmarks.Load()).To(BeFalse())
 
 	b.gap.catching.Store(false)
 	s.g.Expect(b.Nod()).To(BeTrue())
-	s.g.Expect(b.hearing.silent(b.connection.Clock.Now()) < time.Hour).To(BeTrue())
+	s.g.Expect(b.hearing.silent(b.connection.Clock.Now())).To(BeNumerically("<", time.Hour))
 	s.g.Expect(b.hearing.strikes.Load()).To(BeZero())
 	s.g.Expect(b.hearing.bookmarks.Load()).To(BeTrue())
 }
