@@ -353,6 +353,25 @@ func TestStreamsThatWaitTakeLittle(t *testing.T) {
 	s.Expect(s.dials.Load()).To(BeEquivalentTo(1))
 }
 
+// repeating says what it is told to say, until it says end.
+func repeating(say <-chan string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		flush := http.NewResponseController(w).Flush
+		_ = flush()
+		for {
+			select {
+			case word := <-say:
+				_, _ = w.Write([]byte(word))
+				if _ = flush(); word == "end" {
+					return
+				}
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
 // reader takes dots, and is called for everything else.
 type reader struct {
 	wake  chan struct{}
@@ -372,21 +391,7 @@ func (r *reader) Wake() { r.wake <- struct{}{} }
 // A reader need not be there while there is nothing to read.
 func TestReaderThatIsCalled(t *testing.T) {
 	say := make(chan string)
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		flush := http.NewResponseController(w).Flush
-		_ = flush()
-		for {
-			select {
-			case word := <-say:
-				_, _ = w.Write([]byte(word))
-				if _ = flush(); word == "end" {
-					return
-				}
-			case <-r.Context().Done():
-				return
-			}
-		}
-	}, Options{})
+	s := serve(t, repeating(say), Options{})
 	for name, finish := range map[string]func(cancel func(), body io.ReadCloser){
 		"end":     func(func(), io.ReadCloser) { say <- "end" },
 		"context": func(cancel func(), _ io.ReadCloser) { cancel() },
@@ -427,19 +432,7 @@ func TestReaderThatIsCalled(t *testing.T) {
 // What a reader takes that need not be there is read: it is not called for it, and the server may send as much again.
 func TestReaderThatTakesWhatComes(t *testing.T) {
 	say := make(chan string)
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		flush := http.NewResponseController(w).Flush
-		_ = flush()
-		for {
-			select {
-			case word := <-say:
-				_, _ = w.Write([]byte(word))
-				_ = flush()
-			case <-r.Context().Done():
-				return
-			}
-		}
-	}, Options{})
+	s := serve(t, repeating(say), Options{})
 	g := newGomega(t)
 	response, err := s.get(t.Context(), "/")
 	g.Expect(err).NotTo(HaveOccurred())
