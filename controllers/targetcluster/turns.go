@@ -52,7 +52,7 @@ func (t *turns) wait(key clustercache.ClusterKey, now time.Time) time.Duration {
 	return max(at.Sub(now), 0)
 }
 
-// used ends the turn of a target, if it has come. One that is still to come stays its place in the line.
+// used ends the turn of a target, if it has come. One that is still to come keeps its place in the line.
 func (t *turns) used(key clustercache.ClusterKey, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

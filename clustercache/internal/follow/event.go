@@ -141,11 +141,11 @@ func decodeBookmark(raw []byte) (event, bool) {
 	return event{kind: bookmark, object: object}, true
 }
 
-// plainBookmark returns the version of a bookmark that has no annotations, nor anything else that could be taken for one: it is the only one
-// that is said, in digits. Quotes in a text are escaped, so that no text looks like that.
+// plainBookmark returns the version of a bookmark that has no annotations, nor anything else that could be taken for one: it comes first in
+// metadata, is the only one that is said, and in digits. Quotes in a text are escaped, so that no text looks like that.
 func plainBookmark(raw []byte) (version string, ok bool) {
 	_, rest, found := bytes.Cut(raw, versionBegins)
-	if !found || bytes.Contains(rest, versionBegins) || bytes.Contains(raw, annotationsBegin) {
+	if !found || bytes.Count(raw, versionKey) > 1 || bytes.Contains(raw, annotationsKey) {
 		return "", false
 	}
 	digits := rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))]
@@ -178,7 +178,8 @@ func (w *watch) bookmarkAlone(data []byte) (event, bool) {
 }
 
 var (
-	versionBegins, annotationsBegin = []byte(`"resourceVersion":"`), []byte(`"annotations"`)
+	versionBegins              = []byte(`"metadata":{"resourceVersion":"`)
+	versionKey, annotationsKey = []byte(`"resourceVersion"`), []byte(`"annotations"`)
 
 	bookmarkBegins  = []byte(`{"type":"BOOKMARK",`)
 	bookmarkMessage = append([]byte{0x0a, byte(len(bookmark))}, bookmark...) // the type is the first field

@@ -19,6 +19,7 @@ func TestBookmarksAreReadAlike(t *testing.T) {
 		"with another version":             `{"type":"BOOKMARK","object":{"status":{"resourceVersion":"13"},"metadata":{"resourceVersion":"12"}}}`,
 		"with an empty one":                `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12"},"status":{"resourceVersion":""}}}`,
 		"with a version that is no number": `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12-a"}}}`,
+		"with another version and none":    `{"type":"BOOKMARK","object":{"status":{"resourceVersion":"13"},"metadata":{}}}`,
 		"of another object":                `{"type":"BOOKMARK","more":{"object":{"metadata":{"resourceVersion":"13"}}},"object":{"metadata":{"resourceVersion":"12"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {

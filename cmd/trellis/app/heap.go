@@ -99,15 +99,11 @@ func keepHeapRoom(ctx context.Context) error {
 			due, look := p.due(now, at), at.Sub(looked) >= heapLook
 			switch {
 			case look && spare.givesBack(last, now, p.growth(now), at):
-				debug.SetGCPercent(heapFar * percent)
-				debug.FreeOSMemory() // it collects first
-				debug.SetGCPercent(percent)
+				unhindered(debug.FreeOSMemory, percent) // it collects first
 				now = readHeap()
 				spare.gaveBack(now, at)
 			case due:
-				debug.SetGCPercent(heapFar * percent)
-				runtime.GC()
-				debug.SetGCPercent(percent)
+				unhindered(runtime.GC, percent)
 			}
 			if look {
 				last, looked = now, at
@@ -118,6 +114,13 @@ func keepHeapRoom(ctx context.Context) error {
 			debug.SetGCPercent(percent)
 		}
 	}
+}
+
+// unhindered collects with the bound far away, and sets it again.
+func unhindered(collect func(), percent int) {
+	debug.SetGCPercent(heapFar * percent)
+	defer debug.SetGCPercent(percent)
+	collect()
 }
 
 // room is how much a heap may grow at most.
