@@ -21,10 +21,16 @@ const (
 	// heapLeast is how much any heap may grow.
 	heapLeast = 16 << 20
 	// heapPace is after how many seconds a heap is to be collected for each GiB that lives. To go through a GiB takes nearly four
-	// seconds of one processor, so that is a fortieth of one. Less often would take memory that a hub at rest is not to have. Where more is allocated, the bounds above decide.
+	// seconds of one processor, so that is a fortieth of one. Where more is allocated, the bounds above decide.
 	heapPace = 150
-	// heapLongest is how long a heap is not collected at most. The runtime would begin to after two minutes, with the near bound.
-	heapLongest = 110 * time.Second
+	// heapRest is how much a heap may grow at least before it is collected early, in percent of what lives. A hub at rest may have that:
+	// to apply much takes more.
+	heapRest = 25
+	// heapLongest is how long a heap is not collected at most.
+	heapLongest = 30 * time.Minute
+	// heapUnforced is after how long without a collection the runtime is kept from one. It would begin one after two minutes whatever was
+	// allocated meanwhile: with a thousand targets that was a fifth of what a hub takes at rest.
+	heapUnforced = 100 * time.Second
 	// heapFar is how much farther away the bound is while a collection is under way that was begun early: so that hardly anybody else takes
 	// part, even if much is allocated meanwhile. It lasts for seconds.
 	heapFar = 4
@@ -50,13 +56,14 @@ type heapFigures struct {
 	held      uint64 // what the system has given for the heap, and has not got back
 	stacks    uint64 // of goroutines: the runtime lets the heap grow by a share of them, too
 	cycles    uint64 // collections so far
+	others    uint64 // what the system has given for anything else, or what is lost in gaps
 }
 
 func readHeap() heapFigures {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
 		{Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
-		{Name: "/gc/cycles/total:gc-cycles"},
+		{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
 	}
 	metrics.Read(samples)
 	n := make([]uint64, len(samples))
@@ -65,7 +72,10 @@ func readHeap() heapFigures {
 			n[i] = s.Value.Uint64()
 		}
 	}
-	return heapFigures{live: n[0], allocated: n[1], held: n[2] + n[3] + n[4], stacks: n[5], cycles: n[6]}
+	return heapFigures{
+		live: n[0], allocated: n[1], held: n[2] + n[3] + n[4], stacks: n[5], cycles: n[6],
+		others: n[7] - min(n[7], n[8]+n[2]+n[4]),
+	}
 }
 
 // keepHeapRoom sets the pace of garbage collection until ctx ends, and gives memory back that was needed for a while: for the
@@ -79,9 +89,8 @@ func keepHeapRoom(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
-	percent := bound(readHeap())
-	before := debug.SetGCPercent(percent)
-	defer debug.SetGCPercent(before)
+	b := boundNow(readHeap())
+	defer b.giveBack()
 	ticker := time.NewTicker(heapGlance)
 	defer ticker.Stop()
 	collected := collections(ctx)
@@ -99,38 +108,101 @@ func keepHeapRoom(ctx context.Context) error {
 			due, look := p.due(now, at), at.Sub(looked) >= heapLook
 			switch {
 			case look && spare.givesBack(last, now, p.growth(now), at):
-				unhindered(debug.FreeOSMemory, percent) // it collects first
+				b.unhindered(debug.FreeOSMemory) // it collects first
 				now = readHeap()
 				spare.gaveBack(now, at)
 			case due:
-				unhindered(runtime.GC, percent)
+				b.unhindered(runtime.GC)
+			case p.growth(now) >= room(now): // there is work: what comes of it may live
+				b.inPercent(b.percent)
+			case at.Sub(p.since) >= heapUnforced:
+				b.inBytes(now)
 			}
 			if look {
 				last, looked = now, at
 			}
 		}
-		if next := bound(readHeap()); next != percent {
-			percent = next
-			debug.SetGCPercent(percent)
-		}
+		b.follow(readHeap())
 	}
 }
 
+// heapBound is the bound of the heap.
+type heapBound struct {
+	percent int   // that is meant
+	set     int   // that was set last
+	before  int   // the percent that was found
+	limit   int64 // the memory limit that was found
+	cycles  uint64
+	limited bool // the bound is one in bytes for now
+}
+
+func boundNow(now heapFigures) *heapBound {
+	b := &heapBound{percent: bound(now), limit: debug.SetMemoryLimit(-1), cycles: now.cycles}
+	b.set, b.before = b.percent, debug.SetGCPercent(b.percent)
+	return b
+}
+
+// giveBack leaves the runtime as it was found.
+func (b *heapBound) giveBack() {
+	b.inPercent(b.before)
+}
+
+// inPercent sets the bound in percent of what lives.
+func (b *heapBound) inPercent(percent int) {
+	if percent == b.set && !b.limited {
+		return
+	}
+	b.set = percent
+	debug.SetGCPercent(percent)
+	if b.limited {
+		debug.SetMemoryLimit(b.limit)
+		b.limited = false
+	}
+}
+
+// inBytes sets the same bound in bytes until the next collection. Without a percentage the runtime collects for no other reason.
+func (b *heapBound) inBytes(now heapFigures) {
+	if b.limited {
+		return
+	}
+	b.limited, b.cycles = true, now.cycles
+	debug.SetMemoryLimit(min(limit(now), b.limit)) // an operator's limit is kept
+	debug.SetGCPercent(-1)
+}
+
 // unhindered collects with the bound far away, and sets it again.
-func unhindered(collect func(), percent int) {
-	debug.SetGCPercent(heapFar * percent)
-	defer debug.SetGCPercent(percent)
+func (b *heapBound) unhindered(collect func()) {
+	b.inPercent(heapFar * b.percent)
+	defer b.inPercent(b.percent)
 	collect()
+}
+
+// follow brings the bound in line with what lives, and ends one of bytes at the first collection.
+func (b *heapBound) follow(now heapFigures) {
+	if b.limited && now.cycles == b.cycles {
+		return
+	}
+	b.percent = bound(now)
+	b.inPercent(b.percent)
+}
+
+// limit is how much memory a process has at most whose heap is at its bound. The runtime keeps some 3 % of it to spare.
+func limit(now heapFigures) int64 {
+	grown := float64(bound(now)) / 100 * float64(reckoned(now))
+	return int64(float64(now.others) + (float64(now.live)+grown)*1.03)
 }
 
 // room is how much a heap may grow at most.
 func room(now heapFigures) float64 { return max(heapRoom, float64(now.live)*heapGrowth/100) }
 
-// bound is that in percent of what the runtime reckons with. It goes in steps, since to set it stops the world for a moment.
+// bound is that in percent of what the runtime reckons with. It goes in steps, so as not to be set all the time.
 func bound(now heapFigures) int {
-	const smallest, step = 16 << 20, 10
-	return max(int(100*room(now)/float64(max(now.live+now.stacks, smallest)))/step*step, step)
+	const step = 10
+	return max(int(100*room(now)/float64(reckoned(now)))/step*step, step)
 }
+
+// reckoned is what the runtime reckons a percentage of.
+func reckoned(now heapFigures) uint64 { return max(now.live+now.stacks, 16<<20) }
 
 // pace tells when a heap is to be collected that is far from its bound. The zero value knows of nothing yet.
 type pace struct {
@@ -162,7 +234,8 @@ func (p *pace) due(now heapFigures, at time.Time) bool {
 // growth is how much a heap grows until it is due, in bytes.
 func (p *pace) growth(now heapFigures) float64 {
 	rate := max(p.rate, float64(now.allocated-p.allocated)/heapLook.Seconds()) // what begins now is known before the next look
-	return max(rate*heapPace*float64(now.live)/(1<<30), heapLeast)
+	live := float64(now.live)
+	return max(rate*heapPace*live/(1<<30), heapLeast, live*heapRest/100)
 }
 
 // surplus tells when there is memory to be given back. The zero value has given none back yet.
