@@ -145,7 +145,7 @@ func New(options Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot create controller %s: %w", ControllerName, err)
 	}
-	s := &sources{options: options, identities: r.identities, news: r.news}
+	s := &sources{options: options, identities: r.identities, news: r.news, sweep: r.sweep}
 	r.nodes = nodes.New(options.Clusters, s.enqueue)
 	if err := inner.Watch(s); err != nil {
 		return nil, fmt.Errorf("cannot watch for controller %s: %w", ControllerName, err)

@@ -7,8 +7,8 @@
 // at everything that is known of one target (observation.go), derives the conditions from it by pure functions
 // (conditions.go, watched.go), and patches the status if that made a difference. It is started by an event of the
 // clustercache, by a change of the TargetCluster, of a node or of what a ManagedResource of the target says, and by a timer,
-// for what changes without an event: thresholds, expiry, counts, leases. A look that only the timer caused stops where all else is as it
-// was when there was nothing to say (steady.go): of ManagedResources there are events.
+// for what changes without an event: thresholds, expiry, counts, leases. Targets of which there is nothing but good to say need no
+// reconciliation for that: a sweep compares what is known of them with what was known then (steady.go). Of ManagedResources there are events.
 //
 // Package members finds the ManagedResources of a target, package care says what they and other checks mean for it.
 //

@@ -144,8 +144,8 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 	}
 	o := r.observe(ctx, tc, status)
 	o.told = told
-	if next, ok := r.isSettled(tc, o); ok {
-		return r.requeue(o.now, next), nil
+	if r.staysSettled(tc, o) {
+		return reconcile.Result{}, nil // sweep looks after it
 	}
 	return r.update(ctx, tc, r.withMembers(ctx, tc, o))
 }
@@ -267,12 +267,15 @@ func (r *reconciler) report(key clustercache.ClusterKey) *Report {
 
 // requeue has a target looked at again after a sync period, or at next unless that is zero.
 func (r *reconciler) requeue(now, next time.Time) reconcile.Result {
-	result := reconcile.Result{RequeueAfter: r.SyncPeriod - rand.N(r.SyncPeriod/4+1)}
+	result := reconcile.Result{RequeueAfter: r.nextLook()}
 	if !next.IsZero() {
 		result.RequeueAfter = min(result.RequeueAfter, max(next.Sub(now), soonest))
 	}
 	return result
 }
+
+// nextLook is the pause until a target is looked at again to which nothing happens.
+func (r *reconciler) nextLook() time.Duration { return r.SyncPeriod - rand.N(r.SyncPeriod/4+1) }
 
 // update writes what was observed into the status and its summary into the label, if it makes a difference to what it was.
 func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster, o observation) (reconcile.Result, error) {
@@ -303,8 +306,8 @@ func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster
 		return result, err
 	case labelled > 0:
 		result.RequeueAfter = min(result.RequeueAfter, labelled)
-	case wait <= 0 && len(failing) == 0:
-		r.settle(base, o, next)
+	case wait <= 0 && len(failing) == 0 && r.settle(base, tc.Status.Conditions, o, next):
+		return reconcile.Result{}, nil // sweep looks after it
 	}
 	return result, nil
 }

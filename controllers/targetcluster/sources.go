@@ -27,6 +27,7 @@ type sources struct {
 	options    Options
 	identities *identity.Index
 	news       *news
+	sweep      func(context.Context, func(...clustercache.ClusterKey)) // looks at targets that need no reconciliation
 	running    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -69,6 +70,7 @@ func (s *sources) Start(ctx context.Context, q queue) error {
 		}
 	}
 	s.running.Go(func() { s.forward(ctx) })
+	s.running.Go(func() { s.sweep(ctx, s.enqueue) })
 	return nil
 }
 

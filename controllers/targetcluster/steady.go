@@ -1,11 +1,13 @@
 package targetcluster
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -16,18 +18,22 @@ import (
 // class selects it, is found then.
 const settledMost = 5 * time.Minute
 
+// sweepPeriod is how often sweep looks which settled targets are due, unless sync periods are as short.
+const sweepPeriod = time.Second
+
 // settled is a target of which there was nothing to say, and nothing to wait for.
 type settled struct {
 	version string      // of its TargetCluster
 	seen    observation // without ManagedResources: of these it is told
 	until   time.Time   // the latest
+	look    time.Time   // when to see whether it still is
 }
 
 // settle notes that nothing will be to be said of a target until next, unless something happens. Zero: for long. A target of which
-// anything but good is said is never settled: how long it lasts, and why, changes in more ways.
-func (r *reconciler) settle(tc *hubv1alpha1.TargetCluster, o observation, next time.Time) {
-	if summary(tc.Status.Conditions) != hubv1alpha1.StatusHealthy || !o.connected() || o.conflict != nil || o.nodes.Fault != nil || r.Members != nil && !o.membersKnown {
-		return
+// anything but good is said is never settled: how long it lasts, and why, changes in more ways. It returns whether the target is.
+func (r *reconciler) settle(tc *hubv1alpha1.TargetCluster, said []metav1.Condition, o observation, next time.Time) bool {
+	if summary(said) != hubv1alpha1.StatusHealthy || !o.connected() || o.conflict != nil || o.nodes.Fault != nil || r.Members != nil && !o.membersKnown {
+		return false
 	}
 	until := o.now.Add(settledMost)
 	for _, then := range []time.Time{next, o.expiryStep()} {
@@ -38,7 +44,8 @@ func (r *reconciler) settle(tc *hubv1alpha1.TargetCluster, o observation, next t
 	o.members = nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settled[client.ObjectKeyFromObject(tc)] = settled{version: tc.ResourceVersion, seen: o, until: until}
+	r.settled[client.ObjectKeyFromObject(tc)] = settled{version: tc.ResourceVersion, seen: o, until: until, look: o.now.Add(r.nextLook())}
+	return true
 }
 
 func (r *reconciler) unsettle(key clustercache.ClusterKey) {
@@ -47,13 +54,79 @@ func (r *reconciler) unsettle(key clustercache.ClusterKey) {
 	delete(r.settled, key)
 }
 
-// isSettled tells whether a target is as it was when there was nothing to say, and until when it will be at most. A thousand
-// targets are looked at thirty times a second: to go through their ManagedResources each time was most of what that took.
-func (r *reconciler) isSettled(tc *hubv1alpha1.TargetCluster, o observation) (until time.Time, ok bool) {
+// staysSettled tells whether a target is as it was when there was nothing to say, which has it looked at again a sync period later. To go
+// through its ManagedResources each time was most of what a look took.
+func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) bool {
+	key := client.ObjectKeyFromObject(tc)
 	r.mu.Lock()
-	s, ok := r.settled[client.ObjectKeyFromObject(tc)]
+	s, ok := r.settled[key]
 	r.mu.Unlock()
-	return s.until, ok && s.version == tc.ResourceVersion && o.now.Before(s.until) && o.now.Sub(o.sign) <= o.rules.monitor && s.seen.sameAs(&o)
+	if !ok || s.version != tc.ResourceVersion || !o.now.Before(s.until) || o.now.Sub(o.sign) > o.rules.monitor || !s.seen.sameAs(&o) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok = r.settled[key]; ok { // it may have been settled anew meanwhile
+		s.look = o.now.Add(r.nextLook())
+		r.settled[key] = s
+	}
+	return ok
+}
+
+// sweep looks at settled targets when that is due, until ctx ends, and enqueues those of which there may be something to say. A thousand targets are
+// looked at forty times a second. By way of the queue, each look woke threads, and took several times as long as to find that nothing is new.
+func (r *reconciler) sweep(ctx context.Context, enqueue func(...clustercache.ClusterKey)) {
+	ticker := time.NewTicker(min(sweepPeriod, max(r.SyncPeriod/8, time.Millisecond)))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, key := range r.due(r.Clock.Now()) {
+			if !r.stillSettled(ctx, key) {
+				r.unsettle(key)
+				enqueue(key)
+			}
+		}
+	}
+}
+
+// due returns the settled targets that are to be looked at.
+func (r *reconciler) due(now time.Time) (keys []clustercache.ClusterKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, s := range r.settled {
+		if !now.Before(s.look) || !now.Before(s.until) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// stillSettled tells whether a target needs no reconciliation. One whose look panics needs one, which says so.
+func (r *reconciler) stillSettled(ctx context.Context, key clustercache.ClusterKey) (settled bool) {
+	defer r.begin()()
+	defer func() {
+		if recover() != nil {
+			settled = false
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, RunTimeout)
+	defer cancel()
+	told := r.news.of(key)
+	tc := &hubv1alpha1.TargetCluster{} // it is only read
+	if err := r.Cache.Get(ctx, key, tc, client.UnsafeDisableDeepCopy); err != nil || tc.DeletionTimestamp != nil {
+		return false
+	}
+	status, registered := r.Clusters.GetStatus(key)
+	if !registered {
+		return false
+	}
+	o := r.observe(ctx, tc, status)
+	o.told = told
+	return r.staysSettled(tc, o)
 }
 
 // sameAs tells whether two observations of a target say the same, whatever its ManagedResources do. When they were made, and when
