@@ -182,9 +182,7 @@ func TestAnswerThatIsNotReadHoldsUpNoOther(t *testing.T) {
 	response, err := s.get(t.Context(), "/")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(io.Copy(io.Discard, response.Body)).To(BeEquivalentTo(much))
-	for _, buffer := range s.buffers() {
-		s.Expect(len(buffer)).To(BeNumerically("<=", streamWindow))
-	}
+	s.Expect(s.unread()).To(HaveEach(BeNumerically("<=", streamWindow)))
 	s.Expect(s.dials.Load()).To(BeEquivalentTo(1))
 }
 
@@ -346,7 +344,7 @@ func TestStreamsThatWaitTakeLittle(t *testing.T) {
 	mu.Unlock()
 	read()
 	s.Eventually(ours).Should(HaveLen(1))
-	s.Expect(s.buffers()).To(HaveEach(BeNil()))
+	s.Expect(s.unread()).To(HaveEach(BeZero()))
 	for _, body := range bodies {
 		s.Expect(body.Close()).To(Succeed())
 	}
@@ -449,7 +447,7 @@ func TestReaderThatTakesWhatComes(t *testing.T) {
 	}
 	g.Eventually(dotted.taken.Load).Should(BeEquivalentTo(3 * streamWindow / len(dots) * len(dots)))
 	g.Expect(called).NotTo(Receive())
-	g.Expect(s.buffers()).To(HaveEach(BeNil()))
+	g.Expect(s.unread()).To(HaveEach(BeZero()))
 
 	say <- "word"
 	g.Eventually(called).Should(Receive())

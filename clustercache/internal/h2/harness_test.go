@@ -110,13 +110,16 @@ func (s *site) connection() *Conn {
 	return s.pool.conns[0]
 }
 
-// buffers are what streams keep of what was not read.
-func (s *site) buffers() (all [][]byte) {
+// unread is how much streams keep of what was not read.
+func (s *site) unread() (all []int) {
 	c := s.connection()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, stream := range c.streams {
-		all = append(all, stream.buffer)
+		all = append(all, stream.unread.size())
+		if stream.unread.empty() {
+			s.Expect(stream.unread).To(BeZero(), "nothing is kept")
+		}
 	}
 	return all
 }

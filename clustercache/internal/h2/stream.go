@@ -32,9 +32,7 @@ type stream struct {
 	granted  int64          // bytes that the server may send
 	consumed int64          // bytes that were read, and that the server does not know of
 
-	buffer []byte  // what came and was not read yet; nil nearly all the time
-	start  int     // of what was not read, in buffer
-	piece  *[]byte // that buffer began in, nil if in none
+	unread unread
 }
 
 // bind has a stream end with a context.
@@ -137,10 +135,10 @@ func (s *stream) answer(request *http.Request, unzips bool) (*http.Response, err
 	}
 	response, err := s.response, s.err
 	s.response = answered
-	empty := errors.Is(err, io.EOF) && s.buffer == nil
+	empty := errors.Is(err, io.EOF) && s.unread.empty()
 	if s.bare && response != nil && !empty {
 		c.resetLocked(s, http2.ErrCodeNo, io.EOF)
-		s.drop()
+		s.unread.drop()
 		empty = true
 	}
 	c.unlock()
@@ -180,23 +178,8 @@ func (s *stream) put(data []byte) {
 		return
 	}
 	s.unpark()
-	if s.buffer == nil && len(data) > smallPiece {
-		s.piece = newPiece()
-		s.buffer = (*s.piece)[:0]
-	}
-	if s.expected -= int64(len(data)); s.start > 0 && s.start >= len(s.buffer)/2 {
-		s.buffer = s.buffer[:copy(s.buffer, s.buffer[s.start:])]
-		s.start = 0
-	}
-	s.buffer = append(s.buffer, data...)
-}
-
-// drop forgets what came, since it was read or nobody will.
-func (s *stream) drop() {
-	if s.piece != nil {
-		keepPiece(s.piece)
-	}
-	s.buffer, s.start, s.piece = nil, 0, nil
+	s.expected -= int64(len(data))
+	s.unread.add(data)
 }
 
 // body is what is read of an answer.
@@ -210,17 +193,14 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s.buffer == nil && s.err == nil {
+	for s.unread.empty() && s.err == nil {
 		s.wake.Wait()
 	}
-	if s.buffer == nil {
+	if s.unread.empty() {
 		s.unbind()
 		return 0, s.err
 	}
-	n := copy(p, s.buffer[s.start:])
-	if s.start += n; s.start == len(s.buffer) {
-		s.drop()
-	}
+	n := s.unread.read(p)
 	s.consume(n)
 	return n, nil
 }
@@ -250,7 +230,7 @@ func (b *body) Park(reader Reader) bool {
 	s, c := b.stream, b.stream.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.buffer != nil || s.err != nil {
+	if !s.unread.empty() || s.err != nil {
 		return false
 	}
 	s.parked = reader
@@ -273,7 +253,7 @@ func (b *body) Close() error {
 	c.mu.Lock()
 	defer c.unlock()
 	c.resetLocked(s, http2.ErrCodeCancel, errBodyClosed)
-	s.drop()
+	s.unread.drop()
 	if errors.Is(s.err, io.EOF) {
 		s.err = errBodyClosed
 	}
