@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/crowd"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
@@ -33,7 +33,7 @@ const (
 type memory struct {
 	mu    sync.Mutex
 	each  map[types.NamespacedName]*remembered
-	crowd *rate.Limiter // paces those that say that their targets are away
+	crowd *crowd.Crowd // of those that say that their targets are away
 }
 
 type remembered struct {
@@ -44,7 +44,6 @@ type remembered struct {
 	healthAt   time.Time // the conditions of health were written last, alone
 	turnedAt   time.Time // one of them turned last, written or not
 	turns      int       // how many writes came with a turn, without a quiet moment
-	turnAt     time.Time // when it may be said that the target is away; zero or past if that is not to be said
 
 	appliedAt time.Time // everything, right or not; zero if not since the start
 
@@ -76,7 +75,7 @@ type corrections struct {
 }
 
 func newMemory() *memory {
-	return &memory{each: map[types.NamespacedName]*remembered{}, crowd: newCrowd()}
+	return &memory{each: map[types.NamespacedName]*remembered{}, crowd: crowd.New(crowdPace)}
 }
 
 func (m *memory) with(name types.NamespacedName, f func(*remembered)) {
@@ -91,6 +90,7 @@ func (m *memory) with(name types.NamespacedName, f func(*remembered)) {
 }
 
 func (m *memory) forget(name types.NamespacedName) {
+	m.crowd.Forget(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.each, name)

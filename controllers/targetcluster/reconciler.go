@@ -25,6 +25,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
+	"github.com/trellis-hub/trellis/controllers/internal/crowd"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
@@ -53,7 +54,7 @@ type reconciler struct {
 	started    time.Time
 	rules      rules
 
-	changes, details, labels *turns // of writes
+	changes, details, labels *crowd.Crowd // of writes
 
 	mu      sync.Mutex
 	runs    map[*run]struct{}                                      // under way
@@ -73,7 +74,7 @@ func newReconciler(o Options) *reconciler {
 			thresholds: o.Thresholds, progressingLimit: o.ProgressingLimit,
 			monitor: o.MonitorPeriod, targetMonitor: o.TargetMonitorPeriod, termBegan: o.Clock.Now(),
 		},
-		changes: newTurns(turnsOfChanges), details: newTurns(turnsOfDetails), labels: newTurns(turnsOfLabels),
+		changes: crowd.New(turnsOfChanges), details: crowd.New(turnsOfDetails), labels: crowd.New(turnsOfLabels),
 		runs:    map[*run]struct{}{},
 		written: map[clustercache.ClusterKey]time.Time{},
 		failing: map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck{},
@@ -329,8 +330,8 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 		return 0, err
 	}
 	r.wrote(key, now)
-	r.changes.used(key, now)
-	r.details.used(key, now)
+	r.changes.Used(key, now)
+	r.details.Used(key, now)
 	r.events.statusChanged(tc, base.Status)
 	return 0, nil
 }
@@ -341,14 +342,14 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 	if value == "" || tc.Labels[hubv1alpha1.StatusLabel] == value {
 		return 0, nil
 	}
-	if wait := r.labels.wait(key, now); wait > 0 {
+	if wait := r.labels.Wait(key, now); wait > 0 {
 		return wait, nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:%q}}}`, tc.UID, hubv1alpha1.StatusLabel, value)
 	if err := r.Client.Patch(ctx, tc.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("cannot label the TargetCluster: %w", err)
 	}
-	r.labels.used(key, now)
+	r.labels.Used(key, now)
 	return 0, nil
 }
 
@@ -511,8 +512,8 @@ func (r *reconciler) forget(key clustercache.ClusterKey) {
 	delete(r.written, key)
 	delete(r.failing, key)
 	delete(r.settled, key)
-	for _, t := range []*turns{r.changes, r.details, r.labels} {
-		t.forget(key)
+	for _, c := range []*crowd.Crowd{r.changes, r.details, r.labels} {
+		c.Forget(key)
 	}
 	r.news.forget(key)
 	r.events.forget(key)

@@ -2,8 +2,10 @@ package targetcluster
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/clustercache"
 )
@@ -29,4 +31,30 @@ func TestNewsOfTargets(t *testing.T) {
 	}
 	n.ofNamespace("one")
 	g.Expect(n.namespaces).To(BeEmpty(), "nothing is left of targets that went, or of namespaces that never had any")
+}
+
+func TestSettledTargetsAreDue(t *testing.T) {
+	now := time.Now()
+	key := clustercache.ClusterKey{Namespace: "one", Name: "a"}
+	for what, test := range map[string]struct {
+		look, until time.Time
+		due         bool
+	}{
+		"neither has come":              {now.Add(time.Second), now.Add(time.Minute), false},
+		"a sync period is over":         {now, now.Add(time.Minute), true},
+		"something is said differently": {now.Add(time.Minute), now, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := &reconciler{settled: map[clustercache.ClusterKey]settled{key: {look: test.look, until: test.until}}}
+			NewWithT(t).Expect(len(r.due(now)) == 1).To(Equal(test.due))
+		})
+	}
+}
+
+// What panics in a look shows in the reconciliation that follows, which recovers.
+func TestLookThatPanicsIsReconciled(t *testing.T) {
+	g := NewWithT(t)
+	r := &reconciler{Options: Options{Clock: clock.RealClock{}}, news: newNews(), runs: map[*run]struct{}{}} // it has no informer
+	g.Expect(r.stillSettled(t.Context(), clustercache.ClusterKey{Namespace: "one", Name: "a"})).To(BeFalse())
+	g.Expect(r.runs).To(BeEmpty())
 }

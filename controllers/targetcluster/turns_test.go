@@ -10,84 +10,8 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/crowd"
 )
-
-func turnOf(i int) clustercache.ClusterKey {
-	return clustercache.ClusterKey{Namespace: "fleet", Name: fmt.Sprint(i)}
-}
-
-func TestManyTargetsTakeTurnsToWrite(t *testing.T) {
-	g := NewWithT(t)
-	const perSecond, targets = 50, 300
-	turns := newTurns(perSecond)
-	written := map[int]bool{}
-	for second := range targets/perSecond + 1 {
-		at := now.Add(time.Duration(second) * time.Second)
-		before := len(written)
-		for i := range targets {
-			if !written[i] && turns.wait(turnOf(i), at) == 0 {
-				written[i] = true
-				turns.used(turnOf(i), at)
-			}
-		}
-		g.Expect(len(written)-before).To(BeNumerically("<=", perSecond), "in second %d", second)
-	}
-	g.Expect(written).To(HaveLen(targets))
-	g.Expect(turns.when).To(BeEmpty())
-}
-
-func TestTurnsThatAreNotUsed(t *testing.T) {
-	g := NewWithT(t)
-	turns := newTurns(1)
-	a, b := turnOf(1), turnOf(2)
-	g.Expect(turns.wait(a, now)).To(BeZero())
-	g.Expect(turns.wait(b, now)).To(Equal(time.Second))
-	for i := range 100 { // it comes and goes meanwhile
-		g.Expect(turns.wait(b, now.Add(time.Duration(i)*time.Millisecond))).To(BeNumerically("<=", time.Second))
-	}
-	g.Expect(turns.wait(turnOf(3), now)).To(Equal(2*time.Second), "each has one place in the line")
-	g.Expect(turns.wait(b, now.Add(time.Second+turnKept))).To(BeZero(), "a write that failed is tried again")
-	g.Expect(turns.wait(a, now.Add(time.Second+turnKept))).To(BeZero(), "that one is over, and the line is empty")
-	g.Expect(turns.wait(b, now.Add(1500*time.Millisecond+turnKept))).To(Equal(500*time.Millisecond), "so is this, and somebody was there")
-}
-
-// A look takes the time before it writes, and who has written is late.
-func TestTurnsOfThoseWhoAreLate(t *testing.T) {
-	g := NewWithT(t)
-	const perSecond = 10
-	turns := newTurns(perSecond)
-	places := map[time.Time]int{}
-	for i := range 200 {
-		at := now.Add(time.Duration(i) * time.Millisecond)
-		if i%2 == 1 {
-			at = at.Add(-500 * time.Millisecond)
-		}
-		places[at.Add(turns.wait(turnOf(i), at)).Truncate(time.Second)]++
-	}
-	g.Expect(places).To(HaveLen(19), "no place is given twice")
-	for second, n := range places {
-		g.Expect(n).To(BeNumerically("<=", 2*perSecond), "in %s", second)
-	}
-}
-
-func TestPlaceInTheLineIsKeptWhenSomethingElseIsWritten(t *testing.T) {
-	g := NewWithT(t)
-	turns := newTurns(1)
-	for i := range 10 {
-		turns.wait(turnOf(i), now)
-	}
-	last := turnOf(9)
-	for second := range 9 {
-		at := now.Add(time.Duration(second) * time.Second)
-		turns.used(last, at)
-		g.Expect(turns.wait(last, at)).To(Equal(time.Duration(9-second) * time.Second))
-	}
-	turns.used(last, now.Add(9*time.Second))
-	g.Expect(turns.when).NotTo(HaveKey(last))
-	turns.wait(last, now)
-	turns.forget(last)
-	g.Expect(turns.when).NotTo(HaveKey(last))
-}
 
 func TestNewsOfTargetsWaitForTheirKind(t *testing.T) {
 	healthyStatus := hubv1alpha1.TargetClusterStatus{Conditions: conditionsFor(nil, 1, healthy())}
@@ -117,14 +41,19 @@ func TestNewsOfTargetsWaitForTheirKind(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			r := &reconciler{Options: Options{SyncPeriod: 30 * time.Second}, changes: newTurns(turnsOfChanges), details: newTurns(turnsOfDetails)}
+			r := &reconciler{Options: Options{SyncPeriod: 30 * time.Second}, changes: crowd.New(turnsOfChanges), details: crowd.New(turnsOfDetails)}
+			others := func(c *crowd.Crowd, n int) {
+				for i := range n {
+					c.Wait(clustercache.ClusterKey{Namespace: "others", Name: fmt.Sprint(i)}, now)
+				}
+			}
 			if test.noChanges {
-				g.Expect(r.changes.pace.AllowN(now, turnsOfChanges)).To(BeTrue())
+				others(r.changes, turnsOfChanges)
 			}
 			if test.noDetails {
-				g.Expect(r.details.pace.AllowN(now, turnsOfDetails)).To(BeTrue())
+				others(r.details, turnsOfDetails)
 			}
-			wait := r.turn(turnOf(1), test.before, test.after, now)
+			wait := r.turn(clustercache.ClusterKey{Namespace: "fleet", Name: "a"}, test.before, test.after, now)
 			if test.waits {
 				g.Expect(wait).To(BeNumerically(">", 0))
 			} else {
