@@ -46,7 +46,11 @@ func TestSettledTargetsAreDue(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := &reconciler{settled: map[clustercache.ClusterKey]settled{key: {look: test.look, until: test.until}}}
-			NewWithT(t).Expect(len(r.due(now)) == 1).To(Equal(test.due))
+			want := BeEmpty()
+			if test.due {
+				want = ConsistOf(key)
+			}
+			NewWithT(t).Expect(r.due(now)).To(want)
 		})
 	}
 }
