@@ -145,9 +145,6 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 	}
 	o := r.observe(ctx, tc, status)
 	o.told = told
-	if r.staysSettled(tc, o) {
-		return reconcile.Result{}, nil // sweep looks after it
-	}
 	return r.update(ctx, tc, r.withMembers(ctx, tc, o))
 }
 

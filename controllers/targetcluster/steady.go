@@ -54,8 +54,7 @@ func (r *reconciler) unsettle(key clustercache.ClusterKey) {
 	delete(r.settled, key)
 }
 
-// staysSettled tells whether a target is as it was when there was nothing to say, which has it looked at again a sync period later. To go
-// through its ManagedResources each time was most of what a look took.
+// staysSettled tells whether a target is as it was when there was nothing to say, which has it looked at again a sync period later.
 func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) bool {
 	key := client.ObjectKeyFromObject(tc)
 	r.mu.Lock()

@@ -113,9 +113,9 @@ func keepHeapRoom(ctx context.Context) error {
 				spare.gaveBack(now, at)
 			case due:
 				b.unhindered(runtime.GC)
-			case p.growth(now) >= room(now): // there is work: what comes of it may live
+			case b.limited && p.growth(now) >= room(now): // there is work: what comes of it may live
 				b.inPercent(b.percent)
-			case at.Sub(p.since) >= heapUnforced:
+			case at.Sub(p.since) >= heapUnforced && p.growth(now) < room(now):
 				b.inBytes(now)
 			}
 			if look {
@@ -128,17 +128,16 @@ func keepHeapRoom(ctx context.Context) error {
 
 // heapBound is the bound of the heap.
 type heapBound struct {
-	percent int   // that is meant
-	set     int   // that was set last
-	before  int   // the percent that was found
-	limit   int64 // the memory limit that was found
-	cycles  uint64
-	limited bool // the bound is one in bytes for now
+	percent int    // of what lives
+	before  int    // the percent that was found
+	limit   int64  // the memory limit that was found
+	limited bool   // the bound is one in bytes for now
+	cycles  uint64 // collections before it was
 }
 
 func boundNow(now heapFigures) *heapBound {
 	b := &heapBound{percent: bound(now), limit: debug.SetMemoryLimit(-1), cycles: now.cycles}
-	b.set, b.before = b.percent, debug.SetGCPercent(b.percent)
+	b.before = debug.SetGCPercent(b.percent)
 	return b
 }
 
@@ -149,10 +148,6 @@ func (b *heapBound) giveBack() {
 
 // inPercent sets the bound in percent of what lives.
 func (b *heapBound) inPercent(percent int) {
-	if percent == b.set && !b.limited {
-		return
-	}
-	b.set = percent
 	debug.SetGCPercent(percent)
 	if b.limited {
 		debug.SetMemoryLimit(b.limit)
@@ -160,7 +155,7 @@ func (b *heapBound) inPercent(percent int) {
 	}
 }
 
-// inBytes sets the same bound in bytes until the next collection. Without a percentage the runtime collects for no other reason.
+// inBytes sets the same bound in bytes until the next collection, or until there is work. Without a percentage the runtime collects for no other reason.
 func (b *heapBound) inBytes(now heapFigures) {
 	if b.limited {
 		return
@@ -182,8 +177,10 @@ func (b *heapBound) follow(now heapFigures) {
 	if b.limited && now.cycles == b.cycles {
 		return
 	}
-	b.percent = bound(now)
-	b.inPercent(b.percent)
+	if next := bound(now); next != b.percent || b.limited {
+		b.percent = next
+		b.inPercent(next)
+	}
 }
 
 // limit is how much memory a process has at most whose heap is at its bound. The runtime keeps some 3 % of it to spare.
