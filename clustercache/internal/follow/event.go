@@ -70,18 +70,18 @@ func (w *watch) decode(raw []byte) (e event, err error) {
 
 // decodeProtobuf reads an event with the metadata of an object.
 func decodeProtobuf(raw []byte) (event, error) {
-	var e metav1.WatchEvent
-	if err := e.Unmarshal(raw); err != nil {
+	kind, message, err := envelope.Event(raw)
+	if err != nil {
 		return event{}, err
 	}
-	if e.Type == failed {
-		return event{}, statusOf(e.Object.Raw)
+	if kind == failed {
+		return event{}, statusOf(message)
 	}
 	object := &metav1.PartialObjectMetadata{}
-	if err := envelope.Open(e.Object.Raw, "", object); err != nil {
+	if err := envelope.Open(message, "", object); err != nil {
 		return event{}, err
 	}
-	return event{kind: e.Type, object: object}, nil
+	return event{kind: kind, object: object}, nil
 }
 
 // decodeMetadata reads an event in JSON, and of its object the metadata.

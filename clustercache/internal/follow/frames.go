@@ -28,11 +28,12 @@ type frames struct {
 	start  int // of what was not returned yet, for JSON
 }
 
-// buffers are shared by all streams, in three sizes. Few are in use at a time.
+// buffers are shared by all streams, in four sizes. Few are in use at a time. A definition of custom resources has some 300 KB often
+// enough for the largest: when a fleet starts, each target lists some.
 var buffers = [...]struct {
 	size int
 	pool sync.Pool
-}{{size: firstRead}, {size: 8 * firstRead}, {size: 64 * firstRead}}
+}{{size: firstRead}, {size: 8 * firstRead}, {size: 64 * firstRead}, {size: 128 * firstRead}}
 
 // newBuffer returns an empty buffer with room for at least so much.
 func newBuffer(room int) *[]byte {

@@ -119,5 +119,13 @@ func newLogger(format string, level zap.AtomicLevel, out io.Writer) logr.Logger 
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
 	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(out)), level)
-	return zapr.NewLogger(zap.New(core))
+	return zapr.NewLogger(zap.New(lazyCore{core}))
+}
+
+// lazyCore encodes the keys that a logger was given when it says something. Each run of a controller has a logger of its own, and hardly any says
+// anything.
+type lazyCore struct{ zapcore.Core }
+
+func (c lazyCore) With(fields []zapcore.Field) zapcore.Core {
+	return lazyCore{zapcore.NewLazyWith(c.Core, fields)}
 }
