@@ -352,7 +352,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 		}
 		if c.Reason == resourcesv1alpha1.ReasonOwnedByOther && len(pending) == 0 {
 			r.memory.settled(work.name, input) // what was left to others comes back by events
-			v := r.tracker.Judge(work.name)
+			v := r.tracker.Compare(work.name)
 			result := r.settled(work, v)
 			if v.Synced {
 				for _, key := range v.Missing { // or it does not
@@ -361,7 +361,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 			}
 			return result, nil
 		}
-		result := r.withDrift(r.atDue(work, r.retryAfterFailure(work, input), pending), work, r.tracker.Judge(work.name), failures...)
+		result := r.withDrift(r.atDue(work, r.retryAfterFailure(work, input), pending), work, r.tracker.Compare(work.name), failures...)
 		if r.wentMeanwhile(work, waitsFor) {
 			return sooner(result, busyRetry), nil
 		}
@@ -373,7 +373,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 	}
 	r.memory.note(work.name, r.clock.Now().Add(noteDelay))
 	// What happened to the objects while they were written was noted, not judged.
-	v := r.tracker.Judge(work.name)
+	v := r.tracker.Compare(work.name)
 	if v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
 		return reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil
 	}

@@ -41,7 +41,7 @@ func (r *reconciler) evaluateBeside(ctx context.Context, work *run, change func(
 		change(s)
 		r.assess(ctx, s, work)
 	})
-	result := r.settled(work, r.tracker.Judge(work.name))
+	result := r.settled(work, r.tracker.Compare(work.name))
 	if wait > 0 {
 		result = sooner(result, wait)
 	}

@@ -236,9 +236,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 		}
 	}
 	if r.lost(ctx, work, apply.Failures(outcomes), nil) {
-		inv := slices.Clone(work.mr.Status.Resources)
-		noteUIDs(inv, uids)
-		return r.concludeLost(ctx, work, inv)
+		return r.concludeLost(ctx, work, withUIDs(work.mr.Status.Resources, uids))
 	}
 	r.measureDrift(work, uids, now, len(apply.Failures(outcomes)) > 0)
 	failures := slices.DeleteFunc(apply.Failures(outcomes), func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
@@ -247,7 +245,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 	// What the last attempt at everything found stands until the next one: this run looked at some of it only.
 	concerned := len(failures) > 0 && !failed(work.mr) || appliedTrue(work.mr) || owned(work.mr)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		noteUIDs(s.Resources, uids)
+		s.Resources = withUIDs(s.Resources, uids)
 		if len(failures) > 0 {
 			r.assessFailure(ctx, s, work)
 		}
@@ -275,7 +273,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 		if wait > 0 {
 			result = forDrift(result, wait)
 		}
-		return r.withDrift(result, work, r.tracker.Judge(work.name), failures...), nil
+		return r.withDrift(result, work, r.tracker.Compare(work.name), failures...), nil
 	}
 	switch {
 	case appliedTrue(work.mr):
@@ -287,7 +285,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 		return reconcile.Result{}, err
 	}
 	// What drifted again meanwhile is looked at when its turn comes.
-	v := r.tracker.Judge(work.name)
+	v := r.tracker.Compare(work.name)
 	for _, key := range slices.Concat(v.Drifted, v.Missing) {
 		if again := r.correctable(work.name, key, now); wait == 0 || again < wait {
 			wait = again
@@ -310,13 +308,15 @@ func (r *reconciler) measureDrift(work *run, corrected map[inventory.Key]apply.O
 	}
 }
 
-// noteUIDs writes the UIDs of objects that were created again into an inventory.
-func noteUIDs(refs []resourcesv1alpha1.ObjectReference, outcomes map[inventory.Key]apply.Outcome) {
+// withUIDs returns an inventory with the UIDs of objects that were created again.
+func withUIDs(refs []resourcesv1alpha1.ObjectReference, outcomes map[inventory.Key]apply.Outcome) []resourcesv1alpha1.ObjectReference {
+	refs = slices.Clone(refs)
 	for i := range refs {
 		if o, ok := outcomes[inventory.KeyOf(refs[i])]; ok {
 			refs[i].UID = o.UID
 		}
 	}
+	return refs
 }
 
 // owned tells whether objects of a ManagedResource were left to another one that lists them, too.

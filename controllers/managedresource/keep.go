@@ -73,7 +73,7 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 	if wait := r.memory.backoff(work.name, input, r.clock.Now()); wait > 0 && current && status.State == clustercache.StateConnected {
 		// The whole is tried again when its time comes, or when what it waits for is gone. What was right before is kept
 		// right meanwhile.
-		verdict := r.tracker.Judge(work.name)
+		verdict := r.tracker.Compare(work.name)
 		if !slices.ContainsFunc(verdict.Missing, r.memory.waitsFor(work.name)) {
 			result, err := r.keepAccepted(ctx, work, status, input, verdict)
 			return sooner(result, wait), err
@@ -122,8 +122,8 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 	if err := r.mark(ctx, work, status.UID); err != nil {
 		return true, result, err
 	}
-	verdict := r.tracker.Judge(work.name)
-	if _, complete := r.tracker.AcceptedStates(work.name); !complete {
+	verdict := r.tracker.Compare(work.name)
+	if !r.tracker.Known(work.name) {
 		if !noted {
 			return false, result, nil
 		}
@@ -131,6 +131,7 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 		if (!verdict.Synced || verdict.AutoscalersUnknown) && len(verdict.Failed) == 0 {
 			return r.awaitLists(ctx, work, status, verdict)
 		}
+		verdict = r.tracker.Judge(work.name)
 		same := verdict.Synced && !verdict.AutoscalersUnknown && len(verdict.Missing) == 0 &&
 			(tracker.Fold(verdict.Observed) == applied.Fold || tracker.Fold(tracker.WithoutAutoscalers(verdict.Observed)) == applied.Fold)
 		if !same {

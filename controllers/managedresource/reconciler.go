@@ -230,13 +230,13 @@ func (r *reconciler) hibernated(ctx context.Context, work *run) bool {
 	return err == nil && tc != nil && resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation])
 }
 
-// targetCluster returns the TargetCluster of a registration, nil if there is none (yet).
+// targetCluster returns the TargetCluster of a registration, nil if there is none (yet). It belongs to the informer.
 func (r *reconciler) targetCluster(ctx context.Context, key clustercache.ClusterKey) (*hubv1alpha1.TargetCluster, error) {
 	if key.Namespace == "" {
 		return nil, nil
 	}
 	tc := &hubv1alpha1.TargetCluster{}
-	if err := r.reader.Get(ctx, key, tc); err != nil {
+	if err := r.reader.Get(ctx, key, tc, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}

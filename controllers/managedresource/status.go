@@ -26,7 +26,7 @@ func (r *reconciler) updateStatus(ctx context.Context, work *run, change func(*r
 
 // changeStatus changes the status and what follows from it, and returns the ManagedResource as it was.
 func (r *reconciler) changeStatus(work *run, change func(*resourcesv1alpha1.ManagedResourceStatus)) (base *resourcesv1alpha1.ManagedResource) {
-	base = work.mr.DeepCopy()
+	base = new(*work.mr) // of a status nothing is changed in its place
 	s := &work.mr.Status
 	change(s)
 	r.contest(s, work.name)

@@ -344,7 +344,7 @@ func (c *Claims) clusterUID(ctx context.Context, st clustercache.Status) (types.
 		return st.UID, nil
 	}
 	tc := &hubv1alpha1.TargetCluster{}
-	if err := c.Reader.Get(ctx, st.Cluster, tc); err != nil {
+	if err := c.Reader.Get(ctx, st.Cluster, tc, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return "", nil
 		}
@@ -358,7 +358,7 @@ func (c *Claims) selects(ctx context.Context, class *Class, namespace string) (b
 		return false, nil
 	}
 	ns := &corev1.Namespace{}
-	if err := c.Reader.Get(ctx, types.NamespacedName{Name: namespace}, ns); err != nil {
+	if err := c.Reader.Get(ctx, types.NamespacedName{Name: namespace}, ns, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}

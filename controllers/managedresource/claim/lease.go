@@ -65,7 +65,7 @@ func (c *Claims) ManagedElsewhereNow(ctx context.Context, live client.Reader, cl
 
 func (c *Claims) managedElsewhere(ctx context.Context, reader client.Reader, namespace string) (time.Time, error) {
 	lease := &coordinationv1.Lease{}
-	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ResourceManagerLease}, lease)
+	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ResourceManagerLease}, lease, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		c.LeaseGone(namespace)
 		return time.Time{}, nil

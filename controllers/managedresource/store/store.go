@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -46,13 +47,14 @@ func New(cached client.Reader, writes client.Client, observe func(*resourcesv1al
 	}
 }
 
-// Get returns a copy of the ManagedResource, nil if it does not exist.
+// Get returns a ManagedResource, nil if it does not exist. Its annotations and finalizers may be changed; everything else belongs to the
+// informer, and is replaced if at all.
 func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv1alpha1.ManagedResource, error) {
 	s.mu.Lock()
 	before := s.written[name] // it may be shown, and dropped, after the informer has given away what it had
 	s.mu.Unlock()
 	mr := &resourcesv1alpha1.ManagedResource{}
-	err := s.cached.Get(ctx, name, mr)
+	err := s.cached.Get(ctx, name, mr, client.UnsafeDisableDeepCopy)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading ManagedResource %s: %w", name, err)
 	}
@@ -68,7 +70,7 @@ func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv
 		own = before
 	}
 	if own != nil && err == nil && older(mr.ResourceVersion, own.ResourceVersion) {
-		return own.DeepCopy(), nil // whatever the informer has is older, if only the predecessor of this one
+		return draft(own), nil // whatever the informer has is older, if only the predecessor of this one
 	}
 	delete(s.written, name)
 	if err == nil && mr.UID == s.gone[name] {
@@ -78,7 +80,15 @@ func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv
 	if err != nil {
 		return nil, nil
 	}
-	return mr, nil
+	return draft(mr), nil
+}
+
+// draft returns a ManagedResource whose marks may be changed. The lists of its status are replaced, not changed, so it has them in common with
+// the informer: an inventory is most of a ManagedResource, and to copy it was a tenth of what a hub allocates that starts.
+func draft(mr *resourcesv1alpha1.ManagedResource) *resourcesv1alpha1.ManagedResource {
+	d := *mr
+	d.Annotations, d.Finalizers = maps.Clone(mr.Annotations), slices.Clone(mr.Finalizers)
+	return &d
 }
 
 // Shown drops what is kept until the informer has caught up, if it shows a ManagedResource as it was written last, or later.
@@ -231,7 +241,7 @@ func (s *Store) remember(mr *resourcesv1alpha1.ManagedResource) {
 		delete(s.written, name)
 		return
 	}
-	s.written[name] = mr.DeepCopy()
+	s.written[name] = draft(mr)
 }
 
 // ended notes that a ManagedResource does not exist any more.

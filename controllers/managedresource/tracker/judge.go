@@ -42,12 +42,17 @@ type Verdict struct {
 	PodsUnknown bool
 	// AutoscalersUnknown is true if there are objects that may be scaled by others and the watch of autoscalers is not synced.
 	AutoscalersUnknown bool
-	// Observed are the objects as they are now, of all synced watches.
+	// Observed are the objects as they are now, of all synced watches. Compare leaves it out.
 	Observed map[inventory.Key]Accepted
 }
 
 // Judge compares. A ManagedResource that is not tracked gets an empty, unsynced verdict.
-func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
+func (t *Tracker) Judge(mr types.NamespacedName) Verdict { return t.judge(mr, true) }
+
+// Compare is Judge without the objects themselves, which take more memory than all the rest.
+func (t *Tracker) Compare(mr types.NamespacedName) Verdict { return t.judge(mr, false) }
+
+func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 	v := Verdict{Synced: true}
 	tgt := t.of(mr)
 	if tgt == nil {
@@ -60,7 +65,9 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 		return Verdict{}
 	}
 	unseenTooLong := t.clock.Now().Add(-UnseenGrace)
-	v.Observed = make(map[inventory.Key]Accepted, len(m.objects))
+	if withObjects {
+		v.Observed = make(map[inventory.Key]Accepted, len(m.objects))
+	}
 	failed := func(watch string) {
 		if need := tgt.watches[watch]; need != nil && need.err != nil {
 			if v.Failed == nil {
@@ -128,7 +135,9 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 			if o.createOnly {
 				now.State = o.accepted.State // what others do to it is no drift
 			}
-			v.Observed[key] = now
+			if withObjects {
+				v.Observed[key] = now
+			}
 			switch {
 			case !o.known:
 				v.Unknown = append(v.Unknown, key)
@@ -147,7 +156,7 @@ func (t *Tracker) Judge(mr types.NamespacedName) Verdict {
 
 // AwaitShown waits until the watches show the last write of every object of a ManagedResource, but no longer than limit.
 func (t *Tracker) AwaitShown(ctx context.Context, mr types.NamespacedName, limit time.Duration) {
-	if t.Judge(mr).Unseen == 0 {
+	if t.Compare(mr).Unseen == 0 {
 		return
 	}
 	tgt := t.of(mr)
@@ -196,6 +205,26 @@ func (t *Tracker) AcceptObserved(mr types.NamespacedName, observed map[inventory
 	for key, accepted := range observed {
 		t.Accept(mr, key, accepted)
 	}
+}
+
+// Known tells whether something was accepted for every object.
+func (t *Tracker) Known(mr types.NamespacedName) bool {
+	tgt := t.of(mr)
+	if tgt == nil {
+		return false
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	m := tgt.mrs[mr]
+	if m == nil {
+		return false
+	}
+	for _, o := range m.objects {
+		if !o.known {
+			return false
+		}
+	}
+	return true
 }
 
 // AcceptedStates returns what was accepted, and whether that is so for every object.
