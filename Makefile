@@ -83,7 +83,8 @@ fmt: ## Format the code and sort its imports
 test: kube ## Run all tests, with race detector and on real API servers. ARGS="-run X -v" is passed on
 	$(GO) -C hack/kube test ./...
 	$(GO) test -run TestStacksOfWatches ./clustercache # the race detector makes stacks larger
-	$(GO) test -race -timeout $(TEST_TIMEOUT) $(ARGS) ./...
+	# Runs share most of a ManagedResource with the informers: who changes that is found out.
+	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -timeout $(TEST_TIMEOUT) $(ARGS) ./...
 
 .PHONY: unit
 unit: ## Run only the tests that need no control plane

@@ -24,8 +24,8 @@ const autoscalerWatch = "HorizontalPodAutoscaler.autoscaling scaleTargetRef"
 // autoscaler is what is kept of one: what it scales; the zero key if that cannot be told.
 type autoscaler struct{ scales inventory.Key }
 
-func (t *Tracker) autoscalerWatcher() clustercache.Watcher {
-	return clustercache.Watcher{
+func (t *Tracker) autoscalerWatcher() *clustercache.Watcher {
+	return &clustercache.Watcher{
 		Name:   autoscalerWatch,
 		Kind:   AutoscalerKind,
 		Fields: [][]string{{"spec", "scaleTargetRef"}},
@@ -86,7 +86,7 @@ const (
 
 // needsAutoscalers tells whether it matters to an object of an inventory who scales it. What its manifest says of replicas
 // is not in there.
-func needsAutoscalers(ref resourcesv1alpha1.ObjectReference, key inventory.Key) bool {
+func needsAutoscalers(ref *resourcesv1alpha1.ObjectReference, key inventory.Key) bool {
 	_, scalable := Scalable(key)
 	return scalable && !isCreateOnly(ref) && ref.Annotations[resourcesv1alpha1.PreserveReplicasAnnotation] != "true"
 }

@@ -55,3 +55,22 @@ func TestIgnoredDeploymentLeavesNoWatchOfPodsBehind(t *testing.T) {
 	g.Expect(s.Track(t.Context(), mr1, cluster, nil, tracker.Exact{})).To(Succeed())
 	g.Expect(s.watchNames()).To(BeEmpty())
 }
+
+// Somebody may write an inventory by hand. What it lists twice counts once, and what it does not list is gone, however long it is.
+func TestEntryThatIsListedTwiceCountsOnce(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	a, b := ref("ConfigMap", "default", "a"), ref("Service", "default", "b")
+	track := func(refs ...resourcesv1alpha1.ObjectReference) {
+		t.Helper()
+		g.Expect(s.Track(t.Context(), mr1, cluster, refs, tracker.Exact{})).To(Succeed())
+	}
+	track(a, b)
+	track(a, a)
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap.v1"}))
+	g.Expect(s.Objects()).To(HaveKeyWithValue(cluster, 1))
+	track(b, a, b, a)
+	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap.v1", "Service.v1"}))
+	track()
+	g.Expect(s.watchNames()).To(BeEmpty())
+	g.Expect(s.Objects()).To(HaveKeyWithValue(cluster, 0))
+}

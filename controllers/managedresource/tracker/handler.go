@@ -250,6 +250,6 @@ func (j *Judgement) selects(pod *health.Pod) bool {
 	return pod != nil && j.Progress.Selector != nil && j.Progress.Selector.Matches(&pod.Labels)
 }
 
-func keyIn(w clustercache.Watcher, name types.NamespacedName) inventory.Key {
+func keyIn(w *clustercache.Watcher, name types.NamespacedName) inventory.Key {
 	return inventory.Key{Group: w.Kind.Group, Kind: w.Kind.Kind, Namespace: name.Namespace, Name: name.Name}
 }

@@ -36,7 +36,7 @@ type target struct {
 
 // watchNeed counts what needs a watch.
 type watchNeed struct {
-	watcher clustercache.Watcher
+	watcher *clustercache.Watcher
 	count   int
 	err     error // the last failure to watch, nil since the last sync
 }
@@ -46,6 +46,7 @@ type tracked struct {
 	name    types.NamespacedName
 	objects map[handle]*object
 	exact   Exact
+	round   uint32 // of Track
 	// busy is true while its objects are being written: events are noted, not judged.
 	busy bool
 	// waiting is true while it wants to hear when the last of its watches is synced.
@@ -61,8 +62,9 @@ type object struct {
 	watch      string
 	more       []string // watches beside, that its progress or replicas depend on
 	createOnly bool
-	scalable   bool // an autoscaler may own its replicas
-	known      bool // accepted holds a state
+	scalable   bool   // an autoscaler may own its replicas
+	known      bool   // accepted holds a state
+	round      uint32 // of Track that listed it last
 	accepted   Accepted
 	since      time.Time // of the acceptance
 	hidden     time.Time // since when the watch does not show what was accepted, however often; of use if not seen
@@ -91,9 +93,6 @@ func (e Exact) of(s ownership.State) ownership.State { return s.Within(e.Labels,
 
 // handle is a key in little memory: nearly all targets have objects of the same names.
 type handle = unique.Handle[inventory.Key]
-
-// kindRef is a kind as an inventory entry names it.
-type kindRef struct{ apiVersion, kind string }
 
 func newTarget(key clustercache.ClusterKey) *target {
 	return &target{
@@ -130,13 +129,13 @@ func (tgt *target) disown(h handle, m *tracked) {
 	}
 }
 
-func isCreateOnly(ref resourcesv1alpha1.ObjectReference) bool {
+func isCreateOnly(ref *resourcesv1alpha1.ObjectReference) bool {
 	return resourcesv1alpha1.IsTruthy(ref.Annotations[resourcesv1alpha1.IgnoreAnnotation])
 }
 
 // isWatchable tells of an inventory entry whether it names a kind. What does not, because somebody wrote it by hand, is no
 // object, and must not keep the rest from being watched.
-func isWatchable(ref resourcesv1alpha1.ObjectReference) bool {
+func isWatchable(ref *resourcesv1alpha1.ObjectReference) bool {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	return gvk.Kind != "" && gvk.Version != ""
 }
@@ -146,27 +145,26 @@ func isWatchable(ref resourcesv1alpha1.ObjectReference) bool {
 //
 // What is listed in two versions is watched in both. That is rare, and a version that its server drops is the trouble of
 // those alone who still list it.
-//
-// Inventories hold many objects of few kinds, so the watches of kinds are made once a call, in kinds.
-func (t *Tracker) watcherFor(ref resourcesv1alpha1.ObjectReference, kinds map[kindRef]clustercache.Watcher) clustercache.Watcher {
-	k := kindRef{ref.APIVersion, ref.Kind}
-	w, ok := kinds[k]
-	if !ok {
-		w = t.kindWatcher(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
-		kinds[k] = w
-	}
+func (t *Tracker) watcherFor(ref *resourcesv1alpha1.ObjectReference) *clustercache.Watcher {
+	w := t.kindWatcher(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if isCreateOnly(ref) {
-		w.Name += " " + ref.Namespace + "/" + ref.Name
-		w.LabelSelector = nil
-		w.Namespace = ref.Namespace
-		w.FieldSelector = fields.OneTermEqualSelector("metadata.name", ref.Name)
+		alone := *w
+		alone.Name += " " + ref.Namespace + "/" + ref.Name
+		alone.LabelSelector = nil
+		alone.Namespace = ref.Namespace
+		alone.FieldSelector = fields.OneTermEqualSelector("metadata.name", ref.Name)
+		return &alone
 	}
 	return w
 }
 
-func (t *Tracker) kindWatcher(gvk schema.GroupVersionKind) clustercache.Watcher {
+// kindWatcher returns the watch of a kind. Inventories hold many objects of few kinds.
+func (t *Tracker) kindWatcher(gvk schema.GroupVersionKind) *clustercache.Watcher {
+	if w, known := t.kinds.Get(gvk); known {
+		return w
+	}
 	full := health.NeedsFullObject(gvk.GroupKind())
-	return clustercache.Watcher{
+	w := &clustercache.Watcher{
 		Name:          watchName(gvk),
 		Kind:          gvk,
 		MetadataOnly:  !full,
@@ -175,6 +173,8 @@ func (t *Tracker) kindWatcher(gvk schema.GroupVersionKind) clustercache.Watcher 
 		Transform:     t.transform,
 		Handler:       (*handler)(t),
 	}
+	t.kinds.Add(gvk, w)
+	return w
 }
 
 // watchName names the watch of a kind: Deployment.v1.apps.
@@ -183,8 +183,8 @@ func watchName(gvk schema.GroupVersionKind) string {
 }
 
 // moreFor returns the watches that an inventory entry needs beside that of its kind.
-func (t *Tracker) moreFor(ref resourcesv1alpha1.ObjectReference, key inventory.Key) []clustercache.Watcher {
-	var more []clustercache.Watcher
+func (t *Tracker) moreFor(ref *resourcesv1alpha1.ObjectReference, key inventory.Key) []*clustercache.Watcher {
+	var more []*clustercache.Watcher
 	if needsPods(key) {
 		more = append(more, t.kindWatcher(podKind))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unique"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,6 +52,9 @@ type Options struct {
 // long it goes on (Verdict.Outdated).
 const UnseenGrace = 30 * time.Second
 
+// mostKinds is how many kinds are remembered with their watches. A fleet has some hundred.
+const mostKinds = 4096
+
 // Tracker tracks the objects of all ManagedResources in all targets.
 type Tracker struct {
 	clusters     clustercache.ClusterCache
@@ -58,6 +62,8 @@ type Tracker struct {
 	selector     labels.Selector
 	notify       func(mr types.NamespacedName, cause Cause)
 	clock        clock.PassiveClock
+	// kinds are the watches of kinds, the same for all targets.
+	kinds *lru.Cache[schema.GroupVersionKind, *clustercache.Watcher]
 
 	mu      sync.RWMutex
 	targets map[clustercache.ClusterKey]*target
@@ -69,8 +75,9 @@ func New(o Options) *Tracker {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	kinds, _ := lru.New[schema.GroupVersionKind, *clustercache.Watcher](mostKinds) // its only error is a size of zero
 	return &Tracker{
-		clock: o.Clock, clusters: o.Clusters, fieldManager: o.FieldManager, selector: o.Selector, notify: o.Notify,
+		kinds: kinds, clock: o.Clock, clusters: o.Clusters, fieldManager: o.FieldManager, selector: o.Selector, notify: o.Notify,
 		targets: map[clustercache.ClusterKey]*target{}, places: map[types.NamespacedName]clustercache.ClusterKey{},
 	}
 }
@@ -142,10 +149,10 @@ func (t *Tracker) Close(ctx context.Context) {
 	}
 }
 
-func (t *Tracker) apply(ctx context.Context, cluster clustercache.ClusterKey, start []clustercache.Watcher, stop []string) error {
+func (t *Tracker) apply(ctx context.Context, cluster clustercache.ClusterKey, start []*clustercache.Watcher, stop []string) error {
 	var first error
 	for _, w := range start {
-		if err := t.clusters.Watch(ctx, cluster, w); err != nil && first == nil {
+		if err := t.clusters.Watch(ctx, cluster, *w); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -203,7 +210,7 @@ func (t *Tracker) of(mr types.NamespacedName) *target {
 }
 
 // replace makes refs the objects of mr and returns the watches to start and to stop.
-func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resourcesv1alpha1.ObjectReference, exact Exact) (start []clustercache.Watcher, stop []string) {
+func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resourcesv1alpha1.ObjectReference, exact Exact) (start []*clustercache.Watcher, stop []string) {
 	tgt.mu.Lock()
 	defer tgt.mu.Unlock()
 	entry := tgt.mrs[mr]
@@ -211,19 +218,22 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 		entry = &tracked{name: mr, objects: make(map[handle]*object, len(refs))}
 	}
 	entry.exact = exact
-	kinds := map[kindRef]clustercache.Watcher{}
-	wanted := make(map[handle]bool, len(refs))
-	for _, ref := range refs {
-		key := inventory.KeyOf(ref)
+	entry.round++
+	for i := range refs {
+		ref := &refs[i]
+		key := inventory.KeyOf(*ref)
 		h := unique.Make(key)
-		if wanted[h] || !isWatchable(ref) {
+		old := entry.objects[h]
+		if old != nil && old.round == entry.round || !isWatchable(ref) {
 			continue
 		}
-		wanted[h] = true
-		w, more := t.watcherFor(ref, kinds), t.moreFor(ref, key)
-		old := entry.objects[h]
-		o := &object{watch: tgt.need(w), createOnly: isCreateOnly(ref), scalable: needsAutoscalers(ref, key)}
-		for _, w := range more {
+		w, scalable := t.watcherFor(ref), needsAutoscalers(ref, key)
+		if old != nil && old.watch == w.Name && old.scalable == scalable {
+			old.round = entry.round
+			continue // as in nearly every call
+		}
+		o := &object{watch: tgt.need(w), createOnly: isCreateOnly(ref), scalable: scalable, round: entry.round}
+		for _, w := range t.moreFor(ref, key) {
 			o.more = append(o.more, tgt.need(w))
 		}
 		switch {
@@ -232,14 +242,14 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 			entry.objects[h] = o
 		case old.watch == o.watch:
 			stop = tgt.release(old, stop)
-			old.more, old.scalable = o.more, o.scalable
+			old.more, old.scalable, old.round = o.more, o.scalable, o.round
 		default:
 			stop = tgt.release(old, stop)
 			entry.objects[h] = o
 		}
 	}
 	for h, old := range entry.objects {
-		if wanted[h] {
+		if old.round == entry.round {
 			continue
 		}
 		delete(entry.objects, h)
@@ -258,7 +268,7 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 }
 
 // need counts an object that needs a watch, and returns the one copy of its name.
-func (tgt *target) need(w clustercache.Watcher) (name string) {
+func (tgt *target) need(w *clustercache.Watcher) (name string) {
 	n := tgt.watches[w.Name]
 	if n == nil {
 		n = &watchNeed{watcher: w}
@@ -268,18 +278,18 @@ func (tgt *target) need(w clustercache.Watcher) (name string) {
 	return n.watcher.Name
 }
 
-// needed lists the watches that the objects of a ManagedResource need.
-func (tgt *target) needed(m *tracked) []clustercache.Watcher {
-	names := map[string]bool{}
-	for _, o := range m.objects {
-		names[o.watch] = true
-		for _, name := range o.more {
-			names[name] = true
+// needed lists the watches that the objects of a ManagedResource need: few, however many objects there are.
+func (tgt *target) needed(m *tracked) (watchers []*clustercache.Watcher) {
+	add := func(name string) {
+		if w := tgt.watches[name].watcher; !slices.Contains(watchers, w) {
+			watchers = append(watchers, w)
 		}
 	}
-	watchers := make([]clustercache.Watcher, 0, len(names))
-	for name := range names {
-		watchers = append(watchers, tgt.watches[name].watcher)
+	for _, o := range m.objects {
+		add(o.watch)
+		for _, name := range o.more {
+			add(name)
+		}
 	}
 	return watchers
 }
