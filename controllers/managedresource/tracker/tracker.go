@@ -388,19 +388,21 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 func Fold(states map[inventory.Key]Accepted) string {
 	keys := slices.SortedFunc(maps.Keys(states), inventory.Key.Compare)
 	hash := sha256.New()
-	var number [33]byte
+	var text []byte
 	for _, k := range keys {
 		s := states[k]
-		hash.Write([]byte(k.Group + "/" + k.Kind + "/" + k.Namespace + "/" + k.Name + "/" + string(s.UID) + "/"))
-		binary.LittleEndian.PutUint64(number[:8], s.State.Own)
-		binary.LittleEndian.PutUint64(number[8:], s.State.Foreign)
-		binary.LittleEndian.PutUint64(number[16:], s.State.Labels)
-		binary.LittleEndian.PutUint64(number[24:], s.State.Annotations)
-		number[32] = 0
-		if s.Autoscaled {
-			number[32] = 1
+		text = text[:0]
+		for _, part := range [...]string{k.Group, k.Kind, k.Namespace, k.Name, string(s.UID)} {
+			text = append(append(text, part...), '/')
 		}
-		hash.Write(number[:])
+		for _, number := range [...]uint64{s.State.Own, s.State.Foreign, s.State.Labels, s.State.Annotations} {
+			text = binary.LittleEndian.AppendUint64(text, number)
+		}
+		scaled := byte(0)
+		if s.Autoscaled {
+			scaled = 1
+		}
+		hash.Write(append(text, scaled))
 	}
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
