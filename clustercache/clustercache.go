@@ -132,7 +132,7 @@ type Status struct {
 	// conclusions from the outage yet. EventDisconnected comes again when it ends without a connection.
 	Held bool
 
-	// Labels and Annotations of the registration Secret, nil for static targets.
+	// Labels and Annotations of the registration Secret, nil for static targets. They are everybody's, and not to be changed.
 	Labels, Annotations map[string]string
 	// SecretName and SecretResourceVersion tell which content is in use. SecretResourceVersion of content that was
 	// refused while an older connection goes on is in PendingSecretResourceVersion, with the fault in PendingMessage.

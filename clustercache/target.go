@@ -182,9 +182,7 @@ func (t *target) roomChanged() {
 func (t *target) snapshot() Status {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	s := t.status
-	s.Labels, s.Annotations = maps.Clone(s.Labels), maps.Clone(s.Annotations)
-	return s
+	return t.status
 }
 
 func (t *target) current() *generation {

@@ -72,7 +72,7 @@ func (d *Dispatcher) SetQueue(class string, queue priorityqueue.PriorityQueue[Re
 // EnqueueName queues a ManagedResource by its name, if it exists.
 func (d *Dispatcher) EnqueueName(ctx context.Context, name types.NamespacedName, priority int) {
 	mr := &resourcesv1alpha1.ManagedResource{}
-	if err := d.Cache.Get(ctx, name, mr); err != nil {
+	if err := d.Cache.Get(ctx, name, mr, client.UnsafeDisableDeepCopy); err != nil {
 		// Gone, and its delete event is on its way or was handled.
 		return
 	}
