@@ -151,7 +151,7 @@ func New(o Options) (*Controller, error) {
 
 // observe takes note of a ManagedResource as it was written.
 func (c *Controller) observe(mr *resourcesv1alpha1.ManagedResource) {
-	c.dispatcher.Observe(context.Background(), mr)
+	c.dispatcher.ObserveWrite(context.Background(), mr)
 }
 
 // notify brings the tracker's news to the queues.

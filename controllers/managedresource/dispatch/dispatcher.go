@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -192,6 +193,17 @@ func (d *Dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 // Observe takes note of what a ManagedResource lists. Those that share objects with it hear of what it gives up.
 func (d *Dispatcher) Observe(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) {
 	d.concerned(ctx, d.Shared.Observe(mr))
+}
+
+// ObserveWrite takes note of a ManagedResource as it was written. The informer may have shown its end before the write was answered, as it does when
+// the last finalizer goes: what it lists would be remembered for ever.
+func (d *Dispatcher) ObserveWrite(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) {
+	d.Observe(ctx, mr)
+	name, shown := client.ObjectKeyFromObject(mr), &resourcesv1alpha1.ManagedResource{}
+	err := d.Cache.Get(ctx, name, shown, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) || err == nil && shown.UID != mr.UID {
+		d.concerned(ctx, d.Shared.Forget(name, mr.UID))
+	}
 }
 
 func (d *Dispatcher) concerned(ctx context.Context, names []types.NamespacedName) {

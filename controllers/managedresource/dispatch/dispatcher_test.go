@@ -19,10 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
@@ -52,6 +54,43 @@ func TestEveryManagedResourceThatIsGoneIsForgotten(t *testing.T) {
 			d.SetQueue("", queue)
 			d.managedResourceHandler(t.Context()).OnDelete(event)
 			NewWithT(t).Expect(queue.names).To(Equal([]types.NamespacedName{{Namespace: "a", Name: "b"}}))
+		})
+	}
+}
+
+// When the last finalizer goes, so does the ManagedResource, and the informer may show that before the server's answer is read.
+func TestWhatIsWrittenLastIsNotRemembered(t *testing.T) {
+	listing := func(uid types.UID, version string) *resourcesv1alpha1.ManagedResource {
+		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "a", Name: "b", UID: uid, ResourceVersion: version, Annotations: map[string]string{hubv1alpha1.TargetUIDAnnotation: "cluster"},
+		}}
+		mr.Status.Resources = []resourcesv1alpha1.ObjectReference{{ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Name: "s"}}}
+		return mr
+	}
+	name, object := types.NamespacedName{Namespace: "a", Name: "b"}, inventory.Key{Kind: "Secret", Name: "s"}
+	scheme := runtime.NewScheme()
+	NewWithT(t).Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+	for text, tc := range map[string]struct {
+		shown      []client.Object
+		remembered bool
+	}{
+		"it is shown":            {[]client.Object{listing("uid", "3")}, true},
+		"its end was shown":      {nil, false},
+		"its successor is shown": {[]client.Object{listing("other", "9")}, false},
+	} {
+		t.Run(text, func(t *testing.T) {
+			g := NewWithT(t)
+			d := New(Options{
+				Shared: sharing.NewIndex(), Tracker: tracker.New(tracker.Options{}),
+				Cache: informers{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.shown...).Build()},
+			})
+			d.ObserveWrite(t.Context(), listing("uid", "4"))
+			others := d.Shared.Others("cluster", object, types.NamespacedName{})
+			if tc.remembered {
+				g.Expect(others).To(ConsistOf(name))
+			} else {
+				g.Expect(others).To(BeEmpty())
+			}
 		})
 	}
 }
