@@ -128,10 +128,13 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 			return false, result, nil
 		}
 		// A start with nothing in memory: what the watches show decides, as a whole.
-		if (!verdict.Synced || verdict.AutoscalersUnknown) && len(verdict.Failed) == 0 {
+		awaits := func() bool { return (!verdict.Synced || verdict.AutoscalersUnknown) && len(verdict.Failed) == 0 }
+		if !awaits() {
+			verdict = r.tracker.Judge(work.name)
+		}
+		if awaits() {
 			return r.awaitLists(ctx, work, status, verdict)
 		}
-		verdict = r.tracker.Judge(work.name)
 		same := verdict.Synced && !verdict.AutoscalersUnknown && len(verdict.Missing) == 0 &&
 			(tracker.Fold(verdict.Observed) == applied.Fold || tracker.Fold(tracker.WithoutAutoscalers(verdict.Observed)) == applied.Fold)
 		if !same {

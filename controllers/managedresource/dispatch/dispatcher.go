@@ -11,7 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -195,15 +194,14 @@ func (d *Dispatcher) Observe(ctx context.Context, mr *resourcesv1alpha1.ManagedR
 	d.concerned(ctx, d.Shared.Observe(mr))
 }
 
-// ObserveWrite takes note of a ManagedResource as it was written. The informer may have shown its end before the write was answered, as it does when
-// the last finalizer goes: what it lists would be remembered for ever.
+// ObserveWrite takes note of a ManagedResource as it was written, or read from the server itself. With its last finalizer it ends, and the
+// informer may have shown that before the write was answered: nobody would forget what it listed.
 func (d *Dispatcher) ObserveWrite(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) {
-	d.Observe(ctx, mr)
-	name, shown := client.ObjectKeyFromObject(mr), &resourcesv1alpha1.ManagedResource{}
-	err := d.Cache.Get(ctx, name, shown, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) || err == nil && shown.UID != mr.UID {
-		d.concerned(ctx, d.Shared.Forget(name, mr.UID))
+	if mr.DeletionTimestamp != nil && len(mr.Finalizers) == 0 {
+		d.concerned(ctx, d.Shared.Forget(client.ObjectKeyFromObject(mr), mr.UID))
+		return
 	}
+	d.Observe(ctx, mr)
 }
 
 func (d *Dispatcher) concerned(ctx context.Context, names []types.NamespacedName) {

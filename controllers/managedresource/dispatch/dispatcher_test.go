@@ -58,39 +58,54 @@ func TestEveryManagedResourceThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
-// When the last finalizer goes, so does the ManagedResource, and the informer may show that before the server's answer is read.
-func TestWhatIsWrittenLastIsNotRemembered(t *testing.T) {
-	listing := func(uid types.UID, version string) *resourcesv1alpha1.ManagedResource {
+// When the last finalizer goes, so does the ManagedResource, and the informer may show that before the server's answer is read. What still lists
+// something is never forgotten, whatever the informer shows: somebody else would delete it.
+func TestOnlyWhatEndedIsNotRememberedAsItWasWritten(t *testing.T) {
+	listing := func(uid types.UID, version string, finalizers ...string) *resourcesv1alpha1.ManagedResource {
 		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "a", Name: "b", UID: uid, ResourceVersion: version, Annotations: map[string]string{hubv1alpha1.TargetUIDAnnotation: "cluster"},
+			Namespace: "a", Name: "b", UID: uid, ResourceVersion: version, Finalizers: finalizers,
+			Annotations: map[string]string{hubv1alpha1.TargetUIDAnnotation: "cluster"},
 		}}
 		mr.Status.Resources = []resourcesv1alpha1.ObjectReference{{ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Name: "s"}}}
 		return mr
 	}
-	name, object := types.NamespacedName{Namespace: "a", Name: "b"}, inventory.Key{Kind: "Secret", Name: "s"}
-	scheme := runtime.NewScheme()
-	NewWithT(t).Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+	going := func(mr *resourcesv1alpha1.ManagedResource) *resourcesv1alpha1.ManagedResource {
+		mr.DeletionTimestamp, mr.Spec.KeepObjects = new(metav1.Now()), new(true) // it has a say until it is gone
+		return mr
+	}
+	type step = func(d *Dispatcher)
+	shown := func(mr *resourcesv1alpha1.ManagedResource) step {
+		return func(d *Dispatcher) { d.Observe(t.Context(), mr) }
+	}
+	written := func(mr *resourcesv1alpha1.ManagedResource) step {
+		return func(d *Dispatcher) { d.ObserveWrite(t.Context(), mr) }
+	}
+	ended := func(mr *resourcesv1alpha1.ManagedResource) step {
+		return func(d *Dispatcher) { d.managedResourceHandler(t.Context()).OnDelete(mr) }
+	}
+	object := inventory.Key{Kind: "Secret", Name: "s"}
 	for text, tc := range map[string]struct {
-		shown      []client.Object
+		steps      []step
 		remembered bool
 	}{
-		"it is shown":            {[]client.Object{listing("uid", "3")}, true},
-		"its end was shown":      {nil, false},
-		"its successor is shown": {[]client.Object{listing("other", "9")}, false},
+		"written":                             {[]step{shown(listing("uid", "3")), written(listing("uid", "4"))}, true},
+		"written before it is shown":          {[]step{written(listing("uid", "4"))}, true},
+		"its predecessor is shown":            {[]step{shown(listing("other", "2")), written(listing("uid", "4"))}, true},
+		"its predecessor ends":                {[]step{written(listing("uid", "4")), ended(listing("other", "2"))}, true},
+		"it goes, and somebody waits for it":  {[]step{shown(listing("uid", "3", "x")), written(going(listing("uid", "4", "x")))}, true},
+		"its successor came meanwhile":        {[]step{shown(listing("other", "9")), written(going(listing("uid", "4")))}, true},
+		"it ended":                            {[]step{shown(listing("uid", "3", "x")), written(going(listing("uid", "4")))}, false},
+		"it ended, which was shown before":    {[]step{shown(listing("uid", "3", "x")), ended(listing("uid", "3")), written(going(listing("uid", "4")))}, false},
+		"it ended, and is shown late as such": {[]step{written(going(listing("uid", "4"))), shown(listing("uid", "3", "x")), ended(listing("uid", "3"))}, false},
 	} {
 		t.Run(text, func(t *testing.T) {
 			g := NewWithT(t)
-			d := New(Options{
-				Shared: sharing.NewIndex(), Tracker: tracker.New(tracker.Options{}),
-				Cache: informers{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.shown...).Build()},
-			})
-			d.ObserveWrite(t.Context(), listing("uid", "4"))
-			others := d.Shared.Others("cluster", object, types.NamespacedName{})
-			if tc.remembered {
-				g.Expect(others).To(ConsistOf(name))
-			} else {
-				g.Expect(others).To(BeEmpty())
+			d := New(Options{Shared: sharing.NewIndex()})
+			d.SetQueue("", &added{})
+			for _, s := range tc.steps {
+				s(d)
 			}
+			g.Expect(d.Shared.Others("cluster", object, types.NamespacedName{})).To(HaveLen(map[bool]int{true: 1}[tc.remembered]))
 		})
 	}
 }

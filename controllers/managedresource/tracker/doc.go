@@ -5,7 +5,7 @@
 //	inventory -> watches (one per kind, version and target, counted) -> Observation -> compare with what was accepted -> notify
 //
 // Objects are found by inventory, never by their origin annotation, which anybody can edit. While a ManagedResource is being
-// applied its events are not judged but noted; afterwards its objects are compared once (Judge), so the echo of an own
+// applied its events are not judged but noted; afterwards its objects are compared once (Judge, or Compare), so the echo of an own
 // write costs no request. An event that is older than the last write is no news. Absence means something only in a synced
 // watch, and only for an object that was seen there or has a delete event; then the caller reads it live before he acts.
 //

@@ -30,6 +30,7 @@ type target struct {
 	mrs     map[types.NamespacedName]*tracked
 	owners  map[handle][]*tracked
 	watches map[string]*watchNeed
+	asked   uint64 // how often somebody asked what he needs
 	// workloads are the keys of owners that pods explain, by namespace.
 	workloads map[string]map[handle]struct{}
 }
@@ -38,7 +39,8 @@ type target struct {
 type watchNeed struct {
 	watcher *clustercache.Watcher
 	count   int
-	err     error // the last failure to watch, nil since the last sync
+	asked   uint64 // who asked for it last
+	err     error  // the last failure to watch, nil since the last sync
 }
 
 // tracked is what is known about one ManagedResource in its target.

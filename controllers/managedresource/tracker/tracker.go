@@ -278,11 +278,13 @@ func (tgt *target) need(w *clustercache.Watcher) (name string) {
 	return n.watcher.Name
 }
 
-// needed lists the watches that the objects of a ManagedResource need: few, however many objects there are.
+// needed lists the watches that the objects of a ManagedResource need: one for each kind, and one for each object that is ignored.
 func (tgt *target) needed(m *tracked) (watchers []*clustercache.Watcher) {
+	tgt.asked++
 	add := func(name string) {
-		if w := tgt.watches[name].watcher; !slices.Contains(watchers, w) {
-			watchers = append(watchers, w)
+		if n := tgt.watches[name]; n.asked != tgt.asked {
+			n.asked = tgt.asked
+			watchers = append(watchers, n.watcher)
 		}
 	}
 	for _, o := range m.objects {
