@@ -29,7 +29,7 @@ func sentEvent(t testing.TB, kind watch.EventType, object []byte) []byte {
 func some() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "some", Name: "object", ResourceVersion: "7", Labels: map[string]string{"label": "value"},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}},
 	}}
 }
 
