@@ -209,6 +209,11 @@ func (h *Hub) ProfileURL(d time.Duration) string {
 	return fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", h.metrics, max(1, int(d.Seconds())))
 }
 
+// TraceURL is where execution traces are, if the configuration allows profiles.
+func (h *Hub) TraceURL(d time.Duration) string {
+	return fmt.Sprintf("http://%s/debug/pprof/trace?seconds=%d", h.metrics, max(1, int(d.Seconds())))
+}
+
 // LogTail returns the end of the log.
 func (h *Hub) LogTail() string {
 	content, err := os.ReadFile(h.LogFile)

@@ -139,6 +139,11 @@ func TestSlowEditsAreToldBySecond(t *testing.T) {
 		d.Millis = append(d.Millis, edit.took)
 	}
 	d.Millis = append(d.Millis, 5000) // one that is pending
-	g.Expect(d.Slow(100)).To(Equal("7 s: 2 (300 ms), 59 s: 1 (150 ms)"))
+	for n := range 9 {                // seconds
+		d.Looks = append(d.Looks, rig.CPU{
+			Hub: time.Duration(n*n) * 50 * time.Millisecond, Trial: time.Duration(n) * time.Second, At: from.Add(time.Duration(n) * time.Second),
+		})
+	}
+	g.Expect(d.Slow(100)).To(Equal("7 s: 2 (300 ms; hub 0.8, trial 1.0, source 0.0 processors), 59 s: 1 (150 ms)"))
 	g.Expect(d.Slow(1000)).To(BeEmpty())
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -121,7 +122,8 @@ type Drift struct {
 	Corrections
 	Reference []float64
 	From, To  time.Time
-	CPU       CPU // used
+	CPU       CPU   // used
+	Looks     []CPU // at what was used so far, about one a second
 }
 
 // Window edits objects in targets at an even pace, beside the reference at a slow one, and reads what became of it. What is not
@@ -137,7 +139,13 @@ func (r *Rig) Window(ctx context.Context, f *Foreigner, reference *Reference, ta
 	if reference != nil {
 		group.Go(func() error { return reference.Pace(pacing, 10, length) })
 	}
-	if err := group.Wait(); err != nil {
+	accounting, end := context.WithCancel(ctx)
+	var account sync.WaitGroup
+	account.Go(func() { d.Looks = r.eachSecond(accounting) })
+	err = group.Wait()
+	end()
+	account.Wait()
+	if err != nil {
 		return d, err
 	}
 	d.To = time.Now()
@@ -164,8 +172,23 @@ func (r *Rig) Window(ctx context.Context, f *Foreigner, reference *Reference, ta
 	return d, nil
 }
 
+// eachSecond reads the processor time once a second until ctx ends. What cannot be read ends it: it is only there to explain.
+func (r *Rig) eachSecond(ctx context.Context) []CPU {
+	var seconds []CPU
+	for {
+		c, err := r.CPU()
+		if err != nil {
+			return seconds
+		}
+		seconds = append(seconds, c)
+		if Pause(ctx, time.Second) != nil {
+			return seconds
+		}
+	}
+}
+
 // Slow tells when edits were made that took at least some milliseconds: in which seconds of the window, how many, and the most that one took.
-// Many in a few seconds have one cause; few in many seconds have as many.
+// Many in a few seconds have one cause; few in many seconds have as many. Beside it stands who used the processors meanwhile.
 func (d Drift) Slow(least float64) string {
 	type second struct {
 		edits int
@@ -181,7 +204,7 @@ func (d Drift) Slow(least float64) string {
 	}
 	var out []string
 	for _, n := range slices.Sorted(maps.Keys(seconds)) {
-		out = append(out, fmt.Sprintf("%d s: %d (%.0f ms)", n, seconds[n].edits, seconds[n].most))
+		out = append(out, fmt.Sprintf("%d s: %d (%.0f ms%s)", n, seconds[n].edits, seconds[n].most, ofSecond(d.Looks, d.From, n)))
 	}
 	return strings.Join(out, ", ")
 }

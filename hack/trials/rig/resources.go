@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,23 +65,44 @@ func (r *Rig) Resources(ctx context.Context) (Resources, error) {
 
 // CPU is processor time so far.
 type CPU struct {
-	Hub, Trial time.Duration // Trial is this process: the simulator and whoever is at work in it
-	At         time.Time
+	Hub    time.Duration
+	Trial  time.Duration // this process: the simulator and whoever is at work in it
+	Source time.Duration // all components of the source
+	At     time.Time
 }
 
-// CPU of the hub and of this process.
-func (r *Rig) CPU() (CPU, error) {
-	hub, err := r.Hub.CPU()
-	if err != nil {
+// CPU of the hub, of this process and of the source.
+func (r *Rig) CPU() (c CPU, err error) {
+	if c.Hub, err = r.Hub.CPU(); err != nil {
 		return CPU{}, err
 	}
-	trial, err := controlplane.ProcessCPU(os.Getpid())
-	return CPU{Hub: hub, Trial: trial, At: time.Now()}, err
+	if c.Trial, err = controlplane.ProcessCPU(os.Getpid()); err != nil {
+		return CPU{}, err
+	}
+	components, _ := r.Source.CPU() // it only explains the others
+	for _, used := range components {
+		c.Source += used
+	}
+	c.At = time.Now()
+	return c, nil
 }
 
 // Since is what was used since an earlier time.
 func (c CPU) Since(before CPU) CPU {
-	return CPU{Hub: c.Hub - before.Hub, Trial: c.Trial - before.Trial, At: c.At}
+	return CPU{Hub: c.Hub - before.Hub, Trial: c.Trial - before.Trial, Source: c.Source - before.Source, At: c.At}
+}
+
+// ofSecond tells who used how many processors around a second after a time, of what is known of each.
+func ofSecond(looks []CPU, from time.Time, n int) string {
+	begin, end := from.Add(time.Duration(n)*time.Second), from.Add(time.Duration(n+1)*time.Second)
+	first := max(slices.IndexFunc(looks, func(c CPU) bool { return c.At.After(begin) })-1, 0)
+	last := slices.IndexFunc(looks, func(c CPU) bool { return !c.At.Before(end) })
+	if last <= first {
+		return ""
+	}
+	used, length := looks[last].Since(looks[first]), looks[last].At.Sub(looks[first].At)
+	share := func(d time.Duration) float64 { return d.Seconds() / length.Seconds() }
+	return fmt.Sprintf("; hub %.1f, trial %.1f, source %.1f processors", share(used.Hub), share(used.Trial), share(used.Source))
 }
 
 // Millicores of the hub since an earlier time.

@@ -2,6 +2,7 @@ package scale
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,8 +17,13 @@ import (
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
-// struck is the part of the targets that vanish, in percent.
-const struck = 30
+const (
+	// struck is the part of the targets that vanish, in percent.
+	struck = 30
+	// foundFrom is when the first of them are found dead, and foundFor how long until all are, both generously.
+	foundFrom = 9 * time.Second
+	foundFor  = 6 * time.Second
+)
 
 // outage lets a part of the targets vanish in a black hole and come back.
 func (r *run) outage(ctx context.Context, step *figures.Step) error {
@@ -56,6 +62,7 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 		}
 	}
 	profiled := r.profile(ctx, step.Name, min(startProfile, r.options.Window))
+	traced := r.trace(ctx, step.Name, foundFrom, foundFor)
 	during, err := window(fmt.Sprintf("while %d others vanish", len(vanishing)))
 	if err != nil {
 		return err
@@ -94,7 +101,7 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 		return err
 	}
 
-	if err := profiled(); err != nil {
+	if err := errors.Join(profiled(), traced()); err != nil {
 		return err
 	}
 	judgeOutage(step, []rig.Drift{first, second}, []phase{{"while they vanish", during}, {"while they are down", after}})

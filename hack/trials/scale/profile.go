@@ -6,28 +6,44 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
 // profile takes a profile of the processor time of the hub, if profiles are wanted. The returned function waits for its end.
 func (r *run) profile(ctx context.Context, name string, length time.Duration) (await func() error) {
+	return r.record(ctx, name+".pprof", 0, r.Hub.ProfileURL(length))
+}
+
+// trace takes an execution trace of the hub after a while, if profiles are wanted. The returned function waits for its end.
+func (r *run) trace(ctx context.Context, name string, after, length time.Duration) (await func() error) {
+	return r.record(ctx, name+".trace", after, r.Hub.TraceURL(length))
+}
+
+// record writes to a file of the directory of profiles what the hub says after a while.
+func (r *run) record(ctx context.Context, file string, after time.Duration, url string) (await func() error) {
 	if r.options.Profile == "" {
 		return func() error { return nil }
 	}
-	hub, taken := r.Hub, make(chan error, 1)
-	go func() {
-		content, err := hub.Get(ctx, hub.ProfileURL(length))
+	hub := r.Hub
+	var recording errgroup.Group
+	recording.Go(func() error {
+		if err := rig.Pause(ctx, after); err != nil {
+			return err
+		}
+		content, err := hub.Get(ctx, url)
 		if err == nil {
 			err = os.MkdirAll(r.options.Profile, 0o700)
 		}
 		if err == nil {
-			err = os.WriteFile(filepath.Join(r.options.Profile, name+".pprof"), content, 0o600)
+			err = os.WriteFile(filepath.Join(r.options.Profile, file), content, 0o600)
 		}
-		taken <- err
-	}()
-	return func() error {
-		if err := <-taken; err != nil {
-			return fmt.Errorf("profiling the hub: %w", err)
+		if err != nil {
+			return fmt.Errorf("recording %s of the hub: %w", file, err)
 		}
 		return nil
-	}
+	})
+	return recording.Wait
 }

@@ -62,7 +62,7 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.Patience, "patience", 45*time.Minute, "how long anything may take that all targets take part in")
 	flags.DurationVar(&o.Limit, "limit", 2*time.Hour, "how long the run may take; what is not done by then is left out, and the run fails")
 	flags.StringVar(&o.Config, "config", "", "YAML that is added to the configuration of the hub, to try something out")
-	flags.StringVar(&o.Profile, "profile", "", "directory for profiles of the hub's processor time: at rest, after that was measured, while targets vanish, and while it starts again")
+	flags.StringVar(&o.Profile, "profile", "", "directory for profiles of the hub's processor time: at rest, after that was measured, while targets vanish, with an execution trace of when they are found dead, and while it starts again")
 }
 
 // steps of a run, in their order.
