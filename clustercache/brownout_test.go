@@ -3,8 +3,10 @@ package clustercache
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
 )
 
 func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
@@ -45,6 +49,23 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 	h.Expect(r.syncs()).To(Equal(2), "who waits for it is told")
 	h.Expect(r.errors()).To(BeZero())
 	h.Expect(r.faults).To(BeEmpty())
+}
+
+// Hundreds of targets that are lost together have tens of thousands of watches, of which none needs a goroutine to wait for them.
+func TestWatchesOfATargetThatIsAwayTakeNoGoroutine(t *testing.T) {
+	const n = 200
+	h, target, key := simulated(t, Options{DisconnectGrace: time.Hour})
+	var synced atomic.Int32
+	goroutines := runtime.NumGoroutine()
+	watchMany(h, key, "cm", n, &synced)
+	mend := h.strike(target, fault.Fault{Kind: fault.BlackHole})
+	h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+	h.Eventually(runtime.NumGoroutine).Should(BeNumerically("<", goroutines+n/4))
+	mend()
+	h.expectState(key, StateConnected)
+	h.Eventually(synced.Load).Should(BeEquivalentTo(2*n), "all go on")
+	h.unregister(key)
+	h.Eventually(func() bool { _, registered := h.cache.GetStatus(key); return registered }).Should(BeFalse())
 }
 
 // What was known before an outage is not relied upon before the target has told what was missed, nor if it cannot tell.

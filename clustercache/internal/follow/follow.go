@@ -65,6 +65,9 @@ type Collection struct {
 	Endless time.Duration
 	// Redact takes out of a text what must not be shown, such as the credential, which a server may repeat. Nil: nothing.
 	Redact func(string) string
+	// Await has resume called once, in a goroutine of its own, when the server can be asked again or ctx ends. It returns false if the server
+	// can be asked. Nil: it always can.
+	Await func(ctx context.Context, resume func()) bool
 
 	fields *fields // of an event, from Fields
 }
@@ -104,7 +107,7 @@ type Follower struct {
 }
 
 // New returns a follower that has not begun.
-// wake, if not nil, is called in a goroutine of its own when Follow is to be called again after it returned ErrParked.
+// wake, if not nil, is called in a goroutine of its own when Follow is to be called again after it returned ErrParked. Nil: it never does.
 func New(c Collection, sink Sink, wake func()) *Follower {
 	if c.MaxPage == 0 {
 		c.MaxPage = defaultMaxPage
@@ -129,19 +132,31 @@ func (f *Follower) Forget() { f.listed = false }
 // version that a watch had come to, as it may.
 //
 // Nearly all the time there is nothing to do. Where the body of the answer can say when there is, Follow returns ErrParked meanwhile, and
-// is to be called with the same context when wake was. Then nobody may touch the follower after it returned. Else it waits in drain: a stack
+// is to be called with the same context when wake was. So it does while the server cannot be asked. Then nobody may touch the follower after it returned. Else it waits in drain: a stack
 // of eight kilobytes is halved if less than a quarter of it is in use, and the runtime takes 800 bytes of that for itself, so what is
 // remembered meanwhile is in the attempt and not in the frame, and all that takes room is done in functions that come back.
 func (f *Follower) Follow(ctx context.Context) error {
+	parked := false
 	if f.attempt == nil {
-		f.attempt = f.begin(ctx)
+		f.attempt = &attempt{pause: reopenPause}
+		parked = f.begin(ctx, f.attempt)
 	}
-	for a := f.attempt; a.watch != nil; {
+	for !parked && (f.attempt.watch != nil || f.attempt.held) {
+		a := f.attempt
+		if a.held {
+			if a.held = false; ctx.Err() == nil {
+				parked = f.reopen(ctx, a)
+			}
+			continue
+		}
 		err := f.drain(a.watch)
 		if err == ErrParked { //nolint:errorlint // it is never wrapped
 			return err
 		}
-		f.ended(ctx, a, err)
+		parked = f.ended(ctx, a, err)
+	}
+	if parked {
+		return ErrParked
 	}
 	err := f.attempt.err
 	f.attempt = nil
@@ -155,50 +170,73 @@ var ErrParked = errors.New("there is nothing to read")
 type attempt struct {
 	watch *watch // that is open, nil if there is no other one to be opened
 	err   error  // why not
+	held  bool   // another one is to be opened as soon as the server can be asked
 	pause time.Duration
 	tries int
 }
 
-// begin lists unless that was done, and opens a watch.
-func (f *Follower) begin(ctx context.Context) *attempt {
-	a := &attempt{pause: reopenPause}
+// begin lists unless that was done, and opens a watch. Like all that opens one it returns true if the server cannot be asked for now: then
+// nobody may touch the follower, for another goroutine may be at it.
+func (f *Follower) begin(ctx context.Context, a *attempt) (parked bool) {
 	if !f.listed {
 		a.watch, a.err = f.list(ctx)
 	}
 	if a.watch == nil && a.err == nil {
-		f.reopen(ctx, a)
+		return f.reopen(ctx, a)
 	}
-	return a
+	return false
 }
 
 // reopen opens a watch where the last one ended, as long as it is worth while to try.
-func (f *Follower) reopen(ctx context.Context, a *attempt) {
-	for {
+func (f *Follower) reopen(ctx context.Context, a *attempt) (parked bool) {
+	for !f.parks(ctx, a) {
 		if a.watch, a.err = f.open(ctx, url.Values{"resourceVersion": {f.version}}); a.err == nil || !f.goesOn(ctx, a, true) {
-			return
+			return false
 		}
 	}
+	return true
+}
+
+// parks has the follower woken when the server can be asked again, if it cannot for now.
+func (f *Follower) parks(ctx context.Context, a *attempt) bool {
+	if f.wake == nil || f.collection.Await == nil || ctx.Err() != nil {
+		return false
+	}
+	a.held = true // before anybody else may be at it
+	if f.collection.Await(ctx, f.wake) {
+		return true
+	}
+	a.held = false
+	return false
 }
 
 // ended goes on after a watch that ended with an error.
 //
 //go:noinline
-func (f *Follower) ended(ctx context.Context, a *attempt, err error) {
+func (f *Follower) ended(ctx context.Context, a *attempt, err error) (parked bool) {
 	w := a.watch
 	w.end()
 	f.sink.Ended()
+	a.watch, a.err = nil, nil
 	short := f.collection.Clock.Since(w.opened) < tooShort
 	var ended *endedError
 	if errors.As(err, &ended) {
+		if !short { // nor does what went wrong before an outage count after it
+			a.pause, a.tries = reopenPause, 0
+		}
+		if f.parks(ctx, a) {
+			return true
+		}
 		err = nil
 		if short && w.events == 0 {
 			err = errTooShort
 		}
 	}
-	a.watch, a.err = nil, err
+	a.err = err
 	if f.goesOn(ctx, a, short) {
-		f.reopen(ctx, a)
+		return f.reopen(ctx, a)
 	}
+	return false
 }
 
 // goesOn tells whether another watch is to be opened after one that was short or not, and no good if there is an error. It waits if
@@ -214,7 +252,6 @@ func (f *Follower) goesOn(ctx context.Context, a *attempt, short bool) bool {
 		f.listed = false
 		return false
 	case a.err == nil && !short:
-		a.pause, a.tries = reopenPause, 0
 		return true
 	case a.err != nil:
 		a.tries++

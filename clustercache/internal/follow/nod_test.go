@@ -71,16 +71,16 @@ func (p *parking) end() {
 
 // answers are bodies for requests, one after the other.
 type answers struct {
-	kind   string
-	bodies []*parking
-	asked  []url.Values
+	kind    string
+	bodies  []*parking
+	current *parking
+	asked   []url.Values
 }
 
 func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.asked = append(a.asked, r.URL.Query())
-	body := a.bodies[0]
-	a.bodies = a.bodies[1:]
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {a.kind}}, Body: body, Request: r}, nil
+	a.current, a.bodies = a.bodies[0], a.bodies[1:]
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {a.kind}}, Body: a.current, Request: r}, nil
 }
 
 // A bookmark that comes while there is nothing to do needs no goroutine. Anything else does.

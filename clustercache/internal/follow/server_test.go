@@ -121,6 +121,7 @@ type hasty struct {
 	mu     sync.Mutex
 	now    time.Time
 	pauses []time.Duration
+	during func() // is called in each pause, unless it is nil
 }
 
 func (c *hasty) Now() time.Time {
@@ -142,6 +143,9 @@ func (c *hasty) NewTimer(d time.Duration) clock.Timer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pauses = append(c.pauses, d)
+	if c.during != nil {
+		c.during()
+	}
 	return c.RealClock.NewTimer(0)
 }
 

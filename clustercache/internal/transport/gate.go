@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"context"
 	"net/http"
+	"sync"
 	"sync/atomic"
 )
 
@@ -13,15 +15,19 @@ type Gate struct {
 
 type hold struct {
 	cause error
-	over  chan struct{}
+	over  context.Context // ends when the gate opens
+	open  context.CancelFunc
 }
 
 // Close lets nobody pass: calls fail at once with cause, and watches wait until the gate opens, so that they go on where
 // they were instead of asking again and again.
 func (g *Gate) Close(cause error) {
-	if g.hold.CompareAndSwap(nil, &hold{cause: cause, over: make(chan struct{})}) {
-		g.holds.Add(1)
+	over, open := context.WithCancel(context.Background())
+	if !g.hold.CompareAndSwap(nil, &hold{cause: cause, over: over, open: open}) {
+		open()
+		return
 	}
+	g.holds.Add(1)
 }
 
 // Holds returns how often the gate was closed so far.
@@ -30,14 +36,48 @@ func (g *Gate) Holds() uint64 { return g.holds.Load() }
 // Open lets everybody pass.
 func (g *Gate) Open() {
 	if h := g.hold.Swap(nil); h != nil {
-		close(h.over)
+		h.open()
+	}
+}
+
+// Await has resume called once, in a goroutine of its own, when the gate opens or ctx ends. It returns false if the gate is open. Who waits for
+// long need not be there meanwhile: the watches of hundreds of targets that are lost together would have tens of thousands of goroutines.
+func (g *Gate) Await(ctx context.Context, resume func()) bool {
+	h := g.hold.Load()
+	if h == nil {
+		return false
+	}
+	w := &waiting{resume: resume}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leave = [2]func() bool{context.AfterFunc(h.over, w.end), context.AfterFunc(ctx, w.end)} //nolint:contextcheck // the gate has one of its own
+	return true
+}
+
+// waiting is one who waits at a gate.
+type waiting struct {
+	mu     sync.Mutex
+	resume func() // nil once it was called
+	leave  [2]func() bool
+}
+
+func (w *waiting) end() {
+	w.mu.Lock()
+	resume := w.resume
+	w.resume = nil
+	for _, leave := range w.leave {
+		leave()
+	}
+	w.mu.Unlock()
+	if resume != nil {
+		resume()
 	}
 }
 
 // Closed returns nil if the gate is open, else a channel that is closed when it opens.
 func (g *Gate) Closed() <-chan struct{} {
 	if h := g.hold.Load(); h != nil {
-		return h.over
+		return h.over.Done()
 	}
 	return nil
 }
@@ -61,7 +101,7 @@ func (g *Gate) pass(c *call, watch bool) error {
 			return h.cause
 		}
 		select {
-		case <-h.over:
+		case <-h.over.Done():
 		case <-c.ctx.Done():
 			return c.explain(c.ctx.Err())
 		}

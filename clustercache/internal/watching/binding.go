@@ -55,6 +55,9 @@ type Connection struct {
 	// Held returns nil while the connection is of use, else a channel that is closed when it is again. What watches kept is
 	// not relied upon meanwhile, and nothing is said of their failures. Nil: it always is of use.
 	Held func() <-chan struct{}
+	// Await has resume called once, in a goroutine of its own, when the connection is of use again or ctx ends. It returns false if the connection
+	// is of use. Nil: it always is.
+	Await func(ctx context.Context, resume func()) bool
 	// Outages returns how often the connection was not of use so far. Nil: never.
 	Outages func() uint64
 	Mapper  meta.ResettableRESTMapper
@@ -378,7 +381,7 @@ func (b *Binding) newFollower() error {
 	_, full := b.connection.full.Load(b.resource)
 	b.trims = spec.MetadataOnly && full
 	c := follow.Collection{
-		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact,
+		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact, Await: b.connection.Await,
 		Resource: b.resource, Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
 		Endless: b.connection.SyncTimeout / 2, // what stands still was opened a bit after it was begun
 	}
