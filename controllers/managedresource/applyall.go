@@ -70,8 +70,9 @@ func (p *plan) entries() []resourcesv1alpha1.ObjectReference {
 	return out
 }
 
-// plan prepares the objects of a bundle. known are the entries of the inventory.
-func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target) (*plan, error) {
+// plan prepares the objects of a bundle. If it is for only some of them, what it says of the others does not count: they are not looked at
+// unless they bear the same names.
+func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target, only ...inventory.Key) (*plan, error) {
 	p := &plan{released: map[inventory.Key]resourcesv1alpha1.ObjectReference{}, decoding: b.FaultMessage(), checksum: b.Checksum}
 	manifests := make([]*unstructured.Unstructured, 0, len(b.Objects))
 	for _, o := range b.Objects {
@@ -84,6 +85,9 @@ func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target) (*pl
 	}
 	byKey := map[inventory.Key]int{}
 	for _, o := range b.Objects {
+		if !named(o.Unstructured, only) {
+			continue
+		}
 		if err := o.Invalid(); err != nil {
 			p.faults = append(p.faults, err.Error())
 			continue
@@ -112,6 +116,15 @@ func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target) (*pl
 	return p, nil
 }
 
+// named tells whether a manifest may be that of one of some objects: in which namespace it is, only the target can tell. No objects are all.
+func named(o *unstructured.Unstructured, objects []inventory.Key) bool {
+	if len(objects) == 0 {
+		return true
+	}
+	is := inventory.KeyOfObject(o)
+	return slices.ContainsFunc(objects, func(k inventory.Key) bool { return k.GroupKind() == is.GroupKind() && k.Name == is.Name })
+}
+
 // labels are the injected labels of a ManagedResource with the managed-by label, which always wins.
 func (r *reconciler) labels(mr *resourcesv1alpha1.ManagedResource) map[string]string {
 	out := make(map[string]string, len(mr.Spec.InjectLabels)+1)
@@ -134,6 +147,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	}
 	target, err := r.access(ctx, work.target, status.UID)
 	if isDown(err) {
+		r.memory.cutOff(work.name)
 		if b.Complete() {
 			return r.unreachable(ctx, work, status)
 		}

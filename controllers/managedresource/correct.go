@@ -46,21 +46,26 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 		return sooner(result, wait), err
 	}
 
-	b, readInput, err := r.read(ctx, work)
-	if secret := (*secretError)(nil); errors.As(err, &secret) {
-		return r.cannotRead(ctx, work, secret)
-	}
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if readInput != input {
-		return r.applyAll(ctx, work, status) // the content changed meanwhile
+	b := r.recall(work, input)
+	if b == nil {
+		var readInput string
+		var err error
+		b, readInput, err = r.read(ctx, work)
+		if secret := (*secretError)(nil); errors.As(err, &secret) {
+			return r.cannotRead(ctx, work, secret)
+		}
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if readInput != input {
+			return r.applyAll(ctx, work, status) // the content changed meanwhile
+		}
 	}
 	target, err := r.access(ctx, work.target, status.UID)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p, err := r.plan(work, b, target)
+	p, err := r.plan(work, b, target, keys...)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

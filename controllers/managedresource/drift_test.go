@@ -349,3 +349,38 @@ func (p place) object(manifest string) *unstructured.Unstructured {
 	p.Expect(u.UnmarshalJSON([]byte(manifest))).To(Succeed())
 	return u
 }
+
+// A source that is busy delays no correction: what was applied is known.
+func TestDriftIsCorrectedWithoutReadingTheSecretAgain(t *testing.T) {
+	t.Parallel()
+	p := registered(t)
+	p.content("content", hubtest.ConfigMap(p.ns, "one", "right"))
+	p.mr("mr", "content")
+	p.awaitReady("mr")
+	reads := func() int {
+		return len(p.requests(source, func(e controlplane.AuditEntry) bool {
+			return e.Namespace == p.ns && e.Resource == "secrets" && e.Verb == "get" && e.Name == "content"
+		}))
+	}
+	value := func() string { return read(p, p.configMap("one")).Data["key"] }
+	disturb := func() {
+		cm := p.configMap("one")
+		p.edit(target, cm, func() { cm.Data["key"] = "wrong" })
+	}
+	p.Eventually(reads).ShouldNot(BeZero())
+	before := reads()
+	for range 3 {
+		disturb()
+		p.Eventually(value).Should(Equal("right"))
+	}
+	p.awaitReady("mr")
+	p.fence()
+	p.Expect(reads()).To(Equal(before))
+
+	// What was applied then is not what counts any more.
+	p.content("content", hubtest.ConfigMap(p.ns, "one", "other"))
+	p.Eventually(value).Should(Equal("other"))
+	disturb()
+	p.Eventually(value).Should(Equal("other"))
+	p.Expect(reads()).To(BeNumerically(">", before))
+}

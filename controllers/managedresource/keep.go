@@ -290,7 +290,27 @@ func (r *reconciler) read(ctx context.Context, work *run) (*bundle.Bundle, strin
 			Namespace: name.Namespace, Name: name.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion, Data: secret.Data,
 		})
 	}
-	return r.bundles.Decode(sources), inputOf(work, r.managedBy, versions), nil
+	b, input := r.bundles.Decode(sources), inputOf(work, r.managedBy, versions)
+	if !work.class.DryRun { // which corrects nothing
+		r.memory.read(work.name, input, r.bundles.Keep(sources, b))
+	}
+	return b, input, nil
+}
+
+// recall returns the bundle of an input without reading the Secrets, nil if that is not kept. It is what was applied: to bring an object back to
+// that, nobody has to ask the source, which may be busy. If a Secret has changed meanwhile, its event has everything applied again; and who leads no more
+// is kept from writing by the fence of the term (package leader).
+func (r *reconciler) recall(work *run, input string) *bundle.Bundle {
+	kept := r.memory.content(work.name, input)
+	if kept == nil {
+		return nil
+	}
+	names := secretNames(work.mr)
+	sources := make([]bundle.Source, 0, len(names))
+	for _, name := range names {
+		sources = append(sources, bundle.Source{Namespace: name.Namespace, Name: name.Name})
+	}
+	return r.bundles.Open(kept, sources)
 }
 
 // leaveOldTarget deals with a ManagedResource whose objects are in another cluster than the one it belongs to now: they are

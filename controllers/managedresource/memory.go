@@ -10,6 +10,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/crowd"
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
@@ -39,6 +40,7 @@ type memory struct {
 type remembered struct {
 	since    time.Time // first seen without knowledge of its objects; zero once known
 	demanded bool      // an apply is asked for, whether or not anything changed
+	cut      bool      // a run that had something to do ended because its target went
 
 	blindSince time.Time // some watch showed nothing; zero if all do
 	healthAt   time.Time // the conditions of health were written last, alone
@@ -61,6 +63,9 @@ type remembered struct {
 	yields map[inventory.Key]types.NamespacedName // objects that were left to another ManagedResource
 	absent map[inventory.Key]time.Time            // since when such an object is gone
 	input  string                                 // what was applied as far as it is ours to apply; empty if not all of it was
+
+	content      *bundle.Kept // of its Secrets as they were when it was read last; nil if that is not kept
+	contentInput string       // that it belongs to
 
 	noteDue time.Time // when the annotation that everything was applied is to be written; zero if it is
 
@@ -126,8 +131,23 @@ func (m *memory) blindFor(name types.NamespacedName, blind bool, now time.Time) 
 func (m *memory) settled(name types.NamespacedName, input string) {
 	m.with(name, func(e *remembered) {
 		e.input = input
-		e.since, e.demanded, e.failures, e.failedInput, e.awaited = time.Time{}, false, 0, "", nil
+		e.since, e.demanded, e.cut, e.failures, e.failedInput, e.awaited = time.Time{}, false, false, 0, "", nil
 	})
+}
+
+// read notes what the Secrets held that were read for an input; nil if that is not kept.
+func (m *memory) read(name types.NamespacedName, input string, content *bundle.Kept) {
+	m.with(name, func(e *remembered) { e.content, e.contentInput = content, input })
+}
+
+// content returns what was noted by read for an input, nil if it was for another one, or nothing was.
+func (m *memory) content(name types.NamespacedName, input string) (content *bundle.Kept) {
+	m.with(name, func(e *remembered) {
+		if e.contentInput == input {
+			content = e.content
+		}
+	})
+	return content
 }
 
 // note sets when the annotation that everything was applied is to be written; zero for not at all.
@@ -167,6 +187,17 @@ func (m *memory) applyDemanded(name types.NamespacedName) (yes bool) {
 	return yes
 }
 
+// cutOff notes that a run which had something to do ended because its target went.
+func (m *memory) cutOff(name types.NamespacedName) {
+	m.with(name, func(e *remembered) { e.cut = true })
+}
+
+// pending tells whether there is something to do as soon as the target can be asked: it can now, and a run follows.
+func (m *memory) pending(name types.NamespacedName) (yes bool) {
+	m.with(name, func(e *remembered) { yes, e.cut = e.demanded || e.cut, false })
+	return yes
+}
+
 // failed notes a failed run and returns the pause before the next one. Another input starts anew. A run that an event brought
 // before its time does not make the pause longer: objects that go one by one would make it minutes.
 func (m *memory) failed(name types.NamespacedName, input string, now time.Time) (pause time.Duration) {
@@ -174,7 +205,7 @@ func (m *memory) failed(name types.NamespacedName, input string, now time.Time) 
 		if e.failedInput != input {
 			e.failedInput, e.failures = input, 0
 		}
-		e.input, e.demanded = "", false
+		e.input, e.demanded, e.cut = "", false, false
 		if e.failures == 0 || !now.Before(e.retryAt) {
 			e.retryAt = now.Add(doubled(retryFirst, retryLast, e.failures))
 			e.failures++

@@ -188,8 +188,8 @@ func hub() dashboard {
 				},
 				{
 					kind: timeseries, title: "Size of the bundle cache", unit: "bytes",
-					description: "Memory of decoded bundles. When it is full, the one that was used longest ago goes.",
-					queries:     []query{{expr: `max(trellis_bundle_cache_bytes)`, legend: "bytes"}},
+					description: "Memory of decoded bundles, and of the content of Secrets as they hold it. When there is no room for another decoded bundle, the one that was used longest ago goes. When there is none for the content of a Secret, it is read again when its objects drift.",
+					queries:     []query{{expr: `max(trellis_bundle_cache_bytes)`, legend: "decoded"}, {expr: `max(trellis_bundle_kept_bytes)`, legend: "as Secrets hold it"}},
 				},
 				{
 					kind: timeseries, title: "Bundles forgotten", unit: "ops",

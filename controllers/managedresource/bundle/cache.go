@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,8 @@ type Cache struct {
 	contents *simplelru.LRU[Hash, *remembered]
 	pieces   map[[sha256.Size]byte]*piece // of the contents
 	stats    CacheStats
+
+	shelf shelf
 
 	decoding prometheus.Histogram
 	decoded  prometheus.Counter
@@ -52,6 +55,8 @@ type CacheStats struct {
 	Bundles int
 	// Hits and Misses count how often a content was found and how often it had to be decoded.
 	Hits, Misses int64
+	// KeptBytes is what is kept of Secrets, estimated.
+	KeptBytes int64
 	// Displaced counts contents that were forgotten to make room for others, Unused those that nobody asked for.
 	Displaced, Unused int64
 }
@@ -67,6 +72,7 @@ func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 		decoding: metricDecoding.Histogram(),
 		decoded:  metricDecoded.Counter(),
 		pieces:   map[[sha256.Size]byte]*piece{},
+		shelf:    shelf{kept: map[Hash]weak.Pointer[Kept]{}},
 	}
 	// The number of entries is no limit here; the only error is for a size below one.
 	c.contents, _ = simplelru.NewLRU(math.MaxInt, func(_ Hash, evicted *remembered) {
@@ -83,7 +89,10 @@ func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 
 // Decode is the function Decode with a memory.
 func (c *Cache) Decode(sources []Source) *Bundle {
-	hash := HashOf(sources)
+	return c.decode(HashOf(sources), sources)
+}
+
+func (c *Cache) decode(hash Hash, sources []Source) *Bundle {
 	found := c.get(hash)
 	if found == nil {
 		flown, _, _ := c.flights.Do(string(hash[:]), func() (any, error) { return c.load(hash, sources), nil })
@@ -109,9 +118,11 @@ func (c *Cache) load(hash Hash, sources []Source) *content {
 
 // Stats returns the figures of the moment.
 func (c *Cache) Stats() CacheStats {
+	kept := c.shelf.size()
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	stats := c.stats
+	stats.KeptBytes = kept
 	stats.Bundles = c.contents.Len()
 	return stats
 }

@@ -11,6 +11,7 @@ var MetricDefinitions = &metrics.Set{}
 
 var (
 	metricBytes     = MetricDefinitions.Gauge("trellis_bundle_cache_bytes", "Memory that decoded bundles take, estimated.")
+	metricKept      = MetricDefinitions.Gauge("trellis_bundle_kept_bytes", "Memory that the content of Secrets takes as they hold it, so that drift is corrected without reading it again, estimated.")
 	metricEntries   = MetricDefinitions.Gauge("trellis_bundle_cache_entries", "Decoded bundles in memory.")
 	metricLookups   = MetricDefinitions.Counter("trellis_bundle_cache_lookups_total", "Bundles that were asked for, by result: hit (in memory) or miss (decoded).", "result")
 	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total", "Decoded bundles that were forgotten, by reason: room (to make room for others) or unused (nobody asked for them for a while).", "reason")
@@ -18,13 +19,16 @@ var (
 	metricDecoded   = MetricDefinitions.Counter("trellis_bundle_decoded_bytes_total", "Memory that decoded bundles took, estimated, added up.")
 )
 
-var descBytes, descEntries, descLookups, descEvictions = metricBytes.Desc(), metricEntries.Desc(), metricLookups.Desc(), metricEvictions.Desc()
+var (
+	descBytes, descKept, descEntries = metricBytes.Desc(), metricKept.Desc(), metricEntries.Desc()
+	descLookups, descEvictions       = metricLookups.Desc(), metricEvictions.Desc()
+)
 
 // Describe implements prometheus.Collector.
 func (c *Cache) Describe(descriptions chan<- *prometheus.Desc) {
 	c.decoding.Describe(descriptions)
 	c.decoded.Describe(descriptions)
-	for _, d := range []*prometheus.Desc{descBytes, descEntries, descLookups, descEvictions} {
+	for _, d := range []*prometheus.Desc{descBytes, descKept, descEntries, descLookups, descEvictions} {
 		descriptions <- d
 	}
 }
@@ -35,6 +39,7 @@ func (c *Cache) Collect(collected chan<- prometheus.Metric) {
 	c.decoded.Collect(collected)
 	stats := c.Stats()
 	collected <- prometheus.MustNewConstMetric(descBytes, prometheus.GaugeValue, float64(stats.Bytes))
+	collected <- prometheus.MustNewConstMetric(descKept, prometheus.GaugeValue, float64(stats.KeptBytes))
 	collected <- prometheus.MustNewConstMetric(descEntries, prometheus.GaugeValue, float64(stats.Bundles))
 	collected <- prometheus.MustNewConstMetric(descLookups, prometheus.CounterValue, float64(stats.Hits), "hit")
 	collected <- prometheus.MustNewConstMetric(descLookups, prometheus.CounterValue, float64(stats.Misses), "miss")

@@ -1,6 +1,7 @@
 package bundle_test
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 
@@ -21,6 +22,8 @@ func TestCacheTellsOfItself(t *testing.T) {
 	for range 3 {
 		cache.Decode(content)
 	}
+	kept := cache.Keep(content, cache.Decode(content))
+	defer runtime.KeepAlive(kept)
 	g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP trellis_bundle_cache_entries Decoded bundles in memory.
 # TYPE trellis_bundle_cache_entries gauge
@@ -31,7 +34,10 @@ trellis_bundle_cache_evictions_total{reason="room"} 0
 trellis_bundle_cache_evictions_total{reason="unused"} 0
 # HELP trellis_bundle_cache_lookups_total Bundles that were asked for, by result: hit (in memory) or miss (decoded).
 # TYPE trellis_bundle_cache_lookups_total counter
-trellis_bundle_cache_lookups_total{result="hit"} 2
+trellis_bundle_cache_lookups_total{result="hit"} 3
 trellis_bundle_cache_lookups_total{result="miss"} 1
-`), "trellis_bundle_cache_entries", "trellis_bundle_cache_evictions_total", "trellis_bundle_cache_lookups_total")).To(Succeed())
+# HELP trellis_bundle_kept_bytes Memory that the content of Secrets takes as they hold it, so that drift is corrected without reading it again, estimated.
+# TYPE trellis_bundle_kept_bytes gauge
+trellis_bundle_kept_bytes 460
+`), "trellis_bundle_kept_bytes", "trellis_bundle_cache_entries", "trellis_bundle_cache_evictions_total", "trellis_bundle_cache_lookups_total")).To(Succeed())
 }

@@ -18,7 +18,7 @@ type Source struct {
 	// UID and ResourceVersion say which state of it. Decoding does not look at them.
 	UID             types.UID
 	ResourceVersion string
-	// Data is what the Secret holds. It is read, never changed and never kept.
+	// Data is what the Secret holds. It is read and never changed. Decoding does not keep it; Cache.Keep does.
 	Data map[string][]byte
 }
 
