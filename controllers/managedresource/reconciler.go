@@ -112,6 +112,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req dispatch.Request) (recon
 	case ctx.Err() != nil:
 		return reconcile.Result{}, nil // leadership or the process ends; the successor starts from the source
 	case isDown(err):
+		r.memory.cutOff(req.NamespacedName)
 		return reconcile.Result{}, nil // the connect event brings it back
 	case errors.Is(err, clustercache.ErrConnectionReplaced):
 		return reconcile.Result{RequeueAfter: busyRetry}, nil
@@ -190,6 +191,7 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (recon
 	switch {
 	case resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]) && !deleting:
 		r.tracker.Forget(ctx, work.name)
+		r.memory.read(work.name, "", nil)
 		return reconcile.Result{}, r.ignored(ctx, work)
 	case deleting || decision.Leaving:
 		return r.delete(ctx, work)

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -40,6 +41,8 @@ type Options struct {
 	Shared *sharing.Index
 	// Ahead returns the state of a ManagedResource that was acted on though the informer did not show it; nil if there is none.
 	Ahead func(types.NamespacedName) *resourcesv1alpha1.ManagedResource
+	// Pending tells whether something of a ManagedResource is left to do for which its target was missing. nil: of none is.
+	Pending func(types.NamespacedName) bool
 	// Shown hears of each state of a ManagedResource that the informer shows, after everything else. nil means nobody does.
 	Shown  func(*resourcesv1alpha1.ManagedResource)
 	Clock  clock.PassiveClock
@@ -59,6 +62,9 @@ func New(o Options) *Dispatcher {
 	if o.Shown == nil {
 		o.Shown = func(*resourcesv1alpha1.ManagedResource) {}
 	}
+	if o.Pending == nil {
+		o.Pending = func(types.NamespacedName) bool { return false }
+	}
 	return &Dispatcher{Options: o, queues: map[string]priorityqueue.PriorityQueue[Request]{}}
 }
 
@@ -71,16 +77,24 @@ func (d *Dispatcher) SetQueue(class string, queue priorityqueue.PriorityQueue[Re
 
 // EnqueueName queues a ManagedResource by its name, if it exists.
 func (d *Dispatcher) EnqueueName(ctx context.Context, name types.NamespacedName, priority int) {
+	d.withName(ctx, name, func(mr *resourcesv1alpha1.ManagedResource) { d.enqueue(ctx, mr, priority) })
+}
+
+// withName calls f with a ManagedResource, if it exists. If not, its delete event is on its way or was handled.
+func (d *Dispatcher) withName(ctx context.Context, name types.NamespacedName, f func(*resourcesv1alpha1.ManagedResource)) {
 	mr := &resourcesv1alpha1.ManagedResource{}
-	if err := d.Cache.Get(ctx, name, mr, client.UnsafeDisableDeepCopy); err != nil {
-		// Gone, and its delete event is on its way or was handled.
-		return
+	if err := d.Cache.Get(ctx, name, mr, client.UnsafeDisableDeepCopy); err == nil {
+		f(mr)
 	}
-	d.enqueue(ctx, mr, priority)
 }
 
 // enqueue queues a ManagedResource that is ours, or that was: then to forget it.
 func (d *Dispatcher) enqueue(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, priority int) {
+	d.enqueueAfter(ctx, mr, priority, 0)
+}
+
+// enqueueAfter is enqueue for a look after a while, unless there is a reason for one before.
+func (d *Dispatcher) enqueueAfter(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, priority int, after time.Duration) {
 	decision, err := d.Claims.Decide(ctx, mr)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -90,12 +104,16 @@ func (d *Dispatcher) enqueue(ctx context.Context, mr *resourcesv1alpha1.ManagedR
 	}
 	name := client.ObjectKeyFromObject(mr)
 	if _, tracked := d.Tracker.Target(name); decision.Class != nil || tracked {
-		d.Forward(decision, name, priority)
+		d.forward(decision, name, priority, after)
 	}
 }
 
 // Forward queues a ManagedResource where a decision wants it.
 func (d *Dispatcher) Forward(decision claim.Decision, name types.NamespacedName, priority int) {
+	d.forward(decision, name, priority, 0)
+}
+
+func (d *Dispatcher) forward(decision claim.Decision, name types.NamespacedName, priority int, after time.Duration) {
 	request := Request{NamespacedName: name}
 	class := ""
 	if decision.Class != nil {
@@ -114,7 +132,7 @@ func (d *Dispatcher) Forward(decision claim.Decision, name types.NamespacedName,
 	}
 	d.mu.RUnlock()
 	if queue != nil {
-		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: after}, request)
 	}
 }
 
@@ -141,7 +159,7 @@ func (d *Dispatcher) Watch(ctx context.Context) error {
 	}
 	events := d.Clusters.GetClusterSource("managedresource")
 	defer events.Close()
-	told := map[clustercache.ClusterKey]string{}
+	told := map[clustercache.ClusterKey]told{}
 	for {
 		event, err := events.Next(ctx)
 		if err != nil {
@@ -348,19 +366,25 @@ func (d *Dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEv
 	}
 }
 
-// clusterChanged queues the ManagedResources that a change of a target concerns. Successful probes concern none. told
-// remembers what a target that is not connected was said to be: the end of a first attempt that failed comes as a probe
+// told is what a target was said to be.
+type told struct {
+	what string
+	held int64 // the generation of the connection that may be back in a moment; zero if there is none
+}
+
+// clusterChanged queues the ManagedResources that a change of a target concerns. Successful probes concern none. before
+// remembers what targets were said to be: of one that is not connected, the end of a first attempt that failed comes as a probe
 // event, and so does every later failure with another text.
-func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Event, told map[clustercache.ClusterKey]string) {
+func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Event, before map[clustercache.ClusterKey]told) {
 	status, registered := d.Clusters.GetStatus(event.Cluster)
-	now := string(status.State) + " " + WhyDown(status)
+	was, now := before[event.Cluster], told{what: string(status.State) + " " + WhyDown(status)}
 	if status.State == clustercache.StateRefused {
-		now += " " + status.Message
+		now.what += " " + status.Message
 	}
 	if status.Held {
-		now += " held"
+		now.held = status.Generation
 	}
-	concerns := status.State != clustercache.StateConnected && told[event.Cluster] != now
+	concerns := status.State != clustercache.StateConnected && was != now
 	for _, t := range event.Types {
 		concerns = concerns || t != clustercache.EventProbed
 	}
@@ -368,13 +392,43 @@ func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 		concerns = false // what comes of it is not settled, and there is another event when it is
 	}
 	if registered {
-		told[event.Cluster] = now
+		before[event.Cluster] = now
 	} else {
-		delete(told, event.Cluster)
+		delete(before, event.Cluster)
 	}
-	if concerns {
+	returns := was.held != 0 && was.held == status.Generation && status.State == clustercache.StateConnected
+	switch {
+	case !concerns:
+	case returns && !event.Has(clustercache.EventRegistered):
+		d.enqueueReturned(ctx, event.Cluster)
+	default:
 		d.enqueueTarget(ctx, event.Cluster, PriorityRetry)
 	}
+}
+
+// returnPause is after how long those are looked at of which nothing but good is known when their target is back: twice as long at most.
+const returnPause = 3 * time.Second
+
+// enqueueReturned queues everything that is or may be in a target whose connection goes on where it was. What its watches have missed they tell by
+// themselves. With hundreds of targets that are back, to look at thousands of ManagedResources at once, most of them in vain, kept both
+// processors from saying that the targets are back, and from undoing what was done to them meanwhile. Those go first.
+func (d *Dispatcher) enqueueReturned(ctx context.Context, cluster clustercache.ClusterKey) {
+	d.eachIn(ctx, cluster, func(mr *resourcesv1alpha1.ManagedResource) {
+		after := time.Duration(0)
+		if d.isCalm(mr) {
+			after = returnPause + rand.N(returnPause)
+		}
+		d.enqueueAfter(ctx, mr, PriorityRetry, after)
+	})
+}
+
+// isCalm tells of a ManagedResource whether it is applied as it should be, for all that is known.
+func (d *Dispatcher) isCalm(mr *resourcesv1alpha1.ManagedResource) bool {
+	applied := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
+	healthy := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
+	name := client.ObjectKeyFromObject(mr)
+	return applied != nil && applied.Status == resourcesv1alpha1.ConditionTrue && healthy != nil && healthy.Status != resourcesv1alpha1.ConditionUnknown &&
+		mr.Status.ObservedGeneration == mr.Generation && mr.DeletionTimestamp == nil && !d.Pending(name) && d.Tracker.Settled(name)
 }
 
 // WhyDown is the reason of a target that is down. That probes fail is how it begins; it is not another reason than being
@@ -388,28 +442,33 @@ func WhyDown(status clustercache.Status) string {
 
 // enqueueTarget queues everything that is or may be in a target.
 func (d *Dispatcher) enqueueTarget(ctx context.Context, cluster clustercache.ClusterKey, priority int) {
+	d.eachIn(ctx, cluster, func(mr *resourcesv1alpha1.ManagedResource) { d.enqueue(ctx, mr, priority) })
+}
+
+// eachIn calls f with everything that is or may be in a target.
+func (d *Dispatcher) eachIn(ctx context.Context, cluster clustercache.ClusterKey, f func(*resourcesv1alpha1.ManagedResource)) {
 	if cluster.Namespace != "" {
-		d.enqueueNamespace(ctx, cluster.Namespace, priority)
+		d.Each(ctx, f, client.InNamespace(cluster.Namespace))
 	}
 	for _, name := range d.Tracker.In(cluster) {
 		if name.Namespace != cluster.Namespace {
-			d.EnqueueName(ctx, name, priority)
+			d.withName(ctx, name, f)
 		}
 	}
 	for _, class := range d.Claims.Classes {
 		fixed := class.Target.Type == configv1alpha1.TargetSource && cluster == claim.SourceTarget ||
 			class.Target.Type == configv1alpha1.TargetRegistration && cluster.Namespace == class.Target.Namespace && cluster.Name == class.Target.Name
 		if fixed {
-			d.enqueueClass(ctx, class, priority)
+			d.eachOfClass(ctx, class, f)
 		}
 	}
 }
 
-func (d *Dispatcher) enqueueClass(ctx context.Context, class *claim.Class, priority int) {
+func (d *Dispatcher) eachOfClass(ctx context.Context, class *claim.Class, f func(*resourcesv1alpha1.ManagedResource)) {
 	d.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) {
 		// Those that are leaving the class still have their objects in its target.
 		if claim.SpecClass(mr) == class.Name || slices.Contains(mr.Finalizers, class.Finalizer) {
-			d.enqueue(ctx, mr, priority)
+			f(mr)
 		}
 	})
 }

@@ -1,12 +1,14 @@
 package dispatch
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -25,6 +27,7 @@ import (
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
@@ -34,12 +37,14 @@ type added struct {
 	priorityqueue.PriorityQueue[Request]
 	names      []types.NamespacedName
 	priorities []int
+	after      []time.Duration
 }
 
 func (a *added) AddWithOpts(o priorityqueue.AddOpts, requests ...Request) {
 	for _, r := range requests {
 		a.names = append(a.names, r.NamespacedName)
 		a.priorities = append(a.priorities, ptr.Deref(o.Priority, 0))
+		a.after = append(a.after, o.After)
 	}
 }
 
@@ -168,7 +173,7 @@ func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
 		Claims: &claim.Claims{Classes: map[string]*claim.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
 	})
 	d.SetQueue(class.Name, queue)
-	told := map[clustercache.ClusterKey]string{}
+	before := map[clustercache.ClusterKey]told{}
 	for _, step := range []struct {
 		what   string
 		status clustercache.Status
@@ -185,8 +190,97 @@ func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
 	} {
 		step.status.Cluster, queue.names = key, nil
 		clusters.SetStatus(step.status)
-		d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{step.event}}, told)
+		d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{step.event}}, before)
 		g.Expect(queue.names).To(HaveLen(step.queued), step.what)
+	}
+}
+
+// When hundreds of targets are back, those go first of whose objects something is wrong, or not known.
+func TestWhatIsCalmWaitsWhenItsTargetIsBack(t *testing.T) {
+	key := clustercache.ClusterKey{Namespace: "a", Name: "target"}
+	object := inventory.Key{Kind: "ConfigMap", Namespace: "default", Name: "one"}
+	connected := clustercache.Status{Cluster: key, State: clustercache.StateConnected, Generation: 1}
+	held := clustercache.Status{Cluster: key, State: clustercache.StateDisconnected, Held: true, Generation: 1}
+	for name, test := range map[string]struct {
+		change  func(mr *resourcesv1alpha1.ManagedResource)
+		pending bool
+		track   func(*tracker.Tracker, types.NamespacedName)
+		back    func(*clustercache.Status)
+		event   clustercache.EventType
+		waits   bool
+	}{
+		"all is well":       {waits: true},
+		"it has changed":    {change: func(mr *resourcesv1alpha1.ManagedResource) { mr.Generation++ }},
+		"it goes":           {change: func(mr *resourcesv1alpha1.ManagedResource) { mr.DeletionTimestamp = new(metav1.Now()) }},
+		"a run was cut off": {pending: true},
+		"nobody knows whether it is healthy": {change: func(mr *resourcesv1alpha1.ManagedResource) {
+			mr.Status.Conditions[1].Status = resourcesv1alpha1.ConditionUnknown
+		}},
+		"it was not applied": {change: func(mr *resourcesv1alpha1.ManagedResource) {
+			mr.Status.Conditions[0].Status = resourcesv1alpha1.ConditionFalse
+		}},
+		"nobody knows how its objects are": {track: func(t *tracker.Tracker, mr types.NamespacedName) { t.Forget(context.Background(), mr) }},
+		"an object is not right": {track: func(t *tracker.Tracker, mr types.NamespacedName) {
+			t.Accept(mr, object, tracker.Accepted{UID: "another"})
+		}},
+		"it is worked on":           {track: func(t *tracker.Tracker, mr types.NamespacedName) { t.Begin(mr) }},
+		"the connection is another": {back: func(s *clustercache.Status) { s.Generation++ }},
+		"it is registered anew":     {event: clustercache.EventRegistered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d, queue, _, mr := prioritized(t)
+			clusters := clustersfake.New(nil)
+			clusters.Add(key, clustersfake.Target{})
+			d.Clusters, d.Claims.Clusters = clusters, clusters
+			d.Pending = func(types.NamespacedName) bool { return test.pending }
+			mr.Finalizers = []string{"test/stays"} // for one that goes
+			mr.Generation, mr.Status.ObservedGeneration = 2, 2
+			mr.Status.Conditions = []resourcesv1alpha1.Condition{
+				{Type: resourcesv1alpha1.ConditionResourcesApplied, Status: resourcesv1alpha1.ConditionTrue},
+				{Type: resourcesv1alpha1.ConditionResourcesHealthy, Status: resourcesv1alpha1.ConditionTrue},
+			}
+			if test.change != nil {
+				test.change(mr)
+			}
+			scheme := runtime.NewScheme()
+			g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
+			g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+			d.Cache = informers{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).Build()}
+			mrName := client.ObjectKeyFromObject(mr)
+			d.Tracker = tracker.New(tracker.Options{Clusters: clusters, Selector: labels.Everything(), Clock: clock.RealClock{}, Notify: func(types.NamespacedName, tracker.Cause) {}})
+			g.Expect(d.Tracker.Track(t.Context(), mrName, key, []resourcesv1alpha1.ObjectReference{{ObjectReference: corev1.ObjectReference{
+				APIVersion: "v1", Kind: object.Kind, Namespace: object.Namespace, Name: object.Name,
+			}}}, tracker.Exact{})).To(Succeed())
+			live := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name, UID: "u", ResourceVersion: "1"}}
+			d.Tracker.Accept(mrName, object, tracker.Accepted{UID: "u", ResourceVersion: "1", State: ownership.Observe(live, "")})
+			clusters.Put(key, d.Tracker.WatchOf(mrName, object), live)
+			if test.track != nil {
+				test.track(d.Tracker, mrName)
+			}
+			back, event := connected, clustercache.EventConnected
+			if test.back != nil {
+				test.back(&back)
+			}
+			if test.event != "" {
+				event = test.event
+			}
+			before := map[clustercache.ClusterKey]told{}
+			for _, step := range []struct {
+				status clustercache.Status
+				event  clustercache.EventType
+			}{{connected, clustercache.EventConnected}, {held, clustercache.EventDisconnected}, {back, event}} {
+				queue.names, queue.after = nil, nil
+				clusters.SetStatus(step.status)
+				d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{step.event}}, before)
+			}
+			g.Expect(queue.after).To(HaveLen(1))
+			if test.waits {
+				g.Expect(queue.after[0]).To(And(BeNumerically(">=", returnPause), BeNumerically("<=", 2*returnPause)))
+			} else {
+				g.Expect(queue.after[0]).To(BeZero())
+			}
+		})
 	}
 }
 
@@ -214,7 +308,7 @@ func TestTargetGetsTheOldestFirst(t *testing.T) {
 		Claims: &claim.Claims{Classes: map[string]*claim.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
 	})
 	d.SetQueue(class.Name, queue)
-	d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]string{})
+	d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]told{})
 	names := make([]string, 0, len(queue.names))
 	for _, n := range queue.names {
 		names = append(names, n.Name)

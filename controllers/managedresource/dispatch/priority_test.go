@@ -75,7 +75,7 @@ func TestEachEventIsAsUrgentAsItIs(t *testing.T) {
 			d.managedResourceHandler(ctx).OnUpdate(mr, changed(mr))
 		}, PriorityUser},
 		"a target that is connected": {func(ctx context.Context, d *Dispatcher, key clustercache.ClusterKey, _ *resourcesv1alpha1.ManagedResource) {
-			d.clusterChanged(ctx, clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]string{})
+			d.clusterChanged(ctx, clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]told{})
 		}, PriorityRetry},
 		"a target that was there before the hub": {func(ctx context.Context, d *Dispatcher, _ clustercache.ClusterKey, _ *resourcesv1alpha1.ManagedResource) {
 			d.targetClusterHandler(ctx).OnAdd(target, true)

@@ -154,11 +154,11 @@ func (h *handler) watchChanged(cluster clustercache.ClusterKey, watch string, er
 		need.err = err
 		if err == nil || !failedBefore {
 			for mr, m := range tgt.mrs {
-				if m.busy || !m.uses(watch) {
-					continue
-				}
 				if err == nil && !m.waiting {
 					// A later generation's list: what changed meanwhile came as events already. Deletes may need a look.
+					continue
+				}
+				if m.busy || !m.uses(watch) {
 					continue
 				}
 				if err == nil && !h.settled(tgt, m) {

@@ -154,6 +154,30 @@ func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 	return v
 }
 
+// Settled tells whether all objects of a ManagedResource are as they were accepted, as far as the watches have shown, and nobody is at work on it.
+func (t *Tracker) Settled(mr types.NamespacedName) bool {
+	tgt := t.of(mr)
+	if tgt == nil {
+		return false
+	}
+	tgt.mu.Lock()
+	defer tgt.mu.Unlock()
+	m := tgt.mrs[mr]
+	if m == nil || m.busy {
+		return false
+	}
+	for h, o := range m.objects {
+		obs, found, _ := t.observed(tgt.key, o.watch, h.Value())
+		if !found || !o.known || o.missing || obs.Terminating || o.accepted.Autoscaled { // whether it still is takes another look
+			return false
+		}
+		if !o.createOnly && (m.exact.of(obs.State) != o.accepted.State || obs.UID != o.accepted.UID) {
+			return false
+		}
+	}
+	return true
+}
+
 // AwaitShown waits until the watches show the last write of every object of a ManagedResource, but no longer than limit.
 func (t *Tracker) AwaitShown(ctx context.Context, mr types.NamespacedName, limit time.Duration) {
 	if t.Compare(mr).Unseen == 0 {

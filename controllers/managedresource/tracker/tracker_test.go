@@ -329,3 +329,35 @@ func BenchmarkUpdate(b *testing.B) {
 		s.clusters.Put(cluster, watch, obj)
 	}
 }
+
+// What one knows without a call, whether or not the watches are relied upon.
+func TestSettled(t *testing.T) {
+	for name, test := range map[string]struct {
+		happens func(s *setup)
+		want    bool
+	}{
+		"all is well":                  {want: true},
+		"the watch is not relied upon": {func(s *setup) { s.clusters.Sync(cluster, watch, false) }, true},
+		"somebody changed it":          {func(s *setup) { s.clusters.Put(cluster, watch, configMap("11", "other")) }, false},
+		"it is another one":            {func(s *setup) { o := configMap("11", ""); o.UID = "new"; s.clusters.Put(cluster, watch, o) }, false},
+		"it is gone":                   {func(s *setup) { s.clusters.Delete(cluster, watch, key.NamespacedName()) }, false},
+		"it goes": {func(s *setup) {
+			o := configMap("11", "")
+			o.DeletionTimestamp = new(metav1.Now())
+			s.clusters.Put(cluster, watch, o)
+		}, false},
+		"it is worked on":   {func(s *setup) { s.Begin(mr1) }, false},
+		"it is not tracked": {func(s *setup) { s.Forget(context.Background(), mr1) }, false},
+		"something of it is not known": {func(s *setup) {
+			_ = s.Track(context.Background(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a"), ref("ConfigMap", "default", "b")}, tracker.Exact{})
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, s := settled(t)
+			if test.happens != nil {
+				test.happens(s)
+			}
+			g.Expect(s.Settled(mr1)).To(Equal(test.want))
+		})
+	}
+}
