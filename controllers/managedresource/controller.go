@@ -132,7 +132,7 @@ func New(o Options) (*Controller, error) {
 	source := store.New(o.Cache, o.Client, c.observe)
 	c.dispatcher = dispatch.New(dispatch.Options{
 		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead, Shown: source.Shown, Clock: o.Clock, Logger: o.Logger,
-		Pending: func(mr types.NamespacedName) bool { return c.reconciler.memory.pending(mr) },
+		TakePending: func(mr types.NamespacedName) bool { return c.reconciler.memory.takePending(mr) },
 	})
 	c.warnings = warnings.New(warnings.Options{
 		Client: o.Clusters.GetUncachedClient, Clock: o.Clock, Logger: o.Logger,

@@ -46,20 +46,15 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 		return sooner(result, wait), err
 	}
 
-	b := r.recall(work, input)
-	if b == nil {
-		var readInput string
-		var err error
-		b, readInput, err = r.read(ctx, work)
-		if secret := (*secretError)(nil); errors.As(err, &secret) {
-			return r.cannotRead(ctx, work, secret)
-		}
-		if err != nil {
-			return reconcile.Result{}, err
-		}
-		if readInput != input {
-			return r.applyAll(ctx, work, status) // the content changed meanwhile
-		}
+	b, readInput, err := r.recall(ctx, work, input)
+	if secret := (*secretError)(nil); errors.As(err, &secret) {
+		return r.cannotRead(ctx, work, secret)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if readInput != input {
+		return r.applyAll(ctx, work, status) // the content changed meanwhile
 	}
 	target, err := r.access(ctx, work.target, status.UID)
 	if err != nil {

@@ -297,20 +297,20 @@ func (r *reconciler) read(ctx context.Context, work *run) (*bundle.Bundle, strin
 	return b, input, nil
 }
 
-// recall returns the bundle of an input without reading the Secrets, nil if that is not kept. It is what was applied: to bring an object back to
-// that, nobody has to ask the source, which may be busy. If a Secret has changed meanwhile, its event has everything applied again; and who leads no more
-// is kept from writing by the fence of the term (package leader).
-func (r *reconciler) recall(work *run, input string) *bundle.Bundle {
+// recall is read for an input that was applied, and reads the Secrets only if what they held is not kept: to bring an object back to that, nobody
+// has to ask the source, which may be busy. If a Secret has changed meanwhile, its event has everything applied again; and who leads no more is kept
+// from writing by the fence of the term (package leader).
+func (r *reconciler) recall(ctx context.Context, work *run, input string) (*bundle.Bundle, string, error) {
 	kept := r.memory.content(work.name, input)
 	if kept == nil {
-		return nil
+		return r.read(ctx, work)
 	}
 	names := secretNames(work.mr)
 	sources := make([]bundle.Source, 0, len(names))
 	for _, name := range names {
 		sources = append(sources, bundle.Source{Namespace: name.Namespace, Name: name.Name})
 	}
-	return r.bundles.Open(kept, sources)
+	return r.bundles.Open(kept, sources), input, nil
 }
 
 // leaveOldTarget deals with a ManagedResource whose objects are in another cluster than the one it belongs to now: they are

@@ -192,8 +192,9 @@ func (m *memory) cutOff(name types.NamespacedName) {
 	m.with(name, func(e *remembered) { e.cut = true })
 }
 
-// pending tells whether there is something to do as soon as the target can be asked: it can now, and a run follows.
-func (m *memory) pending(name types.NamespacedName) (yes bool) {
+// takePending tells whether there is something to do as soon as the target can be asked. It can now, and a run follows, so that a run was cut
+// off is told once.
+func (m *memory) takePending(name types.NamespacedName) (yes bool) {
 	m.with(name, func(e *remembered) { yes, e.cut = e.demanded || e.cut, false })
 	return yes
 }

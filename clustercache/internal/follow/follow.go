@@ -132,9 +132,10 @@ func (f *Follower) Forget() { f.listed = false }
 // version that a watch had come to, as it may.
 //
 // Nearly all the time there is nothing to do. Where the body of the answer can say when there is, Follow returns ErrParked meanwhile, and
-// is to be called with the same context when wake was. So it does while the server cannot be asked. Then nobody may touch the follower after it returned. Else it waits in drain: a stack
-// of eight kilobytes is halved if less than a quarter of it is in use, and the runtime takes 800 bytes of that for itself, so what is
-// remembered meanwhile is in the attempt and not in the frame, and all that takes room is done in functions that come back.
+// is to be called with the same context when wake was. So it does while the server cannot be asked. Then nobody may touch the follower
+// after it returned. Else it waits in drain: a stack of eight kilobytes is halved if less than a quarter of it is in use, and the runtime
+// takes 800 bytes of that for itself, so what is remembered meanwhile is in the attempt and not in the frame, and all that takes room is
+// done in functions that come back.
 func (f *Follower) Follow(ctx context.Context) error {
 	parked := false
 	if f.attempt == nil {

@@ -41,8 +41,9 @@ type Options struct {
 	Shared *sharing.Index
 	// Ahead returns the state of a ManagedResource that was acted on though the informer did not show it; nil if there is none.
 	Ahead func(types.NamespacedName) *resourcesv1alpha1.ManagedResource
-	// Pending tells whether something of a ManagedResource is left to do for which its target was missing. nil: of none is.
-	Pending func(types.NamespacedName) bool
+	// TakePending tells whether something of a ManagedResource is left to do for which its target was missing. It is asked when that is back, and
+	// need not say so again. nil: of none is.
+	TakePending func(types.NamespacedName) bool
 	// Shown hears of each state of a ManagedResource that the informer shows, after everything else. nil means nobody does.
 	Shown  func(*resourcesv1alpha1.ManagedResource)
 	Clock  clock.PassiveClock
@@ -62,8 +63,8 @@ func New(o Options) *Dispatcher {
 	if o.Shown == nil {
 		o.Shown = func(*resourcesv1alpha1.ManagedResource) {}
 	}
-	if o.Pending == nil {
-		o.Pending = func(types.NamespacedName) bool { return false }
+	if o.TakePending == nil {
+		o.TakePending = func(types.NamespacedName) bool { return false }
 	}
 	return &Dispatcher{Options: o, queues: map[string]priorityqueue.PriorityQueue[Request]{}}
 }
@@ -428,7 +429,7 @@ func (d *Dispatcher) isCalm(mr *resourcesv1alpha1.ManagedResource) bool {
 	healthy := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
 	name := client.ObjectKeyFromObject(mr)
 	return applied != nil && applied.Status == resourcesv1alpha1.ConditionTrue && healthy != nil && healthy.Status != resourcesv1alpha1.ConditionUnknown &&
-		mr.Status.ObservedGeneration == mr.Generation && mr.DeletionTimestamp == nil && !d.Pending(name) && d.Tracker.Settled(name)
+		mr.Status.ObservedGeneration == mr.Generation && mr.DeletionTimestamp == nil && !d.TakePending(name) && d.Tracker.Settled(name)
 }
 
 // WhyDown is the reason of a target that is down. That probes fail is how it begins; it is not another reason than being

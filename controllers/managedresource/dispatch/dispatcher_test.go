@@ -233,7 +233,7 @@ func TestWhatIsCalmWaitsWhenItsTargetIsBack(t *testing.T) {
 			clusters := clustersfake.New(nil)
 			clusters.Add(key, clustersfake.Target{})
 			d.Clusters, d.Claims.Clusters = clusters, clusters
-			d.Pending = func(types.NamespacedName) bool { return test.pending }
+			d.TakePending = func(types.NamespacedName) bool { return test.pending }
 			mr.Finalizers = []string{"test/stays"} // for one that goes
 			mr.Generation, mr.Status.ObservedGeneration = 2, 2
 			mr.Status.Conditions = []resourcesv1alpha1.Condition{

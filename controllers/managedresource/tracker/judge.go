@@ -54,16 +54,11 @@ func (t *Tracker) Compare(mr types.NamespacedName) Verdict { return t.judge(mr, 
 
 func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 	v := Verdict{Synced: true}
-	tgt := t.of(mr)
-	if tgt == nil {
-		return Verdict{}
-	}
-	tgt.mu.Lock()
-	defer tgt.mu.Unlock()
-	m := tgt.mrs[mr]
+	tgt, m := t.lock(mr)
 	if m == nil {
 		return Verdict{}
 	}
+	defer tgt.mu.Unlock()
 	unseenTooLong := t.clock.Now().Add(-UnseenGrace)
 	if withObjects {
 		v.Observed = make(map[inventory.Key]Accepted, len(m.objects))
@@ -156,14 +151,12 @@ func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 
 // Settled tells whether all objects of a ManagedResource are as they were accepted, as far as the watches have shown, and nobody is at work on it.
 func (t *Tracker) Settled(mr types.NamespacedName) bool {
-	tgt := t.of(mr)
-	if tgt == nil {
+	tgt, m := t.lock(mr)
+	if m == nil {
 		return false
 	}
-	tgt.mu.Lock()
 	defer tgt.mu.Unlock()
-	m := tgt.mrs[mr]
-	if m == nil || m.busy {
+	if m.busy {
 		return false
 	}
 	for h, o := range m.objects {
@@ -176,6 +169,21 @@ func (t *Tracker) Settled(mr types.NamespacedName) bool {
 		}
 	}
 	return true
+}
+
+// lock returns what is tracked of a ManagedResource, and its target, which is locked; nil, and nothing is locked, if it is not tracked.
+func (t *Tracker) lock(mr types.NamespacedName) (*target, *tracked) {
+	tgt := t.of(mr)
+	if tgt == nil {
+		return nil, nil
+	}
+	tgt.mu.Lock()
+	m := tgt.mrs[mr]
+	if m == nil {
+		tgt.mu.Unlock()
+		return nil, nil
+	}
+	return tgt, m
 }
 
 // AwaitShown waits until the watches show the last write of every object of a ManagedResource, but no longer than limit.
@@ -233,16 +241,11 @@ func (t *Tracker) AcceptObserved(mr types.NamespacedName, observed map[inventory
 
 // Known tells whether something was accepted for every object.
 func (t *Tracker) Known(mr types.NamespacedName) bool {
-	tgt := t.of(mr)
-	if tgt == nil {
-		return false
-	}
-	tgt.mu.Lock()
-	defer tgt.mu.Unlock()
-	m := tgt.mrs[mr]
+	tgt, m := t.lock(mr)
 	if m == nil {
 		return false
 	}
+	defer tgt.mu.Unlock()
 	for _, o := range m.objects {
 		if !o.known {
 			return false
@@ -253,16 +256,11 @@ func (t *Tracker) Known(mr types.NamespacedName) bool {
 
 // AcceptedStates returns what was accepted, and whether that is so for every object.
 func (t *Tracker) AcceptedStates(mr types.NamespacedName) (states map[inventory.Key]Accepted, complete bool) {
-	tgt := t.of(mr)
-	if tgt == nil {
-		return nil, false
-	}
-	tgt.mu.Lock()
-	defer tgt.mu.Unlock()
-	m := tgt.mrs[mr]
+	tgt, m := t.lock(mr)
 	if m == nil {
 		return nil, false
 	}
+	defer tgt.mu.Unlock()
 	states, complete = make(map[inventory.Key]Accepted, len(m.objects)), true
 	for h, o := range m.objects {
 		if !o.known {
