@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,23 +35,32 @@ func TestWhoAwaitsAGateIsCalledOnce(t *testing.T) {
 	g.Consistently(called.Load, 50*time.Millisecond).Should(BeEquivalentTo(3), "nobody is called twice")
 }
 
+// counted is a context that counts who is to be called at its end.
+type counted struct {
+	context.Context
+	waiting atomic.Int32
+}
+
+// AfterFunc is what context.AfterFunc calls.
+func (c *counted) AfterFunc(func()) (stop func() bool) {
+	c.waiting.Add(1)
+	return sync.OnceValue(func() bool { c.waiting.Add(-1); return true })
+}
+
+func (c *counted) Done() <-chan struct{} { return make(chan struct{}) }
+
 // A connection may be lost again and again while a watch lives.
 func TestNothingIsLeftOfWhoAwaitedAGate(t *testing.T) {
 	g := NewWithT(t)
 	var gate Gate
-	var collected atomic.Int32
-	await := func() {
-		what := new([1 << 10]byte)
-		runtime.AddCleanup(what, func(struct{}) { collected.Add(1) }, struct{}{})
-		g.Expect(gate.Await(t.Context(), func() { runtime.KeepAlive(what) })).To(BeTrue())
-	}
-	const outages = 10
-	for range outages {
+	ctx := &counted{Context: t.Context()}
+	for range 10 {
 		gate.Close(errors.New("lost"))
-		await()
+		g.Expect(gate.Await(ctx, func() {})).To(BeTrue())
+		g.Expect(ctx.waiting.Load()).To(BeEquivalentTo(1))
 		gate.Open()
+		g.Eventually(ctx.waiting.Load).Should(BeZero())
 	}
-	g.Eventually(func() int32 { runtime.GC(); return collected.Load() }).Should(BeEquivalentTo(outages))
 }
 
 // Whatever comes first, and however closely, each is called once.
