@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -57,6 +58,22 @@ func TestPingsVanishInABlackHole(t *testing.T) {
 	s.clear(t)
 	g.Expect(v.version(patience)).To(Succeed())
 	g.Eventually(s.watching, patience).Should(BeZero(), "the server hears that the client has left")
+}
+
+func TestNobodyShakesHandsWithClientsThatHaveLeft(t *testing.T) {
+	g := NewWithT(t)
+	s := start(t)
+	s.set(t, fault.Fault{Kind: fault.BlackHole})
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it gets no answer
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), brief)
+		defer cancel()
+		_, err := dialer.DialContext(ctx, "tcp", s.listener.Addr().String())
+		g.Expect(err).To(MatchError(context.DeadlineExceeded), "its hello arrives, and then its end")
+	}
+	s.clear(t)
+	g.Expect(s.client(t).version(patience)).To(Succeed())
+	g.Expect(s.conns.Load()).To(BeNumerically("==", 1), "who said hello to those that are there")
 }
 
 func TestABlackHoleForOldConnectionsOnly(t *testing.T) {

@@ -212,11 +212,34 @@ func (l *Listener) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
+		if hasLeft(conn) {
+			_ = conn.Close() // nobody is there to be told
+			continue
+		}
 		c := &Conn{Conn: conn, listener: l, number: l.faults.accepted.Add(1), over: make(chan struct{})}
 		if l.admit(c) {
 			return c, nil
 		}
 	}
+}
+
+// hasLeft tells of a client that gave up while the kernel kept its connection. What it sent would have been lost in a black hole: a server that
+// came back and shook hands with each of thousands that had called meanwhile would take the processors from who measures.
+func hasLeft(conn net.Conn) (left bool) {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return false
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}} //nolint:gosec // descriptors are small
+		n, err := unix.Poll(poll, 0)
+		left = err == nil && n > 0
+	})
+	return left && err == nil
 }
 
 // admit takes the connection in, and tells whether it is still there when no fault wants it to wait outside.
