@@ -27,10 +27,12 @@ func (h *hub) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	events := newPacedEvents(h.manager.GetEventRecorder("trellis"), h.manager.GetScheme())
+	defer events.tellTheRest()
 	settings := h.Config.Controllers.ManagedResource
 	resources, err := managedresource.New(managedresource.Options{ //nolint:contextcheck // its callbacks get no context to pass on
 		Cache: h.manager.GetCache(), Client: h.client, Clusters: h.clusters, Secrets: h.secrets, Bundles: h.bundles,
-		Classes: classes, Events: h.manager.GetEventRecorder("trellis"), Metrics: h.metrics, QueueMetrics: h.queues,
+		Classes: classes, Events: events, Metrics: h.metrics, QueueMetrics: h.queues,
 		Logger: h.Logger.WithName("managedresource"), Clock: h.Clock,
 		ManagedBy: settings.ManagedByLabelValue, SyncPeriod: settings.SyncPeriod.Duration, AlwaysUpdate: settings.AlwaysUpdate, ParallelObjects: settings.MaxConcurrentObjects,
 		KeepGarbageCollectable: settings.KeepGarbageCollectable,
@@ -43,7 +45,7 @@ func (h *hub) term(ctx context.Context) error {
 
 	targets, err := targetcluster.New(targetcluster.Options{
 		Client: h.client, Live: h.client, Cache: h.manager.GetCache(), Clusters: h.clusters, Guard: h.guard,
-		Events:              h.manager.GetEventRecorder("trellis"),
+		Events:              events,
 		Members:             h.members,
 		Thresholds:          thresholds(h.Config.Controllers.Care),
 		ProgressingLimit:    h.Config.Controllers.Care.ManagedResourceProgressingThreshold.Duration,
@@ -64,6 +66,7 @@ func (h *hub) term(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	defer h.watchTerm(ctx, resources, targets)()
 	group.Go(func() error { return h.beat(ctx) })
+	group.Go(func() error { return events.start(ctx) })
 	group.Go(func() error { return resources.Start(ctx) })
 	group.Go(func() error { return targets.Start(ctx) })
 	return group.Wait()
