@@ -408,7 +408,7 @@ func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 }
 
 // returnPause is after how long those are looked at of which nothing but good is known when their target is back: twice as long at most.
-const returnPause = 3 * time.Second
+const returnPause = 5 * time.Second
 
 // enqueueReturned queues everything that is or may be in a target whose connection goes on where it was. What its watches have missed they tell by
 // themselves. With hundreds of targets that are back, to look at thousands of ManagedResources at once, most of them in vain, kept both
