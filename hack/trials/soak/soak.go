@@ -25,6 +25,8 @@ import (
 type Options struct {
 	// Minutes is how long a soak takes, at least 6.
 	Minutes int
+	// Minute is how long a minute of a soak takes. Zero: as long as a minute.
+	Minute time.Duration
 	// Cycles is how many targets come and go in a run of cycles.
 	Cycles int
 	// Targets is how many stay.
@@ -122,6 +124,9 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 	if o.Minutes < warmUp+least {
 		return fmt.Errorf("a soak takes %d minutes or more", warmUp+least)
 	}
+	if o.Minute == 0 {
+		o.Minute = time.Minute
+	}
 	r, err := begin(ctx, root, o)
 	if err != nil {
 		return err
@@ -180,15 +185,14 @@ func Cycle(ctx context.Context, root string, o Options, report *figures.Report) 
 	return r.judge(ctx, step)
 }
 
-// minute is one of a soak.
+// minute is one of a soak. For two thirds of it there is trouble, and for one third a target is struck.
 func (r *run) minute(ctx context.Context, minute int) error {
-	const busy = 40 * time.Second
-	began := time.Now()
+	began, busy := time.Now(), r.options.Minute*2/3
 	if err := r.alongside(ctx, func(ctx context.Context) error {
-		trouble, ctx := errgroup.WithContext(ctx)
-		trouble.Go(func() error { return r.visit(ctx) })
-		trouble.Go(func() error { return r.rotate(ctx, r.residents[minute%len(r.residents)], minute) })
-		trouble.Go(func() error { return r.strike(ctx, r.residents[(minute+len(r.residents)/2)%len(r.residents)]) })
+		trouble, troubled := errgroup.WithContext(ctx)
+		trouble.Go(func() error { return r.visit(troubled) })
+		trouble.Go(func() error { return r.rotate(troubled, r.residents[minute%len(r.residents)], minute) })
+		trouble.Go(func() error { return r.strike(troubled, r.residents[(minute+len(r.residents)/2)%len(r.residents)]) })
 		if err := trouble.Wait(); err != nil {
 			return err
 		}
@@ -201,7 +205,7 @@ func (r *run) minute(ctx context.Context, minute int) error {
 	}
 	s := r.samples[len(r.samples)-1]
 	r.Say("minute %d: heap %.1f MiB, RSS %.1f MiB, %d goroutines, %d sockets, %d series", minute+1, mib(s.Heap), mib(s.RSS), s.Goroutines, s.Sockets, s.Series)
-	return rig.Pause(ctx, time.Until(r.began.Add(time.Duration(minute+1)*time.Minute)))
+	return rig.Pause(ctx, time.Until(r.began.Add(time.Duration(minute+1)*r.options.Minute)))
 }
 
 // alongside does something while objects are edited and contents change, and returns when all of it is corrected.
@@ -280,11 +284,10 @@ var troubles = []fault.Fault{
 
 // strike makes a target fail for a while.
 func (r *run) strike(ctx context.Context, target *fleetsim.Target) error {
-	const length = 20 * time.Second
 	if _, err := target.Faults().Set(troubles[r.random.IntN(len(troubles))]); err != nil {
 		return err
 	}
-	err := rig.Pause(ctx, length)
+	err := rig.Pause(ctx, r.options.Minute/3)
 	_, failed := target.Faults().Clear()
 	return errors.Join(err, failed)
 }

@@ -41,3 +41,28 @@ func TestTargetsThatComeAndGoLeaveNothing(t *testing.T) {
 	g.Expect(report.Broken()).To(BeEmpty(), "%s", &table)
 	t.Log(table.String())
 }
+
+// TestMinutesOfASoakFollowEachOther is the quick form of a soak: with all its trouble, and minutes of a few seconds. What it leaves behind has no
+// goal in so short a time; that nothing is written wrongly does.
+func TestMinutesOfASoakFollowEachOther(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane, skipped by -short")
+	}
+	g := NewWithT(t)
+	root, err := stage.Root(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	report := figures.NewReport("soak", nil)
+	var progress strings.Builder
+	err = soak.Run(t.Context(), root, soak.Options{
+		Targets: 4, Visitors: 2, Minutes: 6, Minute: 6 * time.Second, Rate: 2, Seed: 1, Patience: 3 * time.Minute, Progress: &progress,
+	}, report)
+	g.Expect(err).NotTo(HaveOccurred(), progress.String())
+	var table strings.Builder
+	g.Expect(report.Print(&table)).To(Succeed())
+	g.Expect(progress.String()).To(ContainSubstring("minute 6: heap"))
+	for _, broken := range report.Broken() {
+		g.Expect(broken).NotTo(Or(ContainSubstring("journal: "), ContainSubstring("deleted wrongly"), ContainSubstring("created twice")), "%s", &table)
+	}
+	g.Expect(table.String()).To(ContainSubstring("created twice"))
+	t.Log(table.String())
+}
