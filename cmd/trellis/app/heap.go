@@ -18,8 +18,8 @@ const (
 	// more, which takes 3.4 s of processor time: at 50 % that was a third of a start, and edits that came meanwhile waited for it. At
 	// 100 % a start took 1.6 times the memory of a minute later.
 	heapGrowth = 80
-	// heapLeast is how much any heap may grow.
-	heapLeast = 16 << 20
+	// heapLeast is how much any heap may grow. A hub with a handful of targets has 8 MiB that live, and goes through them in a few ms.
+	heapLeast = 8 << 20
 	// heapPace is after how many seconds a heap is to be collected for each GiB that lives. To go through a GiB takes nearly four
 	// seconds of one processor, so that is a fortieth of one. Where more is allocated, the bounds above decide.
 	heapPace = 150
@@ -45,8 +45,10 @@ const (
 	// heapCalm is how much may be allocated between two looks of a hub that has nothing to do, for each byte that lives. By
 	// what was seen of 30 targets, a thousand at rest would take half of that, and to apply much takes twice as much at least.
 	heapCalm = 0.2
+	// heapCalmLeast is what any hub may allocate between two looks, in bytes: that of a handful of targets has its Leases and figures to tell, too.
+	heapCalmLeast = 4 << 20
 	// heapIdle is how much memory such a hub may hold that it does not need, beside a share of what it needs.
-	heapIdle = 16 << 20
+	heapIdle = 8 << 20
 	// heapPause is how often memory is given back at most, which takes a collection. heapAgain is after how long that is tried again
 	// if no more is held than was left the last time: that is gaps between what lives, which fill as the hub works.
 	heapPause = 3 * time.Minute
@@ -253,7 +255,7 @@ func (s *surplus) givesBack(last, now heapFigures, growth float64, at time.Time)
 	} else if since >= heapAgain {
 		s.left = 0
 	}
-	calm := last.live > 0 && float64(now.allocated-last.allocated) < heapCalm*float64(now.live)
+	calm := last.live > 0 && float64(now.allocated-last.allocated) < max(heapCalm*float64(now.live), heapCalmLeast)
 	return calm && now.held > max(now.live, s.left)+max(now.live/8, uint64(growth))+heapIdle
 }
 

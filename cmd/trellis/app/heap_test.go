@@ -48,7 +48,8 @@ func TestCollectionsFollowWhatIsAllocated(t *testing.T) {
 	g.Expect(spaced(700, 3)).To(BeNumerically("~", 102, 3))
 	g.Expect(spaced(512, 3)).To(BeNumerically("~", 75, 3), "half the work")
 	g.Expect(spaced(700, 1)).To(BeNumerically("~", 175, 3), "a quarter of it")
-	g.Expect(spaced(64, 0.5)).To(BeNumerically("~", 32, 3), "there is to be some room: 16 MiB")
+	g.Expect(spaced(64, 0.5)).To(BeNumerically("~", 32, 3), "there is to be some room: a quarter")
+	g.Expect(spaced(8, 0.25)).To(BeNumerically("~", 32, 3), "at least 8 MiB of it")
 	g.Expect(spaced(1024, 1)).To(BeNumerically("~", 256, 3), "there is no hurry")
 	g.Expect(spaced(1024, 60)).To(BeNumerically("~", 10, 1), "the room decides")
 }
@@ -134,10 +135,12 @@ func TestMemoryIsGivenBackInCalm(t *testing.T) {
 	}{
 		"much is held":                           {surplus{}, look(100, 1000, 200), look(100, 1010, 200), 0, true},
 		"much is held, and is needed":            {surplus{}, look(100, 1000, 200), look(100, 1030, 200), 0, false},
-		"little is held":                         {surplus{}, look(100, 1000, 125), look(100, 1005, 125), 0, false},
+		"little is held":                         {surplus{}, look(100, 1000, 120), look(100, 1005, 120), 0, false},
 		"much is held until the next collection": {surplus{}, look(100, 1000, 200), look(100, 1010, 200), 100, false},
 		"more is held than until then":           {surplus{}, look(100, 1000, 220), look(100, 1010, 220), 100, true},
-		"a small heap":                           {surplus{}, look(10, 1000, 25), look(10, 1000, 25), 0, false},
+		"a small heap":                           {surplus{}, look(10, 1000, 19), look(10, 1000, 19), 0, false},
+		"a small heap with much that is held":    {surplus{}, look(10, 1000, 45), look(10, 1003, 45), 8, true},
+		"a small heap, and a bit is done":        {surplus{}, look(10, 1000, 45), look(10, 1005, 45), 8, false},
 		"the first look":                         {surplus{}, heapFigures{}, look(100, 100, 300), 0, false},
 		"before the first collection":            {surplus{}, look(0, 10, 30), look(0, 11, 30), 0, false},
 		"the heap shrank, nothing else":          {surplus{}, look(300, 1000, 450), look(100, 1001, 450), 0, true},
