@@ -10,7 +10,11 @@
 //	secret   how long a change takes from the answer of the source cluster to the object in the target
 //	health   how long it takes from the answer to whoever wrote that a Deployment is unavailable, or available again, to the
 //	         condition on its ManagedResource
-//	rest     what the hub costs, and asks for, while nothing happens
+//	rest     what the hub costs, and asks for, while nothing happens: processor time, memory beside the goal for so many targets
+//	         and objects, requests
+//	unprobed the same with a hub that does not probe; only if asked for
+//	restart  how long the hub takes, after an orderly end, until it watches all again with nothing changed, what that costs, and
+//	         what it asks for
 //	memory   what one watched object takes of the heap, by the hub's own packages in this process, beside informers of
 //	         client-go. It comes last, for it fills a target
 //
@@ -18,6 +22,9 @@
 // the hub's process. The machine is shared with the servers and with the benchmark itself, so a rate counts only as a ratio
 // to the bare one of the same run; rounds of all three alternate. Runs are repeated, and the median stands beside the
 // worst. Nothing is asserted: a benchmark that fails when the machine is busy tells nothing.
+//
+// What the hub asks of a target is in the audit log of the last one, which no other part uses. Writes to the others are counted by
+// their API servers, whoever made them.
 //
 // It prints a table and writes everything it measured to bin/bench/<time>.json.
 package main

@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,36 +22,42 @@ import (
 
 // The parts of the benchmark.
 const (
-	partDrift  = "drift"
-	partApply  = "apply"
-	partSecret = "secret"
-	partHealth = "health"
-	partMemory = "memory"
-	partRest   = "rest"
+	partDrift    = "drift"
+	partApply    = "apply"
+	partSecret   = "secret"
+	partHealth   = "health"
+	partRest     = "rest"
+	partUnprobed = "unprobed"
+	partRestart  = "restart"
+	partMemory   = "memory"
 )
 
 // options are the flags.
 type options struct {
-	parts     []string
-	runs      int
-	edits     int
-	changes   int
-	flips     int
-	memory    int
-	fixture   int
-	rounds    int
-	resources int
-	objects   int
-	inFlight  int
-	rest      time.Duration
-	seed      uint64
-	profiled  bool
+	parts       []string
+	targetCount int
+	runs        int
+	edits       int
+	changes     int
+	flips       int
+	memory      int
+	fixture     int
+	shoot       bool
+	rounds      int
+	resources   int
+	objects     int
+	inFlight    int
+	rest        time.Duration
+	seed        uint64
+	profiled    bool
 }
 
 func parseFlags() options {
 	var o options
-	parts := flag.String("parts", strings.Join([]string{partDrift, partApply, partSecret, partHealth, partRest, partMemory}, ","), "what to measure")
+	parts := flag.String("parts", strings.Join([]string{partDrift, partApply, partSecret, partHealth, partRest, partRestart, partMemory}, ","), "what to measure; "+partUnprobed+" only if asked for")
+	flag.IntVar(&o.targetCount, "targets", 4, fmt.Sprintf("control planes beside the source, 2 to %d: the last one is audited, and used by rest and restart only", len(letters)))
 	flag.IntVar(&o.fixture, "fixture", 10, "ManagedResources in each target, of 15 objects each")
+	flag.BoolVar(&o.shoot, "shoot", false, "rest, unprobed, restart: have each target hold the 300 objects of package shoot20, too, as simulated ones do; -fixture 0 leaves it at that")
 	flag.IntVar(&o.runs, "runs", 5, "drift, secret, health, memory: how often to repeat")
 	flag.IntVar(&o.edits, "edits", 200, "drift: edits and deletes in a run")
 	flag.IntVar(&o.changes, "changes", 100, "secret: changes in a run")
@@ -62,7 +67,7 @@ func parseFlags() options {
 	flag.IntVar(&o.objects, "objects", 50, "apply: objects in each of them")
 	flag.IntVar(&o.inFlight, "in-flight", 40, "apply: requests in flight, of the hub and of the bare clients")
 	flag.IntVar(&o.memory, "watched", 5000, "memory: objects of each kind")
-	flag.DurationVar(&o.rest, "rest", 30*time.Second, "rest: how long")
+	flag.DurationVar(&o.rest, "rest", 30*time.Second, "rest, unprobed: how long")
 	flag.Uint64Var(&o.seed, "seed", 1, "of the random choice of edits")
 	flag.BoolVar(&o.profiled, "profile", false, "apply: write profiles of the hub and of the API servers, of rounds that are not counted")
 	flag.Parse()
@@ -95,11 +100,16 @@ type result struct {
 	Secret     *samples          `json:"secret,omitempty"`
 	Health     *samples          `json:"health,omitempty"`
 	Rest       *atRest           `json:"rest,omitempty"`
+	Unprobed   *atRest           `json:"unprobed,omitempty"`
+	Restart    *restarted        `json:"restart,omitempty"`
 	Memory     []footprint       `json:"memory,omitempty"`
 }
 
 // run measures, prints and writes.
 func run(ctx context.Context, o options) error {
+	if o.targetCount < 2 || o.targetCount > len(letters) {
+		return fmt.Errorf("there are 2 to %d targets, not %d", len(letters), o.targetCount)
+	}
 	root, err := stage.Root(ctx)
 	if err != nil {
 		return err
@@ -111,7 +121,7 @@ func run(ctx context.Context, o options) error {
 	res := &result{Time: time.Now().UTC(), Go: runtime.Version(), CPUs: runtime.NumCPU(), LoadBefore: figures.Load(), Flags: map[string]string{}}
 	flag.VisitAll(func(f *flag.Flag) { res.Flags[f.Name] = f.Value.String() })
 	base := filepath.Join(results, res.Time.Format("20060102-150405"))
-	fmt.Println("starting a source cluster and", len(targetNames), "targets ...")
+	fmt.Println("starting a source cluster and", o.targetCount, "targets ...")
 	w, err := setUp(ctx, o, root, dir)
 	if err != nil {
 		return err
@@ -147,6 +157,14 @@ func measure(ctx context.Context, w *world, res *result, base string) (err error
 			var r atRest
 			r, err = measureRest(ctx, w)
 			res.Rest = &r
+		case partUnprobed:
+			var r atRest
+			r, err = measureUnprobed(ctx, w)
+			res.Unprobed = &r
+		case partRestart:
+			var r restarted
+			r, err = measureRestart(ctx, w)
+			res.Restart = &r
 		case partDrift:
 			s, err = measureDrift(ctx, w)
 			res.Drift = &s
@@ -163,7 +181,7 @@ func measure(ctx context.Context, w *world, res *result, base string) (err error
 				err = w.profile(ctx, base)
 			}
 		default:
-			err = fmt.Errorf("there is no part %q, only %s", part, strings.Join(slices.Sorted(slices.Values([]string{partApply, partDrift, partHealth, partMemory, partRest, partSecret})), ", "))
+			err = fmt.Errorf("there is no part %q, only %s", part, strings.Join([]string{partDrift, partApply, partSecret, partHealth, partRest, partUnprobed, partRestart, partMemory}, ", "))
 		}
 		if err != nil {
 			return err

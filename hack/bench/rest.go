@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/figures"
 )
 
 // settle is how long nothing happens before the time of rest begins: what a target's conditions say of what was done to it
@@ -18,22 +20,69 @@ const settle = 75 * time.Second
 // atRest is what the hub costs while nothing happens.
 type atRest struct {
 	Seconds float64 `json:"seconds"`
-	// Targets counts the source cluster, too: none of them is anything but connected.
-	Targets          int     `json:"targets"`
-	ManagedResources int     `json:"managedResources"`
-	Millicores       float64 `json:"millicores"`
-	RSSMiB           float64 `json:"rssMiB"`
+	// Load is how busy the machine was when it began.
+	Load string `json:"load"`
+	fleet
+	Millicores float64 `json:"millicores"`
+	// RSSMiB is what is resident as it is, CollectedMiB after a garbage collection, of which LiveMiB are in use on the heap.
+	RSSMiB       float64 `json:"rssMiB"`
+	CollectedMiB float64 `json:"collectedMiB"`
+	LiveMiB      float64 `json:"liveMiB"`
 	// Target and Source are the requests of the hub at the audited target and at the source cluster, by what they are.
 	Target map[string]int `json:"target"`
 	Source map[string]int `json:"source"`
+	// Writes are those of anybody to any target.
+	Writes map[string]int64 `json:"writes"`
 	// SourceWrites and LeaseWrites are the writes among those to the source cluster, a minute.
 	SourceWrites float64 `json:"sourceWritesPerMinute"`
 	LeaseWrites  float64 `json:"leaseWritesPerMinute"`
 }
 
-func measureRest(ctx context.Context, w *world) (atRest, error) {
-	r := atRest{Seconds: w.rest.Seconds(), Targets: len(targetNames), ManagedResources: len(targetNames) * w.fixture}
+// fleet is what the hub looks after.
+type fleet struct {
+	Targets          int `json:"targets"`
+	ManagedResources int `json:"managedResources"`
+	Objects          int `json:"objects"`
+	// GoalMiB is what the hub may take for that.
+	GoalMiB float64 `json:"goalMiB"`
+}
+
+// fleet counts what the hub looks after.
+func (w *world) fleet(ctx context.Context) (fleet, error) {
+	f := fleet{Targets: w.targetCount}
+	var list resourcesv1alpha1.ManagedResourceList
+	if err := w.source.Client.List(ctx, &list); err != nil {
+		return f, fmt.Errorf("counting what there is: %w", err)
+	}
+	for i := range list.Items {
+		if class := list.Items[i].Spec.Class; class == nil || *class != foreignClass {
+			f.ManagedResources++
+			f.Objects += len(list.Items[i].Status.Resources)
+		}
+	}
+	const hub, perTarget, perObject = 64, 1.2, 2.0 / 1024
+	f.GoalMiB = hub + perTarget*float64(f.Targets) + perObject*float64(f.Objects)
+	return f, nil
+}
+
+// measureUnprobed is measureRest with a hub that was started anew and does not probe, which is what the goal of rest is about.
+func measureUnprobed(ctx context.Context, w *world) (atRest, error) {
+	if _, err := w.restartHub(ctx, unprobed); err != nil {
+		return atRest{}, err
+	}
+	return measureRest(ctx, w)
+}
+
+func measureRest(ctx context.Context, w *world) (r atRest, err error) {
 	if err := pause(ctx, settle); err != nil {
+		return r, err
+	}
+	r.Seconds, r.Load = w.rest.Seconds(), figures.LoadOfMinute(figures.Load())
+	if r.fleet, err = w.fleet(ctx); err != nil {
+		return r, err
+	}
+	written, err := w.writes(ctx)
+	if err != nil {
 		return r, err
 	}
 	began := time.Now()
@@ -50,29 +99,99 @@ func measureRest(ctx context.Context, w *world) (atRest, error) {
 	}
 	ended := time.Now()
 	r.Millicores = 1000 * (after - before).Seconds() / ended.Sub(began).Seconds()
-	rss, err := w.hub.RSS()
-	if err != nil {
+	if r.Writes, err = w.writesSince(ctx, written); err != nil {
 		return r, err
 	}
-	r.RSSMiB = float64(rss) / (1 << 20)
-	if r.Target, err = requests(w.audited, began, ended); err != nil {
+	if err := r.countRequests(w, began, ended); err != nil {
 		return r, err
+	}
+	return r, r.weigh(ctx, w.hub)
+}
+
+// countRequests counts those of the hub.
+func (r *atRest) countRequests(w *world, began, ended time.Time) (err error) {
+	if r.Target, err = requests(w.audited, began, ended); err != nil {
+		return err
 	}
 	if r.Source, err = requests(w.source, began, ended); err != nil {
-		return r, err
+		return err
 	}
 	for request, n := range r.Source {
 		verb, what, _ := strings.Cut(request, " ")
 		perMinute := float64(n) / ended.Sub(began).Minutes()
 		switch {
-		case !slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, verb):
+		case !slices.Contains(writing, verb):
 		case what == "leases":
 			r.LeaseWrites += perMinute
 		default:
 			r.SourceWrites += perMinute
 		}
 	}
-	return r, nil
+	return nil
+}
+
+// weigh looks at the memory of the hub, as it is and after its garbage was collected: three times, since what is only weakly held,
+// and what finalizers let go, needs more than one.
+func (r *atRest) weigh(ctx context.Context, hub *stage.Hub) error {
+	memory, err := hub.Memory()
+	if err != nil {
+		return err
+	}
+	r.RSSMiB = mib(memory.RSS)
+	var heap stage.Heap
+	for range 3 {
+		if heap, err = hub.Collect(ctx); err != nil {
+			return err
+		}
+	}
+	r.LiveMiB = mib(heap.Live)
+	if memory, err = hub.Memory(); err != nil {
+		return err
+	}
+	r.CollectedMiB = mib(memory.RSS)
+	return nil
+}
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// reviews is what resources end with that are questions: they are created, and nothing is stored.
+const reviews = "reviews"
+
+// writing are the verbs of audit logs and, in upper case, of API servers' figures that change something. Only the latter tell an apply
+// from other patches.
+var writing = []string{"create", "update", "patch", "apply", "delete", "deletecollection", "post", "put"}
+
+// writes counts those of anybody to all targets so far, as API servers count them: audit logs of all would slow all down. Leases are
+// left out, which API servers have of their own, and reviews, of which nothing is stored.
+func (w *world) writes(ctx context.Context) (map[string]int64, error) {
+	sum := map[string]int64{}
+	for _, target := range w.all() {
+		counts, err := target.Requests(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for request, n := range counts {
+			verb, what, _ := strings.Cut(request, " ")
+			if slices.Contains(writing, strings.ToLower(verb)) && what != "leases" && !strings.HasSuffix(what, reviews) {
+				sum[request] += n
+			}
+		}
+	}
+	return sum, nil
+}
+
+// writesSince are those that were added to earlier ones.
+func (w *world) writesSince(ctx context.Context, before map[string]int64) (map[string]int64, error) {
+	after, err := w.writes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for request, n := range before {
+		if after[request] -= n; after[request] == 0 {
+			delete(after, request)
+		}
+	}
+	return after, nil
 }
 
 // requests counts what the hub asked of a cluster.
@@ -94,8 +213,12 @@ func describe(e controlplane.AuditEntry) string {
 	switch {
 	case e.Verb == "get" && e.Resource == "namespaces" && e.Name == "kube-system":
 		return "probe (get namespace)"
-	case e.Resource == "":
+	case e.Resource == "" && strings.HasPrefix(e.RequestURI, "/version"):
 		return "probe (" + e.Verb + " " + e.RequestURI + ")"
+	case e.Resource == "":
+		return e.Verb + " " + e.RequestURI
+	case strings.HasSuffix(e.Resource, reviews):
+		return "ask by " + e.Resource
 	case e.Subresource != "":
 		return fmt.Sprintf("%s %s/%s", e.Verb, e.Resource, e.Subresource)
 	}

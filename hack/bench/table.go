@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/trellis-hub/trellis/hack/figures"
 )
@@ -13,21 +14,27 @@ import (
 func printTable(out io.Writer, o options, r *result) {
 	fmt.Fprintf(out, "\n%d processors, load %s -> %s\n", r.CPUs, figures.LoadOfMinute(r.LoadBefore), figures.LoadOfMinute(r.LoadAfter))
 	if r.Drift != nil {
-		printLatencies(out, fmt.Sprintf("Drift: an edit or delete is undone (%d in 3 targets, %d runs)", o.edits, o.runs), *r.Drift)
+		printLatencies(out, fmt.Sprintf("Drift: an edit or delete is undone (%d in %d targets, %d runs)", o.edits, o.targetCount-1, o.runs), *r.Drift)
 		printGroups(out, *r.Drift, "kind", "edits", func(s sample) string { return s.Kind })
 	}
 	if r.Secret != nil {
-		printLatencies(out, fmt.Sprintf("Secret: changed content is in the target (%d in 3 targets, %d runs)", o.changes, o.runs), *r.Secret)
+		printLatencies(out, fmt.Sprintf("Secret: changed content is in the target (%d in %d targets, %d runs)", o.changes, o.targetCount-1, o.runs), *r.Secret)
 	}
 	if r.Health != nil {
-		printLatencies(out, fmt.Sprintf("Health: a Deployment that becomes unavailable or available is reported (%d in 3 targets, %d runs)", 2*o.flips, o.runs), *r.Health)
+		printLatencies(out, fmt.Sprintf("Health: a Deployment that becomes unavailable or available is reported (%d in %d targets, %d runs)", 2*o.flips, o.targetCount-1, o.runs), *r.Health)
 		printGroups(out, *r.Health, "direction", "flips", func(s sample) string { return s.Change })
 	}
 	if r.Apply != nil {
 		printApply(out, o, r.Apply)
 	}
 	if r.Rest != nil {
-		printRest(out, *r.Rest)
+		printRest(out, "Rest", *r.Rest)
+	}
+	if r.Unprobed != nil {
+		printRest(out, "Rest without probes", *r.Unprobed)
+	}
+	if r.Restart != nil {
+		printRestart(out, *r.Restart)
 	}
 	if r.Memory != nil {
 		printMemory(out, r.Memory)
@@ -132,22 +139,55 @@ func printProcessors(out io.Writer, rounds []round) {
 	}
 }
 
-func printRest(out io.Writer, r atRest) {
-	fmt.Fprintf(out, "\nRest: %d targets, %d ManagedResources of 15 objects, %.0f s\n", r.Targets, r.ManagedResources, r.Seconds)
-	fmt.Fprintf(out, "  %-38s%10.2f millicores\n", "processor time of the hub", r.Millicores)
-	fmt.Fprintf(out, "  %-38s%10.1f MiB\n", "resident memory of the hub", r.RSSMiB)
+func printRest(out io.Writer, name string, r atRest) {
+	fmt.Fprintf(out, "\n%s: %s, %.0f s, load %s\n", name, r.fleet, r.Seconds, r.Load)
+	fmt.Fprintf(out, "  %-38s%10.2f millicores (%.2f for each target)\n", "processor time of the hub", r.Millicores, r.Millicores/float64(r.Targets))
+	fmt.Fprintf(out, "  %-38s%10.1f MiB (goal: at most %.1f)\n", "resident memory of the hub", r.RSSMiB, r.GoalMiB)
+	fmt.Fprintf(out, "  %-38s%10.1f MiB, of which %.1f are alive on the heap\n", "the same after a collection", r.CollectedMiB, r.LiveMiB)
 	fmt.Fprintf(out, "  %-38s%10.1f /min (and %.1f of Leases)\n", "writes to the source cluster", r.SourceWrites, r.LeaseWrites)
-	for _, place := range []struct {
-		name   string
-		counts map[string]int
-	}{{"one target", r.Target}, {"the source cluster", r.Source}} {
-		fmt.Fprintf(out, "  requests to %s\n", place.name)
-		if len(place.counts) == 0 {
-			fmt.Fprintln(out, "    none")
+	printAsked(out, r.Target, r.Writes)
+	printCounts(out, "requests to the audited target", r.Target)
+	printCounts(out, "requests to the source cluster", r.Source)
+}
+
+// String says for people what there is.
+func (f fleet) String() string {
+	return fmt.Sprintf("%d targets, %d ManagedResources, %d objects (%d a target)", f.Targets, f.ManagedResources, f.Objects, f.Objects/f.Targets)
+}
+
+func printRestart(out io.Writer, r restarted) {
+	fmt.Fprintf(out, "\nRestart with nothing changed: %s, load %s\n", r.fleet, r.Load)
+	fmt.Fprintf(out, "  %-38s%10.2f s\n", "ready", r.ReadySeconds)
+	fmt.Fprintf(out, "  %-38s%10.2f s\n", fmt.Sprintf("all %d watches synced", r.Watches), r.SyncedSeconds)
+	fmt.Fprintf(out, "  %-38s%10.2f s\n", "processor time of the hub until then", r.CPUSeconds)
+	fmt.Fprintf(out, "  %-38s%10.1f MiB (goal: at most %.1f)\n", "resident memory a minute later", r.SteadyMiB, r.GoalMiB)
+	fmt.Fprintf(out, "  %-38s%10.1f MiB, %.2f times as much\n", "the most until then", r.PeakMiB, r.PeakMiB/r.SteadyMiB)
+	printAsked(out, r.Target, r.Writes)
+	printCounts(out, "requests to the audited target", r.Target)
+}
+
+// printAsked prints how often targets were asked for what, and in which there is nothing to do.
+func printAsked(out io.Writer, audited map[string]int, writes map[string]int64) {
+	sums := map[string]int{}
+	for request, n := range audited {
+		verb, _, _ := strings.Cut(request, " ")
+		if slices.Contains(writing, verb) {
+			verb = "write"
 		}
-		for _, request := range slices.Sorted(maps.Keys(place.counts)) {
-			fmt.Fprintf(out, "    %-36s%10d\n", request, place.counts[request])
-		}
+		sums[verb] += n
+	}
+	fmt.Fprintf(out, "  %-38s%10d writes, %d gets, %d lists; %d probes, %d watches begun, %d reviews\n", "the audited target was asked for",
+		sums["write"], sums["get"], sums["list"], sums["probe"], sums["watch"], sums["ask"])
+	printCounts(out, "writes of anybody to all targets, but Leases and reviews", writes)
+}
+
+func printCounts[N int | int64](out io.Writer, name string, counts map[string]N) {
+	fmt.Fprintf(out, "  %s\n", name)
+	if len(counts) == 0 {
+		fmt.Fprintln(out, "    none")
+	}
+	for _, request := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(out, "    %-36s%10d\n", request, counts[request])
 	}
 }
 

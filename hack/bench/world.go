@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,6 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/shoot20"
 )
 
 // config has its arguments for the number of requests in flight. There is no limit on the rate, which would be what is
@@ -35,15 +38,25 @@ classes:
   target: {type: Namespace}
 `
 
-// targetNames are the targets. The last one keeps an audit log, which slows a server down, and is used at rest only.
-var targetNames = []string{"alpha", "beta", "gamma", audited}
+// unprobed makes probes so rare that none happens in a measurement. What they are a sign of has to wait for them, then.
+const unprobed = `
+clusterCache: {probeInterval: 2h}
+controllers: {heartbeat: {monitorPeriod: 5h, targetMonitorPeriod: 10h}}
+`
 
-const audited = "delta"
+// letters name the targets, as many as there are. The last one keeps an audit log, which slows a server down, and is used by rest
+// and restart only.
+var letters = strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi chi psi omega")
+
+// startedAtOnce is how many control planes start beside each other. More of them would only wait for the processors, and then
+// no longer for each other.
+const startedAtOnce = 5
 
 // world is what is measured, and where.
 type world struct {
 	options
 	dir     string // for the files of the run, inside bin/bench
+	binary  string // of the hub
 	source  *stage.Cluster
 	targets []*stage.Cluster // without the audited one
 	audited *stage.Cluster
@@ -70,27 +83,12 @@ func setUp(ctx context.Context, o options, root, dir string) (*world, error) {
 }
 
 func (w *world) start(ctx context.Context, root string) error {
-	var binary string
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		binary, err = stage.Build(starting, root)
+		w.binary, err = stage.Build(starting, root)
 		return err
 	})
-	group.Go(func() error {
-		planes := []controlplane.Options{{Name: "source", Audit: true}}
-		for _, name := range targetNames {
-			planes = append(planes, controlplane.Options{Name: name, Audit: name == audited})
-		}
-		for i := range planes {
-			planes[i].ExtraAPIServerArgs = []string{fmt.Sprintf("--profiling=%t", w.profiled)}
-		}
-		clusters, err := stage.StartClusters(starting, planes...)
-		if err != nil {
-			return err
-		}
-		w.source, w.targets, w.audited = clusters[0], clusters[1:len(clusters)-1], clusters[len(clusters)-1]
-		return nil
-	})
+	group.Go(func() error { return w.startClusters(starting) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -103,19 +101,60 @@ func (w *world) start(ctx context.Context, root string) error {
 	if w.board, err = stage.NewBoard(watching, w.source); err != nil {
 		return err
 	}
-	if w.hub, err = stage.StartHub(ctx, binary, w.dir, w.source, fmt.Sprintf(config, w.inFlight)); err != nil {
+	if err := w.startHub(ctx, ""); err != nil {
 		return err
 	}
-	for _, target := range append(w.targets, w.audited) {
-		if err := w.fill(ctx, target); err != nil {
+	var shoot *shoot20.Fixture
+	if w.shoot {
+		shoot = shoot20.New(shoot20.Options{})
+	}
+	for _, target := range w.all() {
+		if err := w.fill(ctx, target, shoot); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fill registers a target and applies the fixture to it.
-func (w *world) fill(ctx context.Context, target *stage.Cluster) error {
+// startClusters starts a few control planes at a time.
+func (w *world) startClusters(ctx context.Context) error {
+	planes := []controlplane.Options{{Name: "source", Audit: true}}
+	for i, name := range letters[:w.targetCount] {
+		planes = append(planes, controlplane.Options{Name: name, Audit: i == w.targetCount-1})
+	}
+	for i := range planes {
+		planes[i].ExtraAPIServerArgs = []string{fmt.Sprintf("--profiling=%t", w.profiled)}
+	}
+	var clusters []*stage.Cluster
+	for few := range slices.Chunk(planes, startedAtOnce) {
+		started, err := stage.StartClusters(ctx, few...)
+		if err != nil {
+			stage.StopClusters(clusters...)
+			return err
+		}
+		clusters = append(clusters, started...)
+	}
+	last := len(clusters) - 1
+	w.source, w.targets, w.audited = clusters[0], clusters[1:last], clusters[last]
+	return nil
+}
+
+// all are the targets with the audited one.
+func (w *world) all() []*stage.Cluster { return append(slices.Clone(w.targets), w.audited) }
+
+// startHub starts a hub with sections added to its configuration. If that fails, the one before is still there to be asked for
+// its log.
+func (w *world) startHub(ctx context.Context, sections string) error {
+	hub, err := stage.StartHub(ctx, w.binary, w.dir, w.source, fmt.Sprintf(config, w.inFlight)+sections)
+	if err != nil {
+		return err
+	}
+	w.hub = hub
+	return nil
+}
+
+// fill registers a target and applies the fixture to it, and what a shoot has, unless that is nil.
+func (w *world) fill(ctx context.Context, target *stage.Cluster, shoot *shoot20.Fixture) error {
 	ns := sourceNamespace(target)
 	kubeconfig, err := target.Access(ctx, "only", 12*time.Hour)
 	if err != nil {
@@ -145,8 +184,19 @@ func (w *world) fill(ctx context.Context, target *stage.Cluster) error {
 			return err
 		}
 	}
-	for i := range w.fixture {
-		if _, err := w.board.Await(ctx, stage.ManagedResource(ns, fixtureName(i)), applied); err != nil {
+	if shoot != nil {
+		for _, object := range shoot.Source(ns, target.Name) {
+			if err := w.source.Client.Create(ctx, object); err != nil {
+				return fmt.Errorf("creating what a shoot has: %w", err)
+			}
+		}
+	}
+	var list resourcesv1alpha1.ManagedResourceList
+	if err := w.source.Client.List(ctx, &list, client.InNamespace(ns)); err != nil {
+		return fmt.Errorf("listing what %s is to have: %w", target.Name, err)
+	}
+	for i := range list.Items {
+		if _, err := w.board.Await(ctx, stage.ManagedResource(ns, list.Items[i].Name), applied); err != nil {
 			return err
 		}
 	}
@@ -183,7 +233,7 @@ func (w *world) tearDown() {
 		w.hub.Kill()
 	}
 	w.closing()
-	stage.StopClusters(append(w.targets, w.source, w.audited)...)
+	stage.StopClusters(append(w.all(), w.source)...)
 	_ = os.RemoveAll(w.dir) // inside bin/, and made anew by the next run
 }
 

@@ -257,12 +257,10 @@ func (h *Hub) Sum(ctx context.Context, name string, labels map[string]string) (s
 }
 
 // SumBy adds up all series of a counter or gauge with labels for each value of one of them.
-func (h *Hub) SumBy(ctx context.Context, name, label string) (map[string]float64, error) {
+func (h *Hub) SumBy(ctx context.Context, name, by string) (map[string]float64, error) {
 	sums := map[string]float64{}
 	err := h.series(ctx, name, func(series string, value float64) {
-		_, rest, _ := strings.Cut(series, label+`="`)
-		of, _, _ := strings.Cut(rest, `"`)
-		sums[of] += value
+		sums[label(series, by)] += value
 	})
 	return sums, err
 }
@@ -273,14 +271,22 @@ func (h *Hub) series(ctx context.Context, name string, f func(series string, val
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(string(body)) {
+	if err := eachSeries(body, name, f); err != nil {
+		return fmt.Errorf("reading the figures of the hub: %w", err)
+	}
+	return nil
+}
+
+// eachSeries calls f for the series of a counter or gauge with labels, in a page of the exposition format.
+func eachSeries(page []byte, name string, f func(series string, value float64)) error {
+	for line := range strings.Lines(string(page)) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
 		if !strings.HasPrefix(series, name+"{") {
 			continue
 		}
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return fmt.Errorf("reading the figures of the hub: %w", err)
+			return err
 		}
 		f(series, n)
 	}

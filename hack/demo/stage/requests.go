@@ -1,0 +1,42 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// Requests counts what a cluster was asked for so far by anybody, itself included, as its API server counts: by the verb in upper
+// case and the resource, as in "APPLY configmaps" and "PUT deployments/status".
+func (c *Cluster) Requests(ctx context.Context) (map[string]int64, error) {
+	clients, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return nil, fmt.Errorf("client for %s: %w", c.Name, err)
+	}
+	page, err := clients.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the figures of %s: %w", c.Name, err)
+	}
+	counts := map[string]int64{}
+	err = eachSeries(page, "apiserver_request_total", func(series string, value float64) {
+		what := label(series, "verb") + " " + label(series, "resource")
+		if sub := label(series, "subresource"); sub != "" {
+			what += "/" + sub
+		}
+		counts[what] += int64(value)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the figures of %s: %w", c.Name, err)
+	}
+	return counts, nil
+}
+
+// label finds the value of one in a line of the exposition format. None of those that are looked for has quotes in it.
+func label(series, name string) string {
+	_, labels, _ := strings.Cut(series, "{")
+	_, rest, _ := strings.Cut(","+labels, ","+name+`="`)
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
+}
