@@ -3,11 +3,13 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/reference"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -16,37 +18,47 @@ const (
 	// eventsPerSecond is the pace after that. Hundreds of targets that are back at once have as much to tell by events as by their conditions, and the
 	// source had both to take in the same seconds. Operators wait for the conditions.
 	eventsPerSecond = 30
-	// eventsWaiting is how many wait for their turn. What comes then does not wait.
-	eventsWaiting = 2000
+	// eventsWaiting is how many wait for their turn: the last of them for a quarter of a minute. What comes then does not wait. An event has the time
+	// at which it is told, and what waits when the process ends may be lost, so it is not to be long.
+	eventsWaiting = 500
 )
 
-// pacedEvents hands events of one term on at a pace. Nothing is left out, and what waits is told in its order.
+// pacedEvents hands events of one term on at a pace, those that wait in their order.
 type pacedEvents struct {
 	to      events.EventRecorder
 	scheme  *runtime.Scheme
+	clock   clock.Clock
 	pace    *rate.Limiter
 	waiting chan func()
+
+	mu sync.Mutex // so that nobody goes before those that wait
 }
 
-func newPacedEvents(to events.EventRecorder, scheme *runtime.Scheme) *pacedEvents {
-	return &pacedEvents{to: to, scheme: scheme, pace: rate.NewLimiter(eventsPerSecond, eventsAtOnce), waiting: make(chan func(), eventsWaiting)}
+func newPacedEvents(to events.EventRecorder, scheme *runtime.Scheme, c clock.Clock) *pacedEvents {
+	return &pacedEvents{to: to, scheme: scheme, clock: c, pace: rate.NewLimiter(eventsPerSecond, eventsAtOnce), waiting: make(chan func(), eventsWaiting)}
 }
 
 // Eventf implements events.EventRecorder.
 func (p *pacedEvents) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
-	if len(p.waiting) == 0 && p.pace.Allow() {
-		p.to.Eventf(regarding, related, eventType, reason, action, note, args...)
+	if p.wait(func() func() {
+		// An object that is referred to need not be kept.
+		regarding, related, text := p.reference(regarding), p.reference(related), fmt.Sprintf(note, args...)
+		return func() { p.to.Eventf(regarding, related, eventType, reason, action, "%s", text) }
+	}) {
 		return
 	}
-	// An object that is referred to need not be kept.
-	regarding, related = p.reference(regarding), p.reference(related)
-	text := fmt.Sprintf(note, args...)
-	tell := func() { p.to.Eventf(regarding, related, eventType, reason, action, "%s", text) }
-	select {
-	case p.waiting <- tell:
-	default:
-		tell()
+	p.to.Eventf(regarding, related, eventType, reason, action, note, args...)
+}
+
+// wait puts an event behind those that wait, unless it has its turn at once or too many wait. It returns whether it did.
+func (p *pacedEvents) wait(event func() func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == cap(p.waiting) || len(p.waiting) == 0 && p.pace.AllowN(p.clock.Now(), 1) {
+		return false
 	}
+	p.waiting <- event() // there is room, and nobody else puts anything there
+	return true
 }
 
 // reference refers to an object. What cannot be referred to is returned as it is, for who takes the event to say so.
@@ -67,9 +79,20 @@ func (p *pacedEvents) start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case tell := <-p.waiting:
-			_ = p.pace.Wait(ctx) // if ctx ends, the rest need not wait
+			p.pause(ctx)
 			tell()
 		}
+	}
+}
+
+// pause waits for the next turn. If ctx ends, the rest need not wait.
+func (p *pacedEvents) pause(ctx context.Context) {
+	now := p.clock.Now()
+	timer := p.clock.NewTimer(p.pace.ReserveN(now, 1).DelayFrom(now))
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
 	}
 }
 

@@ -3,37 +3,45 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 )
 
-// told takes events where the real recorder would send them.
-type told struct {
+// listener takes events where the real recorder would send them.
+type listener struct {
+	mu        sync.Mutex
 	notes     []string
 	regarding []runtime.Object
 }
 
-func (t *told) Eventf(regarding, _ runtime.Object, _, _, _, note string, args ...any) {
-	t.notes = append(t.notes, fmt.Sprintf(note, args...))
-	t.regarding = append(t.regarding, regarding)
+func (l *listener) Eventf(regarding, _ runtime.Object, _, _, _, note string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.notes = append(l.notes, fmt.Sprintf(note, args...))
+	l.regarding = append(l.regarding, regarding)
 }
 
-// newTold returns events of which, once some were told, the next one has its turn in an hour.
-func newTold(g Gomega) (*told, *pacedEvents) {
+func (l *listener) heard() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.notes)
+}
+
+func newListener(g Gomega) (*listener, *pacedEvents, *clocktesting.FakeClock) {
 	scheme, err := newScheme()
 	g.Expect(err).NotTo(HaveOccurred())
-	t := &told{}
-	p := newPacedEvents(t, scheme)
-	p.pace.SetLimit(rate.Every(time.Hour))
-	return t, p
+	l, clock := &listener{}, clocktesting.NewFakeClock(time.Now())
+	return l, newPacedEvents(l, scheme, clock), clock
 }
 
 // tell tells about the targets from one on, and returns what is said of them.
@@ -48,46 +56,60 @@ func tell(p *pacedEvents, from, to int) (notes []string) {
 
 func TestWhatHappensToAFewIsToldAtOnce(t *testing.T) {
 	g := NewWithT(t)
-	told, p := newTold(g)
+	l, p, _ := newListener(g)
 	notes := tell(p, 0, eventsAtOnce)
-	g.Expect(told.notes).To(Equal(notes))
+	g.Expect(l.heard()).To(Equal(notes))
 }
 
 func TestWhatHappensToManyIsToldInTurn(t *testing.T) {
 	g := NewWithT(t)
-	told, p := newTold(g)
-	notes := tell(p, 0, eventsAtOnce+200)
-	g.Expect(told.notes).To(HaveLen(eventsAtOnce))
+	l, p, clock := newListener(g)
+	const many = eventsAtOnce + 10
+	notes := tell(p, 0, many)
+	g.Expect(l.heard()).To(Equal(notes[:eventsAtOnce]))
 
-	p.pace.SetLimit(10_000)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.start(ctx) }()
-	g.Eventually(func() int { return len(p.waiting) }).Should(BeZero())
+	for n := eventsAtOnce; n < many; n++ {
+		g.Eventually(clock.HasWaiters, "1m").Should(BeTrue())
+		g.Expect(l.heard()).To(HaveLen(n), "the next one is not told before its turn")
+		clock.Step(time.Second/eventsPerSecond + time.Microsecond)
+		g.Eventually(l.heard, "1m").Should(HaveLen(n + 1))
+	}
 	cancel()
-	g.Eventually(ended).Should(Receive(BeNil()))
-	g.Expect(told.notes).To(Equal(notes), "in their order, and none is left out")
-	last := told.regarding[len(told.regarding)-1]
+	g.Eventually(ended, "1m").Should(Receive(BeNil()))
+	g.Expect(l.heard()).To(Equal(notes), "in their order, and none is left out")
+	last := l.regarding[len(l.regarding)-1]
 	g.Expect(last).To(BeAssignableToTypeOf(&corev1.ObjectReference{}), "so that the object is not kept")
-	g.Expect(last).To(And(HaveField("Kind", "TargetCluster"), HaveField("Name", "299"), HaveField("UID", BeEquivalentTo("1"))))
+	g.Expect(last).To(And(HaveField("Kind", "TargetCluster"), HaveField("Name", fmt.Sprint(many-1)), HaveField("UID", BeEquivalentTo("1"))))
+}
+
+func TestNobodyGoesBeforeThoseThatWait(t *testing.T) {
+	g := NewWithT(t)
+	l, p, clock := newListener(g)
+	notes := tell(p, 0, eventsAtOnce+1)
+	clock.Step(time.Minute)
+	tell(p, eventsAtOnce+1, eventsAtOnce+2)
+	g.Expect(l.heard()).To(Equal(notes[:eventsAtOnce]), "it would have its turn if nobody waited")
 }
 
 func TestTheRestIsToldAtTheEndOfATerm(t *testing.T) {
 	g := NewWithT(t)
-	told, p := newTold(g)
+	l, p, _ := newListener(g)
 	notes := tell(p, 0, eventsAtOnce+50)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	g.Expect(p.start(ctx)).To(Succeed())
 	p.tellTheRest()
-	g.Expect(told.notes).To(Equal(notes))
+	g.Expect(l.heard()).To(Equal(notes))
 }
 
 func TestWhoFindsTooManyWaitingDoesNotWait(t *testing.T) {
 	g := NewWithT(t)
-	told, p := newTold(g)
+	l, p, _ := newListener(g)
 	tell(p, 0, eventsAtOnce+eventsWaiting)
-	g.Expect(told.notes).To(HaveLen(eventsAtOnce))
+	g.Expect(l.heard()).To(HaveLen(eventsAtOnce))
 	notes := tell(p, 10_000, 10_003)
-	g.Expect(told.notes[eventsAtOnce:]).To(Equal(notes), "no more than so many are kept")
+	g.Expect(l.heard()[eventsAtOnce:]).To(Equal(notes), "no more than so many are kept")
 }

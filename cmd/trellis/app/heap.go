@@ -27,9 +27,10 @@ const (
 	// to apply much takes more.
 	heapRest = 25
 	// heapEarly is how much of its room a heap that is not at rest uses, in percent, before it is collected here instead of by the runtime, which has
-	// whoever allocates take part: of what 300 of 1,000 targets that came back took of a hub's processor time, that was a sixth. What is allocated
-	// during such a collection takes the rest of the room.
-	heapEarly = 70
+	// whoever allocates take part: of what 300 of 1,000 targets that came back took of a hub's processor time, that was a sixth. The runtime
+	// begins at 70 % at the earliest, and one that is under way then would be followed by another one. What is allocated during such a collection, of
+	// some seconds, takes the rest of the room, and may take more.
+	heapEarly = 60
 	// heapLongest is how long a heap is not collected at most.
 	heapLongest = 30 * time.Minute
 	// heapUnforced is after how long without a collection the runtime is kept from one. It would begin one after two minutes whatever was

@@ -27,7 +27,7 @@ func (h *hub) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	events := newPacedEvents(h.manager.GetEventRecorder("trellis"), h.manager.GetScheme())
+	events := newPacedEvents(h.manager.GetEventRecorder("trellis"), h.manager.GetScheme(), h.Clock)
 	defer events.tellTheRest()
 	settings := h.Config.Controllers.ManagedResource
 	resources, err := managedresource.New(managedresource.Options{ //nolint:contextcheck // its callbacks get no context to pass on

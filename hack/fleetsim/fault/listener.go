@@ -212,14 +212,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
-		if hasLeft(conn) {
-			_ = conn.Close() // nobody is there to be told
-			continue
-		}
 		c := &Conn{Conn: conn, listener: l, number: l.faults.accepted.Add(1), over: make(chan struct{})}
 		if l.admit(c) {
 			return c, nil
 		}
+		_ = c.Close() // nobody is there to be told
 	}
 }
 
@@ -265,7 +262,7 @@ func (l *Listener) admit(c *Conn) bool {
 	for {
 		state := l.faults.state.Load()
 		if !state.stopsAccepting() {
-			return !c.isOver()
+			return !c.isOver() && !hasLeft(c.Conn)
 		}
 		select {
 		case <-state.changed:
