@@ -260,7 +260,7 @@ func (h *Hub) Sum(ctx context.Context, name string, labels map[string]string) (s
 func (h *Hub) SumBy(ctx context.Context, name, by string) (map[string]float64, error) {
 	sums := map[string]float64{}
 	err := h.series(ctx, name, func(series string, value float64) {
-		sums[label(series, by)] += value
+		sums[Label(series, by)] += value
 	})
 	return sums, err
 }
@@ -271,14 +271,14 @@ func (h *Hub) series(ctx context.Context, name string, f func(series string, val
 	if err != nil {
 		return err
 	}
-	if err := eachSeries(body, name, f); err != nil {
+	if err := EachSeries(body, name, f); err != nil {
 		return fmt.Errorf("reading the figures of the hub: %w", err)
 	}
 	return nil
 }
 
-// eachSeries calls f for the series of a counter or gauge with labels, in a page of the exposition format.
-func eachSeries(page []byte, name string, f func(series string, value float64)) error {
+// EachSeries calls f for the series of a counter or gauge with labels, in a page of the exposition format.
+func EachSeries(page []byte, name string, f func(series string, value float64)) error {
 	for line := range strings.Lines(string(page)) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
 		if !strings.HasPrefix(series, name+"{") {

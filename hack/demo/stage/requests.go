@@ -20,9 +20,9 @@ func (c *Cluster) Requests(ctx context.Context) (map[string]int64, error) {
 		return nil, fmt.Errorf("reading the figures of %s: %w", c.Name, err)
 	}
 	counts := map[string]int64{}
-	err = eachSeries(page, "apiserver_request_total", func(series string, value float64) {
-		what := label(series, "verb") + " " + label(series, "resource")
-		if sub := label(series, "subresource"); sub != "" {
+	err = EachSeries(page, "apiserver_request_total", func(series string, value float64) {
+		what := Label(series, "verb") + " " + Label(series, "resource")
+		if sub := Label(series, "subresource"); sub != "" && !strings.HasPrefix(sub, "/") {
 			what += "/" + sub
 		}
 		counts[what] += int64(value)
@@ -33,8 +33,8 @@ func (c *Cluster) Requests(ctx context.Context) (map[string]int64, error) {
 	return counts, nil
 }
 
-// label finds the value of one in a line of the exposition format. None of those that are looked for has quotes in it.
-func label(series, name string) string {
+// Label finds the value of one in a line of the exposition format. None of those that are looked for has quotes in it.
+func Label(series, name string) string {
 	_, labels, _ := strings.Cut(series, "{")
 	_, rest, _ := strings.Cut(","+labels, ","+name+`="`)
 	value, _, _ := strings.Cut(rest, `"`)

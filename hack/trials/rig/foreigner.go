@@ -172,6 +172,7 @@ type edited struct {
 	at     time.Time
 	before uint64
 	gone   bool
+	sent   time.Time // when what was edited had been sent
 }
 
 func (c *Corrections) read(changes []journal.Change, from, to time.Time, editor, owner journal.Writers) map[string]edited {
@@ -186,13 +187,14 @@ func (c *Corrections) read(changes []journal.Change, from, to time.Time, editor,
 				continue
 			}
 			if !ok {
-				e = edited{at: change.Time, before: change.Before}
+				e = edited{at: change.Time, before: change.Before, sent: change.SentAt}
 			}
 			e.gone = e.gone || change.After == 0
 			pending[object] = e
 		case owner(change):
 			e, ok := pending[object]
-			if ok && (change.After == e.before || e.gone && change.Before == 0) {
+			newer := change.SentAt.After(e.sent) // what was changed at the source meanwhile comes in the place of a correction
+			if ok && (change.After == e.before || e.gone && change.Before == 0 || newer) {
 				c.Millis = append(c.Millis, float64(change.Time.Sub(e.at).Microseconds())/1000)
 				c.Edited = append(c.Edited, e.at)
 				delete(pending, object)

@@ -65,6 +65,14 @@ func TestCorrectionsAreReadFromTheJournal(t *testing.T) {
 			h.write(foreigner, 10*ms, "a", 1, 2, 0)
 			h.write(hub, 35*ms, "a", 2, 3, 0)
 		}, nil, []string{"configmaps a"}, nil},
+		{"a change at the source takes its place", func(h *history) {
+			h.write(foreigner, 10*ms, "a", 1, 2, 5*ms)
+			h.write(hub, 35*ms, "a", 2, 3, 8*ms)
+		}, []float64{25}, nil, nil},
+		{"something else is written of what was changed before", func(h *history) {
+			h.write(foreigner, 10*ms, "a", 1, 2, 5*ms)
+			h.write(hub, 35*ms, "a", 2, 3, 5*ms)
+		}, nil, []string{"configmaps a"}, nil},
 		{"a deleted object comes back with another content", func(h *history) {
 			h.write(foreigner, 10*ms, "a", 1, 0, 0)
 			h.write(hub, 30*ms, "a", 0, 7, 0)

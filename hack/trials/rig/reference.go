@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -139,12 +138,9 @@ func (r *Rig) Window(ctx context.Context, f *Foreigner, reference *Reference, ta
 	if reference != nil {
 		group.Go(func() error { return reference.Pace(pacing, 10, length) })
 	}
-	accounting, end := context.WithCancel(ctx)
-	var account sync.WaitGroup
-	account.Go(func() { d.Looks = r.eachSecond(accounting) })
+	looks := r.Accounting(ctx)
 	err = group.Wait()
-	end()
-	account.Wait()
+	d.Looks = looks()
 	if err != nil {
 		return d, err
 	}
@@ -172,21 +168,6 @@ func (r *Rig) Window(ctx context.Context, f *Foreigner, reference *Reference, ta
 	return d, nil
 }
 
-// eachSecond reads the processor time once a second until ctx ends. What cannot be read ends it: it is only there to explain.
-func (r *Rig) eachSecond(ctx context.Context) []CPU {
-	var seconds []CPU
-	for {
-		c, err := r.CPU()
-		if err != nil {
-			return seconds
-		}
-		seconds = append(seconds, c)
-		if Pause(ctx, time.Second) != nil {
-			return seconds
-		}
-	}
-}
-
 // Slow tells when edits were made that took at least some milliseconds: in which seconds of the window, how many, and the most that one took.
 // Many in a few seconds have one cause; few in many seconds have as many. Beside it stands who used the processors meanwhile.
 func (d Drift) Slow(least float64) string {
@@ -204,7 +185,9 @@ func (d Drift) Slow(least float64) string {
 	}
 	var out []string
 	for _, n := range slices.Sorted(maps.Keys(seconds)) {
-		out = append(out, fmt.Sprintf("%d s: %d (%.0f ms%s)", n, seconds[n].edits, seconds[n].most, ofSecond(d.Looks, d.From, n)))
+		out = append(out, fmt.Sprintf("%d s: %d (%s)", n, seconds[n].edits, strings.Join(slices.DeleteFunc([]string{
+			fmt.Sprintf("%.0f ms", seconds[n].most), ofSecond(d.Looks, d.From, n),
+		}, func(s string) bool { return s == "" }), "; ")))
 	}
 	return strings.Join(out, ", ")
 }

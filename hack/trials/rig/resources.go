@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
@@ -92,7 +92,43 @@ func (c CPU) Since(before CPU) CPU {
 	return CPU{Hub: c.Hub - before.Hub, Trial: c.Trial - before.Trial, Source: c.Source - before.Source, At: c.At}
 }
 
-// ofSecond tells who used how many processors around a second after a time, of what is known of each.
+// Accounting reads the processor time once a second from now on. The returned function ends that, and returns what was read.
+func (r *Rig) Accounting(ctx context.Context) (end func() []CPU) {
+	accounting, cancel := context.WithCancel(ctx)
+	var account sync.WaitGroup
+	var looks []CPU
+	account.Go(func() {
+		for {
+			c, err := r.CPU()
+			if err != nil {
+				return // it is only there to explain
+			}
+			looks = append(looks, c)
+			if Pause(accounting, time.Second) != nil {
+				return
+			}
+		}
+	})
+	return func() []CPU {
+		cancel()
+		account.Wait()
+		return looks
+	}
+}
+
+// EachSecond tells who used how many processors in each second after a time.
+func EachSecond(looks []CPU, from time.Time) string {
+	var seconds []string
+	for n := 0; ; n++ {
+		used := ofSecond(looks, from, n)
+		if used == "" {
+			return strings.Join(seconds, "; ")
+		}
+		seconds = append(seconds, used)
+	}
+}
+
+// ofSecond tells who used how many processors around a second after a time, of what is known of each; empty if nothing is.
 func ofSecond(looks []CPU, from time.Time, n int) string {
 	begin, end := from.Add(time.Duration(n)*time.Second), from.Add(time.Duration(n+1)*time.Second)
 	first := max(slices.IndexFunc(looks, func(c CPU) bool { return c.At.After(begin) })-1, 0)
@@ -102,7 +138,7 @@ func ofSecond(looks []CPU, from time.Time, n int) string {
 	}
 	used, length := looks[last].Since(looks[first]), looks[last].At.Sub(looks[first].At)
 	share := func(d time.Duration) float64 { return d.Seconds() / length.Seconds() }
-	return fmt.Sprintf("; hub %.1f, trial %.1f, source %.1f processors", share(used.Hub), share(used.Trial), share(used.Source))
+	return fmt.Sprintf("hub %.1f, trial %.1f, source %.1f processors", share(used.Hub), share(used.Trial), share(used.Source))
 }
 
 // Millicores of the hub since an earlier time.
@@ -110,38 +146,7 @@ func (c CPU) Millicores(before CPU) float64 {
 	return 1000 * (c.Hub - before.Hub).Seconds() / c.At.Sub(before.At).Seconds()
 }
 
-// SourceRequests counts what the source was asked for so far by anybody, by verb and resource, as its API server counts.
-func (r *Rig) SourceRequests(ctx context.Context) (map[string]int64, error) {
-	config := r.Source.RESTConfig()
-	raw, err := rawClient(config)
-	if err != nil {
-		return nil, err
-	}
-	page, err := raw.Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reading the figures of the source: %w", err)
-	}
-	counts := map[string]int64{}
-	for line := range strings.Lines(string(page)) {
-		rest, ok := strings.CutPrefix(line, "apiserver_request_total{")
-		if !ok {
-			continue
-		}
-		labels, value, _ := strings.Cut(strings.TrimSpace(rest), "} ")
-		n, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return nil, fmt.Errorf("reading the figures of the source: %w", err)
-		}
-		resource := label(labels, "resource")
-		if sub := label(labels, "subresource"); sub != "" && !strings.HasPrefix(sub, "/") {
-			resource += "/" + sub
-		}
-		counts[label(labels, "verb")+" "+resource] += int64(n)
-	}
-	return counts, nil
-}
-
-// Writes are those among counts of SourceRequests, of Leases and of anything else, that were added since earlier ones.
+// Writes are those among counts of what a cluster was asked for, of Leases and of anything else, that were added since earlier ones.
 func Writes(before, after map[string]int64) (leases, others int64, what map[string]int64) {
 	what = map[string]int64{}
 	for request, n := range after {
@@ -164,11 +169,4 @@ func Writes(before, after map[string]int64) (leases, others int64, what map[stri
 		}
 	}
 	return leases, others, what
-}
-
-// label finds the value of one in a line of the exposition format. None of those that are looked for has quotes in it.
-func label(labels, name string) string {
-	_, rest, _ := strings.Cut(","+labels, ","+name+`="`)
-	value, _, _ := strings.Cut(rest, `"`)
-	return value
 }

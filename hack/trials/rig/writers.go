@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -135,14 +134,4 @@ func EachOf(ctx context.Context, targets []*fleetsim.Target, done *atomic.Int64,
 func (w *Writers) Register(ctx context.Context, target *fleetsim.Target) error {
 	ns := Namespace(target)
 	return w.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, target.Registration(ns))
-}
-
-// rawClient is for what is no resource.
-func rawClient(config *rest.Config) (rest.Interface, error) {
-	config.QPS = -1
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("client for the source: %w", err)
-	}
-	return clients.CoreV1().RESTClient(), nil
 }

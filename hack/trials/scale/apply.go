@@ -105,9 +105,12 @@ func (r *run) apply(ctx context.Context, step *figures.Step) error {
 	return nil
 }
 
-// judge has the journals judge what the hub wrote since a time.
-func (r *run) judge(step *figures.Step, since time.Time) {
-	var all judgement
+// judge has the journals judge what the hub wrote since a time, in which it had nothing to delete.
+func (r *run) judge(step *figures.Step, since time.Time) { r.judgeDeletes(step, since, nil) }
+
+// judgeDeletes is judge where some things may be deleted.
+func (r *run) judgeDeletes(step *figures.Step, since time.Time, may func(target string, c journal.Change) bool) {
+	all := judgement{may: may}
 	for _, target := range r.targets { // one at a time: a thousand histories are large
 		all.add(target.Journal().History().Since(since))
 	}
@@ -116,6 +119,8 @@ func (r *run) judge(step *figures.Step, since time.Time) {
 
 // judgement of the histories of many targets.
 type judgement struct {
+	// may tells what may be deleted. Nil: nothing.
+	may      func(target string, c journal.Change) bool
 	order    []string
 	findings map[string]int
 	example  string
@@ -129,7 +134,7 @@ func (j *judgement) add(history journal.History) {
 	j.lost = append(j.lost, journal.History{Target: history.Target, Lost: history.Lost})
 	for _, verdict := range []journal.Verdict{
 		journal.Repeated(rig.ByHub, history), journal.CreatedTwice(rig.ByHub, nil, history),
-		journal.WrongDeletes(rig.ByHub, journal.Deletes{Allowed: func(string, journal.Change) bool { return false }}, history),
+		journal.WrongDeletes(rig.ByHub, journal.Deletes{Allowed: func(target string, c journal.Change) bool { return j.may != nil && j.may(target, c) }}, history),
 	} {
 		if _, known := j.findings[verdict.Check]; !known {
 			j.order = append(j.order, verdict.Check)

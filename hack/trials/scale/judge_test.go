@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -104,6 +105,76 @@ func TestOutagesAreJudged(t *testing.T) {
 	}
 }
 
+func TestHangsAreJudged(t *testing.T) {
+	const before, workers = 5.0, 160
+	began := time.Now()
+	drift := func(millis float64) rig.Drift {
+		d := rig.Drift{}
+		for i := range 10 { // ten a second, from the beginning on
+			d.Edited, d.Millis = append(d.Edited, began.Add(time.Duration(i)*100*time.Millisecond)), append(d.Millis, millis)
+		}
+		return d
+	}
+	waits := func(short, long float64) rig.Histogram {
+		return rig.Histogram{0.01: short, 0.05: short, 5: short + long, math.Inf(1): short + long}
+	}
+	window := func(millis float64, others rig.Histogram, busy ...float64) hanging {
+		h := hanging{waiting: waiting{Drift: drift(millis), others: others, all: others}, began: began, shown: []float64{11000, 10000}}
+		for i, n := range busy {
+			h.looks = append(h.looks, look{at: began.Add(time.Duration(i) * 10 * time.Second), workers: workers, busy: n})
+		}
+		return h
+	}
+	for _, test := range []struct {
+		name           string
+		during         hanging
+		missed, broken []string
+	}{
+		{"others notice nothing", window(before, waits(100, 0), 0, 100, 30), nil, nil},
+		{"others wait for a worker", window(before, waits(90, 10), 0, 100, 30), []string{"wait of the others"}, nil},
+		{"workers do not become free", window(before, waits(100, 0), 0, 100, 100), []string{"workers that are free"}, nil},
+		{"nobody looked at the workers", window(before, waits(100, 0)), []string{"workers that are free"}, nil},
+		{"others wait until those that hang are given up", window(9500, waits(100, 0), 0, 100, 30), nil, []string{"corrected in its first half"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			report := figures.NewReport("test", nil)
+			judgeHang(report.Begin("hang"), []waiting{{Drift: drift(before), others: waits(100, 0), all: waits(100, 0)}}, test.during)
+			expect(t, report.Missed(), test.missed)
+			expect(t, report.Broken(), test.broken)
+		})
+	}
+	t.Run("nothing is corrected for long after the window", func(t *testing.T) {
+		h := window(before, waits(100, 0), 0, 100, 30)
+		h.Edited, h.Lasting = nil, h.Millis
+		expect(t, broken(func(s *figures.Step) { judgeHang(s, nil, h) }), []string{"corrected in its first half"})
+	})
+}
+
+func TestLinesAreJudged(t *testing.T) {
+	at := func(n int) time.Time { return time.Time{}.Add(time.Duration(n) * time.Second) }
+	var services []service // a hundred were written at once, and one a second is done
+	for i := range 100 {
+		services = append(services, service{wrote: at(0), done: at(i + 2)})
+	}
+	for _, test := range []struct {
+		name           string
+		sent, arrived  int
+		missed, broken []string
+	}{
+		{"it does not wait", 1, 3, nil, nil},
+		{"it stands in line", 1, 102, nil, []string{"what came before a single change"}},
+		{"the line was short", 50, 102, []string{"with a line ahead"}, nil},
+		{"there was no line", 200, 201, []string{"with a line ahead"}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			report := figures.NewReport("test", nil)
+			judgeLine(report.Begin("flood"), []single{{sent: at(test.sent), arrived: at(test.arrived)}}, services)
+			expect(t, report.Missed(), test.missed)
+			expect(t, report.Broken(), test.broken)
+		})
+	}
+}
+
 func TestHistoriesAreJudged(t *testing.T) {
 	write := func(verb string, before, after uint64) journal.Change {
 		return journal.Change{Time: time.Now(), Verb: verb, Resource: "configmaps", Name: "a", UserAgent: "trellis", Changed: before != after, Before: before, After: after}
@@ -126,6 +197,19 @@ func TestHistoriesAreJudged(t *testing.T) {
 				all.show(s)
 			}), test.want)
 		})
+	}
+}
+
+func TestWhatMayBeDeletedIsTold(t *testing.T) {
+	history := journal.History{Target: "a"}
+	for _, c := range []journal.Change{{Verb: "apply", After: 1}, {Verb: "delete", Before: 1}} {
+		c.Resource, c.Name, c.UserAgent, c.Changed = "configmaps", "flood-1", "trellis", true
+		history.Changes = append(history.Changes, c)
+	}
+	for may, want := range map[bool][]string{true: nil, false: {"deleted wrongly"}} {
+		all := judgement{may: func(string, journal.Change) bool { return may }}
+		all.add(history)
+		expect(t, broken(all.show), want)
 	}
 }
 

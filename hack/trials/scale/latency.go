@@ -47,24 +47,39 @@ func (r *run) drift(ctx context.Context, step *figures.Step) error {
 // change changes one object in all targets.
 func (r *run) change(ctx context.Context, step *figures.Step) error {
 	for _, value := range []string{"first", "second", "third"} {
-		sent := time.Now()
-		if err := rig.EachOf(ctx, r.targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
-			return r.Writers.UpdateSecret(ctx, r.fixture.Change(rig.Namespace(target), target.Name(), value, sent))
-		}); err != nil {
+		c, err := r.changeEverywhere(ctx, value)
+		if err != nil {
 			return err
 		}
-		written := time.Since(sent)
-		if err := r.Until(ctx, r.options.Patience, time.Second, "the change is in all targets", func() (bool, error) {
-			// Extra targets that came and went have journals, too.
-			return r.Journal.Reached(sent).Targets >= len(r.targets), nil
-		}); err != nil {
-			return err
-		}
-		reach := r.Journal.Reached(sent)
-		step.Add(value+" change in the last target", reach.Last.Seconds(), "s").AtMost(5).Beside(written.Seconds())
+		step.Add(value+" change in the last target", c.arrived.Seconds(), "s").AtMost(5).Beside(c.written.Seconds())
 	}
 	step.Note("the reference is the time to write the change to the source for all targets")
 	return nil
+}
+
+// changed is how long a change of all targets took until it was in the source for all of them, and until it was in the last of them.
+type changed struct{ written, arrived time.Duration }
+
+// changeEverywhere changes one object in all targets and waits until that is there.
+func (r *run) changeEverywhere(ctx context.Context, value string) (c changed, err error) {
+	sent := time.Now()
+	if err := r.changeIn(ctx, r.targets, value, sent); err != nil {
+		return c, err
+	}
+	c.written = time.Since(sent)
+	err = r.Until(ctx, r.options.Patience, time.Second, "the change is in all targets", func() (bool, error) {
+		// Extra targets that came and went have journals, too.
+		return r.Journal.Reached(sent).Targets >= len(r.targets), nil
+	})
+	c.arrived = r.Journal.Reached(sent).Last
+	return c, err
+}
+
+// changeIn sends a change of one object to targets.
+func (r *run) changeIn(ctx context.Context, targets []*fleetsim.Target, value string, sent time.Time) error {
+	return rig.EachOf(ctx, targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
+		return r.Writers.UpdateSecret(ctx, r.fixture.Change(rig.Namespace(target), target.Name(), value, sent))
+	})
 }
 
 // connect registers further targets, one after the other.

@@ -12,14 +12,15 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/figures"
-	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
 const (
-	// struck is the part of the targets that vanish, in percent.
-	struck = 30
+	// windowsBefore is how many windows are the baseline. Whether a collection of the hub or the source falls into one is chance.
+	windowsBefore = 4
+	// returning is how long what the processors do is recorded when targets come back.
+	returning = 8 * time.Second
 	// foundFrom is when the first of them are found dead, and foundFor how long until all are, both generously.
 	foundFrom = 9 * time.Second
 	foundFor  = 6 * time.Second
@@ -27,34 +28,25 @@ const (
 
 // outage lets a part of the targets vanish in a black hole and come back.
 func (r *run) outage(ctx context.Context, step *figures.Step) error {
-	vanishing, err := r.Fleet.Select(fleetsim.Selection{Percent: struck})
+	d, err := r.divide(ctx)
 	if err != nil {
 		return err
 	}
-	healthy := slices.DeleteFunc(r.Fleet.Targets(), func(t *fleetsim.Target) bool { return slices.Contains(vanishing, t) })
-	// A reference whose target vanishes measures nothing.
-	refer, cancel := context.WithCancel(ctx)
-	reference, wait, err := rig.NewReference(refer, healthy[:min(references, len(healthy))])
-	defer func() { cancel(); wait() }()
-	if err != nil {
-		return err
-	}
-	window := func(what string) (rig.Drift, error) {
-		r.Say("drift in %d healthy targets, %s", len(healthy), what)
-		return r.Window(ctx, r.foreigner, reference, healthy, r.options.Rate, r.options.Window)
-	}
-	// Two windows, for the 99th of a hundred differs from one to the next.
-	first, err := window("before")
-	if err != nil {
-		return err
-	}
-	second, err := window("before, again")
-	if err != nil {
-		return err
+	defer d.end()
+	vanishing := d.struck
+	window := func(what string) (rig.Drift, error) { return d.window(ctx, what) }
+	var before []rig.Drift
+	for n := range windowsBefore {
+		d, err := window(fmt.Sprintf("before, %d of %d", n+1, windowsBefore))
+		if err != nil {
+			return err
+		}
+		before = append(before, d)
 	}
 
 	refs := rig.TargetClustersOf(vanishing)
 	down := r.Sight.Expect("the vanished targets are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
+	defer down.End()
 	began := time.Now()
 	for _, target := range vanishing {
 		if _, err := target.Faults().Set(fault.Fault{Kind: fault.BlackHole}); err != nil {
@@ -81,14 +73,23 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 	}
 
 	up := r.Sight.Expect("the vanished targets are shown as up", refs, up)
-	cleared := time.Now()
+	defer up.End()
 	r.Say("the vanished targets come back")
+	asked, err := r.Source.Requests(ctx)
+	if err != nil {
+		return err
+	}
+	back := r.profile(ctx, step.Name+"-back", returning)
+	backTargets := r.profileTargets(ctx, step.Name+"-back", returning)
+	backTrace := r.trace(ctx, step.Name+"-back", 0, returning)
+	cleared, processors := time.Now(), r.Accounting(ctx)
+	defer processors()
 	for _, target := range vanishing {
 		if _, err := target.Faults().Clear(); err != nil {
 			return fmt.Errorf("%s: %w", target.Name(), err)
 		}
 	}
-	back, err := up.Wait(ctx, r.Rig, r.options.Patience)
+	seen, err := up.Wait(ctx, r.Rig, r.options.Patience)
 	if err != nil {
 		return err
 	}
@@ -96,21 +97,29 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 		return fmt.Errorf("an edit during the outage: %w", err)
 	}
 	corrected := time.Since(cleared)
+	looks := processors()
+	askedBy, err := r.Source.Requests(ctx)
+	if err != nil {
+		return err
+	}
 	again, err := window("after it")
 	if err != nil {
 		return err
 	}
 
-	if err := errors.Join(profiled(), traced()); err != nil {
+	if err := errors.Join(profiled(), traced(), back(), backTargets(), backTrace()); err != nil {
 		return err
 	}
-	judgeOutage(step, []rig.Drift{first, second}, []phase{{"while they vanish", during}, {"while they are down", after}})
+	judgeOutage(step, before, []phase{{"while they vanish", during}, {"while they are down", after}})
 	step.AddLatencies("drift after they are back", again.Millis, again.Reference)
 	step.AddLatencies("vanished until shown as down", since(began, shown), nil)
 	step.Find("vanished until shown as down, max").AtMost(30000)
-	step.AddLatencies("back until shown as up", since(cleared, back), nil)
+	step.AddLatencies("back until shown as up", since(cleared, seen), nil)
 	step.Find("back until shown as up, max").AtMost(5000)
 	step.Add("back until all edits of the outage were corrected", corrected.Seconds(), "s")
+	step.Note("meanwhile, second by second: %s", rig.EachSecond(looks, cleared))
+	_, _, written := rig.Writes(asked, askedBy)
+	step.Note("written to the source meanwhile: %v", written)
 	return nil
 }
 

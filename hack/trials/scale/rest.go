@@ -60,17 +60,11 @@ func (r *run) rest(ctx context.Context, step *figures.Step) error {
 
 // unprobed is rest with a hub that does not probe.
 func (r *run) unprobed(ctx context.Context, step *figures.Step) error {
-	if err := r.StopHub(); err != nil {
-		return err
-	}
 	config, err := merged(r.options.Config, unprobedConfig)
 	if err != nil {
 		return err
 	}
-	if err := r.StartHub(ctx, config); err != nil {
-		return err
-	}
-	if err := r.awaitSynced(ctx); err != nil {
+	if err := r.startAnew(ctx, config); err != nil {
 		return err
 	}
 	return r.restUntil(ctx, step, true)
@@ -81,7 +75,7 @@ func (r *run) restUntil(ctx context.Context, step *figures.Step, unprobed bool) 
 		return err
 	}
 	r.Journal.Reset()
-	before, err := r.SourceRequests(ctx)
+	before, err := r.Source.Requests(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,7 +90,7 @@ func (r *run) restUntil(ctx context.Context, step *figures.Step, unprobed bool) 
 	if err != nil {
 		return err
 	}
-	after, err := r.SourceRequests(ctx)
+	after, err := r.Source.Requests(ctx)
 	if err != nil {
 		return err
 	}

@@ -120,3 +120,14 @@ func (r *run) awaitSynced(ctx context.Context) error {
 	_, err := r.awaitWatches(ctx, 0)
 	return err
 }
+
+// startAnew starts the hub once more with a configuration, and waits until it is at rest.
+func (r *run) startAnew(ctx context.Context, config string) error {
+	if err := r.StopHub(); err != nil {
+		return err
+	}
+	if err := r.StartHub(ctx, config); err != nil {
+		return err
+	}
+	return r.awaitSynced(ctx)
+}

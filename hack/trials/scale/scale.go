@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/hack/figures"
@@ -28,6 +29,10 @@ type Options struct {
 	Steps []string
 	// Window is how long a measurement of drift takes, and Rest one of rest.
 	Window, Rest time.Duration
+	// Struck is the part of the targets that hang, and that vanish in an outage, in percent.
+	Struck int
+	// Flood is how many further ManagedResources one target gets that all change at once.
+	Flood int
 	// Rate is how many edits a second there are.
 	Rate float64
 	// Extra is how many further targets are registered.
@@ -57,12 +62,14 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 	})
 	flags.DurationVar(&o.Window, "window", time.Minute, "length of a measurement of drift")
 	flags.DurationVar(&o.Rest, "rest", 3*time.Minute, "length of a measurement of rest")
+	flags.IntVar(&o.Struck, "struck", 30, "percent of the targets that hang, and that vanish in the outage")
+	flags.IntVar(&o.Flood, "flood", 2000, "further ManagedResources of one target that all change at once")
 	flags.Float64Var(&o.Rate, "rate", 40, "edits a second")
 	flags.IntVar(&o.Extra, "extra", 100, "further targets that are registered")
 	flags.DurationVar(&o.Patience, "patience", 45*time.Minute, "how long anything may take that all targets take part in")
 	flags.DurationVar(&o.Limit, "limit", 2*time.Hour, "how long the run may take; what is not done by then is left out, and the run fails")
 	flags.StringVar(&o.Config, "config", "", "YAML that is added to the configuration of the hub, to try something out")
-	flags.StringVar(&o.Profile, "profile", "", "directory for profiles of the hub's processor time: at rest, after that was measured, while targets vanish, with an execution trace of when they are found dead, and while it starts again")
+	flags.StringVar(&o.Profile, "profile", "", "directory for profiles of the hub's processor time: at rest, after that was measured, while targets vanish and when they are back (of the simulated targets, too), with execution traces, and while it starts again")
 }
 
 // steps of a run, in their order.
@@ -79,6 +86,8 @@ var steps = []struct {
 	{"drift", (*run).drift},
 	{"change", (*run).change},
 	{"rotate", (*run).rotate},
+	{"hang", (*run).hang},
+	{"flood", (*run).flood},
 	{"outage", (*run).outage},
 	{"restart", (*run).restart},
 	{"unprobed", (*run).unprobed},
@@ -164,7 +173,8 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 	r.targets = r.Fleet.Targets()
 	var victims []rig.Victim
 	for _, mr := range r.fixture.ManagedResources("")[:r.bundles] {
-		victims = append(victims, rig.Victims(mr.Objects)...)
+		// What changes in the source while it is edited never becomes what it was, by which a correction is told.
+		victims = append(victims, rig.Victims(slices.DeleteFunc(mr.Objects, changes))...)
 	}
 	r.foreigner = rig.NewForeigner(victims)
 	refer, cancel := context.WithCancel(ctx)
@@ -179,6 +189,11 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 	}
 	r.reference, r.base = reference, r.targets[len(r.targets)-1].Server().Count()
 	return r, end, nil
+}
+
+// changes tells of the object that changes in the source.
+func changes(object *unstructured.Unstructured) bool {
+	return object.GetKind() == "ConfigMap" && object.GetName() == shoot20.ChangingConfig
 }
 
 // managedResources refers to all of them.
