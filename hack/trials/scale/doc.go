@@ -15,9 +15,9 @@
 //	drift     objects are edited in the targets
 //	change    one object changes in all targets
 //	rotate    credentials and certificates change
+//	outage    a part of the targets vanishes and comes back
 //	hang      a part of the targets takes requests and answers none
 //	flood     one target gets very many requests at once
-//	outage    a part of the targets vanishes and comes back
 //	restart   the hub ends and starts again
 //	unprobed  rest without probes, to tell what these cost
 //

@@ -20,6 +20,8 @@ const (
 	// freeAfter is how long after targets began to hang nearly all workers are to be free again, and leastFree how many, in percent.
 	freeAfter = 15 * time.Second
 	leastFree = 80
+	// places is how many may work at a time in the hub as it ships (concurrentSyncs). It is not what the hub says: one that is broken says less.
+	places = 20
 	// waitResolution is the bound below which the histogram of waits has only one more, in milliseconds. Less is as good.
 	waitResolution = 10
 )
@@ -37,8 +39,9 @@ controllers: {managedResource: {syncPeriod: 5h}}
 // The fault test that it is wants it of 1,000 targets: the p99 of the wait for a worker less than twice what it was, and 80 % of the
 // workers free after 15 s. Workers are those that may be busy at a time, eight for each of concurrentSyncs.
 //
-// On any machine, most of what is edited in the others while workers wait is corrected long before that wait is over, and a change for one
-// of them comes there.
+// On any machine a change for one of the others comes there meanwhile. If fewer targets hang than there are places, most of what is edited in
+// the others while workers wait is corrected long before that wait is over. If more do, those that were quick so far take all places in turns
+// of two seconds first, which package fairqueue says of itself, so that this is a goal and no property.
 func (r *run) hang(ctx context.Context, step *figures.Step) error {
 	config, err := merged(r.options.Config, waitsConfig)
 	if err != nil {
@@ -248,21 +251,21 @@ func judgeHang(step *figures.Step, before []waiting, h hanging) {
 	step.Add("workers that are free from 15 s on, the least of some looks", free, "%").Holds(fmt.Sprintf(">= %d", leastFree), free >= leastFree)
 
 	share := 100 * corrected(h)
-	edits := step.Add("edits of the first quarter of that time that were corrected in its first half", share, "%").Holds(">= 50", share >= 50)
-	if float64(len(h.shown)) < workers { // if more than that hang at once, the others may wait: package fairqueue says when
+	edits := step.Add("edits of the first quarter of the hang that were corrected in its first half", share, "%").Holds(">= 50", share >= 50)
+	if len(h.shown) < places { // if more than that hang at once, the others may wait: package fairqueue says when
 		edits.Strictly()
 	}
-	step.Note("that time is until the first one that hangs is shown as down, which is how long workers wait at most")
+	step.Note("the hang is the time until half of those that hang are shown as down: about as long as workers wait for them")
 	step.AddLatencies("hanging until shown as down", h.shown, nil)
 	step.Find("hanging until shown as down, max").AtMost(30000)
 	step.Add("a change for one of the others meanwhile", figures.Milliseconds(h.change), "ms")
 }
 
-// corrected is the part of what was edited in the first quarter of the time until the first target was shown as down, that was corrected in
-// the first half of it. It compares times of one run: a machine that is slow makes all of them longer. Were the others to wait for those that
+// corrected is the part of what was edited in the first quarter of the time until half of those that hang were shown as down, that was corrected
+// in the first half of it. It compares times of one run: a machine that is slow makes all of them longer. Were the others to wait for those that
 // hang, it would be nothing, however quick the machine.
 func corrected(h hanging) float64 {
-	known := figures.Quantile(h.shown, 0)
+	known := figures.Median(h.shown)
 	made, right := len(h.Lasting), 0
 	for i, at := range h.Edited {
 		if after := figures.Milliseconds(at.Sub(h.began)); after < known/4 {

@@ -118,8 +118,8 @@ func TestHangsAreJudged(t *testing.T) {
 	waits := func(short, long float64) rig.Histogram {
 		return rig.Histogram{0.01: short, 0.05: short, 5: short + long, math.Inf(1): short + long}
 	}
-	window := func(millis float64, others rig.Histogram, busy ...float64) hanging {
-		h := hanging{waiting: waiting{Drift: drift(millis), others: others, all: others}, began: began, shown: []float64{11000, 10000}}
+	window := func(hang int, millis float64, others rig.Histogram, busy ...float64) hanging {
+		h := hanging{waiting: waiting{Drift: drift(millis), others: others, all: others}, began: began, shown: slices.Repeat([]float64{10000}, hang)}
 		for i, n := range busy {
 			h.looks = append(h.looks, look{at: began.Add(time.Duration(i) * 10 * time.Second), workers: workers, busy: n})
 		}
@@ -130,11 +130,12 @@ func TestHangsAreJudged(t *testing.T) {
 		during         hanging
 		missed, broken []string
 	}{
-		{"others notice nothing", window(before, waits(100, 0), 0, 100, 30), nil, nil},
-		{"others wait for a worker", window(before, waits(90, 10), 0, 100, 30), []string{"wait of the others"}, nil},
-		{"workers do not become free", window(before, waits(100, 0), 0, 100, 100), []string{"workers that are free"}, nil},
-		{"nobody looked at the workers", window(before, waits(100, 0)), []string{"workers that are free"}, nil},
-		{"others wait until those that hang are given up", window(9500, waits(100, 0), 0, 100, 30), nil, []string{"corrected in its first half"}},
+		{"others notice nothing", window(3, before, waits(100, 0), 0, 100, 30), nil, nil},
+		{"others wait for a worker", window(3, before, waits(90, 10), 0, 100, 30), []string{"wait of the others"}, nil},
+		{"workers do not become free", window(3, before, waits(100, 0), 0, 100, 100), []string{"workers that are free"}, nil},
+		{"nobody looked at the workers", window(3, before, waits(100, 0)), []string{"workers that are free"}, nil},
+		{"others wait until those that hang are given up", window(3, 9500, waits(100, 0), 0, 100, 30), nil, []string{"corrected in its first half"}},
+		{"more hang than there are places", window(30, 9500, waits(100, 0), 0, 100, 30), []string{"corrected in its first half"}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			report := figures.NewReport("test", nil)
@@ -144,7 +145,7 @@ func TestHangsAreJudged(t *testing.T) {
 		})
 	}
 	t.Run("nothing is corrected for long after the window", func(t *testing.T) {
-		h := window(before, waits(100, 0), 0, 100, 30)
+		h := window(3, before, waits(100, 0), 0, 100, 30)
 		h.Edited, h.Lasting = nil, h.Millis
 		expect(t, broken(func(s *figures.Step) { judgeHang(s, nil, h) }), []string{"corrected in its first half"})
 	})

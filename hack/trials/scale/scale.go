@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/hack/figures"
@@ -86,9 +85,9 @@ var steps = []struct {
 	{"drift", (*run).drift},
 	{"change", (*run).change},
 	{"rotate", (*run).rotate},
+	{"outage", (*run).outage},
 	{"hang", (*run).hang},
 	{"flood", (*run).flood},
-	{"outage", (*run).outage},
 	{"restart", (*run).restart},
 	{"unprobed", (*run).unprobed},
 }
@@ -173,8 +172,7 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 	r.targets = r.Fleet.Targets()
 	var victims []rig.Victim
 	for _, mr := range r.fixture.ManagedResources("")[:r.bundles] {
-		// What changes in the source while it is edited never becomes what it was, by which a correction is told.
-		victims = append(victims, rig.Victims(slices.DeleteFunc(mr.Objects, changes))...)
+		victims = append(victims, rig.Victims(mr.Objects)...)
 	}
 	r.foreigner = rig.NewForeigner(victims)
 	refer, cancel := context.WithCancel(ctx)
@@ -189,11 +187,6 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 	}
 	r.reference, r.base = reference, r.targets[len(r.targets)-1].Server().Count()
 	return r, end, nil
-}
-
-// changes tells of the object that changes in the source.
-func changes(object *unstructured.Unstructured) bool {
-	return object.GetKind() == "ConfigMap" && object.GetName() == shoot20.ChangingConfig
 }
 
 // managedResources refers to all of them.
