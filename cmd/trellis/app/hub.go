@@ -227,7 +227,7 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 			ReaderFailOnMissingInformer: true,
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&resourcesv1alpha1.ManagedResource{}: {Transform: trimManagedResources()},
+				&resourcesv1alpha1.ManagedResource{}: {Transform: trimManagedResources(o.Clock)},
 				&hubv1alpha1.TargetCluster{}:         {},
 				&corev1.Secret{}:                     registrations(o.Config.Classes),
 				&coordinationv1.Lease{}:              {Field: fields.OneTermEqualSelector("metadata.name", claim.ResourceManagerLease)},
@@ -262,8 +262,8 @@ func registrations(classes []configv1alpha1.Class) cache.ByObject {
 const canonSize = 100_000
 
 // trimManagedResources has ManagedResources hold in common what is the same in many: of a thousand targets, nearly all.
-func trimManagedResources() toolscache.TransformFunc {
-	table := canon.New(canonSize)
+func trimManagedResources(c clock.PassiveClock) toolscache.TransformFunc {
+	table := canon.New(canonSize, c)
 	return func(obj any) (any, error) {
 		if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
 			mr.ManagedFields = nil

@@ -5,10 +5,16 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // maxText is the length of the longest text that is looked for. Longer ones are seldom the same.
 const maxText = 256
+
+// rest is how long what nobody asks for is kept at least, and twice as long at most.
+const rest = 5 * time.Minute
 
 // Table finds copies. It is safe for concurrent use.
 type Table struct {
@@ -18,9 +24,10 @@ type Table struct {
 }
 
 // New returns a table of at most about size texts and as many maps.
-func New(size int) *Table {
+func New(size int, c clock.PassiveClock) *Table {
 	t := &Table{seed: maphash.MakeSeed()}
 	t.texts.half, t.maps.half = size/2, size/2
+	t.texts.clock, t.maps.clock = c, c
 	return t
 }
 
@@ -55,15 +62,20 @@ func (t *Table) Map(m map[string]string) map[string]string {
 
 // generations is a map that forgets what was not asked for lately.
 type generations[K comparable, V any] struct {
-	half int
+	half  int
+	clock clock.PassiveClock
 
 	mu         sync.Mutex
 	young, old map[K]V
+	began      time.Time // of the young ones
 }
 
 // get returns what is known of a key if it fits, else what make makes.
 func (g *generations[K, V]) get(key K, fits func(V) bool, make_ func() (K, V)) V {
 	g.mu.Lock()
+	if g.clock.Since(g.began) >= rest {
+		g.turn()
+	}
 	known, ok := g.young[key]
 	if !ok {
 		if known, ok = g.old[key]; ok && fits(known) {
@@ -83,10 +95,12 @@ func (g *generations[K, V]) get(key K, fits func(V) bool, make_ func() (K, V)) V
 
 func (g *generations[K, V]) add(key K, value V) {
 	if len(g.young) >= g.half {
-		g.young, g.old = nil, g.young
-	}
-	if g.young == nil {
-		g.young = map[K]V{}
+		g.turn()
 	}
 	g.young[key] = value
+}
+
+// turn has a generation begin, and the one before the last forgotten.
+func (g *generations[K, V]) turn() {
+	g.young, g.old, g.began = map[K]V{}, g.young, g.clock.Now()
 }

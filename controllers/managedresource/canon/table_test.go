@@ -6,11 +6,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/canon"
@@ -20,7 +23,7 @@ func at(s string) *byte { return unsafe.StringData(s) }
 
 func TestEqualTextsAreOne(t *testing.T) {
 	g := NewWithT(t)
-	table := canon.New(100)
+	table := canon.New(100, clock.RealClock{})
 	large := strings.Repeat("x", 10_000) + "name"
 	first := table.Text(large[10_000:])
 	second := table.Text(string([]byte("name")))
@@ -33,7 +36,7 @@ func TestEqualTextsAreOne(t *testing.T) {
 
 func TestEqualMapsAreOne(t *testing.T) {
 	g := NewWithT(t)
-	table := canon.New(100)
+	table := canon.New(100, clock.RealClock{})
 	letters := func() map[string]string { return map[string]string{"a": "1", "b": "2"} }
 	first := table.Map(letters())
 	second := table.Map(letters())
@@ -48,7 +51,7 @@ func TestEqualMapsAreOne(t *testing.T) {
 // What is asked for stays one, however much else comes. What is not is forgotten.
 func TestTableIsBounded(t *testing.T) {
 	g := NewWithT(t)
-	table := canon.New(100)
+	table := canon.New(100, clock.RealClock{})
 	first, rare := table.Text("often"), table.Text("rare")
 	heap := func() int64 {
 		var stats runtime.MemStats
@@ -67,8 +70,21 @@ func TestTableIsBounded(t *testing.T) {
 	runtime.KeepAlive(table)
 }
 
+// Targets that are gone are not to fill it.
+func TestWhatNobodyAsksForIsForgotten(t *testing.T) {
+	g := NewWithT(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	table := canon.New(100, clock)
+	often, rare := at(table.Text("often")), at(table.Text("rare"))
+	for range 10 {
+		clock.SetTime(clock.Now().Add(3 * time.Minute))
+		g.Expect(at(table.Text("often"))).To(BeIdenticalTo(often))
+	}
+	g.Expect(at(table.Text("rare"))).NotTo(BeIdenticalTo(rare))
+}
+
 func TestTableIsSharedByGoroutines(t *testing.T) {
-	table := canon.New(10)
+	table := canon.New(10, clock.RealClock{})
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -103,7 +119,7 @@ func full() *resourcesv1alpha1.ManagedResource {
 
 func TestManagedResourceSaysTheSame(t *testing.T) {
 	g := NewWithT(t)
-	table := canon.New(1000)
+	table := canon.New(1000, clock.RealClock{})
 	for range 2 {
 		mr := full()
 		table.ManagedResource(mr)
@@ -120,7 +136,7 @@ func TestManagedResourceSaysTheSame(t *testing.T) {
 // A copy may be changed by whoever asked for it.
 func TestCopiesShareNoMaps(t *testing.T) {
 	g := NewWithT(t)
-	table := canon.New(1000)
+	table := canon.New(1000, clock.RealClock{})
 	one, two := full(), full()
 	table.ManagedResource(one)
 	table.ManagedResource(two)
@@ -133,7 +149,7 @@ func TestCopiesShareNoMaps(t *testing.T) {
 // BenchmarkManagedResource shows what one more target's inventory entry takes whose like is known.
 func BenchmarkManagedResource(b *testing.B) {
 	const n = 10_000
-	table := canon.New(1000)
+	table := canon.New(1000, clock.RealClock{})
 	table.ManagedResource(full())
 	heap := func() float64 {
 		var stats runtime.MemStats
