@@ -45,9 +45,11 @@
 // Lanes that nothing is known of are held for neither. They share the places with the others, but when nearly all workers wait
 // for lanes that hang, a new one waits until one of those gives up.
 //
-// A lane that was swift is trusted until an item of it takes long. If more targets than there are workers stop answering at once,
-// and each run lasts longer than it takes to hand out the rest (with 8 places and 64 workers 16 s), all workers wait for them,
-// and the others wait, too, until the first of those runs end. From then on those that hang are trusted no more.
+// A lane that was swift is trusted until an item of it takes long. If more targets than there are places stop answering at once, with something
+// urgent for each, they have the places in turns of the patience, and the others wait for as many turns: with 300 of 1,000 targets and 20 places an
+// edit in another target was corrected after up to eight seconds. If more than there are workers do, and each run lasts longer than it takes to hand
+// out the rest (with 8 places and 64 workers 16 s), all workers wait for them, and the others until the first of those runs end. From then on those
+// that hang are trusted no more.
 //
 // Slow lanes keep to their half even if places are free. Each would give up the place after a while and be followed by the next,
 // until they had the other half as well, which is there for lanes that have still to prove slow.
