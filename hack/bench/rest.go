@@ -81,7 +81,7 @@ func measureRest(ctx context.Context, w *world) (r atRest, err error) {
 	if r.fleet, err = w.fleet(ctx); err != nil {
 		return r, err
 	}
-	written, err := w.writes(ctx)
+	asked, err := w.asked(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -99,13 +99,14 @@ func measureRest(ctx context.Context, w *world) (r atRest, err error) {
 	}
 	ended := time.Now()
 	r.Millicores = 1000 * (after - before).Seconds() / ended.Sub(began).Seconds()
-	if r.Writes, err = w.writesSince(ctx, written); err != nil {
+	if r.Writes, err = w.writesSince(ctx, asked); err != nil {
 		return r, err
 	}
 	if err := r.countRequests(w, began, ended); err != nil {
 		return r, err
 	}
-	return r, r.weigh(ctx, w.hub)
+	err = r.weigh(ctx, w.hub)
+	return r, err
 }
 
 // countRequests counts those of the hub.
@@ -157,13 +158,11 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 // reviews is what resources end with that are questions: they are created, and nothing is stored.
 const reviews = "reviews"
 
-// writing are the verbs of audit logs and, in upper case, of API servers' figures that change something. Only the latter tell an apply
-// from other patches.
-var writing = []string{"create", "update", "patch", "apply", "delete", "deletecollection", "post", "put"}
+// writing are the verbs of audit logs that change something.
+var writing = []string{"create", "update", "patch", "delete", "deletecollection"}
 
-// writes counts those of anybody to all targets so far, as API servers count them: audit logs of all would slow all down. Leases are
-// left out, which API servers have of their own, and reviews, of which nothing is stored.
-func (w *world) writes(ctx context.Context) (map[string]int64, error) {
+// asked counts what anybody asked of all targets so far, as API servers count: audit logs of all would slow all down.
+func (w *world) asked(ctx context.Context) (map[string]int64, error) {
 	sum := map[string]int64{}
 	for _, target := range w.all() {
 		counts, err := target.Requests(ctx)
@@ -171,27 +170,20 @@ func (w *world) writes(ctx context.Context) (map[string]int64, error) {
 			return nil, err
 		}
 		for request, n := range counts {
-			verb, what, _ := strings.Cut(request, " ")
-			if slices.Contains(writing, strings.ToLower(verb)) && what != "leases" && !strings.HasSuffix(what, reviews) {
-				sum[request] += n
-			}
+			sum[request] += n
 		}
 	}
 	return sum, nil
 }
 
-// writesSince are those that were added to earlier ones.
+// writesSince are the writes that were added to what was asked before, but of Leases, which API servers have of their own.
 func (w *world) writesSince(ctx context.Context, before map[string]int64) (map[string]int64, error) {
-	after, err := w.writes(ctx)
+	after, err := w.asked(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for request, n := range before {
-		if after[request] -= n; after[request] == 0 {
-			delete(after, request)
-		}
-	}
-	return after, nil
+	_, _, what := stage.Writes(before, after)
+	return what, nil
 }
 
 // requests counts what the hub asked of a cluster.

@@ -27,6 +27,7 @@ type restarted struct {
 
 // start is how long it takes a hub until it sees all that is in the targets.
 type start struct {
+	began time.Time // when the hub before it had ended
 	// ReadySeconds is until the hub is ready, SyncedSeconds until the last watch is synced, both since the process was started.
 	ReadySeconds  float64 `json:"readySeconds"`
 	SyncedSeconds float64 `json:"syncedSeconds"`
@@ -51,11 +52,10 @@ func measureRestart(ctx context.Context, w *world) (r restarted, err error) {
 	if r.fleet, err = w.fleet(ctx); err != nil {
 		return r, err
 	}
-	written, err := w.writes(ctx)
+	asked, err := w.asked(ctx)
 	if err != nil {
 		return r, err
 	}
-	began := time.Now()
 	if r.start, err = w.restartHub(ctx, ""); err != nil {
 		return r, err
 	}
@@ -67,10 +67,10 @@ func measureRestart(ctx context.Context, w *world) (r restarted, err error) {
 		return r, err
 	}
 	r.SteadyMiB, r.PeakMiB = mib(memory.RSS), mib(memory.Peak)
-	if r.Target, err = requests(w.audited, began, time.Now()); err != nil {
+	if r.Target, err = requests(w.audited, r.began, time.Now()); err != nil {
 		return r, err
 	}
-	r.Writes, err = w.writesSince(ctx, written)
+	r.Writes, err = w.writesSince(ctx, asked)
 	return r, err
 }
 
@@ -84,12 +84,13 @@ func (w *world) restartHub(ctx context.Context, sections string) (s start, err e
 	if err := w.hub.Stop(); err != nil {
 		return s, err
 	}
-	began := time.Now()
+	s.began = time.Now()
 	if err := w.startHub(ctx, sections); err != nil {
 		return s, err
 	}
-	s.ReadySeconds = time.Since(began).Seconds()
-	return s, w.awaitSynced(ctx, &s, began, states["synced"])
+	s.ReadySeconds = time.Since(s.began).Seconds()
+	err = w.awaitSynced(ctx, &s, states["synced"])
+	return s, err
 }
 
 // watches are those of the hub, by their state.
@@ -99,10 +100,10 @@ func (w *world) watches(ctx context.Context) (map[string]float64, error) {
 
 // awaitSynced waits until all watches are synced and no more of them come. If there are fewer than before, it waits longer: what
 // was needed for a while only is not watched again.
-func (w *world) awaitSynced(ctx context.Context, s *start, began time.Time, before float64) error {
+func (w *world) awaitSynced(ctx context.Context, s *start, before float64) error {
 	const short, long, patience = 3 * time.Second, 30 * time.Second, 5 * time.Minute
-	last := began
-	for time.Since(began) < patience {
+	last := s.began
+	for time.Since(s.began) < patience {
 		states, err := w.watches(ctx)
 		if err != nil {
 			return err
@@ -114,7 +115,7 @@ func (w *world) awaitSynced(ctx context.Context, s *start, began time.Time, befo
 				return err
 			}
 			last = time.Now()
-			s.Watches, s.SyncedSeconds, s.CPUSeconds = int(now), last.Sub(began).Seconds(), used.Seconds()
+			s.Watches, s.SyncedSeconds, s.CPUSeconds = int(now), last.Sub(s.began).Seconds(), used.Seconds()
 		}
 		calm := time.Since(last)
 		if now > 0 && (now >= before && calm >= short || calm >= long) {

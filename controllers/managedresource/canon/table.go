@@ -73,9 +73,6 @@ type generations[K comparable, V any] struct {
 // get returns what is known of a key if it fits, else what make makes.
 func (g *generations[K, V]) get(key K, fits func(V) bool, make_ func() (K, V)) V {
 	g.mu.Lock()
-	if g.clock.Since(g.began) >= rest {
-		g.turn()
-	}
 	known, ok := g.young[key]
 	if !ok {
 		if known, ok = g.old[key]; ok && fits(known) {
@@ -93,14 +90,11 @@ func (g *generations[K, V]) get(key K, fits func(V) bool, make_ func() (K, V)) V
 	return known
 }
 
+// add has a generation begin, and the one before the last forgotten, if the young one is full or old. Who asks for what is known does not get
+// here: without anything new nothing grows.
 func (g *generations[K, V]) add(key K, value V) {
-	if len(g.young) >= g.half {
-		g.turn()
+	if g.young == nil || len(g.young) >= g.half || g.clock.Since(g.began) >= rest {
+		g.young, g.old, g.began = map[K]V{}, g.young, g.clock.Now()
 	}
 	g.young[key] = value
-}
-
-// turn has a generation begin, and the one before the last forgotten.
-func (g *generations[K, V]) turn() {
-	g.young, g.old, g.began = map[K]V{}, g.young, g.clock.Now()
 }

@@ -33,6 +33,31 @@ func (c *Cluster) Requests(ctx context.Context) (map[string]int64, error) {
 	return counts, nil
 }
 
+// Writes are those among counts of Requests, of Leases and of anything else, that were added since earlier ones.
+func Writes(before, after map[string]int64) (leases, others int64, what map[string]int64) {
+	what = map[string]int64{}
+	for request, n := range after {
+		verb, resource, _ := strings.Cut(request, " ")
+		n -= before[request]
+		switch verb {
+		case "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION":
+		default:
+			continue
+		}
+		switch {
+		case n == 0:
+		case resource == "leases":
+			leases += n
+		case strings.HasSuffix(resource, "reviews"), resource == "serviceaccounts/token":
+			// Nothing is stored.
+		default:
+			others += n
+			what[request] = n
+		}
+	}
+	return leases, others, what
+}
+
 // Label finds the value of one in a line of the exposition format. None of those that are looked for has quotes in it.
 func Label(series, name string) string {
 	_, labels, _ := strings.Cut(series, "{")

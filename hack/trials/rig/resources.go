@@ -145,28 +145,3 @@ func ofSecond(looks []CPU, from time.Time, n int) string {
 func (c CPU) Millicores(before CPU) float64 {
 	return 1000 * (c.Hub - before.Hub).Seconds() / c.At.Sub(before.At).Seconds()
 }
-
-// Writes are those among counts of what a cluster was asked for, of Leases and of anything else, that were added since earlier ones.
-func Writes(before, after map[string]int64) (leases, others int64, what map[string]int64) {
-	what = map[string]int64{}
-	for request, n := range after {
-		verb, resource, _ := strings.Cut(request, " ")
-		n -= before[request]
-		switch verb {
-		case "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION":
-		default:
-			continue
-		}
-		switch {
-		case n == 0:
-		case resource == "leases":
-			leases += n
-		case strings.HasSuffix(resource, "reviews"), resource == "serviceaccounts/token":
-			// Nothing is stored.
-		default:
-			others += n
-			what[request] = n
-		}
-	}
-	return leases, others, what
-}

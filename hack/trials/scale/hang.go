@@ -24,6 +24,8 @@ const (
 	places = 20
 	// waitResolution is the bound below which the histogram of waits has only one more, in milliseconds. Less is as good.
 	waitResolution = 10
+	// restlessWait is from where on a wait before the hang is none to compare with, in milliseconds: the start is not over then.
+	restlessWait = 1000
 )
 
 // waitsConfig has the hub tell for each target how long its work waited. The histogram of all targets together has the waits for those that
@@ -234,7 +236,9 @@ func judgeHang(step *figures.Step, before []waiting, h hanging) {
 
 	const seconds, p99 = 1000, 0.99
 	was := seconds * others.Quantile(p99)
-	step.Add("wait of the others for a worker, p99", seconds*h.others.Quantile(p99), "ms").Beside(was).AtMost(max(2*was, waitResolution))
+	wait, allowed := seconds*h.others.Quantile(p99), max(2*was, waitResolution)
+	step.Add("wait of the others for a worker, p99", wait, "ms").Beside(was).
+		Holds(fmt.Sprintf("<= %.4g, after at most %d", allowed, restlessWait), wait <= allowed && was <= restlessWait)
 	step.Add("the same with those that hang, p99", seconds*h.all.Quantile(p99), "ms").Beside(seconds * all.Quantile(p99))
 	step.Note("the reference of waits is what they were before")
 

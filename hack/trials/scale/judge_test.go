@@ -144,6 +144,12 @@ func TestHangsAreJudged(t *testing.T) {
 			expect(t, report.Broken(), test.broken)
 		})
 	}
+	t.Run("others had to wait before it, too", func(t *testing.T) {
+		report := figures.NewReport("test", nil)
+		long := waits(10, 90)
+		judgeHang(report.Begin("hang"), []waiting{{Drift: drift(before), others: long, all: long}}, window(3, before, long, 0, 100, 30))
+		expect(t, report.Missed(), []string{"wait of the others"})
+	})
 	t.Run("nothing is corrected for long after the window", func(t *testing.T) {
 		h := window(3, before, waits(100, 0), 0, 100, 30)
 		h.Edited, h.Lasting = nil, h.Millis

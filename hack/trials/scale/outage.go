@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
@@ -37,11 +38,11 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 	window := func(what string) (rig.Drift, error) { return d.window(ctx, what) }
 	var before []rig.Drift
 	for n := range windowsBefore {
-		d, err := window(fmt.Sprintf("before, %d of %d", n+1, windowsBefore))
+		drift, err := window(fmt.Sprintf("before, %d of %d", n+1, windowsBefore))
 		if err != nil {
 			return err
 		}
-		before = append(before, d)
+		before = append(before, drift)
 	}
 
 	refs := rig.TargetClustersOf(vanishing)
@@ -118,7 +119,7 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 	step.Find("back until shown as up, max").AtMost(5000)
 	step.Add("back until all edits of the outage were corrected", corrected.Seconds(), "s")
 	step.Note("meanwhile, second by second: %s", rig.EachSecond(looks, cleared))
-	_, _, written := rig.Writes(asked, askedBy)
+	_, _, written := stage.Writes(asked, askedBy)
 	step.Note("written to the source meanwhile: %v", written)
 	return nil
 }
