@@ -42,6 +42,8 @@
 // A target that is meant to be away (sleep.go) is left alone: whoever runs the cache says so by Options.Asleep, and when it
 // may have changed by Recheck. The cache does not know where that is written.
 //
+// Who has work for a target may ask beforehand whether it answers (answers.go): a probe is sent then, unless it has answered something just now.
+//
 // A target may answer probes and nothing else. After a few calls in a row without an answer, calls are not made for a while
 // and fail at once with ErrBusy, but for one from time to time that finds out whether it is over: a call that waits
 // holds a worker that all targets share. A Retry-After of an answer 429 holds for all calls to the target.

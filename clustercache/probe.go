@@ -85,6 +85,7 @@ func (t *target) probed(result probeResult) {
 	}
 	if result.err == nil {
 		t.probeSucceeded(now, result)
+		t.settle()
 		t.mendWatches(now)
 		return
 	}

@@ -61,6 +61,7 @@ type target struct {
 	health  HealthCheckingState
 	gen     *generation
 	watches map[string]*declaredWatch
+	asking  []func() // those who asked whether the target answers
 
 	loop loopState
 }
@@ -262,6 +263,7 @@ func (t *target) stop() {
 	if g != nil {
 		g.stop(ErrClusterUnknown)
 	}
+	t.settle()
 	t.endHeld()
 	t.cache.brownout.gone(t.key, t.clock.Now())
 	for _, w := range watches {
@@ -399,11 +401,15 @@ func (t *target) proceed() {
 		t.startAttempt(g)
 	}
 	if g == nil {
+		t.settle()
 		return
 	}
 	t.bind(g)
 	if t.hinted.Load() && !t.loop.probing {
 		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(hurry))
+	}
+	if t.loop.failures == 0 && !t.loop.probing && t.asked() {
+		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(freshAnswer))
 	}
 	if !t.loop.probing && !now.Before(t.loop.nextProbe) {
 		t.startProbe(g)

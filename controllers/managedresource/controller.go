@@ -258,6 +258,11 @@ func sourceRetries() workqueue.TypedRateLimiter[dispatch.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](retryFirst/4, sourceRetryLast)
 }
 
+// answers tells whether a run for a request will not wait for its target in vain (fairqueue.Options.Answers).
+func (c *Controller) answers(r dispatch.Request, settled func()) bool {
+	return r.Target == (clustercache.ClusterKey{}) || c.options.Clusters.Answers(r.Target, settled)
+}
+
 // classController has the queue and the workers of a class. It tells ready when its queue takes requests.
 func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) (controller.TypedController[dispatch.Request], error) {
 	workers := class.ConcurrentSyncs
@@ -283,6 +288,7 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 				MaxInFlight: func(string) int { return class.share(workers) },
 				Places:      places,
 				Workers:     runs,
+				Answers:     c.answers,
 				RateLimiter: sourceRetries(),
 				Metrics:     c.options.QueueMetrics,
 				Served:      c.options.Metrics.served,

@@ -87,10 +87,11 @@ func hub() dashboard {
 				},
 				{
 					kind: timeseries, title: "Busy workers", unit: "short",
-					description: "ManagedResources that are being worked on, by class. Those that take long, or are of a target whose last run did, count as \"for long\" from their beginning: they have made room for others: at most concurrentSyncs others, and eight times that in all.",
+					description: "ManagedResources that are being worked on, by class. Those that take long, or are of a target whose last run did, count as \"for long\" from their beginning: they have made room for others: at most concurrentSyncs others, and eight times that in all. What waits until its target answers has no worker: many targets are silent, so they are asked first.",
 					queries: []query{
 						{expr: `sum by (class) (trellis_queue_in_flight - trellis_queue_slow)`, legend: "{{class}}"},
 						{expr: `sum by (class) (trellis_queue_slow)`, legend: "{{class}} for long"},
+						{expr: `sum by (class) (trellis_queue_held)`, legend: "{{class}} until its target answers"},
 					},
 				},
 				{

@@ -72,6 +72,7 @@ type debugWatch struct {
 type debugQueue struct {
 	Class    string      `json:"class"`
 	Depth    int         `json:"depth"`
+	Held     int         `json:"held"`
 	Delayed  int         `json:"delayed"`
 	InFlight int         `json:"inFlight"`
 	Slow     int         `json:"slow"`
@@ -82,6 +83,7 @@ type debugQueue struct {
 type debugLane struct {
 	Name     string `json:"name"`
 	Ready    int    `json:"ready"`
+	Held     bool   `json:"held"`
 	InFlight int    `json:"inFlight"`
 	Slow     int    `json:"slow"`
 	Oldest   string `json:"oldest"`
@@ -122,7 +124,7 @@ func (h *hub) debugPage() debugPage {
 	}
 	rows := 0
 	for _, q := range h.queues.Snapshots() {
-		queue := debugQueue{Class: q.Class, Depth: q.Depth, Delayed: q.Delayed, InFlight: q.InFlight, Slow: q.Slow, Oldest: round(q.Oldest), Lanes: []debugLane{}}
+		queue := debugQueue{Class: q.Class, Depth: q.Depth, Held: q.Held, Delayed: q.Delayed, InFlight: q.InFlight, Slow: q.Slow, Oldest: round(q.Oldest), Lanes: []debugLane{}}
 		for _, l := range q.Lanes {
 			if rows++; rows > maxRows {
 				page.Omitted++
@@ -162,7 +164,7 @@ func describeTarget(in clustercache.Inspection) debugTarget {
 }
 
 func describeLane(l fairqueue.Lane) debugLane {
-	return debugLane{Name: strings.TrimPrefix(l.Name, "/"), Ready: l.Ready, InFlight: l.InFlight, Slow: l.Slow, Oldest: round(l.Oldest)}
+	return debugLane{Name: strings.TrimPrefix(l.Name, "/"), Ready: l.Ready, Held: l.Held, InFlight: l.InFlight, Slow: l.Slow, Oldest: round(l.Oldest)}
 }
 
 // round makes a duration readable.

@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"html"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -98,14 +99,22 @@ func (t debugTarget) addTo(d *document) {
 }
 
 func (q debugQueue) addTo(d *document) {
-	d.add("<h2>Class %s</h2>\n<p>%s wait, %s for want of a worker; %s being worked on, %s of them for long, %s delayed.</p>\n",
-		q.Class, q.Depth, q.Oldest, q.InFlight, q.Slow, q.Delayed)
+	d.add("<h2>Class %s</h2>\n<p>%s wait, %s for want of a worker, %s of them until their targets answer; %s being worked on, %s of them for long, %s delayed.</p>\n",
+		q.Class, q.Depth, q.Oldest, q.Held, q.InFlight, q.Slow, q.Delayed)
 	if len(q.Lanes) == 0 {
 		return
 	}
 	d.add("<table><tr><th>lane</th><th>ready</th><th>in flight</th><th>slow</th><th>oldest</th></tr>\n")
 	for _, lane := range q.Lanes {
-		d.add("<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", lane.Name, lane.Ready, lane.InFlight, lane.Slow, lane.Oldest)
+		d.add("<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", lane.Name, lane.ready(), lane.InFlight, lane.Slow, lane.Oldest)
 	}
 	d.add("</table>\n")
+}
+
+// ready is how many items are ready, and whether they wait until the target answers.
+func (l debugLane) ready() string {
+	if l.Held {
+		return fmt.Sprintf("%d, until it answers", l.Ready)
+	}
+	return strconv.Itoa(l.Ready)
 }

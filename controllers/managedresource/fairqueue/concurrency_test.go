@@ -19,7 +19,14 @@ import (
 func TestManyProducersAndConsumers(t *testing.T) {
 	g := NewWithT(t)
 	const lanes, perLane, producers, consumers, additions = 20, 3, 8, 16, 3000
-	q := New("test", Options[string]{Lane: laneOf, MaxInFlight: limit(2), Places: 8, Patience: 100 * time.Microsecond})
+	q := New("test", Options[string]{Lane: laneOf, MaxInFlight: limit(2), Places: 8, Patience: 100 * time.Microsecond, Doubt: 10 * time.Microsecond,
+		Answers: func(_ string, settled func()) bool {
+			if rand.IntN(2) == 0 {
+				return true
+			}
+			time.AfterFunc(time.Duration(rand.IntN(100))*time.Microsecond, settled)
+			return false
+		}})
 
 	var worked [lanes * perLane]struct{ added, seen, busy atomic.Int64 }
 	var busyLanes [lanes]atomic.Int64
@@ -106,8 +113,16 @@ func TestRandomSequences(t *testing.T) {
 			g := NewWithT(t)
 			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it shall be the same each time
 			moved := false                           // whether items are in other lanes than before
+			var settle []func()
+			answering := map[string]bool{}
 			q, clock := newTestQueue(t, Options[string]{
-				Places: 4, Workers: 12, MaxInFlight: limit(3), Lane: func(item string) string {
+				Places: 4, Workers: 12, MaxInFlight: limit(3), Answers: func(item string, settled func()) bool {
+					if answering[laneOf(item)] {
+						return true
+					}
+					settle = append(settle, settled)
+					return false
+				}, Lane: func(item string) string {
 					if moved {
 						return "moved-" + item[len(item)-1:]
 					}
@@ -116,7 +131,7 @@ func TestRandomSequences(t *testing.T) {
 			})
 			var working []string
 			for step := range 500 {
-				switch random.IntN(8) {
+				switch random.IntN(9) {
 				case 0, 1, 2:
 					q.AddWithOpts(priority(random.IntN(4)-1), fmt.Sprintf("%d/%d", random.IntN(8), random.IntN(4)))
 				case 3, 4:
@@ -133,6 +148,17 @@ func TestRandomSequences(t *testing.T) {
 				case 7:
 					moved = random.IntN(10) == 0
 					elapse(g, q, clock, time.Duration(random.IntN(1500))*time.Millisecond)
+				case 8:
+					q.mutex.Lock() // answers are asked for with it locked
+					settled := settle
+					settle = nil
+					for lane := range 8 {
+						answering[fmt.Sprint(lane)] = random.IntN(2) == 0
+					}
+					q.mutex.Unlock()
+					for _, f := range settled {
+						f()
+					}
 				}
 				g.Expect(faults(q)).To(BeEmpty(), "after %d steps", step)
 			}

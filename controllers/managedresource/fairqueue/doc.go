@@ -16,6 +16,11 @@
 // keep no more than half of the workers that are there to wait. What is known of a lane outlives it (standing.go): where more
 // targets hang than there are workers, the last workers are kept for lanes that were done in time.
 //
+// That takes seconds, in which targets that hang together could have all places, if there is something to do for each of them just then. So
+// whoever knows is asked (silence.go): Options.Answers says of the target of an item that has been worked on for a tenth of a second whether it
+// answers. If nothing came of that after as long again, the item gives up its place at once; and while half as many targets as there are
+// places are silent, it is asked before an item is handed out, and the item waits for the answer in the place of a worker.
+//
 // ManagedResources of a target that is down do not wait here: a run finds out without a call, says so, and they come back with
 // the event that the target is there again.
 //
@@ -46,10 +51,12 @@
 // for lanes that hang, a new one waits until one of those gives up.
 //
 // A lane that was swift is trusted until an item of it takes long. If more targets than there are places stop answering at once, with something
-// urgent for each, they have the places in turns of the patience, and the others wait for as many turns: with 300 of 1,000 targets and 20 places an
-// edit in another target was corrected after up to eight seconds. If more than there are workers do, and each run lasts longer than it takes to hand
-// out the rest (with 8 places and 64 workers 16 s), all workers wait for them, and the others until the first of those runs end. From then on those
-// that hang are trusted no more.
+// urgent for each, the first of them have all places until they are found to be silent, and the others wait for a fifth of a second. A target that
+// answers probes and no calls is not silent: many of those have the places in turns of the patience, and if they are more than the workers, all
+// workers, until their calls end. From then on they are trusted no more. Without Options.Answers that is so of all that hang: with 300 of 1,000
+// targets and 20 places an edit in another target was corrected after up to eight seconds.
+//
+// While many are silent, each item costs its target a request more, unless it has answered another one just now, and its work waits that long.
 //
 // Slow lanes keep to their half even if places are free. Each would give up the place after a while and be followed by the next,
 // until they had the other half as well, which is there for lanes that have still to prove slow.

@@ -100,7 +100,7 @@ func faults(q *Queue[string]) (found []string) {
 
 	ready, held := 0, 0
 	for name, l := range q.lanes {
-		canServe := l.ready.len() > 0 && l.inFlight < q.atMost(l)
+		canServe := !l.held && l.ready.len() > 0 && l.inFlight < q.atMost(l)
 		fault(l.name != name, "lane %s is listed as %s", l.name, name)
 		fault(l.ready.len() == 0 && l.inFlight == 0, "lane %s is empty", name)
 		fault(canServe != (l.index != notInHeap), "lane %s can be served: %t, and is in the heap: %t", name, canServe, !canServe)
@@ -135,6 +135,24 @@ func faults(q *Queue[string]) (found []string) {
 	for name, l := range q.lanes {
 		fault(l.inFlight != inFlight[name] || l.slow != waiting[name], "lane %s has miscounted", name)
 	}
+	silent := 0
+	for _, asked := range q.asked {
+		if asked.silent {
+			silent++
+		}
+	}
+	fault(q.silent != silent, "%d are silent, not %d", silent, q.silent)
+	for name, l := range q.lanes {
+		fault(l.held && q.asked[name] == nil, "lane %s is held for nothing", name)
+	}
+	yielded := 0
+	for item, f := range q.inFlight {
+		fault(f.place != nil && f.yielded != nil, "%s has its place and has yielded it", item)
+		if f.yielded != nil {
+			yielded++
+		}
+	}
+	fault(q.yielded.Len() != yielded, "%d have yielded, not %d", yielded, q.yielded.Len())
 	for _, e := range q.entries {
 		if e.held {
 			held++

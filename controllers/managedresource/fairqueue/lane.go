@@ -30,6 +30,8 @@ type lane[R comparable] struct {
 	standing standing
 	// inFlight is how many of its items are handed out, slow how many of them have no place.
 	inFlight, slow int
+	// held is true while nothing of it is handed out, until its target was found to answer.
+	held bool
 	// turn says since when the lane waits: the lower, the longer.
 	turn uint64
 	// urgency is that of the heap it is in, index its place there.
@@ -63,6 +65,7 @@ func (l *lane[R]) wants() urgency { return l.ready.first().urgency() }
 
 // flight is an item that is handed out.
 type flight[R comparable] struct {
+	item R
 	lane *lane[R] // which it came from
 	// standing is what was known of the lane then.
 	standing standing
@@ -70,6 +73,9 @@ type flight[R comparable] struct {
 	since    time.Time
 	// place is its element among those that have one; nil if it has given it up, or got none.
 	place *list.Element
+	// yielded is its element among those that have given it up early; nil if it has not, or was judged since.
+	yielded *list.Element
+	inquiry inquiry
 }
 
 func newLane[R comparable](name string, s standing) *lane[R] {

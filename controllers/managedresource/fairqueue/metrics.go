@@ -34,8 +34,8 @@ type measured interface {
 
 // figures are the gauges of a queue at one moment.
 type figures struct {
-	depth, delayed, inFlight, slow, lanes int
-	oldest                                time.Duration
+	depth, delayed, inFlight, slow, lanes, held int
+	oldest                                      time.Duration
 	// longest is how long the item has been worked on that was handed out first.
 	longest time.Duration
 }
@@ -48,8 +48,9 @@ var (
 	metricDelayed  = MetricDefinitions.Gauge("trellis_queue_delayed", "Items that wait for their time.", "class")
 	metricInFlight = MetricDefinitions.Gauge("trellis_queue_in_flight", "Items that are being worked on.", "class")
 	metricSlow     = MetricDefinitions.Gauge("trellis_queue_slow", "Items that are worked on without a place: they take long, or what was done last for their target did.", "class")
+	metricHeld     = MetricDefinitions.Gauge("trellis_queue_held", "Items that wait until their targets, asked whether they answer, do so or are found to be down: many others are silent.", "class")
 	metricLanes    = MetricDefinitions.Gauge("trellis_queue_lanes", "Targets with items that wait or are being worked on.", "class")
-	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item has waited that waits longest for a worker. Items that wait for others of their target are left out, and looks that are due although nothing happened.", "class")
+	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item has waited that waits longest for a worker. Items that wait for others of their target, or until that answers, are left out, and looks that are due although nothing happened.", "class")
 	metricLongest  = MetricDefinitions.Gauge("trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
 	metricAdds     = MetricDefinitions.Counter("trellis_queue_adds_total", "Items that became ready to be worked on, not counting those that were already.", "class")
 	metricWait     = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker, without looks that are due although nothing happened.",
@@ -65,6 +66,7 @@ var gauges = []struct {
 	{metricDelayed.Desc(), func(f figures) float64 { return float64(f.delayed) }},
 	{metricInFlight.Desc(), func(f figures) float64 { return float64(f.inFlight) }},
 	{metricSlow.Desc(), func(f figures) float64 { return float64(f.slow) }},
+	{metricHeld.Desc(), func(f figures) float64 { return float64(f.held) }},
 	{metricLanes.Desc(), func(f figures) float64 { return float64(f.lanes) }},
 	{metricOldest.Desc(), func(f figures) float64 { return f.oldest.Seconds() }},
 	{metricLongest.Desc(), func(f figures) float64 { return f.longest.Seconds() }},
@@ -122,6 +124,8 @@ type Lane struct {
 	Name string
 	// Ready items wait for a worker, InFlight ones are being worked on, Slow ones of them without a place.
 	Ready, InFlight, Slow int
+	// Held is true if none of them is handed out until the target, which was asked, answers.
+	Held bool
 	// Oldest is how long the item has waited that waits longest, be it for a worker or for others of the lane; zero if none does. Those
 	// in the background are left out.
 	Oldest time.Duration
@@ -131,10 +135,10 @@ type Lane struct {
 type Snapshot struct {
 	// Class is the name of the queue.
 	Class string
-	// Depth items wait for a worker, Delayed ones for their time; InFlight ones are being worked on, Slow ones of them without a
-	// place.
-	Depth, Delayed, InFlight, Slow int
-	// Oldest is how long the item has waited that waits longest for a worker. Those that wait for others of their lane are left
+	// Depth items wait for a worker, Held ones of them until their targets answer, and Delayed ones for their time; InFlight ones are
+	// being worked on, Slow ones of them without a place.
+	Depth, Held, Delayed, InFlight, Slow int
+	// Oldest is how long the item has waited that waits longest for a worker. Those that wait for others of their lane, or are held, are left
 	// out, for no worker would help them, and those in the background, for which nobody waits.
 	Oldest time.Duration
 	Lanes  []Lane
@@ -149,7 +153,7 @@ func (m *Metrics) Snapshots() []Snapshot {
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		f := queues[name].measure()
 		all = append(all, Snapshot{
-			Class: name, Depth: f.depth, Delayed: f.delayed, InFlight: f.inFlight, Slow: f.slow, Oldest: f.oldest, Lanes: queues[name].inLanes(),
+			Class: name, Depth: f.depth, Held: f.held, Delayed: f.delayed, InFlight: f.inFlight, Slow: f.slow, Oldest: f.oldest, Lanes: queues[name].inLanes(),
 		})
 	}
 	return all
@@ -206,7 +210,10 @@ func (q *Queue[R]) measure() figures {
 		result.longest = max(result.longest, now.Sub(f.since))
 	}
 	for _, l := range q.lanes {
-		if l.inFlight < q.atMost(l) {
+		switch {
+		case l.held:
+			result.held += l.ready.len()
+		case l.inFlight < q.atMost(l):
 			result.oldest = max(result.oldest, l.oldest(now))
 		}
 	}
@@ -220,7 +227,7 @@ func (q *Queue[R]) inLanes() []Lane {
 	now := q.options.Clock.Now()
 	lanes := make([]Lane, 0, len(q.lanes))
 	for _, l := range q.lanes {
-		lanes = append(lanes, Lane{Name: l.name, Ready: l.ready.len(), InFlight: l.inFlight, Slow: l.slow, Oldest: l.oldest(now)})
+		lanes = append(lanes, Lane{Name: l.name, Ready: l.ready.len(), InFlight: l.inFlight, Slow: l.slow, Held: l.held, Oldest: l.oldest(now)})
 	}
 	slices.SortFunc(lanes, func(a, b Lane) int { return strings.Compare(a.Name, b.Name) })
 	return lanes

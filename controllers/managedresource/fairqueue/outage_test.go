@@ -15,7 +15,15 @@ import (
 // out, 14 s later; from then on a run for such a target ends at once. All targets are looked at every ten minutes, and objects
 // are edited, at an even pace, in those that are well. Who is edited there must not wait twice as long as before, and soon
 // nearly all workers are free again.
+//
+// If there is a change at that moment for each that hangs, that takes that targets are asked before workers are spent on them: there
+// are more of them than workers.
 func TestFleetOfWhichAThirdHangsAtOnce(t *testing.T) {
+	t.Run("with looks that are due", func(t *testing.T) { fleetOfWhichAThirdHangs(t, false) })
+	t.Run("with a change for each that hangs", func(t *testing.T) { fleetOfWhichAThirdHangs(t, true) })
+}
+
+func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 	const (
 		lanes, hanging = 1000, 300
 		places, many   = 16, 128
@@ -27,8 +35,21 @@ func TestFleetOfWhichAThirdHangsAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	var waits []time.Duration
+	var silent []func()
+	asked, answered := map[string]func(){}, map[string]bool{} // of targets that are well
 	q, clock := newTestQueue(t, Options[string]{
 		Places: places, Workers: many, MaxInFlight: limit(4),
+		Answers: func(item string, settled func()) bool {
+			switch lane := laneOf(item); {
+			case strings.HasPrefix(lane, "hanging"):
+				silent = append(silent, settled)
+			case answered[lane]:
+				return true
+			default:
+				asked[lane] = settled
+			}
+			return false
+		},
 		Served: func(item string, wait time.Duration) {
 			if strings.HasSuffix(item, "/edited") {
 				waits = append(waits, wait)
@@ -47,12 +68,31 @@ func TestFleetOfWhichAThirdHangsAtOnce(t *testing.T) {
 	// run lets time go by. since is when targets began to hang, as seen from the beginning.
 	run := func(since time.Duration, free func(busy int, at time.Duration)) time.Duration {
 		waits = nil
+		if changes && since >= 0 {
+			for i := range hanging {
+				q.AddWithOpts(priority(100), name(i)+"/changed")
+			}
+		}
 		for now := time.Duration(0); now < phase; now += tick {
 			for item, end := range ends {
 				if !clock.Now().Before(end) {
 					q.Done(item)
 					delete(ends, item)
 				}
+			}
+			q.mutex.Lock() // they are asked with it locked
+			var settled []func()
+			clear(answered)
+			for lane, f := range asked {
+				settled, answered[lane] = append(settled, f), true
+			}
+			clear(asked)
+			if now >= found {
+				settled, silent = append(settled, silent...), nil
+			}
+			q.mutex.Unlock()
+			for _, f := range settled {
+				f()
 			}
 			if random.IntN(100) < 40 { // 40 edits a second
 				q.AddWithOpts(priority(50), name(hanging+random.IntN(lanes-hanging))+"/edited")
@@ -65,6 +105,10 @@ func TestFleetOfWhichAThirdHangsAtOnce(t *testing.T) {
 				took := service
 				if hangs(item, since) {
 					took = max(found-now, 0)
+				}
+				if took == 0 {
+					q.Done(item)
+					continue
 				}
 				ends[item] = clock.Now().Add(took)
 			}

@@ -28,14 +28,19 @@ func (q *Queue[R]) waits(u urgency) bool {
 	return false
 }
 
+// nextOf is nextLane for one urgency. It has targets asked that may be silent, and passes over their lanes.
 func (q *Queue[R]) nextOf(u urgency) *lane[R] {
-	var next *lane[R]
-	for s := range standings {
-		if serving := &q.serving[s][u]; serving.len() > 0 && q.hasRoom(s, u) && (next == nil || serving.first().before(next)) {
-			next = serving.first()
+	for {
+		var next *lane[R]
+		for s := range standings {
+			if serving := &q.serving[s][u]; serving.len() > 0 && q.hasRoom(s, u) && (next == nil || serving.first().before(next)) {
+				next = serving.first()
+			}
+		}
+		if next == nil || q.vet(next) {
+			return next
 		}
 	}
-	return next
 }
 
 // atMost is how many items of a lane may be handed out at once. One that is slow, or may be as an item of it waits, gets half of
@@ -48,14 +53,22 @@ func (q *Queue[R]) atMost(l *lane[R]) int {
 	return most
 }
 
-// watchPlaces sets the timer for the oldest flight with a place, unless it is set. A timer that fires too early, because that
+// watchPlaces sets the timer for the oldest flight that is watched, unless it is set. A timer that fires too early, because that
 // one is Done, sets the next.
 func (q *Queue[R]) watchPlaces(now time.Time) {
-	if q.options.Places <= 0 || q.aging != nil || q.placed.Len() == 0 {
+	if q.options.Places <= 0 || q.aging != nil {
 		return
 	}
-	due := flightAt[R](q.placed.Front()).since.Add(q.options.Patience)
-	q.aging = q.options.Clock.AfterFunc(due.Sub(now), func() { go q.age() }) // as for delayed entries
+	var left time.Duration
+	switch {
+	case q.placed.Len()+q.yielded.Len() == 0:
+		return
+	case q.options.Answers != nil:
+		left = q.options.Doubt // what is handed out meanwhile is no older then
+	default:
+		left = flightAt[R](q.placed.Front()).since.Add(q.options.Patience).Sub(now)
+	}
+	q.aging = q.options.Clock.AfterFunc(left, func() { go q.age() }) // as for delayed entries
 }
 
 // age takes the places from those that have had them for long, and notes that of their lanes.
@@ -67,18 +80,31 @@ func (q *Queue[R]) age() {
 		return
 	}
 	now := q.options.Clock.Now()
-	for q.placed.Len() > 0 {
-		f := flightAt[R](q.placed.Front())
-		if now.Sub(f.since) < q.options.Patience {
-			break
+	for _, watched := range []*list.List{q.yielded, q.placed} {
+		for e := watched.Front(); e != nil; {
+			f := flightAt[R](e)
+			e = e.Next()
+			if age := now.Sub(f.since); age >= q.options.Patience {
+				q.lose(f)
+			} else if f.place != nil {
+				q.inquire(f, age)
+			}
 		}
-		q.placed.Remove(f.place)
-		f.place = nil
-		f.lane.slow++
-		q.doubt(f)
 	}
 	q.watchPlaces(now)
 	q.wake()
+}
+
+// lose judges a lane by an item that takes long, which has its place no longer.
+func (q *Queue[R]) lose(f *flight[R]) {
+	if f.place != nil {
+		q.placed.Remove(f.place)
+		f.lane.slow++
+	} else {
+		q.yielded.Remove(f.yielded)
+	}
+	f.place, f.yielded = nil, nil
+	q.doubt(f)
 }
 
 func flightAt[R comparable](e *list.Element) *flight[R] {

@@ -25,6 +25,11 @@ type Queue[R comparable] struct {
 	inFlight map[R]*flight[R]
 	// placed are the flights that have a place, the oldest first.
 	placed *list.List
+	// yielded are those that have given up theirs because their targets are silent, and were not judged by it yet; likewise.
+	yielded *list.List
+	// asked are the lanes whose targets were asked whether they answer, and have not yet, silent how many of those are silent.
+	asked  map[string]*question
+	silent int
 	lanes  map[string]*lane[R]
 	// known is the standing of the lanes that were served last, whether or not they exist.
 	known *simplelru.LRU[string, standing]
@@ -62,6 +67,8 @@ func New[R comparable](name string, options Options[R]) *Queue[R] {
 		entries:  map[R]*entry[R]{},
 		inFlight: map[R]*flight[R]{},
 		placed:   list.New(),
+		yielded:  list.New(),
+		asked:    map[string]*question{},
 		lanes:    map[string]*lane[R]{},
 		delayed: indexedHeap[*entry[R]]{
 			index:  func(e *entry[R]) *int { return &e.index },
@@ -117,6 +124,9 @@ func (q *Queue[R]) Done(item R) {
 	} else {
 		l.slow--
 	}
+	if f.yielded != nil {
+		q.yielded.Remove(f.yielded)
+	}
 	q.learn(f)
 	if e := q.entries[item]; e != nil && e.held {
 		e.held = false
@@ -162,7 +172,7 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	l.inFlight++
 	q.busy[l.standing]++
 	l.turn = q.next()
-	f := &flight[R]{lane: l, standing: l.standing, urgency: e.urgency(), since: now}
+	f := &flight[R]{item: e.item, lane: l, standing: l.standing, urgency: e.urgency(), since: now}
 	if l.standing == slow {
 		l.slow++
 	} else {
@@ -211,7 +221,7 @@ func (q *Queue[R]) lane(name string) *lane[R] {
 
 // settle puts a lane that has changed where it belongs: among those that can be served, or aside.
 func (q *Queue[R]) settle(l *lane[R]) {
-	canServe := l.ready.len() > 0 && l.inFlight < q.atMost(l)
+	canServe := !l.held && l.ready.len() > 0 && l.inFlight < q.atMost(l)
 	if !canServe || l.urgency != l.wants() {
 		q.unlist(l)
 	}

@@ -84,7 +84,16 @@ func TestThoseThatAreFineHardlyWait(t *testing.T) {
 func overdue(q *Queue[string]) bool {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	return q.placed.Len() > 0 && q.options.Clock.Since(flightAt[string](q.placed.Front()).since) >= q.options.Patience
+	late := q.options.Patience
+	if q.options.Answers != nil {
+		late += q.options.Doubt // it is looked at that often
+	}
+	for _, f := range q.inFlight {
+		if (f.place != nil || f.yielded != nil) && q.options.Clock.Since(f.since) >= late {
+			return true
+		}
+	}
+	return false
 }
 
 // What is known of lanes that do not exist is little, and of a bounded number of them.

@@ -42,8 +42,8 @@ controllers: {managedResource: {syncPeriod: 5h}}
 // workers free after 15 s. Workers are those that may be busy at a time, eight for each of concurrentSyncs.
 //
 // On any machine a change for one of the others comes there meanwhile. If fewer targets hang than there are places, most of what is edited in
-// the others while workers wait is corrected long before that wait is over. If more do, those that were quick so far take all places in turns
-// of two seconds first, which package fairqueue says of itself, so that this is a goal and no property.
+// the others while workers wait is corrected long before that wait is over. If more do, that takes that the hub finds out in a fraction of a
+// second which targets are silent (package fairqueue), which a machine that is busy enough may keep it from: a goal and no property.
 func (r *run) hang(ctx context.Context, step *figures.Step) error {
 	config, err := merged(r.options.Config, waitsConfig)
 	if err != nil {

@@ -1,0 +1,204 @@
+package fairqueue
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// silentTargets are targets that answer nothing, if that is in their names, until they are settled. The others answer when they are
+// told to, or always.
+type silentTargets struct {
+	shy bool // the others have to be settled, too
+
+	mu    sync.Mutex
+	asked []string
+	open  map[string][]func()
+}
+
+func (s *silentTargets) answers(item string, settled func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lane := laneOf(item)
+	s.asked = append(s.asked, lane)
+	if !s.shy && !strings.HasPrefix(lane, "silent") {
+		return true
+	}
+	if s.open == nil {
+		s.open = map[string][]func(){}
+	}
+	s.open[lane] = append(s.open[lane], settled)
+	return false
+}
+
+// settle ends the open questions of a lane, and returns how many there were.
+func (s *silentTargets) settle(lane string) int {
+	s.mu.Lock()
+	open := s.open[lane]
+	delete(s.open, lane)
+	s.mu.Unlock()
+	for _, settled := range open {
+		settled()
+	}
+	return len(open)
+}
+
+func (s *silentTargets) wasAsked(lane string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.asked, lane)
+}
+
+// tick lets Doubt go by, and waits until the queue has looked at what was handed out before.
+func tick(g Gomega, q *Queue[string], clock *clocktesting.FakeClock) {
+	var timer any
+	g.Eventually(func() bool {
+		q.mutex.Lock()
+		defer q.mutex.Unlock()
+		timer = q.aging
+		return timer != nil && clock.HasWaiters()
+	}, 30*time.Second).Should(BeTrue())
+	clock.Step(q.options.Doubt)
+	g.Eventually(func() bool {
+		q.mutex.Lock()
+		defer q.mutex.Unlock()
+		return q.aging != timer
+	}, 30*time.Second).Should(BeTrue())
+}
+
+func TestWorkForASilentTargetGivesUpItsPlaceEarly(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{}
+	q, clock := newTestQueue(t, Options[string]{Places: 2, MaxInFlight: limit(4), Answers: targets.answers})
+	addMany(q, "silent", 2)
+	addMany(q, "busy", 1)
+	g.Expect(take(q)).To(Equal([]string{"silent/0", "busy/0"}))
+	q.Add("fine/0")
+	tick(g, q, clock)
+	g.Expect(targets.wasAsked("silent")).To(BeTrue())
+	g.Expect(targets.wasAsked("busy")).To(BeTrue())
+	g.Expect(available(q)).To(BeFalse(), "it may answer yet")
+	tick(g, q, clock)
+	g.Expect(take(q)).To(Equal([]string{"fine/0"}), "busy/0 takes as long, but its target answers")
+	g.Expect(faults(q)).To(BeEmpty())
+	g.Expect(q.measure().slow).To(Equal(1))
+
+	// It is judged when its patience is over, as others are.
+	q.Done("fine/0")
+	q.Done("busy/0")
+	g.Expect(q.lanes["silent"].standing).To(Equal(unknown))
+	clock.Step(q.options.Patience)
+	g.Eventually(func() int { q.mutex.Lock(); defer q.mutex.Unlock(); return q.yielded.Len() }).Should(BeZero())
+	g.Expect(q.lanes["silent"].standing).To(Equal(slow))
+	q.Done("silent/0")
+	g.Expect(q.measure().slow).To(BeZero())
+	g.Expect(faults(q)).To(BeEmpty())
+}
+
+func TestWorkWhoseTargetAnswersInTimeKeepsItsPlace(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{shy: true}
+	q, clock := newTestQueue(t, Options[string]{Places: 1, Answers: targets.answers})
+	q.Add("a/0")
+	g.Expect(take(q)).To(HaveLen(1))
+	tick(g, q, clock)
+	g.Expect(targets.settle("a")).To(Equal(1))
+	tick(g, q, clock)
+	g.Expect(q.measure().slow).To(BeZero())
+	for range 4 {
+		tick(g, q, clock)
+	}
+	g.Expect(q.measure().slow).To(BeZero())
+	g.Expect(targets.asked).To(HaveLen(1), "one that takes long is asked about once")
+	g.Expect(q.asked).To(BeEmpty())
+}
+
+// hush has as many targets silent as it takes to ask the others first.
+func hush(g Gomega, q *Queue[string], clock *clocktesting.FakeClock, n int) {
+	for i := range n {
+		q.Add(fmt.Sprintf("silent-%d/0", i))
+	}
+	g.Expect(take(q)).To(HaveLen(n))
+	tick(g, q, clock)
+	tick(g, q, clock)
+	g.Expect(q.measure().slow).To(Equal(n))
+}
+
+func TestTargetsAreAskedBeforeWorkersAreSpentWhileManyAreSilent(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{shy: true}
+	q, clock := newTestQueue(t, Options[string]{Places: 4, Workers: 32, Answers: targets.answers})
+	hush(g, q, clock, 2)
+
+	addMany(q, "silent-2", 3)
+	addMany(q, "fine", 2)
+	g.Expect(take(q)).To(BeEmpty())
+	g.Expect(targets.wasAsked("silent-2")).To(BeTrue())
+	g.Expect(q.measure().held).To(Equal(5))
+	g.Expect(q.measure().oldest).To(BeZero(), "no worker would help them")
+	clock.Step(time.Millisecond)
+	targets.shy = false
+	g.Expect(targets.settle("fine")).To(Equal(1), "however many items it has")
+	g.Expect(take(q)).To(Equal([]string{"fine/0", "fine/1"}))
+	q.Add("silent-2/more")
+	g.Expect(take(q)).To(BeEmpty())
+	g.Expect(targets.settle("silent-2")).To(Equal(1), "and however often they are added")
+	g.Expect(faults(q)).To(BeEmpty())
+	g.Expect(take(q)).To(BeEmpty(), "what was settled is asked again, for it need not be true any more")
+
+	// When few are silent any more, nobody is asked.
+	g.Expect(targets.settle("silent-0")).To(Equal(1))
+	g.Expect(take(q)).To(BeEmpty())
+	g.Expect(targets.settle("silent-2")).To(Equal(1))
+	g.Expect(take(q)).To(Equal([]string{"silent-2/0", "silent-2/1"}))
+	g.Expect(faults(q)).To(BeEmpty())
+}
+
+func TestTargetsAreNotAskedWhileFewAreSilent(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{}
+	q, clock := newTestQueue(t, Options[string]{Places: 6, Workers: 48, Answers: targets.answers})
+	hush(g, q, clock, 2)
+	q.Add("fine/0")
+	q.Add("silent-9/0")
+	g.Expect(take(q)).To(ConsistOf("fine/0", "silent-9/0"))
+	g.Expect(targets.asked).To(HaveLen(2))
+}
+
+// What targets do not answer is known no longer than it is so, be there work for them or not.
+func TestQuestionsOutliveLanes(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{}
+	q, clock := newTestQueue(t, Options[string]{Places: 4, Workers: 32, Answers: targets.answers})
+	hush(g, q, clock, 2)
+	q.Done("silent-0/0")
+	q.Done("silent-1/0")
+	g.Expect(q.lanes).To(BeEmpty())
+	q.Add("silent-0/1")
+	g.Expect(take(q)).To(BeEmpty())
+	g.Expect(targets.asked).To(HaveLen(2), "the question is open")
+	g.Expect(targets.settle("silent-1")).To(Equal(1))
+	g.Expect(targets.settle("silent-0")).To(Equal(1))
+	g.Expect(take(q)).To(Equal([]string{"silent-0/1"}))
+	g.Expect(q.asked).To(BeEmpty())
+	g.Expect(q.silent).To(BeZero())
+}
+
+func TestAnswersAfterTheEndOfTheQueue(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{}
+	q, clock := newTestQueue(t, Options[string]{Places: 2, Answers: targets.answers})
+	hush(g, q, clock, 1)
+	q.Add("silent-1/0")
+	g.Expect(take(q)).To(BeEmpty())
+	q.ShutDown()
+	g.Expect(targets.settle("silent-0") + targets.settle("silent-1")).To(Equal(2))
+	_, over := q.Get()
+	g.Expect(over).To(BeTrue())
+}
