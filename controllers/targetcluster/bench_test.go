@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -34,6 +35,23 @@ func BenchmarkSteadyTarget(b *testing.B) {
 	})
 }
 
+// BenchmarkLostTarget shows what a look costs at such a target that is lost, when it was told of that already.
+func BenchmarkLostTarget(b *testing.B) {
+	g := NewWithT(b)
+	h, key, looked := steadyTarget(b, newSource(b, controlplane.StartForTest(b, controlplane.Options{})), time.Hour)
+	h.clusters.SetState(key, clustercache.StateDisconnected, clustercache.ReasonProbeFailed, "no answer")
+	h.eventually(g, key, HaveField("Labels", HaveKeyWithValue(hubv1alpha1.StatusLabel, "unhealthy")))
+	time.Sleep(aWhile) // what is under way
+	select {
+	case <-looked:
+	default:
+	}
+	for b.Loop() {
+		h.clusters.Emit(key, clustercache.EventProbed)
+		<-looked
+	}
+}
+
 // steadyTarget returns a target of which there is nothing to say, and what tells of each look.
 func steadyTarget(b *testing.B, source *source, period time.Duration) (*hub, clustercache.ClusterKey, <-chan struct{}) {
 	g := NewWithT(b)
@@ -49,8 +67,6 @@ func steadyTarget(b *testing.B, source *source, period time.Duration) (*hub, clu
 		}
 	})
 	key := h.key("a")
-	h.register(g, key)
-	h.connect(key, h.uid("a"))
 	for i := range 20 {
 		name := fmt.Sprint("mr-", i)
 		h.createMR(g, name, "", nil)
@@ -65,6 +81,16 @@ func steadyTarget(b *testing.B, source *source, period time.Duration) (*hub, clu
 		}
 		g.Expect(h.client.Status().Update(b.Context(), mr)).To(Succeed())
 	}
+	g.Eventually(func() int { // figures wait for a sync period, so they are to be right from the beginning
+		known, list := 0, &resourcesv1alpha1.ManagedResourceList{}
+		g.Expect(h.cache.List(b.Context(), list, client.InNamespace(h.namespace))).To(Succeed())
+		for _, mr := range list.Items {
+			known += len(mr.Status.Resources)
+		}
+		return known
+	}, soon, often).Should(Equal(20 * 15))
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
 	h.eventually(g, key, SatisfyAll(HaveField("Status.Objects", int64(300)), HaveField("Status.ManagedResources", Equal(&hubv1alpha1.ManagedResourceCounts{Total: 20, Ready: 20})),
 		HaveField("Labels", HaveKeyWithValue(hubv1alpha1.StatusLabel, "healthy"))))
 	time.Sleep(aWhile) // what is under way

@@ -9,6 +9,7 @@
 // clustercache, by a change of the TargetCluster, of a node or of what a ManagedResource of the target says, and by a timer,
 // for what changes without an event: thresholds, expiry, counts, leases. Targets of which there is nothing but good to say need no
 // reconciliation for that: a sweep compares what is known of them with what was known then (steady.go). Of ManagedResources there are events.
+// What was found and waits for its turn to be written needs no other look when that comes (draft.go).
 //
 // Package members finds the ManagedResources of a target, package care says what they and other checks mean for it.
 //
@@ -46,6 +47,10 @@
 // waits for five seconds of its own, because most of what ManagedResources go through in a roll-out is over by then; since
 // when it fails is in memory meanwhile. A thousand steady targets cost no write at all, and neither does a restart: a hub
 // that has just started says nothing for ten seconds of targets that it dials for the first time.
+//
+// A loss is told once. While its connection is held, a target that is lost keeps the reason with which it was, whatever becomes of attempts to go
+// on with it: otherwise each of hundreds had its status and an event written again within seconds. What they fail with is in the messages, which
+// wait as details do. When the connection is held no more, the reason is that of the last attempt.
 //
 // The status label is part of the metadata, so it is a second write, a moment after the status.
 //

@@ -61,6 +61,7 @@ type reconciler struct {
 	written map[clustercache.ClusterKey]time.Time                  // when a status was written last in this term
 	failing map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck // as of the last look in this term, written or not
 	settled map[clustercache.ClusterKey]settled                    // targets of which there was nothing to say
+	drafts  map[clustercache.ClusterKey]draft                      // what waits to be written
 }
 
 func newReconciler(o Options) *reconciler {
@@ -79,6 +80,7 @@ func newReconciler(o Options) *reconciler {
 		written: map[clustercache.ClusterKey]time.Time{},
 		failing: map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck{},
 		settled: map[clustercache.ClusterKey]settled{},
+		drafts:  map[clustercache.ClusterKey]draft{},
 	}
 }
 
@@ -132,6 +134,9 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 		tc = nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("cannot read the TargetCluster: %w", err)
+	}
+	if d, now := r.takeDraft(key), r.Clock.Now(); d.standsFor(tc, told, now) {
+		return r.write(ctx, tc, d, now)
 	}
 
 	status, registered := r.Clusters.GetStatus(key)
@@ -213,7 +218,7 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 	o := r.look(tc, observation{
 		now:        r.Clock.Now(),
 		registered: true,
-		status:     status,
+		status:     asTold(status),
 		health:     r.Clusters.GetHealthCheckingState(ctx, key),
 		nodes:      r.nodes.Summarize(ctx, key),
 		others:     r.identities.Others(key),
@@ -224,6 +229,15 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 		o.conflict = identity.Changed(known, status.UID)
 	}
 	return o
+}
+
+// asTold returns a status with the reason that was told. While a connection is held, the first attempt to go on with it that fails says
+// in another word what the probes said: each of hundreds that are lost together would write its status and an event again.
+func asTold(status clustercache.Status) clustercache.Status {
+	if status.Held && status.State == clustercache.StateDisconnected && status.Reason == clustercache.ReasonUnreachable {
+		status.Reason = clustercache.ReasonProbeFailed
+	}
+	return status
 }
 
 // look completes an observation by what does not depend on whether the target is registered, but for ManagedResources.
@@ -287,8 +301,15 @@ func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster
 	o.failing = r.lastFailing(tc)
 	next, failing := record(&tc.Status, tc.Generation, o, resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]))
 	r.setFailing(key, failing)
-	result := r.requeue(o.now, next)
-	wait, err := r.writeStatus(ctx, base, tc, o.now)
+	again := o.now.Add(r.requeue(o.now, next).RequeueAfter)
+	return r.write(ctx, base, draft{tc: tc, seen: o, fails: len(failing) > 0, next: next, again: again}, o.now)
+}
+
+// write writes what a look has found, as far as it is its turn, and keeps what is not.
+func (r *reconciler) write(ctx context.Context, base *hubv1alpha1.TargetCluster, d draft, now time.Time) (reconcile.Result, error) {
+	key, result := client.ObjectKeyFromObject(base), reconcile.Result{RequeueAfter: max(d.again.Sub(now), soonest)}
+	shown := d.tc
+	wait, err := r.writeStatus(ctx, base, d.tc, now)
 	switch {
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil
@@ -296,16 +317,20 @@ func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster
 		return reconcile.Result{}, fmt.Errorf("cannot write the status of the TargetCluster: %w", err)
 	case wait > 0:
 		result.RequeueAfter = min(result.RequeueAfter, wait)
-		tc = base
+		shown = base
 	}
-	labelled, err := r.writeLabel(ctx, tc, r.Clock.Now())
+	version, labelled, err := r.writeLabel(ctx, shown, r.Clock.Now())
 	switch {
 	case err != nil:
 		return result, err
 	case labelled > 0:
-		result.RequeueAfter = min(result.RequeueAfter, labelled)
-	case wait <= 0 && len(failing) == 0 && r.settle(base, tc.Status.Conditions, o, next):
+		result.RequeueAfter = min(result.RequeueAfter, max(labelled, soonest)) // by then, the informer has the status
+	case wait <= 0 && !d.fails && r.settle(key, version, shown.Status.Conditions, d.seen, d.next):
 		return reconcile.Result{}, nil // sweep looks after it
+	}
+	if version == shown.ResourceVersion && (wait > 0 || labelled > 0) {
+		d.version = version
+		r.keepDraft(key, d)
 	}
 	return result, nil
 }
@@ -333,21 +358,23 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 	return 0, nil
 }
 
-// writeLabel brings the status label in line with the conditions that are written, and returns how long that has to wait for its turn.
-func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetCluster, now time.Time) (time.Duration, error) {
+// writeLabel brings the status label in line with the conditions that are written. It returns the version that the TargetCluster has
+// then, and how long the label has to wait for its turn.
+func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetCluster, now time.Time) (version string, wait time.Duration, err error) {
 	value, key := summary(tc.Status.Conditions), client.ObjectKeyFromObject(tc)
 	if value == "" || tc.Labels[hubv1alpha1.StatusLabel] == value {
-		return 0, nil
+		return tc.ResourceVersion, 0, nil
 	}
 	if wait := r.labels.Wait(key, now); wait > 0 {
-		return wait, nil
+		return tc.ResourceVersion, wait, nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:%q}}}`, tc.UID, hubv1alpha1.StatusLabel, value)
-	if err := r.Client.Patch(ctx, tc.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("cannot label the TargetCluster: %w", err)
+	labelled := tc.DeepCopy()
+	if err := r.Client.Patch(ctx, labelled, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return "", 0, fmt.Errorf("cannot label the TargetCluster: %w", err)
 	}
 	r.labels.Used(key, now)
-	return 0, nil
+	return labelled.ResourceVersion, 0, nil
 }
 
 // record puts an observation into a status. It returns when it may become another one although nothing happens, zero if it
@@ -509,6 +536,7 @@ func (r *reconciler) forget(key clustercache.ClusterKey) {
 	delete(r.written, key)
 	delete(r.failing, key)
 	delete(r.settled, key)
+	delete(r.drafts, key)
 	for _, c := range []*crowd.Crowd{r.changes, r.details, r.labels} {
 		c.Forget(key)
 	}

@@ -117,10 +117,23 @@ func (s *sources) forward(ctx context.Context) {
 			return
 		}
 		if event.Cluster.Namespace != "" { // static targets have no TargetCluster
-			s.news.ofNamespace(event.Cluster.Namespace) // which of them serves what may have changed
-			s.enqueue(event.Cluster)
+			if event.Has(clustercache.EventRegistered) || event.Has(clustercache.EventDraining) || event.Has(clustercache.EventGone) {
+				s.news.ofNamespace(event.Cluster.Namespace) // which of them serves what may have changed
+			}
+			if s.onlyWords(event) {
+				s.enqueueAfter(flapPause, event.Cluster)
+			} else {
+				s.enqueue(event.Cluster)
+			}
 		}
 	}
+}
+
+// onlyWords tells whether all that is new of a target is how an attempt failed to go on with a connection that is held. That it is lost was
+// told before, and a status waits longer for other words.
+func (s *sources) onlyWords(event clustercache.Event) bool {
+	status, _ := s.options.Clusters.GetStatus(event.Cluster)
+	return status.Held && len(event.Types) == 1 && event.Has(clustercache.EventProbed)
 }
 
 func (s *sources) observe(before, after any) {

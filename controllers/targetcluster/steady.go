@@ -30,8 +30,9 @@ type settled struct {
 }
 
 // settle notes that nothing will be to be said of a target until next, unless something happens. Zero: for long. A target of which
-// anything but good is said is never settled: how long it lasts, and why, changes in more ways. It returns whether the target is.
-func (r *reconciler) settle(tc *hubv1alpha1.TargetCluster, said []metav1.Condition, o observation, next time.Time) bool {
+// anything but good is said is never settled: how long it lasts, and why, changes in more ways. It returns whether the target is. version is
+// that of its TargetCluster after the last write: another one is somebody else's.
+func (r *reconciler) settle(key clustercache.ClusterKey, version string, said []metav1.Condition, o observation, next time.Time) bool {
 	if summary(said) != hubv1alpha1.StatusHealthy || !o.connected() || o.conflict != nil || o.nodes.Fault != nil || r.Members != nil && !o.membersKnown {
 		return false
 	}
@@ -44,7 +45,7 @@ func (r *reconciler) settle(tc *hubv1alpha1.TargetCluster, said []metav1.Conditi
 	o.members = nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settled[client.ObjectKeyFromObject(tc)] = settled{version: tc.ResourceVersion, seen: o, until: until, look: o.now.Add(r.nextLook())}
+	r.settled[key] = settled{version: version, seen: o, until: until, look: o.now.Add(r.nextLook())}
 	return true
 }
 

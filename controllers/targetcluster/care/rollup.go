@@ -79,6 +79,9 @@ func RollUp(s Situation) (checks map[string]Check, due time.Time) {
 			due = f.due
 		}
 		t := typeOf(m, own)
+		if found[t] == nil {
+			found[t] = make([]finding, 0, len(s.Members)) // nearly always, all are of one type
+		}
 		found[t] = append(found[t], f)
 	}
 	checks = make(map[string]Check, len(found))
@@ -214,7 +217,10 @@ func sum(findings []finding, down string) Check {
 		return cmp.Or(cmp.Compare(a.severity, b.severity), cmp.Compare(a.name, b.name), cmp.Compare(a.cause, b.cause))
 	})
 	c := Check{Status: findings[0].severity.status(), Failing: hubv1alpha1.ReasonManagedResourcesFailing}
-	same := slices.DeleteFunc(slices.Clone(findings), func(f finding) bool { return f.severity.status() != c.Status })
+	same := findings // what has the same status, which comes first
+	if end := slices.IndexFunc(findings, func(f finding) bool { return f.severity.status() != c.Status }); end >= 0 {
+		same = findings[:end]
+	}
 	switch {
 	case c.Status == metav1.ConditionTrue:
 		c.Reason, c.Message = hubv1alpha1.ReasonManagedResourcesHealthy, "all ManagedResources are healthy"

@@ -148,6 +148,7 @@ func (q *query) add(ctx context.Context, namespace, key string, source bool, fit
 		q.err = fmt.Errorf("cannot find the ManagedResources of target %s: %w", q.target, err)
 		return
 	}
+	q.found = slices.Grow(q.found, len(list.Items))
 	for n := range list.Items {
 		mr := &list.Items[n]
 		if q.appliedOnly && mr.Annotations[hubv1alpha1.TargetUIDAnnotation] == "" {
