@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"time"
 )
 
@@ -14,12 +15,16 @@ const (
 	// heapRoom is how much a small heap may grow at most before it is collected. Go collects whenever the heap has doubled, which for
 	// a hub with a small fleet is after a few hundred objects applied: a fifth of its CPU went there.
 	heapRoom = 64 << 20
+	// heapRoomLeast is how much one may grow of which nothing lives. What lives comes on top, up to the room above. All that a small
+	// heap ever had room for stays with it: what then lives is spread over it. With 64 MiB from the start, a hub with five targets had
+	// 9 MiB that lived in 30.
+	heapRoomLeast = 16 << 20
 	// heapGrowth is how much a large heap may grow at most, in percent. With a thousand targets a collection goes through 0.7 GiB or
 	// more, which takes 3.4 s of processor time: at 50 % that was a third of a start, and edits that came meanwhile waited for it. At
 	// 100 % a start took 1.6 times the memory of a minute later.
 	heapGrowth = 80
 	// heapLeast is how much any heap may grow. A hub with a handful of targets has 8 MiB that live, and goes through them in a few ms.
-	heapLeast = 8 << 20
+	heapLeast = 2 << 20
 	// heapPace is after how many seconds a heap is to be collected for each GiB that lives. To go through a GiB takes nearly four
 	// seconds of one processor, so that is a fortieth of one. Where more is allocated, the bounds above decide.
 	heapPace = 150
@@ -31,8 +36,12 @@ const (
 	// begins at 70 % at the earliest, and one that is under way then would be followed by another one. What is allocated during such a collection, of
 	// some seconds, takes the rest of the room, and may take more.
 	heapEarly = 60
-	// heapLongest is how long a heap is not collected at most.
-	heapLongest = 30 * time.Minute
+	// heapLongest is how long a heap is not collected at most, and heapLongestPace how many seconds for each GiB that lives: what a hub at
+	// rest has forgotten is not known before. Small ones are collected for a few thousandths of a processor at most.
+	heapLongest     = 30 * time.Minute
+	heapLongestPace = 1800
+	// heapSpell is how long the smallest of heaps is left alone at least if it is at rest.
+	heapSpell = 30 * time.Second
 	// heapUnforced is after how long without a collection the runtime is kept from one. It would begin one after two minutes whatever was
 	// allocated meanwhile: with a thousand targets that was a fifth of what a hub takes at rest.
 	heapUnforced = 100 * time.Second
@@ -41,18 +50,21 @@ const (
 	heapFar = 4
 	// heapGlance is how often it is asked whether a collection is due.
 	heapGlance = time.Second
-	// heapLook is how often the heap is looked at.
+	// heapLook is how long the heap is looked at to tell how much is allocated.
 	heapLook = 10 * time.Second
-	// heapCalm is how much may be allocated between two looks of a hub that has nothing to do, for each byte that lives. By
+	// heapCalm is how much may be allocated meanwhile in a hub that has nothing to do, for each byte that lives. By
 	// what was seen of 30 targets, a thousand at rest would take half of that, and to apply much takes twice as much at least.
 	heapCalm = 0.2
-	// heapCalmLeast is what any hub may allocate between two looks, in bytes: that of a handful of targets has its Leases and figures to tell, too.
+	// heapCalmLeast is what any hub may allocate meanwhile, in bytes: that of a handful of targets has its Leases and figures to tell, too.
 	heapCalmLeast = 4 << 20
 	// heapIdle is how much memory such a hub may hold that it does not need, beside a share of what it needs.
-	heapIdle = 8 << 20
-	// heapPause is how often memory is given back at most, which takes a collection. heapAgain is after how long that is tried again
-	// if no more is held than was left the last time: that is gaps between what lives, which fill as the hub works.
-	heapPause = 3 * time.Minute
+	heapIdle = 3 << 20
+	// heapPause is how often memory is given back at most, which takes a collection, and heapPausePace how many seconds are between for
+	// each GiB that lives, if that is less. After a start or an apply a hub forgets within minutes what was of use for that only.
+	heapPause     = 3 * time.Minute
+	heapPausePace = 360
+	// heapAgain is after how long that is tried again if no more is held than was left the last time: that is gaps between what lives,
+	// which fill as the hub works.
 	heapAgain = 30 * time.Minute
 )
 
@@ -102,8 +114,7 @@ func keepHeapRoom(ctx context.Context) error {
 	defer ticker.Stop()
 	collected := collections(ctx)
 	var p pace
-	var last heapFigures
-	var looked time.Time
+	var quiet calm
 	var spare surplus
 	for {
 		select {
@@ -112,9 +123,9 @@ func keepHeapRoom(ctx context.Context) error {
 		case <-collected: // at a start the heap grows tenfold between two looks
 		case <-ticker.C:
 			now, at := readHeap(), time.Now()
-			due, look := p.due(now, at), at.Sub(looked) >= heapLook
+			due, idle := p.due(now, at), quiet.now(now, at)
 			switch {
-			case look && spare.givesBack(last, now, p.growth(now), at):
+			case idle && spare.givesBack(now, p.growth(now), at):
 				b.unhindered(debug.FreeOSMemory) // it collects first
 				now = readHeap()
 				spare.gaveBack(now, at)
@@ -124,9 +135,6 @@ func keepHeapRoom(ctx context.Context) error {
 				b.inPercent(b.percent)
 			case at.Sub(p.since) >= heapUnforced && p.growth(now) < room(now):
 				b.inBytes(now)
-			}
-			if look {
-				last, looked = now, at
 			}
 		}
 		b.follow(readHeap())
@@ -197,7 +205,10 @@ func limit(now heapFigures) int64 {
 }
 
 // room is how much a heap may grow at most.
-func room(now heapFigures) float64 { return max(heapRoom, float64(now.live)*heapGrowth/100) }
+func room(now heapFigures) float64 {
+	live := float64(now.live)
+	return max(min(heapRoom, heapRoomLeast+live), live*heapGrowth/100)
+}
 
 // bound is that in percent of what the runtime reckons with. It goes in steps, so as not to be set all the time.
 func bound(now heapFigures) int {
@@ -232,7 +243,7 @@ func (p *pace) due(now heapFigures, at time.Time) bool {
 		p.at, p.allocated = at, now.allocated
 	}
 	growth := min(p.growth(now), room(now)*heapEarly/100)
-	return p.rate > 0 && (float64(now.allocated-p.collected) >= growth || at.Sub(p.since) >= heapLongest)
+	return p.rate > 0 && (float64(now.allocated-p.collected) >= growth || at.Sub(p.since) >= spell(now, heapLongestPace, heapLongest))
 }
 
 // growth is how much a heap grows until it is due, in bytes.
@@ -242,26 +253,57 @@ func (p *pace) growth(now heapFigures) float64 {
 	return max(rate*heapPace*live/(1<<30), heapLeast, live*heapRest/100)
 }
 
+// calm tells when a hub has nothing to do. The zero value knows of nothing yet.
+type calm struct {
+	past []moment // of the last while, the oldest first
+}
+
+// moment is how much was allocated by then.
+type moment struct {
+	at        time.Time
+	allocated uint64
+}
+
+// now notes a look at the heap, and tells whether little was allocated for a while until then. It goes by each look instead of by one in a
+// while: a start that ends just after one of those would be told a while later.
+func (c *calm) now(now heapFigures, at time.Time) bool {
+	c.past = append(c.past, moment{at, now.allocated})
+	for len(c.past) > 1 && at.Sub(c.past[1].at) >= heapLook {
+		c.past = slices.Delete(c.past, 0, 1)
+	}
+	first := c.past[0]
+	return at.Sub(first.at) >= heapLook && float64(now.allocated-first.allocated) < max(heapCalm*float64(now.live), heapCalmLeast)
+}
+
 // surplus tells when there is memory to be given back. The zero value has given none back yet.
 type surplus struct {
 	at   time.Time // when that was done last
 	left uint64    // what was held after it
+	live uint64    // what lived of that
 }
 
-// givesBack tells of two looks at the heap whether little happened between them, and much is held that is not needed: neither by what lives
-// nor for what is allocated until the next collection.
-func (s *surplus) givesBack(last, now heapFigures, growth float64, at time.Time) bool {
-	if since := at.Sub(s.at); !s.at.IsZero() && since < heapPause {
+// givesBack tells of a hub at rest whether much is held that is not needed: neither by what lives nor for what is allocated until the
+// next collection. What was left the last time counts as needed, less what does not live any more.
+func (s *surplus) givesBack(now heapFigures, growth float64, at time.Time) bool {
+	if since := at.Sub(s.at); !s.at.IsZero() && since < spell(now, heapPausePace, heapPause) {
 		return false
 	} else if since >= heapAgain {
 		s.left = 0
 	}
-	calm := last.live > 0 && float64(now.allocated-last.allocated) < max(heapCalm*float64(now.live), heapCalmLeast)
-	return calm && now.held > max(now.live, s.left)+max(now.live/8, uint64(growth))+heapIdle
+	needed := max(now.live, s.left-min(s.left, s.live-min(s.live, now.live)))
+	return now.live > 0 && now.held > needed+max(now.live/8, uint64(growth))+heapIdle
 }
 
 // gaveBack notes what is held after memory was given back.
-func (s *surplus) gaveBack(now heapFigures, at time.Time) { s.at, s.left = at, now.held }
+func (s *surplus) gaveBack(now heapFigures, at time.Time) {
+	s.at, s.left, s.live = at, now.held, now.live
+}
+
+// spell is some seconds for each GiB that lives, within bounds.
+func spell(now heapFigures, pace float64, most time.Duration) time.Duration {
+	const gib = 1 << 30
+	return min(max(time.Duration(pace*float64(now.live)/gib*float64(time.Second)), heapSpell), most)
+}
 
 // collections tells of the garbage collections until ctx ends.
 func collections(ctx context.Context) <-chan struct{} {

@@ -15,8 +15,9 @@ const mib = 1 << 20
 func TestBoundOfTheHeap(t *testing.T) {
 	g := NewWithT(t)
 	bounded := func(live, stacks uint64) int { return bound(heapFigures{live: live * mib, stacks: stacks * mib}) }
-	g.Expect(bounded(0, 0)).To(Equal(400), "a start")
-	g.Expect(bounded(32, 0)).To(Equal(200), "64 MiB")
+	g.Expect(bounded(0, 0)).To(Equal(100), "a start")
+	g.Expect(bounded(16, 0)).To(Equal(200), "16 MiB, and what lives")
+	g.Expect(bounded(64, 0)).To(Equal(100), "64 MiB")
 	g.Expect(bounded(512, 0)).To(Equal(80), "it takes long to go through it")
 	g.Expect(bounded(400, 100)).To(Equal(60), "the same, of what the runtime reckons with")
 }
@@ -49,7 +50,7 @@ func TestCollectionsFollowWhatIsAllocated(t *testing.T) {
 	g.Expect(spaced(512, 3)).To(BeNumerically("~", 75, 3), "half the work")
 	g.Expect(spaced(700, 1)).To(BeNumerically("~", 175, 3), "a quarter of it")
 	g.Expect(spaced(64, 0.5)).To(BeNumerically("~", 32, 3), "there is to be some room: a quarter")
-	g.Expect(spaced(8, 0.25)).To(BeNumerically("~", 32, 3), "at least 8 MiB of it")
+	g.Expect(spaced(4, 0.125)).To(BeNumerically("~", 16, 3), "at least 2 MiB of it")
 	g.Expect(spaced(1024, 1)).To(BeNumerically("~", 256, 3), "there is no hurry")
 	g.Expect(spaced(1024, 60)).To(BeNumerically("~", 10, 1), "the room decides")
 }
@@ -79,14 +80,18 @@ func TestABurstIsCollectedByHowMuchRoomThereIs(t *testing.T) {
 }
 
 func TestHeapAtRestIsCollectedAtLast(t *testing.T) {
-	g := NewWithT(t)
-	var p pace
-	now, at := heapFigures{live: 1024 * mib}, time.Now()
-	g.Expect(p.due(now, at)).To(BeFalse())
-	at = at.Add(heapLook)
-	now.allocated++
-	g.Expect(p.due(now, at)).To(BeFalse())
-	g.Expect(p.due(now, at.Add(heapLongest))).To(BeTrue())
+	for live, longest := range map[uint64]time.Duration{1024: heapLongest, 512: heapLongest / 2, 64: 112500 * time.Millisecond, 8: heapSpell, 0: heapSpell} {
+		g := NewWithT(t)
+		var p pace
+		now, at := heapFigures{live: live * mib}, time.Now()
+		g.Expect(p.due(now, at)).To(BeFalse())
+		now.allocated++
+		g.Expect(p.due(now, at.Add(heapLook))).To(BeFalse())
+		g.Expect(p.due(now, at.Add(longest-time.Second))).To(BeFalse())
+		g.Expect(p.due(now, at.Add(longest))).To(BeTrue())
+		now.cycles++
+		g.Expect(p.due(now, at.Add(longest))).To(BeFalse())
+	}
 }
 
 // The runtime must still collect when the heap has grown as much as it may.
@@ -121,36 +126,72 @@ func TestBoundInBytesHoldsUntilTheNextCollection(t *testing.T) {
 	g.Expect(debug.SetGCPercent(100)).To(Equal(100))
 }
 
-func TestMemoryIsGivenBackInCalm(t *testing.T) {
-	look := func(live, allocated, held uint64) heapFigures {
-		return heapFigures{live: live * mib, allocated: allocated * mib, held: held * mib}
+func TestCalmIsWhenLittleWasAllocatedForAWhile(t *testing.T) {
+	g := NewWithT(t)
+	at := time.Now()
+	var c calm
+	var now heapFigures
+	// after is how many seconds it takes to be calm at a rate, at most 60.
+	after := func(live uint64, rate float64) int {
+		now.live = live * mib
+		for second := range 60 {
+			if c.now(now, at) {
+				return second
+			}
+			at = at.Add(heapGlance)
+			now.allocated += uint64(rate * mib)
+		}
+		return 60
 	}
+	g.Expect(after(100, 1)).To(Equal(10), "before, nothing is known")
+	now.allocated += 300 * mib
+	g.Expect(after(100, 1)).To(Equal(10), "whenever it ended")
+	g.Expect(after(100, 3)).To(BeZero(), "little by little it is told")
+	at = at.Add(heapGlance)
+	g.Expect(after(100, 3)).To(BeZero())
+	now.allocated += 30 * mib
+	g.Expect(after(100, 3)).To(Equal(60), "there is work")
+	g.Expect(after(1000, 3)).To(BeZero(), "for a large one that is none")
+	g.Expect(after(10, 0.5)).To(Equal(60), "for a small one less is")
+	g.Expect(after(10, 0.3)).To(BeNumerically("<=", 10), "but not next to nothing")
+	g.Expect(len(c.past)).To(BeNumerically("<=", 11))
+	at = at.Add(time.Minute) // it did not get to look
+	g.Expect(c.now(now, at)).To(BeTrue())
+}
+
+func TestMemoryIsGivenBackInCalm(t *testing.T) {
+	look := func(live, held uint64) heapFigures { return heapFigures{live: live * mib, held: held * mib} }
 	now := time.Now()
-	before := func(since time.Duration, left uint64) surplus { return surplus{at: now.Add(-since), left: left * mib} }
+	before := func(since time.Duration, live, left uint64) surplus {
+		return surplus{at: now.Add(-since), live: live * mib, left: left * mib}
+	}
 	for name, c := range map[string]struct {
-		spare     surplus
-		last, now heapFigures
-		growth    float64
-		want      bool
+		spare  surplus
+		now    heapFigures
+		growth float64
+		want   bool
 	}{
-		"much is held":                           {surplus{}, look(100, 1000, 200), look(100, 1010, 200), 0, true},
-		"much is held, and is needed":            {surplus{}, look(100, 1000, 200), look(100, 1030, 200), 0, false},
-		"little is held":                         {surplus{}, look(100, 1000, 120), look(100, 1005, 120), 0, false},
-		"much is held until the next collection": {surplus{}, look(100, 1000, 200), look(100, 1010, 200), 100, false},
-		"more is held than until then":           {surplus{}, look(100, 1000, 220), look(100, 1010, 220), 100, true},
-		"a small heap":                           {surplus{}, look(10, 1000, 19), look(10, 1000, 19), 0, false},
-		"a small heap with much that is held":    {surplus{}, look(10, 1000, 45), look(10, 1003, 45), 8, true},
-		"a small heap, and a bit is done":        {surplus{}, look(10, 1000, 45), look(10, 1005, 45), 8, false},
-		"the first look":                         {surplus{}, heapFigures{}, look(100, 100, 300), 0, false},
-		"before the first collection":            {surplus{}, look(0, 10, 30), look(0, 11, 30), 0, false},
-		"the heap shrank, nothing else":          {surplus{}, look(300, 1000, 450), look(100, 1001, 450), 0, true},
-		"a moment later":                         {before(time.Minute, 100), look(100, 1000, 300), look(100, 1001, 300), 0, false},
-		"as much is held as was left":            {before(time.Hour/4, 200), look(100, 1000, 210), look(100, 1001, 210), 0, false},
-		"much more is held than that":            {before(time.Hour/4, 200), look(100, 1000, 260), look(100, 1001, 260), 0, true},
-		"no more is held, and it's late":         {before(time.Hour, 200), look(100, 1000, 210), look(100, 1001, 210), 0, true},
+		"much is held":                           {surplus{}, look(100, 200), 0, true},
+		"little is held":                         {surplus{}, look(100, 115), 0, false},
+		"much is held until the next collection": {surplus{}, look(100, 200), 100, false},
+		"more is held than until then":           {surplus{}, look(100, 220), 100, true},
+		"a small heap":                           {surplus{}, look(10, 14), 2, false},
+		"a small heap with much that is held":    {surplus{}, look(10, 17), 2, true},
+		"before the first collection":            {surplus{}, look(0, 30), 0, false},
+		"a moment later":                         {before(time.Second, 10, 10), look(10, 45), 0, false},
+		"a while later":                          {before(31*time.Second, 10, 10), look(10, 45), 0, true},
+		"for a larger one it is a moment":        {before(31*time.Second, 200, 200), look(200, 400), 0, false},
+		"a minute later":                         {before(72*time.Second, 200, 200), look(200, 400), 0, true},
+		"for the largest it is a moment":         {before(72*time.Second, 1024, 1024), look(1024, 2048), 0, false},
+		"some minutes later":                     {before(181*time.Second, 1024, 1024), look(1024, 2048), 0, true},
+		"as much is held as was left":            {before(time.Hour/4, 100, 200), look(100, 210), 0, false},
+		"much more is held than that":            {before(time.Hour/4, 100, 200), look(100, 260), 0, true},
+		"as much is held, but more of it lives":  {before(time.Hour/4, 100, 200), look(150, 220), 0, false},
+		"as much is held, but less of it lives":  {before(time.Hour/4, 16, 36), look(9, 36), 2, true},
+		"no more is held, and it was long ago":   {before(time.Hour, 100, 200), look(100, 210), 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(c.spare.givesBack(c.last, c.now, c.growth*mib, now)).To(Equal(c.want))
+			NewWithT(t).Expect(c.spare.givesBack(c.now, c.growth*mib, now)).To(Equal(c.want))
 		})
 	}
 }
@@ -160,11 +201,14 @@ func TestWhatIsLeftIsNotGivenBackAgain(t *testing.T) {
 	now := time.Now()
 	held := heapFigures{live: 100 * mib, held: 300 * mib}
 	var s surplus
-	g.Expect(s.givesBack(held, held, 0, now)).To(BeTrue())
+	g.Expect(s.givesBack(held, 0, now)).To(BeTrue())
 	s.gaveBack(held, now) // all of it were gaps
 	now = now.Add(5 * time.Minute)
-	g.Expect(s.givesBack(held, held, 0, now)).To(BeFalse())
-	g.Expect(s.givesBack(held, held, 0, now.Add(time.Hour))).To(BeTrue())
+	g.Expect(s.givesBack(held, 0, now)).To(BeFalse())
+	forgot := held
+	forgot.live -= 30 * mib
+	g.Expect(s.givesBack(forgot, 0, now)).To(BeTrue(), "something that lived is no more")
+	g.Expect(s.givesBack(held, 0, now.Add(time.Hour))).To(BeTrue())
 }
 
 func TestFiguresOfTheHeap(t *testing.T) {

@@ -56,7 +56,7 @@ var userAgent = "trellis"
 const (
 	// bundleMemory bounds what decoded bundles may take, bundleRest for how long those are kept that nobody asks for.
 	bundleMemory = 64 << 20
-	bundleRest   = 2 * time.Minute
+	bundleRest   = time.Minute
 	// shutdownTimeout bounds the orderly end: runs are cancelled, watches closed, and the Lease is given back.
 	shutdownTimeout = 20 * time.Second
 )

@@ -101,14 +101,19 @@ func (x *Index) Start(ctx context.Context) error {
 // watch watches the Secrets of a namespace until ctx ends.
 func (x *Index) watch(ctx context.Context, namespace string) {
 	client := x.secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
+	s := &store{index: x, namespace: namespace}
 	lw := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtimeObject, error) { return client.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, o)
+			w, err := client.Watch(ctx, o)
+			if err == nil && o.SendInitialEvents != nil && *o.SendInitialEvents {
+				w = s.begin(w)
+			}
+			return w, err
 		},
 	}
 	reflector := toolscache.NewReflectorWithOptions(toolscache.ToListWatcherWithWatchListSemantics(lw, x.secrets),
-		&metav1.PartialObjectMetadata{}, &store{index: x, namespace: namespace}, toolscache.ReflectorOptions{Name: "secrets of ManagedResources"})
+		&metav1.PartialObjectMetadata{}, s, toolscache.ReflectorOptions{Name: "secrets of ManagedResources"})
 	reflector.RunWithContext(ctx)
 }
 

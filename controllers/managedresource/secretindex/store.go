@@ -2,11 +2,13 @@ package secretindex
 
 import (
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
@@ -18,37 +20,13 @@ type store struct {
 	namespace string // empty for all
 	listed    bool
 
-	// streams is true while a list is read object by object, and from how many references had been noted when it began. Only used
+	// streams is true while a list is read without foreign Secrets, and from how many references had been noted when it began. Only used
 	// by the goroutine of the reflector.
 	streams bool
 	from    uint64
 }
 
-var _ toolscache.TransformingStore = &store{}
-
-// foreign stands for all Secrets that nobody refers to.
-var foreign = &metav1.PartialObjectMetadata{}
-
-// Transformer has the reflector keep only the names of foreign Secrets while it reads a list: of a hundred thousand, that would be more
-// than the rest of the hub.
-func (s *store) Transformer() toolscache.TransformFunc {
-	return func(obj any) (any, error) {
-		m, err := meta.Accessor(obj)
-		if err != nil {
-			return nil, fmt.Errorf("unexpected object in the list of Secrets: %w", err)
-		}
-		x := s.index
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		if !s.streams {
-			s.streams, s.from = true, x.notes
-		}
-		if len(x.refs[types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}]) == 0 {
-			return foreign, nil
-		}
-		return obj, nil
-	}
-}
+var _ toolscache.ReflectorStore = &store{}
 
 func (s *store) Add(obj any) error    { return s.Update(obj) }
 func (s *store) Resync() error        { return nil }
@@ -107,6 +85,62 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		x.listed()
 	}
 	return nil
+}
+
+// begin begins to read a list that comes object by object, at the start of a watch. The reflector gets none of the foreign Secrets in it:
+// it keeps whatever it gets until the list is complete. Of a hundred thousand that would be more than the rest of the hub, and their
+// names alone would be as much.
+func (s *store) begin(w watch.Interface) watch.Interface {
+	s.index.mu.Lock()
+	s.streams, s.from = true, s.index.notes
+	s.index.mu.Unlock()
+	f := &familiar{Interface: w, index: s.index, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go f.run()
+	return f
+}
+
+// familiar is a watch that begins with a list, without the foreign Secrets of that list. What comes later is whole: the reflector goes on
+// from the last event that it got.
+type familiar struct {
+	watch.Interface
+	index   *Index
+	events  chan watch.Event
+	stop    sync.Once
+	stopped chan struct{}
+}
+
+func (f *familiar) ResultChan() <-chan watch.Event { return f.events }
+
+func (f *familiar) Stop() {
+	f.stop.Do(func() { close(f.stopped) })
+	f.Interface.Stop()
+}
+
+func (f *familiar) run() {
+	defer close(f.events)
+	listing := true
+	for event := range f.Interface.ResultChan() {
+		listing = listing && event.Type == watch.Added // a bookmark ends the list
+		if listing && f.index.foreign(event.Object) {
+			continue
+		}
+		select {
+		case f.events <- event:
+		case <-f.stopped:
+			return
+		}
+	}
+}
+
+// foreign tells of a Secret whether nobody refers to it.
+func (x *Index) foreign(secret runtime.Object) bool {
+	m, err := meta.Accessor(secret)
+	if err != nil {
+		return false // whoever gets it has an error to tell
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.refs[types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}]) == 0
 }
 
 // listed notes that one more watch has seen a list. The last one makes the index synced.

@@ -2,14 +2,14 @@ package secretindex
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/watch"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
@@ -40,16 +40,27 @@ func TestListOfMostlyForeignSecrets(t *testing.T) {
 	}
 	s := &store{index: x}
 	list := func(between func(at int), names ...string) {
-		kept := toolscache.NewStore(toolscache.DeletionHandlingMetaNamespaceKeyFunc, toolscache.WithTransformer(s.Transformer()))
-		for i, name := range names {
-			g.Expect(kept.Add(named(name))).To(Succeed())
-			if between != nil {
-				between(i)
+		source := watch.NewFake()
+		w := s.begin(source)
+		defer w.Stop()
+		go func() {
+			for i, name := range names {
+				source.Add(named(name))
+				if between != nil {
+					between(i)
+				}
 			}
+			source.Action(watch.Bookmark, named(""))
+		}()
+		var kept []any
+		for event := range w.ResultChan() {
+			if event.Type == watch.Bookmark {
+				break
+			}
+			kept = append(kept, event.Object)
 		}
-		whole := slices.DeleteFunc(kept.List(), func(obj any) bool { return obj == foreign })
-		g.Expect(len(whole)).To(BeNumerically("<=", 3), "of foreign ones, only the name is kept")
-		g.Expect(s.Replace(kept.List(), "9")).To(Succeed())
+		g.Expect(len(kept)).To(BeNumerically("<=", 3), "of foreign ones, nothing is kept")
+		g.Expect(s.Replace(kept, "9")).To(Succeed())
 	}
 	all := []string{"early"}
 	for i := range 100 {
@@ -80,4 +91,55 @@ func TestListOfMostlyForeignSecrets(t *testing.T) {
 
 	g.Expect(s.Replace(nil, "11")).To(Succeed()) // there are none any more, or it was not read object by object
 	g.Expect(version("early")).To(Equal(""))
+}
+
+func TestForeignSecretsAreToldAfterTheList(t *testing.T) {
+	g := NewWithT(t)
+	x := New(nil, nil)
+	x.setRefs(&resourcesv1alpha1.ManagedResource{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mr"},
+		Spec:       resourcesv1alpha1.ManagedResourceSpec{SecretRefs: []corev1.LocalObjectReference{{Name: "own"}}},
+	})
+	source := watch.NewFake()
+	w := (&store{index: x}).begin(source)
+	go func() {
+		source.Add(named("foreign"))
+		source.Add(named("own"))
+		source.Action(watch.Bookmark, named(""))
+		source.Add(named("later"))
+		source.Delete(named("own"))
+	}()
+	var told []string
+	for range 4 {
+		event := <-w.ResultChan()
+		secret, err := meta.Accessor(event.Object)
+		g.Expect(err).NotTo(HaveOccurred())
+		told = append(told, fmt.Sprint(event.Type, " ", secret.GetName()))
+	}
+	g.Expect(told).To(Equal([]string{"ADDED own", "BOOKMARK ", "ADDED later", "DELETED own"}))
+	w.Stop()
+	g.Eventually(w.ResultChan()).Should(BeClosed())
+	w.Stop()
+}
+
+// The reflector stops a watch that it does not read any more.
+func TestWatchEndsWhileAnEventIsUnderWay(t *testing.T) {
+	g := NewWithT(t)
+	source := watch.NewFake()
+	w := (&store{index: New(nil, nil)}).begin(source)
+	source.Modify(named("foreign"))
+	w.Stop()
+	g.Eventually(func() bool {
+		select {
+		case _, open := <-w.ResultChan():
+			return !open
+		default:
+			return false
+		}
+	}).Should(BeTrue())
+
+	source = watch.NewFake()
+	w = (&store{index: New(nil, nil)}).begin(source)
+	source.Stop() // as a server does
+	g.Eventually(w.ResultChan()).Should(BeClosed())
 }
