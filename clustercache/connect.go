@@ -76,7 +76,7 @@ func (t *target) connect(ctx context.Context, number int64, r *registration, pre
 			g.stop(err)
 		}
 	}()
-	met, err := t.meet(ctx, g, r)
+	met, err := t.meet(ctx, g, r, t.cache.options.ProbeTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +91,9 @@ type peer struct {
 }
 
 // meet finds out whether a connection works and leads to the right cluster. The first step, which is where unreachable
-// targets wait for their timeout, has a large pool; only targets that answered get a place in the smaller one of connects.
-func (t *target) meet(ctx context.Context, g *generation, r *registration) (met peer, err error) {
-	err = t.cache.dials.do(ctx, t.cache.options.ProbeTimeout, func(ctx context.Context) error {
+// targets wait until patience ends, has a large pool; only targets that answered get a place in the smaller one of connects.
+func (t *target) meet(ctx context.Context, g *generation, r *registration, patience time.Duration) (met peer, err error) {
+	err = t.cache.dials.do(ctx, patience, func(ctx context.Context) error {
 		met.version, err = g.readVersion(ctx)
 		return err
 	})

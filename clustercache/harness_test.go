@@ -128,6 +128,7 @@ func quick(options Options) Options {
 	setDefault(&options.ProbeInterval, 200*time.Millisecond)
 	setDefault(&options.ProbeTimeout, time.Second)
 	setDefault(&options.ConnectTimeout, 2*time.Second)
+	setDefault(&options.ResumeTimeout, time.Second)
 	setDefault(&options.RetryMax, time.Second)
 	setDefault(&options.RefusedRetryMax, time.Second)
 	setDefault(&options.SyncTimeout, 5*time.Second)

@@ -90,7 +90,7 @@ func (t *target) holdOn(now time.Time) {
 
 // meetAgain finds out whether a connection that is held can go on.
 func (t *target) meetAgain(ctx context.Context, g *generation, r *registration) (string, error) {
-	met, err := t.meet(ctx, g, r)
+	met, err := t.meet(ctx, g, r, t.cache.options.ResumeTimeout)
 	switch {
 	case err != nil:
 		g.transport.Cut() // what was opened just now may lead nowhere, too

@@ -93,7 +93,7 @@ type Options struct {
 	// that may take. It finds sockets whose other end is gone without a word. Default 30s and 15s.
 	PingInterval, PingTimeout time.Duration
 	// DialParallel bounds the first steps of connection attempts under way, which is where unreachable targets wait for their
-	// timeout. Default 512.
+	// timeout. Default 768.
 	DialParallel int
 	// ConnectParallel bounds the connection attempts that got past the first step. Default 64.
 	ConnectParallel int
@@ -112,6 +112,10 @@ type Options struct {
 	RotateParallel int
 	// ConnectTimeout bounds the second step of a connection attempt; ProbeTimeout bounds the first. Default 10s.
 	ConnectTimeout time.Duration
+	// ResumeTimeout bounds the first step of an attempt to go on with a connection that was lost just now. Default 8s: where packets are
+	// dropped each attempt lasts that long, and has a handshake begun. Those of hundreds of targets, a few seconds each, took most of what their
+	// loss cost the hub. Longer ones are no later: what is sent again of one is spaced as attempts are, until then.
+	ResumeTimeout time.Duration
 	// RetryMax is the longest pause between two attempts to reach a target that is down. Default 2s: a target that is
 	// back is to be served within 5 s, and when many are back, to take them all up takes a while, too.
 	RetryMax time.Duration
@@ -172,7 +176,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.ProbeParallel, 512)
 	setDefault(&o.PingInterval, 30*time.Second)
 	setDefault(&o.PingTimeout, 15*time.Second)
-	setDefault(&o.DialParallel, 512)
+	setDefault(&o.DialParallel, 768)
 	setDefault(&o.ConnectParallel, 64)
 	setDefault(&o.ConnectRate, 100)
 	setDefault(&o.ListParallel, 50)
@@ -180,6 +184,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.openTurn, time.Second)
 	setDefault(&o.RotateParallel, 16)
 	setDefault(&o.ConnectTimeout, 10*time.Second)
+	setDefault(&o.ResumeTimeout, 8*time.Second)
 	setDefault(&o.RetryMax, 2*time.Second)
 	setDefault(&o.RefusedRetryMax, 30*time.Second)
 	setDefault(&o.DisconnectGrace, 10*time.Second)

@@ -31,9 +31,9 @@ import (
 )
 
 const (
-	// dialTimeout and tlsTimeout bound the two parts of opening a socket.
-	dialTimeout = 5 * time.Second
-	tlsTimeout  = 5 * time.Second
+	// dialTimeout and tlsTimeout bound the two parts of opening a socket. Callers have less patience.
+	dialTimeout = 10 * time.Second
+	tlsTimeout  = 10 * time.Second
 	// keepAlive is the pause between the probes of TCP.
 	keepAlive = 30 * time.Second
 	// watchAnswer bounds how long a watch may wait for the beginning of its answer, watchOverrun how much longer than
