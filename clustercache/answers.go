@@ -2,8 +2,12 @@ package clustercache
 
 import "time"
 
-// freshAnswer is for how long an answer of a target says that it answers.
-const freshAnswer = 100 * time.Millisecond
+// freshAnswer is for how long an answer of a target says that it answers, at least. From one that is far away they come slower, and freshMost
+// is for how long they say so at most.
+const (
+	freshAnswer = 100 * time.Millisecond
+	freshMost   = time.Second
+)
 
 // Answers implements ClusterCache.
 func (c *Cache) Answers(cluster ClusterKey, settled func()) bool {
@@ -15,7 +19,11 @@ func (t *target) answers(settled func()) bool {
 	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.gen == nil || now.Sub(t.meter.LastAnswer()) < freshAnswer || now.Sub(t.health.LastProbeSuccessTime) < freshAnswer {
+	fresh := func(answered time.Time) bool {
+		age := now.Sub(answered) // below zero if the clock was set back
+		return age >= 0 && age < min(max(freshAnswer, 2*t.status.RoundTrip), freshMost)
+	}
+	if t.gen == nil || fresh(t.meter.LastAnswer()) || fresh(t.health.LastProbeSuccessTime) {
 		return true
 	}
 	t.asking = append(t.asking, settled)

@@ -87,7 +87,8 @@ type Options struct {
 	// ProbeInterval, ProbeTimeout and ProbeFailures say how a dead connection is found. Default 5s, 4s and 2.
 	ProbeInterval, ProbeTimeout time.Duration
 	ProbeFailures               int
-	// ProbeParallel bounds the probes of connected targets, and tries of their new tokens, under way. Default 512.
+	// ProbeParallel bounds the probes of connected targets, and tries of their new tokens, under way. Default 2048: those of
+	// targets that hang take long, and must not keep the others from being asked.
 	ProbeParallel int
 	// PingInterval is how long a connection may be silent before the other end is asked for a sign of life, PingTimeout how long
 	// that may take. It finds sockets whose other end is gone without a word. Default 30s and 15s.
@@ -173,7 +174,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.ProbeInterval, 5*time.Second)
 	setDefault(&o.ProbeTimeout, 4*time.Second)
 	setDefault(&o.ProbeFailures, 2)
-	setDefault(&o.ProbeParallel, 512)
+	setDefault(&o.ProbeParallel, 2048)
 	setDefault(&o.PingInterval, 30*time.Second)
 	setDefault(&o.PingTimeout, 15*time.Second)
 	setDefault(&o.DialParallel, 768)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -258,9 +259,24 @@ func sourceRetries() workqueue.TypedRateLimiter[dispatch.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](retryFirst/4, sourceRetryLast)
 }
 
-// answers tells whether a run for a request will not wait for its target in vain (fairqueue.Options.Answers).
+// answers tells whether a run for a request will not wait for its target in vain (fairqueue.Options.Answers): because that answers, or is not
+// needed.
 func (c *Controller) answers(r dispatch.Request, settled func()) bool {
-	return r.Target == (clustercache.ClusterKey{}) || c.options.Clusters.Answers(r.Target, settled)
+	return r.Target == (clustercache.ClusterKey{}) || c.needsNoTarget(r.NamespacedName) || c.options.Clusters.Answers(r.Target, settled)
+}
+
+// needsNoTarget tells whether a run for a ManagedResource calls no target, as far as can be told without a run. It only looks at what is in
+// memory.
+func (c *Controller) needsNoTarget(name types.NamespacedName) bool {
+	mr := &resourcesv1alpha1.ManagedResource{}
+	err := c.options.Cache.Get(context.Background(), name, mr, client.UnsafeDisableDeepCopy)
+	switch {
+	case err != nil:
+		return apierrors.IsNotFound(err)
+	case mr.DeletionTimestamp != nil:
+		return len(mr.Status.Resources) == 0 || deref(mr.Spec.KeepObjects)
+	}
+	return resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation])
 }
 
 // classController has the queue and the workers of a class. It tells ready when its queue takes requests.

@@ -25,6 +25,13 @@ func (d draft) standsFor(tc *hubv1alpha1.TargetCluster, told uint64, now time.Ti
 		d.seen.told == told && now.Before(d.again)
 }
 
+// asSeen tells whether a target is what it was when a draft was made. It may have changed just now, and nobody was told yet.
+func (r *reconciler) asSeen(key clustercache.ClusterKey, d draft) bool {
+	status, registered := r.Clusters.GetStatus(key)
+	status = asTold(status)
+	return registered && status.State == d.seen.status.State && status.Reason == d.seen.status.Reason
+}
+
 // takeDraft returns what waits of a target, which does so no more; nothing if nothing waits.
 func (r *reconciler) takeDraft(key clustercache.ClusterKey) draft {
 	r.mu.Lock()

@@ -135,7 +135,7 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("cannot read the TargetCluster: %w", err)
 	}
-	if d, now := r.takeDraft(key), r.Clock.Now(); d.standsFor(tc, told, now) {
+	if d, now := r.takeDraft(key), r.Clock.Now(); d.standsFor(tc, told, now) && r.asSeen(key, d) {
 		return r.write(ctx, tc, d, now)
 	}
 
@@ -328,7 +328,7 @@ func (r *reconciler) write(ctx context.Context, base *hubv1alpha1.TargetCluster,
 	case wait <= 0 && !d.fails && r.settle(key, version, shown.Status.Conditions, d.seen, d.next):
 		return reconcile.Result{}, nil // sweep looks after it
 	}
-	if version == shown.ResourceVersion && (wait > 0 || labelled > 0) {
+	if version == shown.ResourceVersion && (wait > 0 || labelled > 0) && (r.Members == nil || d.seen.membersKnown) {
 		d.version = version
 		r.keepDraft(key, d)
 	}

@@ -117,7 +117,7 @@ func (s *sources) forward(ctx context.Context) {
 			return
 		}
 		if event.Cluster.Namespace != "" { // static targets have no TargetCluster
-			if event.Has(clustercache.EventRegistered) || event.Has(clustercache.EventDraining) || event.Has(clustercache.EventGone) {
+			if s.changesWhoServes(event) {
 				s.news.ofNamespace(event.Cluster.Namespace) // which of them serves what may have changed
 			}
 			if s.onlyWords(event) {
@@ -127,6 +127,16 @@ func (s *sources) forward(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// changesWhoServes tells whether another target of the namespace may be the one that serves now: one appeared, changed its labels, or goes, or
+// one that goes was refused, and is not going any more.
+func (s *sources) changesWhoServes(event clustercache.Event) bool {
+	if event.Has(clustercache.EventRegistered) || event.Has(clustercache.EventDraining) || event.Has(clustercache.EventGone) {
+		return true
+	}
+	status, _ := s.options.Clusters.GetStatus(event.Cluster)
+	return event.Has(clustercache.EventDisconnected) && status.State == clustercache.StateRefused
 }
 
 // onlyWords tells whether all that is new of a target is how an attempt failed to go on with a connection that is held. That it is lost was

@@ -30,8 +30,10 @@ type lane[R comparable] struct {
 	standing standing
 	// inFlight is how many of its items are handed out, slow how many of them have no place.
 	inFlight, slow int
-	// held is true while nothing of it is handed out, until its target was found to answer.
-	held bool
+	// held is true while nothing of it is handed out, until its target was found to answer. That holds until vouchedUntil, or until
+	// something is handed out.
+	held         bool
+	vouchedUntil time.Time
 	// turn says since when the lane waits: the lower, the longer.
 	turn uint64
 	// urgency is that of the heap it is in, index its place there.
@@ -75,7 +77,6 @@ type flight[R comparable] struct {
 	place *list.Element
 	// yielded is its element among those that have given it up early; nil if it has not, or was judged since.
 	yielded *list.Element
-	inquiry inquiry
 }
 
 func newLane[R comparable](name string, s standing) *lane[R] {

@@ -53,7 +53,7 @@ var (
 	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item has waited that waits longest for a worker. Items that wait for others of their target, or until that answers, are left out, and looks that are due although nothing happened.", "class")
 	metricLongest  = MetricDefinitions.Gauge("trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
 	metricAdds     = MetricDefinitions.Counter("trellis_queue_adds_total", "Items that became ready to be worked on, not counting those that were already.", "class")
-	metricWait     = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker, without looks that are due although nothing happened.",
+	metricWait     = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker, without the time in which their targets were silent, and looks that are due although nothing happened.",
 		prometheus.ExponentialBuckets(0.0001, 4, 12), "class") // 0.1 ms to 7 min
 )
 

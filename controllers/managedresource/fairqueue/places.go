@@ -68,6 +68,7 @@ func (q *Queue[R]) watchPlaces(now time.Time) {
 	default:
 		left = flightAt[R](q.placed.Front()).since.Add(q.options.Patience).Sub(now)
 	}
+	q.agingAt = now.Add(left)
 	q.aging = q.options.Clock.AfterFunc(left, func() { go q.age() }) // as for delayed entries
 }
 
@@ -80,14 +81,17 @@ func (q *Queue[R]) age() {
 		return
 	}
 	now := q.options.Clock.Now()
+	// Who is late because the processors are busy would take targets for silent whose answers are late for that, and work on more at a
+	// time in the place of theirs.
+	late := now.Sub(q.agingAt) > q.options.Doubt/2
 	for _, watched := range []*list.List{q.yielded, q.placed} {
 		for e := watched.Front(); e != nil; {
 			f := flightAt[R](e)
 			e = e.Next()
-			if age := now.Sub(f.since); age >= q.options.Patience {
+			if now.Sub(f.since) >= q.options.Patience {
 				q.lose(f)
-			} else if f.place != nil {
-				q.inquire(f, age)
+			} else if f.place != nil && !late {
+				q.inquire(f, now)
 			}
 		}
 	}

@@ -49,6 +49,7 @@ type Queue[R comparable] struct {
 	timerAt time.Time
 	// aging fires when the oldest flight with a place may have to give it up. It is nil if nobody waits for that.
 	aging    clock.Timer
+	agingAt  time.Time
 	shutDown bool
 }
 
@@ -172,6 +173,7 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	l.inFlight++
 	q.busy[l.standing]++
 	l.turn = q.next()
+	l.vouchedUntil = time.Time{}
 	f := &flight[R]{item: e.item, lane: l, standing: l.standing, urgency: e.urgency(), since: now}
 	if l.standing == slow {
 		l.slow++
@@ -252,7 +254,7 @@ func (q *Queue[R]) clear(l *lane[R]) {
 // wake wakes one of those that wait in Get, if there is work. Whoever takes an item wakes the next, so nobody sleeps while
 // there is work, and nobody wakes without.
 func (q *Queue[R]) wake() {
-	if q.nextLane() != nil {
+	if !q.shutDown && q.nextLane() != nil {
 		q.work.Signal()
 	}
 }

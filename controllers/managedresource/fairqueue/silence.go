@@ -2,25 +2,23 @@ package fairqueue
 
 import "time"
 
-// inquiry is how far it is with asking the target of an item that is worked on.
-type inquiry int
-
-const (
-	inquiryNone inquiry = iota
-	// inquiryOpen is one that was begun. Somebody else may have asked before.
-	inquiryOpen
-	// inquiryOver is one that is not repeated.
-	inquiryOver
-)
-
 // question is one to the target of a lane, whether it answers, that is open.
 type question struct {
+	since time.Time
 	// silent is true once the target has not answered for so long that work for it has given up its place.
 	silent bool
 }
 
+// vouched is for how long that a target has answered holds for a lane that is not served meanwhile. Without, each of those that wait for a
+// place would be asked again and again.
+const vouched = time.Second
+
+// patienceOfDoubts is how long a question has to be open until the target counts as silent, in doubts. Those in another part of the world
+// need a fifth of a second for an answer.
+const patienceOfDoubts = 2
+
 // answers tells whether the target of a lane is known to answer. If not, it is asked, and the lane may be held until it does.
-func (q *Queue[R]) answers(name string, item R) bool {
+func (q *Queue[R]) answers(name string, item R, now time.Time) bool {
 	if q.options.Answers == nil {
 		return true
 	}
@@ -30,7 +28,7 @@ func (q *Queue[R]) answers(name string, item R) bool {
 	if q.options.Answers(item, func() { q.settled(name) }) {
 		return true
 	}
-	q.asked[name] = &question{}
+	q.asked[name] = &question{since: now}
 	return false
 }
 
@@ -46,11 +44,22 @@ func (q *Queue[R]) settled(name string) {
 	if asked.silent {
 		q.silent--
 	}
-	if l := q.lanes[name]; l != nil {
-		l.held = false
-		q.settle(l)
+	if l := q.lanes[name]; l != nil && !q.shutDown {
+		q.resume(l, asked)
 		q.wake()
 	}
+}
+
+// resume has a lane served again whose target was asked. What waited for a target that was silent did not wait for a worker.
+func (q *Queue[R]) resume(l *lane[R], asked *question) {
+	now := q.options.Clock.Now()
+	if l.held && now.Sub(asked.since) >= patienceOfDoubts*q.options.Doubt {
+		for _, e := range l.ready.things {
+			e.readyAt = now
+		}
+	}
+	l.held, l.vouchedUntil = false, now.Add(vouched)
+	q.settle(l)
 }
 
 // suspicious tells whether so many targets are silent that those to come are asked before a worker is spent on them.
@@ -60,7 +69,11 @@ func (q *Queue[R]) suspicious() bool {
 
 // vet returns true if a lane may be served. Else it is held until its target was found to answer.
 func (q *Queue[R]) vet(l *lane[R]) bool {
-	if !q.suspicious() || q.answers(l.name, l.ready.first().item) {
+	if !q.suspicious() {
+		return true
+	}
+	now := q.options.Clock.Now()
+	if now.Before(l.vouchedUntil) || q.answers(l.name, l.ready.first().item, now) {
 		return true
 	}
 	l.held = true
@@ -69,23 +82,16 @@ func (q *Queue[R]) vet(l *lane[R]) bool {
 }
 
 // inquire asks the target of an item that has been worked on for a while whether it answers, and has the item give up its place if
-// it has not after as long again.
-func (q *Queue[R]) inquire(f *flight[R], age time.Duration) {
-	switch {
-	case q.options.Answers == nil || f.inquiry == inquiryOver || age < q.options.Doubt:
-	case f.inquiry == inquiryNone:
-		f.inquiry = inquiryOpen
-		if q.answers(f.lane.name, f.item) {
-			f.inquiry = inquiryOver
-		}
-	case age >= 2*q.options.Doubt:
-		f.inquiry = inquiryOver
-		if asked := q.asked[f.lane.name]; asked != nil {
-			q.yield(f)
-			if !asked.silent {
-				asked.silent = true
-				q.silent++
-			}
+// it has not after some time.
+func (q *Queue[R]) inquire(f *flight[R], now time.Time) {
+	if q.options.Answers == nil || now.Sub(f.since) < q.options.Doubt || q.answers(f.lane.name, f.item, now) {
+		return
+	}
+	if asked := q.asked[f.lane.name]; now.Sub(asked.since) >= patienceOfDoubts*q.options.Doubt {
+		q.yield(f)
+		if !asked.silent {
+			asked.silent = true
+			q.silent++
 		}
 	}
 }

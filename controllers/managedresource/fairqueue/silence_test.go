@@ -55,6 +55,12 @@ func (s *silentTargets) wasAsked(lane string) bool {
 	return slices.Contains(s.asked, lane)
 }
 
+func (s *silentTargets) wasAskedSince(n int) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked[n:])
+}
+
 // tick lets Doubt go by, and waits until the queue has looked at what was handed out before.
 func tick(g Gomega, q *Queue[string], clock *clocktesting.FakeClock) {
 	var timer any
@@ -83,6 +89,7 @@ func TestWorkForASilentTargetGivesUpItsPlaceEarly(t *testing.T) {
 	tick(g, q, clock)
 	g.Expect(targets.wasAsked("silent")).To(BeTrue())
 	g.Expect(targets.wasAsked("busy")).To(BeTrue())
+	tick(g, q, clock)
 	g.Expect(available(q)).To(BeFalse(), "it may answer yet")
 	tick(g, q, clock)
 	g.Expect(take(q)).To(Equal([]string{"fine/0"}), "busy/0 takes as long, but its target answers")
@@ -108,15 +115,30 @@ func TestWorkWhoseTargetAnswersInTimeKeepsItsPlace(t *testing.T) {
 	q.Add("a/0")
 	g.Expect(take(q)).To(HaveLen(1))
 	tick(g, q, clock)
-	g.Expect(targets.settle("a")).To(Equal(1))
 	tick(g, q, clock)
-	g.Expect(q.measure().slow).To(BeZero())
-	for range 4 {
+	for range 5 { // it answers, and is asked again as it takes longer
+		g.Expect(targets.settle("a")).To(Equal(1))
+		tick(g, q, clock)
 		tick(g, q, clock)
 	}
 	g.Expect(q.measure().slow).To(BeZero())
-	g.Expect(targets.asked).To(HaveLen(1), "one that takes long is asked about once")
+	g.Expect(targets.settle("a")).To(Equal(1))
 	g.Expect(q.asked).To(BeEmpty())
+}
+
+// Whoever comes late to look may find answers that are late for the same reason.
+func TestNobodyIsFoundSilentByALateLook(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{}
+	q, clock := newTestQueue(t, Options[string]{Places: 1, Answers: targets.answers})
+	q.Add("silent/0")
+	g.Expect(take(q)).To(HaveLen(1))
+	tick(g, q, clock)
+	elapse(g, q, clock, time.Second)
+	g.Eventually(func() bool { return clock.HasWaiters() }).Should(BeTrue())
+	g.Expect(q.measure().slow).To(BeZero())
+	tick(g, q, clock)
+	g.Expect(q.measure().slow).To(Equal(1))
 }
 
 // hush has as many targets silent as it takes to ask the others first.
@@ -125,8 +147,9 @@ func hush(g Gomega, q *Queue[string], clock *clocktesting.FakeClock, n int) {
 		q.Add(fmt.Sprintf("silent-%d/0", i))
 	}
 	g.Expect(take(q)).To(HaveLen(n))
-	tick(g, q, clock)
-	tick(g, q, clock)
+	for range 3 {
+		tick(g, q, clock)
+	}
 	g.Expect(q.measure().slow).To(Equal(n))
 }
 
@@ -150,14 +173,56 @@ func TestTargetsAreAskedBeforeWorkersAreSpentWhileManyAreSilent(t *testing.T) {
 	g.Expect(take(q)).To(BeEmpty())
 	g.Expect(targets.settle("silent-2")).To(Equal(1), "and however often they are added")
 	g.Expect(faults(q)).To(BeEmpty())
-	g.Expect(take(q)).To(BeEmpty(), "what was settled is asked again, for it need not be true any more")
+	g.Expect(take(q)).To(Equal([]string{"silent-2/0"}), "its target is asked anew for each, for it need not answer any more")
 
 	// When few are silent any more, nobody is asked.
 	g.Expect(targets.settle("silent-0")).To(Equal(1))
 	g.Expect(take(q)).To(BeEmpty())
 	g.Expect(targets.settle("silent-2")).To(Equal(1))
-	g.Expect(take(q)).To(Equal([]string{"silent-2/0", "silent-2/1"}))
+	g.Expect(take(q)).To(Equal([]string{"silent-2/1"}))
 	g.Expect(faults(q)).To(BeEmpty())
+}
+
+// Where places are scarce, a target that has answered need not do so again until it is the turn of its lane, unless that takes long.
+func TestAnAnswerHoldsUntilALaneIsServed(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{shy: true}
+	q, clock := newTestQueue(t, Options[string]{Places: 1, Workers: 16, Answers: targets.answers})
+	hush(g, q, clock, 1)
+	for _, item := range []string{"a/0", "b/0", "c/0"} {
+		q.Add(item)
+	}
+	g.Expect(take(q)).To(BeEmpty())
+	asked := len(targets.asked)
+	for _, lane := range []string{"a", "b", "c"} {
+		g.Expect(targets.settle(lane)).To(Equal(1))
+	}
+	g.Expect(take(q)).To(Equal([]string{"a/0"}), "there is one place")
+	clock.Step(vouched / 2)
+	q.Done("a/0")
+	g.Expect(take(q)).To(Equal([]string{"b/0"}))
+	g.Expect(targets.asked).To(HaveLen(asked))
+	clock.Step(vouched / 2)
+	q.Done("b/0")
+	g.Expect(take(q)).To(BeEmpty())
+	g.Expect(targets.wasAskedSince(asked)).To(ContainElement("c"))
+}
+
+// The wait for a target that was silent is none for a worker.
+func TestTimeInWhichATargetWasSilentIsNoWait(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{}
+	waits := map[string]time.Duration{}
+	q, clock := newTestQueue(t, Options[string]{
+		Places: 2, Workers: 16, Answers: targets.answers, Served: func(item string, wait time.Duration) { waits[item] = wait },
+	})
+	hush(g, q, clock, 1)
+	q.Add("silent-1/0")
+	g.Expect(take(q)).To(BeEmpty())
+	clock.Step(9 * time.Second)
+	g.Expect(targets.settle("silent-1")).To(Equal(1))
+	g.Expect(take(q)).To(HaveLen(1))
+	g.Expect(waits).To(HaveKeyWithValue("silent-1/0", time.Duration(0)))
 }
 
 func TestTargetsAreNotAskedWhileFewAreSilent(t *testing.T) {
@@ -198,7 +263,10 @@ func TestAnswersAfterTheEndOfTheQueue(t *testing.T) {
 	q.Add("silent-1/0")
 	g.Expect(take(q)).To(BeEmpty())
 	q.ShutDown()
+	asked := len(targets.asked)
 	g.Expect(targets.settle("silent-0") + targets.settle("silent-1")).To(Equal(2))
+	q.Done("silent-0/0")
+	g.Expect(targets.asked).To(HaveLen(asked), "nobody is asked any more")
 	_, over := q.Get()
 	g.Expect(over).To(BeTrue())
 }

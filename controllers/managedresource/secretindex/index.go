@@ -103,7 +103,10 @@ func (x *Index) watch(ctx context.Context, namespace string) {
 	client := x.secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
 	s := &store{index: x, namespace: namespace}
 	lw := &toolscache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtimeObject, error) { return client.List(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtimeObject, error) {
+			s.whole()
+			return client.List(ctx, o)
+		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := client.Watch(ctx, o)
 			if err == nil && o.SendInitialEvents != nil && *o.SendInitialEvents {
@@ -274,6 +277,22 @@ func (x *Index) changed(secret types.NamespacedName, version Version, at string)
 	handler := x.handler
 	x.mu.Unlock()
 	if handler == nil || outdated || isKnown && old == (known{Version: version}) {
+		return
+	}
+	for _, mr := range mrs {
+		handler(mr)
+	}
+}
+
+// lose forgets what is known of a Secret. If anything was, those that refer to it are told, and read it.
+func (x *Index) lose(secret types.NamespacedName) {
+	x.mu.Lock()
+	mrs := slices.Clone(x.refs[secret])
+	_, isKnown := x.versions[secret]
+	delete(x.versions, secret)
+	handler := x.handler
+	x.mu.Unlock()
+	if handler == nil || !isKnown {
 		return
 	}
 	for _, mr := range mrs {

@@ -61,6 +61,9 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	x.mu.Unlock()
 	s.streams = false
 	for _, obj := range list {
+		if obj == someForeign {
+			continue
+		}
 		m, err := meta.Accessor(obj)
 		if err != nil {
 			return fmt.Errorf("unexpected object in the list of Secrets: %w", err)
@@ -72,7 +75,8 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	for name, certain := range referenced {
 		if !certain && !present[name].Exists() {
-			continue // it stays unknown, and is read
+			x.lose(name) // it counted as foreign, or is not there: it is read
+			continue
 		}
 		at := resourceVersion
 		if v := present[name]; v.Exists() {
@@ -99,6 +103,15 @@ func (s *store) begin(w watch.Interface) watch.Interface {
 	return f
 }
 
+// whole begins to read a list with all Secrets, which comes at once.
+func (s *store) whole() { s.streams = false }
+
+// someForeign stands for foreign Secrets, of which one in so many is told: a reflector that hears of nothing takes the watch for one that does
+// not work.
+var someForeign = &metav1.PartialObjectMetadata{}
+
+const seldom = 1000
+
 // familiar is a watch that begins with a list, without the foreign Secrets of that list. What comes later is whole: the reflector goes on
 // from the last event that it got.
 type familiar struct {
@@ -118,11 +131,14 @@ func (f *familiar) Stop() {
 
 func (f *familiar) run() {
 	defer close(f.events)
-	listing := true
+	listing, left := true, 0
 	for event := range f.Interface.ResultChan() {
 		listing = listing && event.Type == watch.Added // a bookmark ends the list
 		if listing && f.index.foreign(event.Object) {
-			continue
+			if left++; left%seldom != 0 {
+				continue
+			}
+			event.Object = someForeign
 		}
 		select {
 		case f.events <- event:

@@ -93,6 +93,62 @@ func TestListOfMostlyForeignSecrets(t *testing.T) {
 	g.Expect(version("early")).To(Equal(""))
 }
 
+// Of a Secret that is referred to and read while a list is, nobody hears that it was deleted before the list was complete.
+func TestSecretThatGoesWhileAListIsReadIsReadAgain(t *testing.T) {
+	g := NewWithT(t)
+	x := New(nil, nil)
+	var told []types.NamespacedName
+	x.SetHandler(func(mr types.NamespacedName) { told = append(told, mr) })
+	secret, mr := types.NamespacedName{Namespace: "ns", Name: "late"}, types.NamespacedName{Namespace: "ns", Name: "mr"}
+	refer := func(secret string) {
+		x.setRefs(&resourcesv1alpha1.ManagedResource{
+			ObjectMeta: metav1.ObjectMeta{Namespace: mr.Namespace, Name: mr.Name},
+			Spec:       resourcesv1alpha1.ManagedResourceSpec{SecretRefs: []corev1.LocalObjectReference{{Name: secret}}},
+		})
+	}
+	s := &store{index: x}
+	source := watch.NewFake()
+	defer s.begin(source).Stop()
+	refer(secret.Name)
+	x.Begin(secret).Found(Version{UID: "late", ResourceVersion: "8"})
+	told = nil
+	g.Expect(s.Replace(nil, "9")).To(Succeed())
+	g.Expect(told).To(ConsistOf(mr))
+	_, known := x.Get(secret)
+	g.Expect(known).To(BeFalse())
+
+	// A list that has the foreign ones, too, says for certain that it is gone. One comes where a stream has failed.
+	s.begin(watch.NewFake()).Stop()
+	refer("later")
+	s.whole()
+	g.Expect(s.Replace(nil, "11")).To(Succeed())
+	version, known := x.Get(types.NamespacedName{Namespace: "ns", Name: "later"})
+	g.Expect(known).To(BeTrue())
+	g.Expect(version.Exists()).To(BeFalse())
+}
+
+// A reflector that hears of nothing for long takes the watch for one that does not work.
+func TestSomeForeignSecretsAreTold(t *testing.T) {
+	g := NewWithT(t)
+	s := &store{index: New(nil, nil)}
+	source := watch.NewFakeWithChanSize(5*seldom, false)
+	w := s.begin(source)
+	for i := range 3*seldom + 1 {
+		source.Add(named(fmt.Sprint(i)))
+	}
+	source.Action(watch.Bookmark, named(""))
+	var told []any
+	for event := range w.ResultChan() {
+		if event.Type == watch.Bookmark {
+			break
+		}
+		told = append(told, event.Object)
+	}
+	w.Stop()
+	g.Expect(told).To(HaveLen(3))
+	g.Expect(s.Replace(told, "9")).To(Succeed())
+}
+
 func TestForeignSecretsAreToldAfterTheList(t *testing.T) {
 	g := NewWithT(t)
 	x := New(nil, nil)
