@@ -17,8 +17,8 @@
 // targets hang than there are workers, the last workers are kept for lanes that were done in time.
 //
 // That takes seconds, in which targets that hang together could have all places, if there is something to do for each of them just then. So
-// whoever knows is asked (silence.go): Options.Answers says of the target of an item that has been worked on for a tenth of a second whether it
-// answers. If nothing came of that after twice as long again, the item gives up its place at once; and while half as many targets as there are
+// whoever knows is asked (silence.go): Options.Answers says of the target of an item that has been worked on for a fifth of a second whether it
+// answers. If nothing came of that after as long again, and thrice as long as is usual, the item gives up its place at once; and while half as many targets as there are
 // places are silent, it is asked before an item is handed out, and the item waits for the answer in the place of a worker.
 //
 // ManagedResources of a target that is down do not wait here: a run finds out without a call, says so, and they come back with
@@ -51,7 +51,7 @@
 // for lanes that hang, a new one waits until one of those gives up.
 //
 // A lane that was swift is trusted until an item of it takes long. If more targets than there are places stop answering at once, with something
-// urgent for each, the first of them have all places until they are found to be silent, and the others wait for a third of a second. A target that
+// urgent for each, the first of them have all places until they are found to be silent, and the others wait for less than half a second. A target that
 // answers probes and no calls is not silent: many of those have the places in turns of the patience, and if they are more than the workers, all
 // workers, until their calls end. From then on they are trusted no more. Without Options.Answers that is so of all that hang: with 300 of 1,000
 // targets and 20 places an edit in another target was corrected after up to eight seconds.

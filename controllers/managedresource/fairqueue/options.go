@@ -29,11 +29,11 @@ type Options[R comparable] struct {
 	Patience time.Duration
 	// Answers tells whether the target of an item answers: whether it has answered anything just now, or work for it needs no answer.
 	// If that is not known it returns false, finds out, and calls settled once when it is so, from another goroutine. It is asked
-	// about items that have been worked on for longer than Doubt. If that is not settled after twice as long again, they give up their
-	// places; and while half as many targets as there are Places are silent, it is asked before an item is handed out, which waits
+	// about items that have been worked on for longer than Doubt. If that is not settled after as long again, nor after thrice as long as is usual, they give up
+	// their places; and while half as many targets as there are Places are silent, it is asked before an item is handed out, which waits
 	// until that is settled. It is called while the queue is locked: it must return quickly and not call the queue. nil: all answer.
 	Answers func(item R, settled func()) bool
-	// Doubt is 100ms if it is zero.
+	// Doubt is 200ms if it is zero.
 	Doubt time.Duration
 	// RateLimiter says how long items that are added rate-limited have to wait. nil means exponentially longer for each
 	// item, from 5 ms to 1000 s.
@@ -68,7 +68,7 @@ func (o Options[R]) withDefaults() Options[R] {
 		o.Patience = 2 * time.Second
 	}
 	if o.Doubt <= 0 {
-		o.Doubt = 100 * time.Millisecond
+		o.Doubt = 200 * time.Millisecond
 	}
 	if o.RateLimiter == nil {
 		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[R](5*time.Millisecond, 1000*time.Second)

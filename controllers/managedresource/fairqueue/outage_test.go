@@ -45,7 +45,7 @@ func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 			switch lane := laneOf(item); {
 			case strings.HasPrefix(lane, "hanging"):
 				silent = append(silent, settled)
-			case clock.Since(answered[lane]) < 100*time.Millisecond:
+			case clock.Since(answered[lane]) < 200*time.Millisecond:
 				return true
 			default:
 				asked[lane] = settled

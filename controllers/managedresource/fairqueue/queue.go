@@ -30,7 +30,9 @@ type Queue[R comparable] struct {
 	// asked are the lanes whose targets were asked whether they answer, and have not yet, silent how many of those are silent.
 	asked  map[string]*question
 	silent int
-	lanes  map[string]*lane[R]
+	// usual is how long targets take to answer when they are asked.
+	usual time.Duration
+	lanes map[string]*lane[R]
 	// known is the standing of the lanes that were served last, whether or not they exist.
 	known *simplelru.LRU[string, standing]
 	// busy is how many items of the lanes of each standing are handed out.

@@ -13,9 +13,23 @@ type question struct {
 // place would be asked again and again.
 const vouched = time.Second
 
-// patienceOfDoubts is how long a question has to be open until the target counts as silent, in doubts. Those in another part of the world
-// need a fifth of a second for an answer.
-const patienceOfDoubts = 2
+// unusual is how many times as long as answers usually take a target has to owe one until it counts as silent. Where all are slow, because the
+// processors are busy, or the network is, nobody is silent: work on more of them at a time would make them slower.
+const unusual = 3
+
+// takesUnusually tells whether a question is open for so long that its target is silent: for as long as doubt takes at least, and as patience does
+// at most.
+func (q *Queue[R]) takesUnusually(asked *question, now time.Time) bool {
+	return now.Sub(asked.since) >= min(max(q.options.Doubt, unusual*q.usual), q.options.Patience)
+}
+
+// learnUsual notes how long an answer took. What took longer counts for some while. What comes when patience is over is the end of a
+// connection rather than an answer.
+func (q *Queue[R]) learnUsual(took time.Duration) {
+	if took < q.options.Patience {
+		q.usual = max(took, q.usual-q.usual/16)
+	}
+}
 
 // answers tells whether the target of a lane is known to answer. If not, it is asked, and the lane may be held until it does.
 func (q *Queue[R]) answers(name string, item R, now time.Time) bool {
@@ -41,6 +55,7 @@ func (q *Queue[R]) settled(name string) {
 		return
 	}
 	delete(q.asked, name)
+	q.learnUsual(q.options.Clock.Since(asked.since))
 	if asked.silent {
 		q.silent--
 	}
@@ -53,7 +68,7 @@ func (q *Queue[R]) settled(name string) {
 // resume has a lane served again whose target was asked. What waited for a target that was silent did not wait for a worker.
 func (q *Queue[R]) resume(l *lane[R], asked *question) {
 	now := q.options.Clock.Now()
-	if l.held && now.Sub(asked.since) >= patienceOfDoubts*q.options.Doubt {
+	if l.held && q.takesUnusually(asked, now) {
 		for _, e := range l.ready.things {
 			e.readyAt = now
 		}
@@ -82,12 +97,14 @@ func (q *Queue[R]) vet(l *lane[R]) bool {
 }
 
 // inquire asks the target of an item that has been worked on for a while whether it answers, and has the item give up its place if
-// it has not after some time.
+// it has not after some time. Only that of a lane which was swift is asked: at the start of a hub, and where much is to be applied everywhere, all
+// are slow at first. For the same reason no more than there are places give up theirs so early: that is enough to find out that many are
+// silent, and where they are not, more work at a time would make all of them slower.
 func (q *Queue[R]) inquire(f *flight[R], now time.Time) {
-	if q.options.Answers == nil || now.Sub(f.since) < q.options.Doubt || q.answers(f.lane.name, f.item, now) {
+	if q.options.Answers == nil || f.standing != swift || now.Sub(f.since) < q.options.Doubt || q.answers(f.lane.name, f.item, now) {
 		return
 	}
-	if asked := q.asked[f.lane.name]; now.Sub(asked.since) >= patienceOfDoubts*q.options.Doubt {
+	if asked := q.asked[f.lane.name]; q.yielded.Len() < q.options.Places && q.takesUnusually(asked, now) {
 		q.yield(f)
 		if !asked.silent {
 			asked.silent = true

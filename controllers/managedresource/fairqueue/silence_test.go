@@ -82,6 +82,7 @@ func TestWorkForASilentTargetGivesUpItsPlaceEarly(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{}
 	q, clock := newTestQueue(t, Options[string]{Places: 2, MaxInFlight: limit(4), Answers: targets.answers})
+	warm(t, q, "silent", "busy")
 	addMany(q, "silent", 2)
 	addMany(q, "busy", 1)
 	g.Expect(take(q)).To(Equal([]string{"silent/0", "busy/0"}))
@@ -89,7 +90,6 @@ func TestWorkForASilentTargetGivesUpItsPlaceEarly(t *testing.T) {
 	tick(g, q, clock)
 	g.Expect(targets.wasAsked("silent")).To(BeTrue())
 	g.Expect(targets.wasAsked("busy")).To(BeTrue())
-	tick(g, q, clock)
 	g.Expect(available(q)).To(BeFalse(), "it may answer yet")
 	tick(g, q, clock)
 	g.Expect(take(q)).To(Equal([]string{"fine/0"}), "busy/0 takes as long, but its target answers")
@@ -99,10 +99,10 @@ func TestWorkForASilentTargetGivesUpItsPlaceEarly(t *testing.T) {
 	// It is judged when its patience is over, as others are.
 	q.Done("fine/0")
 	q.Done("busy/0")
-	g.Expect(q.lanes["silent"].standing).To(Equal(unknown))
+	g.Expect(q.lanes["silent"].standing).To(Equal(swift))
 	clock.Step(q.options.Patience)
 	g.Eventually(func() int { q.mutex.Lock(); defer q.mutex.Unlock(); return q.yielded.Len() }).Should(BeZero())
-	g.Expect(q.lanes["silent"].standing).To(Equal(slow))
+	g.Expect(q.lanes["silent"].standing).To(Equal(unknown))
 	q.Done("silent/0")
 	g.Expect(q.measure().slow).To(BeZero())
 	g.Expect(faults(q)).To(BeEmpty())
@@ -112,13 +112,12 @@ func TestWorkWhoseTargetAnswersInTimeKeepsItsPlace(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{shy: true}
 	q, clock := newTestQueue(t, Options[string]{Places: 1, Answers: targets.answers})
+	warm(t, q, "a")
 	q.Add("a/0")
 	g.Expect(take(q)).To(HaveLen(1))
 	tick(g, q, clock)
-	tick(g, q, clock)
 	for range 5 { // it answers, and is asked again as it takes longer
 		g.Expect(targets.settle("a")).To(Equal(1))
-		tick(g, q, clock)
 		tick(g, q, clock)
 	}
 	g.Expect(q.measure().slow).To(BeZero())
@@ -126,11 +125,77 @@ func TestWorkWhoseTargetAnswersInTimeKeepsItsPlace(t *testing.T) {
 	g.Expect(q.asked).To(BeEmpty())
 }
 
+// Where all targets are slow none is silent, however busy the processors are.
+func TestWhereAllAreSlowNobodyIsSilent(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{shy: true}
+	q, clock := newTestQueue(t, Options[string]{Places: 2, Answers: targets.answers})
+	slow := func(item string, doubts int) { // the answer is late by some doubts
+		warm(t, q, laneOf(item))
+		q.Add(item)
+		g.Expect(take(q)).To(HaveLen(1))
+		for range 1 + doubts {
+			tick(g, q, clock)
+		}
+		g.Expect(targets.settle(laneOf(item))).To(Equal(1))
+	}
+	slow("a/0", 2)
+	g.Expect(q.measure().slow).To(Equal(1), "nothing is usual yet")
+	q.Done("a/0")
+	slow("b/0", 5)
+	g.Expect(q.measure().slow).To(BeZero())
+	q.Done("b/0")
+	slow("c/0", 9)
+	g.Expect(q.measure().slow).To(Equal(1), "patience is over")
+	q.Done("c/0")
+	usual := q.usual
+	q.learnUsual(q.options.Patience)
+	g.Expect(q.usual).To(Equal(usual), "what comes then is no answer")
+}
+
+// Of many that are new, or that are slow at first, nobody is asked, and however many are silent, no more than there are places give up theirs early.
+func TestFewGiveUpTheirPlacesEarly(t *testing.T) {
+	g := NewWithT(t)
+	targets := &silentTargets{}
+	q, clock := newTestQueue(t, Options[string]{Places: 4, Workers: 32, MaxInFlight: limit(9), Answers: targets.answers})
+	addMany(q, "silent-new", 4)
+	g.Expect(take(q)).To(HaveLen(4))
+	for range 4 {
+		tick(g, q, clock)
+	}
+	g.Expect(q.measure().slow).To(BeZero())
+	g.Expect(targets.asked).To(BeEmpty())
+	for i := range 4 {
+		q.Done(fmt.Sprint("silent-new/", i))
+	}
+
+	warm(t, q, "silent", "fine")
+	for range 3 {
+		q.Add("fine/0")
+		g.Expect(take(q)).To(HaveLen(1)) // else a timer of before is early
+		q.Done("fine/0")
+	}
+	addMany(q, "silent", 8)
+	g.Expect(take(q)).To(HaveLen(4))
+	tick(g, q, clock)
+	tick(g, q, clock)
+	tick(g, q, clock)
+	g.Expect(q.measure().slow).To(Equal(4))
+	addMany(q, "fine", 4)
+	g.Expect(take(q)).NotTo(BeEmpty())
+	tick(g, q, clock)
+	tick(g, q, clock)
+	tick(g, q, clock)
+	g.Expect(q.yielded.Len()).To(Equal(4))
+	g.Expect(faults(q)).To(BeEmpty())
+}
+
 // Whoever comes late to look may find answers that are late for the same reason.
 func TestNobodyIsFoundSilentByALateLook(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{}
 	q, clock := newTestQueue(t, Options[string]{Places: 1, Answers: targets.answers})
+	warm(t, q, "silent")
 	q.Add("silent/0")
 	g.Expect(take(q)).To(HaveLen(1))
 	tick(g, q, clock)
@@ -141,15 +206,25 @@ func TestNobodyIsFoundSilentByALateLook(t *testing.T) {
 	g.Expect(q.measure().slow).To(Equal(1))
 }
 
+// warm has lanes served once, in time.
+func warm(t testing.TB, q *Queue[string], lanes ...string) {
+	for _, lane := range lanes {
+		q.Add(lane + "/first")
+		work(t, q, 1)
+	}
+}
+
 // hush has as many targets silent as it takes to ask the others first.
-func hush(g Gomega, q *Queue[string], clock *clocktesting.FakeClock, n int) {
+func hush(t testing.TB, g Gomega, q *Queue[string], clock *clocktesting.FakeClock, n int) {
+	for i := range n {
+		warm(t, q, fmt.Sprintf("silent-%d", i))
+	}
 	for i := range n {
 		q.Add(fmt.Sprintf("silent-%d/0", i))
 	}
 	g.Expect(take(q)).To(HaveLen(n))
-	for range 3 {
-		tick(g, q, clock)
-	}
+	tick(g, q, clock)
+	tick(g, q, clock)
 	g.Expect(q.measure().slow).To(Equal(n))
 }
 
@@ -157,7 +232,7 @@ func TestTargetsAreAskedBeforeWorkersAreSpentWhileManyAreSilent(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{shy: true}
 	q, clock := newTestQueue(t, Options[string]{Places: 4, Workers: 32, Answers: targets.answers})
-	hush(g, q, clock, 2)
+	hush(t, g, q, clock, 2)
 
 	addMany(q, "silent-2", 3)
 	addMany(q, "fine", 2)
@@ -188,7 +263,7 @@ func TestAnAnswerHoldsUntilALaneIsServed(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{shy: true}
 	q, clock := newTestQueue(t, Options[string]{Places: 1, Workers: 16, Answers: targets.answers})
-	hush(g, q, clock, 1)
+	hush(t, g, q, clock, 1)
 	for _, item := range []string{"a/0", "b/0", "c/0"} {
 		q.Add(item)
 	}
@@ -216,7 +291,7 @@ func TestTimeInWhichATargetWasSilentIsNoWait(t *testing.T) {
 	q, clock := newTestQueue(t, Options[string]{
 		Places: 2, Workers: 16, Answers: targets.answers, Served: func(item string, wait time.Duration) { waits[item] = wait },
 	})
-	hush(g, q, clock, 1)
+	hush(t, g, q, clock, 1)
 	q.Add("silent-1/0")
 	g.Expect(take(q)).To(BeEmpty())
 	clock.Step(9 * time.Second)
@@ -229,7 +304,7 @@ func TestTargetsAreNotAskedWhileFewAreSilent(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{}
 	q, clock := newTestQueue(t, Options[string]{Places: 6, Workers: 48, Answers: targets.answers})
-	hush(g, q, clock, 2)
+	hush(t, g, q, clock, 2)
 	q.Add("fine/0")
 	q.Add("silent-9/0")
 	g.Expect(take(q)).To(ConsistOf("fine/0", "silent-9/0"))
@@ -241,7 +316,7 @@ func TestQuestionsOutliveLanes(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{}
 	q, clock := newTestQueue(t, Options[string]{Places: 4, Workers: 32, Answers: targets.answers})
-	hush(g, q, clock, 2)
+	hush(t, g, q, clock, 2)
 	q.Done("silent-0/0")
 	q.Done("silent-1/0")
 	g.Expect(q.lanes).To(BeEmpty())
@@ -259,7 +334,7 @@ func TestAnswersAfterTheEndOfTheQueue(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{}
 	q, clock := newTestQueue(t, Options[string]{Places: 2, Answers: targets.answers})
-	hush(g, q, clock, 1)
+	hush(t, g, q, clock, 1)
 	q.Add("silent-1/0")
 	g.Expect(take(q)).To(BeEmpty())
 	q.ShutDown()
