@@ -203,12 +203,15 @@ func (t *target) update(change func(*Status), events ...EventType) {
 	t.mu.Lock()
 	before := t.status.State
 	change(&t.status)
-	if t.status.State != before {
+	now := t.status
+	if now.State != before {
 		t.status.Since = t.clock.Now()
 		t.count(before)
-		t.log.Info("Target changes state", "state", t.status.State, "reason", t.status.Reason, "message", t.status.Message)
 	}
 	t.mu.Unlock()
+	if now.State != before {
+		t.log.Info("Target changes state", "state", now.State, "reason", now.Reason, "message", now.Message)
+	}
 	t.cache.hub.Publish(t.key, events...)
 }
 

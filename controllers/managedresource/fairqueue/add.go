@@ -64,8 +64,11 @@ func (q *Queue[R]) add(item R, priority int, readyAt, now time.Time) {
 		return
 	}
 
-	raised := priority > e.priority
+	raised, before := priority > e.priority, e.urgency()
 	e.priority = max(e.priority, priority)
+	if before == background && e.urgency() == urgent && e.readyAt.Before(now) {
+		e.readyAt = now // nobody waited for it until then
+	}
 	switch {
 	case e.lane != nil:
 		q.replace(e, raised)

@@ -29,7 +29,7 @@ type Options[R comparable] struct {
 	Patience time.Duration
 	// Answers tells whether the target of an item answers: whether it has answered anything just now, or work for it needs no answer.
 	// If that is not known it returns false, finds out, and calls settled once when it is so, from another goroutine. It is asked
-	// about items that have been worked on for longer than Doubt. If that is not settled after as long again, nor after thrice as long as is usual, they give up
+	// about items of swift lanes that have been worked on for longer than Doubt. If that is not settled after as long again, nor after thrice as long as is usual, they give up
 	// their places; and while half as many targets as there are Places are silent, it is asked before an item is handed out, which waits
 	// until that is settled. It is called while the queue is locked: it must return quickly and not call the queue. nil: all answer.
 	Answers func(item R, settled func()) bool

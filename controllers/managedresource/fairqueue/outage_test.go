@@ -134,6 +134,10 @@ func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 		}
 	})
 	t.Logf("p99 of the wait: %s before, %s during; at most %d of %d workers busy after 15 s", before, during, busiest, many)
-	g.Expect(during).To(BeNumerically("<=", max(2*before, service)), "no longer than another run takes")
+	allowed := tick
+	if changes {
+		allowed = service // no longer than another run takes: until some are found silent, all wait for a fraction of a second
+	}
+	g.Expect(during).To(BeNumerically("<=", max(2*before, allowed)))
 	g.Expect(busiest).To(BeNumerically("<=", many/5))
 }

@@ -68,7 +68,7 @@ func (q *Queue[R]) settled(name string) {
 // resume has a lane served again whose target was asked. What waited for a target that was silent did not wait for a worker.
 func (q *Queue[R]) resume(l *lane[R], asked *question) {
 	now := q.options.Clock.Now()
-	if l.held && q.takesUnusually(asked, now) {
+	if l.held && now.Sub(asked.since) >= q.options.Patience {
 		for _, e := range l.ready.things {
 			e.readyAt = now
 		}

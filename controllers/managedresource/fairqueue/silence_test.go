@@ -300,6 +300,21 @@ func TestTimeInWhichATargetWasSilentIsNoWait(t *testing.T) {
 	g.Expect(waits).To(HaveKeyWithValue("silent-1/0", time.Duration(0)))
 }
 
+// What waits in the background, for nobody, waits from the moment on in which somebody asks for it.
+func TestWaitBeginsWhenWorkBecomesUrgent(t *testing.T) {
+	g := NewWithT(t)
+	waits := map[string]time.Duration{}
+	q, clock := newTestQueue(t, Options[string]{Served: func(item string, wait time.Duration) { waits[item] = wait }})
+	q.AddWithOpts(priority(-100), "a/0")
+	clock.Step(time.Minute)
+	q.AddWithOpts(priority(50), "a/0")
+	clock.Step(time.Second)
+	q.AddWithOpts(priority(100), "a/0")
+	clock.Step(time.Second)
+	g.Expect(take(q)).To(Equal([]string{"a/0"}))
+	g.Expect(waits).To(HaveKeyWithValue("a/0", 2*time.Second))
+}
+
 func TestTargetsAreNotAskedWhileFewAreSilent(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{}

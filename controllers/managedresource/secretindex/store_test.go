@@ -18,6 +18,17 @@ func named(name string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: "7"}}
 }
 
+// untilBookmark returns what a reflector gets of a list.
+func untilBookmark(w watch.Interface) (got []any) {
+	for event := range w.ResultChan() {
+		if event.Type == watch.Bookmark {
+			break
+		}
+		got = append(got, event.Object)
+	}
+	return got
+}
+
 // The reflector keeps a list until it is complete. What nobody refers to is not kept, and a reference that comes meanwhile
 // is not taken for one to a Secret that does not exist.
 func TestListOfMostlyForeignSecrets(t *testing.T) {
@@ -52,13 +63,7 @@ func TestListOfMostlyForeignSecrets(t *testing.T) {
 			}
 			source.Action(watch.Bookmark, named(""))
 		}()
-		var kept []any
-		for event := range w.ResultChan() {
-			if event.Type == watch.Bookmark {
-				break
-			}
-			kept = append(kept, event.Object)
-		}
+		kept := untilBookmark(w)
 		g.Expect(len(kept)).To(BeNumerically("<=", 3), "of foreign ones, nothing is kept")
 		g.Expect(s.Replace(kept, "9")).To(Succeed())
 	}
@@ -137,13 +142,7 @@ func TestSomeForeignSecretsAreTold(t *testing.T) {
 		source.Add(named(fmt.Sprint(i)))
 	}
 	source.Action(watch.Bookmark, named(""))
-	var told []any
-	for event := range w.ResultChan() {
-		if event.Type == watch.Bookmark {
-			break
-		}
-		told = append(told, event.Object)
-	}
+	told := untilBookmark(w)
 	w.Stop()
 	g.Expect(told).To(HaveLen(3))
 	g.Expect(s.Replace(told, "9")).To(Succeed())
