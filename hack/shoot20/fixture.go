@@ -219,10 +219,16 @@ func manifest(object *unstructured.Unstructured) []byte {
 	return append([]byte("---\n"), text...)
 }
 
+// compressors are kept, since a new one has megabytes to clear: who writes a change to a thousand targets had more to do for that than
+// the hub for the change.
+var compressors = sync.Pool{New: func() any { return brotli.NewWriter(nil) }}
+
 // pack makes what a Secret holds of manifests.
 func pack(texts [][]byte) []byte {
 	var out bytes.Buffer
-	compressor := brotli.NewWriter(&out)
+	compressor, _ := compressors.Get().(*brotli.Writer)
+	defer compressors.Put(compressor)
+	compressor.Reset(&out)
 	for _, text := range texts {
 		if _, err := compressor.Write(text); err != nil {
 			panic(err) // writing to memory

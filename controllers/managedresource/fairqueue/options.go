@@ -38,8 +38,8 @@ type Options[R comparable] struct {
 	// RateLimiter says how long items that are added rate-limited have to wait. nil means exponentially longer for each
 	// item, from 5 ms to 1000 s.
 	RateLimiter workqueue.TypedRateLimiter[R]
-	// Served hears of each item that is handed out, and how long it waited for a worker. It is called while the queue is
-	// locked: it must return quickly and not call the queue. nil means nobody.
+	// Served hears of each item that is handed out, and how long it waited for a worker, but for those in the background, for which nobody
+	// waits. It is called while the queue is locked: it must return quickly and not call the queue. nil means nobody.
 	Served func(item R, wait time.Duration)
 	// Metrics gets the figures of the queue. nil means none.
 	Metrics *Metrics

@@ -163,9 +163,9 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	wait := now.Sub(e.readyAt)
 	if e.urgency() == urgent {
 		q.metrics.handedOut(wait)
-	}
-	if q.options.Served != nil {
-		q.options.Served(e.item, wait)
+		if q.options.Served != nil {
+			q.options.Served(e.item, wait)
+		}
 	}
 	q.leave(e)
 	delete(q.entries, e.item)

@@ -313,6 +313,11 @@ func TestWaitBeginsWhenWorkBecomesUrgent(t *testing.T) {
 	clock.Step(time.Second)
 	g.Expect(take(q)).To(Equal([]string{"a/0"}))
 	g.Expect(waits).To(HaveKeyWithValue("a/0", 2*time.Second))
+
+	q.AddWithOpts(priority(-100), "b/0")
+	clock.Step(time.Minute)
+	g.Expect(take(q)).To(Equal([]string{"b/0"}))
+	g.Expect(waits).NotTo(HaveKey("b/0"), "nobody waited")
 }
 
 func TestTargetsAreNotAskedWhileFewAreSilent(t *testing.T) {

@@ -2,6 +2,7 @@ package scale
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/hubtest"
@@ -46,16 +48,36 @@ func (r *run) drift(ctx context.Context, step *figures.Step) error {
 
 // change changes one object in all targets.
 func (r *run) change(ctx context.Context, step *figures.Step) error {
+	step.Note("the reference is the time to write the change to the source for all targets")
 	for _, value := range []string{"first", "second", "third"} {
-		c, err := r.changeEverywhere(ctx, value)
+		profiled := r.profile(ctx, step.Name+"-"+value, changeProfile)
+		targets := r.profileTargets(ctx, step.Name+"-"+value, changeProfile)
+		asked, err := r.Source.Requests(ctx)
 		if err != nil {
 			return err
 		}
+		began, processors := time.Now(), r.Accounting(ctx)
+		c, err := r.changeEverywhere(ctx, value)
+		looks := processors()
+		askedBy, failed := r.Source.Requests(ctx)
+		if err := errors.Join(err, failed, profiled(), targets()); err != nil {
+			return err
+		}
 		step.Add(value+" change in the last target", c.arrived.Seconds(), "s").AtMost(5).Beside(c.written.Seconds())
+		if len(looks) > 1 {
+			used, n := looks[len(looks)-1].Since(looks[0]), float64(len(r.targets))
+			step.Add(value+" change, hub CPU for each target", figures.Milliseconds(used.Hub)/n, "ms")
+			step.Add(value+" change, CPU of the source for each target", figures.Milliseconds(used.Source)/n, "ms")
+			step.Add(value+" change, CPU of all simulated targets and who writes the change, for each target", figures.Milliseconds(used.Trial)/n, "ms")
+		}
+		_, _, written := stage.Writes(asked, askedBy)
+		step.Note("%s change, second by second: %s; written to the source: %v", value, rig.EachSecond(looks, began), written)
 	}
-	step.Note("the reference is the time to write the change to the source for all targets")
 	return nil
 }
+
+// changeProfile is how long the processors are looked at while a change comes to all targets, if profiles are wanted.
+const changeProfile = 5 * time.Second
 
 // changed is how long a change of all targets took until it was in the source for all of them, and until it was in the last of them.
 type changed struct{ written, arrived time.Duration }
