@@ -304,6 +304,7 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 				MaxInFlight: func(string) int { return class.share(workers) },
 				Places:      places,
 				Workers:     runs,
+				Changes:     dispatch.PriorityUser,
 				Answers:     c.answers,
 				RateLimiter: sourceRetries(),
 				Metrics:     c.options.QueueMetrics,

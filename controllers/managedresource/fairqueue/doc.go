@@ -7,9 +7,10 @@
 //
 // What it adds are lanes. Options.Lane names the lane of an item, for Trellis the target cluster it is about. The next item
 // comes from the lane that has been waiting longest, of those with nothing in flight if there are any, within a lane by
-// priority, within a priority first in, first out. Lanes with nothing but work in the background, of priorities below zero,
-// come after the others, but for every eighth item, and have no more than three quarters of the places, rounded up. At most
-// Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers and no more.
+// priority, within a priority first in, first out. Lanes whose first item is a change and those whose first is upkeep, such as drift, take turns,
+// so that a change that comes to all targets at once does not keep what drifts elsewhere waiting, and the other way round. Lanes with nothing but
+// work in the background, of priorities below zero, come after the others, but for every eighth item, and have no more than three quarters of
+// the places, rounded up. At most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers and no more.
 // Where many targets hang, that is still all workers: so an item that has been worked on for a while gives up its place to
 // another (places.go), and its lane gets half of what others get. If that happens twice in a row, or to a lane that nothing
 // was known of, the lane counts as slow, until an item of it is done in time again. Items of slow lanes need no place, but may
@@ -28,8 +29,8 @@
 //	Add (delayed) -> delayed ----^      ^--- added while being worked on: after Done
 //
 // "Waiting since" is the later of two moments: when the lane was last served, and when its first item came. So a lane of
-// one item is served after at most one item of each other lane that is as urgent, however many those hold, beside what the other
-// urgency gets; and a lane that is refilled the moment it is empty gains nothing by it.
+// one item is served after at most one item of each other lane of its kind, however many those hold, beside what the other
+// kinds get; and a lane that is refilled the moment it is empty gains nothing by it.
 //
 // # How it works
 //
@@ -40,7 +41,7 @@
 //
 // # Trade-offs
 //
-// Across lanes, priority counts only as far as it tells the background from the rest: a user's change in one cluster waits for one
+// Across lanes, priority counts only as far as it tells the kinds of work apart: what drifts in one cluster waits for one
 // retry of each other cluster that is ahead, but not for their resyncs, which with a thousand clusters took seconds. The alternative,
 // priority first and fairness second, lets one busy cluster starve the rest.
 //

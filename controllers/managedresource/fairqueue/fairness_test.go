@@ -85,6 +85,52 @@ func TestWhatIsUrgentDoesNotWaitForTheBackgroundOfOthers(t *testing.T) {
 	g.Expect(work(t, q, 3)).To(Equal([]string{"99/resync", "late/drift", "10/resync"}), "one that was waiting already becomes urgent, too")
 }
 
+// With 300 of a thousand targets, a change that came to all of them delayed corrections in the others by seconds.
+func TestChangesAndUpkeepTakeTurns(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		many, late int
+	}{
+		{"many changes", 100, 50},
+		{"many retries", 0, 100},
+		{"much drift", 50, 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			q, _ := newTestQueue(t, Options[string]{Changes: 100})
+			for i := range 100 {
+				q.AddWithOpts(priority(test.many), fmt.Sprintf("%d/0", i))
+			}
+			work(t, q, 10)
+			q.AddWithOpts(priority(test.late), "late/0", "late/1", "later/0")
+			g.Expect(work(t, q, 6)).To(Equal([]string{"late/0", "10/0", "later/0", "11/0", "late/1", "12/0"}))
+			g.Expect(work(t, q, 87)).To(And(HaveLen(87), ContainElement("99/0")), "nothing is lost")
+		})
+	}
+}
+
+func TestChangesOfALaneComeBeforeItsUpkeep(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{Changes: 100})
+	q.AddWithOpts(priority(50), "a/drift", "b/drift")
+	q.AddWithOpts(priority(100), "a/change")
+	g.Expect(work(t, q, 3)).To(Equal([]string{"a/change", "b/drift", "a/drift"}))
+}
+
+// Both kinds let the background pass.
+func TestTheBackgroundPassesChangesAndUpkeep(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{Changes: 100})
+	for i := range 20 {
+		q.AddWithOpts(priority(100), fmt.Sprintf("change-%d/0", i))
+		q.AddWithOpts(priority(50), fmt.Sprintf("drift-%d/0", i))
+	}
+	q.AddWithOpts(priority(-100), "a/resync", "b/resync")
+	served := work(t, q, 16)
+	g.Expect(served[7]).To(Equal("a/resync"))
+	g.Expect(served[15]).To(Equal("b/resync"))
+}
+
 // Places are kept for lanes that are known to be swift, but not for their background.
 func TestANewLaneDoesNotWaitForTheBackgroundOfSwiftOnes(t *testing.T) {
 	g := NewWithT(t)

@@ -111,7 +111,7 @@ func faults(q *Queue[string]) (found []string) {
 			things := q.serving[s][u].things
 			for i, l := range things {
 				fault(q.lanes[l.name] != l, "lane %s can be served and is not listed", l.name)
-				fault(l.standing != s || l.urgency != u || l.wants() != u || l.index != i, "lane %s is in the wrong place", l.name)
+				fault(l.standing != s || l.urgency != u || q.wants(l) != u || l.index != i, "lane %s is in the wrong place", l.name)
 				fault(i > 0 && l.before(things[(i-1)/2]), "lane %s comes too late", l.name)
 			}
 		}

@@ -41,13 +41,15 @@ type lane[R comparable] struct {
 	index   int
 }
 
-// urgency tells what somebody waits for from work in the background.
+// urgency is the kind of a lane's first entry. Two kinds are urgent: somebody waits for them.
 type urgency int
 
 const (
-	// urgent is a lane whose first entry has a priority of zero or more.
-	urgent urgency = iota
-	// background is one that has nothing but entries of priorities below zero, such as looks that are due although nothing happened.
+	// change is what somebody changed: a priority of Options.Changes or more.
+	change urgency = iota
+	// upkeep is what else is to be put right: a priority of zero or more.
+	upkeep
+	// background is all with priorities below zero, such as looks that are due although nothing happened.
 	background
 	urgencies
 )
@@ -55,15 +57,18 @@ const (
 // inRow is how many urgent entries are handed out in a row while there is work in the background.
 const inRow = 7
 
-func (e *entry[R]) urgency() urgency {
-	if e.priority < 0 {
+func (q *Queue[R]) urgency(e *entry[R]) urgency {
+	switch {
+	case e.priority < 0:
 		return background
+	case e.priority < q.options.Changes:
+		return upkeep
 	}
-	return urgent
+	return change
 }
 
 // wants is the urgency of a lane that has something ready.
-func (l *lane[R]) wants() urgency { return l.ready.first().urgency() }
+func (q *Queue[R]) wants(l *lane[R]) urgency { return q.urgency(l.ready.first()) }
 
 // flight is an item that is handed out.
 type flight[R comparable] struct {

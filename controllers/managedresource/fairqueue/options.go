@@ -19,6 +19,9 @@ type Options[R comparable] struct {
 	// comes or goes, and when the figures are read, while the queue is locked, and may change its mind. An answer below one counts
 	// as one. nil means two for every lane.
 	MaxInFlight func(lane string) int
+	// Changes is the priority from which on an item is a change that somebody made. Those below, down to zero, are upkeep: changes and upkeep of
+	// different lanes take turns. Zero: all of them are changes.
+	Changes int
 	// Places is how many items may be worked on at once. An item that has been worked on for longer than Patience gives up its
 	// place to another: it waits, and needs none. Zero: there is a place for every worker, and nothing is given up.
 	Places int

@@ -5,17 +5,23 @@ import (
 	"time"
 )
 
-// nextLane returns the lane that comes first, of those that there is room for; nil if nothing can be handed out. What is urgent in one
-// lane does not wait for the background of others, but now and then lets some of it pass.
+// nextLane returns the lane that comes first, of those that there is room for; nil if nothing can be handed out. The urgent kinds take turns,
+// so that what is to be put right in one lane does not wait for a change that comes to all others. None waits for the background, but now and
+// then they let some of it pass.
 func (q *Queue[R]) nextLane() *lane[R] {
-	first, second := urgent, background
+	order := [urgencies]urgency{change, upkeep, background}
+	if q.lately == change {
+		order = [urgencies]urgency{upkeep, change, background}
+	}
 	if q.row >= inRow {
-		first, second = second, first
+		order = [urgencies]urgency{background, order[0], order[1]}
 	}
-	if next := q.nextOf(first); next != nil {
-		return next
+	for _, u := range order {
+		if next := q.nextOf(u); next != nil {
+			return next
+		}
 	}
-	return q.nextOf(second)
+	return nil
 }
 
 // waits tells whether a lane of an urgency could be served, if there were room.

@@ -40,7 +40,9 @@ type Queue[R comparable] struct {
 	// serving are the lanes of each standing and urgency with something to hand out now, if there is room.
 	serving [standings][urgencies]indexedHeap[*lane[R]]
 	// row is how many urgent entries were handed out since the last one in the background.
-	row     int
+	row int
+	// lately is the kind of the urgent entry that was handed out last.
+	lately  urgency
 	delayed indexedHeap[*entry[R]]
 	// ready counts the entries that are ready, those that are held back included.
 	ready int
@@ -72,6 +74,7 @@ func New[R comparable](name string, options Options[R]) *Queue[R] {
 		placed:   list.New(),
 		yielded:  list.New(),
 		asked:    map[string]*question{},
+		lately:   upkeep,
 		lanes:    map[string]*lane[R]{},
 		delayed: indexedHeap[*entry[R]]{
 			index:  func(e *entry[R]) *int { return &e.index },
@@ -161,7 +164,9 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	e := l.ready.first()
 	now := q.options.Clock.Now()
 	wait := now.Sub(e.readyAt)
-	if e.urgency() == urgent {
+	urgency := q.urgency(e)
+	if urgency != background {
+		q.lately = urgency
 		q.metrics.handedOut(wait)
 		if q.options.Served != nil {
 			q.options.Served(e.item, wait)
@@ -169,14 +174,14 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	}
 	q.leave(e)
 	delete(q.entries, e.item)
-	if q.row++; e.urgency() == background || !q.waits(background) {
+	if q.row++; urgency == background || !q.waits(background) {
 		q.row = 0
 	}
 	l.inFlight++
 	q.busy[l.standing]++
 	l.turn = q.next()
 	l.vouchedUntil = time.Time{}
-	f := &flight[R]{item: e.item, lane: l, standing: l.standing, urgency: e.urgency(), since: now}
+	f := &flight[R]{item: e.item, lane: l, standing: l.standing, urgency: urgency, since: now}
 	if l.standing == slow {
 		l.slow++
 	} else {
@@ -226,7 +231,7 @@ func (q *Queue[R]) lane(name string) *lane[R] {
 // settle puts a lane that has changed where it belongs: among those that can be served, or aside.
 func (q *Queue[R]) settle(l *lane[R]) {
 	canServe := !l.held && l.ready.len() > 0 && l.inFlight < q.atMost(l)
-	if !canServe || l.urgency != l.wants() {
+	if !canServe || l.urgency != q.wants(l) {
 		q.unlist(l)
 	}
 	switch {
@@ -234,7 +239,7 @@ func (q *Queue[R]) settle(l *lane[R]) {
 	case l.index != notInHeap:
 		q.serving[l.standing][l.urgency].update(l)
 	default:
-		l.urgency = l.wants()
+		l.urgency = q.wants(l)
 		q.serving[l.standing][l.urgency].push(l)
 	}
 }
