@@ -11,7 +11,7 @@ import (
 
 // When a network goes, thousands of ManagedResources have to say at once that their targets cannot be asked. That is news about targets,
 // which the TargetClusters tell first; and a source that is busy with it is slow for those who correct drift elsewhere. So it is told at a
-// pace, after what a few targets have to tell at once. That targets are back is told as it comes: what sums up their ManagedResources
+// pace, after what a few targets have to tell at once, and in the background. That targets are back is told as it comes: what sums up their ManagedResources
 // waits for the last of them.
 const crowdPace = 100 // a second
 
@@ -25,7 +25,7 @@ func (r *reconciler) tellUnreachable(ctx context.Context, work *run, change func
 	if work.mr.Generation == work.mr.Status.ObservedGeneration {
 		if wait := r.memory.crowd.Wait(work.name, r.clock.Now()); wait > 0 {
 			work.mr = base
-			return reconcile.Result{RequeueAfter: wait, Priority: new(dispatch.PriorityRetry)}, nil
+			return reconcile.Result{RequeueAfter: wait, Priority: new(dispatch.PriorityResync)}, nil
 		}
 	}
 	if err := r.source.Patch(ctx, base, work.mr, true); err != nil {

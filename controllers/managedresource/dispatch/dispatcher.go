@@ -402,6 +402,9 @@ func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 	case !concerns:
 	case returns && !event.Has(clustercache.EventRegistered):
 		d.enqueueReturned(ctx, event.Cluster)
+	case registered && status.State != clustercache.StateConnected:
+		// There is nothing to do but to say so, in thousands of ManagedResources if a network goes. Nobody's corrections are to wait for that.
+		d.enqueueTarget(ctx, event.Cluster, PriorityResync)
 	default:
 		d.enqueueTarget(ctx, event.Cluster, PriorityRetry)
 	}
