@@ -23,7 +23,7 @@ var (
 	metricTargetObjects  = MetricDefinitions.Gauge("trellis_target_objects", "Objects that ManagedResources have in the target.", metrics.LabelTarget)
 	metricTargetDrift    = MetricDefinitions.Counter("trellis_target_drift_corrections_total", "Objects in the target brought back after somebody else changed or deleted them.", metrics.LabelTarget)
 	metricTargetOldest   = MetricDefinitions.Gauge("trellis_target_queue_oldest_seconds", "How long the item of the target has waited that waits longest, for a worker or for others of the target, without looks that are due although nothing happened.", metrics.LabelTarget)
-	metricTargetWait     = MetricDefinitions.Histogram("trellis_target_queue_wait_seconds", "How long items of the target waited for a worker, but for looks that are due although nothing happened. Only with metrics.targetHistograms.",
+	metricTargetWait     = MetricDefinitions.Histogram("trellis_target_queue_wait_seconds", "How long items of the target waited for a worker, but for looks that are due although nothing happened, or only say that it is lost. Only with metrics.targetHistograms.",
 		[]float64{0.001, 0.01, 0.05, 0.25, 1, 5, 30, 120}, metrics.LabelTarget)
 )
 

@@ -78,10 +78,8 @@ func TestEachEventIsAsUrgentAsItIs(t *testing.T) {
 			d.clusterChanged(ctx, clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]told{})
 		}, PriorityRetry},
 		"a target that is lost": {func(ctx context.Context, d *Dispatcher, key clustercache.ClusterKey, _ *resourcesv1alpha1.ManagedResource) {
-			lost, _ := d.Clusters.(interface {
-				SetStatus(status clustercache.Status)
-			})
-			lost.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDisconnected})
+			clusters, _ := d.Clusters.(*clustersfake.Cache)
+			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDisconnected})
 			d.clusterChanged(ctx, clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventDisconnected}}, map[clustercache.ClusterKey]told{})
 		}, PriorityResync},
 		"a target that was there before the hub": {func(ctx context.Context, d *Dispatcher, _ clustercache.ClusterKey, _ *resourcesv1alpha1.ManagedResource) {

@@ -15,9 +15,10 @@ type Request struct {
 
 // Priorities inside the lane of a target (design.md section 3).
 const (
-	PriorityUser   = 100
-	PriorityDrift  = 50
-	PriorityRetry  = 0
+	PriorityUser  = 100
+	PriorityDrift = 50
+	PriorityRetry = 0
+	// PriorityResync is that of looks for which nobody waits: those that are due, and those that only say of a target that it is lost.
 	PriorityResync = -100
 )
 

@@ -64,9 +64,9 @@ func (q *Queue[R]) add(item R, priority int, readyAt, now time.Time) {
 		return
 	}
 
-	raised, before := priority > e.priority, q.urgency(e)
+	raised, wasUrgent := priority > e.priority, e.urgent()
 	e.priority = max(e.priority, priority)
-	if before == background && q.urgency(e) != background && e.readyAt.Before(now) {
+	if !wasUrgent && e.urgent() && e.readyAt.Before(now) {
 		e.readyAt = now // nobody waited for it until then
 	}
 	switch {

@@ -57,9 +57,13 @@ const (
 // inRow is how many urgent entries are handed out in a row while there is work in the background.
 const inRow = 7
 
+// urgent tells whether somebody waits for an entry.
+func (e *entry[R]) urgent() bool { return e.priority >= 0 }
+
+// urgency is the kind of an entry.
 func (q *Queue[R]) urgency(e *entry[R]) urgency {
 	switch {
-	case e.priority < 0:
+	case !e.urgent():
 		return background
 	case e.priority < q.options.Changes:
 		return upkeep

@@ -236,7 +236,7 @@ func (q *Queue[R]) inLanes() []Lane {
 // oldest returns how long the urgent entry has been ready that has been for longest; zero if none is.
 func (l *lane[R]) oldest(now time.Time) (oldest time.Duration) {
 	for _, e := range l.ready.things {
-		if e.priority >= 0 {
+		if e.urgent() {
 			oldest = max(oldest, now.Sub(e.readyAt))
 		}
 	}

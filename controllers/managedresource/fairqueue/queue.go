@@ -165,7 +165,7 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	now := q.options.Clock.Now()
 	wait := now.Sub(e.readyAt)
 	urgency := q.urgency(e)
-	if urgency != background {
+	if e.urgent() {
 		q.lately = urgency
 		q.metrics.handedOut(wait)
 		if q.options.Served != nil {

@@ -46,16 +46,19 @@ func (r *run) drift(ctx context.Context, step *figures.Step) error {
 	return nil
 }
 
+// changeProfile is how long the processors are looked at while a change comes to all targets, if profiles are wanted.
+const changeProfile = 5 * time.Second
+
 // change changes one object in all targets.
 func (r *run) change(ctx context.Context, step *figures.Step) error {
 	step.Note("the reference is the time to write the change to the source for all targets")
 	for _, value := range []string{"first", "second", "third"} {
-		profiled := r.profile(ctx, step.Name+"-"+value, changeProfile)
-		targets := r.profileTargets(ctx, step.Name+"-"+value, changeProfile)
 		asked, err := r.Source.Requests(ctx)
 		if err != nil {
 			return err
 		}
+		profiled := r.profile(ctx, step.Name+"-"+value, changeProfile)
+		targets := r.profileTargets(ctx, step.Name+"-"+value, changeProfile)
 		began, processors := time.Now(), r.Accounting(ctx)
 		c, err := r.changeEverywhere(ctx, value)
 		looks := processors()
@@ -75,9 +78,6 @@ func (r *run) change(ctx context.Context, step *figures.Step) error {
 	}
 	return nil
 }
-
-// changeProfile is how long the processors are looked at while a change comes to all targets, if profiles are wanted.
-const changeProfile = 5 * time.Second
 
 // changed is how long a change of all targets took until it was in the source for all of them, and until it was in the last of them.
 type changed struct{ written, arrived time.Duration }
