@@ -42,6 +42,9 @@ func testComponents(t *testing.T, h *hub) {
 	h.createMR(g, "other", "somebody-else", nil)
 	h.createMR(g, "backup", "", map[string]string{hubv1alpha1.CareConditionTypeLabel: "BackupHealthy"})
 	h.setMR(g, "backup", h.uid("a"), resourcesv1alpha1.ConditionTrue, "fine")
+	// From unhealthy to unhealthy for another reason would be only other words, which wait for a minute.
+	h.setMR(g, "seed", "the-source", resourcesv1alpha1.ConditionTrue, "fine")
+	h.eventually(g, key, haveCondition("ControlPlaneHealthy", "True", "ManagedResourcesHealthy"))
 	h.setMR(g, "seed", "the-source", resourcesv1alpha1.ConditionFalse, "no space left")
 	h.eventually(g, key, SatisfyAll(
 		haveCondition("BackupHealthy", "True", "ManagedResourcesHealthy"),
