@@ -12,6 +12,7 @@ import (
 type draft struct {
 	tc      *hubv1alpha1.TargetCluster // as it is to be
 	version string                     // of the one that it was made for
+	before  string                     // the version that this look wrote over
 	seen    observation                // without ManagedResources: of these it is told
 	fails   bool                       // whether a check does
 	next    time.Time                  // when something else may be to be said, zero if never
@@ -23,6 +24,12 @@ type draft struct {
 func (d draft) standsFor(tc *hubv1alpha1.TargetCluster, told uint64, now time.Time) bool {
 	return tc != nil && d.tc != nil && tc.DeletionTimestamp == nil && tc.UID == d.tc.UID && tc.ResourceVersion == d.version &&
 		d.seen.told == told && now.Before(d.again)
+}
+
+// isAhead tells whether the informer has not seen yet what was written, which a busy source is slow to tell. Another look would only write
+// over what is outdated, and fail.
+func (d draft) isAhead(tc *hubv1alpha1.TargetCluster, now time.Time) bool {
+	return tc != nil && d.tc != nil && tc.UID == d.tc.UID && tc.ResourceVersion == d.before && d.before != d.version && now.Before(d.again)
 }
 
 // asSeen tells whether a target is what it was when a draft was made. It may have changed just now, and nobody was told yet.

@@ -40,6 +40,33 @@ func TestDraftStandsForALookOnlyWhileNothingIsNew(t *testing.T) {
 	NewWithT(t).Expect(draft{}.standsFor(nil, 0, now)).To(BeFalse())
 }
 
+func TestDraftWaitsForAnInformerThatIsLate(t *testing.T) {
+	target := func(version string) *hubv1alpha1.TargetCluster {
+		return &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{UID: "a", ResourceVersion: version}}
+	}
+	again := now.Add(time.Minute)
+	written := draft{tc: target("2"), before: "1", version: "2", again: again}
+	for name, test := range map[string]struct {
+		d     draft
+		tc    *hubv1alpha1.TargetCluster
+		now   time.Time
+		ahead bool
+	}{
+		"what was there before":         {written, target("1"), now, true},
+		"for as long as it says":        {written, target("1"), again, false},
+		"what was written":              {written, target("2"), now, false},
+		"what others wrote":             {written, target("3"), now, false},
+		"another one of its name":       {written, &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{UID: "b", ResourceVersion: "1"}}, now, false},
+		"one that is gone":              {written, nil, now, false},
+		"where nothing was written yet": {draft{tc: target("1"), before: "1", version: "1", again: again}, target("1"), now, false},
+		"where nothing waits":           {draft{}, target(""), now, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(test.d.isAhead(test.tc, test.now)).To(Equal(test.ahead))
+		})
+	}
+}
+
 func TestLossKeepsItsReasonWhileItsConnectionIsHeld(t *testing.T) {
 	const lost, unreachable = clustercache.ReasonProbeFailed, clustercache.ReasonUnreachable
 	for _, test := range []struct {

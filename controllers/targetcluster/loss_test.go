@@ -3,12 +3,15 @@ package targetcluster_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -45,13 +48,62 @@ func (c *tally) Eventf(_, _ runtime.Object, _, reason, _, _ string, _ ...any) {
 	c.add("event " + reason)
 }
 
+// lateCache has TargetClusters read as where the informer sees every change later by a pause.
+type lateCache struct {
+	cache.Cache
+	pause time.Duration
+
+	mu  sync.Mutex
+	old map[client.ObjectKey][]outdated // the oldest first
+}
+
+// outdated is a TargetCluster as it was until a moment.
+type outdated struct {
+	tc    *hubv1alpha1.TargetCluster
+	until time.Time
+}
+
+func newLateCache(t *testing.T, of cache.Cache, pause time.Duration) *lateCache {
+	g := NewWithT(t)
+	c := &lateCache{Cache: of, pause: pause, old: map[client.ObjectKey][]outdated{}}
+	informer, err := of.GetInformer(t.Context(), &hubv1alpha1.TargetCluster{})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, _ any) {
+		tc := before.(*hubv1alpha1.TargetCluster)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		key := client.ObjectKeyFromObject(tc)
+		c.old[key] = append(c.old[key], outdated{tc, time.Now()})
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+func (c *lateCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if err := c.Cache.Get(ctx, key, obj, opts...); err != nil {
+		return err
+	}
+	tc, ok := obj.(*hubv1alpha1.TargetCluster)
+	if !ok {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.old[key] = slices.DeleteFunc(c.old[key], func(o outdated) bool { return time.Since(o.until) > c.pause })
+	if old := c.old[key]; len(old) > 0 {
+		old[0].tc.DeepCopyInto(tc)
+	}
+	return nil
+}
+
 // TestALossCostsFewLooksAndWrites has many targets lost at once, as a clustercache tells of it: a probe that fails, a connection that is
-// held, and an attempt to go on with it that fails. Nearly all have to wait for their turn, with their status and with their label.
+// held, and an attempt to go on with it that fails. Nearly all have to wait for their turn, with their status and with their label, and the informer is
+// late to see what was written.
 func TestALossCostsFewLooksAndWrites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	const targets = 150
+	const targets, late = 150, time.Second
 	g := NewWithT(t)
 	cp := controlplane.StartForTest(t, controlplane.Options{})
 	source := newSource(t, cp)
@@ -71,6 +123,7 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 	h := newHub(t, source, func(o *Options) {
 		o.SyncPeriod, o.MonitorPeriod, o.Events = time.Hour, time.Hour, done // so nothing is due but what is told
 		o.Thresholds = map[string]time.Duration{hubv1alpha1.ConditionAPIServerAvailable: time.Hour}
+		o.Cache = newLateCache(t, o.Cache, late)
 		o.Reports = func(clustercache.ClusterKey) (Report, bool) {
 			done.add("look")
 			return Report{}, true
@@ -108,7 +161,7 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 	g.Expect(labelled()).To(BeEmpty())
 	connect()
 	g.Eventually(labelled, time.Minute, often).Should(Equal(map[string]int{"healthy": targets}))
-	time.Sleep(aWhile) // what is under way
+	time.Sleep(aWhile + late) // what is under way
 	done.take()
 
 	t.Log("a probe fails")
@@ -116,13 +169,13 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 		h.clusters.SetHealth(key, clustercache.HealthCheckingState{ConsecutiveFailures: 1})
 		h.clusters.Emit(key, clustercache.EventProbed)
 	})
-	time.Sleep(aWhile)
+	time.Sleep(aWhile + late)
 	g.Expect(done.take()).To(Equal(map[string]int{"look": targets}))
 
 	t.Log("they are lost")
 	lost(clustercache.ReasonProbeFailed, "no answer")
 	g.Eventually(labelled, time.Minute, often).Should(Equal(map[string]int{"unhealthy": targets}))
-	time.Sleep(aWhile)
+	time.Sleep(aWhile + late)
 	// once has everything done once for each target, and a bit more for what is tried again because an informer is late.
 	once := func(event string, things ...string) {
 		t.Helper()
@@ -147,21 +200,21 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 		defer done.mu.Unlock()
 		return done.counts["look"]
 	}, time.Minute, often).Should(BeNumerically(">=", targets))
-	time.Sleep(aWhile)
+	time.Sleep(aWhile + late)
 	once("", "look")
 	g.Expect(h.get(g, keys[0])).To(haveCondition("Ready", "False", "ProbeFailed"), "that is no news")
 
 	t.Log("one is held no more")
 	h.connectionGone(keys[0])
 	h.eventually(g, keys[0], SatisfyAll(haveCondition("Ready", "False", "Unreachable"), haveMessage("Ready", "in other words")))
-	time.Sleep(aWhile)
+	time.Sleep(aWhile + late)
 	done.take()
 
 	t.Log("they are back")
 	each(func(key clustercache.ClusterKey) { h.clusters.SetHealth(key, clustercache.HealthCheckingState{}) })
 	connect()
 	g.Eventually(labelled, time.Minute, often).Should(Equal(map[string]int{"healthy": targets}))
-	time.Sleep(aWhile)
+	time.Sleep(aWhile + late)
 	once(hubv1alpha1.ReasonReady, "look", "status", "label")
 }
 

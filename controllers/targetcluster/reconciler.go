@@ -135,7 +135,11 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("cannot read the TargetCluster: %w", err)
 	}
-	if d, now := r.takeDraft(key), r.Clock.Now(); d.standsFor(tc, told, now) && r.asSeen(key, d) {
+	switch d, now := r.takeDraft(key), r.Clock.Now(); {
+	case d.isAhead(tc, now):
+		r.keepDraft(key, d)
+		return reconcile.Result{RequeueAfter: conflictRetry}, nil
+	case d.standsFor(tc, told, now) && r.asSeen(key, d):
 		return r.write(ctx, tc, d, now)
 	}
 
@@ -329,7 +333,7 @@ func (r *reconciler) write(ctx context.Context, base *hubv1alpha1.TargetCluster,
 		return reconcile.Result{}, nil // sweep looks after it
 	}
 	if version == shown.ResourceVersion && (wait > 0 || labelled > 0) && (r.Members == nil || d.seen.membersKnown) {
-		d.version = version
+		d.version, d.before = version, base.ResourceVersion
 		r.keepDraft(key, d)
 	}
 	return result, nil
