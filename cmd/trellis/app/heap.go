@@ -125,10 +125,11 @@ func keepHeapRoom(ctx context.Context) error {
 			now, at := readHeap(), time.Now()
 			due, idle := p.due(now, at), quiet.now(now, at)
 			switch {
-			case idle && spare.givesBack(now, p.growth(now), at):
+			case idle && spare.givesBack(now, growth(now, quiet.rate()), at):
 				b.unhindered(debug.FreeOSMemory) // it collects first
 				now = readHeap()
 				spare.gaveBack(now, at)
+				p.rate = max(quiet.rate(), 1) // with that of before, as much would be held again before the next collection
 			case due:
 				b.unhindered(runtime.GC)
 			case b.limited && p.growth(now) >= room(now): // there is work: what comes of it may live
@@ -248,7 +249,11 @@ func (p *pace) due(now heapFigures, at time.Time) bool {
 
 // growth is how much a heap grows until it is due, in bytes.
 func (p *pace) growth(now heapFigures) float64 {
-	rate := max(p.rate, float64(now.allocated-p.allocated)/heapLook.Seconds()) // what begins now is known before the next look
+	return growth(now, max(p.rate, float64(now.allocated-p.allocated)/heapLook.Seconds())) // what begins now is known before the next look
+}
+
+// growth is how much a heap grows at a rate until it is due, in bytes.
+func growth(now heapFigures, rate float64) float64 {
 	live := float64(now.live)
 	return max(rate*heapPace*live/(1<<30), heapLeast, live*heapRest/100)
 }
@@ -273,6 +278,13 @@ func (c *calm) now(now heapFigures, at time.Time) bool {
 	}
 	first := c.past[0]
 	return at.Sub(first.at) >= heapLook && float64(now.allocated-first.allocated) < max(heapCalm*float64(now.live), heapCalmLeast)
+}
+
+// rate is how much was allocated meanwhile, in bytes a second. A hub that was calm for as long is known not to go on with what it did before:
+// after a start it would else hold what the first lists took for a minute.
+func (c *calm) rate() float64 {
+	first, last := c.past[0], c.past[len(c.past)-1]
+	return float64(last.allocated-first.allocated) / max(last.at.Sub(first.at), heapGlance).Seconds()
 }
 
 // surplus tells when there is memory to be given back. The zero value has given none back yet.

@@ -196,6 +196,33 @@ func TestMemoryIsGivenBackInCalm(t *testing.T) {
 	}
 }
 
+// A start reads a list of much that is none of the hub's business: the room that took is not needed any more once it is calm.
+func TestRoomOfAStartIsGivenBackOnceItIsCalm(t *testing.T) {
+	g := NewWithT(t)
+	var p pace
+	var quiet calm
+	var spare surplus
+	now, at := heapFigures{live: 12 * mib, held: 40 * mib}, time.Now()
+	second := func(rate uint64) bool {
+		p.due(now, at)
+		idle := quiet.now(now, at)
+		given := idle && spare.givesBack(now, growth(now, quiet.rate()), at)
+		now.allocated += rate
+		at = at.Add(heapGlance)
+		return given
+	}
+	for range 3 {
+		g.Expect(second(150 * mib)).To(BeFalse())
+	}
+	after := 0
+	for ; !second(mib / 8); after++ {
+		g.Expect(after).To(BeNumerically("<", 60))
+	}
+	g.Expect(after).To(BeNumerically("~", 10, 1))
+	g.Expect(quiet.rate()).To(BeNumerically("~", mib/8, mib/64))
+	g.Expect(p.growth(now)).To(BeNumerically(">", 40*mib), "what it did until a while ago would be expected to go on")
+}
+
 func TestWhatIsLeftIsNotGivenBackAgain(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Now()
