@@ -8,9 +8,9 @@
 // What it adds are lanes. Options.Lane names the lane of an item, for Trellis the target cluster it is about. The next item
 // comes from the lane that has been waiting longest, of those with nothing in flight if there are any, within a lane by
 // priority, within a priority first in, first out. Lanes whose first item is a change and those whose first is upkeep, such as drift, take turns,
-// so that a change that comes to all targets at once does not keep what drifts elsewhere waiting, and the other way round. Lanes with nothing but
-// work in the background, of priorities below zero, come after the others, but for every eighth item, and have no more than three quarters of
-// the places, rounded up. At most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers and no more.
+// so that a change that comes to all targets at once does not keep what drifts elsewhere waiting, and the other way round; nor has one kind more than
+// three quarters of the places, rounded up. Lanes with nothing but work in the background, of priorities below zero, come after the others, but for
+// every eighth item, and have no more than that together with changes. At most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers and no more.
 // Where many targets hang, that is still all workers: so an item that has been worked on for a while gives up its place to
 // another (places.go), and its lane gets half of what others get. If that happens twice in a row, or to a lane that nothing
 // was known of, the lane counts as slow, until an item of it is done in time again. Items of slow lanes need no place, but may

@@ -109,6 +109,55 @@ func TestChangesAndUpkeepTakeTurns(t *testing.T) {
 	}
 }
 
+// With 300 changes for targets that hung, all places were taken until these were found silent, and edits in the others waited for a second.
+func TestEachKindLeavesSomePlacesToTheOthers(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		many, late    int
+		places, share int
+		changes       int
+	}{
+		{"many changes, and drift", 100, 50, 20, 15, 100},
+		{"much drift, and a change", 50, 100, 20, 15, 100},
+		{"much of the background, and a change", -100, 100, 20, 15, 100},
+		{"much of the background, and drift", -100, 50, 20, 15, 100},
+		{"few places", 100, 50, 3, 3, 100},
+		{"changes that nothing is told from", 100, -100, 20, 20, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			q, _ := newTestQueue(t, Options[string]{Changes: test.changes, Places: test.places})
+			for i := range 100 {
+				q.AddWithOpts(priority(test.many), fmt.Sprintf("%d/0", i))
+			}
+			g.Expect(take(q)).To(HaveLen(test.share))
+			for i := range 100 {
+				q.AddWithOpts(priority(test.late), fmt.Sprintf("late-%d/0", i))
+			}
+			late := take(q)
+			g.Expect(late).To(HaveLen(test.places - test.share))
+			for _, item := range late {
+				g.Expect(item).To(HavePrefix("late-"))
+			}
+			q.Done("0/0")
+			g.Expect(take(q)).To(HaveLen(1), "nothing is kept from those that want it")
+		})
+	}
+}
+
+// What drifts has places where changes and the background have all they get.
+func TestTheBackgroundTakesNoPlaceOfUpkeep(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{Changes: 100, Places: 4})
+	for i := range 5 {
+		q.AddWithOpts(priority(100), fmt.Sprintf("changed-%d/0", i))
+		q.AddWithOpts(priority(-100), fmt.Sprintf("resynced-%d/0", i))
+	}
+	g.Expect(take(q)).To(Equal([]string{"changed-0/0", "changed-1/0", "changed-2/0"}))
+	q.AddWithOpts(priority(50), "edited/0")
+	g.Expect(take(q)).To(Equal([]string{"edited/0"}))
+}
+
 func TestChangesOfALaneComeBeforeItsUpkeep(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{Changes: 100})

@@ -20,9 +20,8 @@ const remembered = 4096
 
 // hasRoom tells whether an item of a lane with the given standing and urgency may be handed out. Slow ones need no place, for they are
 // likely to wait, but half of the workers that are there for that are kept for those that are still to prove slow. Unknown ones
-// get half of the places if swift ones want the others, for what is as urgent. The background gets three quarters of the places, so
-// that targets which begin to hang when they are looked at do not keep all of them from what is urgent. And at no time do all workers
-// work on what is not known to be swift.
+// get half of the places if swift ones want the others, for what is as urgent. Each kind of work has its share of the places (hasShare). And at
+// no time do all workers work on what is not known to be swift.
 func (q *Queue[R]) hasRoom(s standing, u urgency) bool {
 	if q.options.Places <= 0 {
 		return true
@@ -37,10 +36,19 @@ func (q *Queue[R]) hasRoom(s standing, u urgency) bool {
 	if s == unknown && wanted && q.placedOf(func(f *flight[R]) bool { return f.lane.standing == unknown }) >= max(1, q.options.Places/2) {
 		return false
 	}
-	if u == background && q.placedOf(func(f *flight[R]) bool { return f.urgency == background }) >= (3*q.options.Places+3)/4 {
-		return false
+	return q.placed.Len() < q.options.Places && q.hasShare(u)
+}
+
+// hasShare tells whether an item of an urgency may have one more place. Each kind has three quarters of them, so that targets which begin to hang when
+// they are looked at, or when a change comes to all of them, do not keep all places from what drifts elsewhere until they are found silent. The
+// background has that together with changes, and leaves it to them that they have it alone.
+func (q *Queue[R]) hasShare(u urgency) bool {
+	if u == change && q.options.Changes <= 0 {
+		return true // all that is urgent is of one kind
 	}
-	return q.placed.Len() < q.options.Places
+	return q.placedOf(func(f *flight[R]) bool {
+		return f.urgency == u || u == background && f.urgency == change && q.options.Changes > 0
+	}) < (3*q.options.Places+3)/4
 }
 
 // placedOf counts the items of a sort that have a place.
