@@ -59,6 +59,9 @@ type Options struct {
 	ExtraAPIServerArgs []string
 	// ExtraEtcdArgs are the same for etcd, which by default refuses to grow beyond 2 GiB.
 	ExtraEtcdArgs []string
+	// HeapGrowth is by how many percent the heaps of the components grow between two collections. Zero: as Go has it, 100. More takes
+	// memory, and leaves processors to whoever else is measured on the machine.
+	HeapGrowth int
 }
 
 // ControlPlane is a running control plane. Its methods may be called from several goroutines.
@@ -282,7 +285,7 @@ func (cp *ControlPlane) startRest(ctx context.Context) error {
 
 // run starts a component and remembers it.
 func (cp *ControlPlane) run(name string, args ...string) (*process, error) {
-	p, err := startProcess(cp.guard, cp.dir, name, args...)
+	p, err := startProcess(cp.guard, cp.dir, cp.options.HeapGrowth, name, args...)
 	if err == nil {
 		cp.processes[name] = p
 	}

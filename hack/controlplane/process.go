@@ -28,7 +28,7 @@ type process struct {
 }
 
 // startProcess starts a component in the process group of the guard, with dir as working directory.
-func startProcess(guard *guard, dir, name string, args ...string) (*process, error) {
+func startProcess(guard *guard, dir string, heapGrowth int, name string, args ...string) (*process, error) {
 	path, err := findAsset(name)
 	if err != nil {
 		return nil, err
@@ -43,6 +43,9 @@ func startProcess(guard *guard, dir, name string, args ...string) (*process, err
 	cmd.Dir = dir
 	// Nothing of the caller's environment may change how a control plane behaves, proxies and Go runtime settings included.
 	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH")}
+	if heapGrowth > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("GOGC=%d", heapGrowth))
+	}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: guard.group()}
 	if err := cmd.Start(); err != nil {
