@@ -69,7 +69,10 @@ func newLateCache(t *testing.T, of cache.Cache, pause time.Duration) *lateCache 
 	informer, err := of.GetInformer(t.Context(), &hubv1alpha1.TargetCluster{})
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, _ any) {
-		tc := before.(*hubv1alpha1.TargetCluster)
+		tc, ok := before.(*hubv1alpha1.TargetCluster)
+		if !ok {
+			return
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		key := client.ObjectKeyFromObject(tc)
