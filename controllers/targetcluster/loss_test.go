@@ -179,7 +179,7 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 	lost(clustercache.ReasonProbeFailed, "no answer")
 	g.Eventually(labelled, time.Minute, often).Should(Equal(map[string]int{"unhealthy": targets}))
 	time.Sleep(aWhile + late)
-	// once has everything done once for each target, and a bit more for what is tried again because an informer is late.
+	// once has everything done once for each target, and a bit more for what is tried again where all is slow. That the informer is late is no reason.
 	once := func(event string, things ...string) {
 		t.Helper()
 		counts := done.take()

@@ -44,6 +44,16 @@ func TestAPIServerCanBeStoppedAndStartedAgain(t *testing.T) {
 	}
 }
 
+func TestHeapsGrowAsMuchAsIsWanted(t *testing.T) {
+	for growth, percent := range map[int]string{0: "100", 300: "300"} {
+		g := NewWithT(t)
+		cp := StartForTest(t, Options{HeapGrowth: growth})
+		metrics, err := newClient(t, cp.RESTConfig()).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(metrics)).To(ContainSubstring("\ngo_gc_gogc_percent " + percent + "\n"))
+	}
+}
+
 func TestAPIServerIsNotStartedOnAPortThatIsTaken(t *testing.T) {
 	g := NewWithT(t)
 	cp := StartForTest(t, Options{})

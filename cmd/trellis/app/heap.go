@@ -129,7 +129,7 @@ func keepHeapRoom(ctx context.Context) error {
 				b.unhindered(debug.FreeOSMemory) // it collects first
 				now = readHeap()
 				spare.gaveBack(now, at)
-				p.rate = max(quiet.rate(), 1) // with that of before, as much would be held again before the next collection
+				p.expect(quiet.rate())
 			case due:
 				b.unhindered(runtime.GC)
 			case b.limited && p.growth(now) >= room(now): // there is work: what comes of it may live
@@ -246,6 +246,10 @@ func (p *pace) due(now heapFigures, at time.Time) bool {
 	growth := min(p.growth(now), room(now)*heapEarly/100)
 	return p.rate > 0 && (float64(now.allocated-p.collected) >= growth || at.Sub(p.since) >= spell(now, heapLongestPace, heapLongest))
 }
+
+// expect has the pace follow a rate, whatever was allocated before: with that, as much as was given back would be held again before the next
+// collection.
+func (p *pace) expect(rate float64) { p.rate = max(rate, 1) }
 
 // growth is how much a heap grows until it is due, in bytes.
 func (p *pace) growth(now heapFigures) float64 {

@@ -221,6 +221,12 @@ func TestRoomOfAStartIsGivenBackOnceItIsCalm(t *testing.T) {
 	g.Expect(after).To(BeNumerically("~", 10, 1))
 	g.Expect(quiet.rate()).To(BeNumerically("~", mib/8, mib/64))
 	g.Expect(p.growth(now)).To(BeNumerically(">", 40*mib), "what it did until a while ago would be expected to go on")
+	p.expect(quiet.rate())
+	g.Expect(p.growth(now)).To(BeNumerically("<=", 4*mib))
+	p.expect(0)
+	p.due(now, at)
+	now.allocated++
+	g.Expect(p.due(now, at.Add(heapLongest))).To(BeTrue(), "nothing is no rate, and it is collected at last")
 }
 
 func TestWhatIsLeftIsNotGivenBackAgain(t *testing.T) {

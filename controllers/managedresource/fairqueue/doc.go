@@ -10,7 +10,8 @@
 // priority, within a priority first in, first out. Lanes whose first item is a change and those whose first is upkeep, such as drift, take turns,
 // so that a change that comes to all targets at once does not keep what drifts elsewhere waiting, and the other way round; nor has one kind more than
 // three quarters of the places, rounded up. Lanes with nothing but work in the background, of priorities below zero, come after the others, but for
-// every eighth item, and have no more than that together with changes. At most Options.MaxInFlight items of a lane are handed out at once, so that a target that hangs holds that many workers and no more.
+// every eighth item, and have no more than that together with changes. At most Options.MaxInFlight items of a lane are handed out at once, so that a
+// target that hangs holds that many workers and no more.
 // Where many targets hang, that is still all workers: so an item that has been worked on for a while gives up its place to
 // another (places.go), and its lane gets half of what others get. If that happens twice in a row, or to a lane that nothing
 // was known of, the lane counts as slow, until an item of it is done in time again. Items of slow lanes need no place, but may
@@ -44,6 +45,9 @@
 // Across lanes, priority counts only as far as it tells the kinds of work apart: what drifts in one cluster waits for one
 // retry of each other cluster that is ahead, but not for their resyncs, which with a thousand clusters took seconds. The alternative,
 // priority first and fairness second, lets one busy cluster starve the rest.
+//
+// Where all work is of one kind, a quarter of the places is not used, as in a first apply. Kept only once something of another kind waits, it would be of
+// no use: places that are held by targets which hang come free after a fraction of a second. Of three places or fewer nothing is kept.
 //
 // A lane is chosen when an item becomes ready, not when it is handed out. If the lane of an item changes, the item stays
 // where it is until it is added again.

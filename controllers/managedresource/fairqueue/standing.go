@@ -40,8 +40,8 @@ func (q *Queue[R]) hasRoom(s standing, u urgency) bool {
 }
 
 // hasShare tells whether an item of an urgency may have one more place. Each kind has three quarters of them, so that targets which begin to hang when
-// they are looked at, or when a change comes to all of them, do not keep all places from what drifts elsewhere until they are found silent. The
-// background has that together with changes, and leaves it to them that they have it alone.
+// they are looked at, or when a change comes to all of them, do not keep all places from what drifts elsewhere until they are found silent. What
+// changes have counts against the background, too, so that both together leave that quarter to upkeep.
 func (q *Queue[R]) hasShare(u urgency) bool {
 	if u == change && q.options.Changes <= 0 {
 		return true // all that is urgent is of one kind
