@@ -10,6 +10,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/crowd"
 )
 
 func othersInTheCrowd(j *judging, n int) (last time.Duration) {
@@ -32,8 +33,9 @@ func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	before := j.writes
 
-	j.Expect(othersInTheCrowd(j, crowdPace)).To(BeZero(), "a few targets are told at once")
-	j.Expect(othersInTheCrowd(j, crowdPace+3*crowdPace)).To(BeNumerically("~", 3*time.Second, time.Second/crowdPace))
+	few := crowd.AtOnce(crowdPace)
+	j.Expect(othersInTheCrowd(j, few)).To(BeZero(), "a few targets are told at once")
+	j.Expect(othersInTheCrowd(j, few+3*crowdPace)).To(BeNumerically("~", 3*time.Second, time.Second/crowdPace))
 	j.vanish()
 	wait := j.look()
 	j.Expect(wait).To(BeNumerically(">", 3*time.Second))

@@ -11,7 +11,7 @@ import (
 )
 
 // Hundreds of targets that go, or come back, have something to say within seconds: a status, a label and events each. The source is slow
-// for everybody meanwhile. So each kind of news has a pace of its own, after a burst at which one target or a few never wait. That
+// for everybody meanwhile. So each kind of news has a pace of its own, after a few targets that never wait (package crowd). That
 // a target is new, or back, does not wait at all, but for its label.
 const (
 	turnsOfChanges = 50 // of conditions, a second: a third of a thousand targets is shown as down after six seconds more

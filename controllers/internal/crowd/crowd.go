@@ -21,9 +21,13 @@ type Crowd struct {
 	swept  time.Time                          // when those were dropped last that nobody came to
 }
 
-// New returns a Crowd of which so many have their turn in a second, and as many before anybody waits.
+// AtOnce returns how many of a Crowd with so many turns a second have theirs at once, after a while in which nobody came: a fifth of them,
+// and one at least. It is what a few targets have to say.
+func AtOnce(perSecond int) int { return max(1, perSecond/5) }
+
+// New returns a Crowd of which so many have their turn in a second, after AtOnce of them.
 func New(perSecond int) *Crowd {
-	return &Crowd{pace: rate.NewLimiter(rate.Limit(perSecond), perSecond), when: map[types.NamespacedName]time.Time{}}
+	return &Crowd{pace: rate.NewLimiter(rate.Limit(perSecond), AtOnce(perSecond)), when: map[types.NamespacedName]time.Time{}}
 }
 
 // Wait returns how long one has to wait for its turn. Once that is zero it may write, until Used. It may ask with a time that is before

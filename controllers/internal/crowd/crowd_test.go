@@ -35,6 +35,21 @@ func TestManyTakeTurnsToWrite(t *testing.T) {
 	g.Expect(crowd.when).To(BeEmpty())
 }
 
+// Who corrects drift waits for the source in that moment.
+func TestFewOfManyWriteInOneMoment(t *testing.T) {
+	g := NewWithT(t)
+	const perSecond, targets, moment = 50, 300, 100 * time.Millisecond
+	crowd := New(perSecond)
+	moments := map[time.Duration]int{}
+	for i := range targets {
+		moments[crowd.Wait(named(i), now)/moment]++
+	}
+	for at, n := range moments {
+		g.Expect(n).To(BeNumerically("<=", AtOnce(perSecond)+perSecond/10), "%s later", at*moment)
+	}
+	g.Expect(moments).To(HaveLen(58+1), "the pace is what it was")
+}
+
 func TestTurnsThatAreNotUsed(t *testing.T) {
 	g := NewWithT(t)
 	crowd := New(1)
@@ -63,7 +78,7 @@ func TestTurnsOfThoseWhoAreLate(t *testing.T) {
 			asks = at.Add(-500 * time.Millisecond)
 		}
 		wait := crowd.Wait(named(i), asks)
-		if i < perSecond {
+		if i < AtOnce(perSecond) {
 			g.Expect(wait).To(BeZero(), "nobody is before it")
 		}
 		if turn := asks.Add(wait); turn.After(at) {
@@ -71,7 +86,7 @@ func TestTurnsOfThoseWhoAreLate(t *testing.T) {
 		}
 		places[at.Truncate(time.Second)]++
 	}
-	g.Expect(places).To(HaveLen(19), "no place is given twice")
+	g.Expect(places).To(HaveLen(20), "no place is given twice")
 	for second, n := range places {
 		g.Expect(n).To(BeNumerically("<=", 2*perSecond), "in %s", second)
 	}
@@ -116,7 +131,7 @@ func TestThoseThatComeAndGoHaveOnePlace(t *testing.T) {
 		first[i] = crowd.Wait(named(i), now)
 	}
 	last := first[len(first)-1]
-	g.Expect(last).To(BeNumerically("~", 19*time.Second, time.Second))
+	g.Expect(last).To(BeNumerically("~", 20*time.Second, time.Second))
 	for range 10 {
 		for i := range first {
 			g.Expect(crowd.Wait(named(i), now)).To(Equal(first[i]))
