@@ -19,8 +19,8 @@
 // The latencies of healthy targets may be 1.2 times their baseline. The machine is shared with the servers of all of them, so
 // two allowances are made, which are printed and bounded: the baseline is multiplied by what the reference lost in the same windows,
 // twice at most, and as much is added as baselines differ from their median in the median, half of it at most. If that is not
-// enough, windows with the fault and without it are repeated, and medians of the windows are compared, before the property counts
-// as broken. Where reference or baselines say that the machine was more restless than that, the comparison is inconclusive, which
+// enough, windows with the fault and without it are repeated, twice if need be, and medians of all windows are compared, before the
+// property counts as broken. Where reference or baselines say that the machine was more restless than that, the comparison is inconclusive, which
 // is neither; too many of those are a goal that is missed. An edit that is not corrected after a window counts with the time
 // for which it has lasted, and none may stay.
 //

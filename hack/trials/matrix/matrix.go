@@ -274,9 +274,9 @@ func (r *run) compare(ctx context.Context, step *figures.Step, d disorder, targe
 	}
 	baselines = append(baselines, after)
 	comparisons := compare(baselines, faulty)
-	if slices.ContainsFunc(comparisons, func(c comparison) bool { return c.verdict() != held }) {
+	for round := 0; round < rounds && slices.ContainsFunc(comparisons, func(c comparison) bool { return c.verdict() != held }); round++ {
 		for n := range repeats {
-			r.Say("%s: once more, %d of %d, since healthy targets were slower", d.name, n+1, repeats)
+			r.Say("%s: once more, %d of %d, since healthy targets were slower", d.name, round*repeats+n+1, rounds*repeats)
 			with, without, err := r.repeat(ctx, d, targets)
 			if err != nil {
 				return err
