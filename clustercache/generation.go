@@ -54,7 +54,7 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 	var err error
 	g.transport, err = transport.New(g.ctx, transport.Options{
 		Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint, Meter: t.meter, Openings: t.openings,
-		PingInterval: t.cache.options.PingInterval, PingTimeout: t.cache.options.PingTimeout,
+		Withheld: t.cache.options.Withheld, PingInterval: t.cache.options.PingInterval, PingTimeout: t.cache.options.PingTimeout,
 	})
 	if err != nil {
 		g.end(err)

@@ -76,6 +76,9 @@ type Options struct {
 	WrapTransport func(cluster ClusterKey, next http.RoundTripper) http.RoundTripper
 	// Dial, if set, opens the sockets of all connections whose configuration does not bring a dialler of its own.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Withheld tells whether a call failed because the hub itself did not let it out, as WrapTransport and the sockets of Dial may do.
+	// That says nothing about the target: it is neither a reason to take it for dead nor to stop calling it. Nil: no call ever does.
+	Withheld func(err error) bool
 	// Limits returns the limits of one target; it is asked when the target connects and on Recheck. Nil: DefaultLimits.
 	Limits func(cluster ClusterKey) Limits
 	// Asleep tells whether a target is meant to be away. Nothing is sent to it then. It is asked when the target is registered
@@ -197,6 +200,9 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.MaxObjects, 50_000)
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
+	}
+	if o.Withheld == nil {
+		o.Withheld = func(error) bool { return false }
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

@@ -73,6 +73,10 @@ func (t *target) probed(result probeResult) {
 		t.loop.nextProbe = now // its token was changed meanwhile
 		return
 	}
+	if t.withheld(result.err) {
+		t.loop.nextProbe = now.Add(jitter(hurry))
+		return
+	}
 	t.cache.metrics.probed(result.err)
 	t.cache.metrics.probeTime.Observe(result.took.Seconds())
 	if t.probeTime != nil {
@@ -90,6 +94,15 @@ func (t *target) probed(result probeResult) {
 		return
 	}
 	t.probeFailed(now, g, result.err)
+}
+
+// withheld tells whether a call got no answer because the hub did not let it out. Nobody asked the target then.
+func (t *target) withheld(err error) bool {
+	if err == nil || !t.cache.options.Withheld(err) {
+		return false
+	}
+	t.log.V(1).Info("The target was not asked, for a reason of the hub's own", "reason", err.Error())
+	return true
 }
 
 func (t *target) probeSucceeded(now time.Time, result probeResult) {

@@ -152,6 +152,12 @@ func (t *target) attempted(result attemptResult) {
 		}
 		return
 	}
+	if t.withheld(result.err) {
+		if !a.outdated {
+			t.retryWithin(t.cache.options.RetryMax)
+		}
+		return
+	}
 	g := t.current()
 	if result.resumes != nil {
 		t.resumed(result)
@@ -256,8 +262,7 @@ func (t *target) attemptFailed(g *generation, err error) {
 	if reason != ReasonUnreachable || g != nil {
 		limit = t.cache.options.RefusedRetryMax
 	}
-	t.loop.retry = min(max(2*t.loop.retry, retryMin), limit)
-	t.loop.nextAttempt = t.clock.Now().Add(jitter(t.loop.retry))
+	t.retryWithin(limit)
 
 	if g == nil {
 		t.mu.Lock()
@@ -283,6 +288,12 @@ func (t *target) attemptFailed(g *generation, err error) {
 		}
 		s.Reason, s.Message = reason, message
 	}, events...)
+}
+
+// retryWithin has the next attempt wait twice as long as the one before, but no longer than limit.
+func (t *target) retryWithin(limit time.Duration) {
+	t.loop.retry = min(max(2*t.loop.retry, retryMin), limit)
+	t.loop.nextAttempt = t.clock.Now().Add(jitter(t.loop.retry))
 }
 
 // refuseIdentity stops everything until someone decides.

@@ -42,6 +42,7 @@ func newGuarded(t *testing.T) *guarded {
 	g.guard = guard{
 		next: answerer(func(request *http.Request) (*http.Response, error) { return g.answer(request) }),
 		host: "target", ctx: t.Context(), gate: &Gate{}, throttle: throttle, doubt: func() {}, meter: NewMeter(&Total{}),
+		withheld: func(error) bool { return false },
 	}
 	return g
 }

@@ -55,6 +55,8 @@ type Options struct {
 	// Doubt is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
 	// call, an answer 401, a socket that was opened anew.
 	Doubt func()
+	// Withheld tells whether a call failed because it was not let out on this side, which says nothing about the target.
+	Withheld func(err error) bool
 	// Meter counts what goes over the connection.
 	Meter *Meter
 	// Openings are the turns in which watches go on where they were. Nil: at any time.
@@ -91,7 +93,7 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	}
 	t.guarded = &guard{
 		next: t.control, host: base.Host, ctx: ctx, gate: t.gate,
-		throttle: options.Throttle, doubt: options.Doubt, meter: options.Meter, openings: options.Openings,
+		throttle: options.Throttle, doubt: options.Doubt, meter: options.Meter, openings: options.Openings, withheld: options.Withheld,
 	}
 	return t, nil
 }
@@ -310,6 +312,7 @@ type guard struct {
 	doubt    func()
 	meter    *Meter
 	openings *turns.Share
+	withheld func(error) bool
 }
 
 func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -334,7 +337,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // send sends a request when it may be sent.
 func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) {
-	call := newCall(g.ctx, request.Context(), g.gate)
+	call := newCall(g.ctx, request.Context(), g.gate, g.withheld)
 	if err := g.gate.pass(call, watch); err != nil {
 		return nil, refused(request, call, err)
 	}
@@ -366,7 +369,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		switch {
 		case held != nil && !watch:
 			err = held
-		case held == nil && request.Context().Err() == nil && g.ctx.Err() == nil:
+		case held == nil && request.Context().Err() == nil && g.ctx.Err() == nil && !g.withheld(err):
 			g.doubt()
 		}
 		call.end(err)
@@ -433,12 +436,13 @@ type call struct {
 	release func()
 	once    sync.Once
 
-	gate   *Gate
-	ticket ticket
+	gate     *Gate
+	withheld func(error) bool
+	ticket   ticket
 }
 
-func newCall(connection, caller context.Context, gate *Gate) *call {
-	c := &call{caller: caller, gate: gate, release: func() {}}
+func newCall(connection, caller context.Context, gate *Gate, withheld func(error) bool) *call {
+	c := &call{caller: caller, gate: gate, withheld: withheld, release: func() {}}
 	c.ctx, c.cancel = context.WithCancelCause(caller)
 	c.unbind = context.AfterFunc(connection, func() { c.cancel(context.Cause(connection)) })
 	return c
@@ -502,7 +506,8 @@ func (c *call) explain(err error) error {
 // end ends the call; result is nil if the answer came.
 func (c *call) end(result error) {
 	c.once.Do(func() {
-		c.ticket.outcome(result, c.sent && c.ctx.Err() == nil && c.gate.cause() == nil, time.Now())
+		broken := result != nil && c.sent && c.ctx.Err() == nil && c.gate.cause() == nil && !c.withheld(result)
+		c.ticket.outcome(result, broken, time.Now())
 		c.expireAfter(0)
 		c.unbind()
 		c.cancel(nil)

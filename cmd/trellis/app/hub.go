@@ -300,6 +300,9 @@ func profiling(d configv1alpha1.Debugging) map[string]http.Handler {
 	}
 }
 
+// isFenced tells whether a call failed because of the fence.
+func isFenced(err error) bool { return errors.Is(err, leader.ErrNotLeading) }
+
 func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, error) {
 	c := h.Config.ClusterCache
 	options := clustercache.Options{
@@ -311,6 +314,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		UserAgent:        userAgent,
 		WrapTransport:    h.toTarget,
 		Dial:             h.leader.Fence().Dial,
+		Withheld:         isFenced,
 		Limits:           h.limits,
 		Asleep:           h.asleep,
 		Scheme:           scheme,

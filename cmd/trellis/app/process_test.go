@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/cmd/trellis/app"
 	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/leader"
 )
 
 // commandEnv makes the test binary the command.
@@ -87,4 +89,38 @@ func TestProcessIsAHub(t *testing.T) {
 	e.Expect(stdout.String()).To(BeEmpty())
 	e.Expect(stderr.String()).To(And(ContainSubstring(`"msg":"Starting"`), ContainSubstring(`"msg":"Leading"`), ContainSubstring(`"msg":"Not leading any more"`)))
 	e.Expect(e.holder()).To(BeEmpty())
+}
+
+// TestProcessThatWasStoppedBlamesNoTarget has a hub sleep, with a Lease that runs out meanwhile. Its sockets refuse everything until
+// the Lease is renewed, probes included, and one that fails would be enough here for a target to be taken for lost.
+func TestProcessThatWasStoppedBlamesNoTarget(t *testing.T) {
+	e := newEnv(t)
+	config := strings.Replace(validConfig, "{resourceNamespace: trellis", "{resourceNamespace: trellis, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 1s", 1) + `
+clusterCache: {probeInterval: 1s, probeTimeout: 1s, failureThreshold: 1}
+logLevel: debug
+server:
+  healthProbes: {bindAddress: 127.0.0.1, port: 0}
+  metrics: {bindAddress: 127.0.0.1, port: 0}
+`
+	targets := e.simulate(10)
+	for _, s := range targets {
+		s.register("1")
+	}
+	cmd, _, stderr := e.startProcess(t, config)
+	for _, s := range targets {
+		s.expectCare("1")
+	}
+	e.Expect(cmd.Process.Signal(syscall.SIGSTOP)).To(Succeed(), "%s", stderr)
+	time.Sleep(3 * time.Second) // as long as the Lease lasts
+	e.Expect(cmd.Process.Signal(syscall.SIGCONT)).To(Succeed())
+	for _, s := range targets {
+		s.expectCare("1")
+		s.unregister()
+	}
+	e.Expect(cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	e.Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
+	e.Expect(stderr.String()).To(ContainSubstring("The target was not asked"), "or nothing was tested")
+	for line := range strings.Lines(stderr.String()) {
+		e.Expect(line).NotTo(And(ContainSubstring("Target changes state"), ContainSubstring(leader.ErrNotLeading.Error())))
+	}
 }
