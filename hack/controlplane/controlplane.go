@@ -59,9 +59,18 @@ type Options struct {
 	ExtraAPIServerArgs []string
 	// ExtraEtcdArgs are the same for etcd, which by default refuses to grow beyond 2 GiB.
 	ExtraEtcdArgs []string
-	// HeapGrowth is by how many percent the heaps of the components grow between two collections. Zero: as Go has it, 100. More takes
-	// memory, and leaves processors to whoever else is measured on the machine.
+	// Share is for control planes beside which something else is measured. The zero value: they take what they need.
+	Share Share
+}
+
+// Share says what each component takes of a machine that it shares.
+type Share struct {
+	// HeapGrowth is by how many percent the heap grows between two collections. Zero: 100. More takes memory, and leaves processors to others.
 	HeapGrowth int
+	// MemoryLimit is how many bytes the process may take before it collects more often than that. Zero: none.
+	MemoryLimit int64
+	// Niceness is how far others go before it where processors are short, as in nice(1): up to 19. Zero: they do not.
+	Niceness int
 }
 
 // ControlPlane is a running control plane. Its methods may be called from several goroutines.
@@ -285,7 +294,7 @@ func (cp *ControlPlane) startRest(ctx context.Context) error {
 
 // run starts a component and remembers it.
 func (cp *ControlPlane) run(name string, args ...string) (*process, error) {
-	p, err := startProcess(cp.guard, cp.dir, cp.options.HeapGrowth, name, args...)
+	p, err := startProcess(cp.guard, cp.dir, cp.options.Share, name, args...)
 	if err == nil {
 		cp.processes[name] = p
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,13 +45,23 @@ func TestAPIServerCanBeStoppedAndStartedAgain(t *testing.T) {
 	}
 }
 
-func TestHeapsGrowAsMuchAsIsWanted(t *testing.T) {
-	for growth, percent := range map[int]string{0: "100", 300: "300"} {
+func TestComponentsTakeTheirShare(t *testing.T) {
+	for share, want := range map[Share][]string{
+		{}: {"go_gc_gogc_percent 100", "go_gc_gomemlimit_bytes 9.223372036854776e+18"},
+		{HeapGrowth: 300, MemoryLimit: 5 << 30, Niceness: 7}: {"go_gc_gogc_percent 300", "go_gc_gomemlimit_bytes 5.36870912e+09"},
+	} {
 		g := NewWithT(t)
-		cp := StartForTest(t, Options{HeapGrowth: growth})
+		cp := StartForTest(t, Options{Share: share})
 		metrics, err := newClient(t, cp.RESTConfig()).CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(string(metrics)).To(ContainSubstring("\ngo_gc_gogc_percent " + percent + "\n"))
+		for _, line := range want {
+			g.Expect(string(metrics)).To(ContainSubstring("\n" + line + "\n"))
+		}
+		for name, p := range cp.processes {
+			nice, err := syscall.Getpriority(syscall.PRIO_PROCESS, p.cmd.Process.Pid)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(20-nice).To(Equal(share.Niceness), "%s; the call returns it that way", name)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,8 +28,24 @@ type process struct {
 	err  error
 }
 
+// command prepares a process, whose environment tells the Go runtime.
+func (s Share) command(path string, args ...string) *exec.Cmd {
+	if s.Niceness > 0 {
+		path, args = "nice", append([]string{"-n", strconv.Itoa(s.Niceness), path}, args...)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = []string{}
+	if s.HeapGrowth > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("GOGC=%d", s.HeapGrowth))
+	}
+	if s.MemoryLimit > 0 {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("GOMEMLIMIT=%d", s.MemoryLimit))
+	}
+	return cmd
+}
+
 // startProcess starts a component in the process group of the guard, with dir as working directory.
-func startProcess(guard *guard, dir string, heapGrowth int, name string, args ...string) (*process, error) {
+func startProcess(guard *guard, dir string, share Share, name string, args ...string) (*process, error) {
 	path, err := findAsset(name)
 	if err != nil {
 		return nil, err
@@ -39,13 +56,10 @@ func startProcess(guard *guard, dir string, heapGrowth int, name string, args ..
 	}
 	defer func() { _ = log.Close() }()
 
-	cmd := exec.Command(path, args...)
+	cmd := share.command(path, args...)
 	cmd.Dir = dir
 	// Nothing of the caller's environment may change how a control plane behaves, proxies and Go runtime settings included.
-	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH")}
-	if heapGrowth > 0 {
-		cmd.Env = append(cmd.Env, fmt.Sprintf("GOGC=%d", heapGrowth))
-	}
+	cmd.Env = append(cmd.Env, "HOME="+dir, "TMPDIR="+dir, "PATH="+os.Getenv("PATH"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: guard.group()}
 	if err := cmd.Start(); err != nil {
