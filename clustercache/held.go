@@ -119,7 +119,7 @@ func (t *target) resumed(result attemptResult) {
 // resume lets a connection that was held serve again.
 func (t *target) resume(g *generation, version string) {
 	now := t.clock.Now()
-	t.loop.held, t.loop.failures, t.loop.retry = nil, 0, 0
+	t.loop.held, t.loop.failures, t.loop.withheld, t.loop.retry = nil, 0, false, 0
 	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
 	t.hinted.Store(false)
 	t.mu.Lock()

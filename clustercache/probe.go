@@ -73,8 +73,12 @@ func (t *target) probed(result probeResult) {
 		t.loop.nextProbe = now // its token was changed meanwhile
 		return
 	}
-	if t.withheld(result.err) {
+	if t.loop.withheld = t.withheld(result.err); t.loop.withheld {
+		t.hinted.Store(t.loop.doubted) // that its socket was a new one is no news; what it was started for still is
 		t.loop.nextProbe = now.Add(jitter(hurry))
+		t.mu.Lock()
+		t.health.LastProbeTime = now // the hub is at work
+		t.mu.Unlock()
 		return
 	}
 	t.cache.metrics.probed(result.err)

@@ -155,6 +155,11 @@ func (t *target) attempted(result attemptResult) {
 	if t.withheld(result.err) {
 		if !a.outdated {
 			t.retryWithin(t.cache.options.RetryMax)
+			t.update(func(s *Status) {
+				if t.gen == nil {
+					s.NextAttempt = t.loop.nextAttempt
+				}
+			})
 		}
 		return
 	}
@@ -201,7 +206,7 @@ func (t *target) installToken(g *generation, r *registration) {
 // install lets a generation serve.
 func (t *target) install(next *generation, bindings map[*declaredWatch]*watching.Binding, previous *generation) {
 	now := t.clock.Now()
-	t.loop.generations, t.loop.failures = next.number, 0
+	t.loop.generations, t.loop.failures, t.loop.withheld = next.number, 0, false
 	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
 	t.hinted.Store(false)
 	t.throttle.Load().Reset()

@@ -91,6 +91,7 @@ type loopState struct {
 	probing   bool
 	nextProbe time.Time
 	doubted   bool // the probe under way was started by a hint
+	withheld  bool // the last probe was not let out, so another one at once would not be either
 	failures  int
 	probeNo   int
 }
@@ -411,7 +412,7 @@ func (t *target) proceed() {
 	if t.hinted.Load() && !t.loop.probing {
 		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(hurry))
 	}
-	if t.loop.failures == 0 && !t.loop.probing && t.asked() {
+	if t.loop.failures == 0 && !t.loop.probing && !t.loop.withheld && t.asked() {
 		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(freshAnswer))
 	}
 	if !t.loop.probing && !now.Before(t.loop.nextProbe) {

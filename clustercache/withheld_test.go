@@ -33,7 +33,7 @@ func (tap *tap) dial(ctx context.Context, network, address string) (net.Conn, er
 // options are those of a cache that calls its targets through the tap.
 func (tap *tap) options() Options {
 	return Options{
-		Dial: tap.dial, ProbeInterval: 100 * time.Millisecond, ProbeFailures: 1,
+		Dial: tap.dial, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: patience, ProbeFailures: 1,
 		Withheld: func(err error) bool { return errors.Is(err, errWithheld) },
 	}
 }
@@ -71,13 +71,18 @@ func TestWhatTheHubDoesNotSendSaysNothingAboutTheTarget(t *testing.T) {
 		connected := h.status(key)
 		tap.refuse(h, 5)
 		h.Expect(h.status(key)).To(HaveField("State", StateConnected))
+		h.Expect(h.cache.Answers(key, func() {})).To(BeFalse())
+		refused, began := tap.refused.Load(), time.Now()
+		time.Sleep(2 * time.Second)
+		most := 2 * int64(time.Since(began)/(hurry*3/4)+1) // probes and attempts of the watch to open again
+		h.Expect(tap.refused.Load()-refused).To(BeNumerically("<=", most), "the hub does not try all the time, though somebody asks")
 		tap.shut.Store(false)
 		h.Expect(write(t.Context(), h.writer(key), "one", "x")).To(Succeed())
 		h.Eventually(r.names).Should(ContainElement("one"))
 		h.Expect(h.status(key)).To(And(HaveField("Since", connected.Since), HaveField("Generation", connected.Generation)), "it was connected all the time")
 		h.Expect(h.cache.GetHealthCheckingState(t.Context(), key)).To(HaveField("ConsecutiveFailures", 0))
 		h.Expect(r.syncs()).To(Equal(1), "the watch went on where it was")
-		h.Expect(target.Connections()).To(BeNumerically("<=", 2), "sockets do not pile up")
+		h.Eventually(target.Connections).Should(BeNumerically("<=", 2), "sockets do not pile up")
 	})
 	t.Run("of writes: they fail, and others are made", func(t *testing.T) {
 		var tap tap
@@ -103,14 +108,16 @@ func TestWhatTheHubDoesNotSendSaysNothingAboutTheTarget(t *testing.T) {
 	})
 	t.Run("of attempts with another token", func(t *testing.T) {
 		var tap tap
-		h := start(t, tap.options())
+		options := tap.options()
+		options.ProbeInterval = time.Hour // so that an attempt is what is refused
+		h := start(t, options)
 		a := newAPIServer(t, newStore("uid-a"))
 		key := h.register("a", a.kubeconfig("first"))
 		h.expectState(key, StateConnected)
 		tap.shut.Store(true)
 		h.register("a", a.kubeconfig("second"))
-		tap.refuse(h, 5)
-		h.Expect(h.status(key)).To(And(HaveField("State", StateConnected), HaveField("PendingMessage", BeEmpty())))
+		tap.refuse(h, 1)
+		h.Consistently(func() Status { return h.status(key) }).Should(And(HaveField("State", StateConnected), HaveField("PendingMessage", BeEmpty())))
 		tap.shut.Store(false)
 		h.Eventually(func() string { return h.status(key).PendingSecretResourceVersion }).Should(BeEmpty())
 	})

@@ -7,11 +7,12 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Dial opens sockets on which nothing is sent while a term goes on without the Lease. That holds for all that goes over them,
-// because a socket cannot tell a write from a read. They are closed when such a term is over, and when one had to give up a write:
+// because a socket cannot tell a write from a read. That is ErrNotLeading for whoever uses them, and so is their end: They are closed when such a term is over, and when one had to give up a write:
 // whoever uses them opens new ones.
 //
 // However such a socket ends, also with its process, it is reset, and what the kernel has not sent yet is thrown away. A network
@@ -59,20 +60,36 @@ func (s *sockets) retire() {
 	all := slices.Collect(maps.Keys(s.open))
 	s.mu.Unlock()
 	for _, one := range all {
+		one.retired.Store(true)
 		_ = one.Close()
 	}
 }
 
 type socket struct {
 	net.Conn
-	fence *Fence
+	fence   *Fence
+	retired atomic.Bool
+}
+
+func (s *socket) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	return n, s.explain(err)
 }
 
 func (s *socket) Write(p []byte) (int, error) {
 	if s.fence.Leading() && s.fence.lapsed() {
 		return 0, ErrNotLeading
 	}
-	return s.Conn.Write(p)
+	n, err := s.Conn.Write(p)
+	return n, s.explain(err)
+}
+
+// explain tells that it was not the other end that closed the socket.
+func (s *socket) explain(err error) error {
+	if err == nil || !s.retired.Load() {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotLeading, err)
 }
 
 func (s *socket) Close() error {

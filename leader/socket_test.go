@@ -40,6 +40,21 @@ func (p *peer) dial(fence *leader.Fence) (send func() error, end <-chan error) {
 	return func() error { _, err := conn.Write([]byte("x")); return err }, p.accept()
 }
 
+// read opens a socket of a fence and returns how it ends for who reads from it.
+func (p *peer) read(fence *leader.Fence) <-chan error {
+	p.t.Helper()
+	conn, err := fence.Dial(p.t.Context(), "tcp", p.listener.Addr().String())
+	p.Expect(err).NotTo(HaveOccurred())
+	p.t.Cleanup(func() { _ = conn.Close() })
+	p.accept()
+	over := make(chan error, 1)
+	go func() {
+		_, err := conn.Read(make([]byte, 1))
+		over <- err
+	}()
+	return over
+}
+
 // accept returns how the next socket ends, as the other end of it sees it.
 func (p *peer) accept() <-chan error {
 	p.t.Helper()
@@ -65,6 +80,7 @@ func TestSocketsAreResetWhenTheLeaseRanOut(t *testing.T) {
 	s.take(3600)
 	r := s.start("first", func(o *leader.Options) { o.Clock = clock })
 	send, end := p.dial(r.Fence())
+	ended := p.read(r.Fence())
 	s.Expect(send()).To(Succeed(), "a standby reads")
 	s.Expect(s.client.CoordinationV1().Leases("default").Delete(t.Context(), "hub", deleteNow)).To(Succeed())
 	s.Eventually(r.began).Should(Receive())
@@ -73,7 +89,8 @@ func TestSocketsAreResetWhenTheLeaseRanOut(t *testing.T) {
 	s.Expect(send()).To(MatchError(leader.ErrNotLeading), "a term whose Lease ran out")
 	s.Expect(end).NotTo(Receive(), "before the term is over")
 	r.stop()
-	s.Expect(send()).To(MatchError(net.ErrClosed), "it may have requests of the term in its buffers")
+	s.Expect(send()).To(And(MatchError(net.ErrClosed), MatchError(leader.ErrNotLeading)), "it may have requests of the term in its buffers")
+	s.Eventually(ended).Should(Receive(MatchError(leader.ErrNotLeading)), "it was not the other end")
 	s.Eventually(end).Should(Receive(MatchError(syscall.ECONNRESET)), "which are thrown away")
 	send, _ = p.dial(r.Fence())
 	s.Expect(send()).To(Succeed(), "a standby again")

@@ -55,7 +55,7 @@ type Options struct {
 	// Doubt is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
 	// call, an answer 401, a socket that was opened anew.
 	Doubt func()
-	// Withheld tells whether a call failed because it was not let out on this side, which says nothing about the target.
+	// Withheld tells whether a call failed because it was not let out on this side, which says nothing about the target. Not nil.
 	Withheld func(err error) bool
 	// Meter counts what goes over the connection.
 	Meter *Meter
@@ -363,13 +363,16 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	response, err := g.next.RoundTrip(request)
 	opened(err == nil)
 	if err != nil {
-		g.meter.answered(verbOf(request, watch), NoAnswer, 0)
 		err = call.explain(err)
+		withheld := g.withheld(err)
+		if !withheld {
+			g.meter.answered(verbOf(request, watch), NoAnswer, 0)
+		}
 		held := g.gate.cause()
 		switch {
 		case held != nil && !watch:
 			err = held
-		case held == nil && request.Context().Err() == nil && g.ctx.Err() == nil && !g.withheld(err):
+		case held == nil && !withheld && request.Context().Err() == nil && g.ctx.Err() == nil:
 			g.doubt()
 		}
 		call.end(err)

@@ -55,6 +55,8 @@ type Connection struct {
 	// Held returns nil while the connection is of use, else a channel that is closed when it is again. What watches kept is
 	// not relied upon meanwhile, and nothing is said of their failures. Nil: it always is of use.
 	Held func() <-chan struct{}
+	// Withheld tells whether a call failed because it was not let out on this side, of which nothing is said either. Nil: none does.
+	Withheld func(err error) bool
 	// Await has resume called once, in a goroutine of its own, when the connection is of use again or ctx ends. It returns false if the connection
 	// is of use. Nil: it always is.
 	Await func(ctx context.Context, resume func()) bool
@@ -210,7 +212,7 @@ func (b *Binding) recover(r *retries, err error) {
 		if r.forgotten++; r.forgotten >= forgetful {
 			b.report(ErrForgetful)
 		}
-	} else {
+	} else if w := b.connection.Withheld; w == nil || !w(err) {
 		r.failures++
 		if IsAnswer(err) || errors.Is(err, ErrSilent) || errors.Is(err, ErrTooMany) || r.failures > 1 {
 			b.report(err)
