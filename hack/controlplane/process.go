@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -28,20 +27,14 @@ type process struct {
 	err  error
 }
 
-// command prepares a process, whose environment tells the Go runtime.
-func (s Share) command(path string, args ...string) *exec.Cmd {
-	if s.Niceness > 0 {
-		path, args = "nice", append([]string{"-n", strconv.Itoa(s.Niceness), path}, args...)
+// environment tells the Go runtime of a component.
+func (s Share) environment() (env []string) {
+	for name, value := range map[string]int64{"GOGC": int64(s.HeapGrowth), "GOMEMLIMIT": s.MemoryLimit, "GOMAXPROCS": int64(s.Processors)} {
+		if value > 0 {
+			env = append(env, fmt.Sprintf("%s=%d", name, value))
+		}
 	}
-	cmd := exec.Command(path, args...)
-	cmd.Env = []string{}
-	if s.HeapGrowth > 0 {
-		cmd.Env = append(cmd.Env, fmt.Sprintf("GOGC=%d", s.HeapGrowth))
-	}
-	if s.MemoryLimit > 0 {
-		cmd.Env = append(cmd.Env, fmt.Sprintf("GOMEMLIMIT=%d", s.MemoryLimit))
-	}
-	return cmd
+	return env
 }
 
 // startProcess starts a component in the process group of the guard, with dir as working directory.
@@ -56,10 +49,10 @@ func startProcess(guard *guard, dir string, share Share, name string, args ...st
 	}
 	defer func() { _ = log.Close() }()
 
-	cmd := share.command(path, args...)
+	cmd := exec.Command(path, args...)
 	cmd.Dir = dir
 	// Nothing of the caller's environment may change how a control plane behaves, proxies and Go runtime settings included.
-	cmd.Env = append(cmd.Env, "HOME="+dir, "TMPDIR="+dir, "PATH="+os.Getenv("PATH"))
+	cmd.Env = append(share.environment(), "HOME="+dir, "TMPDIR="+dir, "PATH="+os.Getenv("PATH"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: guard.group()}
 	if err := cmd.Start(); err != nil {
