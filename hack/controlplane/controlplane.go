@@ -69,8 +69,6 @@ type Share struct {
 	HeapGrowth int
 	// MemoryLimit is how many bytes the process may take before it collects more often than that. Zero: none.
 	MemoryLimit int64
-	// Processors is how many it uses at a time. Zero: all.
-	Processors int
 }
 
 // ControlPlane is a running control plane. Its methods may be called from several goroutines.

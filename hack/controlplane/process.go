@@ -29,7 +29,7 @@ type process struct {
 
 // environment tells the Go runtime of a component.
 func (s Share) environment() (env []string) {
-	for name, value := range map[string]int64{"GOGC": int64(s.HeapGrowth), "GOMEMLIMIT": s.MemoryLimit, "GOMAXPROCS": int64(s.Processors)} {
+	for name, value := range map[string]int64{"GOGC": int64(s.HeapGrowth), "GOMEMLIMIT": s.MemoryLimit} {
 		if value > 0 {
 			env = append(env, fmt.Sprintf("%s=%d", name, value))
 		}

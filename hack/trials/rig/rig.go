@@ -45,9 +45,9 @@ const startPatience = 10 * time.Minute
 const etcdQuota = 8 << 30
 
 // sourceShare leaves the machine to the hub, as a source does that has one of its own. With 20,000 ManagedResources a collection of its
-// heap would take all processors for seconds: it collects seldom, on one. Without the limit, a roll-out took 24 GiB of memory, and the machine
-// stood still. To have it give way (nice) is no help: what waits for an answer of it waits longer then, with a place of a worker.
-var sourceShare = controlplane.Share{HeapGrowth: 300, MemoryLimit: 7 << 30, Processors: 1}
+// heap takes the processors for seconds, so it is to be seldom. Without the limit, a roll-out took 24 GiB of memory, and the machine
+// stood still. A source that gives way (nice) or has one processor makes the hub wait for it, which is worse.
+var sourceShare = controlplane.Share{HeapGrowth: 300, MemoryLimit: 7 << 30}
 
 // history is how many writes the journal of a target remembers: more than any trial makes, for a verdict about a part of them is
 // none. Room is taken only for what is written.
