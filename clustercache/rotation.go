@@ -152,18 +152,16 @@ func (t *target) attempted(result attemptResult) {
 		}
 		return
 	}
+	g := t.current()
 	if t.withheld(result.err) {
 		if !a.outdated {
 			t.retryWithin(t.cache.options.RetryMax)
-			t.update(func(s *Status) {
-				if t.gen == nil {
-					s.NextAttempt = t.loop.nextAttempt
-				}
-			})
+		}
+		if g == nil {
+			t.update(func(s *Status) { s.NextAttempt = t.loop.nextAttempt })
 		}
 		return
 	}
-	g := t.current()
 	if result.resumes != nil {
 		t.resumed(result)
 		return

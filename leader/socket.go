@@ -12,8 +12,8 @@ import (
 )
 
 // Dial opens sockets on which nothing is sent while a term goes on without the Lease. That holds for all that goes over them,
-// because a socket cannot tell a write from a read. That is ErrNotLeading for whoever uses them, and so is their end: They are closed when such a term is over, and when one had to give up a write:
-// whoever uses them opens new ones.
+// because a socket cannot tell a write from a read. They are closed when such a term is over, and when one had to give up a write:
+// whoever uses them opens new ones. Both are ErrNotLeading for them, so that nobody blames the other end.
 //
 // However such a socket ends, also with its process, it is reset, and what the kernel has not sent yet is thrown away. A network
 // that comes back would have it sent long after a successor began. There is nothing in it that anybody waits for.

@@ -31,21 +31,25 @@ func (s *source) peer() *peer {
 	return &peer{source: s, listener: listener}
 }
 
-// dial opens a socket of a fence. It returns what sends something, and what the other end reads when that is over.
-func (p *peer) dial(fence *leader.Fence) (send func() error, end <-chan error) {
+func (p *peer) open(fence *leader.Fence) net.Conn {
 	p.t.Helper()
 	conn, err := fence.Dial(p.t.Context(), "tcp", p.listener.Addr().String())
 	p.Expect(err).NotTo(HaveOccurred())
 	p.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// dial opens a socket of a fence. It returns what sends something, and what the other end reads when that is over.
+func (p *peer) dial(fence *leader.Fence) (send func() error, end <-chan error) {
+	p.t.Helper()
+	conn := p.open(fence)
 	return func() error { _, err := conn.Write([]byte("x")); return err }, p.accept()
 }
 
 // read opens a socket of a fence and returns how it ends for who reads from it.
 func (p *peer) read(fence *leader.Fence) <-chan error {
 	p.t.Helper()
-	conn, err := fence.Dial(p.t.Context(), "tcp", p.listener.Addr().String())
-	p.Expect(err).NotTo(HaveOccurred())
-	p.t.Cleanup(func() { _ = conn.Close() })
+	conn := p.open(fence)
 	p.accept()
 	over := make(chan error, 1)
 	go func() {
