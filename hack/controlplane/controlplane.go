@@ -69,6 +69,8 @@ type Share struct {
 	HeapGrowth int
 	// MemoryLimit is how many bytes the process may take before it collects more often than that. Zero: none.
 	MemoryLimit int64
+	// TraceCollections has each component write down its collections, to be read with ControlPlane.Collections.
+	TraceCollections bool
 }
 
 // ControlPlane is a running control plane. Its methods may be called from several goroutines.

@@ -59,6 +59,34 @@ func TestComponentsTakeTheirShare(t *testing.T) {
 	}
 }
 
+func TestCollectionsAreTraced(t *testing.T) {
+	g := NewWithT(t)
+	began := time.Now()
+	cp := StartForTest(t, Options{Share: Share{TraceCollections: true}})
+	seen := func(g Gomega) []Collection {
+		collections, err := cp.Collections(APIServer)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(collections).NotTo(BeEmpty())
+		last := began
+		for _, c := range collections {
+			g.Expect(c.Began).To(BeTemporally(">=", last))
+			g.Expect(c.Length).To(BeNumerically(">", 0))
+			last = c.Began
+		}
+		g.Expect(last).To(BeTemporally("<", time.Now()))
+		return collections
+	}
+	g.Eventually(seen).WithTimeout(time.Minute).ShouldNot(BeEmpty())
+
+	cp.StopAPIServer()
+	began = time.Now()
+	g.Expect(cp.StartAPIServer(t.Context())).To(Succeed())
+	g.Eventually(seen).WithTimeout(time.Minute).ShouldNot(BeEmpty()) // those of the process that was stopped are none of this one
+
+	_, err := StartForTest(t, Options{}).Collections(APIServer)
+	g.Expect(err).To(MatchError(ContainSubstring("not traced")))
+}
+
 func TestAPIServerIsNotStartedOnAPortThatIsTaken(t *testing.T) {
 	g := NewWithT(t)
 	cp := StartForTest(t, Options{})

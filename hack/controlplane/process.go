@@ -19,9 +19,10 @@ const tailBytes = 4 << 10
 
 // process is a running or ended component. Its log is <name>.log in its working directory.
 type process struct {
-	name string
-	cmd  *exec.Cmd
-	log  string
+	name    string
+	cmd     *exec.Cmd
+	log     string
+	started time.Time
 	// done is closed when the process has ended; err says how.
 	done chan struct{}
 	err  error
@@ -33,6 +34,9 @@ func (s Share) environment() (env []string) {
 		if value > 0 {
 			env = append(env, fmt.Sprintf("%s=%d", name, value))
 		}
+	}
+	if s.TraceCollections {
+		env = append(env, "GODEBUG=gctrace=1")
 	}
 	return env
 }
@@ -55,10 +59,11 @@ func startProcess(guard *guard, dir string, share Share, name string, args ...st
 	cmd.Env = append(share.environment(), "HOME="+dir, "TMPDIR="+dir, "PATH="+os.Getenv("PATH"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: guard.group()}
+	started := time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
 	}
-	p := &process{name: name, cmd: cmd, log: log.Name(), done: make(chan struct{})}
+	p := &process{name: name, cmd: cmd, log: log.Name(), started: started, done: make(chan struct{})}
 	go p.wait()
 	return p, nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
 )
@@ -123,6 +124,8 @@ type Drift struct {
 	From, To  time.Time
 	CPU       CPU   // used
 	Looks     []CPU // at what was used so far, about one a second
+	// Collections are those of the source's API server that were under way. It has the same processors.
+	Collections []controlplane.Collection
 }
 
 // Window edits objects in targets at an even pace, beside the reference at a slow one, and reads what became of it. What is not
@@ -150,6 +153,10 @@ func (r *Rig) Window(ctx context.Context, f *Foreigner, reference *Reference, ta
 		return d, err
 	}
 	d.CPU = after.Since(before)
+	if d.Collections, err = r.Source.Collections(controlplane.APIServer); err != nil {
+		return d, err
+	}
+	d.Collections = slices.DeleteFunc(d.Collections, func(c controlplane.Collection) bool { return c.Ended().Before(d.From) || c.Began.After(d.To) })
 	// What was edited last is still on its way.
 	for range 50 {
 		d.Corrections = CorrectionsIn(targets, d.From, d.To)
@@ -169,7 +176,8 @@ func (r *Rig) Window(ctx context.Context, f *Foreigner, reference *Reference, ta
 }
 
 // Slow tells when edits were made that took at least some milliseconds: in which seconds of the window, how many, and the most that one took.
-// Many in a few seconds have one cause; few in many seconds have as many. Beside it stands who used the processors meanwhile.
+// Many in a few seconds have one cause; few in many seconds have as many. Beside it stands who used the processors meanwhile, and whether the
+// source's API server collected its garbage.
 func (d Drift) Slow(least float64) string {
 	type second struct {
 		edits int
@@ -186,10 +194,29 @@ func (d Drift) Slow(least float64) string {
 	var out []string
 	for _, n := range slices.Sorted(maps.Keys(seconds)) {
 		out = append(out, fmt.Sprintf("%d s: %d (%s)", n, seconds[n].edits, strings.Join(slices.DeleteFunc([]string{
-			fmt.Sprintf("%.0f ms", seconds[n].most), ofSecond(d.Looks, d.From, n),
+			fmt.Sprintf("%.0f ms", seconds[n].most), ofSecond(d.Looks, d.From, n), d.collecting(n),
 		}, func(s string) bool { return s == "" }), "; ")))
 	}
 	return strings.Join(out, ", ")
+}
+
+// collecting tells that the source's API server collected its garbage in a second of the window; empty if it did not.
+func (d Drift) collecting(n int) string {
+	begin, end := d.From.Add(time.Duration(n)*time.Second), d.From.Add(time.Duration(n+1)*time.Second)
+	for _, c := range d.Collections {
+		if c.Began.Before(end) && c.Ended().After(begin) {
+			return "the source collects"
+		}
+	}
+	return ""
+}
+
+// Collected is for how long the source's API server collected its garbage in the window.
+func (d Drift) Collected() (sum time.Duration) {
+	for _, c := range d.Collections {
+		sum += min(c.Ended().Sub(d.From), c.Length, d.To.Sub(c.Began), d.To.Sub(d.From))
+	}
+	return sum
 }
 
 // Ask asks a target for its kube-system namespace over a connection of its own, as one who connects for the first time.

@@ -99,7 +99,7 @@ func TestOutagesAreJudged(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			report := figures.NewReport("test", nil)
-			judgeOutage(report.Begin("outage"), before, []phase{{"now", test.during}})
+			judgeOutage(report.Begin("outage"), before, []phase{{"now", []rig.Drift{test.during}}})
 			expect(t, report.Missed(), test.want)
 		})
 	}

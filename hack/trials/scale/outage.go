@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +19,10 @@ import (
 )
 
 const (
-	// windowsBefore is how many windows are the baseline. Whether a collection of the hub or the source falls into one is chance.
+	// windowsBefore is how many windows are the baseline of what happens once.
 	windowsBefore = 4
+	// windowsOfRound is how many are before each round of an outage.
+	windowsOfRound = 2
 	// returning is how long what the processors do is recorded when targets come back.
 	returning = 8 * time.Second
 	// foundFrom is when the first of them are found dead, and foundFor how long until all are, both generously.
@@ -27,22 +30,50 @@ const (
 	foundFor  = 6 * time.Second
 )
 
-// outage lets a part of the targets vanish in a black hole and come back.
+// outages are rounds of targets that vanish and come back, in which the others are looked at. What the machine does besides, such as collecting
+// the heap of the source, strikes some windows and spares others: windows of before stand between those of the outages, and all of a kind count as one.
+type outages struct {
+	before, during, after, again []rig.Drift
+	// down and up are how long it took until targets were shown so, in milliseconds, and corrected until all edits of an outage were, in seconds.
+	down, up, corrected []float64
+}
+
+// outage lets a part of the targets vanish in a black hole and come back, several times.
 func (r *run) outage(ctx context.Context, step *figures.Step) error {
 	d, err := r.divide(ctx)
 	if err != nil {
 		return err
 	}
 	defer d.end()
-	vanishing := d.struck
-	window := func(what string) (rig.Drift, error) { return d.window(ctx, what) }
-	var before []rig.Drift
-	for n := range windowsBefore {
-		drift, err := window(fmt.Sprintf("before, %d of %d", n+1, windowsBefore))
-		if err != nil {
+	var o outages
+	for n := range max(1, r.options.Rounds) {
+		if err := r.vanish(ctx, step, d, fmt.Sprintf("round %d", n+1), &o); err != nil {
 			return err
 		}
-		before = append(before, drift)
+	}
+	judgeOutage(step, o.before, []phase{{"while they vanish", o.during}, {"while they are down", o.after}})
+	again := joined(o.again)
+	step.AddLatencies("drift after they are back", again.Millis, again.Reference)
+	step.AddLatencies("vanished until shown as down", o.down, nil)
+	step.Find("vanished until shown as down, max").AtMost(30000)
+	step.AddLatencies("back until shown as up", o.up, nil)
+	step.Find("back until shown as up, max").AtMost(5000)
+	step.Add("back until all edits of the outage were corrected, the most of all rounds", slices.Max(o.corrected), "s")
+	return nil
+}
+
+// vanish is one round of an outage.
+func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round string, o *outages) error {
+	vanishing := d.struck
+	window := func(to *[]rig.Drift, what string) error {
+		drift, err := d.window(ctx, round+", "+what)
+		*to = append(*to, drift)
+		return err
+	}
+	for n := range windowsOfRound {
+		if err := window(&o.before, fmt.Sprintf("before, %d of %d", n+1, windowsOfRound)); err != nil {
+			return err
+		}
 	}
 
 	refs := rig.TargetClustersOf(vanishing)
@@ -54,18 +85,17 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 			return fmt.Errorf("%s: %w", target.Name(), err)
 		}
 	}
-	profiled := r.profile(ctx, step.Name, min(startProfile, r.options.Window))
-	traced := r.trace(ctx, step.Name, foundFrom, foundFor)
-	during, err := window(fmt.Sprintf("while %d others vanish", len(vanishing)))
-	if err != nil {
+	name := strings.ReplaceAll(step.Name+"-"+round, " ", "")
+	profiled := r.profile(ctx, name, min(startProfile, r.options.Window))
+	traced := r.trace(ctx, name, foundFrom, foundFor)
+	if err := window(&o.during, fmt.Sprintf("while %d others vanish", len(vanishing))); err != nil {
 		return err
 	}
 	shown, err := down.Wait(ctx, r.Rig, 2*time.Minute)
 	if err != nil {
 		return err
 	}
-	after, err := window("while they are known to be down")
-	if err != nil {
+	if err := window(&o.after, "while they are known to be down"); err != nil {
 		return err
 	}
 	edited := time.Now()
@@ -75,14 +105,14 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 
 	up := r.Sight.Expect("the vanished targets are shown as up", refs, up)
 	defer up.End()
-	r.Say("the vanished targets come back")
+	r.Say("%s, the vanished targets come back", round)
 	asked, err := r.Source.Requests(ctx)
 	if err != nil {
 		return err
 	}
-	back := r.profile(ctx, step.Name+"-back", returning)
-	backTargets := r.profileTargets(ctx, step.Name+"-back", returning)
-	backTrace := r.trace(ctx, step.Name+"-back", 0, returning)
+	back := r.profile(ctx, name+"-back", returning)
+	backTargets := r.profileTargets(ctx, name+"-back", returning)
+	backTrace := r.trace(ctx, name+"-back", 0, returning)
 	cleared, processors := time.Now(), r.Accounting(ctx)
 	defer processors()
 	for _, target := range vanishing {
@@ -97,60 +127,81 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 	if err := r.AwaitCorrections(ctx, vanishing, edited, r.options.Patience); err != nil {
 		return fmt.Errorf("an edit during the outage: %w", err)
 	}
-	corrected := time.Since(cleared)
+	o.corrected = append(o.corrected, time.Since(cleared).Seconds())
 	looks := processors()
 	askedBy, err := r.Source.Requests(ctx)
 	if err != nil {
 		return err
 	}
-	again, err := window("after it")
-	if err != nil {
+	if err := window(&o.again, "after it"); err != nil {
 		return err
 	}
-
 	if err := errors.Join(profiled(), traced(), back(), backTargets(), backTrace()); err != nil {
 		return err
 	}
-	judgeOutage(step, before, []phase{{"while they vanish", during}, {"while they are down", after}})
-	step.AddLatencies("drift after they are back", again.Millis, again.Reference)
-	step.AddLatencies("vanished until shown as down", since(began, shown), nil)
-	step.Find("vanished until shown as down, max").AtMost(30000)
-	step.AddLatencies("back until shown as up", since(cleared, seen), nil)
-	step.Find("back until shown as up, max").AtMost(5000)
-	step.Add("back until all edits of the outage were corrected", corrected.Seconds(), "s")
-	step.Note("meanwhile, second by second: %s", rig.EachSecond(looks, cleared))
+	o.down, o.up = append(o.down, since(began, shown)...), append(o.up, since(cleared, seen)...)
 	_, _, written := stage.Writes(asked, askedBy)
-	step.Note("written to the source meanwhile: %v", written)
+	step.Note("%s, when they are back, second by second: %s; written to the source: %v", round, rig.EachSecond(looks, cleared), written)
 	return nil
 }
 
-// phase is a part of an outage.
-type phase struct {
-	name  string
-	drift rig.Drift
+// joined are windows as one.
+func joined(windows []rig.Drift) (all rig.Drift) {
+	for _, d := range windows {
+		all.Millis, all.Reference = slices.Concat(all.Millis, d.Millis), slices.Concat(all.Reference, d.Reference)
+		all.CPU.Hub += d.CPU.Hub
+		all.Collections = slices.Concat(all.Collections, d.Collections)
+	}
+	return all
 }
 
-// judgeOutage compares healthy targets during an outage of others with how they were before. What comes after it is no baseline: there
+// phase is a part of an outage, in all rounds.
+type phase struct {
+	name  string
+	drift []rig.Drift
+}
+
+// judgeOutage compares healthy targets during outages of others with how they were before. What comes after one is no baseline: there
 // is much to be done for those that are back.
 func judgeOutage(step *figures.Step, before []rig.Drift, phases []phase) {
-	var baseline, reference, each []float64
-	var cpu time.Duration
-	for _, d := range before {
-		baseline, reference = slices.Concat(baseline, d.Millis), slices.Concat(reference, d.Reference)
-		each = append(each, figures.Quantile(d.Millis, 0.99))
-		cpu += d.CPU.Hub / time.Duration(len(before))
-	}
-	base := step.AddLatencies("drift before it", baseline, reference)
-	step.Add("noise: p99 of the windows before it, the most to the least", slices.Max(each)/slices.Min(each), "x")
+	all := joined(before)
+	cpu := all.CPU.Hub.Seconds() / float64(len(before))
+	base := step.AddLatencies("drift before it", all.Millis, all.Reference)
+	least, most := extremes(before)
+	step.Add("noise: p99 of the windows before it, the most to the least", most/least, "x")
+	step.Note("%s", collected("before it", before))
 	for _, p := range phases {
-		l := step.AddLatencies("drift "+p.name, p.drift.Millis, p.drift.Reference)
-		if slow := p.drift.Slow(3 * base.P99); slow != "" {
-			step.Note("edits %s that took thrice the p99 of before, by the second of the window: %s", p.name, slow)
+		drift := joined(p.drift)
+		l := step.AddLatencies("drift "+p.name, drift.Millis, drift.Reference)
+		for n, d := range p.drift {
+			if slow := d.Slow(3 * base.P99); slow != "" {
+				step.Note("round %d, edits %s that took thrice the p99 of before, by the second of the window: %s", n+1, p.name, slow)
+			}
 		}
+		step.Note("%s", collected(p.name, p.drift))
 		step.Add("drift "+p.name+", p50 against before", l.P50/base.P50, "x")
 		step.Add("drift "+p.name+", p99 against before", l.P99/base.P99, "x").AtMost(1.2)
-		step.Add("hub CPU "+p.name+", against before", p.drift.CPU.Hub.Seconds()/cpu.Seconds(), "x").AtMost(1.2)
+		step.Add("hub CPU "+p.name+", against before", drift.CPU.Hub.Seconds()/float64(len(p.drift))/cpu, "x").AtMost(1.2)
 	}
+}
+
+// extremes are the least and the most p99 of windows.
+func extremes(windows []rig.Drift) (least, most float64) {
+	each := make([]float64, 0, len(windows))
+	for _, d := range windows {
+		each = append(each, figures.Quantile(d.Millis, 0.99))
+	}
+	return slices.Min(each), slices.Max(each)
+}
+
+// collected tells what each window had, and for how long the source's API server collected its garbage meanwhile.
+func collected(what string, windows []rig.Drift) string {
+	each := make([]string, 0, len(windows))
+	for _, d := range windows {
+		each = append(each, fmt.Sprintf("p99 %.1f ms (of the reference %.1f ms), the source collected for %.1f s",
+			figures.Quantile(d.Millis, 0.99), figures.Quantile(d.Reference, 0.99), d.Collected().Seconds()))
+	}
+	return "the windows " + what + ": " + strings.Join(each, "; ")
 }
 
 // up tells that a TargetCluster is said to be reachable.

@@ -30,6 +30,8 @@ type Options struct {
 	Window, Rest time.Duration
 	// Struck is the part of the targets that hang, and that vanish in an outage, in percent.
 	Struck int
+	// Rounds is how often the same targets vanish and come back in an outage.
+	Rounds int
 	// Flood is how many further ManagedResources one target gets that all change at once.
 	Flood int
 	// Rate is how many edits a second there are.
@@ -62,6 +64,7 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 	flags.DurationVar(&o.Window, "window", time.Minute, "length of a measurement of drift")
 	flags.DurationVar(&o.Rest, "rest", 3*time.Minute, "length of a measurement of rest")
 	flags.IntVar(&o.Struck, "struck", 30, "percent of the targets that hang, and that vanish in the outage")
+	flags.IntVar(&o.Rounds, "rounds", 3, "how often the same targets vanish and come back in the outage")
 	flags.IntVar(&o.Flood, "flood", 2000, "further ManagedResources of one target that all change at once")
 	flags.Float64Var(&o.Rate, "rate", 40, "edits a second")
 	flags.IntVar(&o.Extra, "extra", 100, "further targets that are registered")
