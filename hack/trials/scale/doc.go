@@ -15,7 +15,7 @@
 //	drift     objects are edited in the targets
 //	change    one object changes in all targets
 //	rotate    credentials and certificates change
-//	outage    a part of the targets vanishes and comes back
+//	outage    a part of the targets vanishes and comes back, in rounds
 //	hang      a part of the targets takes requests and answers none
 //	flood     one target gets very many requests at once
 //	restart   the hub ends and starts again
