@@ -49,8 +49,8 @@ const etcdQuota = 8 << 30
 // stood still. A source that gives way (nice) or has one processor makes the hub wait for it, which is worse.
 var sourceShare = controlplane.Share{HeapGrowth: 300, MemoryLimit: 7 << 30, TraceCollections: true}
 
-// unchecked keeps the source's API server from comparing its caches with etcd, as it does by default every five to seven minutes: with 20,000
-// ManagedResources and Secrets, it then reads and decodes all of them, which takes one processor for ten seconds, and a collection after that.
+// unchecked keeps the source's API server from comparing its caches with etcd, as it does by default every five to seven minutes: it reads and
+// decodes everything for that, which with 20,000 ManagedResources and Secrets is work for the processors of the hub at a moment of its own choice.
 const unchecked = "--feature-gates=DetectCacheInconsistency=false"
 
 // history is how many writes the journal of a target remembers: more than any trial makes, for a verdict about a part of them is
