@@ -39,11 +39,7 @@ func (f *fight) until(now time.Time) time.Time {
 // fought notes that an object was brought back after somebody changed it.
 func (m *memory) fought(name types.NamespacedName, key inventory.Key, by string, now time.Time) {
 	m.with(name, func(e *remembered) {
-		for k, f := range e.fights {
-			if now.Sub(f.times[len(f.times)-1]) > fightWindow {
-				delete(e.fights, k)
-			}
-		}
+		e.forgetFights(now)
 		if e.fights == nil {
 			e.fights = map[inventory.Key]*fight{}
 		}
@@ -52,17 +48,33 @@ func (m *memory) fought(name types.NamespacedName, key inventory.Key, by string,
 			f = &fight{}
 			e.fights[key] = f
 		}
+		if len(f.times) == fightCorrections {
+			f.times = slices.Delete(f.times, 0, 1)
+		}
 		f.times = append(f.times, now)
-		f.times = f.times[max(0, len(f.times)-fightCorrections):]
 		if by != "" {
 			f.by = by
 		}
 	})
 }
 
+// forgetFights lets go of corrections that are too old to count. Somebody may edit every object of a fleet once, and never again.
+func (e *remembered) forgetFights(now time.Time) {
+	for key, f := range e.fights {
+		f.times = slices.DeleteFunc(f.times, func(at time.Time) bool { return now.Sub(at) >= fightWindow })
+		if len(f.times) == 0 {
+			delete(e.fights, key)
+		}
+	}
+	if len(e.fights) == 0 {
+		e.fights = nil
+	}
+}
+
 // contested returns who fights over which object, and when the first of these fights counts as over.
 func (m *memory) contested(name types.NamespacedName, now time.Time) (by map[inventory.Key]string, until time.Time) {
 	m.with(name, func(e *remembered) {
+		e.forgetFights(now)
 		for key, f := range e.fights {
 			over := f.until(now)
 			if over.IsZero() {

@@ -6,6 +6,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
 func TestPausesAfterFailuresDoubleUpToFiveMinutes(t *testing.T) {
@@ -40,4 +42,39 @@ func TestFailureBeforeItsTimeMakesThePauseNoLonger(t *testing.T) {
 		m.failed(name, "input", now)
 	}
 	g.Expect(m.backoff(name, "input", now)).To(Equal(time.Second), "the rest of the pause that began with the second failure")
+}
+
+func TestCorrectionsCountForTenMinutes(t *testing.T) {
+	g := NewWithT(t)
+	m, name := newMemory(), types.NamespacedName{Namespace: "a", Name: "b"}
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	quick, slow, once := inventory.Key{Name: "quick"}, inventory.Key{Name: "slow"}, inventory.Key{Name: "once"}
+	m.fought(name, once, "", began)
+	now := began
+	for i := range 40 {
+		now = now.Add(time.Minute)
+		m.fought(name, quick, "somebody", now)
+		if i%4 == 0 {
+			m.fought(name, slow, "", now)
+		}
+	}
+	kept := func() (kept map[inventory.Key]int) {
+		kept = map[inventory.Key]int{}
+		m.with(name, func(e *remembered) {
+			for key, f := range e.fights {
+				kept[key] = len(f.times)
+				g.Expect(cap(f.times)).To(BeNumerically("<", 2*fightCorrections))
+			}
+		})
+		return kept
+	}
+	by, until := m.contested(name, now)
+	g.Expect(by).To(Equal(map[inventory.Key]string{quick: "somebody"}), "others are changed less than five times in ten minutes")
+	g.Expect(until).To(Equal(now.Add(6*time.Minute)), "ten minutes after the fifth last one")
+	g.Expect(kept()).To(Equal(map[inventory.Key]int{quick: fightCorrections, slow: 2}), "and what is too old to count is let go")
+
+	by, _ = m.contested(name, until)
+	g.Expect(by).To(BeEmpty())
+	m.contested(name, now.Add(fightWindow))
+	g.Expect(kept()).To(BeEmpty(), "a look is enough, without another correction")
 }
