@@ -33,6 +33,18 @@ func (c *Cluster) Requests(ctx context.Context) (map[string]int64, error) {
 	return counts, nil
 }
 
+// CollectGarbage has the API server of a cluster that serves profiles collect its garbage now.
+func (c *Cluster) CollectGarbage(ctx context.Context) error {
+	clients, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("client for %s: %w", c.Name, err)
+	}
+	if _, err := clients.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").DoRaw(ctx); err != nil {
+		return fmt.Errorf("having %s collect its garbage: %w", c.Name, err)
+	}
+	return nil
+}
+
 // Writes are those among counts of Requests, of Leases and of anything else, that were added since earlier ones.
 func Writes(before, after map[string]int64) (leases, others int64, what map[string]int64) {
 	what = map[string]int64{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -139,6 +140,19 @@ func ofSecond(looks []CPU, from time.Time, n int) string {
 	used, length := looks[last].Since(looks[first]), looks[last].At.Sub(looks[first].At)
 	share := func(d time.Duration) float64 { return d.Seconds() / length.Seconds() }
 	return fmt.Sprintf("hub %.1f, trial %.1f, source %.1f processors", share(used.Hub), share(used.Trial), share(used.Source))
+}
+
+// tidying is how long the collections may take that Tidy waits for: that of the source goes through some GiB.
+const tidying = time.Minute
+
+// Tidy has the source and the simulated targets collect their garbage, before something is measured that takes less than a minute or two: they
+// have the processors of the hub, which are those of other machines where hubs run. With a thousand targets such a collection takes a processor
+// for one to four seconds, and it is chance when that is.
+func (r *Rig) Tidy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tidying)
+	defer cancel()
+	runtime.GC()
+	return r.Source.CollectGarbage(ctx)
 }
 
 // Millicores of the hub since an earlier time.

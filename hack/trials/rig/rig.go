@@ -53,6 +53,9 @@ var sourceShare = controlplane.Share{HeapGrowth: 300, MemoryLimit: 7 << 30, Trac
 // decodes everything for that, which with 20,000 ManagedResources and Secrets is work for the processors of the hub at a moment of its own choice.
 const unchecked = "--feature-gates=DetectCacheInconsistency=false"
 
+// profiled has the source's API server serve profiles, and collect its garbage when it is asked to.
+const profiled = "--profiling=true"
+
 // history is how many writes the journal of a target remembers: more than any trial makes, for a verdict about a part of them is
 // none. Room is taken only for what is written.
 const history = 1 << 17
@@ -116,7 +119,7 @@ func (r *Rig) start(ctx context.Context) (err error) {
 	})
 	group.Go(func() error {
 		clusters, err := stage.StartClusters(starting, controlplane.Options{
-			Name: "source", Share: sourceShare, ExtraAPIServerArgs: []string{unchecked},
+			Name: "source", Share: sourceShare, ExtraAPIServerArgs: []string{unchecked, profiled},
 			ExtraEtcdArgs: []string{fmt.Sprintf("--quota-backend-bytes=%d", int64(etcdQuota))},
 		})
 		if err != nil {

@@ -63,11 +63,17 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 	defer d.end()
 	var before []waiting
 	for n := range windowsBefore {
+		if err := r.Tidy(ctx); err != nil {
+			return err
+		}
 		w, err := r.waiting(ctx, d, fmt.Sprintf("before, %d of %d", n+1, windowsBefore), nil)
 		if err != nil {
 			return err
 		}
 		before = append(before, w)
+	}
+	if err := r.Tidy(ctx); err != nil {
+		return err
 	}
 	well, err := r.waiting(ctx, d, fmt.Sprintf("while %d others that are well change", len(d.struck)), func(ctx context.Context) error {
 		return r.changeIn(ctx, d.struck, "while it is well", time.Now())
@@ -76,6 +82,9 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 		return err
 	}
 
+	if err := r.Tidy(ctx); err != nil {
+		return err
+	}
 	h := hanging{began: time.Now()}
 	refs := rig.TargetClustersOf(d.struck)
 	down := r.Sight.Expect("those that hang are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })

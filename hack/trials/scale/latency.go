@@ -19,6 +19,9 @@ import (
 
 // drift edits objects at an even pace.
 func (r *run) drift(ctx context.Context, step *figures.Step) error {
+	if err := r.Tidy(ctx); err != nil {
+		return err
+	}
 	d, err := r.Window(ctx, r.foreigner, r.reference, r.targets, r.options.Rate, r.options.Window)
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ const (
 )
 
 // outages are rounds of targets that vanish and come back, in which the others are looked at. What the machine does besides, such as collecting
-// the heap of the source, strikes some windows and spares others: windows of before stand between those of the outages, and all of a kind count as one.
+// the heap of the hub, strikes some windows and spares others: windows of before stand between those of the outages, and all of a kind count as one.
 type outages struct {
 	before, during, after, again []rig.Drift
 	// down and up are how long it took until targets were shown so, in milliseconds, and corrected until all edits of an outage were, in seconds.
@@ -71,6 +71,9 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round
 		return err
 	}
 	for n := range windowsOfRound {
+		if err := r.Tidy(ctx); err != nil {
+			return err
+		}
 		if err := window(&o.before, fmt.Sprintf("before, %d of %d", n+1, windowsOfRound)); err != nil {
 			return err
 		}
@@ -79,6 +82,9 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round
 	refs := rig.TargetClustersOf(vanishing)
 	down := r.Sight.Expect("the vanished targets are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
 	defer down.End()
+	if err := r.Tidy(ctx); err != nil {
+		return err
+	}
 	began := time.Now()
 	for _, target := range vanishing {
 		if _, err := target.Faults().Set(fault.Fault{Kind: fault.BlackHole}); err != nil {
@@ -95,6 +101,9 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round
 	if err != nil {
 		return err
 	}
+	if err := r.Tidy(ctx); err != nil {
+		return err
+	}
 	if err := window(&o.after, "while they are known to be down"); err != nil {
 		return err
 	}
@@ -108,6 +117,9 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round
 	r.Say("%s, the vanished targets come back", round)
 	asked, err := r.Source.Requests(ctx)
 	if err != nil {
+		return err
+	}
+	if err := r.Tidy(ctx); err != nil {
 		return err
 	}
 	back := r.profile(ctx, name+"-back", returning)
@@ -131,6 +143,9 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round
 	looks := processors()
 	askedBy, err := r.Source.Requests(ctx)
 	if err != nil {
+		return err
+	}
+	if err := r.Tidy(ctx); err != nil {
 		return err
 	}
 	if err := window(&o.again, "after it"); err != nil {
