@@ -75,6 +75,7 @@ func (e *remembered) forgetFights(now time.Time) {
 func (m *memory) contested(name types.NamespacedName, now time.Time) (by map[inventory.Key]string, until time.Time) {
 	m.with(name, func(e *remembered) {
 		e.forgetFights(now)
+		e.forgetCorrections(now)
 		for key, f := range e.fights {
 			over := f.until(now)
 			if over.IsZero() {

@@ -319,14 +319,22 @@ func (m *memory) mayCorrect(name types.NamespacedName, key inventory.Key, now ti
 	return max(wait, 0)
 }
 
+// forgetCorrections lets go of objects that were quiet long enough.
+func (e *remembered) forgetCorrections(now time.Time) {
+	for key, c := range e.corrections {
+		if now.Sub(c.last) > driftMemory {
+			delete(e.corrections, key)
+		}
+	}
+	if len(e.corrections) == 0 {
+		e.corrections = nil
+	}
+}
+
 // corrected notes a correction. Objects that were quiet long enough are forgotten.
 func (m *memory) corrected(name types.NamespacedName, key inventory.Key, now time.Time) {
 	m.with(name, func(e *remembered) {
-		for k, c := range e.corrections {
-			if now.Sub(c.last) > driftMemory {
-				delete(e.corrections, k)
-			}
-		}
+		e.forgetCorrections(now)
 		if e.corrections == nil {
 			e.corrections = map[inventory.Key]*corrections{}
 		}

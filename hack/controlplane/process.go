@@ -22,6 +22,7 @@ type process struct {
 	name    string
 	cmd     *exec.Cmd
 	log     string
+	logged  int64 // what earlier processes wrote there, in bytes
 	started time.Time
 	// done is closed when the process has ended; err says how.
 	done chan struct{}
@@ -59,11 +60,15 @@ func startProcess(guard *guard, dir string, share Share, name string, args ...st
 	cmd.Env = append(share.environment(), "HOME="+dir, "TMPDIR="+dir, "PATH="+os.Getenv("PATH"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: guard.group()}
+	earlier, err := log.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the log of %s: %w", name, err)
+	}
 	started := time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
 	}
-	p := &process{name: name, cmd: cmd, log: log.Name(), started: started, done: make(chan struct{})}
+	p := &process{name: name, cmd: cmd, log: log.Name(), logged: earlier.Size(), started: started, done: make(chan struct{})}
 	go p.wait()
 	return p, nil
 }

@@ -124,7 +124,7 @@ type Drift struct {
 	From, To  time.Time
 	CPU       CPU   // used
 	Looks     []CPU // at what was used so far, about one a second
-	// Collections are those of the source's API server that were under way. It has the same processors.
+	// Collections are those of the source's API server that were under way, as far as Beside was told. It has the same processors.
 	Collections []controlplane.Collection
 }
 
@@ -153,10 +153,6 @@ func (r *Rig) Window(ctx context.Context, f *Foreigner, reference *Reference, ta
 		return d, err
 	}
 	d.CPU = after.Since(before)
-	if d.Collections, err = r.Source.Collections(controlplane.APIServer); err != nil {
-		return d, err
-	}
-	d.Collections = slices.DeleteFunc(d.Collections, func(c controlplane.Collection) bool { return c.Ended().Before(d.From) || c.Began.After(d.To) })
 	// What was edited last is still on its way.
 	for range 50 {
 		d.Corrections = CorrectionsIn(targets, d.From, d.To)
@@ -198,6 +194,17 @@ func (d Drift) Slow(least float64) string {
 		}, func(s string) bool { return s == "" }), "; ")))
 	}
 	return strings.Join(out, ", ")
+}
+
+// Beside keeps those of the collections of the source's API server that were under way in the window. What was under way at its end is told when it
+// is over.
+func (d *Drift) Beside(all []controlplane.Collection) {
+	d.Collections = nil
+	for _, c := range all {
+		if c.Ended().After(d.From) && c.Began.Before(d.To) {
+			d.Collections = append(d.Collections, c)
+		}
+	}
 }
 
 // collecting tells that the source's API server collected its garbage in a second of the window; empty if it did not.

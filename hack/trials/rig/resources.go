@@ -145,7 +145,7 @@ func ofSecond(looks []CPU, from time.Time, n int) string {
 // tidying is how long the collections may take that Tidy waits for: that of the source goes through some GiB.
 const tidying = time.Minute
 
-// Tidy has the source and the simulated targets collect their garbage, before something is measured that takes less than a minute or two: they
+// Tidy has the source's API server and the simulated targets collect their garbage, before something is measured that takes less than a minute or two: they
 // have the processors of the hub, which are those of other machines where hubs run. With a thousand targets such a collection takes a processor
 // for one to four seconds, and it is chance when that is.
 func (r *Rig) Tidy(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
@@ -122,6 +123,11 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 		return err
 	}
 	h.shown = since(h.began, shown)
+	collections, err := r.Source.Collections(controlplane.APIServer)
+	if err != nil {
+		return err
+	}
+	h.Beside(collections)
 	judgeHang(step, before, well, h)
 
 	edited := time.Now()

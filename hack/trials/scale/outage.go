@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
@@ -47,13 +48,27 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 	defer d.end()
 	var o outages
 	for n := range max(1, r.options.Rounds) {
+		// What comes of a roll-out or a return for a minute would make the baseline higher than it is.
+		if err := rig.Pause(ctx, min(settle, 2*r.options.Window)); err != nil {
+			return err
+		}
 		if err := r.vanish(ctx, step, d, fmt.Sprintf("round %d", n+1), &o); err != nil {
 			return err
+		}
+	}
+	collections, err := r.Source.Collections(controlplane.APIServer)
+	if err != nil {
+		return err
+	}
+	for _, windows := range [][]rig.Drift{o.before, o.during, o.after, o.again} {
+		for i := range windows {
+			windows[i].Beside(collections)
 		}
 	}
 	judgeOutage(step, o.before, []phase{{"while they vanish", o.during}, {"while they are down", o.after}})
 	again := joined(o.again)
 	step.AddLatencies("drift after they are back", again.Millis, again.Reference)
+	step.Note("%s", collected("after they are back", o.again))
 	step.AddLatencies("vanished until shown as down", o.down, nil)
 	step.Find("vanished until shown as down, max").AtMost(30000)
 	step.AddLatencies("back until shown as up", o.up, nil)
@@ -80,11 +95,11 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round
 	}
 
 	refs := rig.TargetClustersOf(vanishing)
-	down := r.Sight.Expect("the vanished targets are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
-	defer down.End()
 	if err := r.Tidy(ctx); err != nil {
 		return err
 	}
+	down := r.Sight.Expect("the vanished targets are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
+	defer down.End()
 	began := time.Now()
 	for _, target := range vanishing {
 		if _, err := target.Faults().Set(fault.Fault{Kind: fault.BlackHole}); err != nil {
@@ -115,11 +130,11 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round
 	up := r.Sight.Expect("the vanished targets are shown as up", refs, up)
 	defer up.End()
 	r.Say("%s, the vanished targets come back", round)
-	asked, err := r.Source.Requests(ctx)
-	if err != nil {
+	if err := r.Tidy(ctx); err != nil {
 		return err
 	}
-	if err := r.Tidy(ctx); err != nil {
+	asked, err := r.Source.Requests(ctx)
+	if err != nil {
 		return err
 	}
 	back := r.profile(ctx, name+"-back", returning)
@@ -165,7 +180,6 @@ func joined(windows []rig.Drift) (all rig.Drift) {
 	for _, d := range windows {
 		all.Millis, all.Reference = slices.Concat(all.Millis, d.Millis), slices.Concat(all.Reference, d.Reference)
 		all.CPU.Hub += d.CPU.Hub
-		all.Collections = slices.Concat(all.Collections, d.Collections)
 	}
 	return all
 }
