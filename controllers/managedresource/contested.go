@@ -21,25 +21,22 @@ const (
 
 // fight is the record of the last corrections of one object.
 type fight struct {
-	times []time.Time // the last ones, at most fightCorrections
+	times []time.Time // the last ones, at most fightCorrections, of within fightWindow (forgetQuiet)
 	by    string      // who changed it last, and what; empty if nobody can tell
 }
 
-// until is when a fight counts as over unless it goes on; the zero time if there is none at a time.
-func (f *fight) until(now time.Time) time.Time {
+// until is when a fight counts as over unless it goes on; the zero time if there is none.
+func (f *fight) until() time.Time {
 	if len(f.times) < fightCorrections {
 		return time.Time{}
 	}
-	if until := f.times[0].Add(fightWindow); until.After(now) {
-		return until
-	}
-	return time.Time{}
+	return f.times[0].Add(fightWindow)
 }
 
 // fought notes that an object was brought back after somebody changed it.
 func (m *memory) fought(name types.NamespacedName, key inventory.Key, by string, now time.Time) {
 	m.with(name, func(e *remembered) {
-		e.forgetFights(now)
+		e.forgetQuiet(now)
 		if e.fights == nil {
 			e.fights = map[inventory.Key]*fight{}
 		}
@@ -58,26 +55,12 @@ func (m *memory) fought(name types.NamespacedName, key inventory.Key, by string,
 	})
 }
 
-// forgetFights lets go of corrections that are too old to count. Somebody may edit every object of a fleet once, and never again.
-func (e *remembered) forgetFights(now time.Time) {
-	for key, f := range e.fights {
-		f.times = slices.DeleteFunc(f.times, func(at time.Time) bool { return now.Sub(at) >= fightWindow })
-		if len(f.times) == 0 {
-			delete(e.fights, key)
-		}
-	}
-	if len(e.fights) == 0 {
-		e.fights = nil
-	}
-}
-
 // contested returns who fights over which object, and when the first of these fights counts as over.
 func (m *memory) contested(name types.NamespacedName, now time.Time) (by map[inventory.Key]string, until time.Time) {
 	m.with(name, func(e *remembered) {
-		e.forgetFights(now)
-		e.forgetCorrections(now)
+		e.forgetQuiet(now)
 		for key, f := range e.fights {
-			over := f.until(now)
+			over := f.until()
 			if over.IsZero() {
 				continue
 			}

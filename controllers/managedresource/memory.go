@@ -2,6 +2,7 @@ package managedresource
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -319,22 +320,26 @@ func (m *memory) mayCorrect(name types.NamespacedName, key inventory.Key, now ti
 	return max(wait, 0)
 }
 
-// forgetCorrections lets go of objects that were quiet long enough.
-func (e *remembered) forgetCorrections(now time.Time) {
-	for key, c := range e.corrections {
-		if now.Sub(c.last) > driftMemory {
-			delete(e.corrections, key)
-		}
-	}
+// forgetQuiet lets go of corrections that count for nothing any more: neither slow down others of their object, nor are a fight over it. Somebody
+// may edit every object of a fleet once, and never again.
+func (e *remembered) forgetQuiet(now time.Time) {
+	maps.DeleteFunc(e.corrections, func(_ inventory.Key, c *corrections) bool { return now.Sub(c.last) > driftMemory })
+	maps.DeleteFunc(e.fights, func(_ inventory.Key, f *fight) bool {
+		f.times = slices.DeleteFunc(f.times, func(at time.Time) bool { return now.Sub(at) >= fightWindow })
+		return len(f.times) == 0
+	})
 	if len(e.corrections) == 0 {
 		e.corrections = nil
 	}
+	if len(e.fights) == 0 {
+		e.fights = nil
+	}
 }
 
-// corrected notes a correction. Objects that were quiet long enough are forgotten.
+// corrected notes a correction.
 func (m *memory) corrected(name types.NamespacedName, key inventory.Key, now time.Time) {
 	m.with(name, func(e *remembered) {
-		e.forgetCorrections(now)
+		e.forgetQuiet(now)
 		if e.corrections == nil {
 			e.corrections = map[inventory.Key]*corrections{}
 		}

@@ -1,6 +1,8 @@
 package managedresource
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,6 +52,7 @@ func TestCorrectionsCountForTenMinutes(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	quick, slow, once := inventory.Key{Name: "quick"}, inventory.Key{Name: "slow"}, inventory.Key{Name: "once"}
 	m.fought(name, once, "", began)
+	m.corrected(name, once, began)
 	now := began
 	for i := range 40 {
 		now = now.Add(time.Minute)
@@ -58,6 +61,12 @@ func TestCorrectionsCountForTenMinutes(t *testing.T) {
 			m.fought(name, slow, "", now)
 		}
 	}
+	slowed := func() (slowed []inventory.Key) {
+		m.with(name, func(e *remembered) { slowed = slices.Collect(maps.Keys(e.corrections)) })
+		return slowed
+	}
+	m.corrected(name, quick, now)
+	g.Expect(slowed()).To(ConsistOf(quick))
 	kept := func() (kept map[inventory.Key]int) {
 		kept = map[inventory.Key]int{}
 		m.with(name, func(e *remembered) {
@@ -75,6 +84,7 @@ func TestCorrectionsCountForTenMinutes(t *testing.T) {
 
 	by, _ = m.contested(name, until)
 	g.Expect(by).To(BeEmpty())
-	m.contested(name, now.Add(fightWindow))
+	m.contested(name, now.Add(max(fightWindow, driftMemory)+1))
 	g.Expect(kept()).To(BeEmpty(), "a look is enough, without another correction")
+	g.Expect(slowed()).To(BeEmpty(), "and so it is for what slows down others")
 }

@@ -1,11 +1,8 @@
 package controlplane
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -19,9 +16,9 @@ type Collection struct {
 // Ended is when it was over.
 func (c Collection) Ended() time.Time { return c.Began.Add(c.Length) }
 
-// collected is what the Go runtime says of a collection, such as "gc 7 @1.201s 2%: 0.02+1.1+0.01 ms clock": how long after the start of the
-// process it began, and how long its three phases took.
-var collected = regexp.MustCompile(`^gc \d+ @([\d.]+)s \d+%: ([\d.]+)\+([\d.]+)\+([\d.]+) ms clock,`)
+// traced is what the Go runtime says of a collection, such as "gc 7 @1.201s 2%: 0.02+1.1+0.01 ms clock, ...": how many seconds after the start of
+// the process it began, and how many milliseconds its three phases took.
+const traced = "gc %d @%fs %d%%: %f+%f+%f ms clock,"
 
 // Collections are those of a component since it was started, in their order, for a Share that has them traced. They are to the tenth of
 // a second: the clock of a process begins a moment after it is started. One is missing if something else was logged in the middle of its line.
@@ -41,21 +38,14 @@ func (cp *ControlPlane) Collections(component string) ([]Collection, error) {
 	}
 	var out []Collection
 	for line := range strings.Lines(string(log[min(p.logged, int64(len(log))):])) {
-		fields := collected.FindStringSubmatch(line)
-		if fields == nil {
-			continue
-		}
-		var numbers [4]float64
-		var errs [4]error
-		for i := range numbers {
-			numbers[i], errs[i] = strconv.ParseFloat(fields[i+1], 64)
-		}
-		if err := errors.Join(errs[:]...); err != nil {
-			return nil, fmt.Errorf("collections of %s: %w", component, err)
+		var number, percent int
+		var after, sweep, mark, end float64
+		if _, err := fmt.Sscanf(line, traced, &number, &after, &percent, &sweep, &mark, &end); err != nil {
+			continue // it says something else
 		}
 		out = append(out, Collection{
-			Began:  p.started.Add(time.Duration(numbers[0] * float64(time.Second))),
-			Length: time.Duration((numbers[1] + numbers[2] + numbers[3]) * float64(time.Millisecond)),
+			Began:  p.started.Add(time.Duration(after * float64(time.Second))),
+			Length: time.Duration((sweep + mark + end) * float64(time.Millisecond)),
 		})
 	}
 	return out, nil

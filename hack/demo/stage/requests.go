@@ -11,11 +11,7 @@ import (
 // Requests counts what a cluster was asked for so far by anybody, itself included, as its API server counts: by the verb in upper
 // case and the resource, as in "APPLY configmaps" and "PUT deployments/status".
 func (c *Cluster) Requests(ctx context.Context) (map[string]int64, error) {
-	clients, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		return nil, fmt.Errorf("client for %s: %w", c.Name, err)
-	}
-	page, err := clients.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	page, err := c.get(ctx, "/metrics")
 	if err != nil {
 		return nil, fmt.Errorf("reading the figures of %s: %w", c.Name, err)
 	}
@@ -35,14 +31,19 @@ func (c *Cluster) Requests(ctx context.Context) (map[string]int64, error) {
 
 // CollectGarbage has the API server of a cluster that serves profiles collect its garbage now.
 func (c *Cluster) CollectGarbage(ctx context.Context) error {
-	clients, err := kubernetes.NewForConfig(c.RESTConfig())
-	if err != nil {
-		return fmt.Errorf("client for %s: %w", c.Name, err)
-	}
-	if _, err := clients.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").DoRaw(ctx); err != nil {
+	if _, err := c.get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
 		return fmt.Errorf("having %s collect its garbage: %w", c.Name, err)
 	}
 	return nil
+}
+
+// get asks the API server for something that is no resource.
+func (c *Cluster) get(ctx context.Context, uri string) ([]byte, error) {
+	clients, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return nil, err
+	}
+	return clients.CoreV1().RESTClient().Get().RequestURI(uri).DoRaw(ctx)
 }
 
 // Writes are those among counts of Requests, of Leases and of anything else, that were added since earlier ones.

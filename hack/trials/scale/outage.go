@@ -47,14 +47,12 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 	}
 	defer d.end()
 	var o outages
-	for n := range max(1, r.options.Rounds) {
-		// What comes of a roll-out or a return for a minute would make the baseline higher than it is.
-		if err := rig.Pause(ctx, min(settle, 2*r.options.Window)); err != nil {
-			return err
-		}
-		if err := r.vanish(ctx, step, d, fmt.Sprintf("round %d", n+1), &o); err != nil {
-			return err
-		}
+	var failed error
+	for n := 1; n <= max(1, r.options.Rounds) && failed == nil; n++ {
+		failed = r.vanish(ctx, step, d, n, &o)
+	}
+	if len(o.corrected) == 0 { // no round came to its end
+		return failed
 	}
 	collections, err := r.Source.Collections(controlplane.APIServer)
 	if err != nil {
@@ -68,21 +66,27 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 	judgeOutage(step, o.before, []phase{{"while they vanish", o.during}, {"while they are down", o.after}})
 	again := joined(o.again)
 	step.AddLatencies("drift after they are back", again.Millis, again.Reference)
-	step.Note("%s", collected("after they are back", o.again))
+	step.Note("%s", eachWindow("after they are back", o.again))
 	step.AddLatencies("vanished until shown as down", o.down, nil)
 	step.Find("vanished until shown as down, max").AtMost(30000)
 	step.AddLatencies("back until shown as up", o.up, nil)
 	step.Find("back until shown as up, max").AtMost(5000)
 	step.Add("back until all edits of the outage were corrected, the most of all rounds", slices.Max(o.corrected), "s")
-	return nil
+	return failed
 }
 
 // vanish is one round of an outage.
-func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round string, o *outages) error {
-	vanishing := d.struck
+func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, number int, o *outages) error {
+	vanishing, round := d.struck, fmt.Sprintf("round %d", number)
 	window := func(to *[]rig.Drift, what string) error {
 		drift, err := d.window(ctx, round+", "+what)
-		*to = append(*to, drift)
+		if err == nil {
+			*to = append(*to, drift)
+		}
+		return err
+	}
+	// What comes of a roll-out or a return for a minute would make the baseline higher than it is.
+	if err := rig.Pause(ctx, min(settle, 2*r.options.Window)); err != nil {
 		return err
 	}
 	for n := range windowsOfRound {
@@ -106,7 +110,7 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round
 			return fmt.Errorf("%s: %w", target.Name(), err)
 		}
 	}
-	name := strings.ReplaceAll(step.Name+"-"+round, " ", "")
+	name := fmt.Sprintf("%s-%d", step.Name, number)
 	profiled := r.profile(ctx, name, min(startProfile, r.options.Window))
 	traced := r.trace(ctx, name, foundFrom, foundFor)
 	if err := window(&o.during, fmt.Sprintf("while %d others vanish", len(vanishing))); err != nil {
@@ -154,7 +158,7 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round
 	if err := r.AwaitCorrections(ctx, vanishing, edited, r.options.Patience); err != nil {
 		return fmt.Errorf("an edit during the outage: %w", err)
 	}
-	o.corrected = append(o.corrected, time.Since(cleared).Seconds())
+	corrected := time.Since(cleared).Seconds()
 	looks := processors()
 	askedBy, err := r.Source.Requests(ctx)
 	if err != nil {
@@ -169,7 +173,7 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, round
 	if err := errors.Join(profiled(), traced(), back(), backTargets(), backTrace()); err != nil {
 		return err
 	}
-	o.down, o.up = append(o.down, since(began, shown)...), append(o.up, since(cleared, seen)...)
+	o.down, o.up, o.corrected = append(o.down, since(began, shown)...), append(o.up, since(cleared, seen)...), append(o.corrected, corrected)
 	_, _, written := stage.Writes(asked, askedBy)
 	step.Note("%s, when they are back, second by second: %s; written to the source: %v", round, rig.EachSecond(looks, cleared), written)
 	return nil
@@ -196,9 +200,12 @@ func judgeOutage(step *figures.Step, before []rig.Drift, phases []phase) {
 	all := joined(before)
 	cpu := all.CPU.Hub.Seconds() / float64(len(before))
 	base := step.AddLatencies("drift before it", all.Millis, all.Reference)
-	least, most := extremes(before)
-	step.Add("noise: p99 of the windows before it, the most to the least", most/least, "x")
-	step.Note("%s", collected("before it", before))
+	each := make([]float64, 0, len(before))
+	for _, d := range before {
+		each = append(each, figures.Quantile(d.Millis, 0.99))
+	}
+	step.Add("noise: p99 of the windows before it, the most to the least", slices.Max(each)/slices.Min(each), "x")
+	step.Note("%s", eachWindow("before it", before))
 	for _, p := range phases {
 		drift := joined(p.drift)
 		l := step.AddLatencies("drift "+p.name, drift.Millis, drift.Reference)
@@ -207,24 +214,15 @@ func judgeOutage(step *figures.Step, before []rig.Drift, phases []phase) {
 				step.Note("round %d, edits %s that took thrice the p99 of before, by the second of the window: %s", n+1, p.name, slow)
 			}
 		}
-		step.Note("%s", collected(p.name, p.drift))
+		step.Note("%s", eachWindow(p.name, p.drift))
 		step.Add("drift "+p.name+", p50 against before", l.P50/base.P50, "x")
 		step.Add("drift "+p.name+", p99 against before", l.P99/base.P99, "x").AtMost(1.2)
 		step.Add("hub CPU "+p.name+", against before", drift.CPU.Hub.Seconds()/float64(len(p.drift))/cpu, "x").AtMost(1.2)
 	}
 }
 
-// extremes are the least and the most p99 of windows.
-func extremes(windows []rig.Drift) (least, most float64) {
-	each := make([]float64, 0, len(windows))
-	for _, d := range windows {
-		each = append(each, figures.Quantile(d.Millis, 0.99))
-	}
-	return slices.Min(each), slices.Max(each)
-}
-
-// collected tells what each window had, and for how long the source's API server collected its garbage meanwhile.
-func collected(what string, windows []rig.Drift) string {
+// eachWindow tells the p99 of each window, and for how long the source's API server collected its garbage meanwhile.
+func eachWindow(what string, windows []rig.Drift) string {
 	each := make([]string, 0, len(windows))
 	for _, d := range windows {
 		each = append(each, fmt.Sprintf("p99 %.1f ms (of the reference %.1f ms), the source collected for %.1f s",
