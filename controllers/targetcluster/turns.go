@@ -14,9 +14,9 @@ import (
 // for everybody meanwhile. So each kind of news has a pace of its own, after a few targets that never wait (package crowd). That
 // a target is new, or back, does not wait at all, but for its label.
 const (
-	turnsOfChanges = 50 // of conditions, a second: a third of a thousand targets is shown as down after six seconds more
-	turnsOfDetails = 20 // figures and wordings
-	turnsOfLabels  = 30 // which repeat what conditions say
+	turnsOfChanges = 40 // of conditions, a second: a third of a thousand targets is shown as down after eight seconds more
+	turnsOfDetails = 15 // figures and wordings
+	turnsOfLabels  = 20 // which repeat what conditions say
 )
 
 // turn returns how long a status has to wait for its turn, by what is new in it.

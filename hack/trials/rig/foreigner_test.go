@@ -156,3 +156,16 @@ func TestSlowEditsAreToldBySecond(t *testing.T) {
 	g.Expect(d.Slow(100)).To(Equal("7 s: 2 (300 ms; hub 0.8, trial 1.0, source 0.0 processors), 59 s: 1 (150 ms)"))
 	g.Expect(d.Slow(1000)).To(BeEmpty())
 }
+
+func TestSlowEditsAreCountedInEachPart(t *testing.T) {
+	g := NewWithT(t)
+	from := time.Now()
+	d := rig.Drift{From: from, To: from.Add(10 * time.Second)}
+	for _, edit := range []struct{ at, took float64 }{{0.5, 10}, {2.9, 300}, {3, 200}, {3.1, 20}, {9.5, 150}} { // by target, and not by time
+		d.Edited = append([]time.Time{from.Add(time.Duration(edit.at * float64(time.Second)))}, d.Edited...)
+		d.Millis = append([]float64{edit.took}, d.Millis...)
+	}
+	g.Expect(d.SlowIn(3*time.Second, 100)).To(Equal([]int{1, 1, 1}), "the last part is longer")
+	g.Expect(d.SlowIn(time.Minute, 10)).To(Equal([]int{4}))
+	g.Expect(rig.Drift{}.SlowIn(time.Second, 0)).To(Equal([]int{0}))
+}

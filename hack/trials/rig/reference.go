@@ -196,6 +196,17 @@ func (d Drift) Slow(least float64) string {
 	return strings.Join(out, ", ")
 }
 
+// SlowIn tells how many edits took longer than some milliseconds, in each part of the window that is so long.
+func (d Drift) SlowIn(part time.Duration, millis float64) []int {
+	out := make([]int, max(1, int(d.To.Sub(d.From)/part)))
+	for i, at := range d.Edited {
+		if d.Millis[i] > millis {
+			out[min(int(at.Sub(d.From)/part), len(out)-1)]++
+		}
+	}
+	return out
+}
+
 // Beside keeps those of the collections of the source's API server that were under way in the window. What was under way at its end is told when it
 // is over.
 func (d *Drift) Beside(all []controlplane.Collection) {

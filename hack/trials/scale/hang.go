@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
@@ -123,11 +122,13 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 		return err
 	}
 	h.shown = since(h.began, shown)
-	collections, err := r.Source.Collections(controlplane.APIServer)
-	if err != nil {
+	windows := []*rig.Drift{&well.Drift, &h.Drift}
+	for i := range before {
+		windows = append(windows, &before[i].Drift)
+	}
+	if err := r.beside(windows...); err != nil {
 		return err
 	}
-	h.Beside(collections)
 	judgeHang(step, before, well, h)
 
 	edited := time.Now()
@@ -263,16 +264,19 @@ type hanging struct {
 // judgeHang compares targets that are well while others hang with how they were before. What they were while those others changed and were well is
 // only shown.
 func judgeHang(step *figures.Step, before []waiting, well waiting, h hanging) {
-	var baseline, reference []float64
+	var windows []rig.Drift
 	others, all := rig.Histogram{}, rig.Histogram{}
 	for _, w := range before {
-		baseline, reference = slices.Concat(baseline, w.Millis), slices.Concat(reference, w.Reference)
+		windows = append(windows, w.Drift)
 		others.Add(w.others)
 		all.Add(w.all)
 	}
-	base := step.AddLatencies("drift in the others before", baseline, reference)
+	baseline := joined(windows)
+	base := step.AddLatencies("drift in the others before", baseline.Millis, baseline.Reference)
 	step.AddLatencies("drift in the others while as many change and are well", well.Millis, well.Reference)
 	drift := step.AddLatencies("drift in the others while some hang", h.Millis, h.Reference)
+	step.Note("%s", eachWindow("before it", windows, base.P99))
+	step.Note("%s", eachWindow("while as many change and are well, and while they hang", []rig.Drift{well.Drift, h.Drift}, base.P99))
 	if slow := h.Slow(3 * base.P99); slow != "" {
 		step.Note("edits that took thrice the p99 of before, by the second of the window: %s", slow)
 	}

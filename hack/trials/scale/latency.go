@@ -26,7 +26,11 @@ func (r *run) drift(ctx context.Context, step *figures.Step) error {
 	if err != nil {
 		return err
 	}
+	if err := r.beside(&d); err != nil {
+		return err
+	}
 	l := step.AddLatencies("drift", d.Millis, d.Reference)
+	step.Note("%s", eachWindow("of drift", []rig.Drift{d}, l.P99))
 	step.Find("drift, p50").AtMost(100)
 	step.Find("drift, p99").AtMost(1000)
 	step.Add("edits a second", float64(len(d.Millis))/r.options.Window.Seconds(), "/s")

@@ -54,19 +54,19 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 	if len(o.corrected) == 0 { // no round came to its end
 		return failed
 	}
-	collections, err := r.Source.Collections(controlplane.APIServer)
-	if err != nil {
-		return err
-	}
+	var all []*rig.Drift
 	for _, windows := range [][]rig.Drift{o.before, o.during, o.after, o.again} {
 		for i := range windows {
-			windows[i].Beside(collections)
+			all = append(all, &windows[i])
 		}
+	}
+	if err := r.beside(all...); err != nil {
+		return err
 	}
 	judgeOutage(step, o.before, []phase{{"while they vanish", o.during}, {"while they are down", o.after}})
 	again := joined(o.again)
 	step.AddLatencies("drift after they are back", again.Millis, again.Reference)
-	step.Note("%s", eachWindow("after they are back", o.again))
+	step.Note("%s", eachWindow("after they are back", o.again, figures.Quantile(joined(o.before).Millis, 0.99)))
 	step.AddLatencies("vanished until shown as down", o.down, nil)
 	step.Find("vanished until shown as down, max").AtMost(30000)
 	step.AddLatencies("back until shown as up", o.up, nil)
@@ -104,6 +104,10 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 	}
 	down := r.Sight.Expect("the vanished targets are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
 	defer down.End()
+	whole, err := r.Source.Requests(ctx)
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	for _, target := range vanishing {
 		if _, err := target.Faults().Set(fault.Fault{Kind: fault.BlackHole}); err != nil {
@@ -114,6 +118,10 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 	profiled := r.profile(ctx, name, min(startProfile, r.options.Window))
 	traced := r.trace(ctx, name, foundFrom, foundFor)
 	if err := window(&o.during, fmt.Sprintf("while %d others vanish", len(vanishing))); err != nil {
+		return err
+	}
+	apart, err := r.Source.Requests(ctx)
+	if err != nil {
 		return err
 	}
 	shown, err := down.Wait(ctx, r.Rig, 2*time.Minute)
@@ -174,6 +182,8 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 		return err
 	}
 	o.down, o.up, o.corrected = append(o.down, since(began, shown)...), append(o.up, since(cleared, seen)...), append(o.corrected, corrected)
+	_, _, told := stage.Writes(whole, apart)
+	step.Note("%s, while they vanish, written to the source, also for edits: %v", round, told)
 	_, _, written := stage.Writes(asked, askedBy)
 	step.Note("%s, when they are back, second by second: %s; written to the source: %v", round, rig.EachSecond(looks, cleared), written)
 	return nil
@@ -205,7 +215,7 @@ func judgeOutage(step *figures.Step, before []rig.Drift, phases []phase) {
 		each = append(each, figures.Quantile(d.Millis, 0.99))
 	}
 	step.Add("noise: p99 of the windows before it, the most to the least", slices.Max(each)/slices.Min(each), "x")
-	step.Note("%s", eachWindow("before it", before))
+	step.Note("%s", eachWindow("before it", before, base.P99))
 	for _, p := range phases {
 		drift := joined(p.drift)
 		l := step.AddLatencies("drift "+p.name, drift.Millis, drift.Reference)
@@ -214,19 +224,35 @@ func judgeOutage(step *figures.Step, before []rig.Drift, phases []phase) {
 				step.Note("round %d, edits %s that took thrice the p99 of before, by the second of the window: %s", n+1, p.name, slow)
 			}
 		}
-		step.Note("%s", eachWindow(p.name, p.drift))
+		step.Note("%s", eachWindow(p.name, p.drift, base.P99))
 		step.Add("drift "+p.name+", p50 against before", l.P50/base.P50, "x")
 		step.Add("drift "+p.name+", p99 against before", l.P99/base.P99, "x").AtMost(1.2)
 		step.Add("hub CPU "+p.name+", against before", drift.CPU.Hub.Seconds()/float64(len(p.drift))/cpu, "x").AtMost(1.2)
 	}
 }
 
-// eachWindow tells the p99 of each window, and for how long the source's API server collected its garbage meanwhile.
-func eachWindow(what string, windows []rig.Drift) string {
+// beside has each window know when the source's API server collected its garbage.
+func (r *run) beside(windows ...*rig.Drift) error {
+	collections, err := r.Source.Collections(controlplane.APIServer)
+	if err != nil {
+		return err
+	}
+	for _, d := range windows {
+		d.Beside(collections)
+	}
+	return nil
+}
+
+// slowParts is for which parts of a window it is told how many edits were slow.
+const slowParts = 3 * time.Second
+
+// eachWindow tells the p99 of each window, for how long the source's API server collected its garbage meanwhile, and when edits took longer than
+// some milliseconds.
+func eachWindow(what string, windows []rig.Drift, slow float64) string {
 	each := make([]string, 0, len(windows))
 	for _, d := range windows {
-		each = append(each, fmt.Sprintf("p99 %.1f ms (of the reference %.1f ms), the source collected for %.1f s",
-			figures.Quantile(d.Millis, 0.99), figures.Quantile(d.Reference, 0.99), d.Collected().Seconds()))
+		each = append(each, fmt.Sprintf("p99 %.1f ms (of the reference %.1f ms), the source collected for %.1f s, slower than %.1f ms in each %s: %d",
+			figures.Quantile(d.Millis, 0.99), figures.Quantile(d.Reference, 0.99), d.Collected().Seconds(), slow, slowParts, d.SlowIn(slowParts, slow)))
 	}
 	return "the windows " + what + ": " + strings.Join(each, "; ")
 }
