@@ -104,7 +104,7 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 	}
 	down := r.Sight.Expect("the vanished targets are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
 	defer down.End()
-	whole, err := r.Source.Requests(ctx)
+	before, err := r.Source.Requests(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 	if err := window(&o.during, fmt.Sprintf("while %d others vanish", len(vanishing))); err != nil {
 		return err
 	}
-	apart, err := r.Source.Requests(ctx)
+	vanished, err := r.Source.Requests(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 		return err
 	}
 	o.down, o.up, o.corrected = append(o.down, since(began, shown)...), append(o.up, since(cleared, seen)...), append(o.corrected, corrected)
-	_, _, told := stage.Writes(whole, apart)
+	_, _, told := stage.Writes(before, vanished)
 	step.Note("%s, while they vanish, written to the source, also for edits: %v", round, told)
 	_, _, written := stage.Writes(asked, askedBy)
 	step.Note("%s, when they are back, second by second: %s; written to the source: %v", round, rig.EachSecond(looks, cleared), written)
