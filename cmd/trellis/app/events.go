@@ -15,8 +15,8 @@ import (
 const (
 	// eventsAtOnce may be told without a pause, so that what happens to a few targets is told when it happens.
 	eventsAtOnce = 25
-	// eventsPerSecond is the pace after that. Hundreds of targets that are back at once have as much to tell by events as by their conditions, and the
-	// source had both to take in the same seconds. Operators wait for the conditions.
+	// eventsPerSecond is the pace after that. Hundreds of targets that go, or are back, at once have as much to tell by events as by their conditions,
+	// and the source had both to take in the same seconds: with 30 a second after 100, corrections in the others waited. Operators wait for the conditions.
 	eventsPerSecond = 20
 	// eventsWaiting is how many wait for their turn: the last of them for half a minute. What comes then does not wait. An event has the time
 	// at which it is told, and what waits when the process ends may be lost, so it is not to be long.

@@ -63,10 +63,10 @@ func (r *run) outage(ctx context.Context, step *figures.Step) error {
 	if err := r.beside(all...); err != nil {
 		return err
 	}
-	judgeOutage(step, o.before, []phase{{"while they vanish", o.during}, {"while they are down", o.after}})
+	slow := judgeOutage(step, o.before, []phase{{"while they vanish", o.during}, {"while they are down", o.after}})
 	again := joined(o.again)
 	step.AddLatencies("drift after they are back", again.Millis, again.Reference)
-	step.Note("%s", eachWindow("after they are back", o.again, figures.Quantile(joined(o.before).Millis, 0.99)))
+	step.Note("%s", eachWindow("after they are back", o.again, slow))
 	step.AddLatencies("vanished until shown as down", o.down, nil)
 	step.Find("vanished until shown as down, max").AtMost(30000)
 	step.AddLatencies("back until shown as up", o.up, nil)
@@ -205,8 +205,8 @@ type phase struct {
 }
 
 // judgeOutage compares healthy targets during outages of others with how they were before. What comes after one is no baseline: there
-// is much to be done for those that are back.
-func judgeOutage(step *figures.Step, before []rig.Drift, phases []phase) {
+// is much to be done for those that are back. It returns the p99 of before, in milliseconds.
+func judgeOutage(step *figures.Step, before []rig.Drift, phases []phase) float64 {
 	all := joined(before)
 	cpu := all.CPU.Hub.Seconds() / float64(len(before))
 	base := step.AddLatencies("drift before it", all.Millis, all.Reference)
@@ -229,6 +229,7 @@ func judgeOutage(step *figures.Step, before []rig.Drift, phases []phase) {
 		step.Add("drift "+p.name+", p99 against before", l.P99/base.P99, "x").AtMost(1.2)
 		step.Add("hub CPU "+p.name+", against before", drift.CPU.Hub.Seconds()/float64(len(p.drift))/cpu, "x").AtMost(1.2)
 	}
+	return base.P99
 }
 
 // beside has each window know when the source's API server collected its garbage.
