@@ -84,6 +84,13 @@ func (s *socket) Write(p []byte) (int, error) {
 	return n, s.explain(err)
 }
 
+// SetDeadline and the others are the first that whoever writes or reads learns of a socket that is closed.
+func (s *socket) SetDeadline(t time.Time) error { return s.explain(s.Conn.SetDeadline(t)) }
+
+func (s *socket) SetReadDeadline(t time.Time) error { return s.explain(s.Conn.SetReadDeadline(t)) }
+
+func (s *socket) SetWriteDeadline(t time.Time) error { return s.explain(s.Conn.SetWriteDeadline(t)) }
+
 // explain tells that it was not the other end that closed the socket.
 func (s *socket) explain(err error) error {
 	if err == nil || !s.retired.Load() {

@@ -100,6 +100,27 @@ func TestSocketsAreResetWhenTheLeaseRanOut(t *testing.T) {
 	s.Expect(send()).To(Succeed(), "a standby again")
 }
 
+// TestAllCallsOfASocketTellWhyItIsClosed has those that use it, such as HTTP/2, begin with a deadline as often as with a read or a write.
+func TestAllCallsOfASocketTellWhyItIsClosed(t *testing.T) {
+	s := newSource(t)
+	p := s.peer()
+	r, result := s.writing(server{got: make(chan struct{}, 1)}, context.WithCancel)
+	conn := p.open(r.Fence())
+	r.stop()
+	s.Expect(result).To(Receive(MatchError(context.Canceled)), "so all sockets are closed")
+	for name, call := range map[string]func() error{
+		"read":               func() error { _, err := conn.Read(make([]byte, 1)); return err },
+		"write":              func() error { _, err := conn.Write([]byte("x")); return err },
+		"deadline of both":   func() error { return conn.SetDeadline(time.Now().Add(time.Hour)) },
+		"deadline of reads":  func() error { return conn.SetReadDeadline(time.Time{}) },
+		"deadline of writes": func() error { return conn.SetWriteDeadline(time.Time{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(call()).To(And(MatchError(net.ErrClosed), MatchError(leader.ErrNotLeading)))
+		})
+	}
+}
+
 func TestSocketsOfATermThatEndsInOrderStay(t *testing.T) {
 	s := newSource(t)
 	p := s.peer()
