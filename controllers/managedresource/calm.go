@@ -41,11 +41,24 @@ func (r *reconciler) updateHealth(ctx context.Context, work *run, change func(*r
 		work.mr = base
 		return warnings.Deadline, nil
 	}
-	if wait = r.memory.calm(work.name, pause, turn, r.clock.Now()); wait > 0 {
+	blind := pause > 0 && blinded(&base.Status, &work.mr.Status)
+	if blind {
+		wait = r.memory.crowd.Wait(work.name, r.clock.Now())
+	}
+	if wait == 0 {
+		wait = r.memory.calm(work.name, pause, turn, r.clock.Now())
+	}
+	if wait > 0 {
 		work.mr = base
 		return wait, nil
 	}
-	return 0, r.source.Patch(ctx, base, work.mr, true)
+	if err := r.source.Patch(ctx, base, work.mr, true); err != nil {
+		return 0, err
+	}
+	if blind {
+		r.memory.crowd.Used(work.name, r.clock.Now())
+	}
+	return 0, nil
 }
 
 // calm returns how long to wait until the last write about health is a pause ago, which is longer while conditions keep turning.
@@ -90,6 +103,15 @@ func withoutHealth(s *resourcesv1alpha1.ManagedResourceStatus) *resourcesv1alpha
 }
 
 func isAboutHealth(t resourcesv1alpha1.ConditionType) bool { return slices.Contains(aboutHealth, t) }
+
+// blinded tells whether some condition about health comes to say that the target cannot be watched, which all its ManagedResources find out at once.
+func blinded(before, after *resourcesv1alpha1.ManagedResourceStatus) bool {
+	says := func(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType) bool {
+		c := resourcesv1alpha1.GetCondition(s.Conditions, t)
+		return c != nil && c.Reason == resourcesv1alpha1.ReasonHealthCheckError
+	}
+	return slices.ContainsFunc(aboutHealth, func(t resourcesv1alpha1.ConditionType) bool { return says(after, t) && !says(before, t) })
+}
 
 // turned tells whether some condition about health has another status.
 func turned(before, after *resourcesv1alpha1.ManagedResourceStatus) bool {

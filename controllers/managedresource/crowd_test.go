@@ -1,6 +1,7 @@
 package managedresource
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -52,6 +53,46 @@ func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	j.vanish()
+	j.Expect(j.look()).To(BeNumerically(">", time.Second), "a turn is used once")
+}
+
+// That a target cannot be watched is news to each of its ManagedResources. What is wrong with an object is told at once meanwhile.
+func TestThatManyCannotBeWatchedIsToldInTurns(t *testing.T) {
+	j := judged(t)
+	j.shown()
+	j.look()
+	before := j.writes
+	othersInTheCrowd(j, crowd.AtOnce(crowdPace)+3*crowdPace)
+	for range 2 {
+		j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
+		wait := j.look()
+		j.Expect(wait).To(BeNumerically(">", 2*time.Second))
+		j.Expect(j.look()).To(Equal(wait), "another look takes no other turn")
+		j.Expect(j.writes).To(Equal(before))
+		j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
+		j.clusters.Sync(j.work.target, "ConfigMap.v1", true)
+		j.look()
+		j.Expect(j.writes).To(Equal(before), "there is nothing to tell any more")
+		j.clock.Step(100 * time.Millisecond)
+	}
+	j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
+	j.clock.Step(j.look())
+	j.look()
+	j.Expect(j.writes).To(Equal(before + 1))
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False HealthCheckError"))
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(HavePrefix("Unknown HealthCheckError"))
+
+	othersInTheCrowd(j, 10*crowdPace)
+	j.clock.Step(calmText)
+	j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("11", "False"))
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False DeploymentUnhealthy"))
+	j.clock.Step(calmText)
+	j.clusters.Sync(j.work.target, "ConfigMap.v1", true)
+	j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("12", "True"))
+	j.look()
+	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
+	j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
 	j.Expect(j.look()).To(BeNumerically(">", time.Second), "a turn is used once")
 }
 

@@ -21,9 +21,9 @@ type Crowd struct {
 	swept  time.Time                          // when those were dropped last that nobody came to
 }
 
-// AtOnce returns how many of a Crowd with so many turns a second have theirs at once, after a while in which nobody came: a fifth of them,
+// AtOnce returns how many of a Crowd with so many turns a second have theirs at once, after a while in which nobody came: a tenth of them,
 // and one at least. It is what a few targets have to say.
-func AtOnce(perSecond int) int { return max(1, perSecond/5) }
+func AtOnce(perSecond int) int { return max(1, perSecond/10) }
 
 // New returns a Crowd of which so many have their turn in a second, after AtOnce of them.
 func New(perSecond int) *Crowd {

@@ -11,7 +11,7 @@
 // come is kept for a while, for a write that has to be tried again.
 //
 // Trade-offs: who is among the few does not wait, and those of all kinds come in the same moment. As many as a second has turns were two
-// hundred writes in one moment when a third of a thousand targets went. With a fifth of them, the last is told 0.8 s later. A place that nobody
+// hundred writes in one moment when a third of a thousand targets went. With a tenth of them, the last is told 0.9 s later. A place that nobody
 // comes to any more is not given to others, so that what is told late does not come in one burst. Who decides what has to wait at all is up to
 // the controllers: nothing here knows what is said.
 package crowd
