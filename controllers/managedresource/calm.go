@@ -104,13 +104,19 @@ func withoutHealth(s *resourcesv1alpha1.ManagedResourceStatus) *resourcesv1alpha
 
 func isAboutHealth(t resourcesv1alpha1.ConditionType) bool { return slices.Contains(aboutHealth, t) }
 
-// blinded tells whether some condition about health comes to say that the target cannot be watched, which all its ManagedResources find out at once.
-func blinded(before, after *resourcesv1alpha1.ManagedResourceStatus) bool {
-	says := func(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType) bool {
-		c := resourcesv1alpha1.GetCondition(s.Conditions, t)
-		return c != nil && c.Reason == resourcesv1alpha1.ReasonHealthCheckError
+// blinded tells whether all that is new is that the target cannot be watched, which all its ManagedResources find out at once.
+func blinded(before, after *resourcesv1alpha1.ManagedResourceStatus) (blind bool) {
+	for _, t := range []resourcesv1alpha1.ConditionType{resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionResourcesProgressing} {
+		was, is := resourcesv1alpha1.GetCondition(before.Conditions, t), resourcesv1alpha1.GetCondition(after.Conditions, t)
+		switch {
+		case is == nil, was != nil && was.Status == is.Status && was.Reason == is.Reason:
+		case is.Reason == resourcesv1alpha1.ReasonHealthCheckError:
+			blind = true
+		default:
+			return false
+		}
 	}
-	return slices.ContainsFunc(aboutHealth, func(t resourcesv1alpha1.ConditionType) bool { return says(after, t) && !says(before, t) })
+	return blind
 }
 
 // turned tells whether some condition about health has another status.
