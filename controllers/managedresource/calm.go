@@ -52,13 +52,10 @@ func (r *reconciler) updateHealth(ctx context.Context, work *run, change func(*r
 		work.mr = base
 		return wait, nil
 	}
-	if err := r.source.Patch(ctx, base, work.mr, true); err != nil {
-		return 0, err
-	}
 	if blind {
-		r.memory.crowd.Used(work.name, r.clock.Now())
+		return 0, r.useTurn(ctx, base, work)
 	}
-	return 0, nil
+	return 0, r.source.Patch(ctx, base, work.mr, true)
 }
 
 // calm returns how long to wait until the last write about health is a pause ago, which is longer while conditions keep turning.
