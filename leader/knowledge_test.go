@@ -138,10 +138,12 @@ func TestFenceClosesWhileTheLeaseIsFree(t *testing.T) {
 			s.Expect(s.client.CoordinationV1().Leases("default").Delete(s.t.Context(), "hub", deleteNow)).To(Succeed())
 		},
 		"nobody's": func(s *source) {
-			lease := s.lease()
-			lease.Spec.HolderIdentity = nil
-			_, err := s.client.CoordinationV1().Leases("default").Update(s.t.Context(), lease, metav1.UpdateOptions{})
-			s.Expect(err).NotTo(HaveOccurred())
+			s.Eventually(func() error { // a renewal may be under way
+				lease := s.lease()
+				lease.Spec.HolderIdentity = nil
+				_, err := s.client.CoordinationV1().Leases("default").Update(s.t.Context(), lease, metav1.UpdateOptions{})
+				return err
+			}).Should(Succeed())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
