@@ -30,7 +30,8 @@ var nodePorts atomic.Int32
 func exempts(p place) map[string]exempt {
 	const bundle = "Zm9yZWlnbg==" // "foreign"
 	name := p.ns + "-obj"
-	nodePort := 31000 + nodePorts.Add(1)%1500 // one of its own for each test that runs
+	// One of its own for each test that runs. API servers give the first 86 to nobody who does not ask for them.
+	nodePort := 30000 + nodePorts.Add(1)%86
 	webhook := func(kind, extra string) string {
 		return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"webhooks":[{"name":"a.trellis.test",
 "clientConfig":{%s"service":{"namespace":"nowhere","name":"nothing"}},"failurePolicy":"Ignore","sideEffects":"None","admissionReviewVersions":["v1"],

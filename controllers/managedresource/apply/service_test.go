@@ -27,6 +27,8 @@ func (c *countingClient) Get(ctx context.Context, key client.ObjectKey, obj clie
 
 func TestMR29Services(t *testing.T) {
 	const http = "{name: http, port: 80}"
+	// Addresses below 10.96.1.0 and ports below 30086 are those that the API server gives to nobody who does not ask for
+	// them: other tests of this server get theirs from the rest.
 	for name, c := range map[string]struct {
 		first, firstPorts string
 		change            string
@@ -45,7 +47,7 @@ func TestMR29Services(t *testing.T) {
 		"ExternalName to LoadBalancer":               {first: "type: ExternalName, externalName: a.example.com,", firstPorts: http, now: "type: LoadBalancer,", nowPorts: http, want: kept{"spec|type": "LoadBalancer"}},
 		"NodePort whose port moves":                  {first: "type: NodePort,", firstPorts: http, now: "type: NodePort,", nowPorts: "{name: http, port: 81}", same: []string{"spec|ports|0|nodePort"}, want: kept{"spec|ports|0|port": 81, "spec|ports|1": nil}},
 		"NodePort whose port is renamed":             {first: "type: NodePort,", firstPorts: http, now: "type: NodePort,", nowPorts: "{name: web, port: 80}", same: []string{"spec|ports|0|nodePort"}, want: kept{"spec|ports|0|name": "web"}},
-		"NodePort of its own that is dropped":        {first: "type: NodePort,", firstPorts: "{name: http, port: 80, nodePort: 30777}", now: "type: NodePort,", nowPorts: http, want: kept{"spec|ports|0|nodePort": 30777}},
+		"NodePort of its own that is dropped":        {first: "type: NodePort,", firstPorts: "{name: http, port: 80, nodePort: 30077}", now: "type: NodePort,", nowPorts: http, want: kept{"spec|ports|0|nodePort": 30077}},
 		"NodePort with two protocols":                {first: "type: NodePort,", firstPorts: "{name: a, port: 53}, {name: b, port: 53, protocol: UDP}", now: "type: NodePort,", nowPorts: "{name: a, port: 53}, {name: b, port: 53, protocol: UDP}", same: []string{"spec|ports|0|nodePort", "spec|ports|1|nodePort"}},
 		"LoadBalancer to NodePort":                   {first: "type: LoadBalancer,", firstPorts: http, now: "type: NodePort,", nowPorts: http, same: []string{"spec|clusterIP", "spec|ports|0|nodePort"}},
 		"LoadBalancer to ClusterIP":                  {first: "type: LoadBalancer,", firstPorts: http, nowPorts: http, same: []string{"spec|clusterIP"}, want: kept{"spec|ports|0|nodePort": nil}},
@@ -53,7 +55,7 @@ func TestMR29Services(t *testing.T) {
 		"LoadBalancer whose address is dropped":      {first: "type: LoadBalancer, loadBalancerIP: 192.0.2.8,", firstPorts: http, now: "type: LoadBalancer,", nowPorts: http, want: kept{"spec|loadBalancerIP": "192.0.2.8"}},
 		"LoadBalancer with another address":          {first: "type: LoadBalancer, loadBalancerIP: 192.0.2.8,", firstPorts: http, now: "type: LoadBalancer, loadBalancerIP: 192.0.2.9,", nowPorts: http, want: kept{"spec|loadBalancerIP": "192.0.2.9"}},
 		"LoadBalancer with a health check":           {first: "type: LoadBalancer, externalTrafficPolicy: Local,", firstPorts: http, now: "type: LoadBalancer, externalTrafficPolicy: Local,", nowPorts: "{name: http, port: 81}", same: []string{"spec|healthCheckNodePort", "spec|ports|0|nodePort"}},
-		"LoadBalancer whose health check is dropped": {first: "type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30778,", firstPorts: http, now: "type: LoadBalancer, externalTrafficPolicy: Local,", nowPorts: http, want: kept{"spec|healthCheckNodePort": 30778}},
+		"LoadBalancer whose health check is dropped": {first: "type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30078,", firstPorts: http, now: "type: LoadBalancer, externalTrafficPolicy: Local,", nowPorts: http, want: kept{"spec|healthCheckNodePort": 30078}},
 		"LoadBalancer without local traffic":         {first: "type: LoadBalancer, externalTrafficPolicy: Local,", firstPorts: http, now: "type: LoadBalancer,", nowPorts: http, want: kept{"spec|healthCheckNodePort": nil}},
 	} {
 		for owner, create := range map[string]func(t *testing.T, text string) types.UID{
