@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +26,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -105,15 +105,12 @@ func (c *child) kill() {
 	})
 }
 
-// freePort returns a port that was free a moment ago.
+// freePort is controlplane.FreePort.
 func freePort(s *space) int {
 	s.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := controlplane.FreePort()
 	s.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	s.Expect(ok).To(BeTrue())
-	return address.Port
+	return port
 }
 
 // generated is the content of a ManagedResource in one round: objects of several kinds in several stages. Most names are

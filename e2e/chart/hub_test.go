@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -57,10 +57,9 @@ func local(t *testing.T) (values string) {
 	g := NewWithT(t)
 	ports := make([]int, 2)
 	for i := range ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		var err error
+		ports[i], err = controlplane.FreePort()
 		g.Expect(err).NotTo(HaveOccurred())
-		defer func() { _ = listener.Close() }()
-		ports[i] = listener.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // it is TCP
 	}
 	return fmt.Sprintf("server: {healthProbes: {bindAddress: 127.0.0.1, port: %d}, metrics: {bindAddress: 127.0.0.1, port: %d}}", ports[0], ports[1])
 }

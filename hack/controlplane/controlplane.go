@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -179,7 +177,7 @@ func (cp *ControlPlane) etcdSocket() string {
 func (cp *ControlPlane) startFirstAPIServer(ctx context.Context) error {
 	var err error
 	for range portAttempts {
-		if cp.port, err = choosePort(); err != nil {
+		if cp.port, err = FreePort(); err != nil {
 			return err
 		}
 		if err = cp.prepareClients(); err != nil {
@@ -411,18 +409,4 @@ func checkOnce(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	return check(ctx)
-}
-
-// choosePort returns a free port below those that the kernel hands out by itself.
-func choosePort() (int, error) {
-	const lowest, highest = 20000, 32000
-	var err error
-	for range 100 {
-		var listener net.Listener
-		port := lowest + rand.IntN(highest-lowest)
-		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			return port, listener.Close()
-		}
-	}
-	return 0, fmt.Errorf("cannot find a free port: %w", err)
 }

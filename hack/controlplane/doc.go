@@ -36,9 +36,9 @@
 // admin either, nor collects garbage or empties a namespace that is being deleted.
 //
 // Only the API server listens on a port, on 127.0.0.1: etcd is reached through a socket in its directory, the other
-// components serve nothing. The port is taken from below the range from which the kernel gives ports to outgoing
-// connections, so a stopped API server finds it free when it is started again. If somebody else takes it between
-// the choice and the first start, another one is chosen.
+// components serve nothing. The port (FreePort, for other servers of a test too) is taken from below the range from which
+// the kernel gives ports to outgoing connections, so a stopped API server finds it free when it is started again. If
+// somebody else takes it between the choice and the first start, another one is chosen.
 //
 // # Nothing stays behind
 //

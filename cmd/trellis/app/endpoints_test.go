@@ -3,7 +3,6 @@ package app_test
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -12,18 +11,16 @@ import (
 	. "github.com/onsi/gomega"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// freePort returns a port that was free a moment ago.
+// freePort is controlplane.FreePort.
 func (e *env) freePort() int32 {
 	e.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := controlplane.FreePort()
 	e.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	e.Expect(ok).To(BeTrue())
-	return int32(address.Port)
+	return int32(port)
 }
 
 // get asks a port of this machine. A port that nobody listens on answers with code 0.

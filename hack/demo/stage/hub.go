@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	chart "github.com/trellis-hub/trellis/charts/trellis"
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -305,18 +305,12 @@ func hasAll(series string, labels map[string]string) bool {
 
 // freePorts returns ports on the loopback interface that nobody listens on.
 func freePorts(n int) ([]int, error) {
-	ports := make([]int, 0, n)
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("finding a free port: %w", err)
+	ports := make([]int, n)
+	for i := range ports {
+		var err error
+		if ports[i], err = controlplane.FreePort(); err != nil {
+			return nil, err
 		}
-		defer func() { _ = listener.Close() }()
-		address, ok := listener.Addr().(*net.TCPAddr)
-		if !ok {
-			return nil, fmt.Errorf("finding a free port: %s is no address of TCP", listener.Addr())
-		}
-		ports = append(ports, address.Port)
 	}
 	return ports, nil
 }
