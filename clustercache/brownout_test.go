@@ -46,7 +46,7 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 	h.Eventually(r.names).Should(ConsistOf("one", "two"))
 	h.Expect(a.count(listRequests)).To(Equal(1), "nothing was listed again")
 	h.Eventually(h.relied(key)).Should(BeTrue())
-	h.Expect(r.syncs()).To(Equal(2), "who waits for it is told")
+	h.Eventually(r.syncs).Should(Equal(2), "who waits for it is told")
 	h.Expect(r.errors()).To(BeZero())
 	h.Expect(r.faults).To(BeEmpty())
 }
@@ -92,7 +92,7 @@ func TestWatchIsReliedUponOnceItHasCaughtUp(t *testing.T) {
 			h.Eventually(h.relied(key)).Should(BeTrue())
 			h.Expect(a.count(listRequests)).To(Equal(map[bool]int{false: 1, true: 2}[forgotten]))
 			if forgotten {
-				h.Expect(r.names()).To(ConsistOf("meanwhile"))
+				h.Eventually(r.names).Should(ConsistOf("meanwhile"))
 			}
 			h.Eventually(r.syncs).Should(Equal(2))
 			h.Expect(r.errors()).To(BeZero())
@@ -109,7 +109,7 @@ func (h *hub) relied(key ClusterKey) func() bool {
 }
 
 func TestLoneTargetIsGivenUpAfterTheGrace(t *testing.T) {
-	h, a, key := connected(t, Options{DisconnectGrace: 300 * time.Millisecond})
+	h, a, key := connected(t, Options{DisconnectGrace: 3 * time.Second})
 	r := h.watchConfigMaps(key)
 	h.Eventually(r.syncs).Should(Equal(1))
 	a.setFault(a.hangAll)

@@ -45,7 +45,7 @@ func TestTargetThatAnswersNothingButProbesIsNotCalled(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, a, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: 300 * time.Millisecond} }})
+			h, a, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: time.Second} }})
 			a.store.put("configmaps", "default", "one", nil)
 			r := h.watchConfigMaps(key)
 			c, err := h.cache.GetMetadataClient(context.Background(), key)

@@ -40,7 +40,9 @@ func liveHeap() uint64 {
 // A token changes again and again under load, with each older one revoked a moment later. No write may fail, and no watch
 // may hear of it.
 func TestTokenThatChangesAllTheTimeFailsNoWrite(t *testing.T) {
-	h, target, key := simulated(t, Options{Limits: func(ClusterKey) Limits { return Limits{QPS: -1} }})
+	options := patiently()
+	options.Limits = func(ClusterKey) Limits { return Limits{QPS: -1} }
+	h, target, key := simulated(t, options)
 	r := h.watchConfigMaps(key)
 	watches := opened(target)
 	c := h.writer(key)
@@ -78,7 +80,9 @@ func TestTokenThatChangesAllTheTimeFailsNoWrite(t *testing.T) {
 
 // Whoever asks for a connection while it is replaced gets the old one or the new one, never none.
 func TestConnectionThatIsReplacedIsAlwaysThere(t *testing.T) {
-	h := start(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: 100 * time.Millisecond} }})
+	options := patiently()
+	options.Limits = func(ClusterKey) Limits { return Limits{Timeout: 100 * time.Millisecond} }
+	h := start(t, options)
 	s := newStore("uid-a")
 	servers := []*apiServer{newAPIServer(t, s), newAPIServer(t, s)}
 	key := h.register("a", servers[0].kubeconfig("token-0"))

@@ -3,6 +3,7 @@ package clustercache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/trellis-hub/trellis/hack/controlplane"
 )
 
 func TestTwoRegistrationsLeadToTwoTargets(t *testing.T) {
@@ -108,10 +111,9 @@ func TestRefusedRegistrationHealsWhenItIsMended(t *testing.T) {
 
 func TestClosedPortIsDialledUntilItOpens(t *testing.T) {
 	h := start(t, Options{})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := controlplane.FreePort() // one that nobody else takes meanwhile
 	h.Expect(err).NotTo(HaveOccurred())
-	address := listener.Addr().String()
-	h.Expect(listener.Close()).To(Succeed())
+	address := fmt.Sprintf("127.0.0.1:%d", port)
 	a := newAPIServer(t, newStore("uid-a"))
 
 	key := h.register("a", kubeconfigOf("https://"+address, a.ca, "x"))
@@ -120,7 +122,7 @@ func TestClosedPortIsDialledUntilItOpens(t *testing.T) {
 	h.Expect(status.Message).To(ContainSubstring("refused"))
 	h.Expect(status.NextAttempt).NotTo(BeZero())
 
-	listener, err = net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", address)
 	h.Expect(err).NotTo(HaveOccurred())
 	go forward(listener, a.server.Listener.Addr().String())
 	defer func() { _ = listener.Close() }()
@@ -184,7 +186,7 @@ func TestServerThatNeverSpeaksTLS(t *testing.T) {
 }
 
 func TestWrongCertificateAuthority(t *testing.T) {
-	h := start(t, Options{})
+	h := start(t, patiently())
 	a, b := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
 	key := h.register("a", kubeconfigOf(a.server.URL, b.ca, "x"))
 	status := h.expectState(key, StateDisconnected)
@@ -204,7 +206,7 @@ func TestUnauthorizedForbiddenAndAnonymous(t *testing.T) {
 		"overloaded server":            {func(a *apiServer) { a.setFault(answer(http.StatusTooManyRequests, "/version")) }, ReasonUnreachable, "429"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := start(t, Options{})
+			h := start(t, patiently())
 			a := newAPIServer(t, newStore("uid-a"))
 			test.prepare(a)
 			key := h.register("a", a.kubeconfig("secret-token"))

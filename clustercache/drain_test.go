@@ -48,11 +48,11 @@ func TestTargetDrainsWhileItIsNeeded(t *testing.T) {
 
 	needed.Store(false)
 	h.expectEvent(key, EventGone)
-	h.Expect(get(held)).To(MatchError(ErrClusterUnknown))
+	h.Eventually(func() error { return get(held) }).Should(MatchError(ErrClusterUnknown))
 }
 
 func TestDrainingEndsAfterItsTimeout(t *testing.T) {
-	h, _, key := connected(t, Options{StillNeeded: func(ClusterKey) bool { return true }, DrainTimeout: time.Second})
+	h, _, key := connected(t, Options{StillNeeded: func(ClusterKey) bool { return true }, DrainTimeout: 3 * time.Second})
 	h.unregister(key)
 	h.expectEvent(key, EventDraining)
 	h.expectEvent(key, EventGone)

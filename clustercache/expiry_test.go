@@ -46,7 +46,7 @@ func TestCredentialThatIsNotValidNow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := simulatedFleet(t, fleetsim.Options{Targets: 1, Credentials: c.credentials})[0]
-			h := start(t, Options{})
+			h := start(t, patiently())
 			h.Expect(c.rotate(target, c.lifetime)).To(Succeed())
 			target.Skew(c.skew)
 			key := h.register(target.Name(), target.Kubeconfig())
@@ -135,7 +135,7 @@ func TestNewCredentialThatHasExpired(t *testing.T) {
 // The certificate of the server is judged by the hub's clock. That one is not valid now is said, and heals with another.
 func TestServingCertificateThatIsNotValidNow(t *testing.T) {
 	target := simulatedFleet(t, fleetsim.Options{Targets: 1, Clock: func() time.Time { return time.Now().Add(72 * time.Hour) }})[0]
-	h := start(t, Options{})
+	h := start(t, patiently())
 	key := h.register(target.Name(), target.Kubeconfig())
 	status := h.expectState(key, StateDisconnected)
 	h.Expect(status.Reason).To(Equal(ReasonUnreachable))

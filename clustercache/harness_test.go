@@ -135,6 +135,11 @@ func quick(options Options) Options {
 	return options
 }
 
+// patiently are options with which nothing is given up because this machine is slow: for targets that always answer.
+func patiently() Options {
+	return Options{ProbeTimeout: patience, ConnectTimeout: patience, ResumeTimeout: patience}
+}
+
 // start runs a cache until the test ends, and then checks that it left no goroutine.
 func start(t testing.TB, options Options) *hub {
 	t.Helper()

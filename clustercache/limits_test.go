@@ -73,7 +73,7 @@ func TestWaitingForAPlaceHonoursTheContext(t *testing.T) {
 		return err
 	})
 	h.Eventually(func() int { return a.count("GET /api/v1/namespaces/default/configmaps/one") }).Should(Equal(1))
-	short, done := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	short, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
 	_, err = c.Resource(configMapResource).Namespace("default").Get(short, "one", getOptions)
 	h.Expect(err).To(MatchError(ContainSubstring("calls in flight")))

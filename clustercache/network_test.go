@@ -105,7 +105,7 @@ func TestStormOfGoAwayIsNoOutage(t *testing.T) {
 
 // One byte a second is an answer that never ends, though something comes all the time.
 func TestAnswersThatDrip(t *testing.T) {
-	options := Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: 500 * time.Millisecond} }, SyncTimeout: time.Second, DisconnectGrace: -1}
+	options := Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: time.Second} }, SyncTimeout: time.Second, DisconnectGrace: -1}
 	t.Run("to probes, too: the target is down", func(t *testing.T) {
 		h, target, key := simulated(t, options)
 		mend := h.strike(target, fault.Fault{Kind: fault.Drip, Rate: 1})

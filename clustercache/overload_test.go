@@ -55,7 +55,7 @@ func TestWatchWhoseVersionIsGone(t *testing.T) {
 	a.store.mute(false)
 	a.cut() // apiServer answers 410 to older versions
 	h.Eventually(r.names).Should(ConsistOf("two", "three"))
-	h.Expect(r.syncs()).To(Equal(2))
+	h.Eventually(r.syncs).Should(Equal(2))
 	h.Expect(r.faultsNow()).To(BeEmpty())
 	h.Expect(r.errors()).To(BeZero(), "that is no failure")
 	h.Expect(h.state(key)).To(Equal(StateConnected))

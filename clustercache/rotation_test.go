@@ -75,7 +75,7 @@ func TestTokenThatIsChangedLate(t *testing.T) {
 		state State
 	}{"and is taken": {"new", StateConnected}, "and is not taken": {"bad", StateDisconnected}} {
 		t.Run(name, func(t *testing.T) {
-			h := start(t, Options{ProbeInterval: 100 * time.Millisecond, ProbeTimeout: patience})
+			h := start(t, Options{ProbeInterval: 100 * time.Millisecond, ProbeTimeout: patience, ConnectTimeout: patience})
 			a := newAPIServer(t, newStore("uid-a"))
 			a.setTokens(map[string]string{"old": "hub", "new": "hub"})
 			key := h.register("a", a.kubeconfig("old"))
@@ -350,7 +350,7 @@ func TestUnchangedKubeconfigIsNoRotation(t *testing.T) {
 }
 
 func TestCallsOfAReplacedConnectionEndWithAReason(t *testing.T) {
-	h := start(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: 300 * time.Millisecond} }})
+	h := start(t, Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: 3 * time.Second} }})
 	s := newStore("uid-a")
 	old, next := newAPIServer(t, s), newAPIServer(t, s)
 	key := h.register("a", old.kubeconfig("x"))

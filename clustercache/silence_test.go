@@ -80,7 +80,9 @@ func TestWatchThatSendsBookmarksIsLeftAlone(t *testing.T) {
 
 func TestRealWatchThatIsOpenedAgainMissesNothing(t *testing.T) {
 	cp := realCluster(t)
-	h := start(t, quietly(1800*time.Millisecond))
+	options := quietly(1800 * time.Millisecond)
+	options.ProbeTimeout = patience
+	h := start(t, options)
 	c, namespace := realNamespace(t, cp)
 	key := h.register("real", cp.Kubeconfig())
 	h.expectState(key, StateConnected)

@@ -56,10 +56,10 @@ func TestLeaseThatIsGoneIsTaken(t *testing.T) {
 
 func TestLeaseThatRanOutIsTakenAndNoneThatIsRenewed(t *testing.T) {
 	s := newSource(t)
-	s.take(2)
+	s.take(10)
 	r := s.start("first", nil)
-	for range 20 {
-		s.take(2)
+	for range 60 { // for longer than it lasts
+		s.take(10)
 		s.Consistently(r.began, 200*time.Millisecond).ShouldNot(Receive())
 	}
 	s.Eventually(r.began).Should(Receive(), "nobody renews it any more")

@@ -148,11 +148,11 @@ func TestSocketsAreResetWhenAWriteIsGivenUp(t *testing.T) {
 func TestWriteEndsWithItsTimeout(t *testing.T) {
 	for name, limit := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"a deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, 100*time.Millisecond)
+			return context.WithTimeout(ctx, time.Second)
 		},
 		"a timer that says why": func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, end := context.WithCancelCause(ctx)
-			time.AfterFunc(100*time.Millisecond, func() { end(fmt.Errorf("no answer: %w", context.DeadlineExceeded)) })
+			time.AfterFunc(time.Second, func() { end(fmt.Errorf("no answer: %w", context.DeadlineExceeded)) })
 			return ctx, func() { end(nil) }
 		},
 	} {

@@ -234,7 +234,8 @@ func TestHowAWatchGoesOn(t *testing.T) {
 	onward := at("6", say(is("two", "7")))
 	for name, c := range map[string]struct {
 		answers []answer
-		want    any // of Follow; nil if it goes on where it was
+		stays   bool // open, the first watch, until it is told to be opened again
+		want    any  // of Follow; nil if it goes on where it was
 		listed  bool
 		pauses  int
 	}{
@@ -246,11 +247,11 @@ func TestHowAWatchGoesOn(t *testing.T) {
 		"500":                                      {answers: []answer{with(is("one", "6"), end{}), refuse(500, "no"), onward}, pauses: 2},
 		"an event without a version":               {answers: []answer{with(is("one", "6"), is("one", ""), end{}), onward}, pauses: 1},
 		"a bookmark without a version":             {answers: []answer{with(is("one", "6"), mark(""), end{}), onward}, pauses: 1},
-		"no answer, for good":                      {answers: []answer{list, drop}, want: HaveOccurred(), listed: true, pauses: 3},
-		"429 for good":                             {answers: []answer{list, refuse(429, "later")}, want: Satisfy(apierrors.IsTooManyRequests), pauses: 3},
-		"403":                                      {answers: []answer{list, refuse(403, "no")}, want: Satisfy(apierrors.IsForbidden)},
+		"no answer, for good":                      {answers: []answer{list, drop}, stays: true, want: HaveOccurred(), listed: true, pauses: 3},
+		"429 for good":                             {answers: []answer{list, refuse(429, "later")}, stays: true, want: Satisfy(apierrors.IsTooManyRequests), pauses: 3},
+		"403":                                      {answers: []answer{list, refuse(403, "no")}, stays: true, want: Satisfy(apierrors.IsForbidden)},
 		"it ends at once, again and again":         {answers: []answer{with(end{}), say(end{})}, want: MatchError(ContainSubstring("ends at once")), pauses: 3},
-		"its version is forgotten":                 {answers: []answer{list, say(expired)}, want: Succeed()},
+		"its version is forgotten":                 {answers: []answer{list, say(expired)}, stays: true, want: Succeed()},
 		"a list that is answered 410":              {answers: []answer{refuse(410, "gone")}, want: Satisfy(apierrors.IsGone)},
 		"a list that says 410":                     {answers: []answer{say(is("one", "1"), expired)}, want: Satisfy(apierrors.IsResourceExpired)},
 		"a list without a version":                 {answers: []answer{say(is("one", "1"), all(""))}, want: MatchError(ContainSubstring("no version"))},
@@ -263,7 +264,7 @@ func TestHowAWatchGoesOn(t *testing.T) {
 				s.cancel()
 				s.Expect(s.ends()).To(Succeed())
 			} else {
-				if len(c.answers) == 2 {
+				if c.stays {
 					s.Eventually(s.sink.said).ShouldNot(BeEmpty())
 					s.sink.mu.Lock()
 					reopen := s.sink.reopen

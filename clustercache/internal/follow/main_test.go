@@ -2,8 +2,13 @@ package follow_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/onsi/gomega"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	gomega.SetDefaultEventuallyTimeout(20 * time.Second)
+	goleak.VerifyTestMain(m)
+}

@@ -257,7 +257,7 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	response, err := s.pool.RoundTrip(warm)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(response.Body.Close()).To(Succeed())
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err = s.get(ctx, "/")
 	s.Expect(err).To(MatchError(context.DeadlineExceeded))

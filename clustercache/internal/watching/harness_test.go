@@ -147,7 +147,7 @@ type setting struct {
 
 func newSetting(t *testing.T, most int) *setting {
 	before := goleak.IgnoreCurrent()
-	s := &setting{g: NewWithT(t), t: t, clock: steppedClock{clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}}
+	s := &setting{g: NewWithT(t), t: t, clock: newSteppedClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	s.g.SetDefaultEventuallyTimeout(patience)
 	s.room = NewRoom(most, func() { s.told.Add(1) })
 	t.Cleanup(func() {
@@ -188,11 +188,23 @@ func (s *setting) bind(w *Declared, to *site) *Binding {
 }
 
 // steppedClock calls back as real clocks do, from other goroutines. The fake one does so while it holds its lock, and who looks at
-// the clock then waits for ever.
-type steppedClock struct{ *clocktesting.FakeClock }
+// the clock then waits for ever. Who waits itself has a clock apart from those who are called back.
+type steppedClock struct {
+	*clocktesting.FakeClock
+	callbacks *clocktesting.FakeClock
+}
+
+func newSteppedClock(now time.Time) steppedClock {
+	return steppedClock{FakeClock: clocktesting.NewFakeClock(now), callbacks: clocktesting.NewFakeClock(now)}
+}
 
 func (c steppedClock) AfterFunc(d time.Duration, f func()) clock.Timer {
-	return c.FakeClock.AfterFunc(d, func() { go f() })
+	return c.callbacks.AfterFunc(d, func() { go f() })
+}
+
+func (c steppedClock) Step(d time.Duration) {
+	c.FakeClock.Step(d)
+	c.callbacks.Step(d)
 }
 
 // pauses tells whether a watch waits for its next attempt, and none is under way that may come to that.

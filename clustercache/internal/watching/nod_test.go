@@ -16,6 +16,7 @@ func TestBookmarkIsNotedOnlyWhileNothingIsAwaited(t *testing.T) {
 	w.mu.RLock()
 	b := w.syncedBy
 	w.mu.RUnlock()
+	s.g.Eventually(func() bool { return b.hearing.reopen.Load() != nil }).Should(BeTrue(), "it is open")
 
 	long := time.Now().Add(-time.Hour)
 	b.hearing.last.Store(long.UnixNano())

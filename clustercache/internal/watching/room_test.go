@@ -38,7 +38,7 @@ func TestListThatDoesNotFit(t *testing.T) {
 		pause = min(2*pause, fullRetry)
 	}
 	s.g.Eventually(state(tooLarge)).Should(Equal([2]any{true, 7}))
-	s.g.Expect(s.room.Refused()).To(BeEmpty())
+	s.g.Eventually(s.room.Refused).Should(BeEmpty())
 	s.g.Eventually(s.told.Load).Should(BeEquivalentTo(2))
 	s.g.Expect(s.taken()).To(Equal(10))
 	s.g.Expect(state(w)()).To(Equal([2]any{true, 3}), "nothing happened to it")
@@ -80,7 +80,7 @@ func TestWatchThatFillsTheRoomIsOusted(t *testing.T) {
 	filling.objects.Store(4)
 	s.stepUntil(filling, 7)
 	s.g.Eventually(state(large)).Should(Equal([2]any{true, 4}))
-	s.g.Expect(s.room.Refused()).To(BeEmpty())
+	s.g.Eventually(s.room.Refused).Should(BeEmpty())
 }
 
 // One that is synced, and open, is ousted like any other: it says so, and nothing counts as deleted.
@@ -98,9 +98,9 @@ func TestSyncedWatchIsOusted(t *testing.T) {
 	of.objects.Store(3)
 	s.stepUntil(of, 2)
 	s.g.Eventually(state(large)).Should(Equal([2]any{true, 3}))
-	deleted, _, synced := told.told()
+	s.g.Eventually(func() int { _, _, synced := told.told(); return synced }).Should(Equal(2))
+	deleted, _, _ := told.told()
 	s.g.Expect(deleted).To(BeEmpty())
-	s.g.Expect(synced).To(Equal(2))
 }
 
 // One that was ousted while it waited for its next attempt begins with a list, and its handler hears of it first.
@@ -162,18 +162,16 @@ func TestEventThatDoesNotFit(t *testing.T) {
 	of.events <- `{"type":"MODIFIED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-0","resourceVersion":"101"}}}`
 	of.events <- `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-5","resourceVersion":"102"}}}`
 	s.g.Eventually(s.room.Refused).Should(ContainSubstring("full"))
-	s.g.Expect(state(w)()).To(Equal([2]any{false, 5}))
-	deleted, errs, _ := told.told()
-	s.g.Expect(deleted).To(BeEmpty())
-	s.g.Expect(errs).To(HaveExactElements(MatchError(ErrTooMany)))
+	s.g.Eventually(state(w)).Should(Equal([2]any{false, 5}))
+	s.g.Eventually(func() []error { _, errs, _ := told.told(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
+	deleted := func() []string { deleted, _, _ := told.told(); return deleted }
+	s.g.Expect(deleted()).To(BeEmpty())
 
 	of.objects.Store(4)
-	s.g.Eventually(s.clock.HasWaiters).Should(BeTrue())
-	s.clock.Step(2 * fullRetry)
+	s.stepUntil(of, 2)
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 4}))
-	deleted, _, _ = told.told()
-	s.g.Expect(deleted).To(Equal([]string{"object-4"}), "now it is known")
-	s.g.Expect(s.room.Refused()).To(BeEmpty())
+	s.g.Eventually(deleted).Should(Equal([]string{"object-4"}), "now it is known")
+	s.g.Eventually(s.room.Refused).Should(BeEmpty())
 	s.g.Expect(s.taken()).To(Equal(4))
 }
 
@@ -214,7 +212,7 @@ func TestRoomThatIsGivenBack(t *testing.T) {
 			s.g.Eventually(s.pauses).Should(BeTrue())
 			give(first, of)
 			s.g.Eventually(state(second)).Should(Equal([2]any{true, 3}), "the clock stands still")
-			s.g.Expect(s.room.Refused()).To(BeEmpty())
+			s.g.Eventually(s.room.Refused).Should(BeEmpty())
 		})
 	}
 }
