@@ -125,7 +125,7 @@ func TestX01_X02_BUG01_BUG02_BadContentDeletesNothingAndHeals(t *testing.T) {
 			p.fence()
 			p.Expect(read(p, p.configMap("lost")).UID).To(Equal(lostUID))
 			p.Expect(read(p, p.configMap("kept")).UID).To(Equal(keptUID))
-			p.Expect(p.events()).To(ContainElement(HavePrefix("Warning " + test.reason)))
+			p.Eventually(p.events).Should(ContainElement(HavePrefix("Warning " + test.reason)))
 			p.expectNoLeak()
 
 			p.content("content", hubtest.ConfigMap(p.ns, "kept", "3"), hubtest.ConfigMap(p.ns, "lost", "3"))

@@ -1,6 +1,7 @@
 package managedresource_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -32,7 +34,10 @@ type link struct {
 // linked returns a place in which the target is registered as "a" by a link.
 func linked(t *testing.T) *link {
 	t.Helper()
-	l := &link{place: unregistered(t, nil), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
+	p := unregistered(t, nil)
+	port, err := controlplane.FreePort() // which nobody takes while the link is cut
+	p.Expect(err).NotTo(HaveOccurred())
+	l := &link{place: p, address: fmt.Sprintf("127.0.0.1:%d", port), open: map[net.Conn]bool{}}
 	l.mend()
 	t.Cleanup(l.cut)
 	l.register("a", hubtest.Rewrite(target.Kubeconfig(), func(c *hubtest.KubeConfig) {
@@ -65,7 +70,7 @@ func (l *link) mend() {
 	l.Expect(err).NotTo(HaveOccurred())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.listener, l.address = listener, listener.Addr().String()
+	l.listener = listener
 	l.done.Go(func() {
 		for {
 			near, err := listener.Accept()

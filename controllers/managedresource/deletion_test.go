@@ -201,7 +201,7 @@ func TestBUG03_InventoryIsWrittenAhead(t *testing.T) {
 	seen := p.history("mr")
 	p.inSource(hubtest.Registration(p.ns, "a", target.Kubeconfig()))
 	p.awaitReady("mr")
-	p.Expect(seen.versions()).To(ContainElement(SatisfyAll(
+	p.Eventually(seen.versions).Should(ContainElement(SatisfyAll(
 		reset(),
 		HaveField("Status.Resources", ConsistOf(
 			SatisfyAll(HaveField("Name", "one"), HaveField("UID", BeEmpty())),

@@ -38,7 +38,7 @@ func TestObjectOfTwoManagedResourcesIsTheLastOnes(t *testing.T) {
 	p.awaitValue("one", "2")
 	p.expectOrigin("one", "last")
 	p.await("first", has(healthy, yes, ""), has(ready, no, resourcesv1alpha1.ReasonOwnedByOther), observed())
-	p.Expect(p.events()).To(ContainElement(HavePrefix("Warning OwnedByOther: Left some resources to other ManagedResources")))
+	p.Eventually(p.events).Should(ContainElement(HavePrefix("Warning OwnedByOther: Left some resources to other ManagedResources")))
 
 	// Neither rewrites what the other wrote, whatever else they do.
 	uid := read(p, p.configMap("one")).UID
@@ -161,9 +161,8 @@ func TestMovingAnObjectBetweenManagedResources(t *testing.T) {
 	p.content("from", hubtest.ConfigMap(p.ns, "two", "1"))
 	p.content("to", hubtest.ConfigMap(p.ns, "three", "1"), hubtest.ConfigMap(p.ns, "one", "2"))
 	p.awaitValue("one", "2")
-	p.awaitReady("from")
+	p.await("from", has(ready, yes, ""), HaveField("Status.Resources", ConsistOf(HaveField("Name", "two"))))
 	p.awaitReady("to")
-	p.Expect(p.get("from").Status.Resources).To(ConsistOf(HaveField("Name", "two")))
 	p.expectOrigin("one", "to")
 }
 

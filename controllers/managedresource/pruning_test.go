@@ -32,7 +32,7 @@ func TestMR18_StuckObjectGoesWhenItsGraceIsOver(t *testing.T) {
 			stuck := func(name, after string) string {
 				return p.configMapWith(name, fmt.Sprintf(`{"finalizers":[%q],"annotations":{%q:%q}}`, blocker, resourcesv1alpha1.FinalizeDeletionAfterAnnotation, after))
 			}
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), stuck("soon", "3s"), stuck("later", "1h"), stuck("never", "0"), stuck("wrong", "soon"))
+			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), stuck("soon", "10s"), stuck("later", "1h"), stuck("never", "0"), stuck("wrong", "soon"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			remove(p)
@@ -40,7 +40,7 @@ func TestMR18_StuckObjectGoesWhenItsGraceIsOver(t *testing.T) {
 				"v1/ConfigMap/"+p.ns+"/soon", "v1/ConfigMap/"+p.ns+"/later", "v1/ConfigMap/"+p.ns+"/never", "v1/ConfigMap/"+p.ns+"/wrong", `is no duration: "soon"`))
 			gone := read(p, p.configMap("soon")).DeletionTimestamp
 			p.awaitAbsent(p.configMap("soon"))
-			p.Expect(time.Now()).To(BeTemporally(">=", gone.Add(3*time.Second)))
+			p.Expect(time.Now()).To(BeTemporally(">=", gone.Add(10*time.Second)))
 			for _, name := range []string{"later", "never", "wrong"} {
 				p.Expect(read(p, p.configMap(name)).Finalizers).To(ConsistOf(blocker))
 				p.unblock(p.configMap(name))

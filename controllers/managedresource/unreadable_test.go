@@ -76,5 +76,5 @@ func TestDriftedObjectThatCannotBeReadStopsNoOtherCorrection(t *testing.T) {
 	p.awaitValue("own", "1")
 	p.awaitValue("one", "1") // the whole is tried again soon, and needs no look
 	p.awaitReady("mr")
-	p.Expect(history.versions()).To(ContainElement(has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "1 error occurred", p.ns+"/one", "forbidden")))
+	p.Eventually(history.versions).Should(ContainElement(has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "1 error occurred", p.ns+"/one", "forbidden")))
 }

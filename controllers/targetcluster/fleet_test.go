@@ -133,5 +133,7 @@ func TestAFleetKeepsToItsWrites(t *testing.T) {
 	most := flapping * 3 * (1 + int(time.Since(began)/(5*time.Second)))
 	t.Logf("%d writes in %s", writes.Load(), time.Since(began))
 	g.Expect(writes.Load()).To(BeNumerically("<=", most))
-	g.Expect(most).To(BeNumerically("<", flapping*2*2*rounds), "else this shows nothing")
+	if most >= flapping*2*2*rounds {
+		t.Skip("this machine took so long that it shows nothing")
+	}
 }

@@ -172,6 +172,12 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 		h.clusters.SetHealth(key, clustercache.HealthCheckingState{ConsecutiveFailures: 1})
 		h.clusters.Emit(key, clustercache.EventProbed)
 	})
+	looked := func() int { // it waits for a moment
+		done.mu.Lock()
+		defer done.mu.Unlock()
+		return done.counts["look"]
+	}
+	g.Eventually(looked, time.Minute, often).Should(BeNumerically(">=", targets))
 	time.Sleep(aWhile + late)
 	g.Expect(done.take()).To(Equal(map[string]int{"look": targets}))
 
@@ -198,11 +204,7 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 
 	t.Log("an attempt fails")
 	lost(clustercache.ReasonUnreachable, "no answer, in other words")
-	g.Eventually(func() int { // it waits for a moment
-		done.mu.Lock()
-		defer done.mu.Unlock()
-		return done.counts["look"]
-	}, time.Minute, often).Should(BeNumerically(">=", targets))
+	g.Eventually(looked, time.Minute, often).Should(BeNumerically(">=", targets))
 	time.Sleep(aWhile + late)
 	once("", "look")
 	g.Expect(h.get(g, keys[0])).To(haveCondition("Ready", "False", "ProbeFailed"), "that is no news")

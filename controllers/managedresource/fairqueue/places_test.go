@@ -75,7 +75,7 @@ func TestHangingTargetsDoNotKeepThePlaces(t *testing.T) {
 		Logger:                  logr.Discard(),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[string]) workqueue.TypedRateLimitingInterface[string] {
 			q = New(name, Options[string]{
-				Lane: laneOf, RateLimiter: limiter, MaxInFlight: limit(4), Places: places, Workers: workers, Patience: 100 * time.Millisecond,
+				Lane: laneOf, RateLimiter: limiter, MaxInFlight: limit(4), Places: places, Workers: workers, Patience: time.Second,
 			})
 			return q
 		},
