@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -66,9 +67,11 @@ func (r *remove) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	before := count(tc)
 	if tc, err = r.counted(ctx, source, tc); err != nil {
 		return err
 	}
+	anew := count(tc) < before
 	needed, err := r.needed(ctx, source, name, tc)
 	if err != nil {
 		return err
@@ -86,7 +89,7 @@ func (r *remove) run(ctx context.Context, name string) error {
 			return fmt.Errorf("confirming the deletion of %s/%s: %w", registration.Namespace, registration.Name, err)
 		}
 	}
-	if err := source.Delete(ctx, registration, client.Preconditions{UID: ptr.To(registration.UID)}); err != nil {
+	if err := r.unregister(ctx, source, registration, anew); err != nil {
 		return fmt.Errorf("deleting the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
 	outcome := &Outcome{Namespace: source.Namespace, Name: name, Action: Removed, ServiceAccount: registration.Annotations[ServiceAccountAnnotation]}
@@ -104,6 +107,31 @@ func (r *remove) run(ctx context.Context, name string) error {
 		return nil
 	}
 	return r.awaitGone(ctx, source, name, needed)
+}
+
+// policyDelay is how long the admission policy may take to hear of what the hub counted.
+const policyDelay = 10 * time.Second
+
+// unregister deletes the registration. If the hub has only just counted anew, a refusal may be of before that: the API server asks a cache
+// of its own for the count.
+func (r *remove) unregister(ctx context.Context, source *cli.Source, registration *corev1.Secret, anew bool) error {
+	del := func(ctx context.Context) error {
+		return source.Delete(ctx, registration, client.Preconditions{UID: ptr.To(registration.UID)})
+	}
+	err := del(ctx)
+	if !anew || !apierrors.IsForbidden(err) {
+		return err
+	}
+	late := r.env.Await(ctx, policyDelay, func(ctx context.Context) (bool, string, error) {
+		if err = del(ctx); apierrors.IsForbidden(err) {
+			return false, err.Error(), nil
+		}
+		return err == nil, "", err
+	})
+	if cli.IsTimeout(late) {
+		return err
+	}
+	return late
 }
 
 // counted waits until the hub has counted anew if it counts ManagedResources where there are none any more: what it tells may be half a
