@@ -114,7 +114,7 @@ func TestStandbyIsReady(t *testing.T) {
 func TestHubIsAliveWhateverItsClustersDo(t *testing.T) {
 	e := newEnv(t)
 	probes, _, set := e.ports()
-	hub := e.startHub(quickly, set)
+	hub := e.startHub(quickly, impatient, set)
 	e.expectWork()
 	t.Cleanup(func() {
 		e.Expect(source.Thaw()).To(Succeed())

@@ -38,7 +38,10 @@ func TestConfigurationFileIsLookedAtAgain(t *testing.T) {
 			return ""
 		}
 	}
-	rewrite := func(content string) { e.Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed()) }
+	rewrite := func(content string) { // at once: half of it may be valid, or not
+		e.Expect(os.WriteFile(file+".new", []byte(content), 0o600)).To(Succeed())
+		e.Expect(os.Rename(file+".new", file)).To(Succeed())
+	}
 	valid, outdated := metric("trellis_hub_config_last_reload_successful"), metric("trellis_hub_config_restart_needed")
 	e.Eventually(valid).Should(Equal("1"))
 	e.Expect(outdated()).To(Equal("0"))

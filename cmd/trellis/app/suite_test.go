@@ -82,7 +82,7 @@ func newEnv(t *testing.T) *env {
 	return e
 }
 
-// startHub starts a hub that gives up a lost Lease soon, and waits long for that of another.
+// startHub starts a hub that looks for a lost Lease often, and waits long for that of another.
 func (e *env) startHub(changes ...func(*configv1alpha1.HubConfiguration)) *hubtest.Hub {
 	e.t.Helper()
 	return e.startHubWith(hubtest.HubOptions{}, changes...)
@@ -101,8 +101,13 @@ func (e *env) startHubWith(o hubtest.HubOptions, changes ...func(*configv1alpha1
 
 func quickElection(c *configv1alpha1.HubConfiguration) {
 	c.LeaderElection.LeaseDuration.Duration = 5 * time.Minute
-	c.LeaderElection.RenewDeadline.Duration = 2 * time.Second
+	c.LeaderElection.RenewDeadline.Duration = 20 * time.Second // a busy machine is no reason to give it up
 	c.LeaderElection.RetryPeriod.Duration = 300 * time.Millisecond
+}
+
+// impatient gives up a Lease soon that it cannot renew.
+func impatient(c *configv1alpha1.HubConfiguration) {
+	c.LeaderElection.RenewDeadline.Duration = 2 * time.Second
 }
 
 // stop ends a hub and insists that it ended in order.
