@@ -57,7 +57,7 @@ func install(ctx context.Context, g *WithT, c client.Client) {
 		g.Expect(c.Create(ctx, object)).To(Succeed())
 	}
 	for _, list := range []client.ObjectList{&resourcesv1alpha1.ManagedResourceList{}, &hubv1alpha1.TargetClusterList{}} {
-		g.Eventually(func() error { return c.List(ctx, list) }, 30*time.Second, 100*time.Millisecond).Should(Succeed())
+		g.Eventually(func() error { return c.List(ctx, list) }, 3*time.Minute, 100*time.Millisecond).Should(Succeed())
 	}
 }
 

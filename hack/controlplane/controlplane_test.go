@@ -220,7 +220,7 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	begin := time.Now()
 	_, err := Start(ctx, Options{})
 	g.Expect(err).To(MatchError(ContainSubstring("gave up waiting for")))
-	g.Expect(time.Since(begin)).To(BeNumerically("<", 5*time.Second))
+	g.Expect(time.Since(begin)).To(BeNumerically("<", startTimeout/2))
 }
 
 // newClient returns a client whose connections end with the test.

@@ -74,9 +74,9 @@ func TestKubeconfigs(t *testing.T) {
 				_, err := client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
 				return err
 			}
-			g.Eventually(list).WithTimeout(5 * time.Second).Should(Succeed())
+			g.Eventually(list).WithTimeout(time.Minute).Should(Succeed())
 			g.Expect(admin.RbacV1().RoleBindings("default").Delete(ctx, binding.Name, metav1.DeleteOptions{})).To(Succeed())
-			g.Eventually(list).WithTimeout(5 * time.Second).Should(Satisfy(apierrors.IsForbidden))
+			g.Eventually(list).WithTimeout(time.Minute).Should(Satisfy(apierrors.IsForbidden))
 		}
 	})
 

@@ -152,7 +152,7 @@ func TestTheJournalHearsOfWhatNobodyAnswered(t *testing.T) {
 			g.Expect(v.hello()).To(Succeed(), "it is connected")
 			_, err := target.Faults().Set(c.fault)
 			g.Expect(err).NotTo(HaveOccurred())
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, err = v.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 			g.Expect(err).To(HaveOccurred())

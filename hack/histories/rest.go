@@ -16,7 +16,7 @@ import (
 
 const (
 	// patience is how long the hub may take to bring a mended world to rest.
-	patience = 60 * time.Second
+	patience = 2 * time.Minute
 	// late is after what time the world's reasons for not being at rest are noted.
 	late = 10 * time.Second
 	// quiet is for how long the hub must not have written before the world counts as being at rest.

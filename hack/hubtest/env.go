@@ -76,7 +76,7 @@ func InstallSource(ctx context.Context, c client.Client) error {
 			return fmt.Errorf("installing %T %s: %w", object, object.GetName(), err)
 		}
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for _, list := range []client.ObjectList{&resourcesv1alpha1.ManagedResourceList{}, &hubv1alpha1.TargetClusterList{}} {
 		for {
 			err := c.List(ctx, list)

@@ -45,7 +45,11 @@ func (s Suite) Main(m *testing.M, run func(*testing.M) int) {
 	SetDefaultEventuallyPollingInterval(s.Poll)
 	before := goleak.IgnoreCurrent()
 	code := run(m)
-	if err := goleak.Find(before); err != nil && code == 0 {
+	err := goleak.Find(before)
+	for end := time.Now().Add(s.Patience); err != nil && code == 0 && time.Now().Before(end); { // control planes were ended just now
+		err = goleak.Find(before)
+	}
+	if err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "goroutines are left at the end:", err)
 		code = 1
 	}

@@ -127,8 +127,8 @@ func TestACustomResourceComesAndGoes(t *testing.T) {
 	g.Expect(next(g, events, 1)).To(ConsistOf("DELETED held"))
 	g.Eventually(events, patience).Should(BeClosed())
 	g.Eventually(func() int { return s.send(g, "GET", crds+"/things.sim.test", "").code }, patience, shortly).Should(Equal(http.StatusNotFound))
-	g.Expect(s.send(g, "GET", things, "").code).To(Equal(http.StatusNotFound))
-	g.Expect(tag()).To(Equal(before))
+	g.Eventually(func() int { return s.send(g, "GET", things, "").code }, patience, shortly).Should(Equal(http.StatusNotFound))
+	g.Eventually(tag, patience, shortly).Should(Equal(before))
 
 	establish()
 	g.Expect(s.send(g, "GET", things, "").at("items")).To(BeEmpty())

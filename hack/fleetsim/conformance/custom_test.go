@@ -165,7 +165,7 @@ var customRows = []row{
 		post("crd", definition(plainVersion)).only(establishing),
 		post(things, strings.ReplaceAll(thing, `{"name":"x"}`, `{"name":"x","finalizers":["conformance.test/hold"]}`)).eventually(),
 		del("crd/things.$ns.test").only(establishing),
-		post(things, strings.ReplaceAll(thing, `"x"`, `"y"`)).want(forbidden).eventually(),
+		post(things+"?dryRun=All", strings.ReplaceAll(thing, `"x"`, `"y"`)).want(forbidden).eventually(), // what is made before may stay
 		post(things, thing).want(forbidden),
 		post(things, strings.ReplaceAll(thing, `"size":1`, `"size":"big"`)).want(forbidden),
 		apply(things+"/y?fieldManager=a", strings.ReplaceAll(thing, `"x"`, `"y"`)).want(forbidden),

@@ -101,7 +101,7 @@ var watchRows = []row{
 	}},
 	{"watch ends after its time", []*step{
 		get("cm").save("list"),
-		watch("w", "cm?watch=true&timeoutSeconds=2&resourceVersion=${list.metadata.resourceVersion}"),
+		watch("w", "cm?watch=true&timeoutSeconds=8&resourceVersion=${list.metadata.resourceVersion}"),
 		post("cm", cm("x")), remaining("w"),
 	}},
 	{"watch of an expired version", []*step{

@@ -50,7 +50,7 @@ func TestPingsVanishInABlackHole(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t)
 	v := s.client(t)
-	v.transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 100 * time.Millisecond, PingTimeout: 3 * time.Second}
+	v.transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 100 * time.Millisecond, PingTimeout: 10 * time.Second}
 	w := v.watch(t, s)
 	g.Consistently(w.ResultChan(), 5*brief).ShouldNot(Receive(), "pings are answered")
 	s.set(t, fault.Fault{Kind: fault.BlackHole})
@@ -115,7 +115,7 @@ func TestConnectionsThatAreHeldAreBounded(t *testing.T) {
 		_, err := conn.Read(make([]byte, 1))
 		g.Expect(utilnet.IsConnectionReset(err) || errors.Is(err, io.EOF)).To(BeTrue(), "%v", err)
 	}
-	g.Expect(s.listener.Connections()).To(BeNumerically("<=", 16))
+	g.Eventually(s.listener.Connections, patience).Should(BeNumerically("<=", 16), "the last one may be about to be counted")
 }
 
 func TestSilenceAfterTheHandshake(t *testing.T) {

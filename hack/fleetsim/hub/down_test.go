@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"maps"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -92,7 +93,7 @@ func TestNothingRunsForATargetThatIsDown(t *testing.T) {
 	before, versions, dials := runs(), w.versions(), dialled()
 	w.Eventually(func() float64 {
 		if now := runs(); now != before { // the last ones end after what they write is seen
-			before, dials = now, dialled()
+			before, versions, dials = now, w.versions(), dialled()
 		}
 		return dialled() - dials
 	}).Should(BeNumerically(">=", 4), "attempts in a row to reach it, during which nothing ran")
@@ -170,6 +171,13 @@ func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 	w.Expect(lists.Load()).To(BeNumerically(">", targets), "this is how a list is recognised")
 
 	versions, before := w.versions(), lists.Load()
+	still := time.Now()
+	w.Eventually(func() time.Duration { // what is healthy is said after what is applied
+		if now, listed := w.versions(), lists.Load(); listed != before || !maps.Equal(now, versions) {
+			versions, before, still = now, listed, time.Now()
+		}
+		return time.Since(still)
+	}).WithPolling(time.Second).Should(BeNumerically(">", 10*time.Second))
 	w.vanish(w.fleet.Targets()...)
 	w.Eventually(w.up).Should(BeZero())
 	w.Expect(w.sample(hub.Registry, "trellis_clustercache_brownout")).To(Equal(1.0))

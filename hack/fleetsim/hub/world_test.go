@@ -229,6 +229,12 @@ func (w *world) writesOfHub() journal.Counts {
 	return w.journal.Counts().Writes().Where(func(c journal.Count) bool { return byHub(journal.Change{UserAgent: c.UserAgent}) })
 }
 
+// eventuallyWritten waits until those are so many. They are counted when they are answered, a moment after others see the change.
+func (w *world) eventuallyWritten(n int) {
+	w.t.Helper()
+	w.Eventually(func() int64 { return w.writesOfHub().Sum().Requests }).Should(BeEquivalentTo(n), func() string { return fmt.Sprintf("%+v", w.writesOfHub()) })
+}
+
 // watchesOfHub are the resources that the hub watches in a target, since the last reset of the journal.
 func (w *world) watchesOfHub(target *fleetsim.Target) []string {
 	out := []string{}

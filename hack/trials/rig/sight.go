@@ -29,6 +29,7 @@ type Sight struct {
 	mu       sync.Mutex
 	objects  map[Ref]client.Object
 	awaiting map[*Expectation]struct{}
+	latest   time.Time     // when a ManagedResource was last seen to change
 	changed  chan struct{} // closed at the next change that an expectation cares for
 }
 
@@ -117,6 +118,9 @@ func (s *Sight) see(ref Ref, object client.Object, gone bool) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if ref.Kind == managedResource {
+		s.latest = now
+	}
 	if gone {
 		delete(s.objects, ref)
 		object = nil
@@ -209,6 +213,16 @@ func (s *Sight) Count(kind string, is func(client.Object) bool) int {
 		}
 	}
 	return n
+}
+
+// AwaitStill waits until no ManagedResource has changed for a while: what the hub knows of them it has written down then.
+func (s *Sight) AwaitStill(ctx context.Context, r *Rig, patience, while time.Duration) error {
+	began := time.Now()
+	return r.Until(ctx, patience, while/10, fmt.Sprintf("nothing has been written to ManagedResources for %s", while), func() (bool, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return time.Since(began) > while && time.Since(s.latest) > while, nil
+	})
 }
 
 // Is tells that a TargetCluster has a condition with this status.

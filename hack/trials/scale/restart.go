@@ -14,6 +14,9 @@ const (
 	watches     = "trellis_clustercache_watches"
 )
 
+// noted is for how long nothing is written to ManagedResources when all is written down.
+const noted = 10 * time.Second
+
 // startProfile is how long a hub that starts is profiled.
 const startProfile = 20 * time.Second
 
@@ -21,6 +24,10 @@ const startProfile = 20 * time.Second
 func (r *run) restart(ctx context.Context, step *figures.Step) error {
 	synced, err := r.sum(ctx, watches, map[string]string{"state": "synced"})
 	if err != nil {
+		return err
+	}
+	// The hub writes down what it applied two seconds later. One that is stopped before has its successor apply it again.
+	if err := r.Sight.AwaitStill(ctx, r.Rig, r.options.Patience, noted); err != nil {
 		return err
 	}
 	if err := r.StopHub(); err != nil {

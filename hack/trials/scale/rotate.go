@@ -38,7 +38,7 @@ func (r *run) register(ctx context.Context, target *fleetsim.Target) error {
 	return r.Writers.UpdateSecret(ctx, target.Registration(rig.Namespace(target)))
 }
 
-// rotateTokens changes all tokens. The old ones are void a second later.
+// rotateTokens changes all tokens. The old ones are void a moment later.
 func (r *run) rotateTokens(ctx context.Context, step *figures.Step) error {
 	r.Journal.Reset()
 	mode := map[string]string{"mode": "token", "result": "ok"}
@@ -60,7 +60,7 @@ func (r *run) rotateTokens(ctx context.Context, step *figures.Step) error {
 			if err := r.register(ctx, target); err != nil {
 				return err
 			}
-			if err := rig.Pause(ctx, time.Second); err != nil {
+			if err := rig.Pause(ctx, r.options.Void); err != nil {
 				return err
 			}
 			target.Revoke()
@@ -71,7 +71,7 @@ func (r *run) rotateTokens(ctx context.Context, step *figures.Step) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	step.Add("time to rotate all tokens, a second each included", time.Since(began).Seconds(), "s")
+	step.Add(fmt.Sprintf("time to rotate all tokens, %s each included", r.options.Void), time.Since(began).Seconds(), "s")
 	// A target whose edit is corrected has its new token, however it came to it.
 	if err := r.AwaitCorrections(ctx, r.targets, began, r.options.Patience); err != nil {
 		return err
@@ -90,7 +90,8 @@ func (r *run) rotateTokens(ctx context.Context, step *figures.Step) error {
 		return err
 	}
 	judgeTokens(step, byHub(r.Journal.Counts()), now-lost, open, time.Since(began))
-	step.AddLatencies("token: edit 1 s after the rotation until corrected", rig.CorrectionsIn(r.targets, began, time.Now()).Millis, nil)
+	step.Note("the old tokens are void %s after the new ones are written to the source", r.options.Void)
+	step.AddLatencies("token: edit after the old one is void until corrected", rig.CorrectionsIn(r.targets, began, time.Now()).Millis, nil)
 	return nil
 }
 
@@ -100,7 +101,7 @@ const shortestWatch = 30 * time.Minute
 // judgeTokens judges what the hub asked of targets for a time in which all tokens changed, with so many watches open.
 func judgeTokens(step *figures.Step, counts journal.Counts, lost, open float64, length time.Duration) {
 	refused := counts.Where(func(c journal.Count) bool { return c.Code == 401 }).Sum().Requests
-	step.Add("requests refused (401), tokens void 1 s after the Secret was written", float64(refused), "").Exactly(0).Strictly()
+	step.Add("requests refused (401), the old tokens being void", float64(refused), "").Exactly(0).Strictly()
 	failed := counts.Verbs("apply", "patch", "create", "update", "delete").Where(func(c journal.Count) bool { return c.Code == 0 || c.Code >= 400 && c.Code != 404 && c.Code != 409 })
 	step.Add("applies that failed", float64(failed.Sum().Requests), "").Exactly(0).Strictly()
 	step.Add("connections lost or given up", lost, "").Exactly(0).Strictly()

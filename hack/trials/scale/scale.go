@@ -34,6 +34,8 @@ type Options struct {
 	Rounds int
 	// Flood is how many further ManagedResources one target gets that all change at once.
 	Flood int
+	// Void is how long after a new token was written to the source the old one is void.
+	Void time.Duration
 	// Rate is how many edits a second there are.
 	Rate float64
 	// Extra is how many further targets are registered.
@@ -66,6 +68,7 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 	flags.IntVar(&o.Struck, "struck", 30, "percent of the targets that hang, and that vanish in the outage")
 	flags.IntVar(&o.Rounds, "rounds", 3, "how often the same targets vanish and come back in the outage")
 	flags.IntVar(&o.Flood, "flood", 2000, "further ManagedResources of one target that all change at once")
+	flags.DurationVar(&o.Void, "void", time.Second, "how long after a new token is written to the source the old one is void")
 	flags.Float64Var(&o.Rate, "rate", 40, "edits a second")
 	flags.IntVar(&o.Extra, "extra", 100, "further targets that are registered")
 	flags.DurationVar(&o.Patience, "patience", 45*time.Minute, "how long anything may take that all targets take part in")
