@@ -3,6 +3,7 @@ package e2e
 import (
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -14,12 +15,11 @@ type request = controlplane.AuditEntry
 
 // listen returns a function that tells what hubs asked of a cluster's API server since now.
 func listen(g *WithT, cluster *hubtest.Cluster) func() []request {
-	before, err := cluster.AuditEntries()
-	g.Expect(err).NotTo(HaveOccurred())
+	began := time.Now()
 	return func() []request {
 		all, err := cluster.AuditEntries()
 		g.Expect(err).NotTo(HaveOccurred())
-		return slices.DeleteFunc(all[len(before):], func(e request) bool { return e.UserAgent != "trellis" })
+		return slices.DeleteFunc(all, func(e request) bool { return e.Time.Before(began) || e.UserAgent != "trellis" })
 	}
 }
 

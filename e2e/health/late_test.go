@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -175,12 +174,10 @@ func TestWatchIsLateAfterACorrection(t *testing.T) {
 	p.Expect(source.Client.Patch(p.ctx, p.mr("mr"), client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+resourcesv1alpha1.OperationAnnotation+`":"`+resourcesv1alpha1.OperationReconcile+`"}}}`)))).To(Succeed())
 	p.Eventually(func() int { return number(p.live(objects[0]), "spec", "minReadySeconds") }).Should(BeZero())
-	written := time.Now()
 
 	dying := p.podsOf("other", image1)[0]
 	p.say(dying, running(dying, false, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}))
 	p.awaitMessage("mr", healthy, "False/StatefulSetUnhealthy", Not(ContainSubstring("not shown")))
-	p.Expect(time.Since(written)).To(BeNumerically("<", tracker.UnseenGrace))
 	p.start(dying)
 	p.await("mr", "Unknown/ChecksPending", "Unknown/ChecksPending")
 	p.Expect(message(p.mr("mr"), healthy)).To(ContainSubstring("Deployment.apps " + p.ns + "/app is not shown yet as it was written last."))

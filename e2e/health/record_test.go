@@ -33,6 +33,11 @@ func (p place) mark(name string) mark {
 	return mark(n)
 }
 
+// since returns the versions after a mark that were seen so far.
+func (p place) since(name string, from mark) []hubtest.Version {
+	return seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})[from:]
+}
+
 // between returns the versions after one mark, up to another.
 func (p place) between(name string, from, to mark) []hubtest.Version {
 	return seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})[from:to]

@@ -90,6 +90,9 @@ func TestAdoptionChangesOwnershipOnly(t *testing.T) {
 			before := map[*unstructured.Unstructured]*unstructured.Unstructured{}
 			for _, obj := range objects {
 				p.Eventually(func() any { return p.value(obj, "status.observedGeneration") }).Should(Or(BeNil(), Equal(p.value(obj, "metadata.generation"))))
+				if obj.GetKind() == "Deployment" { // its ReplicaSet says what it has after the pods are there
+					p.Eventually(func() any { return p.value(obj, "status.readyReplicas") }).Should(Equal(p.value(obj, "spec.replicas")))
+				}
 				before[obj] = p.live(obj)
 			}
 			pods, sets := p.pods(), p.replicaSets()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,9 +106,9 @@ func TestDeletionGoesBackwards(t *testing.T) {
 	mentions(inside)
 	p.Expect(going(namespace)()).To(BeFalse(), "its content is still there")
 	p.unblock(inside)
-	p.Eventually(func() bool {
+	p.Eventually(func() bool { // while an APIService of another test has no backend, the namespace controller fails and waits longer each time
 		return apierrors.IsNotFound(source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.ns, Name: "mr"}, &resourcesv1alpha1.ManagedResource{}))
-	}).Should(BeTrue(), func() string { return hub.Log.About(p.ns) })
+	}).WithTimeout(5*time.Minute).Should(BeTrue(), func() string { return hub.Log.About(p.ns) })
 	for _, obj := range objects[:4] {
 		p.Expect(going(obj)()).To(BeTrue())
 	}
