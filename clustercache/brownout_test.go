@@ -167,7 +167,7 @@ func nameOf(name string) ClusterKey { return ClusterKey{Namespace: "default", Na
 
 func TestManyTargetsThatAreLostTogetherAreHeldUntilTheyAreBack(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	h := start(t, Options{DisconnectGrace: 2 * time.Second, BrownoutPercent: 50, Registerer: registry})
+	h := start(t, Options{DisconnectGrace: 5 * time.Second, BrownoutPercent: 50, Registerer: registry})
 	suspected := func(value int) func() error {
 		return func() error {
 			return testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(
@@ -195,7 +195,7 @@ func TestManyTargetsThatAreLostTogetherAreHeldUntilTheyAreBack(t *testing.T) {
 		h.expectState(key, StateDisconnected)
 	}
 	h.Eventually(suspected(1)).Should(Succeed())
-	h.Consistently(func() []Status { return h.cache.List("") }).WithTimeout(4*time.Second).Should(SatisfyAll(HaveLen(n),
+	h.Consistently(func() []Status { return h.cache.List("") }).WithTimeout(7*time.Second).Should(SatisfyAll(HaveLen(n),
 		HaveEach(Or(HaveField("State", StateConnected), HaveField("Held", true)))), "none is given up, however long the grace is over")
 	h.Eventually(func() string { return h.status(keys[n-1]).Message }).Should(ContainSubstring("the hub's own network"))
 	h.Expect(h.state(keys[0])).To(Equal(StateConnected))

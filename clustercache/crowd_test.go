@@ -59,7 +59,7 @@ func TestProbesDoNotQueueBehindUnreachableTargets(t *testing.T) {
 	for i := range 20 {
 		h.register(fmt.Sprint("hanging-", i), hanging.kubeconfig("token"))
 	}
-	h.Eventually(probes.count).Should(BeNumerically(">=", 7))
+	h.Eventually(probes.count).WithTimeout(3 * patience).Should(BeNumerically(">=", 7))
 	h.Expect(hanging.count("GET /version")).To(BeNumerically(">=", 4), "they are dialled all the time")
 	h.Expect(probes.most()).To(BeNumerically("<", 6*time.Second), "twice the interval")
 }

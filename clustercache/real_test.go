@@ -344,7 +344,7 @@ func TestRealAPIServerGoesAwayAndComesBack(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	var lists atomic.Int32
-	h := start(t, Options{WrapTransport: func(_ ClusterKey, next http.RoundTripper) http.RoundTripper {
+	h := start(t, Options{DisconnectGrace: time.Hour, WrapTransport: func(_ ClusterKey, next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
 			if r.URL.Query().Has("sendInitialEvents") {
 				lists.Add(1)

@@ -56,7 +56,7 @@ func TestHibernatedTargetIsLeftAlone(t *testing.T) {
 	b.setFault(b.hangAll)
 	sleeps.Store(false)
 	h.cache.Recheck(key)
-	h.Eventually(func() int { return b.count("GET /version") }).Should(Equal(1), "it is dialled")
+	h.Eventually(func() int { return b.count("GET /version") }).Should(BeNumerically(">=", 1), "it is dialled")
 	b.setFault(nil)
 	h.expectState(key, StateConnected)
 	h.expectEvent(key, EventConnected)

@@ -16,7 +16,8 @@ func TestBookmarkIsNotedOnlyWhileNothingIsAwaited(t *testing.T) {
 	w.mu.RLock()
 	b := w.syncedBy
 	w.mu.RUnlock()
-	s.g.Eventually(func() bool { return b.hearing.reopen.Load() != nil }).Should(BeTrue(), "it is open")
+	site.events <- is(3) // what is handled after that it is open
+	s.g.Eventually(state(w)).Should(Equal([2]any{true, 4}))
 
 	long := time.Now().Add(-time.Hour)
 	b.hearing.last.Store(long.UnixNano())
