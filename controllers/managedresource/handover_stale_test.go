@@ -6,7 +6,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/hubtest"
@@ -59,11 +58,11 @@ func TestInventoryOfAnInstanceOfTheSameClassIsTakenOver(t *testing.T) {
 	mr.Finalizers = []string{resourcesv1alpha1.FinalizerBase}
 	p.inSource(mr) // its Secret is not there yet
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonCannotReadSecret))
-	p.Expect(source.Client.Get(p.ctx, client.ObjectKeyFromObject(mr), mr)).To(Succeed())
-	mr.Status.Resources = []resourcesv1alpha1.ObjectReference{{
-		ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: p.ns, Name: "left"},
-	}}
-	p.Expect(source.Client.Status().Update(p.ctx, mr)).To(Succeed())
+	p.editInventory("mr", func([]resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.ObjectReference {
+		return []resourcesv1alpha1.ObjectReference{{
+			ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: p.ns, Name: "left"},
+		}}
+	})
 	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
 	p.awaitReady("mr")
 	p.awaitAbsent(left)

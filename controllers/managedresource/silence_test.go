@@ -58,6 +58,7 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 	tc := p.targetCluster("asleep")
 	p.edit(source, tc, func() { metav1.SetMetaDataAnnotation(&tc.ObjectMeta, hubv1alpha1.HibernatedAnnotation, "true") })
 	sleeping := p.history("sleeping")
+	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(ContainSubstring(`"target"="%s/asleep" "state"="Hibernated"`, p.ns))
 	p.fenceThrough("other")
 	mortal.KillAPIServer()
 	const reason = resourcesv1alpha1.ReasonTargetUnreachable
@@ -65,7 +66,6 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 	for _, name := range []string{"failed", "unread", "garbled"} {
 		p.await(name, has(healthy, unknown, reason), has(progressing, unknown, reason), has(ready, unknown, reason))
 	}
-	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(ContainSubstring(`"target"="%s/asleep" "state"="Hibernated"`, p.ns))
 	p.fenceThrough("other")
 
 	p.Expect(mortal.StartAPIServer(p.ctx)).To(Succeed())

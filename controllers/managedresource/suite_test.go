@@ -9,7 +9,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -36,9 +35,11 @@ func TestMain(m *testing.M) {
 		panic(err) // a flag of every test binary
 	}
 	code := run(m)
-	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, "The hub is gone, but not all it started:", err)
-		code = 1
+	if code == 0 {
+		if err := hubtest.AwaitGoroutines(); err != nil {
+			fmt.Fprintln(os.Stderr, "The hub is gone, but not all it started:", err)
+			code = 1
+		}
 	}
 	os.Exit(code)
 }

@@ -68,7 +68,7 @@ func testComponents(t *testing.T, h *hub) {
 		haveCondition("SystemComponentsHealthy", "False", "ManagedResourcesUnhealthy"), haveMessage("SystemComponentsHealthy", "mr (DeploymentUnhealthy: second)"),
 		HaveField("Status.FailingChecks", BeEmpty()), HaveField("Labels", HaveKeyWithValue(hubv1alpha1.StatusLabel, "unhealthy")),
 	))
-	g.Expect(time.Since(since[0].Since.Time)).To(BeNumerically(">=", 8*time.Second), "not before the threshold ends")
+	g.Expect(time.Since(since[0].Since.Time)).To(BeNumerically(">=", threshold), "not before the threshold ends")
 
 	t.Log("a target that is lost")
 	h.setMR(g, "mr", h.uid("a"), resourcesv1alpha1.ConditionTrue, "fine")

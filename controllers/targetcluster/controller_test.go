@@ -3,6 +3,7 @@ package targetcluster_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,20 +34,28 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 const (
-	soon  = 15 * time.Second
+	soon  = time.Minute
 	often = 20 * time.Millisecond
+	// threshold is how long a failure has to last. One is told of after five seconds.
+	threshold = 15 * time.Second
 	// aWhile is how long nothing has to happen for a test to believe that nothing happens.
 	aWhile = 700 * time.Millisecond
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// These belong to the event broadcaster and logging of client-go and live as long as the process.
-		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
-	)
+	code := m.Run()
+	if code == 0 {
+		// This belongs to the logging of client-go and lives as long as the process.
+		if err := hubtest.AwaitGoroutines(goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1")); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines are left at the end:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }
 
 // TestController runs against a real API server as the source and a fake clustercache. Its parts share the server, since
@@ -430,7 +439,7 @@ func (h *hub) startTerm(t testing.TB) {
 		Guard:      identity.NewGuard(h.cache),
 		Events:     h.events,
 		Members:    h.members,
-		Thresholds: map[string]time.Duration{"SystemComponentsHealthy": 8 * time.Second},
+		Thresholds: map[string]time.Duration{"SystemComponentsHealthy": threshold},
 		SyncPeriod: 200 * time.Millisecond,
 		Reports: func(clustercache.ClusterKey) (Report, bool) {
 			h.looks.Add(1)

@@ -17,10 +17,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
+	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 var (
@@ -48,8 +48,10 @@ func run(m *testing.M) (code int) {
 		for _, stop := range slices.Backward(stops) {
 			stop()
 		}
-		if err := goleak.Find(); err != nil && code == 0 {
-			code = fail(err)
+		if code == 0 {
+			if err := hubtest.AwaitGoroutines(); err != nil {
+				code = fail(err)
+			}
 		}
 	}()
 	start := func(start func(context.Context) (*server, func(), error)) (*server, error) {
