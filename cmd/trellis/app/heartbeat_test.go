@@ -79,11 +79,11 @@ func TestB1_HeartbeatOfTheLeader(t *testing.T) {
 	// A leader that lost its Lease beats no more, and the Lease of the heartbeat stays as it is.
 	e.takeLease()
 	e.Eventually(termGoroutines).Should(BeEmpty())
-	last := e.beats()
+	last := &coordinationv1.Lease{}
 	e.Eventually(func() bool { // a beat that was given up may be written nevertheless
 		before := last
 		last = e.beats()
-		return before.Spec.RenewTime.Equal(last.Spec.RenewTime)
+		return last.Spec.RenewTime.Equal(before.Spec.RenewTime)
 	}).WithPolling(time.Second).Should(BeTrue())
 	e.Consistently(e.renewed, 2*time.Second).Should(Equal(last.Spec.RenewTime.Time))
 	e.Expect(last.Spec.HolderIdentity).NotTo(HaveValue(BeEmpty()))

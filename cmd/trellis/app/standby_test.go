@@ -160,7 +160,7 @@ func TestStandbyStaysWarm(t *testing.T) {
 	for _, s := range targets[:3] {
 		s.expectCare("1")
 	}
-	second := e.startHub(impatient)
+	second := e.startHub()
 	e.Eventually(e.connected(second)).Should(ConsistOf("source", e.name+"/target", token.ns+"/target", authority.ns+"/target", goes.ns+"/target"))
 
 	e.Expect(token.RotateToken(fleetsim.Rotation{})).To(Succeed())
