@@ -67,11 +67,9 @@ func (r *remove) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	before := count(tc)
 	if tc, err = r.counted(ctx, source, tc); err != nil {
 		return err
 	}
-	anew := count(tc) < before
 	needed, err := r.needed(ctx, source, name, tc)
 	if err != nil {
 		return err
@@ -89,7 +87,7 @@ func (r *remove) run(ctx context.Context, name string) error {
 			return fmt.Errorf("confirming the deletion of %s/%s: %w", registration.Namespace, registration.Name, err)
 		}
 	}
-	if err := r.unregister(ctx, source, registration, anew); err != nil {
+	if err := r.unregister(ctx, source, registration, needed); err != nil {
 		return fmt.Errorf("deleting the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
 	outcome := &Outcome{Namespace: source.Namespace, Name: name, Action: Removed, ServiceAccount: registration.Annotations[ServiceAccountAnnotation]}
@@ -112,18 +110,18 @@ func (r *remove) run(ctx context.Context, name string) error {
 // policyDelay is how long the admission policy may take to hear of what the hub counted.
 const policyDelay = 10 * time.Second
 
-// unregister deletes the registration. If the hub has only just counted anew, a refusal may be of before that: the API server asks a cache
+// unregister deletes the registration. If the hub counts nobody who needs it, a refusal may be of before that: the API server asks a cache
 // of its own for the count.
-func (r *remove) unregister(ctx context.Context, source *cli.Source, registration *corev1.Secret, anew bool) error {
+func (r *remove) unregister(ctx context.Context, source *cli.Source, registration *corev1.Secret, needed bool) error {
 	del := func(ctx context.Context) error {
 		return source.Delete(ctx, registration, client.Preconditions{UID: ptr.To(registration.UID)})
 	}
 	err := del(ctx)
-	if !anew || !apierrors.IsForbidden(err) {
+	if needed || !apierrors.IsForbidden(err) {
 		return err
 	}
 	late := r.env.Await(ctx, policyDelay, func(ctx context.Context) (bool, string, error) {
-		if err = del(ctx); apierrors.IsForbidden(err) {
+		if err = client.IgnoreNotFound(del(ctx)); apierrors.IsForbidden(err) { // an answer may have been lost
 			return false, err.Error(), nil
 		}
 		return err == nil, "", err

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net/url"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -23,14 +25,16 @@ import (
 func TestAdmissionThatIsBehindIsAskedAgain(t *testing.T) {
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a-kubeconfig", errors.New("1 ManagedResources need this registration"))
 	for name, test := range map[string]struct {
-		anew     bool
+		needed   bool
 		refusals int
+		lost     bool // the answer to the first deletion that is not refused
 		err      error
 		asked    int
 	}{
-		"counted anew, and the policy is behind": {anew: true, refusals: 2, asked: 3},
-		"counted anew":                           {anew: true, asked: 1},
-		"as counted before":                      {refusals: 1, err: refusal, asked: 1},
+		"nobody needs it, and the policy is behind": {refusals: 2, asked: 3},
+		"nobody needs it":    {asked: 1},
+		"the answer is lost": {refusals: 1, lost: true, asked: 3},
+		"it is needed":       {needed: true, refusals: 1, err: refusal, asked: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -41,11 +45,15 @@ func TestAdmissionThatIsBehindIsAskedAgain(t *testing.T) {
 					if asked++; asked <= test.refusals {
 						return refusal
 					}
-					return c.Delete(ctx, obj, options...)
+					err := c.Delete(ctx, obj, options...)
+					if test.lost && asked == test.refusals+1 {
+						return &url.Error{Op: "Delete", URL: "https://source", Err: syscall.ECONNRESET}
+					}
+					return err
 				},
 			}).Build()
 			r := &remove{change: change{env: cli.NewEnv(genericiooptions.NewTestIOStreamsDiscard())}}
-			err := r.unregister(t.Context(), &cli.Source{Client: c, Namespace: "a"}, registration, test.anew)
+			err := r.unregister(t.Context(), &cli.Source{Client: c, Namespace: "a"}, registration, test.needed)
 			if test.err == nil {
 				g.Expect(err).NotTo(HaveOccurred())
 			} else {
