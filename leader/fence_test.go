@@ -65,6 +65,7 @@ func TestWritesAreSentWhileTheLeaseIsHeld(t *testing.T) {
 	s.Expect(s.client.CoordinationV1().Leases("default").Delete(t.Context(), "hub", deleteNow)).To(Succeed())
 	s.Eventually(r.began).Should(Receive())
 	expect(true, "in a term")
+	s.expectRenewed()
 	// The deadline of renewals is 20 minutes, the Lease lasts for 60.
 	clock.SetTime(clock.Now().Add(39 * time.Minute))
 	expect(true, "shortly before the fence closes")

@@ -113,6 +113,15 @@ func (s *source) lease() *coordinationv1.Lease {
 }
 
 // holder is who has the Lease, empty if it was given back.
+// expectRenewed waits until the Lease has been renewed, which happens beside the beginning of a term. Nobody does so again for minutes.
+func (s *source) expectRenewed() {
+	s.t.Helper()
+	s.Eventually(func() bool {
+		l := s.lease().Spec
+		return l.RenewTime.After(l.AcquireTime.Time)
+	}).Should(BeTrue())
+}
+
 func (s *source) holder() string {
 	s.t.Helper()
 	if h := s.lease().Spec.HolderIdentity; h != nil {

@@ -89,6 +89,7 @@ func TestSocketsAreResetWhenTheLeaseRanOut(t *testing.T) {
 	s.Expect(s.client.CoordinationV1().Leases("default").Delete(t.Context(), "hub", deleteNow)).To(Succeed())
 	s.Eventually(r.began).Should(Receive())
 	s.Expect(send()).To(Succeed(), "in a term")
+	s.expectRenewed()
 	clock.SetTime(clock.Now().Add(41 * time.Minute))
 	s.Expect(send()).To(MatchError(leader.ErrNotLeading), "a term whose Lease ran out")
 	s.Expect(end).NotTo(Receive(), "before the term is over")

@@ -213,7 +213,7 @@ func (s *setting) pauses() bool { return s.clock.HasWaiters() }
 // stepUntil has time pass until a site was asked for so many lists.
 func (s *setting) stepUntil(of *site, lists int32) {
 	s.g.Eventually(func() int32 {
-		if of.lists.Load() < lists && s.clock.HasWaiters() {
+		if s.clock.HasWaiters() && of.lists.Load() < lists { // in this order: while one waits, none lists
 			s.clock.Step(fullRetry)
 		}
 		return of.lists.Load()

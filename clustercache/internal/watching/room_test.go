@@ -182,12 +182,7 @@ func TestListThatIsTakenAnewFits(t *testing.T) {
 	w, _ := s.watch("full", of)
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 5}))
 	of.events <- expired
-	s.g.Eventually(func() int32 {
-		if s.clock.HasWaiters() {
-			s.clock.Step(time.Minute)
-		}
-		return of.lists.Load()
-	}).Should(BeEquivalentTo(2))
+	s.stepUntil(of, 2)
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 5}))
 	s.g.Expect(s.told.Load()).To(BeZero())
 }
