@@ -116,12 +116,15 @@ func (r *remove) unregister(ctx context.Context, source *cli.Source, registratio
 	del := func(ctx context.Context) error {
 		return source.Delete(ctx, registration, client.Preconditions{UID: ptr.To(registration.UID)})
 	}
+	ofPolicy := func(err error) bool { // not for want of a right
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
+	}
 	err := del(ctx)
-	if needed || !apierrors.IsForbidden(err) {
+	if needed || !ofPolicy(err) {
 		return err
 	}
 	late := r.env.Await(ctx, policyDelay, func(ctx context.Context) (bool, string, error) {
-		if err = client.IgnoreNotFound(del(ctx)); apierrors.IsForbidden(err) { // an answer may have been lost
+		if err = client.IgnoreNotFound(del(ctx)); ofPolicy(err) { // an answer may have been lost
 			return false, err.Error(), nil
 		}
 		return err == nil, "", err
