@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	code := run(m)
 	if code == 0 {
-		if err := hubtest.AwaitGoroutines(); err != nil {
+		if err := controlplane.AwaitGoroutines(); err != nil {
 			fmt.Fprintln(os.Stderr, "The hub is gone, but not all it started:", err)
 			code = 1
 		}

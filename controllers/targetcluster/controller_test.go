@@ -3,7 +3,6 @@ package targetcluster_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,7 +33,6 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 const (
@@ -47,15 +45,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		// This belongs to the logging of client-go and lives as long as the process.
-		if err := hubtest.AwaitGoroutines(goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1")); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines are left at the end:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	// This belongs to the logging of client-go and lives as long as the process.
+	controlplane.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
 // TestController runs against a real API server as the source and a fake clustercache. Its parts share the server, since

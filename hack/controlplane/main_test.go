@@ -2,10 +2,8 @@ package controlplane
 
 import (
 	"testing"
-
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	VerifyTestMain(m)
 }

@@ -46,22 +46,12 @@ func (s Suite) Main(m *testing.M, run func(*testing.M) int) {
 	before := goleak.IgnoreCurrent()
 	code := run(m)
 	if code == 0 {
-		if err := AwaitGoroutines(before); err != nil {
+		if err := controlplane.AwaitGoroutines(before); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines are left at the end:", err)
 			code = 1
 		}
 	}
 	os.Exit(code)
-}
-
-// AwaitGoroutines waits until no goroutines are left but those that are ignored, and errs if some are after half a minute. Those of
-// connections end a moment after the processes at their other end; goleak itself waits for less than half a second.
-func AwaitGoroutines(ignored ...goleak.Option) error {
-	for end := time.Now().Add(30 * time.Second); ; {
-		if err := goleak.Find(ignored...); err == nil || time.Now().After(end) {
-			return err
-		}
-	}
 }
 
 // RunHub starts a hub for all tests of a package, runs them, and ends it. started is given the hub before the first test.

@@ -3,9 +3,9 @@ package shoot20_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/trellis-hub/trellis/hack/controlplane"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	controlplane.VerifyTestMain(m)
 }

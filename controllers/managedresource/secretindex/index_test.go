@@ -46,7 +46,7 @@ func TestIndex(t *testing.T) {
 	defer func() {
 		cancel()
 		stopped.Wait()
-		goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"))
+		g.Expect(controlplane.AwaitGoroutines(before, goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"))).To(Succeed())
 	}()
 	g.Expect(index.WaitForSync(ctx)).To(BeTrue())
 

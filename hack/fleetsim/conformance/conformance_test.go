@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 var (
@@ -49,7 +48,7 @@ func run(m *testing.M) (code int) {
 			stop()
 		}
 		if code == 0 {
-			if err := hubtest.AwaitGoroutines(); err != nil {
+			if err := controlplane.AwaitGoroutines(); err != nil {
 				code = fail(err)
 			}
 		}

@@ -8,10 +8,10 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/trials/matrix"
@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	goleak.VerifyTestMain(m)
+	controlplane.VerifyTestMain(m)
 }
 
 // TestQuickly goes through a handful of cells, with nothing asserted that depends on time: a refusal, silence, a rotation, and
