@@ -175,7 +175,7 @@ func TestH05_ObjectOfAKindThatIsNotServedAnyMore(t *testing.T) {
 	p.await("kind", has(applied, yes, resourcesv1alpha1.ReasonManagedResourceIgnored))
 	p.Expect(target.Client.Delete(p.ctx, p.liveCRD())).To(Succeed())
 	// One after the other goes. When the first one cannot be made again, that is what is said from then on.
-	p.await("mr", has(healthy, no, "PlantMissing", "does not exist"))
+	p.await("mr", has(healthy, no, "PlantMissing", "Plant", p.ns+"/", " does not exist"))
 	p.annotateMR("kind", resourcesv1alpha1.IgnoreAnnotation, "false")
 	p.awaitReady("mr")
 }

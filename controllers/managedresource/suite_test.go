@@ -34,14 +34,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", parallel); err != nil {
 		panic(err) // a flag of every test binary
 	}
-	code := run(m)
-	if code == 0 {
-		if err := controlplane.AwaitGoroutines(); err != nil {
-			fmt.Fprintln(os.Stderr, "The hub is gone, but not all it started:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	controlplane.Exit(run(m))
 }
 
 func run(m *testing.M) int {

@@ -122,18 +122,26 @@ func TestAFleetKeepsToItsWrites(t *testing.T) {
 
 	t.Log("some flap, within the threshold")
 	const flapping, rounds = 20, 10
-	began := time.Now()
-	for range rounds {
-		report(flapping, resourcesv1alpha1.ConditionFalse)
-		report(flapping, resourcesv1alpha1.ConditionTrue)
+	flap := func() (most int) {
+		writes.Store(0)
+		began := time.Now()
+		for range rounds {
+			report(flapping, resourcesv1alpha1.ConditionFalse)
+			report(flapping, resourcesv1alpha1.ConditionTrue)
+		}
+		g.Eventually(statuses, time.Minute, often).Should(Equal(map[string]int{"healthy": targets}))
+		// None, if no failure lasts for five seconds. If this machine is slow, a status and its label in each five seconds; some are
+		// tried twice, because the informer is late.
+		most = flapping * 3 * (1 + int(time.Since(began)/(5*time.Second)))
+		t.Logf("%d writes in %s", writes.Load(), time.Since(began))
+		g.Expect(writes.Load()).To(BeNumerically("<=", most))
+		return most
 	}
-	g.Eventually(statuses, time.Minute, often).Should(Equal(map[string]int{"healthy": targets}))
-	// None, if no failure lasts for five seconds. If this machine is slow, a status and its label in each five seconds; some are
-	// tried twice, because the informer is late.
-	most := flapping * 3 * (1 + int(time.Since(began)/(5*time.Second)))
-	t.Logf("%d writes in %s", writes.Load(), time.Since(began))
-	g.Expect(writes.Load()).To(BeNumerically("<=", most))
-	if most >= flapping*2*2*rounds {
-		t.Skip("this machine took so long that it shows nothing")
+	most := flap()
+	for range 2 { // if this machine was too slow for it to show anything
+		if most >= flapping*2*2*rounds {
+			most = flap()
+		}
 	}
+	g.Expect(most).To(BeNumerically("<", flapping*2*2*rounds), "else this shows nothing")
 }

@@ -9,9 +9,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// VerifyTestMain runs the tests of a package and exits. Goroutines that are left then, other than those that are ignored, make the run fail.
-func VerifyTestMain(m *testing.M, ignored ...goleak.Option) {
-	code := m.Run()
+// VerifyTestMain runs the tests of a package and exits as Exit does.
+func VerifyTestMain(m *testing.M, ignored ...goleak.Option) { Exit(m.Run(), ignored...) }
+
+// Exit ends a test binary with a code. Goroutines that are left, other than those that are ignored, make a run fail that was good so far.
+func Exit(code int, ignored ...goleak.Option) {
 	if code == 0 {
 		if err := AwaitGoroutines(ignored...); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines are left at the end:", err)

@@ -11,19 +11,18 @@ import (
 // nobody gets one by chance between its choice and its use.
 const lowestPort, ports = 20000, 12000
 
-// nextPort counts from where this process began, so that it does not get a port twice while it has not used it yet.
-var nextPort = func() *atomic.Uint32 {
-	n := &atomic.Uint32{}
-	n.Store(rand.Uint32N(ports))
-	return n
-}()
+// This process counts from a port of its own, so that it does not get one twice while it has not used it yet.
+var (
+	firstPort = rand.Uint32N(ports)
+	nextPort  atomic.Uint32
+)
 
 // FreePort returns a port of 127.0.0.1 that nobody listens on, for a server that has to be told one and is started soon.
 // It errs if there is none.
 func FreePort() (int, error) {
 	var err error
 	for range 100 {
-		port := lowestPort + int(nextPort.Add(1)%ports)
+		port := lowestPort + int((firstPort+nextPort.Add(1))%ports)
 		var listener net.Listener
 		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			return port, listener.Close()

@@ -44,14 +44,7 @@ func (s Suite) Main(m *testing.M, run func(*testing.M) int) {
 	SetDefaultEventuallyTimeout(s.Patience)
 	SetDefaultEventuallyPollingInterval(s.Poll)
 	before := goleak.IgnoreCurrent()
-	code := run(m)
-	if code == 0 {
-		if err := controlplane.AwaitGoroutines(before); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines are left at the end:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	controlplane.Exit(run(m), before)
 }
 
 // RunHub starts a hub for all tests of a package, runs them, and ends it. started is given the hub before the first test.
