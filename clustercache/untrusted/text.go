@@ -1,0 +1,77 @@
+package untrusted
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Lengths of texts, in bytes.
+const (
+	// MaxName is that of names and namespaces, as API servers bound them.
+	MaxName = 253
+	// MaxToken is that of UIDs, versions, reasons and field managers.
+	MaxToken = 128
+	// MaxMessage is that of messages.
+	MaxMessage = 1 << 10
+)
+
+// ellipsis ends a text that was cut.
+const ellipsis = "..."
+
+// Name bounds a name or a namespace.
+func Name(s string) string { return Text(s, MaxName) }
+
+// Token bounds a UID, a version, a reason or a field manager.
+func Token(s string) string { return Text(s, MaxToken) }
+
+// Message bounds a message.
+func Message(s string) string { return Text(s, MaxMessage) }
+
+// Text returns s as valid UTF-8 without control characters and of at most the given number of bytes, which must be larger than
+// three. A text that is cut ends in "...". What is within the bounds is returned as it is, without an allocation. What is
+// cut is copied, so that it does not keep the whole text in memory.
+func Text(s string, most int) string {
+	if len(s) <= most && isPlain(s) {
+		return s
+	}
+	cut := len(s) > most
+	if cut {
+		s = s[:most-len(ellipsis)]
+		for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
+			s = s[:len(s)-1] // of a rune that may be cut
+		}
+		if len(s) > 0 && s[len(s)-1] >= utf8.RuneSelf {
+			s = s[:len(s)-1]
+		}
+	}
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == utf8.RuneError, r == '\n', r == '\t', r == '\r':
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, s)
+	s = strings.TrimSpace(s)
+	if cut {
+		return s + ellipsis
+	}
+	return strings.Clone(s)
+}
+
+// isPlain tells whether nothing of a text needs to be replaced.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == 0x7f {
+			return false
+		}
+		if s[i] >= utf8.RuneSelf {
+			return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
+				return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
+			})
+		}
+	}
+	return true
+}
