@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 const (
@@ -50,11 +52,7 @@ func explain(err error, a access) (reason, message string) {
 	if errors.As(err, &f) {
 		reason = f.reason
 	}
-	message = a.redact(err.Error())
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "") + "..."
-	}
-	return reason, message
+	return reason, untrusted.Text(a.redact(err.Error()), maxMessage)
 }
 
 // redact takes the credential out of a text.
@@ -155,7 +153,7 @@ func (g *generation) readVersion(ctx context.Context) (string, error) {
 	if err := g.call(ctx, http.MethodGet, "/version", nil, &info); err != nil {
 		return "", err
 	}
-	return info.GitVersion, nil
+	return untrusted.Token(info.GitVersion), nil
 }
 
 // readUID returns the UID of kube-system, which stands for the cluster's.
@@ -166,6 +164,10 @@ func (g *generation) readUID(ctx context.Context) (types.UID, error) {
 	}
 	if namespace.UID == "" {
 		return "", failed(ReasonUnreachable, "the target's answer about the namespace %s has no UID", metav1.NamespaceSystem)
+	}
+	if len(namespace.UID) > untrusted.MaxToken || untrusted.Token(string(namespace.UID)) != string(namespace.UID) {
+		return "", failed(ReasonUnreachable,
+			"the target's answer about the namespace %s has a UID that no API server assigns", metav1.NamespaceSystem)
 	}
 	return namespace.UID, nil
 }
@@ -193,7 +195,7 @@ func (g *generation) reviewSelf(ctx context.Context) (string, error) {
 	if user == anonymousUser {
 		return "", failed(ReasonUnauthorized, "the target does not take the credential and treats the hub as anonymous")
 	}
-	return fmt.Sprintf(" (user %q)", user), nil
+	return fmt.Sprintf(" (user %q)", untrusted.Token(user)), nil
 }
 
 // call makes one of the cache's own calls, past the throttle. Errors bear the reason for Status.

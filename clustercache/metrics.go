@@ -165,7 +165,7 @@ func (c collector) Collect(collected chan<- prometheus.Metric) {
 		if d.Type == metrics.TypeCounter {
 			kind = prometheus.CounterValue
 		}
-		collected <- prometheus.MustNewConstMetric(c.descs[d], kind, value, labels...)
+		collected <- metrics.Const(c.descs[d], kind, value, labels...)
 	}
 	states := map[State]int{StateRefused: 0, StateConnecting: 0, StateConnected: 0, StateDisconnected: 0, StateHibernated: 0, StateDraining: 0}
 	var synced, unsynced, objects int

@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 // LabelTarget is the label of metrics that are told of each target.
@@ -102,6 +104,19 @@ func (s *Set) add(d *Definition) *Definition {
 	return d
 }
 
+// maxLabel bounds the values of labels, in bytes: a target and its namespace have to fit.
+const maxLabel = 2*untrusted.MaxName + 1
+
+// Const returns a metric with a value that was read just now, as collectors hand it on. Labels that others wrote are
+// bounded: one that is no valid UTF-8 would panic, and one of a megabyte would be sent with each scrape.
+func Const(desc *prometheus.Desc, of prometheus.ValueType, value float64, labels ...string) prometheus.Metric {
+	bounded := make([]string, len(labels))
+	for i, label := range labels {
+		bounded[i] = untrusted.Text(label, maxLabel)
+	}
+	return prometheus.MustNewConstMetric(desc, of, value, bounded...)
+}
+
 // Other is the value of a label for all that Names does not tell apart.
 const Other = "other"
 
@@ -120,6 +135,7 @@ func NewNames(limit int) *Names {
 
 // Label returns the value for a name.
 func (n *Names) Label(name string) string {
+	name = untrusted.Text(name, maxLabel)
 	n.mu.RLock()
 	_, known := n.known[name]
 	n.mu.RUnlock()

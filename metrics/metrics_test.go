@@ -2,9 +2,13 @@ package metrics_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/metrics"
@@ -19,6 +23,28 @@ func TestNamesAreToldApartUpToALimit(t *testing.T) {
 	g.Expect(names.Label("3")).To(Equal(metrics.Other))
 	g.Expect(names.Label("1")).To(Equal("1"), "those known before stay so")
 	g.Expect(names.Label("3")).To(Equal(metrics.Other))
+}
+
+// What others write must neither panic nor be sent with each scrape in full.
+func TestLabelsOfOthersAreBounded(t *testing.T) {
+	definition := (&metrics.Set{}).Gauge("trellis_target_info", "Info.", "version")
+	for name, label := range map[string]string{
+		"long": strings.Repeat("v", 1<<20), "no UTF-8": "v1\xff\xfe", "long and no UTF-8": strings.Repeat("\xff", 1<<20),
+		"of several lines": "v1\nv2", "empty": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var written dto.Metric
+			g.Expect(metrics.Const(definition.Desc(), prometheus.GaugeValue, 1, label).Write(&written)).To(Succeed())
+			counter := definition.CounterVec()
+			counter.WithLabelValues(metrics.NewNames(1).Label(label)).Inc()
+			for _, value := range []string{written.GetLabel()[0].GetValue(), metrics.NewNames(1).Label(label)} {
+				g.Expect(len(value)).To(BeNumerically("<=", 512))
+				g.Expect(utf8.ValidString(value)).To(BeTrue())
+				g.Expect(value).NotTo(ContainSubstring("\n"))
+			}
+		})
+	}
 }
 
 func TestTargetName(t *testing.T) {

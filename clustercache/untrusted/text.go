@@ -31,22 +31,27 @@ func Message(s string) string { return Text(s, MaxMessage) }
 // Text returns s as valid UTF-8 without control characters and of at most the given number of bytes, which must be larger than
 // three. A text that is cut ends in "...". What is within the bounds is returned as it is, without an allocation. What is
 // cut is copied, so that it does not keep the whole text in memory.
-func Text(s string, most int) string {
-	if len(s) <= most && isPlain(s) {
+func Text(s string, most int) string { return bound(s, most, false) }
+
+// Lines is Text for messages of several lines.
+func Lines(s string, most int) string { return bound(s, most, true) }
+
+func bound(s string, most int, lines bool) string {
+	if len(s) <= most && isPlain(s, lines) {
 		return s
 	}
 	cut := len(s) > most
 	if cut {
-		s = s[:most-len(ellipsis)]
-		for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
-			s = s[:len(s)-1] // of a rune that may be cut
+		end := most - len(ellipsis)
+		for end > 0 && !utf8.RuneStart(s[end]) {
+			end-- // no rune is cut
 		}
-		if len(s) > 0 && s[len(s)-1] >= utf8.RuneSelf {
-			s = s[:len(s)-1]
-		}
+		s = s[:end]
 	}
 	s = strings.Map(func(r rune) rune {
 		switch {
+		case r == '\n' && lines:
+			return r
 		case r == utf8.RuneError, r == '\n', r == '\t', r == '\r':
 			return ' '
 		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
@@ -62,15 +67,15 @@ func Text(s string, most int) string {
 }
 
 // isPlain tells whether nothing of a text needs to be replaced.
-func isPlain(s string) bool {
+func isPlain(s string, lines bool) bool {
 	for i := range len(s) {
-		if s[i] < ' ' || s[i] == 0x7f {
-			return false
-		}
 		if s[i] >= utf8.RuneSelf {
-			return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
-				return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
+			return !strings.ContainsFunc(s[i:], func(r rune) bool {
+				return r == utf8.RuneError || (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) && !(lines && r == '\n')
 			})
+		}
+		if (s[i] < ' ' || s[i] == 0x7f) && !(lines && s[i] == '\n') {
+			return false
 		}
 	}
 	return true

@@ -80,6 +80,7 @@ func TestText(t *testing.T) {
 		"longer":                 {strings.Repeat("a", 17), strings.Repeat("a", 13) + "..."},
 		"other scripts":          {"größer", "größer"},
 		"cut in a rune":          {strings.Repeat("a", 12) + "ößer", strings.Repeat("a", 12) + "..."},
+		"cut after a rune":       {strings.Repeat("a", 11) + "ößer", strings.Repeat("a", 11) + "ö..."},
 		"no UTF-8":               {"a\xff\xfeb", "a  b"},
 		"no UTF-8, and longer":   {strings.Repeat("\xff", 100), "..."},
 		"lines":                  {"a\nb\r\n", "a b"},
@@ -89,6 +90,21 @@ func TestText(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(Text(c.text, 16)).To(Equal(c.want))
+		})
+	}
+}
+
+func TestLines(t *testing.T) {
+	for name, c := range map[string]struct {
+		text, want string
+	}{
+		"plain":              {"a\nb", "a\nb"},
+		"plain, not ASCII":   {"ö\nb", "ö\nb"},
+		"control characters": {"a\r\nb\x1b\u202e", "a \nb"},
+		"longer":             {"a\n" + strings.Repeat("b", 15), "a\n" + strings.Repeat("b", 11) + "..."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Lines(c.text, 16)).To(Equal(c.want))
 		})
 	}
 }

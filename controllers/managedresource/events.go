@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
@@ -32,6 +33,9 @@ const (
 	eventApplied        = "Applied"
 	eventTakenBack      = "FieldsTakenBack"
 )
+
+// maxManagers is how many managers a text names.
+const maxManagers = 10
 
 // noteLimit is the length of an event's note that API servers accept.
 const noteLimit = 1024
@@ -105,9 +109,7 @@ func (r *recorder) spare(mr *resourcesv1alpha1.ManagedResource) bool {
 func (r *recorder) forget(mr types.UID) { r.spent.Remove(mr) }
 
 func (r *recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action, note string) {
-	if len(note) > noteLimit {
-		note = strings.ToValidUTF8(note[:noteLimit-3], "") + "..." // half a letter would count as more bytes than it has
-	}
+	note = untrusted.Text(note, noteLimit)
 	var related runtime.Object
 	if about != nil {
 		related = about
@@ -117,9 +119,12 @@ func (r *recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.Obj
 
 // aboutObject refers to fields of an object of the target.
 func aboutObject(mr *resourcesv1alpha1.ManagedResource, key inventory.Key, fields string) *corev1.ObjectReference {
-	about := &corev1.ObjectReference{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name, FieldPath: fields}
+	about := &corev1.ObjectReference{
+		Kind: untrusted.Name(key.Kind), Namespace: untrusted.Name(key.Namespace), Name: untrusted.Name(key.Name),
+		FieldPath: untrusted.Message(fields),
+	}
 	if ref := inventory.Index(mr.Status.Resources)[key]; ref != nil {
-		about.APIVersion = ref.APIVersion
+		about.APIVersion = untrusted.Name(ref.APIVersion)
 	}
 	return about
 }
@@ -186,10 +191,15 @@ func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *verdic
 func describeForeign(foreign []ownership.Foreign) string {
 	byManager := map[string][]string{}
 	for _, f := range foreign {
-		byManager[f.Manager] = append(byManager[f.Manager], f.Paths(5)...)
+		manager := untrusted.Token(f.Manager)
+		byManager[manager] = append(byManager[manager], f.Paths(5)...)
 	}
 	var out []string
 	for _, m := range sortedKeys(byManager) {
+		if len(out) == maxManagers {
+			out = append(out, "...")
+			break
+		}
 		paths := slices.Compact(slices.Sorted(slices.Values(byManager[m])))
 		if len(paths) > 5 {
 			paths = append(paths[:5], "...")

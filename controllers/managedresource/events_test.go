@@ -9,14 +9,18 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
@@ -77,6 +81,46 @@ func TestEventOfWhatStaysBehindIsWrittenWhateverWasWrittenBefore(t *testing.T) {
 	}
 	r.released(mr, "it is a test", nil)
 	g.Expect(written["loud"]).To(Equal(eventBurst + 1))
+}
+
+// A field manager, a field and a name in a forged inventory can be of any length, and no text at all.
+func TestEventsAreBoundedWhateverTheTargetSays(t *testing.T) {
+	for name, text := range map[string]string{"long": strings.Repeat("m", 1<<20), "no UTF-8": "m\xff\xfe\n\x1b[2J"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var last lastEvent
+			r := newRecorder(&last, testclock.NewFakePassiveClock(time.Now()))
+			var foreign []ownership.Foreign
+			for i := range 100 {
+				foreign = append(foreign, ownership.Foreign{
+					Manager: fmt.Sprint(i) + text, Fields: fieldpath.NewSet(fieldpath.MakePathOrDie("data", text)),
+				})
+			}
+			key := inventory.Key{Group: text, Kind: text, Namespace: text, Name: text}
+			mr := &resourcesv1alpha1.ManagedResource{}
+			r.corrected(mr, drift{intent: apply.Intent{Key: key}, by: foreign})
+			g.Expect(last.note).NotTo(BeEmpty())
+			g.Expect(len(last.note)).To(BeNumerically("<=", noteLimit))
+			about := *last.related
+			for _, said := range []string{last.note, about.Kind, about.Namespace, about.Name, about.FieldPath} {
+				g.Expect(len(said)).To(BeNumerically("<=", 1024))
+				g.Expect(utf8.ValidString(said)).To(BeTrue())
+				g.Expect(strings.ContainsAny(said, "\n\x1b")).To(BeFalse())
+			}
+			g.Expect(len(describeForeign(foreign))).To(BeNumerically("<=", 8<<10), "it is remembered and shown in a condition")
+		})
+	}
+}
+
+// lastEvent keeps the last event.
+type lastEvent struct {
+	note    string
+	related *corev1.ObjectReference
+}
+
+func (e *lastEvent) Eventf(_, related runtime.Object, _, _, _, format string, args ...any) {
+	e.note = fmt.Sprintf(format, args...)
+	e.related, _ = related.(*corev1.ObjectReference)
 }
 
 // lastNote keeps the note of the last event.

@@ -45,7 +45,7 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 		return
 	}
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		collected <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+		collected <- metrics.Const(desc, prometheus.GaugeValue, value, labels...)
 	}
 	found, ok := c.census()
 	if !ok {
@@ -76,7 +76,8 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 	}
 	g.metrics.mu.Unlock()
 	for key := range registered {
-		collected <- prometheus.MustNewConstMetric(descTargetDrift, prometheus.CounterValue, float64(corrections[key]), metrics.TargetName(key))
+		name := metrics.TargetName(key)
+		collected <- metrics.Const(descTargetDrift, prometheus.CounterValue, float64(corrections[key]), name)
 	}
 }
 

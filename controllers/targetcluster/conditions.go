@@ -12,6 +12,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 )
 
@@ -124,9 +125,12 @@ func (c *conditions) has(conditionType string) bool {
 	return meta.FindStatusCondition(c.list, conditionType) != nil
 }
 
+// maxMessage bounds the message of a condition, in bytes. It is made of bounded texts, some of which targets wrote.
+const maxMessage = 4 << 10
+
 func (c *conditions) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&c.list, metav1.Condition{
-		Type: conditionType, Status: status, Reason: reason, Message: message,
+		Type: conditionType, Status: status, Reason: reason, Message: untrusted.Text(message, maxMessage),
 		ObservedGeneration: c.generation, LastTransitionTime: metav1.NewTime(c.now.Truncate(time.Second)),
 	})
 }
@@ -234,7 +238,8 @@ func (c *conditions) everyNodeReady(o observation) {
 			c.set(conditionType, metav1.ConditionUnknown, reason, message)
 		}
 	case is.Fault != nil:
-		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNodesUnknown, "the nodes cannot be watched: "+bounded(is.Fault.Error()))
+		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonNodesUnknown,
+			"the nodes cannot be watched: "+untrusted.Text(is.Fault.Error(), maxFault))
 	case !is.Known:
 		c.keep(conditionType) // not listed yet
 	case is.Total == 0:
@@ -343,14 +348,8 @@ func timeText(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// bounded bounds a text that somebody else wrote.
-func bounded(text string) string {
-	const most = 512
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
-}
+// maxFault bounds what a message repeats of the text of an error, in bytes.
+const maxFault = 512
 
 // names lists targets, but not without end.
 func names(keys []clustercache.ClusterKey) string {

@@ -3,7 +3,6 @@ package targetcluster
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 )
 
@@ -155,8 +155,5 @@ func (r *recorder) emit(tc *hubv1alpha1.TargetCluster, eventType, reason, note s
 	if leftOut > 0 {
 		note = fmt.Sprintf("(after %d events that were left out) %s", leftOut, note)
 	}
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "")
-	}
-	r.events.Eventf(tc, nil, eventType, reason, actionObserve, "%s", note)
+	r.events.Eventf(tc, nil, eventType, reason, actionObserve, "%s", untrusted.Text(note, maxNote))
 }

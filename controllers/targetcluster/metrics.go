@@ -61,13 +61,13 @@ func (c *Collector) Collect(collected chan<- prometheus.Metric) {
 	for i := range list.Items {
 		tc := &list.Items[i]
 		s := &tc.Status
-		collected <- prometheus.MustNewConstMetric(descInfo, prometheus.GaugeValue, 1,
+		collected <- metrics.Const(descInfo, prometheus.GaugeValue, 1,
 			metrics.TargetName(client.ObjectKeyFromObject(tc)), s.KubernetesVersion, s.CloudType, s.Region)
 		for _, condition := range s.Conditions {
 			counts[[2]string{c.types.Label(condition.Type), string(condition.Status)}]++
 		}
 	}
 	for of, n := range counts {
-		collected <- prometheus.MustNewConstMetric(descTargets, prometheus.GaugeValue, float64(n), of[0], of[1])
+		collected <- metrics.Const(descTargets, prometheus.GaugeValue, float64(n), of[0], of[1])
 	}
 }

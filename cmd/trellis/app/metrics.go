@@ -45,11 +45,11 @@ func (own) Describe(descriptions chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (o own) Collect(collected chan<- prometheus.Metric) {
 	build := version.Get()
-	collected <- prometheus.MustNewConstMetric(descBuild, prometheus.GaugeValue, 1, build.Version, build.Commit, build.Date, build.Go)
+	collected <- metrics.Const(descBuild, prometheus.GaugeValue, 1, build.Version, build.Commit, build.Date, build.Go)
 	leading := 0.0
 	if o.leader.Leading() {
 		leading = 1
 	}
-	collected <- prometheus.MustNewConstMetric(descLeader, prometheus.GaugeValue, leading)
-	collected <- prometheus.MustNewConstMetric(descFenced, prometheus.CounterValue, float64(o.leader.Fence().Refused()))
+	collected <- metrics.Const(descLeader, prometheus.GaugeValue, leading)
+	collected <- metrics.Const(descFenced, prometheus.CounterValue, float64(o.leader.Fence().Refused()))
 }

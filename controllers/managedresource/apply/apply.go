@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/manifest"
 	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
@@ -222,7 +223,7 @@ func resourceFor(c metadata.Interface, mapping *meta.RESTMapping, namespace stri
 func managers(foreign []ownership.Foreign) string {
 	names := make([]string, 0, len(foreign))
 	for _, f := range foreign {
-		names = append(names, fmt.Sprintf("%q", f.Manager))
+		names = append(names, fmt.Sprintf("%q", untrusted.Token(f.Manager)))
 	}
 	return strings.Join(names, ", ")
 }

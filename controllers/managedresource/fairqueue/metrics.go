@@ -100,7 +100,7 @@ func (m *Metrics) Collect(collected chan<- prometheus.Metric) {
 	for name, queue := range m.queues {
 		figures := queue.measure()
 		for _, g := range gauges {
-			collected <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.read(figures), name)
+			collected <- metrics.Const(g.desc, prometheus.GaugeValue, g.read(figures), name)
 		}
 	}
 }

@@ -1,9 +1,6 @@
 package health
 
-import (
-	"fmt"
-	"unicode/utf8"
-)
+import "fmt"
 
 // The status of a condition that is met, of one that is not, and of one that nobody knows about.
 const (
@@ -56,17 +53,4 @@ func explanation(condition content) string {
 	default:
 		return ""
 	}
-}
-
-// bound cuts a text that is longer than the limit, in bytes. What it returns is not cut again.
-func bound(text string, limit int) string {
-	const mark = "..."
-	if len(text) <= limit {
-		return text
-	}
-	end := limit - len(mark)
-	for end > 0 && !utf8.RuneStart(text[end]) { // Do not cut a character in two.
-		end--
-	}
-	return text[:end] + mark
 }

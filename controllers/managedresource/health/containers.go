@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 // maxPodMessage bounds what is kept of a pod's own messages. There are many pods.
@@ -178,4 +180,4 @@ var identifier = regexp.MustCompile(`[0-9a-f]{32,}`)
 func withoutIDs(message string) string { return identifier.ReplaceAllString(message, "...") }
 
 // shorten bounds a text about a pod, and detaches it from the message that it may be a part of.
-func shorten(text string) string { return strings.Clone(bound(text, maxPodMessage)) }
+func shorten(text string) string { return strings.Clone(untrusted.Text(text, maxPodMessage)) }

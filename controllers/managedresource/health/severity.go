@@ -1,5 +1,7 @@
 package health
 
+import "github.com/trellis-hub/trellis/clustercache/untrusted"
+
 // Severity says how bad a problem is. Greater is worse, so that the worst comes first where not all can be told.
 type Severity int
 
@@ -33,7 +35,7 @@ func problem(severity Severity, message string) Problem {
 	if message == "" {
 		return Problem{}
 	}
-	return Problem{Severity: severity, Message: bound(message, maxMessage)}
+	return Problem{Severity: severity, Message: untrusted.Text(message, maxMessage)}
 }
 
 // worst returns the most severe problem; of several the first.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 // Key identifies an object within a target. The API version is not part of it (spec/managedresource.md 2.5), so an object
@@ -43,8 +44,11 @@ func (k Key) NamespacedName() types.NamespacedName {
 	return types.NamespacedName{Namespace: k.Namespace, Name: k.Name}
 }
 
-// String renders the key for people: kind with group, and the name with its namespace where it has one.
-func (k Key) String() string { return k.GroupKind().String() + " " + k.objectName() }
+// String renders the key for people: kind with group, and the name with its namespace where it has one. It is bounded,
+// since an inventory that somebody else wrote may have any names.
+func (k Key) String() string {
+	return untrusted.Name(k.GroupKind().String()) + " " + untrusted.Text(k.objectName(), 2*untrusted.MaxName+1)
+}
 
 func (k Key) objectName() string {
 	if k.Namespace == "" {

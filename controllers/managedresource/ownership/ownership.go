@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
 )
 
@@ -59,7 +60,7 @@ func (f Foreign) Paths(limit int) []string {
 	var out []string
 	f.Fields.Leaves().Iterate(func(p fieldpath.Path) {
 		if len(out) < limit {
-			out = append(out, p.String())
+			out = append(out, untrusted.Name(p.String()))
 		}
 	})
 	sort.Strings(out)
@@ -225,7 +226,7 @@ func ForeignPayload(obj metav1.Object, manager string, exempt Exempt) ([]Foreign
 func (r *Record) Foreign(exempt Exempt) (out []Foreign, err error) {
 	r.others(func(e *entry, set *fieldpath.Set, unreadable error) {
 		if unreadable != nil {
-			err = fmt.Errorf("reading the fields of manager %q: %w", e.Manager, unreadable)
+			err = fmt.Errorf("reading the fields of manager %q: %w", untrusted.Token(e.Manager), unreadable)
 			return
 		}
 		if left := payload(set, r.Owned(), e.Subresource, exempt); !left.Empty() {
@@ -337,7 +338,7 @@ func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Pat
 		set, err := e.fields()
 		switch {
 		case err != nil:
-			return nil, false, fmt.Errorf("reading the fields of manager %q: %w", e.Manager, err)
+			return nil, false, fmt.Errorf("reading the fields of manager %q: %w", untrusted.Token(e.Manager), err)
 		case set == nil:
 			out = append(out, *e.ManagedFieldsEntry)
 			continue
@@ -352,7 +353,7 @@ func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Pat
 		if rest := set.Difference(left); !rest.Empty() {
 			raw, err := rest.ToJSON()
 			if err != nil {
-				return nil, false, fmt.Errorf("encoding the remaining fields of manager %q: %w", e.Manager, err)
+				return nil, false, fmt.Errorf("encoding the remaining fields of manager %q: %w", untrusted.Token(e.Manager), err)
 			}
 			other := *e.ManagedFieldsEntry
 			other.FieldsV1 = rawFields(raw)

@@ -5,7 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 // Bounds of messages. An API server takes objects of about 1.5 MiB, of which the inventory may have one.
@@ -23,25 +24,13 @@ const (
 // indent begins lines that explain the one before. They are no problems of their own.
 const indent = "  "
 
-// Bound cuts a message that is too long for a condition.
-func Bound(message string) string { return cut(message, messageLimit) }
-
-// cut bounds a text without cutting a character in two.
-func cut(text string, limit int) string {
-	const mark = "..."
-	if len(text) <= limit {
-		return text
-	}
-	end := limit - len(mark)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + mark
-}
+// Bound bounds the message of a condition, which may have several lines.
+func Bound(message string) string { return untrusted.Lines(message, messageLimit) }
 
 // line makes one line of a text, and not too long a one.
 func line(text string) string {
-	return cut(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " "), lineLimit)
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	return untrusted.Text(strings.Join(lines, " "), lineLimit)
 }
 
 // lines are the first of some texts, a line each, and the number of the rest.
@@ -72,7 +61,7 @@ var (
 // headline is the first problem of a condition's message and the number of the others.
 func headline(message string) string {
 	first, others, _ := strings.Cut(message, "\n")
-	first = cut(strings.TrimSuffix(counted.ReplaceAllString(first, ""), ","), headlineLimit)
+	first = untrusted.Text(strings.TrimSuffix(counted.ReplaceAllString(first, ""), ","), headlineLimit)
 	more := 0
 	for text := range strings.SplitSeq(others, "\n") {
 		if text == "" || strings.HasPrefix(text, indent) {
@@ -97,7 +86,7 @@ func withNotes(all []string, problems []Problem) string {
 		out = append(out, text)
 		if i < min(len(problems), listLimit) {
 			for _, note := range problems[i].Notes {
-				out = append(out, indent+cut(note, lineLimit))
+				out = append(out, indent+line(note))
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
@@ -62,8 +62,8 @@ func Last(ctx context.Context, c client.Reader, key inventory.Key) ([]Warning, e
 // warning reads an event. Those of the newer API have a series instead of timestamps and a count.
 func warning(e *corev1.Event) Warning {
 	w := Warning{
-		Reporter: cmp.Or(e.Source.Component, e.ReportingController, "somebody"),
-		Reason:   e.Reason, Message: strings.TrimSpace(e.Message), Count: max(e.Count, 1),
+		Reporter: untrusted.Token(cmp.Or(e.Source.Component, e.ReportingController, "somebody")),
+		Reason:   untrusted.Token(e.Reason), Message: text(e.Message), Count: max(e.Count, 1),
 		First: firstOf(e.FirstTimestamp, metav1.Time(e.EventTime), e.LastTimestamp, e.CreationTimestamp),
 		last:  firstOf(e.LastTimestamp, metav1.Time(e.EventTime)),
 	}
@@ -120,13 +120,5 @@ func magnitude(n int32) int64 {
 
 // text makes a line of a message, and not too long a one.
 func text(message string) string {
-	message = strings.Join(strings.Fields(message), " ")
-	if len(message) <= textLimit {
-		return message
-	}
-	end := textLimit - len("...")
-	for end > 0 && !utf8.RuneStart(message[end]) {
-		end--
-	}
-	return message[:end] + "..."
+	return untrusted.Text(strings.Join(strings.Fields(message), " "), textLimit)
 }

@@ -13,6 +13,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 const (
@@ -204,11 +205,7 @@ func text(c *resourcesv1alpha1.Condition) string {
 		return "nothing is known of it yet"
 	}
 	line, _, _ := strings.Cut(c.Message, "\n")
-	line = c.Reason + ": " + strings.TrimSpace(line)
-	if len(line) > maxCause {
-		line = strings.ToValidUTF8(line[:maxCause], "") + "..."
-	}
-	return line
+	return untrusted.Text(c.Reason+": "+strings.TrimSpace(line), maxCause)
 }
 
 // sum returns the check of one type. It is as good as the worst finding.
