@@ -147,7 +147,11 @@ type Status struct {
 	PendingMessage               string
 
 	// UID is that of the target's kube-system namespace; empty until it was connected once.
+	// A server can claim any UID, so it tells targets of one namespace apart and proves nothing to another namespace.
 	UID types.UID
+	// Server is the API server that said so; before the first connection, the one that the registration leads to. Empty
+	// if that cannot be told.
+	Server ServerID
 	// KubernetesVersion is the gitVersion that the target reported.
 	KubernetesVersion string
 	// CredentialExpiry is the end of the client certificate or token; zero if it has none.

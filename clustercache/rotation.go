@@ -212,10 +212,11 @@ func (t *target) install(next *generation, bindings map[*declaredWatch]*watching
 	if previous != nil {
 		event = EventRotated
 	}
+	server := next.access.server()
 	t.mu.Lock()
 	t.gen = next
 	// Whoever gets the new connection must not take it for the old cluster, so its identity is published with it.
-	t.status.Generation, t.status.UID = next.number, next.uid
+	t.status.Generation, t.status.UID, t.status.Server = next.number, next.uid, server
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
 	t.cache.brownout.gained(t.key, now)

@@ -144,6 +144,9 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 // describe takes what Status shows of the Secret, but for its version.
 func (s *Status) describe(r *registration) {
 	s.SecretName, s.Labels, s.Annotations = r.secretName, r.labels, r.annotations
+	if s.UID == "" {
+		s.Server = r.access.server()
+	}
 }
 
 // tell changes the inbox and wakes the loop.
