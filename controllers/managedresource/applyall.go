@@ -198,7 +198,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	yields := r.yield(calls, work, target, todo, before)
 	var pruned []prune.Outcome
 	if p.complete() && len(old) > 0 {
-		policy := r.prunePolicy(work, status.UID, desired)
+		policy := r.prunePolicy(ctx, work, work.target, status.UID, desired)
 		policy.Released = slices.Collect(maps.Values(p.released))
 		inventory.Sort(policy.Released)
 		pruned = prune.Objects(calls, pruning, old, policy)

@@ -127,6 +127,7 @@ func New(o Options) (*Controller, error) {
 		claims.Classes[class.Name] = class.Class
 	}
 	c := &Controller{options: o, claims: claims, shared: sharing.NewIndex()}
+	claims.Began = c.Began
 	c.tracker = tracker.New(tracker.Options{
 		Clusters: o.Clusters, FieldManager: hubv1alpha1.FieldManager, Selector: selector, Notify: c.notify, Clock: o.Clock,
 	})

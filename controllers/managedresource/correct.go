@@ -121,7 +121,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		d.intent.Base = apply.BaseOf(ref)
 		switch {
 		case head.absent():
-			if yielded && len(r.others(work, work.clusterUID(), key)) > 0 {
+			if yielded && len(r.owners(ctx, work, key)) > 0 {
 				if left := r.memory.leaveTo(work.name, key, r.clock.Now()); left > 0 {
 					wait = left
 					continue
@@ -134,7 +134,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 			continue
 		case live.DeletionTimestamp != nil:
 			continue // its delete event brings us back
-		case r.yieldTo(work, key, live, yields):
+		case r.yieldTo(ctx, work, key, live, yields):
 			continue
 		case d.intent.CreateOnly:
 			r.tracker.Accept(work.name, key, tracker.Accepted{UID: live.UID, ResourceVersion: live.ResourceVersion})
@@ -174,8 +174,9 @@ func (r *reconciler) isUndisturbed(live *metav1.PartialObjectMetadata, prepared 
 }
 
 // yieldTo accepts an object that belongs to another ManagedResource, and notes to which.
-func (r *reconciler) yieldTo(work *run, key inventory.Key, live *metav1.PartialObjectMetadata, yields map[inventory.Key]types.NamespacedName) bool {
-	owner, owned := r.ownerOf(work, key, live)
+func (r *reconciler) yieldTo(ctx context.Context, work *run, key inventory.Key, live *metav1.PartialObjectMetadata,
+	yields map[inventory.Key]types.NamespacedName) bool {
+	owner, owned := r.ownerOf(ctx, work, key, live)
 	if !owned {
 		delete(yields, key)
 		return false

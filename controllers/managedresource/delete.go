@@ -128,7 +128,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 	if err != nil {
 		return false, result, err
 	}
-	policy := r.prunePolicy(work, status.UID, nil)
+	policy := r.prunePolicy(ctx, work, key, status.UID, nil)
 	if err := r.tracker.Track(ctx, work.name, key, work.mr.Status.Resources, exact(work.mr)); err != nil && !isDown(err) {
 		return false, result, err
 	}

@@ -59,7 +59,7 @@ func (r *reconciler) planDeletes(ctx context.Context, work *run, report *hubv1al
 		obj.SetName(ref.Name)
 		looks = append(looks, apply.Intent{Object: obj, Key: inventory.KeyOf(ref)})
 	}
-	policy := r.prunePolicy(work, status.UID, nil)
+	policy := r.prunePolicy(ctx, work, work.target, status.UID, nil)
 	for i, head := range r.heads(ctx, target, looks) {
 		if head.absent() || head.err == nil && prune.KeptBecause(head.live, refs[i], policy) != "" {
 			continue

@@ -145,7 +145,7 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 		result, err = r.evaluateApplied(ctx, work, status)
 		return true, result, err
 	}
-	if drifted := slices.Concat(verdict.Drifted, verdict.Missing, r.abandoned(work)); len(drifted) > 0 {
+	if drifted := slices.Concat(verdict.Drifted, verdict.Missing, r.abandoned(ctx, work)); len(drifted) > 0 {
 		result, err = r.correct(ctx, work, status, input, drifted)
 		return true, result, err
 	}

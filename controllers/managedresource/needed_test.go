@@ -64,3 +64,49 @@ func TestForHowLongATargetIsNeededWithoutItsRegistration(t *testing.T) {
 		})
 	}
 }
+
+// A class has a fixed target. What is written on a ManagedResource makes it one of those that need it only in
+// namespaces that the class selects.
+func TestWhoNeedsAFixedTarget(t *testing.T) {
+	t.Parallel()
+	key := clustercache.ClusterKey{Namespace: "garden", Name: "virtual"}
+	for name, c := range map[string]struct {
+		namespace string
+		selected  bool
+		needed    bool
+	}{
+		"a ManagedResource of a selected namespace":          {"chosen", true, true},
+		"one that says so, of a namespace that is not":       {"hostile", false, false},
+		"one of the namespace of the registration":           {"garden", false, true},
+		"one of a namespace of which nothing is known (yet)": {"absent", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			mr := hubtest.ManagedResource(c.namespace, "mr", "mr")
+			mr.Spec.Class = ptr.To("garden")
+			mr.Annotations = map[string]string{hubv1alpha1.TargetUIDAnnotation: "uid"}
+			mr.Finalizers = []string{resourcesv1alpha1.Finalizer("garden")}
+			mr.Status.Resources = []resourcesv1alpha1.ObjectReference{{}}
+			mr.DeletionTimestamp = ptr.To(metav1.Now())
+			builder := fakeclient.NewClientBuilder().WithScheme(hubtest.Scheme()).WithObjects(mr)
+			if c.namespace != "absent" {
+				ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
+				if c.selected {
+					ns.Labels = map[string]string{"garden": "true"}
+				}
+				builder.WithObjects(ns)
+			}
+			clusters := fake.New(nil)
+			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid",
+				Since: time.Now()})
+			needed := managedresource.StillNeeded(builder.WithIndex(mr, managedresource.TargetUIDField,
+				managedresource.TargetUIDOf).Build(),
+				func() clustercache.ClusterCache { return clusters }, []configv1alpha1.Class{{
+					Name: "garden", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetRegistration,
+						Namespace: "garden", Name: "virtual"},
+					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"garden": "true"}},
+				}})
+			g.Expect(needed(key)).To(Equal(c.needed))
+		})
+	}
+}

@@ -15,7 +15,6 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
-	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 )
 
 // pruneTarget is the access for deletions to a target whose other clients are known to lead to the cluster with a UID.
@@ -34,28 +33,27 @@ func (r *reconciler) pruneTarget(ctx context.Context, key clustercache.ClusterKe
 	return prune.Target{Metadata: target.Metadata, Deletes: deletes, Client: target.Client, Mapper: target.Mapper}, nil
 }
 
-// prunePolicy says what may be deleted in the cluster with a UID: what no other ManagedResource lists that has its objects
-// there. desired is what this one wants to keep there.
-func (r *reconciler) prunePolicy(work *run, uid types.UID, desired []resourcesv1alpha1.ObjectReference) prune.Policy {
+// prunePolicy says what may be deleted in the cluster with a UID through a target: what no other ManagedResource lists
+// that has a say there. desired is what this one wants to keep there.
+func (r *reconciler) prunePolicy(ctx context.Context, work *run, through clustercache.ClusterKey, uid types.UID,
+	desired []resourcesv1alpha1.ObjectReference) prune.Policy {
+	others := r.sharers(ctx, work, uid, through)
 	holder := func(match func(inventory.Key) bool) string {
 		if slices.ContainsFunc(desired, func(ref resourcesv1alpha1.ObjectReference) bool { return match(inventory.KeyOf(ref)) }) {
 			return "this ManagedResource"
 		}
-		for _, cluster := range []types.UID{uid, sharing.Unbound(work.name.Namespace, work.class.Finalizer)} {
-			if _, by, found := r.shared.Any(cluster, work.name, match); found {
-				return "ManagedResource " + by.String()
-			}
-		}
-		return ""
+		return others.any(match)
 	}
 	wanted := keysOf(desired)
 	return prune.Policy{
 		Origin: work.origin(), FieldManager: r.applier.FieldManager, Parallel: r.applier.Parallel, Clock: r.clock,
 		KeepGarbageCollectable:       r.keepGarbageCollectable,
 		DeletePersistentVolumeClaims: deref(work.mr.Spec.DeletePersistentVolumeClaims),
-		ListedByOther:                func(k inventory.Key) bool { return len(r.others(work, uid, k)) > 0 },
+		Undecided:                    others.undecided,
+		ListedByOther:                func(k inventory.Key) bool { return len(others.of(k)) > 0 },
 		GiveUp: func(k inventory.Key) bool {
-			return r.shared.GiveUp(work.name, k, uid, sharing.Unbound(work.name.Namespace, work.class.Finalizer))
+			return r.shared.GiveUp(work.name, k,
+				others.verified, others.places...)
 		},
 		Decline: func(k inventory.Key) { r.shared.Decline(work.name, k) },
 		Wanted:  func(k inventory.Key) bool { return wanted[k] },

@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
@@ -22,21 +24,78 @@ import (
 // ownerGrace is how long the owner of a shared object has to bring it back before another one that lists it does.
 const ownerGrace = 10 * time.Second
 
-// others returns the other ManagedResources that list an object in a cluster. Those that a Gardener resource manager left to
-// this hub, and that were not looked at yet, count by their namespace: their objects are where those of their neighbours are.
-func (r *reconciler) others(work *run, cluster types.UID, key inventory.Key) []types.NamespacedName {
-	others := r.shared.Others(cluster, key, work.name)
-	return append(others, r.shared.Others(sharing.Unbound(work.name.Namespace, work.class.Finalizer), key, work.name)...)
+// sharers are the other ManagedResources that may have a say in the objects of one, in the cluster with a UID that it
+// reaches through a target.
+type sharers struct {
+	index  *sharing.Index
+	name   types.NamespacedName
+	places []sharing.Place
+	// verified takes those of other namespaces that were verified; possible also those that may be yet, in the
+	// beginning of a term.
+	verified, possible sharing.Verifier
 }
 
-// ownerOf tells whether a live object belongs to another ManagedResource that lists it in the same cluster. Its origin says
-// who wrote it last; a ManagedResource that does not list it any more, or does not exist, owns nothing.
-func (r *reconciler) ownerOf(work *run, key inventory.Key, live metav1.Object) (owner types.NamespacedName, owned bool) {
+// sharers finds who else has a say. Those that a Gardener resource manager left to this hub, and that were not looked
+// at yet, count by their namespace: their objects are where those of their neighbours are.
+func (r *reconciler) sharers(ctx context.Context, work *run, uid types.UID, through clustercache.ClusterKey) *sharers {
+	return &sharers{
+		index: r.shared, name: work.name,
+		places: []sharing.Place{sharing.Cluster(uid),
+			sharing.Unbound{Namespace: work.name.Namespace, Finalizer: work.class.Finalizer}},
+		verified: func(namespace string) bool { return r.claims.SayIn(ctx, namespace, uid, through) == claim.FullSay },
+		possible: func(namespace string) bool { return r.claims.SayIn(ctx, namespace, uid, through) != claim.NoSay },
+	}
+}
+
+// of returns the other ManagedResources that list an object and have a say in it.
+func (s *sharers) of(key inventory.Key) []types.NamespacedName { return s.find(key, s.verified) }
+
+// undecided tells whether others list an object of which it is not known yet whether they have a say in it, and nobody
+// has one for certain.
+func (s *sharers) undecided(key inventory.Key) bool {
+	return len(s.find(key, s.possible)) > 0 && len(s.find(key, s.verified)) == 0
+}
+
+func (s *sharers) find(key inventory.Key, by sharing.Verifier) (others []types.NamespacedName) {
+	for _, place := range s.places {
+		others = append(others, s.index.Others(place, key, s.name, by)...)
+	}
+	return others
+}
+
+// any names one that lists an object for which match is true, or may have a say in it; empty if there is none. What
+// other namespaces have in a cluster is not for this one to know.
+func (s *sharers) any(match func(inventory.Key) bool) string {
+	for _, place := range s.places {
+		if _, by, found := s.index.Any(place, s.name, s.possible, match); found {
+			if by.Namespace != s.name.Namespace {
+				return "a ManagedResource of another namespace"
+			}
+			return "ManagedResource " + by.String()
+		}
+	}
+	return ""
+}
+
+// owners returns the other ManagedResources that an object may belong to, by what they list in the cluster of one.
+// Those of which it is not known yet whether they have a say count: what is theirs is left as it is meanwhile.
+func (s *sharers) owners(key inventory.Key) []types.NamespacedName { return s.find(key, s.possible) }
+
+// owners is that of the cluster which a ManagedResource is bound to.
+func (r *reconciler) owners(ctx context.Context, work *run, key inventory.Key) []types.NamespacedName {
+	return r.sharers(ctx, work, work.clusterUID(), work.target).owners(key)
+}
+
+// ownerOf tells whether a live object belongs to another ManagedResource that lists it in the same cluster. Its origin
+// says who wrote it last; a ManagedResource that does not list it any more, or does not exist, owns nothing, and
+// neither does one that has no say.
+func (r *reconciler) ownerOf(ctx context.Context, work *run, key inventory.Key,
+	live metav1.Object) (owner types.NamespacedName, owned bool) {
 	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]
 	if origin == "" || origin == work.origin() {
 		return owner, false
 	}
-	for _, other := range r.others(work, work.clusterUID(), key) {
+	for _, other := range r.owners(ctx, work, key) {
 		for _, class := range r.claims.Classes {
 			if class.Origin(other) == origin {
 				return other, true
@@ -52,9 +111,10 @@ func (r *reconciler) ownerOf(work *run, key inventory.Key, live metav1.Object) (
 // takes it.
 func (r *reconciler) yield(ctx context.Context, work *run, target apply.Target, all []apply.Intent, before []resourcesv1alpha1.ObjectReference) map[inventory.Key]apply.Outcome {
 	known, were := inventory.Index(before), r.memory.yields(work.name)
+	sharers := r.sharers(ctx, work, work.clusterUID(), work.target)
 	var shared []apply.Intent
 	for _, in := range all {
-		if ref := known[in.Key]; ref != nil && ref.UID != "" && len(r.others(work, work.clusterUID(), in.Key)) > 0 {
+		if ref := known[in.Key]; ref != nil && ref.UID != "" && len(sharers.owners(in.Key)) > 0 {
 			shared = append(shared, in)
 		}
 	}
@@ -75,7 +135,7 @@ func (r *reconciler) yield(ctx context.Context, work *run, target apply.Target, 
 				yields[key] = owner
 			}
 		default:
-			owner, owned := r.ownerOf(work, key, head.live)
+			owner, owned := r.ownerOf(ctx, work, key, head.live)
 			if !owned {
 				continue
 			}
@@ -120,10 +180,10 @@ func (r *reconciler) acceptForeign(work *run, key inventory.Key, live *metav1.Pa
 }
 
 // abandoned returns the objects that were left to others who have no say in them any more.
-func (r *reconciler) abandoned(work *run) []inventory.Key {
+func (r *reconciler) abandoned(ctx context.Context, work *run) []inventory.Key {
 	var keys []inventory.Key
 	for key := range r.memory.yields(work.name) {
-		if len(r.others(work, work.clusterUID(), key)) == 0 {
+		if len(r.owners(ctx, work, key)) == 0 {
 			keys = append(keys, key)
 		}
 	}

@@ -112,35 +112,41 @@ func (c *Controller) InUse(cluster clustercache.ClusterKey) bool {
 	if err != nil {
 		return true
 	}
-	targets := make(map[string]configv1alpha1.ClassTarget, len(c.options.Classes))
-	for _, class := range c.options.Classes {
-		targets[class.Name] = class.Target
-	}
+	d := dependence{claims: c.claims, registration: cluster, uid: tc.Status.ClusterUID}
 	for i := range list.Items {
-		if len(list.Items[i].Status.Resources) > 0 && depends(&list.Items[i], cluster, tc.Status.ClusterUID, targets, c.options.Clusters.List) {
+		if len(list.Items[i].Status.Resources) > 0 && d.of(ctx, &list.Items[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-// depends tells whether a ManagedResource has its objects in a cluster and reaches it by a registration alone. Several
-// registrations of one cluster are common; what one of them brought there is none of the others' business. targets are
-// those of the classes.
-func depends(mr *resourcesv1alpha1.ManagedResource, registration clustercache.ClusterKey, uid types.UID,
-	targets map[string]configv1alpha1.ClassTarget, registered func(namespace string) []clustercache.Status) bool {
-	if mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != string(uid) {
+// dependence is that of ManagedResources on a registration.
+type dependence struct {
+	claims       *claim.Claims
+	registration clustercache.ClusterKey
+	uid          types.UID // of its cluster
+}
+
+// of tells whether a ManagedResource has its objects in a cluster and reaches it by a registration alone. Several
+// registrations of one cluster are common; what one of them brought there is none of the others' business. One of
+// another namespace depends on it only if the operator opened a class with this target for its namespace.
+func (d dependence) of(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) bool {
+	if mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != string(d.uid) {
 		return false
 	}
-	for name, t := range targets {
+	for name, class := range d.claims.Classes {
 		ours := name == claim.SpecClass(mr) || slices.Contains(mr.Finalizers, resourcesv1alpha1.Finalizer(name))
-		if ours && t.Type == configv1alpha1.TargetRegistration && t.Namespace == registration.Namespace && t.Name == registration.Name {
+		if ours && class.FixedTarget() == d.registration &&
+			(mr.Namespace == d.registration.Namespace || d.claims.Selects(ctx, class, mr.Namespace)) {
 			return true
 		}
 	}
-	return mr.Namespace == registration.Namespace && !slices.ContainsFunc(registered(mr.Namespace), func(st clustercache.Status) bool {
-		return st.Cluster != registration && st.UID == uid && st.State != clustercache.StateDraining
-	})
+	registered := d.claims.Clusters.List
+	return mr.Namespace == d.registration.Namespace &&
+		!slices.ContainsFunc(registered(mr.Namespace), func(st clustercache.Status) bool {
+			return st.Cluster != d.registration && st.UID == d.uid && st.State != clustercache.StateDraining
+		})
 }
 
 // releaseGrace is how long the connection to a target whose registration is gone serves ManagedResources that are not
@@ -152,9 +158,11 @@ const releaseGrace = 5 * time.Second
 // target whose registration is gone: one that is being deleted and has objects there, or may be about to be, as all of a namespace
 // are that is being deleted. clusters is only called by that function.
 func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache, classes []configv1alpha1.Class) func(clustercache.ClusterKey) bool {
-	targets := make(map[string]configv1alpha1.ClassTarget, len(classes))
-	for _, class := range classes {
-		targets[claim.Normalize(class.Name)] = class.Target
+	known := make(map[string]*claim.Class, len(classes))
+	for _, c := range classes {
+		if class, err := claim.NewClass(c, ""); err == nil { // the configuration was validated
+			known[class.Name] = class
+		}
 	}
 	return func(cluster clustercache.ClusterKey) bool {
 		ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
@@ -163,6 +171,8 @@ func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache
 		if !ok || st.UID == "" {
 			return false
 		}
+		d := dependence{claims: &claim.Claims{Classes: known, Clusters: clusters(), Reader: reader},
+			registration: cluster, uid: st.UID}
 		waiting := st.State != clustercache.StateDraining || time.Since(st.Since) < releaseGrace
 		list, err := inCluster(ctx, reader, st.UID)
 		if err != nil {
@@ -170,7 +180,7 @@ func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache
 		}
 		for i := range list.Items {
 			mr := &list.Items[i]
-			if len(mr.Status.Resources) == 0 || deref(mr.Spec.KeepObjects) || !depends(mr, cluster, st.UID, targets, clusters().List) {
+			if len(mr.Status.Resources) == 0 || deref(mr.Spec.KeepObjects) || !d.of(ctx, mr) {
 				continue
 			}
 			if waiting || mr.DeletionTimestamp != nil || goes(ctx, reader, mr.Namespace) {

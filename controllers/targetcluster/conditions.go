@@ -281,12 +281,25 @@ func (c *conditions) ready(o observation) {
 		set(metav1.ConditionFalse, hubv1alpha1.ReasonPaused, "spec.paused is set, nothing is written to the target")
 	case status.Overfull != "":
 		set(metav1.ConditionFalse, hubv1alpha1.ReasonTooManyObjects, status.Overfull+"; see clusterCache.maxObjectsPerTarget")
-	case len(o.others) > 0:
-		set(metav1.ConditionTrue, hubv1alpha1.ReasonDuplicateRegistration, "the same cluster is also registered as "+names(o.others))
+	case len(o.others) > 0 || o.elsewhereToo:
+		set(metav1.ConditionTrue, hubv1alpha1.ReasonDuplicateRegistration, duplicateText(o))
 	case status.PendingReason != "":
 		set(metav1.ConditionTrue, hubv1alpha1.ReasonReady, pendingText(status))
 	default:
 		set(metav1.ConditionTrue, hubv1alpha1.ReasonReady, "the hub does its work in the target")
+	}
+}
+
+// duplicateText names the other registrations of the same cluster. Those of other namespaces are not named: who reads
+// this may not know of them.
+func duplicateText(o observation) string {
+	switch {
+	case !o.elsewhereToo:
+		return "the same cluster is also registered as " + names(o.others)
+	case len(o.others) == 0:
+		return "the same cluster is also registered in another namespace"
+	default:
+		return "the same cluster is also registered as " + names(o.others) + ", and in another namespace"
 	}
 }
 

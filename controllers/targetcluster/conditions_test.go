@@ -169,6 +169,16 @@ func TestConditions(t *testing.T) {
 			func(o *observation) { o.others = []clustercache.ClusterKey{{Namespace: "x", Name: "y"}} },
 			want{"Ready": is(yes, "DuplicateRegistration")}, "x/y",
 		},
+		"the same server in another namespace, which is not named": {
+			func(o *observation) { o.elsewhereToo = true },
+			want{"Ready": is(yes, "DuplicateRegistration")}, "the same cluster is also registered in another namespace",
+		},
+		"a second registration here, and one in another namespace": {
+			func(o *observation) {
+				o.others, o.elsewhereToo = []clustercache.ClusterKey{{Namespace: "x", Name: "y"}}, true
+			},
+			want{"Ready": is(yes, "DuplicateRegistration")}, "x/y, and in another namespace",
+		},
 		"a draining target keeps all but Ready": {
 			func(o *observation) { o.status.State = clustercache.StateDraining }, want{"Ready": is(no, "RegistrationGone")}, "clean up",
 		},

@@ -63,6 +63,7 @@ func TestController(t *testing.T) {
 		"keeps the memory while ManagedResources need it":       testInUse,
 		"guards the identity":                                   testIdentity,
 		"shows two registrations of one cluster on both":        testDuplicates,
+		"names no registrations of other namespaces":            testDuplicatesElsewhere,
 		"lets a hibernated target sleep":                        testHibernated,
 		"sums up its ManagedResources":                          testComponents,
 		"leaves nothing behind at the end of a term":            testTerms,
@@ -284,6 +285,38 @@ func testDuplicates(t *testing.T, h *hub) {
 	h.unregister(g, b)
 	h.clusters.Remove(b)
 	h.eventually(g, a, haveCondition("Ready", "True", "Ready"))
+}
+
+// A server that claims the UID of another namespace's cluster learns nothing, and is not spoken of there; one that is
+// the same is not named.
+func testDuplicatesElsewhere(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	a, stranger, twin := h.key("a"), h.key("stranger"), h.key("twin")
+	for _, key := range []*clustercache.ClusterKey{&stranger, &twin} {
+		key.Namespace += "-" + key.Name
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}}
+		g.Expect(h.client.Create(t.Context(), namespace)).To(Succeed())
+	}
+	connect := func(key clustercache.ClusterKey, server clustercache.ServerID) {
+		h.register(g, key)
+		h.connect(key, h.uid("same"))
+		status, _ := h.clusters.GetStatus(key)
+		status.Server = server
+		h.clusters.SetStatus(status)
+		h.clusters.Emit(key, clustercache.EventConnected)
+	}
+	connect(a, "api")
+	connect(stranger, "evil")
+	h.eventually(g, a, haveCondition("Ready", "True", "Ready"))
+	h.eventually(g, stranger, SatisfyAll(haveCondition("Ready", "True", "Ready"),
+		HaveField("Status.ClusterUID", h.uid("same"))))
+	connect(twin, "api")
+	for _, key := range []clustercache.ClusterKey{a, twin} {
+		h.eventually(g, key, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"),
+			haveMessage("Ready", "in another namespace"), Not(haveMessage("Ready", "twin")),
+			Not(haveMessage("Ready", a.String()))))
+	}
+	h.eventually(g, stranger, haveCondition("Ready", "True", "Ready"))
 }
 
 func testHibernated(t *testing.T, h *hub) {

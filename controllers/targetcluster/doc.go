@@ -1,56 +1,60 @@
-// Package targetcluster keeps a TargetCluster for each registered target: the place where operators see what the hub knows
-// of it, and where it is remembered which cluster a registration stands for.
+// Package targetcluster keeps a TargetCluster for each registered target: the place where operators see what the hub
+// knows of it, and where it is remembered which cluster a registration stands for.
 //
 // # How it works
 //
-// Package clustercache knows the registrations and their connections. This package writes that down. A reconciliation looks
-// at everything that is known of one target (observation.go), derives the conditions from it by pure functions
+// Package clustercache knows the registrations and their connections. This package writes that down. A reconciliation
+// looks at everything that is known of one target (observation.go), derives the conditions from it by pure functions
 // (conditions.go, watched.go), and patches the status if that made a difference. It is started by an event of the
-// clustercache, by a change of the TargetCluster, of a node or of what a ManagedResource of the target says, and by a timer,
-// for what changes without an event: thresholds, expiry, counts, leases. Targets of which there is nothing but good to say need no
-// reconciliation for that: a sweep compares what is known of them with what was known then (steady.go). Of ManagedResources there are events.
-// What was found and waits for its turn to be written needs no other look when that comes (draft.go).
+// clustercache, by a change of the TargetCluster, of a node or of what a ManagedResource of the target says, and by a
+// timer, for what changes without an event: thresholds, expiry, counts, leases. Targets of which there is nothing but
+// good to say need no reconciliation for that: a sweep compares what is known of them with what was known then
+// (steady.go). Of ManagedResources there are events. What was found and waits for its turn to be written needs no other
+// look when that comes (draft.go).
 //
 // Package members finds the ManagedResources of a target, package care says what they and other checks mean for it.
 //
-// The guard of package identity protects the identity of targets. The clustercache asks it before it uses a connection, on
-// every replica, whether the cluster at the other end is the one that the TargetCluster names.
+// The guard of package identity protects the identity of targets. The clustercache asks it before it uses a connection,
+// on every replica, whether the cluster at the other end is the one that the TargetCluster names.
 //
 // A Controller lives for one term of leadership. When the term ends, nothing is left of it: no watch in a target, no
 // handler at an informer. The next term begins with a new one.
 //
 // # What Ready means
 //
-// Ready is True if the hub can do its work in the target. Its reason is the first root cause that is found, in this order:
-// the registration is gone; the registration is refused, or its cluster is another one; no connection; another manager is
-// at work; paused; more objects than the hub may keep in memory. Nodes that are not ready and a credential that ends soon do not stop the hub and have conditions of their
-// own. Neither does a second registration of the same cluster, which is legitimate with classes, but worth knowing: Ready
-// stays True, and its reason says so on both.
+// Ready is True if the hub can do its work in the target. Its reason is the first root cause that is found, in this
+// order: the registration is gone; the registration is refused, or its cluster is another one; no connection; another
+// manager is at work; paused; more objects than the hub may keep in memory. Nodes that are not ready and a credential
+// that ends soon do not stop the hub and have conditions of their own. Neither does a second registration of the same
+// cluster, which is legitimate with classes, but worth knowing: Ready stays True, and its reason says so on both. One
+// of another namespace counts if it leads to the same API server, for any server can claim to be any cluster, and is
+// not named.
 //
 // # When a TargetCluster goes
 //
-// One that was never used for a registration belongs to its creator and stays: that is how a target is paused before its
-// registration exists. All others go when their registration is gone, nothing is left of the connection, and no
+// One that was never used for a registration belongs to its creator and stays: that is how a target is paused before
+// its registration exists. All others go when their registration is gone, nothing is left of the connection, and no
 // ManagedResource has its inventory in the target any more. That the clustercache does not know a registration proves
 // nothing, because it may have just been started; so the Secret is looked up in the API server before the memory of a
 // target is deleted. Nothing in the target is touched.
 //
 // # Trade-offs
 //
-// Nodes are watched, and only a few words are kept of each. Listing them every 30 seconds, as care controllers usually do,
-// would cost a thousand idle targets more than everything else together, and tell the truth half a minute late.
+// Nodes are watched, and only a few words are kept of each. Listing them every 30 seconds, as care controllers usually
+// do, would cost a thousand idle targets more than everything else together, and tell the truth half a minute late.
 //
-// A status is written only if it says something new. Messages of failures contain details that change from one attempt to
-// the next, and the round trip is never twice the same; a change in such things alone waits until a minute after the last
-// write. An operator may thus read an error that is a minute old. Figures wait for a sync period, and what
-// ManagedResources turn and checks that come and go within their thresholds for five seconds. A check that begins to fail
-// waits for five seconds of its own, because most of what ManagedResources go through in a roll-out is over by then; since
-// when it fails is in memory meanwhile. A thousand steady targets cost no write at all, and neither does a restart: a hub
-// that has just started says nothing for ten seconds of targets that it dials for the first time.
+// A status is written only if it says something new. Messages of failures contain details that change from one attempt
+// to the next, and the round trip is never twice the same; a change in such things alone waits until a minute after the
+// last write. An operator may thus read an error that is a minute old. Figures wait for a sync period, and what
+// ManagedResources turn and checks that come and go within their thresholds for five seconds. A check that begins to
+// fail waits for five seconds of its own, because most of what ManagedResources go through in a roll-out is over by
+// then; since when it fails is in memory meanwhile. A thousand steady targets cost no write at all, and neither does a
+// restart: a hub that has just started says nothing for ten seconds of targets that it dials for the first time.
 //
-// A loss is told once. While its connection is held, a target that is lost keeps the reason with which it was, whatever becomes of attempts to go
-// on with it: otherwise each of hundreds had its status and an event written again within seconds. What they fail with is in the messages, which
-// wait as details do. When the connection is held no more, the reason is that of the last attempt.
+// A loss is told once. While its connection is held, a target that is lost keeps the reason with which it was, whatever
+// becomes of attempts to go on with it: otherwise each of hundreds had its status and an event written again within
+// seconds. What they fail with is in the messages, which wait as details do. When the connection is held no more, the
+// reason is that of the last attempt.
 //
 // The status label is part of the metadata, so it is a second write, a moment after the status.
 //

@@ -24,8 +24,10 @@ type observation struct {
 	roundTrip int64
 	// conflict says that the cluster at the other end is not the one that it should be; nil if it is.
 	conflict error
-	// others are the other targets that are the same cluster.
-	others []clustercache.ClusterKey
+	// others are the other targets of the namespace that are the same cluster. elsewhereToo is true if the same API
+	// server is registered in another namespace, which may not be named.
+	others       []clustercache.ClusterKey
+	elsewhereToo bool
 	// elsewhere names another manager at work in the namespace; empty if there is none.
 	elsewhere string
 	paused    bool

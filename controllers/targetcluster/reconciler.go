@@ -225,14 +225,29 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 		status:     asTold(status),
 		health:     r.Clusters.GetHealthCheckingState(ctx, key),
 		nodes:      r.nodes.Summarize(ctx, key),
-		others:     r.identities.Others(key),
 		roundTrip:  coarseRoundTrip(tc.Status.RoundTripMilliseconds, status.RoundTrip),
 		paused:     tc.Spec.Paused,
 	})
+	o.others, o.elsewhereToo = r.sameCluster(key, status)
 	if known := tc.Status.ClusterUID; known != "" && o.connected() && status.UID != known && !identity.Confirmed(status.Annotations, status.UID) {
 		o.conflict = identity.Changed(known, status.UID)
 	}
 	return o
+}
+
+// sameCluster returns the other targets of the namespace that are the same cluster, and whether there are some in other
+// namespaces. Those count only if they lead to the same API server, for any server can claim to be any cluster.
+func (r *reconciler) sameCluster(key clustercache.ClusterKey,
+	status clustercache.Status) (here []clustercache.ClusterKey, elsewhere bool) {
+	for _, other := range r.identities.Others(key) {
+		if other.Namespace == key.Namespace {
+			here = append(here, other)
+		} else if !elsewhere && status.Server != "" {
+			st, ok := r.Clusters.GetStatus(other)
+			elsewhere = ok && st.UID == status.UID && st.Server == status.Server
+		}
+	}
+	return here, elsewhere
 }
 
 // asTold returns a status with the reason that was told. While a connection is held, the first attempt to go on with it that fails says

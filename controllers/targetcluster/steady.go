@@ -137,6 +137,7 @@ func (o *observation) sameAs(other *observation) bool {
 	return o.told == other.told && o.registered == other.registered && o.conflict == nil && other.conflict == nil &&
 		o.health.ConsecutiveFailures == other.health.ConsecutiveFailures && o.nodes == other.nodes && o.roundTrip == other.roundTrip &&
 		o.elsewhere == other.elsewhere && o.paused == other.paused && slices.Equal(o.others, other.others) &&
+		o.elsewhereToo == other.elsewhereToo &&
 		reflect.DeepEqual(o.report, other.report) && reflect.DeepEqual(a, b)
 }
 

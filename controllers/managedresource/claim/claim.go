@@ -116,6 +116,8 @@ type Claims struct {
 	// Reader reads Namespaces, Leases and TargetClusters of the source from informers.
 	Reader client.Reader
 	Clock  clock.PassiveClock
+	// Began returns when the term began, zero if it did not; nil if that was long ago.
+	Began func() time.Time
 
 	leases leases
 }
@@ -351,6 +353,13 @@ func (c *Claims) clusterUID(ctx context.Context, st clustercache.Status) (types.
 		return "", fmt.Errorf("reading TargetCluster %s: %w", st.Cluster, err)
 	}
 	return tc.Status.ClusterUID, nil
+}
+
+// Selects tells whether a class is open for a namespace. If that cannot be told, it is: nothing is to be forgotten for
+// that.
+func (c *Claims) Selects(ctx context.Context, class *Class, namespace string) bool {
+	selected, err := c.selects(ctx, class, namespace)
+	return selected || err != nil
 }
 
 func (c *Claims) selects(ctx context.Context, class *Class, namespace string) (bool, error) {

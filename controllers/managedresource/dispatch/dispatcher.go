@@ -223,8 +223,26 @@ func (d *Dispatcher) ObserveWrite(ctx context.Context, mr *resourcesv1alpha1.Man
 	d.Observe(ctx, mr)
 }
 
-func (d *Dispatcher) concerned(ctx context.Context, names []types.NamespacedName) {
-	for _, name := range names {
+// concerned queues those for whom it matters what a ManagedResource lists. Those of other namespaces are at work in a
+// target, or it matters nothing to them, and the namespace of the ManagedResource was verified to reach it.
+func (d *Dispatcher) concerned(ctx context.Context, change sharing.Change) {
+	reaches := map[clustercache.ClusterKey]bool{}
+	for _, name := range change.Concerned {
+		if name.Namespace != change.Namespace {
+			through, tracked := d.Tracker.Target(name)
+			cluster, bound := change.Place.(sharing.Cluster)
+			if !tracked || !bound {
+				continue
+			}
+			does, known := reaches[through]
+			if !known {
+				does = d.Claims.SayIn(ctx, change.Namespace, types.UID(cluster), through) != claim.NoSay
+				reaches[through] = does
+			}
+			if !does {
+				continue
+			}
+		}
 		d.EnqueueName(ctx, name, PriorityRetry)
 	}
 }

@@ -110,7 +110,8 @@ func TestOnlyWhatEndedIsNotRememberedAsItWasWritten(t *testing.T) {
 			for _, s := range tc.steps {
 				s(d)
 			}
-			g.Expect(d.Shared.Others("cluster", object, types.NamespacedName{})).To(HaveLen(map[bool]int{true: 1}[tc.remembered]))
+			g.Expect(d.Shared.Others(sharing.Cluster("cluster"), object, types.NamespacedName{},
+				func(string) bool { return true })).To(HaveLen(map[bool]int{true: 1}[tc.remembered]))
 		})
 	}
 }

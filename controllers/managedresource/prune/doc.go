@@ -1,22 +1,23 @@
 // Package prune deletes objects from a target, and only those that are ours to delete.
 //
-// The inventory says what may be deleted. Before each delete the live object is read: it is left alone if its origin names
-// somebody else, if it is not the object that was applied and nothing on it says that it is ours, if it asks to be kept,
-// or if another ManagedResource lists it. The delete carries the UID and the version that were looked at, so a stranger that
-// takes the name in between is safe, and so is an object that somebody claims in between. A namespace or a definition in
-// which somebody still has objects, or of which an object is to stay, waits for them, for its deletion would be theirs
-// (holders.go). What no inventory names is not looked for: it goes with its namespace, as with everybody's deletes.
+// The inventory says what may be deleted. Before each delete the live object is read: it is left alone if its origin
+// names somebody else, if it is not the object that was applied and nothing on it says that it is ours, if it asks to
+// be kept, or if another ManagedResource that has a say in it lists it. While it is not known who has, it stays. The
+// delete carries the UID and the version that were looked at, so a stranger that takes the name in between is safe, and
+// so is an object that somebody claims in between. A namespace or a definition in which somebody still has objects, or
+// of which an object is to stay, waits for them, for its deletion would be theirs (holders.go). What no inventory names
+// is not looked for: it goes with its namespace, as with everybody's deletes.
 //
-// Objects go in the reverse of the order in which they came (order.go), but each waits only for what needs it: all for the
-// webhooks, workloads and settings for custom resources that may need them to end, access and configuration for the workloads
-// whose pods use them (uses.go), a definition for its own instances, a namespace for its own contents.
+// Objects go in the reverse of the order in which they came (order.go), but each waits only for what needs it: all for
+// the webhooks, workloads and settings for custom resources that may need them to end, access and configuration for the
+// workloads whose pods use them (uses.go), a definition for its own instances, a namespace for its own contents.
 //
-// Nothing here waits: what is not gone yet is reported as pending, and the caller comes back when a watch says so, or when
-// the grace of finalize-deletion-after is over (grace.go). Of a StatefulSet, the claims go first if that is asked for
-// (claims.go).
+// Nothing here waits: what is not gone yet is reported as pending, and the caller comes back when a watch says so, or
+// when the grace of finalize-deletion-after is over (grace.go). Of a StatefulSet, the claims go first if that is asked
+// for (claims.go).
 //
 // Trade-offs: an object costs two calls, a look and a delete whose answer tells what is left. A kind that is not served
-// counts as gone only if discovery is whole and nothing defines it (kinds.go), which costs a few calls for such kinds. What
-// pods use is read from the workloads that are still there; which roles they have is not asked, so all roles wait for all of
-// them.
+// counts as gone only if discovery is whole and nothing defines it (kinds.go), which costs a few calls for such kinds.
+// What pods use is read from the workloads that are still there; which roles they have is not asked, so all roles wait
+// for all of them.
 package prune

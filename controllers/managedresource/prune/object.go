@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,9 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 		out.Result, out.Reason = result, reason
 		return nil
 	}
+	if r.undecided(out, out.Key) {
+		return nil
+	}
 	if left, err := r.leave(ctx, out.Ref); err != nil {
 		return err
 	} else if left {
@@ -57,6 +61,9 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 		ref.Namespace = at.namespace
 		if r.listed(inventory.KeyOf(ref)) {
 			return end(Gone, "") // and what has the name is another entry's
+		}
+		if r.undecided(out, inventory.KeyOf(ref)) {
+			return nil
 		}
 		if left, err := r.leave(ctx, ref); err != nil {
 			return err
@@ -106,6 +113,19 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 		return end(Gone, "")
 	}
 	return r.linger(ctx, out, at, left)
+}
+
+// undecidedRetry is the pause before another look at an object of which it was not known who has a say in it.
+const undecidedRetry = time.Second
+
+// undecided has an object wait until it is known who else has a say in it, and tells whether it has to.
+func (r *run) undecided(out *Outcome, key inventory.Key) bool {
+	if r.policy.Undecided == nil || !r.policy.Undecided(key) {
+		return false
+	}
+	out.Result, out.Reason = Pending, "waits until it is known who else reaches this cluster"
+	out.Due = r.policy.Clock.Now().Add(undecidedRetry)
+	return true
 }
 
 // leave leaves an object to another ManagedResource that lists it, and tells whether there is one.

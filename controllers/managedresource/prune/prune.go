@@ -55,7 +55,10 @@ type Policy struct {
 	Origin string
 	// FieldManager is the hub's. An object that the manifest asks to ignore has no origin; who created it tells then.
 	FieldManager string
-	// ListedByOther tells whether another ManagedResource lists the object in the same target. Nil means no.
+	// Undecided tells whether it is not known yet whether another ManagedResource has a say in the object. It stays
+	// until then. Nil means no.
+	Undecided func(inventory.Key) bool
+	// ListedByOther tells whether another ManagedResource that has a say in the object lists it. Nil means no.
 	ListedByOther func(inventory.Key) bool
 	// GiveUp is ListedByOther for an object that is left to that one; false if that one has given it up meanwhile. Nil means
 	// ListedByOther.
@@ -103,7 +106,8 @@ type Outcome struct {
 	Deleted bool
 	// Finalized are the finalizers that this call took off.
 	Finalized []string
-	// Due is when the finalizers of a pending object may be taken off; zero if that is not asked for.
+	// Due is when a pending object is due for another look: when its finalizers may be taken off, or when who else has
+	// a say in it may be known. Zero if events tell.
 	Due time.Time
 	// Reason says why an object was kept or what it waits for.
 	Reason string
@@ -114,7 +118,7 @@ type Outcome struct {
 	claimed bool // it is kept, and must not go with its namespace or its definition either
 }
 
-// Due is when the first of the pending objects may lose its finalizers; zero if there is none.
+// Due is when the first of the pending objects is due for another look; zero if none is.
 func Due(outcomes []Outcome) time.Time {
 	var first time.Time
 	for _, o := range outcomes {

@@ -16,11 +16,33 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
+// Place is where objects are: in a Cluster, or where those of Unbound ManagedResources are. Places of different types
+// are never the same, whatever is in them.
+type Place interface{ isPlace() }
+
+// Cluster is the cluster whose kube-system namespace has a UID, as a ManagedResource says by its annotation. Whether
+// that is true, a Verifier knows.
+type Cluster types.UID
+
+// Unbound stands for the target of the ManagedResources of a namespace that carry a finalizer and are not bound to a
+// cluster by this hub: a Gardener resource manager of that class applied them.
+type Unbound struct{ Namespace, Finalizer string }
+
+func (Cluster) isPlace() {}
+func (Unbound) isPlace() {}
+
+// Verifier tells whether the hub itself verified that the ManagedResources of a namespace reach the place that is asked
+// about. It is only asked about other namespaces than that of who asks, must answer from memory, and must not call the
+// Index. A nil Verifier knows of none.
+type Verifier func(namespace string) bool
+
 // Index holds what ManagedResources list. The zero value is not ready for use; NewIndex makes one.
 type Index struct {
-	mu       sync.RWMutex
-	lists    map[types.NamespacedName]*list
-	clusters map[types.UID]map[handle][]types.NamespacedName
+	mu    sync.RWMutex
+	lists map[types.NamespacedName]*list
+	// objects are who lists an object of a place, and namespaces who lists any, by their namespaces.
+	objects    map[Place]map[handle][]types.NamespacedName
+	namespaces map[Place]map[string]map[types.NamespacedName]struct{}
 }
 
 // handle is a key in little memory: nearly all clusters have objects of the same names.
@@ -30,7 +52,7 @@ type handle = unique.Handle[inventory.Key]
 type list struct {
 	uid             types.UID
 	resourceVersion string
-	cluster         types.UID
+	place           Place    // nil for none
 	keys            []handle // in the order of the keys
 	// leaving is true if it deletes its objects itself.
 	leaving bool
@@ -41,35 +63,48 @@ type list struct {
 // wants tells whether it has a say in an object that it lists.
 func (l *list) wants(key inventory.Key) bool { return !l.leaving && !l.givenUp[key] }
 
-// Unbound stands for the cluster of the ManagedResources of a namespace that carry a finalizer and are not bound to a
-// cluster by this hub: a Gardener resource manager of that class applied them.
-func Unbound(namespace, finalizer string) types.UID {
-	return types.UID("unbound/" + namespace + "/" + finalizer)
-}
-
 // NewIndex returns an empty index.
 func NewIndex() *Index {
-	return &Index{lists: map[types.NamespacedName]*list{}, clusters: map[types.UID]map[handle][]types.NamespacedName{}}
+	return &Index{
+		lists:      map[types.NamespacedName]*list{},
+		objects:    map[Place]map[handle][]types.NamespacedName{},
+		namespaces: map[Place]map[string]map[types.NamespacedName]struct{}{},
+	}
 }
 
-// Observe takes note of a ManagedResource as it was read or written. An older state than the one that is known changes
-// nothing. It returns the other ManagedResources that list something which this one does not list any more, or leaves to
-// them from now on.
-func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) (concerned []types.NamespacedName) {
-	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
-	now := &list{
-		uid: mr.UID, resourceVersion: mr.ResourceVersion, cluster: types.UID(mr.Annotations[hubv1alpha1.TargetUIDAnnotation]),
-		leaving: mr.DeletionTimestamp != nil && (mr.Spec.KeepObjects == nil || !*mr.Spec.KeepObjects),
+// placeOf is where a ManagedResource says that its objects are, nil if it says nothing.
+func placeOf(mr *resourcesv1alpha1.ManagedResource) Place {
+	if uid := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]; uid != "" {
+		return Cluster(uid)
 	}
-	if now.cluster == "" {
-		for _, f := range mr.Finalizers {
-			if strings.HasPrefix(f, resourcesv1alpha1.FinalizerBase) {
-				now.cluster = Unbound(mr.Namespace, f)
-				break
-			}
+	for _, f := range mr.Finalizers {
+		if strings.HasPrefix(f, resourcesv1alpha1.FinalizerBase) {
+			return Unbound{Namespace: mr.Namespace, Finalizer: f}
 		}
 	}
-	if now.cluster != "" {
+	return nil
+}
+
+// Change is what a ManagedResource does not list any more, or leaves to others from now on.
+type Change struct {
+	// Namespace is that of the ManagedResource.
+	Namespace string
+	// Place is where it listed it, nil for nowhere.
+	Place Place
+	// Concerned are the other ManagedResources that list something of it, in order. Those of other namespaces are
+	// concerned only as far as a Verifier says so.
+	Concerned []types.NamespacedName
+}
+
+// Observe takes note of a ManagedResource as it was read or written, and returns what that changes for others. An older
+// state than the one that is known changes nothing.
+func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) Change {
+	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
+	now := &list{
+		uid: mr.UID, resourceVersion: mr.ResourceVersion, place: placeOf(mr),
+		leaving: mr.DeletionTimestamp != nil && (mr.Spec.KeepObjects == nil || !*mr.Spec.KeepObjects),
+	}
+	if now.place != nil {
 		now.keys = make([]handle, 0, len(mr.Status.Resources))
 		for i := range mr.Status.Resources {
 			now.keys = append(now.keys, unique.Make(inventory.KeyOf(mr.Status.Resources[i])))
@@ -81,58 +116,65 @@ func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) (concerned []type
 	defer x.mu.Unlock()
 	before := x.lists[name]
 	if before != nil && older(now.resourceVersion, before.resourceVersion) {
-		return nil
+		return Change{}
 	}
 	x.lists[name] = now
-	if before != nil && before.uid == now.uid {
+	if before == nil {
+		x.add(name, now.place, now.keys)
+		return Change{}
+	}
+	if before.uid == now.uid {
 		now.givenUp = before.givenUp
 	}
-	if before == nil {
-		x.add(name, now.cluster, now.keys)
-		return nil
-	}
-	if before.cluster == now.cluster && slices.Equal(before.keys, now.keys) {
+	if before.place == now.place && slices.Equal(before.keys, now.keys) {
 		now.keys = before.keys // one copy
 		if now.leaving && !before.leaving {
-			return x.sharing(name, now.cluster, now.keys)
+			return x.change(name, now.place, now.keys)
 		}
-		return nil
+		return Change{}
 	}
 	gone := before.keys
-	if before.cluster == now.cluster {
+	if before.place == now.place {
 		gone = without(before.keys, now.keys)
-		x.add(name, now.cluster, without(now.keys, before.keys))
+		x.remove(name, before.place, gone)
+		x.add(name, now.place, without(now.keys, before.keys))
+		if len(now.keys) > 0 {
+			x.enter(name, now.place)
+		}
 	} else {
-		x.add(name, now.cluster, now.keys)
+		x.remove(name, before.place, gone)
+		x.add(name, now.place, now.keys)
 	}
-	x.remove(name, before.cluster, gone)
 	if now.leaving && !before.leaving {
 		gone = before.keys
 	}
-	return x.sharing(name, before.cluster, gone)
+	return x.change(name, before.place, gone)
 }
 
-// Forget drops a ManagedResource that does not exist any more and returns the others that list something it listed. uid is
-// that of the one that is gone; another one of the same name that was observed meanwhile stays.
-func (x *Index) Forget(name types.NamespacedName, uid types.UID) (concerned []types.NamespacedName) {
+// Forget drops a ManagedResource that does not exist any more, and returns what that changes for others. uid is that of
+// the one that is gone; another one of the same name that was observed meanwhile stays.
+func (x *Index) Forget(name types.NamespacedName, uid types.UID) Change {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before := x.lists[name]
 	if before == nil || before.uid != uid {
-		return nil
+		return Change{}
 	}
 	delete(x.lists, name)
-	x.remove(name, before.cluster, before.keys)
-	return x.sharing(name, before.cluster, before.keys)
+	x.remove(name, before.place, before.keys)
+	return x.change(name, before.place, before.keys)
 }
 
-// Others returns, sorted, the ManagedResources but one that list an object in a cluster and have a say in it.
-func (x *Index) Others(cluster types.UID, key inventory.Key, except types.NamespacedName) []types.NamespacedName {
+// Others returns, sorted, the ManagedResources but one that list an object in a place and have a say in it: those of
+// its namespace, and those of namespaces that were verified.
+func (x *Index) Others(place Place, key inventory.Key, except types.NamespacedName,
+	verified Verifier) []types.NamespacedName {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	counts := countsFor(except, verified)
 	var others []types.NamespacedName
-	for _, name := range x.clusters[cluster][unique.Make(key)] {
-		if name != except && x.lists[name].wants(key) {
+	for _, name := range x.objects[place][unique.Make(key)] {
+		if name != except && x.lists[name].wants(key) && counts(name) {
 			others = append(others, name)
 		}
 	}
@@ -140,15 +182,29 @@ func (x *Index) Others(cluster types.UID, key inventory.Key, except types.Namesp
 	return others
 }
 
-// GiveUp tells whether another ManagedResource lists an object in one of the clusters and has a say in it, and if so, that
-// this one has none any more. Of two that give up an object at the same time, one learns that it is the last.
-func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, clusters ...types.UID) bool {
+// countsFor tells whether what a ManagedResource lists counts for another one. It asks about each namespace once,
+// however many ManagedResources of it list an object.
+func countsFor(who types.NamespacedName, verified Verifier) func(types.NamespacedName) bool {
+	known := map[string]bool{who.Namespace: true}
+	return func(name types.NamespacedName) bool {
+		is, ok := known[name.Namespace]
+		if !ok {
+			is = verified != nil && verified(name.Namespace)
+			known[name.Namespace] = is
+		}
+		return is
+	}
+}
+
+// GiveUp tells whether another ManagedResource lists an object in one of the places and has a say in it, and if so,
+// that this one has none any more. Of two that give up an object at the same time, one learns that it is the last.
+func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, verified Verifier, places ...Place) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	h := unique.Make(key)
-	for _, cluster := range clusters {
-		for _, other := range x.clusters[cluster][h] {
-			if other == name || !x.lists[other].wants(key) {
+	h, counts := unique.Make(key), countsFor(name, verified)
+	for _, place := range places {
+		for _, other := range x.objects[place][h] {
+			if other == name || !x.lists[other].wants(key) || !counts(other) {
 				continue
 			}
 			x.giveUp(name, key)
@@ -185,31 +241,31 @@ func (x *Index) Keep(name types.NamespacedName) {
 	}
 }
 
-// Shared returns those of the keys that others list, too, and have a say in.
-func (x *Index) Shared(cluster types.UID, keys []inventory.Key, except types.NamespacedName) map[inventory.Key]bool {
-	shared := map[inventory.Key]bool{}
-	for _, key := range keys {
-		if len(x.Others(cluster, key, except)) > 0 {
-			shared[key] = true
-		}
-	}
-	return shared
-}
-
-// Any returns the first, in order, of the objects of a cluster for which match is true and that a ManagedResource other
-// than one lists, with that ManagedResource. It walks over everything listed in the cluster.
-func (x *Index) Any(cluster types.UID, except types.NamespacedName, match func(inventory.Key) bool) (key inventory.Key, by types.NamespacedName, found bool) {
+// Any returns the first, in order, of the objects of a place for which match is true and that a ManagedResource other
+// than one lists and has a say in, with that ManagedResource. It walks over everything that is listed there by those
+// that count; what namespaces list that were not verified costs nothing.
+func (x *Index) Any(place Place, except types.NamespacedName, verified Verifier, match func(inventory.Key) bool) (
+	key inventory.Key, by types.NamespacedName, found bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	for h, names := range x.clusters[cluster] {
-		k := h.Value()
-		if found && compareKeys(key, k) <= 0 || !match(k) {
+	for namespace, names := range x.namespaces[place] {
+		if namespace != except.Namespace && (verified == nil || !verified(namespace)) {
 			continue
 		}
-		for _, name := range slices.SortedFunc(slices.Values(names), compareNames) {
-			if name != except && x.lists[name].wants(k) {
-				key, by, found = k, name, true
-				break
+		for name := range names {
+			if name == except {
+				continue
+			}
+			l := x.lists[name]
+			for _, h := range l.keys {
+				k := h.Value()
+				if !match(k) || !l.wants(k) {
+					continue
+				}
+				if !found || cmp.Or(compareKeys(k, key), compareNames(name, by)) < 0 {
+					key, by, found = k, name, true
+				}
+				break // the keys are in order
 			}
 		}
 	}
@@ -226,22 +282,35 @@ func (x *Index) Len() (managedResources, objects int) {
 	return len(x.lists), objects
 }
 
-func (x *Index) add(name types.NamespacedName, cluster types.UID, keys []handle) {
+func (x *Index) add(name types.NamespacedName, place Place, keys []handle) {
 	if len(keys) == 0 {
 		return
 	}
-	objects := x.clusters[cluster]
+	x.enter(name, place)
+	objects := x.objects[place]
 	if objects == nil {
 		objects = make(map[handle][]types.NamespacedName, len(keys))
-		x.clusters[cluster] = objects
+		x.objects[place] = objects
 	}
 	for _, key := range keys {
 		objects[key] = append(objects[key], name)
 	}
 }
 
-func (x *Index) remove(name types.NamespacedName, cluster types.UID, keys []handle) {
-	objects := x.clusters[cluster]
+// enter notes that a ManagedResource lists something in a place.
+func (x *Index) enter(name types.NamespacedName, place Place) {
+	if x.namespaces[place] == nil {
+		x.namespaces[place] = map[string]map[types.NamespacedName]struct{}{}
+	}
+	if x.namespaces[place][name.Namespace] == nil {
+		x.namespaces[place][name.Namespace] = map[types.NamespacedName]struct{}{}
+	}
+	x.namespaces[place][name.Namespace][name] = struct{}{}
+}
+
+// remove takes keys out. A ManagedResource that still lists others enters again.
+func (x *Index) remove(name types.NamespacedName, place Place, keys []handle) {
+	objects := x.objects[place]
 	for _, key := range keys {
 		left := slices.DeleteFunc(objects[key], func(n types.NamespacedName) bool { return n == name })
 		if len(left) == 0 {
@@ -251,21 +320,29 @@ func (x *Index) remove(name types.NamespacedName, cluster types.UID, keys []hand
 		}
 	}
 	if objects != nil && len(objects) == 0 {
-		delete(x.clusters, cluster)
+		delete(x.objects, place)
+	}
+	namespaces := x.namespaces[place]
+	delete(namespaces[name.Namespace], name)
+	if len(namespaces[name.Namespace]) == 0 {
+		delete(namespaces, name.Namespace)
+	}
+	if namespaces != nil && len(namespaces) == 0 {
+		delete(x.namespaces, place)
 	}
 }
 
-// sharing returns who lists any of the keys, but one.
-func (x *Index) sharing(except types.NamespacedName, cluster types.UID, keys []handle) []types.NamespacedName {
+// change is that a ManagedResource does not list some keys any more, or leaves them to others.
+func (x *Index) change(name types.NamespacedName, place Place, keys []handle) Change {
 	names := map[types.NamespacedName]bool{}
 	for _, key := range keys {
-		for _, name := range x.clusters[cluster][key] {
-			if name != except {
-				names[name] = true
+		for _, other := range x.objects[place][key] {
+			if other != name {
+				names[other] = true
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Keys(names), compareNames)
+	return Change{Namespace: name.Namespace, Place: place, Concerned: slices.SortedFunc(maps.Keys(names), compareNames)}
 }
 
 // without returns the sorted keys of a that are not in the sorted b.

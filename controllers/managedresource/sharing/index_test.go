@@ -16,7 +16,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
 )
 
-const cluster = types.UID("cluster")
+const cluster = sharing.Cluster("cluster")
 
 var a, b, c = name("a"), name("b"), name("c")
 
@@ -41,15 +41,14 @@ func mr(name types.NamespacedName, version int, lists ...string) *resourcesv1alp
 func TestOthers(t *testing.T) {
 	g := NewWithT(t)
 	x := sharing.NewIndex()
-	g.Expect(x.Observe(mr(a, 1, "both", "mine"))).To(BeEmpty())
-	g.Expect(x.Others(cluster, key("both"), a)).To(BeEmpty())
+	g.Expect(x.Observe(mr(a, 1, "both", "mine")).Concerned).To(BeEmpty())
+	g.Expect(x.Others(cluster, key("both"), a, nil)).To(BeEmpty())
 	x.Observe(mr(c, 2, "both"))
 	x.Observe(mr(b, 3, "both", "both", "yours"))
-	g.Expect(x.Others(cluster, key("both"), a)).To(Equal([]types.NamespacedName{b, c}))
-	g.Expect(x.Others(cluster, key("mine"), a)).To(BeEmpty())
-	g.Expect(x.Others(cluster, key("yours"), a)).To(ConsistOf(b))
-	g.Expect(x.Others("another cluster", key("both"), a)).To(BeEmpty())
-	g.Expect(x.Shared(cluster, []inventory.Key{key("both"), key("mine")}, a)).To(Equal(map[inventory.Key]bool{key("both"): true}))
+	g.Expect(x.Others(cluster, key("both"), a, nil)).To(Equal([]types.NamespacedName{b, c}))
+	g.Expect(x.Others(cluster, key("mine"), a, nil)).To(BeEmpty())
+	g.Expect(x.Others(cluster, key("yours"), a, nil)).To(ConsistOf(b))
+	g.Expect(x.Others(sharing.Cluster("another cluster"), key("both"), a, nil)).To(BeEmpty())
 	managedResources, objects := x.Len()
 	g.Expect([]int{managedResources, objects}).To(Equal([]int{3, 5}))
 }
@@ -76,8 +75,8 @@ func TestWhoHasNoSay(t *testing.T) {
 			x := sharing.NewIndex()
 			x.Observe(mr(a, 1, "both"))
 			x.Observe(tc.other)
-			g.Expect(x.Others(cluster, key("both"), a)).To(HaveLen(map[bool]int{true: 1}[tc.says]))
-			_, _, found := x.Any(cluster, a, func(inventory.Key) bool { return true })
+			g.Expect(x.Others(cluster, key("both"), a, nil)).To(HaveLen(map[bool]int{true: 1}[tc.says]))
+			_, _, found := x.Any(cluster, a, nil, func(inventory.Key) bool { return true })
 			g.Expect(found).To(Equal(tc.says))
 		})
 	}
@@ -90,12 +89,16 @@ func TestManagedResourceThatAnotherInstanceApplied(t *testing.T) {
 	m := mr(b, 2, "both")
 	m.Annotations, m.Finalizers = nil, []string{"some/other", resourcesv1alpha1.FinalizerBase}
 	x.Observe(m)
-	g.Expect(x.Others(sharing.Unbound("ns", resourcesv1alpha1.FinalizerBase), key("both"), a)).To(ConsistOf(b))
-	g.Expect(x.Others(sharing.Unbound("other", resourcesv1alpha1.FinalizerBase), key("both"), a)).To(BeEmpty())
-	g.Expect(x.Others(sharing.Unbound("ns", resourcesv1alpha1.FinalizerBase+"-x"), key("both"), a)).To(BeEmpty())
+	g.Expect(x.Others(sharing.Unbound{Namespace: "ns", Finalizer: resourcesv1alpha1.FinalizerBase}, key("both"), a,
+		nil)).To(ConsistOf(b))
+	g.Expect(x.Others(sharing.Unbound{Namespace: "other", Finalizer: resourcesv1alpha1.FinalizerBase}, key("both"), a,
+		nil)).To(BeEmpty())
+	g.Expect(x.Others(sharing.Unbound{Namespace: "ns", Finalizer: resourcesv1alpha1.FinalizerBase + "-x"},
+		key("both"), a, nil)).To(BeEmpty())
 	x.Observe(mr(b, 3, "both"))
-	g.Expect(x.Others(sharing.Unbound("ns", resourcesv1alpha1.FinalizerBase), key("both"), a)).To(BeEmpty())
-	g.Expect(x.Others(cluster, key("both"), a)).To(ConsistOf(b))
+	g.Expect(x.Others(sharing.Unbound{Namespace: "ns", Finalizer: resourcesv1alpha1.FinalizerBase}, key("both"), a,
+		nil)).To(BeEmpty())
+	g.Expect(x.Others(cluster, key("both"), a, nil)).To(ConsistOf(b))
 }
 
 func TestWhoIsConcernedByAChange(t *testing.T) {
@@ -125,8 +128,8 @@ func TestWhoIsConcernedByAChange(t *testing.T) {
 			x.Observe(mr(a, 5, "both", "mine"))
 			x.Observe(mr(b, 2, "both"))
 			x.Observe(mr(c, 3, "both"))
-			g.Expect(x.Observe(tc.change())).To(Equal(tc.concerned))
-			g.Expect(x.Others(cluster, key("both"), b)).To(Equal(tc.left))
+			g.Expect(x.Observe(tc.change()).Concerned).To(Equal(tc.concerned))
+			g.Expect(x.Others(cluster, key("both"), b, nil)).To(Equal(tc.left))
 		})
 	}
 }
@@ -136,11 +139,11 @@ func TestForget(t *testing.T) {
 	x := sharing.NewIndex()
 	x.Observe(mr(a, 1, "both"))
 	x.Observe(mr(b, 2, "both"))
-	g.Expect(x.Forget(a, "the one before")).To(BeEmpty(), "one of the same name lives")
-	g.Expect(x.Others(cluster, key("both"), b)).To(ConsistOf(a))
-	g.Expect(x.Forget(a, types.UID(a.Name))).To(ConsistOf(b))
-	g.Expect(x.Forget(a, types.UID(a.Name))).To(BeEmpty())
-	g.Expect(x.Others(cluster, key("both"), b)).To(BeEmpty())
+	g.Expect(x.Forget(a, "the one before").Concerned).To(BeEmpty(), "one of the same name lives")
+	g.Expect(x.Others(cluster, key("both"), b, nil)).To(ConsistOf(a))
+	g.Expect(x.Forget(a, types.UID(a.Name)).Concerned).To(ConsistOf(b))
+	g.Expect(x.Forget(a, types.UID(a.Name)).Concerned).To(BeEmpty())
+	g.Expect(x.Others(cluster, key("both"), b, nil)).To(BeEmpty())
 	x.Forget(b, types.UID(b.Name))
 	managedResources, objects := x.Len()
 	g.Expect(managedResources + objects).To(BeZero())
@@ -152,11 +155,11 @@ func TestAny(t *testing.T) {
 	x.Observe(mr(a, 1, "1", "2"))
 	x.Observe(mr(b, 2, "3", "2"))
 	in := func(k inventory.Key) bool { return k.Namespace == "x" }
-	k, by, found := x.Any(cluster, a, in)
+	k, by, found := x.Any(cluster, a, nil, in)
 	g.Expect(found).To(BeTrue())
 	g.Expect(k).To(Equal(key("2")))
 	g.Expect(by).To(Equal(b))
-	_, _, found = x.Any(cluster, b, func(k inventory.Key) bool { return k.Name == "3" })
+	_, _, found = x.Any(cluster, b, nil, func(k inventory.Key) bool { return k.Name == "3" })
 	g.Expect(found).To(BeFalse())
 }
 

@@ -1,6 +1,8 @@
 package members
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
@@ -34,6 +36,9 @@ func (i *Index) targets(mr *resourcesv1alpha1.ManagedResource, clusters func(typ
 	c := i.classes[name]
 	switch picked := pick(mr); {
 	case c.Target.Type == configv1alpha1.TargetRegistration:
+		if !i.reaches(context.Background(), c, mr.Namespace) {
+			return nil
+		}
 		return []clustercache.ClusterKey{{Namespace: c.Target.Namespace, Name: c.Target.Name}}
 	case uid != "" && c.Target.Type != configv1alpha1.TargetSource:
 		return inNamespace(clusters(types.UID(uid)), mr.Namespace)

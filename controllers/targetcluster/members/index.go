@@ -22,13 +22,26 @@ import (
 // field is the name of the index.
 const field = "hub.gardener.cloud/target"
 
-// Kinds of keys in the index.
-const (
-	byUID    = "uid/"    // and the UID of the cluster that has the objects
-	byPick   = "pick/"   // and the class, a slash and the name of the target, if one is picked: not applied yet
-	byClass  = "class/"  // and the class, which has a fixed registration
-	onSource = "source/" // and the name of the target, if one is picked: applied to the source cluster
+// Keys of the index, one type for each kind. They say what the ManagedResource says, which proves nothing: what counts
+// is found by Of.
+type (
+	// byUID is the UID of the cluster that has the objects.
+	byUID types.UID
+	// byPick is the class, and the name of the target if one is picked: not applied yet.
+	byPick struct{ class, name string }
+	// byClass is a class that has a fixed registration.
+	byClass string
+	// onSource is the name of the target, if one is picked: applied to the source cluster.
+	onSource string
 )
+
+// indexed is a key of the index as an informer needs it. Keys of different kinds never look alike, whatever is in them.
+type indexed interface{ index() string }
+
+func (k byUID) index() string    { return fmt.Sprintf("uid %q", string(k)) }
+func (k byPick) index() string   { return fmt.Sprintf("pick %q %q", k.class, k.name) }
+func (k byClass) index() string  { return fmt.Sprintf("class %q", string(k)) }
+func (k onSource) index() string { return fmt.Sprintf("source %q", string(k)) }
 
 // class is what matters of a configured class.
 type class struct {
@@ -81,13 +94,13 @@ func (i *Index) keys(obj client.Object) []string {
 	case uid == "" && (!configured || c.DryRun):
 		return nil
 	case c.Target.Type == configv1alpha1.TargetSource:
-		return []string{onSource + pick(mr)}
+		return []string{onSource(pick(mr)).index()}
 	case c.Target.Type == configv1alpha1.TargetRegistration:
-		return []string{byClass + name}
+		return []string{byClass(name).index()}
 	case uid != "":
-		return []string{byUID + uid}
+		return []string{byUID(uid).index()}
 	default:
-		return []string{byPick + name + "/" + pick(mr)}
+		return []string{byPick{name, pick(mr)}.index()}
 	}
 }
 
@@ -98,30 +111,31 @@ func (i *Index) Of(ctx context.Context, target clustercache.ClusterKey, uid type
 	beside := i.registrations(target.Namespace)
 	if uid != "" {
 		same := append(inNamespace(others, target.Namespace), target)
-		q.add(ctx, target.Namespace, byUID+string(uid), false, func(mr *resourcesv1alpha1.ManagedResource) bool {
+		q.add(ctx, target.Namespace, byUID(uid), false, func(mr *resourcesv1alpha1.ManagedResource) bool {
 			return len(same) == 1 || slices.Contains(i.whose(mr, same), target)
 		})
 	}
 	if name, serves := i.serves(target); serves && !appliedOnly {
-		q.add(ctx, target.Namespace, byPick+name+"/"+target.Name, false, nil)
-		q.add(ctx, target.Namespace, byPick+name+"/", false, func(*resourcesv1alpha1.ManagedResource) bool {
+		q.add(ctx, target.Namespace, byPick{name, target.Name}, false, nil)
+		q.add(ctx, target.Namespace, byPick{class: name}, false, func(*resourcesv1alpha1.ManagedResource) bool {
 			only, found := beside.only(name)
 			return found && only == target
 		})
 	}
 	for name, c := range i.classes {
 		if c.Target.Type == configv1alpha1.TargetRegistration && c.Target.Namespace == target.Namespace && c.Target.Name == target.Name {
-			q.add(ctx, "", byClass+name, false, func(mr *resourcesv1alpha1.ManagedResource) bool {
+			q.add(ctx, "", byClass(name), false, func(mr *resourcesv1alpha1.ManagedResource) bool {
 				has := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]
-				return has != "" && has == string(uid) || has == "" && i.selects(ctx, c, mr.Namespace)
+				return has == "" && i.selects(ctx, c, mr.Namespace) || has != "" && has == string(uid) &&
+					i.reaches(ctx, c, mr.Namespace)
 			})
 		}
 	}
 	selected := func(mr *resourcesv1alpha1.ManagedResource) bool {
 		return mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != "" || i.selects(ctx, i.classes[classOf(mr)], mr.Namespace)
 	}
-	q.add(ctx, target.Namespace, onSource+target.Name, true, selected)
-	q.add(ctx, target.Namespace, onSource, true, func(mr *resourcesv1alpha1.ManagedResource) bool {
+	q.add(ctx, target.Namespace, onSource(target.Name), true, selected)
+	q.add(ctx, target.Namespace, onSource(""), true, func(mr *resourcesv1alpha1.ManagedResource) bool {
 		owner, found := beside.only(resourcesv1alpha1.DefaultClass)
 		return found && owner == target && selected(mr)
 	})
@@ -138,13 +152,15 @@ type query struct {
 }
 
 // add adds what has a key in a namespace, or in all if it is empty, and fits.
-func (q *query) add(ctx context.Context, namespace, key string, source bool, fits func(*resourcesv1alpha1.ManagedResource) bool) {
+func (q *query) add(ctx context.Context, namespace string, key indexed, source bool,
+	fits func(*resourcesv1alpha1.ManagedResource) bool) {
 	if q.err != nil {
 		return
 	}
 	list := &resourcesv1alpha1.ManagedResourceList{}
 	// The content is only read.
-	if err := q.informers.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: key}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := q.informers.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: key.index()},
+		client.UnsafeDisableDeepCopy); err != nil {
 		q.err = fmt.Errorf("cannot find the ManagedResources of target %s: %w", q.target, err)
 		return
 	}
@@ -207,6 +223,12 @@ func (r registrations) only(class string) (clustercache.ClusterKey, bool) {
 		return clustercache.ClusterKey{}, false
 	}
 	return found[0], true
+}
+
+// reaches tells whether ManagedResources of a namespace can have objects in the fixed target of a class. That one says
+// so of itself makes it no member.
+func (i *Index) reaches(ctx context.Context, c class, namespace string) bool {
+	return namespace == c.Target.Namespace || i.selects(ctx, c, namespace)
 }
 
 func (i *Index) selects(ctx context.Context, c class, namespace string) bool {

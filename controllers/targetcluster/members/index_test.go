@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -154,6 +155,10 @@ func TestWhoseAManagedResourceIs(t *testing.T) {
 		"for a fixed target, applied":                               {mr("lone", class("garden"), appliedTo("uid-of-garden/virtual")), []string{"garden/virtual"}},
 		"for a fixed target, still applied to another one":          {mr("lone", class("garden"), appliedTo("uid-of-lone/a")), nil},
 		"for a fixed target, from a namespace that is not selected": {mr("crowd", class("garden")), nil},
+		"says that it is in a fixed target, and is not selected": {mr("crowd", class("garden"),
+			appliedTo("uid-of-garden/virtual")), nil},
+		"applied to a fixed target of its namespace": {mr("garden", class("garden"),
+			appliedTo("uid-of-garden/virtual")), []string{"garden/virtual"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -184,6 +189,9 @@ func TestWhoseAManagedResourceIs(t *testing.T) {
 				return keys
 			}
 			concerned := index.Concerned(nil, test.mr, byUID)
+			if strings.Contains(name, "not selected") {
+				g.Expect(concerned).NotTo(ContainElement(HaveField("Namespace", Not(Equal(test.mr.Namespace)))))
+			}
 			for _, name := range test.want {
 				if name[0] == '(' {
 					name = name[1 : len(name)-1]

@@ -1,0 +1,130 @@
+package claim_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+)
+
+// The victim works in its cluster by its own registration; another namespace has what the case says.
+func TestSayIn(t *testing.T) {
+	victims := clustercache.ClusterKey{Namespace: "victim", Name: "a"}
+	garden := clustercache.ClusterKey{Namespace: "garden", Name: "virtual"}
+	other := clustercache.ClusterKey{Namespace: "other", Name: "a"}
+	registered := func(server clustercache.ServerID, uid types.UID, state clustercache.State) clustercache.Status {
+		return clustercache.Status{Cluster: other, Server: server, UID: uid, State: state}
+	}
+	const connected, connecting, refused = clustercache.StateConnected, clustercache.StateConnecting,
+		clustercache.StateRefused
+	for name, tc := range map[string]struct {
+		others  []clustercache.Status
+		labels  map[string]string // of the other namespace
+		through clustercache.ClusterKey
+		began   time.Duration // how long ago the term began
+		want    claim.Say
+	}{
+		"no registration": {want: claim.NoSay},
+		"a server that claims the UID": {others: []clustercache.Status{registered("evil", "uid",
+			connected)}, want: claim.NoSay},
+		"a server that cannot be told": {others: []clustercache.Status{registered("", "uid",
+			connected)}, want: claim.NoSay},
+		"the same server": {others: []clustercache.Status{registered("api", "uid",
+			connected)}, want: claim.FullSay},
+		"the same server, lost now": {others: []clustercache.Status{registered("api", "uid",
+			clustercache.StateDisconnected)}, want: claim.FullSay},
+		"the same address, and no accepted credential": {others: []clustercache.Status{registered("api", "",
+			clustercache.StateDisconnected)}, began: time.Hour, want: claim.NoSay},
+		"the same address, not connected yet, at a start": {others: []clustercache.Status{registered("api", "",
+			connecting)}, want: claim.SayUnknown},
+		"the same address, and a refused credential, at a start": {others: []clustercache.Status{{
+			Cluster: other, Server: "api", State: clustercache.StateDisconnected,
+			Reason: clustercache.ReasonUnauthorized}}, want: claim.NoSay},
+		"another address, not connected yet, at a start": {others: []clustercache.Status{registered("evil", "",
+			connecting)}, want: claim.NoSay},
+		"a refused registration, at a start": {others: []clustercache.Status{registered("api", "",
+			refused)}, want: claim.NoSay},
+		"a class of the operator with another target": {labels: map[string]string{"garden": "true"},
+			want: claim.NoSay},
+		"a class of the operator with this target": {labels: map[string]string{"garden": "true"},
+			through: garden, want: claim.FullSay},
+		"no class of the operator with this target": {through: garden, want: claim.NoSay},
+		"a class with a target that is this cluster": {labels: map[string]string{"seed": "true"},
+			want: claim.FullSay},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			clock := clocktesting.NewFakePassiveClock(time.Now())
+			clusters := fake.New(nil)
+			for _, st := range append(tc.others,
+				clustercache.Status{Cluster: victims, State: connected, UID: "uid", Server: "api"},
+				clustercache.Status{Cluster: garden, State: connected, UID: "garden", Server: "garden"},
+				clustercache.Status{Cluster: claim.SourceTarget, State: connected, UID: "uid", Server: "inside"}) {
+				clusters.SetStatus(st)
+			}
+			claims := &claim.Claims{
+				Classes: map[string]*claim.Class{}, Clusters: clusters, Clock: clock,
+				Began: func() time.Time { return clock.Now().Add(-tc.began) },
+				Reader: fakeclient.NewClientBuilder().WithObjects(
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: tc.labels}}).Build(),
+			}
+			for name, target := range map[string]configv1alpha1.ClassTarget{
+				"":       {Type: configv1alpha1.TargetNamespace},
+				"garden": {Type: configv1alpha1.TargetRegistration, Namespace: "garden", Name: "virtual"},
+				"seed":   {Type: configv1alpha1.TargetSource},
+			} {
+				config := configv1alpha1.Class{Name: name, Target: target}
+				if target.Type != configv1alpha1.TargetNamespace {
+					config.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{name: "true"}}
+				}
+				class, err := claim.NewClass(config, "")
+				g.Expect(err).NotTo(HaveOccurred())
+				claims.Classes[name] = class
+			}
+			through := victims
+			if tc.through != (clustercache.ClusterKey{}) {
+				through = tc.through
+			}
+			st, _ := clusters.GetStatus(through)
+			g.Expect(claims.SayIn(context.Background(), "other", st.UID, through)).To(Equal(tc.want))
+		})
+	}
+}
+
+// In the beginning nobody knows which cluster the operator's target is.
+func TestSayInAClusterThatMayBeTheOperatorsTarget(t *testing.T) {
+	g := NewWithT(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	clusters := fake.New(nil)
+	victims := clustercache.ClusterKey{Namespace: "victim", Name: "a"}
+	clusters.SetStatus(clustercache.Status{Cluster: victims, State: clustercache.StateConnected, UID: "uid",
+		Server: "api"})
+	clusters.SetStatus(clustercache.Status{Cluster: claim.SourceTarget, State: clustercache.StateConnecting})
+	class, err := claim.NewClass(configv1alpha1.Class{
+		Name: "seed", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetSource},
+		NamespaceSelector: &metav1.LabelSelector{},
+	}, "")
+	g.Expect(err).NotTo(HaveOccurred())
+	began := clock.Now()
+	claims := &claim.Claims{
+		Classes: map[string]*claim.Class{"seed": class}, Clusters: clusters, Clock: clock,
+		Began: func() time.Time { return began },
+		Reader: fakeclient.NewClientBuilder().WithObjects(
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}).Build(),
+	}
+	say := func() claim.Say { return claims.SayIn(context.Background(), "other", "uid", victims) }
+	g.Expect(say()).To(Equal(claim.SayUnknown))
+	clock.SetTime(began.Add(time.Hour))
+	g.Expect(say()).To(Equal(claim.NoSay))
+}
