@@ -106,6 +106,8 @@ type judge struct {
 	lives     map[types.UID]*life
 	current   [clusters][objects]*life
 	targets   [spaces * registrations]targetSeen
+	leads     [allRegistrations][clusters]span // it leads there, and is confirmed to
+	reached   [allRegistrations]reached
 	rest      time.Time // when the world was at rest the last time
 	step      int
 	epoch     [spaces * resourcesEach]epoch
@@ -148,6 +150,63 @@ func (j *judge) note(next *state) {
 	for space := range spaces {
 		for c := range clusters {
 			j.gone[space][c] = j.gone[space][c] || !next.registered(space, c)
+		}
+	}
+}
+
+// reached is the hub that was told by a cluster, through a registration, who it is.
+type reached struct {
+	instance *instance
+	cluster  int
+	at       time.Time
+}
+
+// hasSay tells whether what a ManagedResource lists in a cluster counts for a deletion there. Within a namespace it
+// does. Between namespaces it does if the hub knows that the ManagedResource's namespace reaches the cluster, or has to
+// wait until it does: by a registration that leads to the same server, or by a class of the operator.
+func (j *judge) hasSay(m int, c *call, now time.Time) bool {
+	space, deleting := spaceOfResource(m), seedSpace
+	if r := j.registrationOf(c.via); r >= 0 {
+		deleting = r / registrations
+	}
+	if space == deleting || space == seedSpace && c.cluster == west {
+		return true
+	}
+	for r := space * registrations; r < (space+1)*registrations; r++ {
+		leads, met := j.leads[r][c.cluster], j.reached[r]
+		knows := met.instance == c.instance && met.cluster == c.cluster && now.Sub(met.at) >= grace
+		if leads.on && (knows || leads.since.Before(c.instance.started)) {
+			return true
+		}
+	}
+	return false
+}
+
+// meets notes that a hub was told by a cluster who it is.
+func (j *judge) meets(c *call) {
+	r := j.registrationOf(c.via)
+	if r < 0 || c.resource != "namespaces" || c.name != metav1.NamespaceSystem {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if met := &j.reached[r]; met.instance != c.instance || met.cluster != c.cluster {
+		*met = reached{instance: c.instance, cluster: c.cluster, at: time.Now()}
+	}
+}
+
+// follow notes where registrations lead for certain, if it is not about to change.
+func (j *judge) follow(s *state, now time.Time, begins bool) {
+	for r := range j.leads {
+		for c := range clusters {
+			reg := s.registrations[r]
+			leads := reg.exists && reg.confirm && reg.cluster == c
+			if !leads && j.leads[r][c].on {
+				j.reached[r] = reached{}
+			}
+			if begins || !leads {
+				j.leads[r][c].set(leads, now)
+			}
 		}
 	}
 }
@@ -257,6 +316,7 @@ func (j *judge) narrow(next *state) {
 	now := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.follow(next, now, false)
 	for r := range j.targets {
 		j.refreshTarget(r, now)
 		if j.state.registrations[r].paused && !next.registrations[r].paused {
@@ -303,6 +363,7 @@ func (j *judge) commit(next *state) {
 	for r := range j.targets {
 		j.refreshTarget(r, now)
 	}
+	j.follow(j.state, now, true)
 }
 
 // describeContent tells what a ManagedResource asks for, and where.
@@ -517,6 +578,7 @@ func (j *judge) before(c *call) {
 	if c.via != "" {
 		j.checkVia(c, now)
 	}
+	j.checkNames(c)
 	if !c.write() {
 		return
 	}
@@ -551,7 +613,7 @@ func (j *judge) snapshot(c *call, o int, now time.Time) *deletion {
 				d.ignoredUID = append(d.ignoredUID, ref.UID)
 			}
 		}
-		if j.stable(j.protected[m][o][c.cluster], now, c.instance) {
+		if j.stable(j.protected[m][o][c.cluster], now, c.instance) && j.hasSay(m, c, now) {
 			d.wantedBy = append(d.wantedBy, m)
 		}
 	}
@@ -612,6 +674,9 @@ func (j *judge) after(c *call, status int, body []byte, err error) {
 		j.trace.add("%s -> %d %v", c, status, err)
 	}
 	if !c.write() {
+		if err == nil && status == http.StatusOK {
+			j.meets(c)
+		}
 		return
 	}
 	ok := err == nil && status < 300

@@ -79,6 +79,9 @@ func (c *court) live(uid types.UID, annotations map[string]string, manager strin
 	return obj
 }
 
+// via is a registration.
+func (c *court) via(r int) string { return c.space(r/registrations) + "/" + registrationName(r) }
+
 // object shows object 0, which the hub wrote unless there is another manager.
 func (c *court) object(uid types.UID, annotations map[string]string, managers []string) {
 	managers = append(managers, hubv1alpha1.FieldManager)
@@ -87,7 +90,8 @@ func (c *court) object(uid types.UID, annotations map[string]string, managers []
 
 // deleted has the hub delete object 0, which then was as it is shown.
 func (c *court) deleted(uid types.UID, annotations map[string]string, manager string) {
-	request := &call{instance: &instance{}, cluster: west, method: http.MethodDelete, resource: "configmaps", namespace: c.namespace(0), name: c.name(0)}
+	request := &call{instance: &instance{}, via: c.via(0), cluster: west, method: http.MethodDelete,
+		resource: "configmaps", namespace: c.namespace(0), name: c.name(0)}
 	c.before(request)
 	c.after(request, http.StatusOK, fmt.Appendf(nil, `{"kind":"Status","details":{"uid":%q}}`, uid), nil)
 	c.observeObject(west, c.live(uid, annotations, manager), true)
@@ -166,7 +170,8 @@ func TestDeletionsOfNobodyAreNoticed(t *testing.T) {
 
 func TestLostDeletionsAreJudged(t *testing.T) {
 	c := newCourt(t)
-	request := &call{instance: &instance{}, cluster: west, method: http.MethodDelete, resource: "configmaps", namespace: c.namespace(0), name: c.name(0),
+	request := &call{instance: &instance{}, via: c.via(0), cluster: west, method: http.MethodDelete,
+		resource: "configmaps", namespace: c.namespace(0), name: c.name(0),
 		body: []byte(`{"preconditions":{"uid":"uid-1"}}`)}
 	c.before(request)
 	c.after(request, 0, nil, errDead)
@@ -187,7 +192,8 @@ func TestDeletionsAreJudgedByHowTheObjectWasThen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCourt(t)
 			c.change(func(s *state) { delete(s.secrets[0].entries, 0) })
-			request := &call{instance: &instance{}, cluster: west, method: http.MethodDelete, resource: "configmaps", namespace: c.namespace(0), name: c.name(0),
+			request := &call{instance: &instance{}, via: c.via(0), cluster: west, method: http.MethodDelete,
+				resource: "configmaps", namespace: c.namespace(0), name: c.name(0),
 				body: []byte(`{"preconditions":{"uid":"uid-1"}}`)}
 			c.before(request)
 			c.after(request, 0, nil, errDead)
@@ -272,7 +278,68 @@ func TestCallsThroughRegistrationsAreJudged(t *testing.T) {
 				c.change(func(s *state) { s.registrations[0].paused = true })
 				c.change(func(s *state) { s.registrations[0].paused = false })
 			}
-			c.before(&call{instance: &instance{}, via: c.space(0) + "/" + registrationName(0), cluster: west, method: http.MethodPatch, resource: "configmaps", name: "x"})
+			c.before(&call{instance: &instance{}, via: c.via(0), cluster: west, method: http.MethodPatch,
+				resource: "configmaps", name: "x"})
+			c.expect(test.rule)
+		})
+	}
+}
+
+func TestWhoHasASayInADeletion(t *testing.T) {
+	hub, now := &instance{started: time.Now().Add(-time.Minute)}, time.Now()
+	const ours, other = 0, registrations
+	for name, test := range map[string]struct {
+		m, via  int // the ManagedResource, and the registration of the deletion
+		cluster int
+		happens func(c *court)
+		says    bool
+	}{
+		"in its namespace": {0, ours, west, func(*court) {}, true},
+		"in another one, that the hub knows": {0, other, west,
+			func(c *court) { c.reached[ours] = reached{hub, west, now.Add(-time.Hour)} }, true},
+		"in another one, that the hub did not meet": {0, other, west, func(*court) {}, false},
+		"in another one, met a moment ago": {0, other, west,
+			func(c *court) { c.reached[ours] = reached{hub, west, now} }, false},
+		"in another one, as before a start": {0, other, west,
+			func(c *court) { c.leads[ours][west].since = now.Add(-time.Hour) }, true},
+		"in another one, that left": {0, other, west, func(c *court) {
+			c.reached[ours] = reached{hub, west, now.Add(-time.Hour)}
+			c.change(func(s *state) { s.registrations[ours].exists = false })
+		}, false},
+		"of the operator's class":                   {seedSpace * resourcesEach, ours, west, func(*court) {}, true},
+		"of the operator's class, in another place": {seedSpace * resourcesEach, ours, east, func(*court) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourt(t)
+			test.happens(c)
+			c.Expect(c.hasSay(test.m, &call{instance: hub, via: c.via(test.via), cluster: test.cluster},
+				now)).To(Equal(test.says))
+		})
+	}
+}
+
+func TestNamesAreJudged(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace, resource, body string
+		rule                      string
+	}{
+		"of its own namespace": {"w-space0", "managedresources",
+			`{"status":{"conditions":[{"message":"w-space0/mr1 lists it"}]}}`, ""},
+		"of the hostile one": {"w-space0", "managedresources",
+			`{"status":{"conditions":[{"message":"w-hostile/mr1 lists it"}]}}`, "names stay in their namespace"},
+		"of honest ones": {"w-hostile", "targetclusters",
+			`{"status":{"conditions":[{"message":"also registered as w-space1/r0"}]}}`,
+			"names stay in their namespace"},
+		"of honest ones in an event": {"w-hostile", "events", `{"note":"w-space1/mr0"}`,
+			"names stay in their namespace"},
+		"that it wrote itself": {"w-hostile", "managedresources",
+			`{"status":{"conditions":[{"message":"forged for w-space1/mr0"}]}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourt(t)
+			c.before(&call{instance: &instance{}, cluster: west, method: http.MethodPatch, resource: test.resource,
+				namespace: test.namespace,
+				name:      "x", body: []byte(test.body)})
 			c.expect(test.rule)
 		})
 	}

@@ -217,6 +217,9 @@ func (w *world) finish() error {
 	if _, err := w.do(Step{Op: restOp}); err != nil || w.judge.violation() != nil {
 		return err
 	}
+	if err := w.endHostile(); err != nil {
+		return fmt.Errorf("ending the hostile namespace: %w", err)
+	}
 	// The next history on these clusters has nothing to do with the registrations of this one.
 	for r := range allRegistrations {
 		if err := w.toggleRegistration(Step{A: r}); err != nil {

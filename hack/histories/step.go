@@ -138,6 +138,11 @@ func init() {
 		"block":    {2, pick(clusters, objects), (*world).block},
 		"keepobj":  {2, pick(clusters, objects), (*world).keepObject},
 
+		// What the hostile namespace does.
+		"forge":   {6, pick(hostileResources, allResources, 5), (*world).forge},
+		"pretend": {4, pick(hostileResources, 7, 8), (*world).pretend},
+		"claim":   {2, pick(5, 5, 5), (*world).claim},
+
 		// What the infrastructure does.
 		"call":     {18, func(r *rand.Rand) (int, int, int) { return 1 + r.IntN(int(crashBefore)-1), r.IntN(30), r.IntN(2) }, (*world).call},
 		"crash":    {1, func(r *rand.Rand) (int, int, int) { return int(crashBefore) + r.IntN(2), r.IntN(40), r.IntN(2) }, (*world).call},

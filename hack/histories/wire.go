@@ -130,6 +130,9 @@ func (w *wire) roundTrip(i *instance, via string, next http.RoundTripper, req *h
 	if i.dead.Load() {
 		return nil, errDead
 	}
+	if _, known := w.hosts[req.URL.Host]; !known {
+		return next.RoundTrip(req) // what happens at the impostor is nobody's business
+	}
 	c := w.parse(i, via, req)
 	if c.write() && req.Body != nil {
 		raw, err := io.ReadAll(req.Body)

@@ -41,6 +41,7 @@ type world struct {
 	hubs        *hubs
 	trace       *trace
 	log         *hubtest.Log
+	impostor    *hubtest.Impostor
 	values      int
 	watches     sync.WaitGroup
 	failures    int
@@ -83,6 +84,9 @@ func newWorld(ctx context.Context, prefix string, all [clusters]*hubtest.Cluster
 		if err := w.source.Create(ctx, w.registrationObject(w.state(), r)); err != nil {
 			return nil, fmt.Errorf("creating a registration: %w", err)
 		}
+	}
+	if err := w.newHostile(rest.CopyConfig(all[west].RESTConfig())); err != nil {
+		return nil, err
 	}
 	for s := range allSecrets {
 		if err := w.source.Create(ctx, w.secretObject(w.state(), s)); err != nil {
@@ -254,6 +258,7 @@ func (w *world) end(cancel context.CancelFunc) {
 	cancel()
 	<-w.hubs.stopped
 	w.watches.Wait()
+	w.impostor.Stop()
 }
 
 func sortedOps() []string { return slices.Sorted(maps.Keys(ops)) }
