@@ -15,6 +15,11 @@ type Bounds struct {
 	Elements int
 	// Depth is how deeply objects and arrays are nested.
 	Depth int
+	// Items is how many objects are nested twice, as the items of a list are. A typed item is a thousand bytes in memory
+	// even if it is empty.
+	Items int
+	// Stream tells that there may be any number of documents, one after the other, and that the bounds are those of each.
+	Stream bool
 }
 
 // ErrExceeded is wrapped by each *ExceededError.
@@ -22,7 +27,7 @@ var ErrExceeded = errors.New("the answer is larger than the hub accepts")
 
 // ExceededError says which bound a document exceeds.
 type ExceededError struct {
-	What string // bytes, elements or levels of nesting
+	What string // bytes, elements, items or levels of nesting
 	Most int64
 }
 
@@ -63,17 +68,23 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader is transparent
 }
 
+// Counted returns how many bytes and elements were read so far; of a stream, those of the document that has begun.
+func (r *Reader) Counted() (bytes int64, elements int) { return r.counter.bytes, r.counter.elements }
+
 // counter counts elements and nesting of a text that comes piece by piece.
 type counter struct {
-	bounds                   Bounds
-	bytes                    int64
-	elements, depth, deepest int
-	inText, escaped          bool
+	bounds                          Bounds
+	bytes                           int64
+	elements, depth, deepest, items int
+	inText, escaped                 bool
 }
+
+// itemDepth is how deeply the items of a list are nested.
+const itemDepth = 2
 
 func (c *counter) count(piece []byte) error {
 	c.bytes += int64(len(piece))
-	if c.bounds.Bytes > 0 && c.bytes > c.bounds.Bytes {
+	if !c.bounds.Stream && c.bounds.Bytes > 0 && c.bytes > c.bounds.Bytes {
 		return &ExceededError{What: "bytes", Most: c.bounds.Bytes}
 	}
 	for len(piece) > 0 {
@@ -85,6 +96,9 @@ func (c *counter) count(piece []byte) error {
 		case '"':
 			c.inText = true
 		case '{', '[':
+			if piece[0] == '{' && c.depth == itemDepth {
+				c.items++
+			}
 			c.elements++
 			c.depth++
 			c.deepest = max(c.deepest, c.depth)
@@ -92,10 +106,26 @@ func (c *counter) count(piece []byte) error {
 			c.elements++
 		case '}', ']':
 			c.depth--
+			if c.bounds.Stream && c.depth <= 0 {
+				c.bytes -= int64(len(piece) - 1)
+				if err := c.exceeded(); err != nil {
+					return err
+				}
+				*c = counter{bounds: c.bounds, bytes: int64(len(piece) - 1)}
+			}
 		}
 		piece = piece[1:]
 	}
+	return c.exceeded()
+}
+
+// exceeded returns which bound the document exceeds.
+func (c *counter) exceeded() error {
 	switch {
+	case c.bounds.Bytes > 0 && c.bytes > c.bounds.Bytes:
+		return &ExceededError{What: "bytes", Most: c.bounds.Bytes}
+	case c.bounds.Items > 0 && c.items > c.bounds.Items:
+		return &ExceededError{What: "items", Most: int64(c.bounds.Items)}
 	case c.bounds.Elements > 0 && c.elements > c.bounds.Elements:
 		return &ExceededError{What: "elements", Most: int64(c.bounds.Elements)}
 	case c.bounds.Depth > 0 && c.deepest > c.bounds.Depth:

@@ -54,6 +54,46 @@ func TestDocumentsOutOfBounds(t *testing.T) {
 	}
 }
 
+func TestItemsOfLists(t *testing.T) {
+	list := func(items int) []byte {
+		all := strings.Repeat(`{"metadata":{"labels":{"a":"b"}}},`, items)
+		return []byte(`{"metadata":{"a":1},"items":[` + strings.TrimSuffix(all, ",") + `]}`)
+	}
+	g := NewWithT(t)
+	g.Expect(Check(list(10), Bounds{Items: 10})).To(Succeed())
+	g.Expect(Check(list(11), Bounds{Items: 10})).To(MatchError(&ExceededError{What: "items", Most: 10}))
+}
+
+func TestStreamsAreBoundedByDocument(t *testing.T) {
+	bounds := Bounds{Bytes: 100, Elements: 10, Depth: 3, Stream: true}
+	document := `{"a":["b}",1,{}],"c":"]"}` + "\n"
+	long := `{"a":"` + strings.Repeat("a", 100) + `"}`
+	for name, c := range map[string]struct {
+		stream string
+		what   string
+	}{
+		"many documents":     {strings.Repeat(document, 1000), ""},
+		"a document longer":  {strings.Repeat(document, 5) + long + document, "bytes"},
+		"spaces without end": {document + strings.Repeat(" ", 1000), "bytes"},
+		"elements":           {strings.Repeat(document, 5) + `[1,2,3,4,5,6,7,8,9,10,11]` + document, "elements"},
+		"depth":              {document + `[[[[]]]]` + document, "levels of nesting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			for how, r := range map[string]io.Reader{
+				"at once": strings.NewReader(c.stream), "by byte": iotest.OneByteReader(strings.NewReader(c.stream)),
+			} {
+				err := read(NewReader(r, bounds))
+				var exceeded *ExceededError
+				g.Expect(errors.As(err, &exceeded)).To(Equal(c.what != ""), how)
+				if exceeded != nil {
+					g.Expect(exceeded.What).To(Equal(c.what), how)
+				}
+			}
+		})
+	}
+}
+
 func read(r io.Reader) error {
 	_, err := io.Copy(io.Discard, r)
 	return err

@@ -8,10 +8,10 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
-// MaxElements bounds the fields of a message and of those within it. An element of a list that is empty takes two bytes in
-// a message, and more than a hundred once it is decoded. The most that API servers accept of one object, 256 KiB of
+// MaxElements bounds the fields of a message and of those within it. An element of a list that is empty takes two bytes
+// in a message, and more than a hundred once it is decoded. The most that API servers accept of one object, 256 KiB of
 // annotations, has fewer as long as they are of usual length.
-const MaxElements = 32 << 10
+const MaxElements = 16 << 10
 
 // nested are the fields that are messages with lists in them, by how deep they are: the metadata of an object and the
 // details of a Status; of the metadata labels, annotations, owner references and managed fields.

@@ -14,8 +14,8 @@ var prefix = []byte("k8s\x00")
 // Is tells whether a text is such a message.
 func Is(text []byte) bool { return bytes.HasPrefix(text, prefix) }
 
-// Open decodes what is in a message: the metadata of an object, or a Status. It has to be of a kind; empty: of any. An error
-// says that it is not, is broken, or has more than MaxElements elements: then nothing of it was decoded.
+// Open decodes what is in a message: the metadata of an object, or a Status. It has to be of a kind; empty: of any. An
+// error says that it is not, is broken, or has more than MaxElements elements: then nothing of it was decoded.
 func Open(text []byte, kind string, into interface{ Unmarshal([]byte) error }) error {
 	message, ok := bytes.CutPrefix(text, prefix)
 	if !ok {
