@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
 	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
@@ -38,6 +39,7 @@ type Cache struct {
 	dials    pool
 	connects pool
 	brownout *brownout
+	answers  *answers.Budget // of the large answers of all targets
 	// lists, openings of watches and rotations have turns, since they would come in herds otherwise; greetings is how many targets
 	// are met a second for the first time.
 	lists, openings, rotations *turns.Turns
@@ -79,6 +81,7 @@ func New(options Options) (*Cache, error) {
 		lists:    turns.New(options.ListParallel, listTurn, options.Clock), openings: turns.New(options.OpenParallel, options.openTurn, options.Clock),
 		rotations: turns.New(options.RotateParallel, rotationTurn, options.Clock),
 		greetings: rate.NewLimiter(rate.Limit(options.ConnectRate), max(1, int(options.ConnectRate)/4)),
+		answers:   answers.NewBudget(),
 		hub:       stream.NewHub[ClusterKey](EventGone),
 		metrics:   newFleet(options.TargetHistograms),
 		targets:   map[ClusterKey]*target{},

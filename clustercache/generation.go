@@ -54,6 +54,7 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 	var err error
 	g.transport, err = transport.New(g.ctx, transport.Options{
 		Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint, Meter: t.meter, Openings: t.openings,
+		Answers: t.cache.answers, Owner: t.key,
 		Withheld: t.cache.options.Withheld, PingInterval: t.cache.options.PingInterval, PingTimeout: t.cache.options.PingTimeout,
 	})
 	if err != nil {
@@ -83,10 +84,11 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 		seed = previous.mapper
 	}
 	g.mapper = t.cache.mappers.Mapper(g.ctx, g.config, guarded, seed)
-	var err error
-	if g.uncached, err = client.New(g.config, client.Options{HTTPClient: guarded, Scheme: options.Scheme, Mapper: g.mapper}); err != nil {
+	uncached, err := client.New(g.config, client.Options{HTTPClient: guarded, Scheme: options.Scheme, Mapper: g.mapper})
+	if err != nil {
 		return fmt.Errorf("cannot build the client: %w", err)
 	}
+	g.uncached = scopedClient{uncached}
 	g.cached = &watching.Client{Client: g.uncached, Reader: t.reader()}
 	whole, err := metadata.NewForConfigAndClient(g.config, guarded)
 	if err != nil {

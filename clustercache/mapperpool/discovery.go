@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"slices"
@@ -21,10 +20,20 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/answers"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
-// maxDocument bounds what is read of a discovery document. A cluster with 1,000 CRDs has about 1 MiB.
-const maxDocument = 64 << 20
+// A cluster with 1,000 CRDs has about 2 MiB of discovery. A resource takes a few KiB in a mapper, which each target may
+// have its own of.
+const (
+	// maxBytes, maxElements and maxDepth bound what is read of a document, or of all of discovery that is not
+	// aggregated.
+	maxBytes, maxElements, maxDepth = 4 << 20, 128 << 10, 32
+	// maxVersions bounds the versions of groups, maxKinds the resources, and maxResources them and their subresources.
+	maxVersions, maxKinds, maxResources = 1500, 3000, 12_000
+)
 
 // errNotAggregated means that the server only knows discovery one group version at a time (before Kubernetes 1.27).
 var errNotAggregated = errors.New("server has no aggregated discovery")
@@ -44,6 +53,8 @@ type discovered struct {
 
 // discover returns what the target serves now. known is what it served last, or what others serve; its tags are offered.
 func (p *Pool) discover(ctx context.Context, config *rest.Config, client *http.Client, known discovered) (discovered, error) {
+	ctx, done := answers.Scope(ctx) // until the mapper is built
+	defer done()
 	digests := documents{}
 	if known.entry != nil {
 		digests = known.digests
@@ -66,7 +77,8 @@ func (p *Pool) discover(ctx context.Context, config *rest.Config, client *http.C
 func (p *Pool) resolve(ctx context.Context, config *rest.Config, client *http.Client, known discovered, core, groups document) (discovered, error) {
 	given := documents{core.tag, groups.tag}
 	if core.content == nil && groups.content == nil {
-		return discovered{p.get(documents{core.digest, groups.digest}, func() *entry { return known.entry }), known.tags}, nil
+		found, err := p.get(documents{core.digest, groups.digest}, func() (*entry, error) { return known.entry, nil })
+		return discovered{found, known.tags}, err
 	}
 	if found, ok := p.entries.Get(documents{core.digest, groups.digest}); ok {
 		return discovered{found, given.sharing(found)}, nil
@@ -83,7 +95,12 @@ func (p *Pool) resolve(ctx context.Context, config *rest.Config, client *http.Cl
 		}
 	}
 	given = documents{core.tag, groups.tag}
-	found := p.get(documents{core.digest, groups.digest}, func() *entry { return build(core.content, groups.content) })
+	found, err := p.get(documents{core.digest, groups.digest}, func() (*entry, error) {
+		return build(core.content, groups.content)
+	})
+	if err != nil {
+		return discovered{}, err
+	}
 	return discovered{found, given.sharing(found)}, nil
 }
 
@@ -120,47 +137,40 @@ func fetch(ctx context.Context, config *rest.Config, client *http.Client, path, 
 		kind != "application/json" || parameters["as"] != "APIGroupDiscoveryList" {
 		return document{}, errNotAggregated
 	}
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxDocument))
-	if err != nil {
-		return document{}, fmt.Errorf("discovery: %w", err)
-	}
 	content := &apidiscovery.APIGroupDiscoveryList{}
-	if err := json.Unmarshal(raw, content); err != nil {
-		return document{}, fmt.Errorf("discovery is no JSON: %w", err)
+	raw, _, err := decode(response.Body, maxBytes, maxElements, content)
+	if err != nil {
+		return document{}, err
 	}
-	return document{tag: response.Header.Get("ETag"), digest: digestOf(raw), content: content}, nil
+	return document{tag: tagOf(response), digest: digestOf(raw), content: content}, nil
 }
 
-// discoverUnaggregated asks a server without aggregated discovery, in one call for each group version.
-func (p *Pool) discoverUnaggregated(ctx context.Context, config *rest.Config, client *http.Client) (discovered, error) {
-	legacy, err := discovery.NewDiscoveryClientForConfigAndClient(config, client)
-	if err != nil {
-		return discovered{}, fmt.Errorf("discovery: %w", err)
+// tagOf returns the ETag of an answer, unless it is longer than any that a server would make.
+func tagOf(response *http.Response) string {
+	if tag := response.Header.Get("ETag"); len(tag) <= maxTag {
+		return tag
 	}
-	groups, resources, err := legacy.ServerGroupsAndResourcesWithContext(ctx)
-	var partial *discovery.ErrGroupDiscoveryFailed
-	if err != nil && !errors.As(err, &partial) {
-		return discovered{}, fmt.Errorf("discovery: %w", err)
-	}
-	failed := map[schema.GroupVersion]error{}
-	if partial != nil {
-		failed = partial.Groups
-	}
-	broken := slices.SortedFunc(maps.Keys(failed), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
-	raw, err := json.Marshal([]any{groups, resources, broken})
-	if err != nil {
-		return discovered{}, fmt.Errorf("discovery: %w", err)
-	}
-	byVersion := map[schema.GroupVersion]*metav1.APIResourceList{}
-	for _, list := range resources {
-		if version, err := schema.ParseGroupVersion(list.GroupVersion); err == nil {
-			byVersion[version] = list
-		}
-	}
-	return discovered{entry: p.get(documents{groups: digestOf(raw)}, func() *entry { return assemble(groups, byVersion, failed) })}, nil
+	return ""
 }
 
-func build(documents ...*apidiscovery.APIGroupDiscoveryList) *entry {
+// maxTag is the length of the longest ETag that is kept. Those of a kube-apiserver have 130 bytes.
+const maxTag = 256
+
+// decode reads a document of so many bytes and elements at most. It returns its text and how many elements there are.
+func decode(from io.Reader, bytes int64, elements int, into any) (raw []byte, read int, err error) {
+	counted := untrusted.NewReader(from, untrusted.Bounds{Bytes: bytes, Elements: elements, Depth: maxDepth})
+	raw, err = io.ReadAll(counted)
+	if err != nil {
+		return nil, 0, fmt.Errorf("discovery: %w", err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return nil, 0, fmt.Errorf("discovery is no JSON: %w", err)
+	}
+	_, read = counted.Counted()
+	return raw, read, nil
+}
+
+func build(documents ...*apidiscovery.APIGroupDiscoveryList) (*entry, error) {
 	all := apidiscovery.APIGroupDiscoveryList{}
 	for _, document := range documents {
 		all.Items = append(all.Items, document.Items...)
@@ -170,7 +180,66 @@ func build(documents ...*apidiscovery.APIGroupDiscoveryList) *entry {
 	for i := range list.Groups {
 		groups[i] = &list.Groups[i]
 	}
-	return assemble(groups, resources, failed)
+	if err := check(groups, resources); err != nil {
+		return nil, err
+	}
+	return assemble(groups, resources, failed), nil
+}
+
+// check tells whether what is in discovery may be kept.
+func check(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*metav1.APIResourceList) error {
+	versions := 0
+	for _, group := range groups {
+		versions += len(group.Versions)
+		if err := checkNames(untrusted.MaxName, group.Name); err != nil {
+			return err
+		}
+		for _, version := range group.Versions {
+			if err := checkNames(untrusted.MaxToken, version.Version); err != nil {
+				return err
+			}
+		}
+	}
+	if max(versions, len(groups), len(resources)) > maxVersions {
+		return fmt.Errorf("discovery: %w", &untrusted.ExceededError{What: "versions of groups", Most: maxVersions})
+	}
+	kinds, all := 0, 0
+	for _, list := range resources {
+		all += len(list.APIResources)
+		for i := range list.APIResources {
+			r := &list.APIResources[i]
+			if !strings.Contains(r.Name, "/") {
+				kinds++
+			}
+			if err := checkNames(2*untrusted.MaxName, r.Name); err != nil { // it may be that of a subresource
+				return err
+			}
+			if err := checkNames(untrusted.MaxName, r.SingularName, r.Kind, r.Group); err != nil {
+				return err
+			}
+			if err := checkNames(untrusted.MaxToken, r.Version); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case kinds > maxKinds:
+		return fmt.Errorf("discovery: %w", &untrusted.ExceededError{What: "resources", Most: maxKinds})
+	case all > maxResources:
+		return fmt.Errorf("discovery: %w",
+			&untrusted.ExceededError{What: "resources and subresources", Most: maxResources})
+	}
+	return nil
+}
+
+func checkNames(most int, names ...string) error {
+	for _, name := range names {
+		if len(name) > most {
+			return fmt.Errorf("discovery: the name %q: %w", name[:20],
+				&untrusted.ExceededError{What: "bytes in a name", Most: int64(most)})
+		}
+	}
+	return nil
 }
 
 func assemble(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*metav1.APIResourceList, failed map[schema.GroupVersion]error) *entry {

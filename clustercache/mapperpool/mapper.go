@@ -25,6 +25,7 @@ type Mapper struct {
 	reset       bool      // Reset was called since the last refresh
 	refreshedAt time.Time
 	flight      *flight // the refresh under way, or nil
+	ended       bool    // its context has ended
 }
 
 // flight is a refresh that several callers wait for.
@@ -47,8 +48,18 @@ func (p *Pool) Mapper(ctx context.Context, config *rest.Config, client *http.Cli
 		seed.mu.Lock()
 		m.entry, m.tags, m.reset = seed.entry, seed.tags, true
 		seed.mu.Unlock()
+		p.exchange(nil, m.entry)
 	}
+	context.AfterFunc(ctx, m.end)
 	return m
+}
+
+// end notes that the mapper is not used any more.
+func (m *Mapper) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = true
+	m.pool.exchange(m.entry, nil)
 }
 
 // Reset makes the next call ask for discovery again. Call it after a CRD was installed or removed.
@@ -125,6 +136,9 @@ func (m *Mapper) refresh(f *flight, known discovered) {
 		f.err = err
 		m.reset = m.reset || f.reset
 	} else {
+		if !m.ended {
+			m.pool.exchange(m.entry, found.entry)
+		}
 		m.entry, m.tags = found.entry, found.tags
 	}
 	close(f.done)

@@ -47,6 +47,7 @@ type entry struct {
 	digests documents
 	mapper  meta.RESTMapper
 	failed  map[schema.GroupVersion]error // versions that discovery could not tell about
+	users   int                           // mappers that have it; guarded by the lock of the pool
 }
 
 // New returns an empty pool.
@@ -74,18 +75,41 @@ func New(options Options) *Pool {
 func (p *Pool) Len() int { return p.entries.Len() }
 
 // get returns the entry of the documents with these digests, building it if there is none.
-func (p *Pool) get(digests documents, build func() *entry) *entry {
+func (p *Pool) get(digests documents, build func() (*entry, error)) (*entry, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found, ok := p.entries.Get(digests)
 	if !ok {
-		if found = build(); found.digests == (documents{}) { // else it is known to targets, and only the pool had dropped it
+		var err error
+		if found, err = build(); err != nil {
+			return nil, err
+		}
+		if found.digests == (documents{}) { // else it is known to targets, and only the pool had dropped it
 			found.digests = digests
 		}
 		p.entries.Add(digests, found)
 	}
 	p.last = found
-	return found
+	return found, nil
+}
+
+// exchange notes that a mapper has another entry than before; nil is none. An entry that no mapper has any more is
+// forgotten: a target whose discovery is another one at each request would fill the pool.
+func (p *Pool) exchange(before, now *entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now != nil {
+		now.users++
+	}
+	if before == nil {
+		return
+	}
+	if before.users--; before.users > 0 {
+		return
+	}
+	if kept, ok := p.entries.Peek(before.digests); ok && kept == before {
+		p.entries.Remove(before.digests)
+	}
 }
 
 // offer returns what a target may serve of which nothing is known, with the tags that it then gives if it makes them as a

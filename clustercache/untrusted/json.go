@@ -15,10 +15,11 @@ type Bounds struct {
 	Elements int
 	// Depth is how deeply objects and arrays are nested.
 	Depth int
-	// Items is how many objects are nested twice, as the items of a list are. A typed item is a thousand bytes in memory
-	// even if it is empty.
+	// Items is how many objects are nested twice, as the items of a list are. A typed item is a thousand bytes in
+	// memory even if it is empty.
 	Items int
-	// Stream tells that there may be any number of documents, one after the other, and that the bounds are those of each.
+	// Stream tells that there may be any number of documents, one after the other, and that the bounds are those of
+	// each.
 	Stream bool
 }
 

@@ -15,6 +15,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
@@ -118,6 +119,8 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 
 // wouldChange asks the server what an apply would make of an object: create, update or nothing.
 func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, prepared apply.Prepared) (string, error) {
+	ctx, done := clustercache.HoldAnswers(ctx)
+	defer done()
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(prepared.Object.GroupVersionKind())
 	err := target.Client.Get(ctx, client.ObjectKeyFromObject(prepared.Object), live)

@@ -30,7 +30,10 @@ func (r *reconciler) pruneTarget(ctx context.Context, key clustercache.ClusterKe
 	if err != nil {
 		return prune.Target{}, fmt.Errorf("target %s: %w", key, err)
 	}
-	return prune.Target{Metadata: target.Metadata, Deletes: deletes, Client: target.Client, Mapper: target.Mapper}, nil
+	return prune.Target{
+		Metadata: target.Metadata, Deletes: deletes, Client: target.Client, Mapper: target.Mapper,
+		Hold: clustercache.HoldAnswers,
+	}, nil
 }
 
 // prunePolicy says what may be deleted in the cluster with a UID through a target: what no other ManagedResource lists

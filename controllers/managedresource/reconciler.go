@@ -265,7 +265,7 @@ func (r *reconciler) access(ctx context.Context, key clustercache.ClusterKey, ui
 	if status, _ := r.clusters.GetStatus(key); status.UID != uid {
 		return apply.Target{}, fmt.Errorf("target %s is not the cluster with UID %s any more: %w", key, uid, clustercache.ErrConnectionReplaced)
 	}
-	return apply.Target{Metadata: metadataClient, Client: uncached, Mapper: mapper}, nil
+	return apply.Target{Metadata: metadataClient, Client: uncached, Mapper: mapper, Hold: clustercache.HoldAnswers}, nil
 }
 
 // resync is the result of a run with nothing left to do: the safety net, with a tenth of jitter either way.

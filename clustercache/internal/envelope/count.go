@@ -17,8 +17,8 @@ const MaxElements = 16 << 10
 // details of a Status; of the metadata labels, annotations, owner references and managed fields.
 var nested = [][]protowire.Number{{1, 5}, {11, 12, 13, 17}}
 
-// Count returns an *untrusted.ExceededError if the metadata of an object, or a Status, has more than MaxElements elements,
-// and another error if it is broken. It allocates nothing.
+// Count returns an *untrusted.ExceededError if the metadata of an object, or a Status, has more than MaxElements
+// elements, and another error if it is broken. It allocates nothing.
 func Count(message []byte) error {
 	_, err := count(message, 0, MaxElements)
 	return err

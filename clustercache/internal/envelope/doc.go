@@ -5,6 +5,6 @@
 // caller knows what may be inside, and nothing is copied before the object itself. Trade-off: a type that nobody expects is not told by name
 // from one that is broken.
 //
-// The senders are not trusted: the elements of a message are counted before anything of it is decoded, since a message of
-// a few megabytes can decode to a hundred times as much.
+// The senders are not trusted: the elements of a message are counted before anything of it is decoded, since a message
+// of a few megabytes can decode to a hundred times as much.
 package envelope

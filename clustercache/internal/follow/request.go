@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/envelope"
 )
 
@@ -60,7 +61,7 @@ func (c *Collection) get(ctx context.Context, verb, accept string, q url.Values)
 	}
 	address := c.Server.JoinPath(append(path, c.Resource.Resource)...)
 	address.RawQuery = q.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	request, err := http.NewRequestWithContext(answers.Counted(ctx), http.MethodGet, address.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("address of %s: %w", c.Resource.Resource, err)
 	}

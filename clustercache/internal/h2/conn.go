@@ -3,6 +3,7 @@ package h2
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -14,7 +15,9 @@ import (
 
 const (
 	// streamWindow is how much of an answer may wait to be read; connWindow how much of all answers may be on its way.
-	streamWindow = 1 << 20
+	// Nobody reads an answer that waits for others, so the first times the number of streams is what a server can have
+	// the hub keep.
+	streamWindow = 256 << 10
 	connWindow   = 16 << 20
 	// fresh is how long a connection is kept that was never used, and how long it is said of one why it was closed before that.
 	fresh = time.Second
@@ -35,7 +38,24 @@ const (
 	writeTimeout = 30 * time.Second
 	// queueLimit bounds how many answers to what the server asks for, such as pings, may wait to be written.
 	queueLimit = 1000
+	// idleFrames is how many frames that are of no use to any stream, such as pings, a server may send within
+	// idlePeriod.
+	idleFrames = 10_000
+	idlePeriod = 10 * time.Second
+	// settingsLimit is how many settings a frame may have. There are less than twenty different ones.
+	settingsLimit = 64
+	// informedLimit is how many informational answers may come before the answer, as in net/http.
+	informedLimit = 5
 )
+
+// errFlood ends a connection whose server keeps the hub busy with nothing.
+var errFlood = fmt.Errorf("the server sends more than %d frames within %s that are of no use", idleFrames, idlePeriod)
+
+// errSettings ends a connection whose server changes the same settings again and again.
+var errSettings = fmt.Errorf("the server sends more than %d settings at once", settingsLimit)
+
+// errUnwritten ends a connection whose server asks for answers and does not take them.
+var errUnwritten = fmt.Errorf("the server asks for more than %d answers and does not take them", queueLimit)
 
 // errLost ends a connection that gives no sign of life. Clients look for the text.
 var errLost = errors.New("http2: client connection lost: there was no answer to a ping")
@@ -73,6 +93,8 @@ type Conn struct {
 
 	framer *http2.Framer // reads; only used by the goroutine that does
 	unread uint32        // bytes that came and for which the window of the connection was not given back; the same
+	idle   int           // frames of no use that came since idleAt; the same
+	idleAt time.Time     // the same
 	began  time.Time
 	heard  atomic.Int64 // when something came last, in nanoseconds since then
 
@@ -94,7 +116,8 @@ type Conn struct {
 	starved    int   // streams that wait for window
 
 	queue   []frame
-	asked   int // frames in the queue that the server asked for
+	asked   int     // frames in the queue that the server asked for
+	table   *uint32 // how large the table of headers may be, nil unless the server has said so since the last write
 	writing bool
 	encoder *hpack.Encoder // only used by the goroutine that writes
 	header  headerBlock    // the same

@@ -15,6 +15,10 @@
 // holding a lock, or beyond the deadline of a request. The window of the connection is given back when data comes, that of a stream when it is read: a stream
 // that nobody reads keeps no other one waiting, and never has more than streamWindow.
 //
+// Servers are not trusted. What can wait to be written because a server asked for it is bounded, and so are headers,
+// informational answers, and frames that are of no use to any stream. What is over a bound closes the connection, or
+// ends the stream if it is of one.
+//
 // Not supported, since API servers and their clients have no use for it: trailers, pushes, priorities, upgrades, answers that are to be read
 // while the request is still being sent, and bodies of requests that take long to be read.
 package h2

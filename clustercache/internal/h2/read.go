@@ -36,13 +36,35 @@ func (c *Conn) read() {
 				c.unlimit()
 			}
 			settled = true
-			err = c.take(f)
+			if err = c.countIdle(f); err == nil {
+				err = c.take(f)
+			}
 		}
 		if err != nil {
 			c.close(err)
 			return
 		}
 	}
+}
+
+// countIdle returns an error if the server floods the connection with frames that are of no use.
+func (c *Conn) countIdle(f http2.Frame) error {
+	switch f := f.(type) {
+	case *http2.DataFrame:
+		if len(f.Data()) > 0 || f.StreamEnded() {
+			return nil
+		}
+	case *http2.PingFrame, *http2.SettingsFrame, *http2.PriorityFrame, *http2.GoAwayFrame, *http2.UnknownFrame:
+	default:
+		return nil
+	}
+	if now := time.Now(); now.Sub(c.idleAt) > idlePeriod {
+		c.idle, c.idleAt = 0, now
+	}
+	if c.idle++; c.idle > idleFrames {
+		return errFlood
+	}
+	return nil
 }
 
 // unlimit notes that the server is about to say how many streams it allows, or that it has no limit.
@@ -82,7 +104,7 @@ func (c *Conn) take(f http2.Frame) error {
 // answerLocked queues what the server asked for.
 func (c *Conn) answerLocked(f frame) error {
 	if c.asked++; c.asked > queueLimit {
-		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+		return errUnwritten
 	}
 	c.writeLocked(f)
 	return nil
@@ -166,6 +188,10 @@ func (c *Conn) takeHeadersLocked(f *http2.MetaHeadersFrame) error {
 		c.resetLocked(s, http2.ErrCodeProtocol, err)
 		return nil
 	case response == nil: // there is more to come
+		if s.informed++; s.informed > informedLimit {
+			err := fmt.Errorf("there are more than %d answers before the answer", informedLimit)
+			c.resetLocked(s, http2.ErrCodeProtocol, err)
+		}
 		return nil
 	}
 	s.response, s.expected = response, response.ContentLength
@@ -196,6 +222,9 @@ func (c *Conn) takeSettingsLocked(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
 	}
+	if f.NumSettings() > settingsLimit {
+		return errSettings
+	}
 	err := f.ForeachSetting(func(s http2.Setting) error {
 		if err := s.Valid(); err != nil {
 			return err
@@ -204,7 +233,7 @@ func (c *Conn) takeSettingsLocked(f *http2.SettingsFrame) error {
 		case http2.SettingMaxConcurrentStreams:
 			c.maxStreams = s.Val
 		case http2.SettingHeaderTableSize:
-			c.writeLocked(frame{kind: writeTable, value: s.Val})
+			c.table = &s.Val // not queued: a frame has room for thousands of them
 		case http2.SettingInitialWindowSize:
 			more := int64(s.Val) - c.atFirst
 			c.atFirst = int64(s.Val)

@@ -27,6 +27,7 @@ type stream struct {
 	window int64 // of what may be sent
 
 	response *http.Response // from its headers until it is returned, and then without any
+	informed int            // informational answers that came before it
 	bare     bool           // the answer has no body, whatever it says
 	expected int64          // bytes of the answer that are to come, -1 if it did not say so
 	granted  int64          // bytes that the server may send

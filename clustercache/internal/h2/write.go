@@ -20,7 +20,6 @@ const (
 	writeWindow
 	writePing
 	writePong
-	writeTable // is not: the server says how large the table of headers may be
 )
 
 // frame is something that is to be written.
@@ -100,7 +99,12 @@ func (c *Conn) write() {
 			return
 		}
 		c.queue, c.asked = spare, 0
+		table := c.table
+		c.table = nil
 		c.mu.Unlock()
+		if table != nil {
+			c.encoder.SetMaxDynamicTableSizeLimit(*table)
+		}
 		for i := range frames {
 			if err := c.encode(p, &frames[i]); err != nil {
 				c.close(err)
@@ -156,8 +160,6 @@ func (c *Conn) encode(p *page, f *frame) error {
 		return p.framer.WriteWindowUpdate(f.id, f.value) //nolint:wrapcheck // it says what is wrong
 	case writePing, writePong:
 		return p.framer.WritePing(f.kind == writePong, f.opaque) //nolint:wrapcheck // it says what is wrong
-	case writeTable:
-		c.encoder.SetMaxDynamicTableSizeLimit(f.value)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/metadata"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/envelope"
 )
 
@@ -79,8 +80,27 @@ type resource struct {
 	namespace string
 }
 
+// Get implements metadata.ResourceInterface.
+func (r *resource) Get(
+	ctx context.Context, name string, options metav1.GetOptions, subresources ...string,
+) (*metav1.PartialObjectMetadata, error) {
+	ctx, done := answers.Scope(ctx)
+	defer done()
+	//nolint:wrapcheck // as it is without this package
+	return r.ResourceInterface.Get(ctx, name, options, subresources...)
+}
+
+// List implements metadata.ResourceInterface.
+func (r *resource) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	ctx, done := answers.Scope(ctx)
+	defer done()
+	return r.ResourceInterface.List(ctx, options) //nolint:wrapcheck // as it is without this package
+}
+
 // Patch implements metadata.ResourceInterface.
 func (r *resource) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*metav1.PartialObjectMetadata, error) {
+	ctx, done := answers.Scope(ctx)
+	defer done()
 	if isPlain(r.namespace) && isPlain(name) && name != "" && len(subresources) == 0 && len(options.DryRun) == 0 && options.FieldValidation == "" {
 		answer, err := r.patch(ctx, name, kind, data, options)
 		var busy *busyError
@@ -120,7 +140,7 @@ func (r *resource) patch(ctx context.Context, name string, kind types.PatchType,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, "", bytes.NewReader(data))
+	request, err := http.NewRequestWithContext(answers.Counted(ctx), http.MethodPatch, "", bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("request: %w", err)
 	}

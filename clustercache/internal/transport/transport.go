@@ -1,6 +1,7 @@
-// Package transport makes the HTTP transport of one connection to a target: sockets that are closed for certain when the
-// connection ends, a token that can change while streams are open, the throttle that all connections of a target share,
-// deadlines, and confinement to the target's own server.
+// Package transport makes the HTTP transport of one connection to a target: sockets that are closed for certain when
+// the connection ends, a token that can change while streams are open, the throttle that all connections of a target
+// share, deadlines, and confinement to the target's own server. What is read of answers is bounded below everything
+// else, by package answers.
 //
 // Two round trippers come from it. Guarded is for callers: throttled, with a deadline for each call, and ended with the
 // connection; watches that go on where they were have turns. Control is for the few calls that keep the connection itself
@@ -26,8 +27,10 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/h2"
 	"github.com/trellis-hub/trellis/clustercache/internal/turns"
+	"github.com/trellis-hub/trellis/clustercache/semaphore"
 )
 
 const (
@@ -40,6 +43,10 @@ const (
 	// asked for a server may keep it open.
 	watchAnswer  = 30 * time.Second
 	watchOverrun = 30 * time.Second
+	// maxHeader bounds the header of an answer over HTTP/1.1. One byte of it is up to forty in memory.
+	maxHeader = 64 << 10
+	// maxConns bounds the connections to one target. Over HTTP/1.1 each call under way has one, and each watch.
+	maxConns = 512
 	// bearerTries is how often a request is sent whose token is exchanged each time that it is on its way.
 	bearerTries = 4
 )
@@ -59,6 +66,10 @@ type Options struct {
 	Withheld func(err error) bool
 	// Meter counts what goes over the connection.
 	Meter *Meter
+	// Answers is the budget of large answers, which all targets share, and Owner is the target in it. Nil: one of its
+	// own.
+	Answers *answers.Budget
+	Owner   semaphore.Owner
 	// Openings are the turns in which watches go on where they were. Nil: at any time.
 	Openings *turns.Share
 	// PingInterval is how long an HTTP/2 connection may be silent before the other end is asked for a sign of life, PingTimeout
@@ -88,7 +99,11 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	if t.wire, err = newWire(ctx, options); err != nil {
 		return nil, err
 	}
-	if t.control, err = rest.HTTPWrappersForConfig(options.Config, bearer{next: t.wire.pool, token: t.token}); err != nil {
+	if options.Answers == nil {
+		options.Answers = answers.NewBudget()
+	}
+	bounded := &answers.Transport{Next: t.wire.pool, Base: base, Budget: options.Answers, Owner: options.Owner}
+	if t.control, err = rest.HTTPWrappersForConfig(options.Config, bearer{next: bounded, token: t.token}); err != nil {
 		return nil, fmt.Errorf("cannot set up authentication: %w", err)
 	}
 	t.guarded = &guard{
@@ -160,6 +175,8 @@ func newWire(ctx context.Context, options Options) (*wire, error) {
 		MaxIdleConnsPerHost: 8,
 		IdleConnTimeout:     options.PingInterval + options.PingTimeout,
 		DisableCompression:  config.DisableCompression,
+
+		MaxResponseHeaderBytes: maxHeader,
 	}
 	w.pool = h2.NewPool(w.http, h2.Options{
 		PingInterval: options.PingInterval, PingTimeout: options.PingTimeout, DisableCompression: config.DisableCompression,
@@ -175,6 +192,9 @@ func (w *wire) dialer(dial dialFunc) dialFunc {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		defer context.AfterFunc(w.ctx, cancel)() //nolint:contextcheck // a dial ends with the connection, too
+		if w.open() >= maxConns {
+			return nil, fmt.Errorf("there are %d connections to the target already", maxConns)
+		}
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
@@ -193,6 +213,13 @@ func (w *wire) dialer(dial dialFunc) dialFunc {
 		w.dialed = true
 		return tracked, nil
 	}
+}
+
+// open returns how many sockets there are.
+func (w *wire) open() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.conns)
 }
 
 func (w *wire) cut() {
@@ -359,7 +386,8 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		limit = watchAnswer
 	}
 	call.expireAfter(limit)
-	request = request.WithContext(call.ctx) //nolint:contextcheck // it derives from the request's
+	//nolint:contextcheck // it derives from the request's
+	request = request.WithContext(answers.WithPause(call.ctx, call.pause))
 	response, err := g.next.RoundTrip(request)
 	opened(err == nil)
 	if err != nil {
@@ -372,6 +400,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		switch {
 		case held != nil && !watch:
 			err = held
+		case answers.IsRefused(err):
 		case held == nil && !withheld && request.Context().Err() == nil && g.ctx.Err() == nil:
 			g.doubt()
 		}
@@ -435,13 +464,18 @@ type call struct {
 	cancel  context.CancelCauseFunc
 	caller  context.Context
 	unbind  func() bool
-	timer   *time.Timer
 	release func()
 	once    sync.Once
 
 	gate     *Gate
 	withheld func(error) bool
 	ticket   ticket
+
+	mu      sync.Mutex // guards what follows
+	timer   *time.Timer
+	expires time.Time // when the timer ends the call
+	limit   time.Duration
+	ended   bool
 }
 
 func newCall(connection, caller context.Context, gate *Gate, withheld func(error) bool) *call {
@@ -487,12 +521,43 @@ func (c *call) sleep(d time.Duration) error {
 
 // expireAfter sets the deadline; zero removes it.
 func (c *call) expireAfter(d time.Duration) {
-	if c.timer != nil {
-		c.timer.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopTimerLocked()
+	if d > 0 && !c.ended {
+		c.expires, c.limit = time.Now().Add(d), d
+		c.startTimerLocked()
 	}
-	if d > 0 {
-		c.timer = time.AfterFunc(d, func() { c.cancel(fmt.Errorf("no complete answer within %s: %w", d, errDeadline)) })
+}
+
+func (c *call) startTimerLocked() {
+	limit := c.limit
+	c.timer = time.AfterFunc(time.Until(c.expires), func() {
+		c.cancel(fmt.Errorf("no complete answer within %s: %w", limit, errDeadline))
+	})
+}
+
+// stopTimerLocked returns whether there was a deadline that did not pass yet.
+func (c *call) stopTimerLocked() bool {
+	running := c.timer != nil && c.timer.Stop()
+	c.timer = nil
+	return running
+}
+
+// pause calls wait, while the deadline does not run: the answer waits for those of other targets.
+func (c *call) pause(wait func() error) error {
+	c.mu.Lock()
+	paused := c.stopTimerLocked()
+	c.mu.Unlock()
+	began := time.Now()
+	err := wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if paused && !c.ended {
+		c.expires = c.expires.Add(time.Since(began))
+		c.startTimerLocked()
 	}
+	return err
 }
 
 // explain replaces an error by the reason why the call was ended, if there is one: the caller need not give any.
@@ -510,8 +575,14 @@ func (c *call) explain(err error) error {
 func (c *call) end(result error) {
 	c.once.Do(func() {
 		broken := result != nil && c.sent && c.ctx.Err() == nil && c.gate.cause() == nil && !c.withheld(result)
-		c.ticket.outcome(result, broken, time.Now())
-		c.expireAfter(0)
+		if answers.IsRefused(result) {
+			result = nil // it was answered
+		}
+		c.ticket.outcome(result, broken && !errors.Is(result, answers.ErrNoPlace), time.Now())
+		c.mu.Lock()
+		c.ended = true
+		c.stopTimerLocked()
+		c.mu.Unlock()
 		c.unbind()
 		c.cancel(nil)
 		c.release()

@@ -41,6 +41,17 @@ type Target struct {
 	Client client.Client
 	// Mapper resolves kinds. If it can be reset, it is when a kind is not known although its definition was just applied.
 	Mapper meta.RESTMapper
+	// Hold, if set, is called for each object. What is read with the context that it returns may be large, and is in
+	// use until done is called.
+	Hold func(ctx context.Context) (held context.Context, done func())
+}
+
+// hold calls Hold, if it is set.
+func (t Target) hold(ctx context.Context) (held context.Context, done func()) {
+	if t.Hold == nil {
+		return ctx, func() {}
+	}
+	return t.Hold(ctx)
 }
 
 // Intent is one object as it is to be in the target.

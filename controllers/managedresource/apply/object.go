@@ -44,6 +44,8 @@ type object struct {
 
 // one applies a single intent.
 func (a *Applier) one(ctx context.Context, t Target, in Intent) Outcome {
+	ctx, done := t.hold(ctx)
+	defer done()
 	out := Outcome{Key: in.Key}
 	mapping, err := mappingFor(t.Mapper, in.Object)
 	if err != nil {

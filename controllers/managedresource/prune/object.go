@@ -35,6 +35,11 @@ func (r *run) one(ctx context.Context, out *Outcome) {
 
 // try deletes an object as it is now. A conflict means that it changed since it was looked at.
 func (r *run) try(ctx context.Context, out *Outcome) error {
+	if r.Hold != nil {
+		var done func()
+		ctx, done = r.Hold(ctx)
+		defer done()
+	}
 	end := func(result Result, reason string) error {
 		out.Result, out.Reason = result, reason
 		return nil

@@ -30,6 +30,9 @@ type Target struct {
 	Client client.Client
 	// Mapper resolves kinds. If it can be reset, it is before a kind counts as gone.
 	Mapper meta.RESTMapper
+	// Hold, if set, is called for each look at an object. What is read with the context that it returns may be large,
+	// and is in use until done is called.
+	Hold func(ctx context.Context) (held context.Context, done func())
 }
 
 // NewDeletes returns what a Target deletes with. The configuration brings the limits with its transport.

@@ -1,0 +1,56 @@
+package clustercache
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/answers"
+)
+
+// HoldAnswers tells that what is read from targets with the returned context stays in use until done is called. Large
+// answers of all targets share a budget, and those read with the context keep their places until then. Call it for the
+// work on one object, not for that on many.
+func HoldAnswers(ctx context.Context) (held context.Context, done func()) { return answers.Scope(ctx) }
+
+// scopedClient keeps the places of large answers until they are decoded.
+type scopedClient struct{ client.Client }
+
+// Get implements client.Reader.
+func (c scopedClient) Get(
+	ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
+) error {
+	ctx, done := answers.Scope(ctx)
+	defer done()
+	return c.Client.Get(ctx, key, obj, opts...) //nolint:wrapcheck // as it is without this type
+}
+
+// List implements client.Reader.
+func (c scopedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	ctx, done := answers.Scope(ctx)
+	defer done()
+	return c.Client.List(ctx, list, opts...) //nolint:wrapcheck // as it is without this type
+}
+
+// Create implements client.Writer.
+func (c scopedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	ctx, done := answers.Scope(ctx)
+	defer done()
+	return c.Client.Create(ctx, obj, opts...) //nolint:wrapcheck // as it is without this type
+}
+
+// Update implements client.Writer.
+func (c scopedClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	ctx, done := answers.Scope(ctx)
+	defer done()
+	return c.Client.Update(ctx, obj, opts...) //nolint:wrapcheck // as it is without this type
+}
+
+// Patch implements client.Writer.
+func (c scopedClient) Patch(
+	ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption,
+) error {
+	ctx, done := answers.Scope(ctx)
+	defer done()
+	return c.Client.Patch(ctx, obj, patch, opts...) //nolint:wrapcheck // as it is without this type
+}
