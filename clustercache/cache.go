@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
+	"github.com/trellis-hub/trellis/clustercache/internal/follow"
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
 	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
@@ -55,8 +56,12 @@ type Cache struct {
 	targets map[ClusterKey]*target
 	// byNamespace holds the targets of each namespace: who asks for those of one must not walk a fleet.
 	byNamespace map[string]map[*target]struct{}
-	running     sync.WaitGroup
-	synced      chan struct{} // closed when every registration that existed at the start is known
+	// pools are what the targets of a namespace may keep together, of those that have any.
+	pools map[string]*watching.Pool
+	// budget is what large documents of watches and lists take room of.
+	budget  *follow.Budget
+	running sync.WaitGroup
+	synced  chan struct{} // closed when every registration that existed at the start is known
 }
 
 var (
@@ -88,6 +93,8 @@ func New(options Options) (*Cache, error) {
 		synced:    make(chan struct{}),
 
 		byNamespace: map[string]map[*target]struct{}{},
+		pools:       map[string]*watching.Pool{},
+		budget:      follow.NewBudget(),
 	}
 	if options.Registerer != nil {
 		if err := c.metrics.register(options.Registerer, c); err != nil {
@@ -155,11 +162,14 @@ func (c *Cache) register(key ClusterKey, r *registration) {
 		t.tell(func(in *inbox) { in.registration, in.removed = r, false })
 		return
 	}
-	t := newTarget(c.ctx, c, key, r)
-	c.targets[key] = t
 	if c.byNamespace[key.Namespace] == nil {
 		c.byNamespace[key.Namespace] = map[*target]struct{}{}
+		if key.Namespace != "" {
+			c.pools[key.Namespace] = watching.NewPool(c.options.namespaceBytes(), freeBytes)
+		}
 	}
+	t := newTarget(c.ctx, c, key, r)
+	c.targets[key] = t
 	c.byNamespace[key.Namespace][t] = struct{}{}
 	c.running.Go(t.run)
 }
@@ -184,6 +194,7 @@ func (c *Cache) forget(t *target) bool {
 	c.metrics.forget(t.key)
 	if delete(c.byNamespace[t.key.Namespace], t); len(c.byNamespace[t.key.Namespace]) == 0 {
 		delete(c.byNamespace, t.key.Namespace)
+		delete(c.pools, t.key.Namespace)
 	}
 	c.hub.Publish(t.key, EventGone)
 	return true

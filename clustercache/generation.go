@@ -99,7 +99,7 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 		Context: g.ctx, Held: g.transport.Gate().Closed, Withheld: options.Withheld, Await: g.transport.Gate().Await, Outages: g.transport.Gate().Holds,
 		Mapper: g.mapper, Client: guarded, Server: g.transport.Base(),
 		Clock: options.Clock, SyncTimeout: options.SyncTimeout, SilenceTimeout: options.SilenceTimeout, Logger: t.log,
-		Events: &t.cache.metrics.watchEvents, Lists: t.lists, Redact: func(text string) string {
+		Events: &t.cache.metrics.watchEvents, Lists: t.lists, Budget: t.budget, Redact: func(text string) string {
 			if serving := t.current(); serving != nil { // its token may have been changed since
 				text = serving.access.redact(text)
 			}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
+	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 )
 
@@ -139,7 +140,9 @@ type Options struct {
 	SyncTimeout time.Duration
 	// MaxObjects bounds the objects that the watches of one target keep in memory together; ten times as many of a static one,
 	// which may stand for what is there for all the others. Where there are more, the largest watch is not synced, and tries
-	// again, every few minutes in the end. Default 50000.
+	// again, every few minutes in the end. They may take 512 bytes of memory on average, but 24 MiB in any case, and
+	// those of all targets of a namespace two and two thirds of that together: objects of 640 KiB of each target do not count
+	// to that. Default 50000.
 	MaxObjects int
 	// SilenceTimeout bounds how long an open watch may say nothing, bookmarks included, until it is opened again where it
 	// was. Default 3m; negative: for ever.
@@ -216,13 +219,26 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// maxObjects bounds the objects of one target.
-func (o Options) maxObjects(cluster ClusterKey) int {
+const (
+	// objectBytes is what an object may take on average that a watch keeps, which is twice of what most do. leastBytes is what
+	// those of a target may take however few there may be.
+	objectBytes = 512
+	leastBytes  = 24 << 20
+	// freeBytes is what the objects of each target may take whatever the others of its namespace have: those of a usual target.
+	freeBytes = 640 << 10
+)
+
+// maxKept bounds what the watches of one target keep.
+func (o Options) maxKept(cluster ClusterKey) watching.Size {
+	most := watching.Size{Objects: o.MaxObjects, Bytes: max(objectBytes*int64(o.MaxObjects), leastBytes)}
 	if _, static := o.Static[cluster]; static {
-		return 10 * o.MaxObjects
+		return watching.Size{Objects: 10 * most.Objects, Bytes: 10 * most.Bytes}
 	}
-	return o.MaxObjects
+	return most
 }
+
+// namespaceBytes bounds what the watches of all targets of a namespace keep beyond freeBytes each.
+func (o Options) namespaceBytes() int64 { return o.maxKept(ClusterKey{Namespace: "any"}).Bytes / 3 * 8 }
 
 // throttle returns the limits of one target in their effective form.
 func (o Options) throttle(cluster ClusterKey, broke func()) *transport.Throttle {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/follow"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
@@ -39,8 +40,9 @@ type target struct {
 
 	// These are what the target has of the turns that all share.
 	lists, openings, rotations *turns.Share
-	// room is what its watches may keep.
-	room *watching.Room
+	// room is what its watches may keep, and budget what they may read and decode at a time.
+	room   *watching.Room
+	budget *follow.Share
 
 	meter     *transport.Meter
 	connects  atomic.Uint64       // how often it came to be connected
@@ -133,7 +135,8 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		status:   Status{Cluster: key, State: StateConnecting, Since: now},
 		watches:  map[string]*declaredWatch{},
 	}
-	t.room = watching.NewRoom(c.options.maxObjects(key), t.roomChanged)
+	t.room = watching.NewRoom(c.options.maxKept(key), c.pools[key.Namespace], t.roomChanged)
+	t.budget = c.budget.Share(key)
 	t.status.describe(r)
 	t.throttle.Store(c.options.throttle(key, t.broke))
 	t.probeTime = c.metrics.probeTimeOf(key)

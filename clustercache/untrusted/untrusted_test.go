@@ -111,6 +111,18 @@ func TestErrorsOfTheReaderStay(t *testing.T) {
 	g.Expect(Check(bytes.Repeat([]byte("["), 1000), Bounds{})).To(Succeed(), "no bounds")
 }
 
+func TestCount(t *testing.T) {
+	for document, want := range map[string][2]int{
+		"":                           {0, 0},
+		"1":                          {0, 0},
+		`{"a":[1,2,{"b":"[,\"[,"}]}`: {5, 3},
+		"[[],[],[]]":                 {6, 2},
+	} {
+		elements, depth := Count([]byte(document))
+		NewWithT(t).Expect([2]int{elements, depth}).To(Equal(want), document)
+	}
+}
+
 func TestText(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, want string

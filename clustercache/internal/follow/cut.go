@@ -34,8 +34,13 @@ type field struct {
 	apart   bool // it is not decoded with the rest
 }
 
-// fieldsOfEvent are those of an event with an object, of which matter, beside what says which object it is, fields at some paths.
-func fieldsOfEvent(paths [][]string) *fields {
+// fieldsOfEvent are those of an event with an object.
+func fieldsOfEvent(object *fields) *fields {
+	return &fields{named: map[string]*field{"type": {}, "object": {beneath: object}}}
+}
+
+// fieldsOfObject are those of an object that matter: beside what says which object it is, fields at some paths.
+func fieldsOfObject(paths [][]string) *fields {
 	object := &fields{named: map[string]*field{
 		"apiVersion": {}, "kind": {}, "metadata": {beneath: &fields{named: map[string]*field{"managedFields": {apart: true}}, others: true}},
 	}}
@@ -44,7 +49,7 @@ func fieldsOfEvent(paths [][]string) *fields {
 			object.add(path)
 		}
 	}
-	return &fields{named: map[string]*field{"type": {}, "object": {beneath: object}}}
+	return object
 }
 
 // everything is a field all of which matters.
@@ -232,4 +237,30 @@ func endOfBrackets(text []byte) int {
 		}
 	}
 	return -1
+}
+
+// managers returns how many entries managedFields have that stand for themselves, with what is in each of them, but not of their
+// fields, which are kept as text. It returns false if it cannot tell.
+func managers(text []byte) (entries int, ok bool) {
+	c := cutter{text: text}
+	if len(text) == 0 || c.peek() != '[' {
+		return 0, true // nothing is decoded of it
+	}
+	for c.text = c.text[1:]; ; {
+		switch c.peek() {
+		case ']':
+			return entries, true
+		case ',':
+			c.text = c.text[1:]
+			continue
+		}
+		entry, ok := c.skip()
+		if !ok {
+			return 0, false
+		}
+		if entries++; entries > maxManagers {
+			return entries, true
+		}
+		_ = entry
+	}
 }

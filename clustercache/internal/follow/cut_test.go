@@ -15,6 +15,8 @@ import (
 // paths are what is asked for in these tests.
 var paths = [][]string{{"spec", "replicas"}, {"spec", "template", "x"}, {"status"}, {"status", "beneath"}, {"metadata", "name"}, {"a\"b"}}
 
+func fieldsOfPaths(paths [][]string) *fields { return fieldsOfEvent(fieldsOfObject(paths)) }
+
 // left is what of an event is to be left: by the fields of the decoded event, not of its text.
 func left(event map[string]any) (managed any) {
 	for name := range event {
@@ -59,7 +61,7 @@ func FuzzCut(f *testing.F) {
 	} {
 		f.Add([]byte(text))
 	}
-	which := fieldsOfEvent(paths)
+	which := fieldsOfPaths(paths)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		g := NewWithT(t)
 		var whole map[string]any
@@ -98,9 +100,9 @@ func isOdd(text []byte) bool {
 
 func TestManagedFieldsAreKeptApart(t *testing.T) {
 	g := NewWithT(t)
-	e, err := decodeObject([]byte(`{"type":"ADDED","object":{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","resourceVersion":"7","managedFields":[`+
+	e, err := new(decoding).object([]byte(`{"type":"ADDED","object":{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","resourceVersion":"7","managedFields":[`+
 		`{"manager":"m","operation":"Apply","apiVersion":"apps/v1","time":"2026-01-02T03:04:05Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"v:\"<\"":{}}}}]},`+
-		`"spec":{"replicas":9007199254740993,"template":{"spec":{}}}}}`), fieldsOfEvent(paths))
+		`"spec":{"replicas":9007199254740993,"template":{"spec":{}}}}}`), fieldsOfPaths(paths))
 	g.Expect(err).NotTo(HaveOccurred())
 	object, ok := e.object.(*Object)
 	g.Expect(ok).To(BeTrue())
@@ -115,7 +117,7 @@ func TestManagedFieldsAreKeptApart(t *testing.T) {
 	object.SetManagedFields(nil)
 	g.Expect(object.GetManagedFields()).To(BeEmpty())
 
-	e, err = decodeObject([]byte(`{"type":"ADDED","object":{"metadata":{"name":"a"},"spec":{"x":1}}}`), nil)
+	e, err = new(decoding).object([]byte(`{"type":"ADDED","object":{"metadata":{"name":"a"},"spec":{"x":1}}}`), nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	whole, _ := e.object.(*unstructured.Unstructured)
 	g.Expect(whole).NotTo(BeNil())
@@ -123,7 +125,7 @@ func TestManagedFieldsAreKeptApart(t *testing.T) {
 }
 
 func TestWhatIsWrongIsToldOfTheWhole(t *testing.T) {
-	which := fieldsOfEvent(paths)
+	which := fieldsOfPaths(paths)
 	for text, message := range map[string]string{
 		`{"type":"ADDED"}`:             "there is no object in it",
 		`{"type":"ADDED","object":[]}`: "cannot unmarshal array",
@@ -132,7 +134,7 @@ func TestWhatIsWrongIsToldOfTheWhole(t *testing.T) {
 		`{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"too old","code":410,"x":{"y":1}}}`: "too old",
 	} {
 		g := NewWithT(t)
-		_, err := decodeObject([]byte(text), which)
+		_, err := new(decoding).object([]byte(text), which)
 		g.Expect(err).To(MatchError(ContainSubstring(message)), text)
 	}
 }
@@ -159,12 +161,12 @@ func BenchmarkDecodeObject(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for kind, which := range map[string]*fields{"whole": nil, "fields": fieldsOfEvent([][]string{{"spec", "replicas"}, {"status"}})} {
+		for kind, which := range map[string]*fields{"whole": nil, "fields": fieldsOfPaths([][]string{{"spec", "replicas"}, {"status"}})} {
 			b.Run(name+"/"+kind, func(b *testing.B) {
 				b.SetBytes(int64(len(raw)))
 				b.ReportAllocs()
 				for b.Loop() {
-					e, err := decodeObject(raw, which)
+					e, err := new(decoding).object(raw, which)
 					if err != nil || len(e.object.GetManagedFields()) != 1 {
 						b.Fatal(err)
 					}

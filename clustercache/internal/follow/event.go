@@ -2,6 +2,7 @@ package follow
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/envelope"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 // Types of events.
@@ -30,7 +32,8 @@ type event struct {
 	kind    string
 	object  client.Object
 	version string
-	last    bool // a bookmark after which a list is complete
+	last    bool   // a bookmark after which a list is complete
+	release func() // gives back what it takes of the budget
 }
 
 // watch is an open watch.
@@ -45,37 +48,121 @@ type watch struct {
 // errUnreadable is what is wrong with an event that is none.
 var errUnreadable = errors.New("an event of the watch cannot be read")
 
+// event reads the next event. It is to be released.
+func (w *watch) event() (event, error) {
+	raw, err := w.next()
+	if err != nil {
+		return event{}, err
+	}
+	return w.decode(raw)
+}
+
 // decode reads an event. One that says that something is wrong is an error.
 func (w *watch) decode(raw []byte) (e event, err error) {
 	defer w.free()
+	d := decoding{ctx: w.ctx, share: w.share}
 	switch {
 	case w.protobuf:
-		e, err = decodeProtobuf(raw)
+		e, err = d.protobuf(raw)
 	case w.collection.MetadataOnly:
-		e, err = decodeMetadata(raw)
+		e, err = d.metadata(raw, w.collection.event)
 	default:
-		e, err = decodeObject(raw, w.collection.fields)
+		e, err = d.object(raw, w.collection.event)
+	}
+	if err == nil {
+		err = check(e.kind, e.object)
+	}
+	if err != nil && d.release != nil {
+		d.release()
 	}
 	var status *apierrors.StatusError
 	switch {
 	case errors.As(err, &status):
 		return event{}, w.collection.said(status.ErrStatus)
+	case err != nil && w.ctx.Err() != nil:
+		return event{}, &endedError{context.Cause(w.ctx)}
 	case err != nil:
 		return event{}, fmt.Errorf("%w: %w", errUnreadable, err)
+	}
+	if e.release = d.release; e.release == nil {
+		e.release = func() {}
 	}
 	e.version = e.object.GetResourceVersion()
 	e.last = e.kind == bookmark && e.object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 	return e, nil
 }
 
-// decodeProtobuf reads an event with the metadata of an object.
-func decodeProtobuf(raw []byte) (event, error) {
+// check tells what is wrong with the names of an object, which are kept. No API server has longer ones. One that was cut would be
+// the name of another object.
+func check(kind string, o client.Object) error {
+	switch {
+	case kind != added && kind != modified && kind != deleted:
+		// It is of no use, or has no name.
+	case o.GetName() == "":
+		return errors.New("it has no name")
+	case untrusted.Name(o.GetName()) != o.GetName():
+		return errors.New("its name is no valid one")
+	case untrusted.Name(o.GetNamespace()) != o.GetNamespace():
+		return errors.New("its namespace is no valid one")
+	case untrusted.Token(string(o.GetUID())) != string(o.GetUID()):
+		return errors.New("its UID is no valid one")
+	}
+	return checkVersion(o.GetResourceVersion())
+}
+
+// checkVersion tells what is wrong with a version.
+func checkVersion(version string) error {
+	if untrusted.Token(version) != version {
+		return errors.New("its version is no valid one")
+	}
+	return nil
+}
+
+// decoding is what it takes to decode one document.
+type decoding struct {
+	ctx     context.Context
+	share   *Share
+	release func() // nil unless something was taken
+}
+
+// admit waits until what matters of a document may be decoded: JSON, and managedFields apart. It is an error that there is too
+// much of it.
+func (d *decoding) admit(text, managed []byte) error {
+	elements, depth := untrusted.Count(text)
+	entries, known := managers(managed)
+	switch {
+	case elements > maxElements:
+		return &untrusted.ExceededError{What: "elements", Most: maxElements}
+	case depth > maxDepth:
+		return &untrusted.ExceededError{What: "levels of nesting", Most: maxDepth}
+	case entries > maxManagers:
+		return &untrusted.ExceededError{What: "managed fields", Most: maxManagers}
+	case !known:
+		return errors.New("its managed fields cannot be read")
+	}
+	return d.take(len(text)+len(managed), elements+entries)
+}
+
+func (d *decoding) take(bytes, elements int) (err error) {
+	d.release, err = d.share.decode(d.ctx, bytes, elements)
+	return err
+}
+
+// protobuf reads an event with the metadata of an object.
+func (d *decoding) protobuf(raw []byte) (event, error) {
 	kind, message, err := envelope.Event(raw)
 	if err != nil {
 		return event{}, err
 	}
 	if kind == failed {
 		return event{}, statusOf(message)
+	}
+	fields, err := envelope.Count(message, maxElements)
+	if err == nil {
+		err = d.take(len(message), fields)
+	}
+	if err != nil {
+		return event{}, err
 	}
 	object := &metav1.PartialObjectMetadata{}
 	if err := envelope.Open(message, "", object); err != nil {
@@ -84,38 +171,56 @@ func decodeProtobuf(raw []byte) (event, error) {
 	return event{kind: kind, object: object}, nil
 }
 
-// decodeMetadata reads an event in JSON, and of its object the metadata.
-func decodeMetadata(raw []byte) (event, error) {
+// metadata reads an event in JSON, and of its object the metadata.
+func (d *decoding) metadata(raw []byte, which *fields) (e event, err error) {
+	if cut(raw, which, func(text, managed []byte) { e, err = d.partial(text, raw, managed) }) {
+		return e, err
+	}
+	return d.partial(raw, raw, nil)
+}
+
+// partial reads an event in JSON with the metadata of an object, which was cut from what came.
+func (d *decoding) partial(text, raw, managed []byte) (event, error) {
+	if err := d.admit(text, managed); err != nil {
+		return event{}, err
+	}
 	e := struct {
 		Type   string                        `json:"type"`
 		Object *metav1.PartialObjectMetadata `json:"object"`
 	}{}
-	switch err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &e); {
+	switch err := kjson.UnmarshalCaseSensitivePreserveInts(text, &e); {
 	case e.Type == failed:
 		return event{}, statusOf(raw)
 	case err != nil:
 		return event{}, err
 	case e.Object == nil:
-		return event{}, errors.New("there is no object in it")
+		return event{}, errNoObject
+	}
+	if len(managed) > 0 {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(managed, &e.Object.ManagedFields); err != nil {
+			return event{}, err
+		}
 	}
 	return event{kind: e.Type, object: e.Object}, nil
 }
 
-// decodeObject reads an event in JSON with its object, of which no more is decoded than the fields that matter; nil for all.
-func decodeObject(raw []byte, which *fields) (e event, err error) {
+var errNoObject = errors.New("there is no object in it")
+
+// object reads an event in JSON with its object, of which no more is decoded than the fields that matter; nil for all.
+func (d *decoding) object(raw []byte, which *fields) (e event, err error) {
 	if e, ok := decodeBookmark(raw); ok {
 		return e, nil
 	}
-	if which != nil && cut(raw, which, func(text, managed []byte) { e, err = decodeWhole(text, raw, managed, true) }) {
+	if which != nil && cut(raw, which, func(text, managed []byte) { e, err = d.whole(text, raw, managed, true) }) {
 		return e, err
 	}
-	return decodeWhole(raw, raw, nil, false)
+	return d.whole(raw, raw, nil, false)
 }
 
 // decodeBookmark reads a bookmark as servers write them: of tens of thousands of watches each brings one a minute, and nothing else of it
 // is looked at. What is written otherwise is no less valid, and not for it.
 func decodeBookmark(raw []byte) (event, bool) {
-	if !bytes.HasPrefix(raw, bookmarkBegins) {
+	if len(raw) > maxError || !bytes.HasPrefix(raw, bookmarkBegins) {
 		return event{}, false
 	}
 	if version, plain := plainBookmark(raw); plain {
@@ -154,7 +259,7 @@ func plainBookmark(raw []byte) (version string, ok bool) {
 
 // bookmarkAlone reads a bookmark that some bytes are and nothing else, unless it is the end of a list.
 func (w *watch) bookmarkAlone(data []byte) (event, bool) {
-	if !w.protobuf && !bytes.HasPrefix(data, bookmarkBegins) {
+	if len(data) > firstRead || !w.protobuf && !bytes.HasPrefix(data, bookmarkBegins) {
 		return event{}, false
 	}
 	raw, alone := w.alone(data)
@@ -167,14 +272,14 @@ func (w *watch) bookmarkAlone(data []byte) (event, bool) {
 		e, ok = decodeBookmark(raw)
 	} else if bytes.HasPrefix(raw, bookmarkMessage) {
 		var err error
-		e, err = decodeProtobuf(raw)
+		e, err = (&decoding{}).protobuf(raw)
 		ok = err == nil && e.kind == bookmark
 	}
 	if !ok {
 		return event{}, false
 	}
 	e.version = e.object.GetResourceVersion()
-	return e, e.version != "" && e.object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == ""
+	return e, e.version != "" && checkVersion(e.version) == nil && e.object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == ""
 }
 
 var (
@@ -188,8 +293,11 @@ var (
 	}}}}}}}
 )
 
-// decodeWhole reads an event in JSON with all of its object that is in the text, which was cut from what came.
-func decodeWhole(text, raw, managed []byte, apart bool) (event, error) {
+// whole reads an event in JSON with all of its object that is in the text, which was cut from what came.
+func (d *decoding) whole(text, raw, managed []byte, apart bool) (event, error) {
+	if err := d.admit(text, managed); err != nil {
+		return event{}, err
+	}
 	e := struct {
 		Type   string         `json:"type"`
 		Object map[string]any `json:"object"`
@@ -200,22 +308,31 @@ func decodeWhole(text, raw, managed []byte, apart bool) (event, error) {
 	case err != nil:
 		return event{}, err
 	case e.Object == nil:
-		return event{}, errors.New("there is no object in it")
+		return event{}, errNoObject
 	}
+	object, err := objectOf(e.Object, managed, apart)
+	return event{kind: e.Type, object: object}, err
+}
+
+// objectOf returns an object with its content.
+func objectOf(content map[string]any, managed []byte, apart bool) (client.Object, error) {
 	if !apart {
-		return event{kind: e.Type, object: &unstructured.Unstructured{Object: e.Object}}, nil
+		return &unstructured.Unstructured{Object: content}, nil
 	}
-	object := &Object{Unstructured: unstructured.Unstructured{Object: e.Object}}
+	object := &Object{Unstructured: unstructured.Unstructured{Object: content}}
 	if len(managed) > 0 {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(managed, &object.managed); err != nil {
-			return event{}, err
+			return nil, err
 		}
 	}
-	return event{kind: e.Type, object: object}, nil
+	return object, nil
 }
 
 // statusOf returns the error that an event of type ERROR tells of.
 func statusOf(raw []byte) error {
+	if len(raw) > maxError {
+		return fmt.Errorf("it tells of a failure in more than %d bytes", maxError)
+	}
 	var status metav1.Status
 	if envelope.Is(raw) {
 		if err := envelope.Open(raw, "", &status); err != nil {

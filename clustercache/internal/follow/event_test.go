@@ -24,9 +24,9 @@ func TestBookmarksAreReadAlike(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			e, err := decodeObject([]byte(text), nil)
+			e, err := new(decoding).object([]byte(text), nil)
 			g.Expect(err).NotTo(HaveOccurred())
-			whole, err := decodeWhole([]byte(text), []byte(text), nil, false)
+			whole, err := new(decoding).whole([]byte(text), []byte(text), nil, false)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(e.kind).To(Equal(bookmark))
 			g.Expect(e.object.GetResourceVersion()).To(Equal(whole.object.GetResourceVersion()))
@@ -38,19 +38,19 @@ func TestBookmarksAreReadAlike(t *testing.T) {
 	g.Expect(short).To(BeTrue())
 	_, short = decodeBookmark([]byte(`{"type":"MODIFIED","object":{"metadata":{"resourceVersion":"12"}}}`))
 	g.Expect(short).To(BeFalse())
-	_, err := decodeObject([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":12}}}`), nil)
+	_, err := new(decoding).object([]byte(`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":12}}}`), nil)
 	g.Expect(err).NotTo(HaveOccurred()) // it is no version that anybody could go on from
-	_, err = decodeObject([]byte(`{"type":"BOOKMARK","object":{"metadata":`), nil)
+	_, err = new(decoding).object([]byte(`{"type":"BOOKMARK","object":{"metadata":`), nil)
 	g.Expect(err).To(HaveOccurred())
 }
 
 func BenchmarkDecodeBookmark(b *testing.B) {
 	raw := []byte(`{"type":"BOOKMARK","object":{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"resourceVersion":"12345678","creationTimestamp":null},` +
 		`"spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"strategy":{}},"status":{}}}`)
-	which := fieldsOfEvent([][]string{{"spec", "replicas"}, {"status"}})
+	which := fieldsOfPaths([][]string{{"spec", "replicas"}, {"status"}})
 	b.ReportAllocs()
 	for b.Loop() {
-		if e, err := decodeObject(raw, which); err != nil || e.object.GetResourceVersion() != "12345678" {
+		if e, err := new(decoding).object(raw, which); err != nil || e.object.GetResourceVersion() != "12345678" {
 			b.Fatal(err)
 		}
 	}

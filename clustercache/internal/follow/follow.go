@@ -40,6 +40,13 @@ const (
 	endless = time.Minute
 	// pageSize is that of servers that do not stream lists.
 	pageSize = 500
+	// maxPages bounds the pages of a list, maxToken what one is asked for with.
+	maxPages = 10_000
+	maxToken = 64 << 10
+	// listMax is how long a list may take, even if it goes on all the time, and maxListed how many events a streamed one may have:
+	// a server may send one object again and again.
+	listMax   = 10 * time.Minute
+	maxListed = 5_000_000
 )
 
 // Collection says what is followed, and how the server is reached.
@@ -54,12 +61,16 @@ type Collection struct {
 	FieldSelector string
 	// MetadataOnly asks for no more than metadata: the objects are of type PartialObjectMetadata, else Unstructured.
 	MetadataOnly bool
+	// Kind is that of objects which do not say it themselves, as those of lists.
+	Kind schema.GroupVersionKind
 	// Fields are the paths of what is decoded of whole objects, with all that is beneath, beside apiVersion, kind and metadata.
-	// Events are of type Object then; lists that come in pages have everything nevertheless. Nil: everything.
+	// Objects are of type Object then. Nil: everything.
 	Fields [][]string
-	Clock  clock.Clock
-	// MaxPage bounds the bytes that are read of a page of a list. Zero: 64 MiB.
+	Clock  clock.WithDelayedExecution
+	// MaxPage bounds the bytes that are read of a page of a list, whose items are decoded one by one. Zero: 64 MiB.
 	MaxPage int64
+	// Budget is what large documents take room of while they are read and decoded. Nil: there is no bound but that of one document.
+	Budget *Share
 	// Endless is how long a streamed list has to be open for the server to be suspected not to know how to end it: what was cut
 	// earlier was cut by the network, or by who reads it. Zero: a minute.
 	Endless time.Duration
@@ -69,7 +80,7 @@ type Collection struct {
 	// can be asked. Nil: it always can.
 	Await func(ctx context.Context, resume func()) bool
 
-	fields *fields // of an event, from Fields
+	event, item *fields // that matter, from Fields; nil for all
 }
 
 // Sink takes what comes. All calls but Nod come from the goroutine that runs Follow at the time.
@@ -115,8 +126,12 @@ func New(c Collection, sink Sink, wake func()) *Follower {
 	if c.Endless == 0 {
 		c.Endless = endless
 	}
+	if c.MetadataOnly {
+		c.Fields = [][]string{} // no more than metadata
+	}
 	if c.Fields != nil {
-		c.fields = fieldsOfEvent(c.Fields)
+		c.item = fieldsOfObject(c.Fields)
+		c.event = fieldsOfEvent(c.item)
 	}
 	return &Follower{collection: c, sink: sink, wake: wake}
 }
@@ -344,14 +359,11 @@ func (f *parked) Offer(data []byte) bool {
 //
 //go:noinline
 func (f *Follower) handle(w *watch) error {
-	raw, err := w.next()
+	e, err := w.event()
 	if err != nil {
 		return err
 	}
-	e, err := w.decode(raw)
-	if err != nil {
-		return err
-	}
+	defer e.release()
 	w.events++
 	f.take(e)
 	return nil
@@ -400,17 +412,18 @@ func (f *Follower) stream(ctx context.Context) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
-		var e event
-		raw, err := w.next()
-		if err == nil {
-			e, err = w.decode(raw)
-		}
+	for n := 0; ; n++ {
+		e, err := w.event()
 		if err == nil && e.last {
+			e.release()
 			if err = f.complete(e.version); err == nil {
 				w.opened, f.unfinished = f.collection.Clock.Now(), 0
 				return w, nil
 			}
+		}
+		if err == nil && (n == maxListed || f.collection.Clock.Since(w.opened) > listMax) {
+			e.release()
+			err = errEndless
 		}
 		if err != nil {
 			f.pagedNext = true
@@ -422,20 +435,24 @@ func (f *Follower) stream(ctx context.Context) (*watch, error) {
 			return nil, fmt.Errorf("listing: %w", err)
 		}
 		f.take(e)
+		e.release()
 	}
 }
+
+// errEndless says that a list was given up that went on and on.
+var errEndless = errors.New("the list does not end")
 
 // pages lists page by page. A list that takes so long that its version is forgotten is begun again once, and one whose pages
 // are too large is begun again with smaller ones.
 func (f *Follower) pages(ctx context.Context) error {
 	limit, token, again := pageSize, "", true
+	begun := f.collection.Clock.Now()
 	f.sink.Begin()
-	for {
-		q := url.Values{"limit": {strconv.Itoa(limit)}}
-		if token != "" {
-			q.Set("continue", token)
+	for range maxPages {
+		if f.collection.Clock.Since(begun) > listMax {
+			break
 		}
-		version, next, err := f.page(ctx, q)
+		version, next, err := f.page(ctx, limit, token)
 		switch {
 		case isExpired(err) && token != "" && again:
 			token, again = "", false
@@ -445,13 +462,17 @@ func (f *Follower) pages(ctx context.Context) error {
 			limit, token = max(limit/10, 1), ""
 			f.sink.Begin()
 			continue
-		case err != nil:
+		case err == nil && next != "" && next == token:
+			err = errEndless
+		}
+		if err != nil {
 			return fmt.Errorf("listing: %w", err)
 		}
 		if token = next; token == "" {
 			return f.complete(version)
 		}
 	}
+	return fmt.Errorf("listing: %w", errEndless)
 }
 
 // take hands on an event. One of a type that is not known yet means nothing to this version of the hub.
@@ -475,18 +496,20 @@ func (f *Follower) open(ctx context.Context, q url.Values) (*watch, error) {
 	q.Set("watch", "true")
 	q.Set("allowWatchBookmarks", "true")
 	q.Set("timeoutSeconds", strconv.Itoa(int(lasts.Seconds())))
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	response, err := f.collection.get(ctx, "watch", acceptObject, q) //nolint:bodyclose // the end of the watch closes it
 	if err != nil {
-		cancel()
+		cancel(nil)
 		return nil, err
 	}
 	body := response.Body // of the answer nothing else is needed any more
-	w := &watch{frames: newFrames(response), collection: &f.collection, opened: f.collection.Clock.Now(), end: func() {
-		cancel()
+	frames := newFrames(ctx, cancel, response, &f.collection)
+	w := &watch{frames: frames, collection: &f.collection, opened: f.collection.Clock.Now(), end: func() {
+		cancel(nil)
 		_ = body.Close()
+		frames.close()
 	}}
-	f.sink.Opened(cancel)
+	f.sink.Opened(func() { cancel(nil) })
 	return w, nil
 }
 

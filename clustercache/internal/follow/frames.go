@@ -2,17 +2,21 @@ package follow
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"sync"
+
+	"k8s.io/utils/clock"
 )
 
 const (
-	// maxFrame bounds one event. API servers bound objects to a few MiB.
-	maxFrame = 16 << 20
+	// maxSpaces bounds what is between two documents. API servers send a new line.
+	maxSpaces = 64 << 10
 	// firstRead is how much room there is at first for an event; it grows with what comes, for what is announced may not.
 	firstRead = 4 << 10
 )
@@ -26,7 +30,17 @@ type frames struct {
 
 	buffer *[]byte
 	start  int // of what was not returned yet, for JSON
+	spaces int // since the last document
+
+	ctx   context.Context // of the stream; its cause says why it ended
+	slow  func()          // ends the stream with errSlow
+	share *Share
+	clock clock.WithDelayedExecution
+	place *place // nil for a buffer of the first size
 }
+
+// errSlow says that a large document did not arrive in time.
+var errSlow = fmt.Errorf("%w: it is large, and takes longer than %s to arrive", errUnreadable, slowDocument)
 
 // buffers are shared by all streams, in four sizes. Few are in use at a time. A definition of custom resources has some 300 KB often
 // enough for the largest: when a fleet starts, each target lists some.
@@ -61,9 +75,27 @@ func keep(buffer *[]byte) {
 	}
 }
 
-func newFrames(response *http.Response) *frames {
+func newFrames(ctx context.Context, end context.CancelCauseFunc, response *http.Response, c *Collection) *frames {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) // what it is not is JSON
-	return &frames{body: response.Body, protobuf: kind == mediaProtobuf}
+	return &frames{
+		body: response.Body, protobuf: kind == mediaProtobuf, ctx: ctx, slow: func() { end(errSlow) }, share: c.Budget, clock: c.Clock,
+	}
+}
+
+// close gives back what is left.
+func (f *frames) close() {
+	if f.buffer != nil {
+		f.start = len(*f.buffer)
+		f.free()
+	}
+}
+
+// failed is what is wrong after an error of the body.
+func (f *frames) failed(err error) error {
+	if cause := context.Cause(f.ctx); errors.Is(cause, errSlow) {
+		return cause
+	}
+	return &endedError{err}
 }
 
 // next returns a document, which is valid until it is called again, or until free.
@@ -74,12 +106,38 @@ func (f *frames) next() ([]byte, error) {
 	return f.nextJSON()
 }
 
-// free gives the buffer back, unless there is something in it.
+// free gives the buffer back, unless there is something in it. It takes a smaller one for the beginning of what comes next.
 func (f *frames) free() {
-	if f.buffer != nil && f.start == len(*f.buffer) {
-		keep(f.buffer)
-		f.buffer, f.start = nil, 0
+	if f.buffer == nil {
+		return
 	}
+	rest := (*f.buffer)[f.start:]
+	if len(rest) > firstRead || len(rest) > 0 && f.place == nil {
+		return
+	}
+	before := f.buffer
+	f.buffer, f.start = nil, 0
+	if len(rest) > 0 {
+		f.buffer = newBuffer(firstRead)
+		*f.buffer = append(*f.buffer, rest...)
+	}
+	keep(before)
+	f.place.release()
+	f.place = nil
+}
+
+// pass notes that there were spaces between documents.
+func (f *frames) pass(spaces int) error {
+	if f.spaces += spaces; f.spaces > maxSpaces {
+		return fmt.Errorf("%w: there are more than %d spaces before it", errUnreadable, maxSpaces)
+	}
+	return nil
+}
+
+// ends notes that a document is complete.
+func (f *frames) ends() {
+	f.spaces = 0
+	f.place.renew()
 }
 
 // await blocks without a buffer until there is something of the next document. All that waits for long waits here, so that the
@@ -94,7 +152,9 @@ func (f *frames) await() error {
 
 // look blocks until something came, and tells whether it is of the next document: it may be space.
 func (f *frames) look() (begun bool, err error) {
-	f.passSpace()
+	if err := f.passSpace(); err != nil {
+		return false, err
+	}
 	f.free()
 	if f.buffer != nil || f.have > 0 {
 		return true, nil
@@ -105,9 +165,9 @@ func (f *frames) look() (begun bool, err error) {
 		f.have = copy(f.head[:], bytes.TrimLeft(f.head[:n], spaces))
 	}
 	if f.have == 0 && err != nil {
-		return false, &endedError{err}
+		return false, f.failed(err)
 	}
-	return f.have > 0, nil
+	return f.have > 0, f.pass(n - f.have)
 }
 
 // Parker is the body of an answer that calls back instead of having its reader wait.
@@ -124,7 +184,9 @@ type Parker interface {
 // park has the follower woken when something came that it does not take. It returns false if something did, or it cannot be told: then
 // look knows. After it returned true, another goroutine may be reading.
 func (f *frames) park(reader *parked) bool {
-	f.passSpace()
+	if f.passSpace() != nil {
+		return false // look says what is wrong
+	}
 	f.free()
 	if reader.wake == nil || f.buffer != nil || f.have > 0 {
 		return false
@@ -134,12 +196,15 @@ func (f *frames) park(reader *parked) bool {
 }
 
 // passSpace passes what is between JSON documents.
-func (f *frames) passSpace() {
-	if f.buffer != nil && !f.protobuf {
-		for b := *f.buffer; f.start < len(b) && isSpace(b[f.start]); {
-			f.start++
-		}
+func (f *frames) passSpace() error {
+	if f.buffer == nil || f.protobuf {
+		return nil
 	}
+	start := f.start
+	for b := *f.buffer; f.start < len(b) && isSpace(b[f.start]); {
+		f.start++
+	}
+	return f.pass(f.start - start)
 }
 
 // nextMessage reads a message after its length.
@@ -148,7 +213,7 @@ func (f *frames) nextMessage() ([]byte, error) {
 		return nil, err
 	}
 	if _, err := io.ReadFull(f.body, f.head[f.have:]); err != nil {
-		return nil, &endedError{err}
+		return nil, f.failed(err)
 	}
 	f.have = 0
 	return f.message()
@@ -177,57 +242,150 @@ func (f *frames) alone(data []byte) ([]byte, bool) {
 
 func (f *frames) message() ([]byte, error) {
 	length := int(binary.BigEndian.Uint32(f.head[:]))
-	if length > maxFrame {
+	if length > maxDocument {
 		return nil, fmt.Errorf("%w: it has %d bytes", errUnreadable, length)
 	}
-	f.borrow(min(length, firstRead))
+	if err := f.borrow(min(length, firstRead)); err != nil {
+		return nil, err
+	}
 	for have := 0; have < length; have = len(*f.buffer) {
-		f.borrow(1)
+		if err := f.borrow(1); err != nil {
+			return nil, err
+		}
 		b := *f.buffer
 		n, err := io.ReadFull(f.body, b[have:min(cap(b), length)])
 		*f.buffer = b[:have+n]
 		if err != nil {
-			return nil, &endedError{err}
+			return nil, f.failed(err)
 		}
 	}
 	f.start = length
+	f.ends()
 	return *f.buffer, nil
 }
 
 // borrow has a buffer with room for more bytes.
-func (f *frames) borrow(more int) {
+func (f *frames) borrow(more int) error {
 	if f.buffer == nil {
-		f.buffer = newBuffer(more)
+		f.buffer = newBuffer(more) // no more than firstRead
 		f.start = 0
 	}
-	if b := f.buffer; cap(*b)-len(*b) < more {
-		f.buffer = newBuffer(max(2*cap(*b), len(*b)+more))
-		*f.buffer = append(*f.buffer, *b...)
-		keep(b)
+	b := f.buffer
+	if cap(*b)-len(*b) >= more {
+		return nil
 	}
+	size := min(max(2*cap(*b), len(*b)+more), maxDocument)
+	place, err := f.share.read(f.ctx, f.place, size, f.clock, f.slow)
+	if f.place = place; err != nil {
+		return err
+	}
+	f.buffer = newBuffer(size)
+	*f.buffer = append(*f.buffer, *b...)
+	keep(b)
+	return nil
 }
 
 // nextJSON reads a JSON document. They follow each other, usually one a line, and one ends where its outermost bracket does.
 func (f *frames) nextJSON() ([]byte, error) {
 	var s scanner
-	at := f.start
+	return f.upTo(func(b []byte, at int) (int, bool, error) {
+		for at < len(b) {
+			if at += s.passes(b[at:]); at == len(b) {
+				break
+			}
+			c := b[at]
+			at++
+			if s.outside() && isSpace(c) {
+				f.start = at
+				if err := f.pass(1); err != nil {
+					return at, false, err
+				}
+				continue
+			}
+			if s.ends(c) {
+				return at, true, nil
+			}
+		}
+		return at, false, nil
+	})
+}
+
+// peek returns the first byte of what comes next in a document, without the spaces before it.
+func (f *frames) peek() (byte, error) {
 	for {
-		if f.buffer != nil {
-			for b := *f.buffer; at < len(b); {
+		if err := f.passSpace(); err != nil {
+			return 0, err
+		}
+		if f.buffer != nil && f.start < len(*f.buffer) {
+			return (*f.buffer)[f.start], nil
+		}
+		if err := f.more(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// expect passes a byte of a document.
+func (f *frames) expect(c byte) error {
+	next, err := f.peek()
+	if err == nil && next != c {
+		err = fmt.Errorf("%w: %q in the place of %q", errNoList, next, c)
+	}
+	if err == nil {
+		f.start++
+	}
+	return err
+}
+
+// value reads a value of any kind within a document.
+func (f *frames) value() ([]byte, error) {
+	c, err := f.peek()
+	if err != nil {
+		return nil, err
+	}
+	switch c {
+	case '{', '[':
+		return f.nextJSON()
+	case '"':
+		var s scanner
+		return f.upTo(func(b []byte, at int) (int, bool, error) {
+			for at < len(b) {
 				if at += s.passes(b[at:]); at == len(b) {
 					break
 				}
-				c := b[at]
-				at++
-				if s.outside() && isSpace(c) {
-					f.start = at
-					continue
+				s.ends(b[at])
+				if at++; !s.inText {
+					return at, true, nil
 				}
-				if s.ends(c) {
-					document := b[f.start:at]
-					f.start = at
-					return document, nil
-				}
+			}
+			return at, false, nil
+		})
+	}
+	return f.upTo(func(b []byte, at int) (int, bool, error) {
+		if end := bytes.IndexAny(b[at:], ",]} \n\r\t"); end >= 0 {
+			return at + end, true, nil
+		}
+		return len(b), false, nil
+	})
+}
+
+// upTo reads what goes to where end says that it ends. end is called with what there is, and how far it looked already, and
+// returns how far it has looked.
+func (f *frames) upTo(end func(b []byte, at int) (int, bool, error)) ([]byte, error) {
+	at := f.start
+	for {
+		if f.buffer != nil {
+			b := *f.buffer
+			var found bool
+			var err error
+			if at, found, err = end(b, at); err != nil {
+				return nil, err
+			}
+			if found {
+				document := b[f.start:at]
+				f.start = at
+				f.ends()
+				return document, nil
 			}
 		}
 		at -= f.start
@@ -246,7 +404,9 @@ func (f *frames) more() error {
 	if err := f.await(); err != nil {
 		return err
 	}
-	f.borrow(firstRead)
+	if err := f.borrow(firstRead); err != nil {
+		return err
+	}
 	*f.buffer = append(*f.buffer, f.head[:f.have]...)
 	f.have = 0
 	return nil
@@ -258,15 +418,17 @@ func (f *frames) grow() error {
 		*f.buffer = b[:copy(b, b[f.start:])]
 		f.start = 0
 	}
-	if len(*f.buffer) > maxFrame {
-		return fmt.Errorf("%w: it does not end", errUnreadable)
+	if len(*f.buffer) == maxDocument {
+		return fmt.Errorf("%w: it does not end after %d bytes", errUnreadable, maxDocument)
 	}
-	f.borrow(1)
+	if err := f.borrow(1); err != nil {
+		return err
+	}
 	b := *f.buffer
 	n, err := f.body.Read(b[len(b):cap(b)])
 	*f.buffer = b[:len(b)+n]
 	if n == 0 && err != nil {
-		return &endedError{err}
+		return f.failed(err)
 	}
 	return nil
 }

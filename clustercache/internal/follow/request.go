@@ -13,12 +13,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	kjson "sigs.k8s.io/json"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/envelope"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 const (
@@ -29,10 +28,11 @@ const (
 	asMetadataList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 	// maxError bounds what is read of an answer that is none, maxShown what is shown of it, defaultMaxPage what is
-	// read of a page.
+	// read of a page, and maxMeta what says in it which list it is of.
 	maxError       = 64 << 10
 	maxShown       = 2 << 10
 	defaultMaxPage = 64 << 20
+	maxMeta        = 2 * maxToken
 )
 
 // errPageTooLarge says that a page was not read to its end.
@@ -103,8 +103,13 @@ func (c *Collection) refusal(verb string, response *http.Response) error {
 // said is the error that a server tells of.
 func (c *Collection) said(status metav1.Status) error {
 	status.Message = c.shown(status.Message)
-	if status.Details != nil {
-		status.Details.Causes = nil // they repeat the message
+	status.ListMeta = metav1.ListMeta{}
+	status.Reason = metav1.StatusReason(untrusted.Token(string(status.Reason)))
+	if d := status.Details; d != nil {
+		status.Details = &metav1.StatusDetails{ // the causes repeat the message
+			Name: untrusted.Name(d.Name), Group: untrusted.Name(d.Group), Kind: untrusted.Token(d.Kind), UID: types.UID(untrusted.Token(string(d.UID))),
+			RetryAfterSeconds: d.RetryAfterSeconds,
+		}
 	}
 	return &apierrors.StatusError{ErrStatus: status}
 }
@@ -122,69 +127,28 @@ func (c *Collection) shown(text string) string {
 }
 
 // page hands a page of a list to the sink, and returns its version, and what to ask the next page with.
-func (f *Follower) page(ctx context.Context, q url.Values) (version, next string, err error) {
+func (f *Follower) page(ctx context.Context, limit int, token string) (version, next string, err error) {
+	q := url.Values{"limit": {strconv.Itoa(limit)}}
+	if token != "" {
+		q.Set("continue", token)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	response, err := f.collection.get(ctx, "list", acceptList, q)
 	if err != nil {
 		return "", "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	most := f.collection.MaxPage
-	raw, err := io.ReadAll(io.LimitReader(response.Body, most+1))
-	switch {
-	case err != nil:
-		return "", "", fmt.Errorf("reading the answer: %w", err)
-	case int64(len(raw)) > most:
-		return "", "", fmt.Errorf("%w: it has more than %d bytes", errPageTooLarge, most)
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{untrusted.NewReader(response.Body, untrusted.Bounds{Bytes: f.collection.MaxPage}), response.Body}
+	p := page{frames: newFrames(ctx, cancel, response, &f.collection), collection: &f.collection, sink: f.sink}
+	p.protobuf = false // nobody asked for that
+	defer p.close()
+	if err := p.read(); err != nil {
+		return "", "", err
 	}
-	page, items, err := decodeList(raw, f.collection.MetadataOnly)
-	if err != nil {
-		return "", "", fmt.Errorf("the answer is no list: %w", err)
-	}
-	for _, item := range items {
-		f.sink.Set(item)
-	}
-	return page.ResourceVersion, page.Continue, nil
-}
-
-// checkList tells whether a document is a list. Anything in between may answer with a document that is none, and no list is
-// as empty as that.
-func checkList(kind string, page metav1.ListMeta) error {
-	switch {
-	case !strings.HasSuffix(kind, "List"):
-		return fmt.Errorf("it is of kind %.40q", kind)
-	case page.ResourceVersion == "":
-		return errors.New("it has no version")
-	}
-	return nil
-}
-
-func decodeList(raw []byte, metadataOnly bool) (page metav1.ListMeta, items []client.Object, err error) {
-	if metadataOnly {
-		list := metav1.PartialObjectMetadataList{}
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &list); err != nil {
-			return page, nil, err
-		}
-		for i := range list.Items {
-			items = append(items, &list.Items[i])
-		}
-		return list.ListMeta, items, checkList(list.Kind, list.ListMeta)
-	}
-	list := struct {
-		APIVersion      string `json:"apiVersion"`
-		Kind            string `json:"kind"`
-		metav1.ListMeta `json:"metadata"`
-		Items           []map[string]any `json:"items"`
-	}{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &list); err != nil {
-		return page, nil, err
-	}
-	for _, item := range list.Items {
-		object := &unstructured.Unstructured{Object: item}
-		if object.GetKind() == "" { // API servers leave it out of the items of lists
-			object.SetAPIVersion(list.APIVersion)
-			object.SetKind(strings.TrimSuffix(list.Kind, "List"))
-		}
-		items = append(items, object)
-	}
-	return list.ListMeta, items, checkList(list.Kind, list.ListMeta)
+	_, _ = io.CopyN(io.Discard, response.Body, maxSpaces) // up to its end, for the connection to be used again
+	return p.meta.ResourceVersion, p.meta.Continue, p.check(limit)
 }

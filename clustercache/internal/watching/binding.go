@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,6 +75,8 @@ type Connection struct {
 	Events *atomic.Uint64
 	// Lists are the turns in which the target is asked for all objects of a kind. Nil: at any time.
 	Lists *turns.Share
+	// Budget is what large documents take room of while they are read and decoded. Nil: there is no bound.
+	Budget *follow.Share
 	// Redact takes out of a text what must not be shown. Nil: nothing.
 	Redact func(string) string
 
@@ -122,7 +123,7 @@ type Binding struct {
 	resource schema.GroupVersionResource
 	trims    bool
 	// listing is what a list that is under way brought so far, nil if none is. Only used by the goroutine of run.
-	listing map[types.NamespacedName]any
+	listing *list
 	// abort ends the attempt that is under way, which is overfull if there was no room for an object. Only used by the goroutine
 	// of Run.
 	abort    context.CancelCauseFunc
@@ -136,7 +137,7 @@ type Binding struct {
 	listed func(achieved bool)
 
 	// staged is what a binding collects that is not the declared watch's feeder yet. Guarded by watch.deliver.
-	staged map[types.NamespacedName]any
+	staged *list
 }
 
 // Bind prepares a binding, which begins to work with Run and counts from Promote on.
@@ -384,7 +385,7 @@ func (b *Binding) newFollower() error {
 	b.trims = spec.MetadataOnly && full
 	c := follow.Collection{
 		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact, Await: b.connection.Await,
-		Resource: b.resource, Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
+		Budget: b.connection.Budget, Resource: b.resource, Kind: mapping.GroupVersionKind, Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
 		Endless: b.connection.SyncTimeout / 2, // what stands still was opened a bit after it was begun
 	}
 	c.Fields = spec.Fields
@@ -412,7 +413,7 @@ func (b *Binding) refused(err error) bool {
 }
 
 // Begin implements follow.Sink.
-func (b *Binding) Begin() { b.listing = map[types.NamespacedName]any{} }
+func (b *Binding) Begin() { b.listing = newList() }
 
 // Set implements follow.Sink.
 func (b *Binding) Set(o client.Object) {
@@ -435,7 +436,7 @@ func (b *Binding) Set(o client.Object) {
 		if b.watchdog != nil {
 			b.watchdog.Reset(b.connection.SyncTimeout)
 		}
-		fits = b.watch.put(b.listing, key, value)
+		fits = b.watch.put(b, b.listing, key, value)
 	}
 	if !fits {
 		b.overfull = true
@@ -455,13 +456,13 @@ func (b *Binding) Remove(o client.Object) {
 		b.watch.remove(b, key)
 		return
 	}
-	delete(b.listing, key)
+	b.watch.take(b.listing, key)
 }
 
 // Complete implements follow.Sink.
 func (b *Binding) Complete() {
 	b.relax()
-	if b.overfull || !b.watch.spec.Room.reserve(b.watch, len(b.listing)) {
+	if b.overfull || !b.watch.spec.Room.reserve(b.watch, b.listing.size()) {
 		return // it is not complete, or its watch was ousted
 	}
 	b.achieved.Store(true)

@@ -57,6 +57,7 @@ type Declared struct {
 
 	mu       sync.RWMutex
 	values   map[types.NamespacedName]any
+	bytes    int64    // that they take
 	syncedBy *Binding // who keeps values up to date; nil while they cannot be relied upon
 	outages  uint64   // the connection of syncedBy had had by then: after another one values may be outdated
 }
@@ -161,15 +162,17 @@ func (w *Declared) Close() {
 func (w *Declared) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.values, w.syncedBy = map[types.NamespacedName]any{}, nil
+	w.values, w.bytes, w.syncedBy = map[types.NamespacedName]any{}, 0, nil
 }
 
 // shrink gives back what is not needed of the room for what is kept.
 func (w *Declared) shrink() {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	w.spec.Room.keep(w, len(w.values))
+	w.spec.Room.keep(w, w.sizeLocked())
 }
+
+func (w *Declared) sizeLocked() Size { return Size{len(w.values), w.bytes} }
 
 // yield drops what a binding may have brought since its watch was ousted.
 func (w *Declared) yield(b *Binding) {
@@ -198,22 +201,22 @@ func (w *Declared) Promote(b *Binding) {
 }
 
 // replace takes a complete list.
-func (w *Declared) replace(b *Binding, values map[types.NamespacedName]any) {
+func (w *Declared) replace(b *Binding, list *list) {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
 	switch {
 	case b.ctx.Err() != nil:
 	case w.feeder != b:
-		b.staged = values
+		b.staged = list
 	default:
-		w.replaceLocked(b, values)
+		w.replaceLocked(b, list)
 	}
 }
 
-func (w *Declared) replaceLocked(b *Binding, values map[types.NamespacedName]any) {
+func (w *Declared) replaceLocked(b *Binding, list *list) {
 	w.mu.Lock()
-	before := w.values
-	w.values, w.syncedBy, w.outages = values, b, b.connection.outages()
+	before, values := w.values, list.values
+	w.values, w.bytes, w.syncedBy, w.outages = values, list.bytes, b, b.connection.outages()
 	w.mu.Unlock()
 	w.shrink()
 	w.spec.Room.fits(w)
@@ -239,17 +242,24 @@ func (w *Declared) set(b *Binding, key types.NamespacedName, value any) bool {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
 	fits := true
-	if !w.accepts(b, func() { fits = w.put(b.staged, key, value) }) {
+	if !w.accepts(b, func() { fits = w.put(b, b.staged, key, value) }) {
 		return fits
 	}
 	w.mu.RLock()
 	old, existed := w.values[key]
-	kept := len(w.values)
+	before := w.sizeLocked()
 	w.mu.RUnlock()
-	if fits = existed || w.spec.Room.reserve(w, kept+1); fits {
+	after := before.plus(Size{1, sizeOf(key, value)})
+	if existed {
+		after = after.minus(Size{1, sizeOf(key, old)})
+	}
+	if fits = w.spec.Room.reserve(w, after); fits {
 		w.mu.Lock()
-		w.values[key] = value
+		w.values[key], w.bytes = value, after.Bytes
 		w.mu.Unlock()
+	}
+	if after.Bytes < before.Bytes {
+		w.shrink()
 	}
 	if fits && w.spec.Handler != nil {
 		w.notify(func() { w.spec.Handler.OnUpdate(w.spec.Cluster, w.spec.Name, key, old, value) })
@@ -257,25 +267,19 @@ func (w *Declared) set(b *Binding, key types.NamespacedName, value any) bool {
 	return fits
 }
 
-// put puts an object into a list beside values. It returns false if there is no room for it.
-func (w *Declared) put(list map[types.NamespacedName]any, key types.NamespacedName, value any) bool {
-	if _, existed := list[key]; !existed && !w.spec.Room.reserve(w, len(list)+1) {
-		return false
-	}
-	list[key] = value
-	return true
-}
-
 // remove takes an object that left the selection.
 func (w *Declared) remove(b *Binding, key types.NamespacedName) {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
-	if !w.accepts(b, func() { delete(b.staged, key) }) {
+	if !w.accepts(b, func() { w.take(b.staged, key) }) {
 		return
 	}
 	w.mu.Lock()
 	old, existed := w.values[key]
-	delete(w.values, key)
+	if existed {
+		delete(w.values, key)
+		w.bytes -= sizeOf(key, old)
+	}
 	w.mu.Unlock()
 	w.shrink()
 	w.spec.Room.wake()

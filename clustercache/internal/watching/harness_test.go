@@ -149,7 +149,7 @@ func newSetting(t *testing.T, most int) *setting {
 	before := goleak.IgnoreCurrent()
 	s := &setting{g: NewWithT(t), t: t, clock: newSteppedClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	s.g.SetDefaultEventuallyTimeout(patience)
-	s.room = NewRoom(most, func() { s.told.Add(1) })
+	s.room = NewRoom(Size{Objects: most}, nil, func() { s.told.Add(1) })
 	t.Cleanup(func() {
 		s.g.Eventually(func() error { return goleak.Find(before) }).Should(Succeed())
 		s.g.Expect(s.taken()).To(BeZero(), "all room is given back")
@@ -223,7 +223,7 @@ func (s *setting) stepUntil(of *site, lists int32) {
 func (s *setting) taken() int {
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
-	return s.room.taken
+	return s.room.taken.Objects
 }
 
 func state(w *Declared) func() [2]any {

@@ -4,59 +4,83 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 )
 
 // ErrTooMany is reported when there is no room for what a watch brings. What it kept before is not relied upon.
-var ErrTooMany = errors.New("the target has more objects than may be kept of it")
+var ErrTooMany = errors.New("the target has more objects, or larger ones, than may be kept of it")
 
 // shownRefused is how many names of watches Refused shows.
 const shownRefused = 5
 
-// Room bounds how many objects the watches of a target keep together, those of lists under way included. A list that is taken
-// anew counts once with the one that it replaces, so at the worst moment there may be twice as many. A nil Room has no bound.
+// Size is that of what is kept: how many objects there are, and about how much memory they take.
+type Size struct {
+	Objects int
+	Bytes   int64
+}
+
+// minus is what one size has more than another.
+func (s Size) minus(other Size) Size { return Size{s.Objects - other.Objects, s.Bytes - other.Bytes} }
+
+func (s Size) plus(other Size) Size { return Size{s.Objects + other.Objects, s.Bytes + other.Bytes} }
+
+// larger is the larger one of two sizes in either respect.
+func (s Size) larger(other Size) Size {
+	return Size{max(s.Objects, other.Objects), max(s.Bytes, other.Bytes)}
+}
+
+// Room bounds what the watches of a target keep together, lists under way included. A list that is taken anew counts
+// once with what it has in common with the one that it replaces. A nil Room has no bound.
 //
 // Who asks for the object that does not fit is not who fills the room. So the watch that is refused is the one that asks only
 // if no other one is more than twice as large. Else that other one is ousted: what it kept is forgotten, and it begins anew
 // later. That the other one must be so much larger keeps two that do not fit together from ousting each other in turn; and a
 // watch counts as large as it was when it was refused until it fits, so that its next try ousts nobody.
 type Room struct {
-	most    int
+	most    Size
+	shared  *Pool // nil if there is none
 	changed func()
 
 	mu       sync.Mutex
-	taken    int
-	held     map[*Declared]int // what each watch has taken
+	taken    Size
+	held     map[*Declared]Size // what each watch has taken
 	refused  map[*Declared]*refusal
 	attempts map[*Binding]context.CancelCauseFunc // that are under way
 }
 
 // refusal is what is known of a watch that there was no room for.
 type refusal struct {
-	size      int           // the most objects that it came to
+	size      Size          // the most that it came to
+	why       string        // which bound there is
 	announced bool          // changed was called
 	told      bool          // its handler knows
 	ousted    bool          // it may take nothing until its handler knows
 	freed     chan struct{} // receives when there may be room for it again
 }
 
-// NewRoom returns room for so many objects. changed is called without a lock of the room when Refused has changed.
-func NewRoom(most int, changed func()) *Room {
+// NewRoom returns room for so much, where zero bytes are any number of them, of which some may be taken of a pool. changed is called without
+// a lock of the room when Refused has changed.
+func NewRoom(most Size, shared *Pool, changed func()) *Room {
+	if most.Bytes == 0 {
+		most.Bytes = math.MaxInt64 / 4
+	}
 	return &Room{
-		most: most, changed: changed,
-		held: map[*Declared]int{}, refused: map[*Declared]*refusal{}, attempts: map[*Binding]context.CancelCauseFunc{},
+		most: most, shared: shared, changed: changed,
+		held: map[*Declared]Size{}, refused: map[*Declared]*refusal{}, attempts: map[*Binding]context.CancelCauseFunc{},
 	}
 }
 
-// Refused says which watches bring more than there is room for; empty if none does.
+// Refused says which watches bring more than there is room for, and of what; empty if none does.
 func (r *Room) Refused() string {
 	r.mu.Lock()
 	var names []string
-	for w := range maps.Keys(r.refused) {
+	why := ""
+	for w, refused := range r.refused {
 		names = append(names, w.spec.Name)
+		why = max(why, refused.why)
 	}
 	r.mu.Unlock()
 	if len(names) == 0 {
@@ -67,12 +91,51 @@ func (r *Room) Refused() string {
 	if left := len(names) - shownRefused; left > 0 {
 		names, more = names[:shownRefused], fmt.Sprintf(" and %d more", left)
 	}
-	return fmt.Sprintf("there are more than %d objects; not all are known of: %s%s", r.most, strings.Join(names, ", "), more)
+	return fmt.Sprintf("%s; not all are known of: %s%s", why, strings.Join(names, ", "), more)
 }
 
-// reserve tells whether a watch may keep n objects, in whatever list. It may oust another watch, so it is called without the
+// lacks says which bound keeps a target from taking more; empty if none does.
+func (r *Room) lacks(more Size) string {
+	after := r.taken.plus(more)
+	switch {
+	case more.Objects > 0 && after.Objects > r.most.Objects:
+		return fmt.Sprintf("there are more than %d objects", r.most.Objects)
+	case more.Bytes > 0 && after.Bytes > r.most.Bytes:
+		return fmt.Sprintf("the objects take more than %d MiB of memory", r.most.Bytes>>20)
+	case more.Bytes > 0 && !r.shared.fits(r.taken.Bytes, after.Bytes):
+		return fmt.Sprintf("the objects of all targets of the namespace take more than %d MiB of memory", r.shared.most>>20)
+	}
+	return ""
+}
+
+// take changes what is taken by a difference.
+func (r *Room) take(w *Declared, more Size) bool {
+	after := r.taken.plus(more)
+	if !r.shared.move(r.taken.Bytes, after.Bytes) {
+		return false // it was taken by another target just now
+	}
+	r.taken = after
+	if held := r.held[w].plus(more); held == (Size{}) {
+		delete(r.held, w)
+	} else {
+		r.held[w] = held
+	}
+	return true
+}
+
+// has tells whether there is room for a watch that keeps so much, without another one being ousted.
+func (r *Room) has(w *Declared, n Size) bool {
+	if r == nil {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lacks(n.minus(r.held[w])) == ""
+}
+
+// reserve tells whether a watch may keep so much, in whatever list. It may oust another watch, so it is called without the
 // lock of any.
-func (r *Room) reserve(w *Declared, n int) bool {
+func (r *Room) reserve(w *Declared, n Size) bool {
 	if r == nil {
 		return true
 	}
@@ -88,66 +151,71 @@ func (r *Room) reserve(w *Declared, n int) bool {
 	return fits
 }
 
-func (r *Room) claim(w *Declared, n int) (fits bool, ousted []*Declared, aborts []context.CancelCauseFunc) {
+func (r *Room) claim(w *Declared, n Size) (fits bool, ousted []*Declared, aborts []context.CancelCauseFunc) {
 	if w.ctx.Err() != nil || r.isOusted(w) {
 		return false, nil, nil
 	}
-	more := n - r.held[w]
-	if more <= 0 {
-		return true, nil, nil
-	}
-	for r.taken+more > r.most {
+	for {
+		more := n.larger(r.held[w]).minus(r.held[w])
+		why := r.lacks(more)
+		if why == "" && r.take(w, more) {
+			return true, ousted, aborts
+		}
+		if why == "" {
+			continue
+		}
 		other := r.largestBut(w)
-		if other == nil || r.size(other) <= 2*max(n, r.size(w)) {
-			r.refuse(w, n)
+		if other == nil || r.weight(r.size(other)) <= 2*max(r.weight(n), r.weight(r.size(w))) {
+			r.refuse(w, n, why)
 			return false, ousted, aborts
 		}
-		ousted, aborts = append(ousted, other), append(aborts, r.oust(other)...)
+		ousted, aborts = append(ousted, other), append(aborts, r.oust(other, why)...)
 	}
-	r.taken += more
-	r.held[w] = n
-	return true, ousted, aborts
 }
 
 // oust takes all room from a watch, and returns what aborts its attempts.
-func (r *Room) oust(w *Declared) (aborts []context.CancelCauseFunc) {
+func (r *Room) oust(w *Declared, why string) (aborts []context.CancelCauseFunc) {
 	for b, abort := range r.attempts {
 		if b.watch == w {
 			aborts = append(aborts, abort)
 		}
 	}
-	refused := r.refuse(w, r.held[w])
+	refused := r.refuse(w, r.held[w], why)
 	refused.ousted = !refused.told || len(aborts) > 0
-	r.taken -= r.held[w]
-	delete(r.held, w)
+	r.take(w, Size{}.minus(r.held[w]))
 	return aborts
 }
 
 // size is that of a watch, or what it was when there was no room for it.
-func (r *Room) size(w *Declared) int {
+func (r *Room) size(w *Declared) Size {
 	if refused := r.refused[w]; refused != nil {
-		return max(refused.size, r.held[w])
+		return refused.size.larger(r.held[w])
 	}
 	return r.held[w]
+}
+
+// weight is how much of the room a size takes, in bytes: the same for all objects there may be as for all bytes.
+func (r *Room) weight(s Size) int64 {
+	return max(int64(s.Objects)*max(r.most.Bytes/int64(max(r.most.Objects, 1)), 1), s.Bytes)
 }
 
 // largestBut returns the largest of the other watches that have taken room; nil if none has.
 func (r *Room) largestBut(w *Declared) (largest *Declared) {
 	for other := range r.held {
-		if other != w && (largest == nil || r.size(other) > r.size(largest)) {
+		if other != w && (largest == nil || r.weight(r.size(other)) > r.weight(r.size(largest))) {
 			largest = other
 		}
 	}
 	return largest
 }
 
-func (r *Room) refuse(w *Declared, size int) *refusal {
+func (r *Room) refuse(w *Declared, size Size, why string) *refusal {
 	refused := r.refused[w]
 	if refused == nil {
 		refused = &refusal{freed: make(chan struct{}, 1)}
 		r.refused[w] = refused
 	}
-	refused.size = max(refused.size, size)
+	refused.size, refused.why = refused.size.larger(size), why
 	select {
 	case <-refused.freed: // it was tried since
 	default:
@@ -221,21 +289,16 @@ func (r *Room) announce(w *Declared) (freed <-chan struct{}) {
 	return freed
 }
 
-// keep gives back what a watch that keeps n objects does not need.
-func (r *Room) keep(w *Declared, n int) {
+// keep gives back what a watch that keeps so much does not need.
+func (r *Room) keep(w *Declared, n Size) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	held := r.held[w]
-	if n >= held {
-		return
-	}
-	r.taken -= held - n
-	r.held[w] = n
-	if n == 0 {
-		delete(r.held, w)
+	if less := (Size{min(n.Objects, held.Objects), min(n.Bytes, held.Bytes)}).minus(held); less != (Size{}) {
+		r.take(w, less)
 	}
 }
 
@@ -266,11 +329,20 @@ func (r *Room) wake() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for w, refused := range r.refused {
-		if refused.size <= r.most && r.most-r.taken+r.held[w] >= min(refused.size+refused.size/2, r.most) {
+		if r.mayFit(w, refused.size) {
 			select {
 			case refused.freed <- struct{}{}:
 			default:
 			}
 		}
 	}
+}
+
+// mayFit tells of a watch that was refused at a size whether there is room for half as much again, or all there is.
+func (r *Room) mayFit(w *Declared, size Size) bool {
+	half := Size{size.Objects + size.Objects/2, size.Bytes + size.Bytes/2}
+	least := Size{min(half.Objects, r.most.Objects), min(half.Bytes, r.most.Bytes)}
+	left := r.most.minus(r.taken).plus(r.held[w])
+	more := least.Bytes - r.held[w].Bytes
+	return size.larger(r.most) == r.most && least.larger(left) == left && r.shared.fits(r.taken.Bytes, r.taken.Bytes+more)
 }

@@ -215,33 +215,33 @@ func TestRoomThatIsGivenBack(t *testing.T) {
 // One that would need more than there is, or than is given back, is not asked for each time that something goes.
 func TestRoomThatIsNotEnough(t *testing.T) {
 	g := NewWithT(t)
-	r := NewRoom(100, func() {})
+	r := NewRoom(Size{Objects: 100}, nil, func() {})
 	fits, waits := Declare(t.Context(), Spec{Room: r}), Declare(t.Context(), Spec{Room: r})
-	g.Expect(r.reserve(fits, 60)).To(BeTrue())
-	g.Expect(r.reserve(waits, 40)).To(BeTrue())
-	g.Expect(r.reserve(waits, 41)).To(BeFalse())
+	g.Expect(r.reserve(fits, Size{Objects: 60})).To(BeTrue())
+	g.Expect(r.reserve(waits, Size{Objects: 40})).To(BeTrue())
+	g.Expect(r.reserve(waits, Size{Objects: 41})).To(BeFalse())
 	freed := r.announce(waits)
-	r.keep(waits, 0)
+	r.keep(waits, Size{Objects: 0})
 	for _, c := range []struct {
 		others int
 		wakes  bool
 	}{{50, false}, {40, false}, {39, true}, {38, true}} {
-		r.keep(fits, c.others)
+		r.keep(fits, Size{Objects: c.others})
 		r.wake()
 		if c.wakes {
 			g.Expect(freed).To(Receive())
 		}
 		g.Expect(freed).NotTo(Receive())
 	}
-	g.Expect(r.reserve(waits, 62)).To(BeTrue())
-	g.Expect(r.reserve(waits, 63)).To(BeFalse())
-	r.keep(waits, 0)
+	g.Expect(r.reserve(waits, Size{Objects: 62})).To(BeTrue())
+	g.Expect(r.reserve(waits, Size{Objects: 63})).To(BeFalse())
+	r.keep(waits, Size{Objects: 0})
 	r.wake()
 	g.Expect(freed).NotTo(Receive(), "it came that far")
 	fits.Close()
 	g.Expect(freed).To(Receive())
-	g.Expect(r.reserve(waits, 101)).To(BeFalse())
-	r.keep(waits, 0)
+	g.Expect(r.reserve(waits, Size{Objects: 101})).To(BeFalse())
+	r.keep(waits, Size{Objects: 0})
 	r.wake()
 	g.Expect(freed).NotTo(Receive(), "it does not fit into all there is")
 }
@@ -249,28 +249,28 @@ func TestRoomThatIsNotEnough(t *testing.T) {
 // The first objects of a list that is taken anew give nothing back: what it replaces is still there.
 func TestShorterListNeedsNoRoom(t *testing.T) {
 	g := NewWithT(t)
-	r := NewRoom(5, func() {})
+	r := NewRoom(Size{Objects: 5}, nil, func() {})
 	w, other := Declare(t.Context(), Spec{Room: r}), Declare(t.Context(), Spec{Room: r})
-	g.Expect(r.reserve(w, 3)).To(BeTrue())
-	g.Expect(r.reserve(w, 1)).To(BeTrue())
-	g.Expect(r.reserve(other, 3)).To(BeFalse())
+	g.Expect(r.reserve(w, Size{Objects: 3})).To(BeTrue())
+	g.Expect(r.reserve(w, Size{Objects: 1})).To(BeTrue())
+	g.Expect(r.reserve(other, Size{Objects: 3})).To(BeFalse())
 	w.Close()
-	g.Expect(r.reserve(w, 1)).To(BeFalse(), "it has ended")
-	g.Expect(r.reserve(other, 5)).To(BeTrue())
+	g.Expect(r.reserve(w, Size{Objects: 1})).To(BeFalse(), "it has ended")
+	g.Expect(r.reserve(other, Size{Objects: 5})).To(BeTrue())
 }
 
 // What is refused because the watch has ended is not refused for want of room, and nothing is left of a watch that has ended.
 func TestWatchThatHasEndedIsNotRefused(t *testing.T) {
 	g := NewWithT(t)
 	changed := 0
-	r := NewRoom(5, func() { changed++ })
+	r := NewRoom(Size{Objects: 5}, nil, func() { changed++ })
 	w := Declare(t.Context(), Spec{Name: "ended", Room: r})
-	g.Expect(r.reserve(w, 6)).To(BeFalse())
+	g.Expect(r.reserve(w, Size{Objects: 6})).To(BeFalse())
 	r.announce(w)
 	g.Expect(r.Refused()).To(ContainSubstring("ended"))
 	w.Close()
 	g.Expect(r.Refused()).To(BeEmpty())
-	g.Expect(r.reserve(w, 6)).To(BeFalse())
+	g.Expect(r.reserve(w, Size{Objects: 6})).To(BeFalse())
 	g.Expect(r.announce(w)).To(BeNil())
 	g.Expect(r.Refused()).To(BeEmpty())
 	g.Expect(changed).To(Equal(2))
@@ -278,10 +278,10 @@ func TestWatchThatHasEndedIsNotRefused(t *testing.T) {
 
 func TestRefusedShowsAFewNames(t *testing.T) {
 	g := NewWithT(t)
-	r := NewRoom(1, func() {})
+	r := NewRoom(Size{Objects: 1}, nil, func() {})
 	g.Expect(r.Refused()).To(BeEmpty())
 	for i := range 8 {
-		g.Expect(r.reserve(Declare(t.Context(), Spec{Name: fmt.Sprint("kind-", i)}), 2)).To(BeFalse())
+		g.Expect(r.reserve(Declare(t.Context(), Spec{Name: fmt.Sprint("kind-", i)}), Size{Objects: 2})).To(BeFalse())
 	}
 	g.Expect(r.Refused()).To(HaveSuffix(strings.Join([]string{"kind-0", "kind-1", "kind-2", "kind-3", "kind-4"}, ", ") + " and 3 more"))
 }

@@ -1,0 +1,125 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/trellis-hub/trellis/clustercache/semaphore"
+)
+
+const (
+	// maxDocument bounds one event, or one item of a page. API servers accept objects of up to 3 MiB, and keep 1.5 MiB of them.
+	maxDocument = 4 << 20
+	// maxElements and maxDepth bound what is decoded of one. What is not decoded, such as the schema of a definition of custom
+	// resources and the fields in managedFields, does not count.
+	maxElements = 1 << 15
+	maxDepth    = 200
+	// maxManagers bounds the entries of managedFields. An API server keeps ten for updates, and one for each applier.
+	maxManagers = 2_000
+
+	// freeRead is up to which size a buffer takes no place of a Budget; mediumRead is that of the first kind of places.
+	freeRead   = firstRead
+	mediumRead = 512 << 10
+	// perElement is about what an element takes in memory when it is decoded. Small maps take most.
+	perElement = 192
+	// freeDecode is up to which size what is decoded takes no place of a Budget. Nearly nothing is larger.
+	freeDecode = 32 << 10
+	// slowDocument is how long a document may take to arrive that has a place.
+	slowDocument = 30 * time.Second
+)
+
+// Budget bounds what the documents of all servers take in memory while they are read and decoded. It is fair between the
+// namespaces of the source, and then between targets.
+//
+// A document is read before it is decoded, so that who is slow to send one keeps nobody from decoding. It grows from one kind of
+// places to the next: what has a place of a later kind never waits for one of an earlier kind, so that no two wait for each
+// other.
+type Budget struct {
+	medium, large *semaphore.Semaphore // places for buffers of up to mediumRead, and for larger ones
+	decoded       *semaphore.Semaphore // bytes
+}
+
+// NewBudget returns a budget of 320 MiB at the very most, of which one namespace has at most 36 MiB, and one target 20 MiB.
+func NewBudget() *Budget {
+	const most = maxDocument + perElement*maxElements // what the largest document takes
+	return &Budget{
+		medium:  semaphore.New(semaphore.Options{Size: 384, PerNamespace: 32, PerOwner: 8}),
+		large:   semaphore.New(semaphore.Options{Size: 16, PerNamespace: 2, PerOwner: 1}),
+		decoded: semaphore.New(semaphore.Options{Size: 64 << 20, PerNamespace: most, PerOwner: most}),
+	}
+}
+
+// Share returns what one target has of a budget.
+func (b *Budget) Share(target types.NamespacedName) *Share { return &Share{budget: b, owner: target} }
+
+// Share is what one target has of a Budget. A nil Share bounds nothing.
+type Share struct {
+	budget *Budget
+	owner  semaphore.Owner
+}
+
+// place is what a document has of a Budget while it is read. A nil place is that of a small one.
+type place struct {
+	size     int // that a buffer may have
+	releases []func()
+	timer    clock.Timer
+}
+
+// read waits until a buffer may have a size. slow is called if the document takes too long to arrive from then on.
+func (s *Share) read(ctx context.Context, p *place, size int, clock clock.WithDelayedExecution, slow func()) (*place, error) {
+	if s == nil || size <= freeRead || p != nil && size <= p.size {
+		return p, nil
+	}
+	if p == nil {
+		p = &place{}
+	} else {
+		p.timer.Stop() // to wait here is not its fault
+	}
+	kind, most := s.budget.medium, mediumRead
+	if size > mediumRead {
+		kind, most = s.budget.large, maxDocument
+	}
+	release, err := kind.Acquire(ctx, s.owner, 1)
+	if err != nil {
+		p.release()
+		return nil, fmt.Errorf("waiting for a place to read a large document: %w", err)
+	}
+	p.size, p.releases, p.timer = most, append(p.releases, release), clock.AfterFunc(slowDocument, slow)
+	return p, nil
+}
+
+// release gives a place back.
+func (p *place) release() {
+	if p == nil {
+		return
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	for _, release := range p.releases {
+		release()
+	}
+}
+
+// renew begins the time anew that a document may take.
+func (p *place) renew() {
+	if p != nil {
+		p.timer.Reset(slowDocument)
+	}
+}
+
+// decode waits until so much may be decoded. release gives it back.
+func (s *Share) decode(ctx context.Context, bytes, elements int) (release func(), err error) {
+	cost := bytes + perElement*elements
+	if s == nil || cost <= freeDecode {
+		return func() {}, nil
+	}
+	if release, err = s.budget.decoded.Acquire(ctx, s.owner, int64(cost)); err != nil {
+		return nil, fmt.Errorf("waiting for a place to decode a large document: %w", err)
+	}
+	return release, nil
+}

@@ -1,0 +1,72 @@
+package watching
+
+import "k8s.io/apimachinery/pkg/types"
+
+// list is what a list brought so far, beside what the watch keeps.
+type list struct {
+	values map[types.NamespacedName]any
+	bytes  int64 // that the values take
+	own    int64 // of that, what the watch does not keep, too
+}
+
+func newList() *list { return &list{values: map[types.NamespacedName]any{}} }
+
+func (l *list) size() Size { return Size{len(l.values), l.bytes} }
+
+// put puts an object into a list beside what the watch keeps. It returns false if there is no room for it. What has not changed is
+// there once. A list may take a quarter more than there is room for together with what it replaces.
+func (w *Declared) put(b *Binding, l *list, key types.NamespacedName, value any) bool {
+	w.take(l, key)
+	size := sizeOf(key, value)
+	w.mu.RLock()
+	old, existed := w.values[key]
+	kept := w.bytes
+	w.mu.RUnlock()
+	own := size
+	if existed && unchanged(old, value) {
+		value, own = old, 0
+	}
+	alone := Size{len(l.values) + 1, l.bytes + size}
+	beside := alone.larger(Size{Bytes: (kept + l.own + own) / 5 * 4})
+	room := w.spec.Room
+	if kept > 0 && beside != alone && !room.has(w, beside) && w.giveWay(b, alone) {
+		beside = alone
+	}
+	if !room.reserve(w, beside) {
+		return false
+	}
+	l.values[key] = value
+	l.bytes += size
+	l.own += own
+	return true
+}
+
+// giveWay drops what a watch keeps if its list fits without that. What is replaced is not relied upon meanwhile, unless another
+// binding keeps it up to date.
+func (w *Declared) giveWay(b *Binding, alone Size) bool {
+	w.mu.RLock()
+	relied := w.syncedBy != nil && w.syncedBy != b
+	w.mu.RUnlock()
+	if relied || !w.spec.Room.has(w, alone) {
+		return false
+	}
+	w.forget()
+	return true
+}
+
+// take takes an object out of a list.
+func (w *Declared) take(l *list, key types.NamespacedName) {
+	value, existed := l.values[key]
+	if !existed {
+		return
+	}
+	delete(l.values, key)
+	size := sizeOf(key, value)
+	l.bytes -= size
+	w.mu.RLock()
+	old, kept := w.values[key]
+	w.mu.RUnlock()
+	if !kept || !unchanged(old, value) {
+		l.own = max(l.own-size, 0)
+	}
+}
