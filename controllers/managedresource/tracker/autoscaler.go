@@ -11,6 +11,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
@@ -45,7 +46,7 @@ func (t *Tracker) autoscalerWatcher() *clustercache.Watcher {
 // concern (spec/managedresource.md W-16).
 func ScaledBy(autoscaler *unstructured.Unstructured) (key inventory.Key, ok bool) {
 	ref, _, err := unstructured.NestedStringMap(autoscaler.Object, "spec", "scaleTargetRef")
-	if err != nil || ref["name"] == "" {
+	if err != nil || ref["name"] == "" || untrusted.Name(ref["name"]) != ref["name"] {
 		return inventory.Key{}, false
 	}
 	gv, err := schema.ParseGroupVersion(ref["apiVersion"])

@@ -8,12 +8,12 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 const (
@@ -96,6 +96,7 @@ func (n *Nodes) watch(ctx context.Context, cluster clustercache.ClusterKey) erro
 	return n.clusters.Watch(ctx, cluster, clustercache.Watcher{
 		Name:      watchName,
 		Kind:      corev1.SchemeGroupVersion.WithKind("Node"),
+		Fields:    [][]string{{"spec", "providerID"}, {"status", "conditions"}},
 		Transform: func(obj client.Object) any { return stateOf(obj) },
 		Handler:   n,
 	})
@@ -168,8 +169,8 @@ func (n *Nodes) OnError(cluster clustercache.ClusterKey, _ string, err error) {
 
 func stateOf(obj client.Object) state {
 	node := &corev1.Node{}
-	content, ok := obj.(*unstructured.Unstructured)
-	if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, node) != nil {
+	content, ok := obj.(interface{ UnstructuredContent() map[string]any })
+	if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(content.UnstructuredContent(), node) != nil {
 		return state{problem: "its state cannot be read"}
 	}
 
@@ -181,7 +182,10 @@ func stateOf(obj client.Object) state {
 	if region == "" {
 		region = node.Labels[deprecatedRegionLabel]
 	}
-	return state{problem: problemOf(node), cloud: cloud, region: region}
+	// What is kept is bounded, and no part of a text that is not.
+	return state{
+		problem: untrusted.Message(problemOf(node)), cloud: strings.Clone(untrusted.Token(cloud)), region: untrusted.Token(region),
+	}
 }
 
 // problemOf follows spec/fleet.md B3: a node has to be ready and under no pressure.

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 func TestStateOfANode(t *testing.T) {
@@ -60,6 +62,19 @@ func TestCloudAndRegionOfANode(t *testing.T) {
 			NewWithT(t).Expect(got).To(Equal(test.expected))
 		})
 	}
+}
+
+func TestWhatIsKeptOfANodeIsBounded(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	got := stateOf(asUnstructured(t, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyRegion: long}},
+		Spec:       corev1.NodeSpec{ProviderID: long + "://"},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: "False\n", Reason: long}}},
+	}))
+	g := NewWithT(t)
+	g.Expect(got.problem).To(HavePrefix("Ready is False  (xxx"))
+	g.Expect(len(got.problem)).To(Equal(untrusted.MaxMessage))
+	g.Expect([]int{len(got.cloud), len(got.region)}).To(HaveEach(untrusted.MaxToken))
 }
 
 func TestSummaryOfNodes(t *testing.T) {

@@ -1,0 +1,322 @@
+package follow_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/follow"
+)
+
+// most is how much memory a document may take beyond what is there before, whatever it says. The garbage of growing
+// buffers is in it, and the same again for the collector.
+const most = 64 << 20
+
+// times repeats a text until it has some MiB.
+func times(text string, mib int) string { return strings.Repeat(text, mib<<20/len(text)) }
+
+// hostile are objects, in JSON, that are small on the wire and large in memory, or large at once.
+var hostile = map[string]struct{ object, says string }{
+	"empty finalizers":         {`{"metadata":{"name":"a","finalizers":["",` + times(`"",`, 3) + `""]}}`, "elements"},
+	"empty owners":             {`{"metadata":{"name":"a","ownerReferences":[{},` + times(`{},`, 3) + `{}]}}`, "elements"},
+	"empty managedFields":      {`{"metadata":{"name":"a","managedFields":[{},` + times(`{},`, 3) + `{}]}}`, "managed fields"},
+	"managedFields in escapes": {`{"metadata":{"name":"a","managed\u0046ields":[{},` + times(`{},`, 3) + `{}]}}`, "elements"},
+	"deep lists in labels":     {`{"metadata":{"name":"a","labels":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}}`, "levels of nesting"},
+	"more bytes than any":      {`{"metadata":{"name":"a","annotations":{"a":"` + times("x", 5) + `"}}}`, "it does not end after"},
+	"spaces":                   {`{"metadata":{"name":"a"}` + times(" ", 5) + `}`, "it does not end after"},
+	"a long name":              {`{"metadata":{"name":"` + strings.Repeat("a", 254) + `"}}`, "its name"},
+	"a name with a new line":   {`{"metadata":{"name":"a\nb"}}`, "its name"},
+	"no name":                  {`{"metadata":{}}`, "no name"},
+	"a long namespace":         {`{"metadata":{"name":"a","namespace":"` + strings.Repeat("a", 254) + `"}}`, "its namespace"},
+	"a long UID":               {`{"metadata":{"name":"a","uid":"` + strings.Repeat("a", 129) + `"}}`, "its UID"},
+	"a long version":           {`{"metadata":{"name":"a","resourceVersion":"` + strings.Repeat("1", 129) + `"}}`, "its version"},
+}
+
+// content are those that matter only where whole objects are asked for.
+var content = map[string]struct{ object, says string }{
+	"empty conditions": {`{"metadata":{"name":"a"},"status":{"conditions":[{},` + times(`{},`, 3) + `{}]}}`, "elements"},
+	"deep content":     {`{"metadata":{"name":"a"},"status":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, "levels of nesting"},
+	"wide content":     {`{"metadata":{"name":"a"},"status":{"a":0` + times(`,"a":0`, 3) + `}}`, "elements"},
+}
+
+// peak returns by how much the heap grows at most while something is done.
+func peak(do func()) uint64 {
+	heap := func() uint64 {
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	runtime.GC()
+	before := heap()
+	largest := before
+	ended, sampled := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(sampled)
+		for {
+			largest = max(largest, heap())
+			select {
+			case <-ended:
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+	}()
+	do()
+	close(ended)
+	<-sampled
+	return largest - before
+}
+
+func whole(c *follow.Collection) { c.MetadataOnly = false }
+func some(c *follow.Collection)  { c.MetadataOnly, c.Fields = false, [][]string{{"status"}} }
+func budget(c *follow.Collection) {
+	c.Budget = follow.NewBudget().Share(types.NamespacedName{Namespace: "a", Name: "a"})
+}
+
+// page is a page with some items, as an API server writes it.
+func pageOf(items string) string {
+	return `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[` + items + `]}`
+}
+
+func TestHostileObjects(t *testing.T) {
+	noStreams := refuse(http.StatusUnprocessableEntity, "")
+	for form, change := range map[string]func(*follow.Collection){"metadata": func(*follow.Collection) {}, "whole objects": whole, "some fields": some} {
+		objects := map[string]struct{ object, says string }{}
+		for name, c := range hostile {
+			if form == "whole objects" && name == "empty managedFields" {
+				c.says = "elements" // they are a part of the content
+			}
+			objects[name] = c
+		}
+		if form != "metadata" {
+			for name, c := range content {
+				objects[name] = c
+			}
+		}
+		for name, c := range objects {
+			for how, answers := range map[string][]answer{
+				"in a page":   {noStreams, refuse(http.StatusOK, pageOf(c.object))},
+				"in a stream": {say(`{"type":"ADDED","object":` + c.object + "}\n")},
+				"in an event": {say(all("5"), `{"type":"MODIFIED","object":`+c.object+"}\n")},
+			} {
+				t.Run(form+"/"+name+" "+how, func(t *testing.T) {
+					var err error
+					used := peak(func() {
+						s := begin(t, func(c *follow.Collection) { change(c); budget(c) }, answers...)
+						err = s.ends()
+						s.Expect(s.sink.present).To(BeEmpty())
+					})
+					g := NewWithT(t)
+					g.Expect(err).To(MatchError(ContainSubstring(c.says)))
+					g.Expect(used).To(BeNumerically("<", most))
+				})
+			}
+		}
+	}
+}
+
+func TestHostileMessages(t *testing.T) {
+	many := partial("a", "1", nil)
+	many.ManagedFields = make([]metav1.ManagedFieldsEntry, 1<<17)
+	owned := partial("a", "1", nil)
+	owned.OwnerReferences = make([]metav1.OwnerReference, 1<<18)
+	finalized := partial("a", "1", nil)
+	finalized.Finalizers = make([]string, 1<<20)
+	long := partial(strings.Repeat("a", 254), "1", nil)
+	binary := partial("a\xff", "1", nil)
+	large := partial("a", "1", map[string]string{"a": times("x", 5)})
+	failure := status(http.StatusConflict, metav1.StatusReasonConflict)
+	failure.Details = &metav1.StatusDetails{Causes: make([]metav1.StatusCause, 1<<17)}
+	for name, c := range map[string]struct{ message, says string }{
+		"managedFields":        {framedMetadata("ADDED", many), "too many fields"},
+		"owners":               {framedMetadata("ADDED", owned), "too many fields"},
+		"finalizers":           {framedMetadata("ADDED", finalized), "too many fields"},
+		"a long name":          {framedMetadata("ADDED", long), "its name"},
+		"a name that is bytes": {framedMetadata("ADDED", binary), "its name"},
+		"more bytes than any":  {framedMetadata("ADDED", large), "it has"},
+		"causes of a failure":  {framed("ERROR", wrapped("v1", "Status", failure)), "it tells of a failure in more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var err error
+			used := peak(func() {
+				s := begin(t, budget, sayMessages(framedMetadata("BOOKMARK", partial("", "5", listed)), c.message))
+				err = s.ends()
+			})
+			g := NewWithT(t)
+			g.Expect(err).To(MatchError(ContainSubstring(c.says)))
+			g.Expect(used).To(BeNumerically("<", most))
+		})
+	}
+}
+
+// What honest servers send fits, with margins.
+func TestLargeObjectsOfHonestServers(t *testing.T) {
+	managed := partial("large", "7", map[string]string{"a": times("x", 1)}) // a Secret of 1 MiB has no more as metadata
+	var leaves bytes.Buffer
+	for i := range 40_000 {
+		fmt.Fprintf(&leaves, `"f:property%d":{},`, i)
+	}
+	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{` + leaves.String() + `".":{}}`)}}
+	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":` + mustJSON(managed.ObjectMeta) +
+		`,"spec":{"versions":[{` + times(`"property":{"type":"string","description":"some words"},`, 1) + `"last":{}}]},"status":{"conditions":[{"type":"Established"}]}}`
+	fit := func(t *testing.T, change func(*follow.Collection), answers ...answer) {
+		s := begin(t, func(c *follow.Collection) { change(c); budget(c) }, answers...)
+		s.eventually("listed large")
+		s.Expect(s.sink.present["large"].GetManagedFields()).To(HaveLen(1))
+		s.Expect(len(s.sink.present["large"].GetManagedFields()[0].FieldsV1.GetRawString())).To(BeNumerically(">", 500_000))
+	}
+	noStreams := refuse(http.StatusUnprocessableEntity, "")
+	t.Run("metadata in a stream", func(t *testing.T) { fit(t, func(*follow.Collection) {}, say(text("ADDED", managed), all("7"))) })
+	t.Run("metadata in a page", func(t *testing.T) {
+		fit(t, func(*follow.Collection) {}, noStreams, refuse(http.StatusOK, pageOf(mustJSON(managed))), say())
+	})
+	t.Run("metadata as a message", func(t *testing.T) {
+		fit(t, func(*follow.Collection) {}, sayMessages(framedMetadata("ADDED", managed), framedMetadata("BOOKMARK", partial("", "7", listed))))
+	})
+	t.Run("a definition in a stream", func(t *testing.T) { fit(t, some, say(`{"type":"ADDED","object":`+definition+"}", all("7"))) })
+	t.Run("a definition in a page", func(t *testing.T) { fit(t, some, noStreams, refuse(http.StatusOK, pageOf(definition)), say()) })
+}
+
+// A list of many items takes no more memory than one item.
+func TestPageIsReadItemByItem(t *testing.T) {
+	item := mustJSON(partial("same", "1", map[string]string{"a": strings.Repeat("x", 100<<10)}))
+	begins, ends, _ := strings.Cut(pageOf("|"), "|")
+	used := peak(func() {
+		s := begin(t, budget, refuse(http.StatusUnprocessableEntity, ""), func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, begins+item)
+			for range 599 {
+				_, _ = io.WriteString(w, ","+item)
+			}
+			_, _ = io.WriteString(w, ends)
+		}, say())
+		s.eventually("listed same")
+	})
+	NewWithT(t).Expect(used).To(BeNumerically("<", 40<<20), "there are 60 MB")
+}
+
+// A list that goes on and on is given up.
+func TestListsWithoutAnEnd(t *testing.T) {
+	item := mustJSON(partial("same", "1", nil))
+	page := func(next string, items ...string) string {
+		return `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"` + next + `"},"items":[` + strings.Join(items, ",") + `]}`
+	}
+	noStreams := refuse(http.StatusUnprocessableEntity, "")
+	for name, c := range map[string]struct {
+		answers []answer
+		says    string
+	}{
+		"the same token again":    {[]answer{noStreams, refuse(http.StatusOK, page("again", item))}, "does not end"},
+		"an empty page, and more": {[]answer{noStreams, refuse(http.StatusOK, page("more"))}, "a page is empty"},
+		"a token that is long":    {[]answer{noStreams, refuse(http.StatusOK, page(strings.Repeat("x", 65<<10), item))}, "the token of the next page"},
+		"a token without an end":  {[]answer{noStreams, refuse(http.StatusOK, page(times("x", 3), item))}, "a field has more than"},
+		"more items than asked":   {[]answer{noStreams, refuse(http.StatusOK, page("more", item+strings.Repeat(","+item, 500)))}, "a page has 501 items"},
+		"items twice":             {[]answer{noStreams, refuse(http.StatusOK, `{"items":[],"items":[]}`)}, "items twice"},
+		"spaces in a page":        {[]answer{noStreams, refuse(http.StatusOK, `{"items":[`+times(" ", 1)+`]}`)}, "spaces"},
+		"a page that is cut":      {[]answer{noStreams, refuse(http.StatusOK, page("", item)[:80])}, "it ends too early"},
+		"spaces in a stream":      {[]answer{say(times(" ", 1))}, "spaces"},
+		"spaces between events":   {[]answer{say(all("5"), times("\n", 1))}, "spaces"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, budget, c.answers...)
+			s.Expect(s.ends()).To(MatchError(ContainSubstring(c.says)))
+		})
+	}
+	t.Run("other tokens all the time", func(t *testing.T) {
+		clock := &hasty{now: time.Now()}
+		n := 0
+		s := begin(t, func(c *follow.Collection) { c.Clock = clock }, noStreams, func(w http.ResponseWriter, _ *http.Request) {
+			clock.step(time.Second)
+			n++
+			_, _ = io.WriteString(w, page(fmt.Sprint("token-", n), item))
+		})
+		s.Expect(s.ends()).To(MatchError(ContainSubstring("does not end")))
+		s.Expect(n).To(BeNumerically("<", 700), "ten minutes")
+	})
+	t.Run("one object again and again in a stream", func(t *testing.T) {
+		clock := &hasty{now: time.Now()}
+		s := begin(t, func(c *follow.Collection) { c.Clock = clock }, func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				clock.step(time.Second)
+				_, _ = io.WriteString(w, is("same", "1"))
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		s.Expect(s.ends()).To(MatchError(ContainSubstring("does not end")))
+		s.Expect(s.sink.said()).To(BeEmpty())
+	})
+}
+
+// Who does not know pages sends all at once, however much was asked for.
+func TestServerWithoutPages(t *testing.T) {
+	var items []string
+	for i := range 600 {
+		items = append(items, mustJSON(partial(fmt.Sprint("item-", i), "1", nil)))
+	}
+	s := begin(t, nil, refuse(http.StatusUnprocessableEntity, ""), refuse(http.StatusOK, pageOf(strings.Join(items, ","))), say())
+	s.Eventually(s.sink.said).Should(HaveLen(1))
+	s.Expect(s.sink.present).To(HaveLen(600))
+}
+
+// Documents that do not arrive keep those of the same target waiting, but no other one, and not for ever.
+func TestDocumentsThatDoNotArrive(t *testing.T) {
+	g := NewWithT(t)
+	shared := follow.NewBudget()
+	of := func(namespace, name string) func(*follow.Collection) {
+		return func(c *follow.Collection) {
+			c.Budget = shared.Share(types.NamespacedName{Namespace: namespace, Name: name})
+		}
+	}
+	begun := `{"type":"ADDED","object":{"metadata":{"annotations":{"a":"` + times("x", 1)
+	complete := begun + `"},"name":"large","resourceVersion":"6"}}}` + "\n"
+	var hanging []*script
+	for i := range 3 { // a namespace has two places for documents of this size
+		s := begin(t, of("hostile", fmt.Sprint(i)), say(all("5"), begun))
+		s.eventually("listed ")
+		hanging = append(hanging, s)
+	}
+	fine := begin(t, of("fine", "a"), say(all("5"), complete))
+	fine.eventually("listed ", "set large@6")
+	waiting := begin(t, of("hostile", "4"), say(all("5"), complete))
+	waiting.eventually("listed ")
+	g.Consistently(waiting.sink.said, "200ms").Should(HaveLen(1))
+	for _, s := range hanging {
+		s.cancel()
+	}
+	waiting.eventually("listed ", "set large@6")
+}
+
+// The same over HTTP/1.1: nothing of what is read hangs on the protocol.
+func TestHostilePageOverHTTP1(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("watch") {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			return
+		}
+		g.Expect(r.ProtoMajor).To(Equal(1))
+		_, _ = io.WriteString(w, pageOf(hostile["empty owners"].object))
+	}))
+	defer server.Close()
+	address, err := url.Parse(server.URL)
+	g.Expect(err).NotTo(HaveOccurred())
+	c := follow.Collection{
+		Client: server.Client(), Server: address, Clock: &hasty{now: time.Now()}, MetadataOnly: true,
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+	}
+	f := follow.New(c, &sink{present: map[string]client.Object{}}, nil)
+	g.Expect(f.Follow(t.Context())).To(MatchError(ContainSubstring("elements")))
+}

@@ -1,0 +1,229 @@
+package watching
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// with returns an event of an object with an annotation of some length.
+func with(what string, number, version, length int) string {
+	return fmt.Sprintf(`{"type":%q,"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-%d","resourceVersion":"%d","annotations":{"a":%q}}}}`,
+		what, number, version, strings.Repeat("x", length))
+}
+
+// Few objects that are large fill the room as many small ones do. Others are not concerned.
+func TestObjectsThatAreTooLarge(t *testing.T) {
+	for name, events := range map[string][]string{
+		"new ones":      {with("ADDED", 7, 101, 600<<10), with("ADDED", 8, 102, 600<<10)},
+		"one that grew": {with("MODIFIED", 0, 101, 600<<10), with("MODIFIED", 0, 102, 1200<<10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSetting(t, 100)
+			s.room.most.Bytes = 1 << 20
+			small, of := newSite(t, 3), newSite(t, 1)
+			fine, _ := s.watch("fine", small)
+			w, told := s.watch("large", of)
+			s.g.Eventually(state(fine)).Should(Equal([2]any{true, 3}))
+			s.g.Eventually(state(w)).Should(Equal([2]any{true, 1}))
+			of.events <- events[0]
+			s.g.Eventually(told.changes).Should(ContainElement(HaveSuffix(" 101")))
+			s.g.Expect(w.Synced()).To(BeTrue())
+			of.events <- events[1]
+			s.g.Eventually(s.room.Refused).Should(Equal("the objects take more than 1 MiB of memory; not all are known of: large"))
+			s.g.Eventually(w.Synced).Should(BeFalse())
+			s.g.Expect(told.changes()).NotTo(ContainElement(HaveSuffix(" 102")))
+			small.events <- is(3)
+			s.g.Eventually(state(fine)).Should(Equal([2]any{true, 4}))
+			w.Close()
+			s.g.Eventually(s.room.Refused).Should(BeEmpty())
+			s.g.Eventually(func() bool {
+				s.room.mu.Lock()
+				defer s.room.mu.Unlock()
+				return s.room.taken == fine.sizeOfAll()
+			}).Should(BeTrue(), "all is given back")
+		})
+	}
+}
+
+// sizeOfAll is what is kept, counted anew.
+func (w *Declared) sizeOfAll() (size Size) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for key, value := range w.values {
+		size = size.plus(Size{1, sizeOf(key, value)})
+	}
+	return size
+}
+
+// Whatever comes and goes, what is counted is what is there.
+func TestBytesAreCountedExactly(t *testing.T) {
+	s := newSetting(t, 100)
+	of := newSite(t, 5)
+	w, told := s.watch("some", of)
+	s.g.Eventually(state(w)).Should(Equal([2]any{true, 5}))
+	for _, event := range []string{
+		with("MODIFIED", 0, 101, 5000), with("MODIFIED", 1, 102, 300), with("MODIFIED", 0, 103, 10), with("ADDED", 9, 104, 70),
+		with("DELETED", 1, 105, 0), with("DELETED", 77, 106, 0), with("MODIFIED", 9, 107, 7000),
+	} {
+		of.events <- event
+	}
+	s.g.Eventually(told.changes).Should(ContainElement("object-9 107"))
+	w.mu.RLock()
+	counted := w.sizeLocked()
+	w.mu.RUnlock()
+	s.g.Expect(counted).To(Equal(w.sizeOfAll()))
+	of.events <- expired // all is listed again
+	s.stepUntil(of, 2)
+	s.g.Eventually(func() int { _, _, synced := told.told(); return synced }).Should(Equal(2))
+	s.g.Eventually(func() Size { s.room.mu.Lock(); defer s.room.mu.Unlock(); return s.room.taken }).Should(Equal(w.sizeOfAll()))
+}
+
+// What a list has in common with what it replaces is there once; what it has not may take a quarter more. If that is not enough,
+// what is replaced goes first.
+func TestListBesideWhatItReplaces(t *testing.T) {
+	value := func(version, length int) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"uid": "u", "resourceVersion": fmt.Sprint(version)}, "data": strings.Repeat("x", length),
+		}}
+	}
+	key := func(n int) types.NamespacedName { return types.NamespacedName{Name: fmt.Sprint("object-", n)} }
+	for name, c := range map[string]struct {
+		changed, length int
+		fits, kept      bool
+	}{
+		"all are the same":        {0, 10_000, true, true},
+		"a few changed":           {20, 10_000, true, true},
+		"all changed":             {90, 10_000, true, false},
+		"all are larger than fit": {90, 20_000, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := Declare(t.Context(), Spec{Name: "w", Room: NewRoom(Size{Objects: 1000, Bytes: 1 << 20}, nil, func() {})})
+			first := newList()
+			for n := range 90 {
+				g.Expect(w.put(nil, first, key(n), value(1, 10_000))).To(BeTrue())
+			}
+			w.values, w.bytes = first.values, first.bytes
+			second, fits := newList(), true
+			for n := range 90 {
+				o := value(1, 10_000)
+				if n < c.changed {
+					o = value(2, c.length)
+				}
+				fits = fits && w.put(nil, second, key(n), o)
+			}
+			g.Expect(fits).To(Equal(c.fits))
+			g.Expect(len(w.values) > 0).To(Equal(c.kept))
+			if c.changed == 0 {
+				g.Expect(second.values[key(0)]).To(BeIdenticalTo(w.values[key(0)]))
+			}
+			w.Close()
+			g.Expect(w.spec.Room.taken).To(Equal(Size{}))
+		})
+	}
+}
+
+// The targets of a namespace share what is beyond the usual. Small ones do not pay for large ones.
+func TestPoolOfANamespace(t *testing.T) {
+	g := NewWithT(t)
+	pool := NewPool(10<<20, 1<<20)
+	newWatch := func() *Declared {
+		return Declare(t.Context(), Spec{Name: "w", Room: NewRoom(Size{Objects: 1000, Bytes: 6 << 20}, pool, func() {})})
+	}
+	reserve := func(w *Declared, mib int64) bool { return w.spec.Room.reserve(w, Size{1, mib << 20}) }
+	first, second, third, small := newWatch(), newWatch(), newWatch(), newWatch()
+	g.Expect(reserve(first, 6)).To(BeTrue())
+	g.Expect(reserve(first, 7)).To(BeFalse(), "a target has its own bound")
+	g.Expect(reserve(second, 6)).To(BeTrue())
+	g.Expect(reserve(third, 2)).To(BeFalse(), "ten are taken beyond one of each")
+	g.Expect(third.spec.Room.Refused()).To(Equal("the objects of all targets of the namespace take more than 10 MiB of memory; not all are known of: w"))
+	g.Expect(reserve(small, 1)).To(BeTrue())
+	g.Expect(small.spec.Room.Refused()).To(BeEmpty())
+	second.Close()
+	g.Expect(reserve(third, 2)).To(BeTrue())
+	third.spec.Room.fits(third)
+	g.Expect(third.spec.Room.Refused()).To(BeEmpty())
+	for _, w := range []*Declared{first, third, small} {
+		w.Close()
+	}
+	g.Expect(pool.taken).To(BeZero())
+}
+
+// sized is like what consumers keep.
+type sized struct {
+	uid, version string
+	digests      [4]uint64
+	judgement    *judgement
+}
+
+type judgement struct {
+	message  string
+	selector labels.Selector
+}
+
+// What is counted is near to what it takes, and has all bytes of texts.
+func TestSizeOfKeptValues(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	selector, err := labels.Parse("app=" + strings.Repeat("x", 60))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for name, c := range map[string]struct {
+		value any
+		least int64
+	}{
+		"nothing": {nil, 0}, "a nil pointer": {(*sized)(nil), 0}, "a text": {long, 10_000}, "texts": {[]string{long, long}, 20_000},
+		"a pointer":      {&sized{uid: long, version: long}, 20_000},
+		"a pointer deep": {&sized{judgement: &judgement{long, selector}}, 10_060},
+		"a map":          {map[string]any{long: []any{long, map[string]any{"a": long}}}, 30_000},
+		"bytes":          {make([]byte, 10_000), 10_000},
+		"metadata":       {&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": long}, CreationTimestamp: metav1.Now()}}, 10_000},
+		"whole objects":  {&unstructured.Unstructured{Object: map[string]any{"a": map[string]any{"b": long}}}, 10_000},
+		"empty elements": {make([]struct{ a, b string }, 1000), 32_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			size := sizeOf(types.NamespacedName{Namespace: "namespace", Name: "name"}, c.value)
+			g.Expect(size).To(BeNumerically(">=", perEntry+13+c.least))
+			g.Expect(size).To(BeNumerically("<", perEntry+13+c.least+1500))
+		})
+	}
+	t.Run("as measured", func(t *testing.T) {
+		g := NewWithT(t)
+		const n = 20_000
+		heap := func() uint64 {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		before := heap()
+		kept, counted := map[types.NamespacedName]any{}, int64(0)
+		for i := range n {
+			key := types.NamespacedName{Namespace: fmt.Sprint("namespace-", i%100), Name: fmt.Sprint("name-of-an-object-", i)}
+			kept[key] = &sized{uid: fmt.Sprintf("%036d", i), version: fmt.Sprint(1_000_000 + i)}
+			counted += sizeOf(key, kept[key])
+		}
+		took := heap() - before
+		g.Expect(counted).To(BeNumerically("~", took, took/2))
+		g.Expect(counted/n).To(BeNumerically("<", 512), "50,000 of them fit by default")
+		runtime.KeepAlive(kept)
+	})
+}
+
+func BenchmarkSizeOf(b *testing.B) {
+	key, value := types.NamespacedName{Namespace: "namespace", Name: "name"}, &sized{uid: "uid", version: time.Now().String()}
+	b.ReportAllocs()
+	for b.Loop() {
+		if sizeOf(key, value) == 0 {
+			b.Fatal("nothing")
+		}
+	}
+}
