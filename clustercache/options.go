@@ -138,11 +138,11 @@ type Options struct {
 	// SyncTimeout bounds how long the initial list of a watch may stand still, and how long a rotation waits for the
 	// watches of the new connection. Default 60s.
 	SyncTimeout time.Duration
-	// MaxObjects bounds the objects that the watches of one target keep in memory together; ten times as many of a static one,
-	// which may stand for what is there for all the others. Where there are more, the largest watch is not synced, and tries
-	// again, every few minutes in the end. They may take 512 bytes of memory on average, but 24 MiB in any case, and
-	// those of all targets of a namespace two and two thirds of that together: objects of 640 KiB of each target do not count
-	// to that. Default 50000.
+	// MaxObjects bounds the objects that the watches of one target keep in memory together; ten times as many of a
+	// static one, which may stand for what is there for all the others. Where there are more, the largest watch is not
+	// synced, and tries again, every few minutes in the end. They may take 512 bytes of memory on average, but 24 MiB
+	// in any case, and those of all targets of a namespace two and two thirds of that together: objects of 640 KiB of
+	// each target do not count to that. Default 50000.
 	MaxObjects int
 	// SilenceTimeout bounds how long an open watch may say nothing, bookmarks included, until it is opened again where it
 	// was. Default 3m; negative: for ever.
@@ -220,11 +220,12 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 const (
-	// objectBytes is what an object may take on average that a watch keeps, which is twice of what most do. leastBytes is what
-	// those of a target may take however few there may be.
+	// objectBytes is what an object may take on average that a watch keeps, which is twice of what most do. leastBytes
+	// is what those of a target may take however few there may be.
 	objectBytes = 512
 	leastBytes  = 24 << 20
-	// freeBytes is what the objects of each target may take whatever the others of its namespace have: those of a usual target.
+	// freeBytes is what the objects of each target may take whatever the others of its namespace have: those of a usual
+	// target.
 	freeBytes = 640 << 10
 )
 

@@ -46,8 +46,8 @@ func Check(document []byte, b Bounds) error {
 	return c.count(document)
 }
 
-// Count returns how many elements a document has, and how deeply it is nested, as Bounds mean it. It does not tell whether it
-// is valid.
+// Count returns how many elements a document has, and how deeply it is nested, as Bounds mean it. It does not tell
+// whether it is valid.
 func Count(document []byte) (elements, depth int) {
 	var c counter
 	_ = c.count(document) // there are no bounds

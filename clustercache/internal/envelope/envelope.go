@@ -40,8 +40,8 @@ func Open(text []byte, kind string, into interface{ Unmarshal([]byte) error }) e
 // ErrTooManyFields says that a message has more fields than anybody sends.
 var ErrTooManyFields = errors.New("it has too many fields")
 
-// Count returns how many fields the object in a message has, and its metadata, which is the first of them: each may become an element of a
-// list in memory. It is an error if there are more than most.
+// Count returns how many fields the object in a message has, and its metadata, which is the first of them: each may
+// become an element of a list in memory. It is an error if there are more than most.
 func Count(text []byte, most int) (fields int, err error) {
 	message, ok := bytes.CutPrefix(text, prefix)
 	if !ok {
@@ -57,7 +57,8 @@ func Count(text []byte, most int) (fields int, err error) {
 	return fields, nil
 }
 
-// count adds the fields of a message to those that were counted before, and those of the messages that are its first fields.
+// count adds the fields of a message to those that were counted before, and those of the messages that are its first
+// fields.
 func count(message []byte, before, most int, nested bool) (fields int, err error) {
 	for fields = before; len(message) > 0; {
 		number, kind, length := protowire.ConsumeTag(message)

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	// maxDocument bounds one event, or one item of a page. API servers accept objects of up to 3 MiB, and keep 1.5 MiB of them.
+	// maxDocument bounds one event, or one item of a page. API servers accept objects of up to 3 MiB, and keep 1.5 MiB
+	// of them.
 	maxDocument = 4 << 20
-	// maxElements and maxDepth bound what is decoded of one. What is not decoded, such as the schema of a definition of custom
-	// resources and the fields in managedFields, does not count.
+	// maxElements and maxDepth bound what is decoded of one. What is not decoded, such as the schema of a definition of
+	// custom resources and the fields in managedFields, does not count.
 	maxElements = 1 << 15
 	maxDepth    = 200
 	// maxManagers bounds the entries of managedFields. An API server keeps ten for updates, and one for each applier.
@@ -32,18 +33,19 @@ const (
 	slowDocument = 30 * time.Second
 )
 
-// Budget bounds what the documents of all servers take in memory while they are read and decoded. It is fair between the
-// namespaces of the source, and then between targets.
+// Budget bounds what the documents of all servers take in memory while they are read and decoded. It is fair between
+// the namespaces of the source, and then between targets.
 //
-// A document is read before it is decoded, so that who is slow to send one keeps nobody from decoding. It grows from one kind of
-// places to the next: what has a place of a later kind never waits for one of an earlier kind, so that no two wait for each
-// other.
+// A document is read before it is decoded, so that who is slow to send one keeps nobody from decoding. It grows from
+// one kind of places to the next: what has a place of a later kind never waits for one of an earlier kind, so that no
+// two wait for each other.
 type Budget struct {
 	medium, large *semaphore.Semaphore // places for buffers of up to mediumRead, and for larger ones
 	decoded       *semaphore.Semaphore // bytes
 }
 
-// NewBudget returns a budget of 320 MiB at the very most, of which one namespace has at most 36 MiB, and one target 20 MiB.
+// NewBudget returns a budget of 320 MiB at the very most, of which one namespace has at most 36 MiB, and one target 20
+// MiB.
 func NewBudget() *Budget {
 	const most = maxDocument + perElement*maxElements // what the largest document takes
 	return &Budget{
@@ -70,7 +72,9 @@ type place struct {
 }
 
 // read waits until a buffer may have a size. slow is called if the document takes too long to arrive from then on.
-func (s *Share) read(ctx context.Context, p *place, size int, clock clock.WithDelayedExecution, slow func()) (*place, error) {
+func (s *Share) read(
+	ctx context.Context, p *place, size int, clock clock.WithDelayedExecution, slow func(),
+) (*place, error) {
 	if s == nil || size <= freeRead || p != nil && size <= p.size {
 		return p, nil
 	}

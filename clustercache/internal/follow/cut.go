@@ -239,8 +239,8 @@ func endOfBrackets(text []byte) int {
 	return -1
 }
 
-// managers returns how many entries managedFields have that stand for themselves, with what is in each of them, but not of their
-// fields, which are kept as text. It returns false if it cannot tell.
+// managers returns how many entries managedFields have that stand for themselves, with what is in each of them, but not
+// of their fields, which are kept as text. It returns false if it cannot tell.
 func managers(text []byte) (entries int, ok bool) {
 	c := cutter{text: text}
 	if len(text) == 0 || c.peek() != '[' {

@@ -92,8 +92,8 @@ func (w *watch) decode(raw []byte) (e event, err error) {
 	return e, nil
 }
 
-// check tells what is wrong with the names of an object, which are kept. No API server has longer ones. One that was cut would be
-// the name of another object.
+// check tells what is wrong with the names of an object, which are kept. No API server has longer ones. One that was
+// cut would be the name of another object.
 func check(kind string, o client.Object) error {
 	switch {
 	case kind != added && kind != modified && kind != deleted:
@@ -125,8 +125,8 @@ type decoding struct {
 	release func() // nil unless something was taken
 }
 
-// admit waits until what matters of a document may be decoded: JSON, and managedFields apart. It is an error that there is too
-// much of it.
+// admit waits until what matters of a document may be decoded: JSON, and managedFields apart. It is an error that there
+// is too much of it.
 func (d *decoding) admit(text, managed []byte) error {
 	elements, depth := untrusted.Count(text)
 	entries, known := managers(managed)
@@ -279,7 +279,10 @@ func (w *watch) bookmarkAlone(data []byte) (event, bool) {
 		return event{}, false
 	}
 	e.version = e.object.GetResourceVersion()
-	return e, e.version != "" && checkVersion(e.version) == nil && e.object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == ""
+	if e.version == "" || checkVersion(e.version) != nil {
+		return event{}, false
+	}
+	return e, e.object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == ""
 }
 
 var (

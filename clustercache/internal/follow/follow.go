@@ -43,8 +43,8 @@ const (
 	// maxPages bounds the pages of a list, maxToken what one is asked for with.
 	maxPages = 10_000
 	maxToken = 64 << 10
-	// listMax is how long a list may take, even if it goes on all the time, and maxListed how many events a streamed one may have:
-	// a server may send one object again and again.
+	// listMax is how long a list may take, even if it goes on all the time, and maxListed how many events a streamed
+	// one may have: a server may send one object again and again.
 	listMax   = 10 * time.Minute
 	maxListed = 5_000_000
 )
@@ -69,7 +69,8 @@ type Collection struct {
 	Clock  clock.WithDelayedExecution
 	// MaxPage bounds the bytes that are read of a page of a list, whose items are decoded one by one. Zero: 64 MiB.
 	MaxPage int64
-	// Budget is what large documents take room of while they are read and decoded. Nil: there is no bound but that of one document.
+	// Budget is what large documents take room of while they are read and decoded. Nil: there is no bound but that of
+	// one document.
 	Budget *Share
 	// Endless is how long a streamed list has to be open for the server to be suspected not to know how to end it: what was cut
 	// earlier was cut by the network, or by who reads it. Zero: a minute.

@@ -202,7 +202,8 @@ func TestMessageThatIsAnnouncedAndDoesNotCome(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 4 {
-		s := begin(t, nil, sayMessages(framedMetadata("BOOKMARK", partial("", "5", listed)), "\x00\x3f\xff\xff", "a little"), say())
+		begun := framedMetadata("BOOKMARK", partial("", "5", listed))
+		s := begin(t, nil, sayMessages(begun, "\x00\x3f\xff\xff", "a little"), say())
 		s.eventually("listed ")
 		s.sink.mu.Lock()
 		reopen := s.sink.reopen
@@ -213,7 +214,7 @@ func TestMessageThatIsAnnouncedAndDoesNotCome(t *testing.T) {
 		s.cancel()
 	}
 	runtime.ReadMemStats(&after)
-	g.Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 4<<20), "one message alone was announced with that")
+	g.Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 4<<20), "one alone was announced with that")
 }
 
 // How a watch ends says how it goes on: where it was, after a pause, or with a list.
@@ -440,8 +441,10 @@ func TestPages(t *testing.T) {
 		s.eventually("listed one,three")
 	})
 	t.Run("of whole objects", func(t *testing.T) {
-		s := begin(t, func(c *follow.Collection) { c.MetadataOnly = false }, invalid, refuse(http.StatusOK, `{"kind":"WidgetList","apiVersion":"example.com/v1",`+
-			`"metadata":{"resourceVersion":"10"},"items":[{"metadata":{"name":"one"},"spec":{"size":3}}]}`), say())
+		widgets := `{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"10"},` +
+			`"items":[{"metadata":{"name":"one"},"spec":{"size":3}}]}`
+		metadataOnly := func(c *follow.Collection) { c.MetadataOnly = false }
+		s := begin(t, metadataOnly, invalid, refuse(http.StatusOK, widgets), say())
 		s.eventually("listed one")
 		found, ok := s.sink.present["one"].(*unstructured.Unstructured)
 		s.Expect(ok).To(BeTrue())

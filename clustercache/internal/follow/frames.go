@@ -78,7 +78,8 @@ func keep(buffer *[]byte) {
 func newFrames(ctx context.Context, end context.CancelCauseFunc, response *http.Response, c *Collection) *frames {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) // what it is not is JSON
 	return &frames{
-		body: response.Body, protobuf: kind == mediaProtobuf, ctx: ctx, slow: func() { end(errSlow) }, share: c.Budget, clock: c.Clock,
+		body: response.Body, protobuf: kind == mediaProtobuf,
+		ctx: ctx, slow: func() { end(errSlow) }, share: c.Budget, clock: c.Clock,
 	}
 }
 
@@ -106,7 +107,8 @@ func (f *frames) next() ([]byte, error) {
 	return f.nextJSON()
 }
 
-// free gives the buffer back, unless there is something in it. It takes a smaller one for the beginning of what comes next.
+// free gives the buffer back, unless there is something in it. It takes a smaller one for the beginning of what comes
+// next.
 func (f *frames) free() {
 	if f.buffer == nil {
 		return
@@ -369,8 +371,8 @@ func (f *frames) value() ([]byte, error) {
 	})
 }
 
-// upTo reads what goes to where end says that it ends. end is called with what there is, and how far it looked already, and
-// returns how far it has looked.
+// upTo reads what goes to where end says that it ends. end is called with what there is, and how far it looked already,
+// and returns how far it has looked.
 func (f *frames) upTo(end func(b []byte, at int) (int, bool, error)) ([]byte, error) {
 	at := f.start
 	for {

@@ -29,29 +29,41 @@ const most = 64 << 20
 // times repeats a text until it has some MiB.
 func times(text string, mib int) string { return strings.Repeat(text, mib<<20/len(text)) }
 
+// object is one that has more metadata than a name, or more content.
+func object(metadata, content string) string {
+	return `{"metadata":{"name":"a"` + metadata + `}` + content + `}`
+}
+
+// empty are a million elements of nothing.
+func empty(element string) string { return `[` + times(element+`,`, 3) + element + `]` }
+
 // hostile are objects, in JSON, that are small on the wire and large in memory, or large at once.
 var hostile = map[string]struct{ object, says string }{
-	"empty finalizers":         {`{"metadata":{"name":"a","finalizers":["",` + times(`"",`, 3) + `""]}}`, "elements"},
-	"empty owners":             {`{"metadata":{"name":"a","ownerReferences":[{},` + times(`{},`, 3) + `{}]}}`, "elements"},
-	"empty managedFields":      {`{"metadata":{"name":"a","managedFields":[{},` + times(`{},`, 3) + `{}]}}`, "managed fields"},
-	"managedFields in escapes": {`{"metadata":{"name":"a","managed\u0046ields":[{},` + times(`{},`, 3) + `{}]}}`, "elements"},
-	"deep lists in labels":     {`{"metadata":{"name":"a","labels":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}}`, "levels of nesting"},
-	"more bytes than any":      {`{"metadata":{"name":"a","annotations":{"a":"` + times("x", 5) + `"}}}`, "it does not end after"},
-	"spaces":                   {`{"metadata":{"name":"a"}` + times(" ", 5) + `}`, "it does not end after"},
+	"empty finalizers":         {object(`,"finalizers":`+empty(`""`), ""), "elements"},
+	"empty owners":             {object(`,"ownerReferences":`+empty(`{}`), ""), "elements"},
+	"empty managedFields":      {object(`,"managedFields":`+empty(`{}`), ""), "managed fields"},
+	"managedFields in escapes": {object(`,"managed\u0046ields":`+empty(`{}`), ""), "elements"},
+	"deep lists in labels":     {object(`,"labels":`+deep, ""), "levels of nesting"},
+	"more bytes than any":      {object(`,"annotations":{"a":"`+times("x", 5)+`"}`, ""), "it does not end after"},
+	"spaces":                   {object("", times(" ", 5)), "it does not end after"},
 	"a long name":              {`{"metadata":{"name":"` + strings.Repeat("a", 254) + `"}}`, "its name"},
 	"a name with a new line":   {`{"metadata":{"name":"a\nb"}}`, "its name"},
 	"no name":                  {`{"metadata":{}}`, "no name"},
-	"a long namespace":         {`{"metadata":{"name":"a","namespace":"` + strings.Repeat("a", 254) + `"}}`, "its namespace"},
-	"a long UID":               {`{"metadata":{"name":"a","uid":"` + strings.Repeat("a", 129) + `"}}`, "its UID"},
-	"a long version":           {`{"metadata":{"name":"a","resourceVersion":"` + strings.Repeat("1", 129) + `"}}`, "its version"},
+	"a long namespace":         {object(`,"namespace":"`+strings.Repeat("a", 254)+`"`, ""), "its namespace"},
+	"a long UID":               {object(`,"uid":"`+strings.Repeat("a", 129)+`"`, ""), "its UID"},
+	"a long version":           {object(`,"resourceVersion":"`+strings.Repeat("1", 129)+`"`, ""), "its version"},
 }
 
 // content are those that matter only where whole objects are asked for.
 var content = map[string]struct{ object, says string }{
-	"empty conditions": {`{"metadata":{"name":"a"},"status":{"conditions":[{},` + times(`{},`, 3) + `{}]}}`, "elements"},
-	"deep content":     {`{"metadata":{"name":"a"},"status":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, "levels of nesting"},
-	"wide content":     {`{"metadata":{"name":"a"},"status":{"a":0` + times(`,"a":0`, 3) + `}}`, "elements"},
+	"empty conditions": {object("", `,"status":{"conditions":`+empty(`{}`)+`}`), "elements"},
+	"deep content":     {object("", `,"status":`+deep), "levels of nesting"},
+	"wide content":     {object("", `,"status":{"a":0`+times(`,"a":0`, 3)+`}`), "elements"},
 }
+
+var deep = strings.Repeat("[", 1000) + strings.Repeat("]", 1000)
+
+var noStreams = refuse(http.StatusUnprocessableEntity, "")
 
 // peak returns by how much the heap grows at most while something is done.
 func peak(do func()) uint64 {
@@ -81,6 +93,8 @@ func peak(do func()) uint64 {
 	return largest - before
 }
 
+func metadata(*follow.Collection) {}
+
 func whole(c *follow.Collection) { c.MetadataOnly = false }
 func some(c *follow.Collection)  { c.MetadataOnly, c.Fields = false, [][]string{{"status"}} }
 func budget(c *follow.Collection) {
@@ -93,8 +107,9 @@ func pageOf(items string) string {
 }
 
 func TestHostileObjects(t *testing.T) {
-	noStreams := refuse(http.StatusUnprocessableEntity, "")
-	for form, change := range map[string]func(*follow.Collection){"metadata": func(*follow.Collection) {}, "whole objects": whole, "some fields": some} {
+	for form, change := range map[string]func(*follow.Collection){
+		"metadata": metadata, "whole objects": whole, "some fields": some,
+	} {
 		objects := map[string]struct{ object, says string }{}
 		for name, c := range hostile {
 			if form == "whole objects" && name == "empty managedFields" {
@@ -148,7 +163,7 @@ func TestHostileMessages(t *testing.T) {
 		"a long name":          {framedMetadata("ADDED", long), "its name"},
 		"a name that is bytes": {framedMetadata("ADDED", binary), "its name"},
 		"more bytes than any":  {framedMetadata("ADDED", large), "it has"},
-		"causes of a failure":  {framed("ERROR", wrapped("v1", "Status", failure)), "it tells of a failure in more than"},
+		"causes of a failure":  {framed("ERROR", wrapped("v1", "Status", failure)), "it tells of a failure"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
@@ -170,25 +185,35 @@ func TestLargeObjectsOfHonestServers(t *testing.T) {
 	for i := range 40_000 {
 		fmt.Fprintf(&leaves, `"f:property%d":{},`, i)
 	}
-	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1(`{` + leaves.String() + `".":{}}`)}}
-	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":` + mustJSON(managed.ObjectMeta) +
-		`,"spec":{"versions":[{` + times(`"property":{"type":"string","description":"some words"},`, 1) + `"last":{}}]},"status":{"conditions":[{"type":"Established"}]}}`
+	fields := metav1.NewFieldsV1(`{` + leaves.String() + `".":{}}`)
+	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: fields}}
+	definition := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",` +
+		`"metadata":` + mustJSON(managed.ObjectMeta) + `,"spec":{"versions":[{` +
+		times(`"property":{"type":"string","description":"some words"},`, 1) +
+		`"last":{}}]},"status":{"conditions":[{"type":"Established"}]}}`
 	fit := func(t *testing.T, change func(*follow.Collection), answers ...answer) {
 		s := begin(t, func(c *follow.Collection) { change(c); budget(c) }, answers...)
 		s.eventually("listed large")
-		s.Expect(s.sink.present["large"].GetManagedFields()).To(HaveLen(1))
-		s.Expect(len(s.sink.present["large"].GetManagedFields()[0].FieldsV1.GetRawString())).To(BeNumerically(">", 500_000))
+		managed := s.sink.present["large"].GetManagedFields()
+		s.Expect(managed).To(HaveLen(1))
+		s.Expect(len(managed[0].FieldsV1.GetRawString())).To(BeNumerically(">", 500_000))
 	}
-	noStreams := refuse(http.StatusUnprocessableEntity, "")
-	t.Run("metadata in a stream", func(t *testing.T) { fit(t, func(*follow.Collection) {}, say(text("ADDED", managed), all("7"))) })
+	t.Run("metadata in a stream", func(t *testing.T) {
+		fit(t, metadata, say(text("ADDED", managed), all("7")))
+	})
 	t.Run("metadata in a page", func(t *testing.T) {
-		fit(t, func(*follow.Collection) {}, noStreams, refuse(http.StatusOK, pageOf(mustJSON(managed))), say())
+		fit(t, metadata, noStreams, refuse(http.StatusOK, pageOf(mustJSON(managed))), say())
 	})
 	t.Run("metadata as a message", func(t *testing.T) {
-		fit(t, func(*follow.Collection) {}, sayMessages(framedMetadata("ADDED", managed), framedMetadata("BOOKMARK", partial("", "7", listed))))
+		end := framedMetadata("BOOKMARK", partial("", "7", listed))
+		fit(t, metadata, sayMessages(framedMetadata("ADDED", managed), end))
 	})
-	t.Run("a definition in a stream", func(t *testing.T) { fit(t, some, say(`{"type":"ADDED","object":`+definition+"}", all("7"))) })
-	t.Run("a definition in a page", func(t *testing.T) { fit(t, some, noStreams, refuse(http.StatusOK, pageOf(definition)), say()) })
+	t.Run("a definition in a stream", func(t *testing.T) {
+		fit(t, some, say(`{"type":"ADDED","object":`+definition+"}", all("7")))
+	})
+	t.Run("a definition in a page", func(t *testing.T) {
+		fit(t, some, noStreams, refuse(http.StatusOK, pageOf(definition)), say())
+	})
 }
 
 // A list of many items takes no more memory than one item.
@@ -212,33 +237,38 @@ func TestPageIsReadItemByItem(t *testing.T) {
 func TestListsWithoutAnEnd(t *testing.T) {
 	item := mustJSON(partial("same", "1", nil))
 	page := func(next string, items ...string) string {
-		return `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"` + next + `"},"items":[` + strings.Join(items, ",") + `]}`
+		return `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"` + next + `"},` +
+			`"items":[` + strings.Join(items, ",") + `]}`
 	}
-	noStreams := refuse(http.StatusUnprocessableEntity, "")
-	for name, c := range map[string]struct {
-		answers []answer
-		says    string
-	}{
-		"the same token again":    {[]answer{noStreams, refuse(http.StatusOK, page("again", item))}, "does not end"},
-		"an empty page, and more": {[]answer{noStreams, refuse(http.StatusOK, page("more"))}, "a page is empty"},
-		"a token that is long":    {[]answer{noStreams, refuse(http.StatusOK, page(strings.Repeat("x", 65<<10), item))}, "the token of the next page"},
-		"a token without an end":  {[]answer{noStreams, refuse(http.StatusOK, page(times("x", 3), item))}, "a field has more than"},
-		"more items than asked":   {[]answer{noStreams, refuse(http.StatusOK, page("more", item+strings.Repeat(","+item, 500)))}, "a page has 501 items"},
-		"items twice":             {[]answer{noStreams, refuse(http.StatusOK, `{"items":[],"items":[]}`)}, "items twice"},
-		"spaces in a page":        {[]answer{noStreams, refuse(http.StatusOK, `{"items":[`+times(" ", 1)+`]}`)}, "spaces"},
-		"a page that is cut":      {[]answer{noStreams, refuse(http.StatusOK, page("", item)[:80])}, "it ends too early"},
-		"spaces in a stream":      {[]answer{say(times(" ", 1))}, "spaces"},
-		"spaces between events":   {[]answer{say(all("5"), times("\n", 1))}, "spaces"},
+	for name, c := range map[string]struct{ page, says string }{
+		"the same token again":    {page("again", item), "does not end"},
+		"an empty page, and more": {page("more"), "a page is empty"},
+		"a token that is long":    {page(strings.Repeat("x", 65<<10), item), "the token of the next page"},
+		"a token without an end":  {page(times("x", 3), item), "a field has more than"},
+		"more items than asked":   {page("more", item+strings.Repeat(","+item, 500)), "a page has 501 items"},
+		"items twice":             {`{"items":[],"items":[]}`, "items twice"},
+		"spaces in a page":        {`{"items":[` + times(" ", 1) + `]}`, "spaces"},
+		"a page that is cut":      {page("", item)[:80], "it ends too early"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, budget, c.answers...)
+			s := begin(t, budget, noStreams, refuse(http.StatusOK, c.page))
 			s.Expect(s.ends()).To(MatchError(ContainSubstring(c.says)))
+		})
+	}
+	for name, steps := range map[string][]step{
+		"spaces in a stream":    {times(" ", 1)},
+		"spaces between events": {all("5"), times("\n", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, budget, say(steps...))
+			s.Expect(s.ends()).To(MatchError(ContainSubstring("spaces")))
 		})
 	}
 	t.Run("other tokens all the time", func(t *testing.T) {
 		clock := &hasty{now: time.Now()}
 		n := 0
-		s := begin(t, func(c *follow.Collection) { c.Clock = clock }, noStreams, func(w http.ResponseWriter, _ *http.Request) {
+		clocked := func(c *follow.Collection) { c.Clock = clock }
+		s := begin(t, clocked, noStreams, func(w http.ResponseWriter, _ *http.Request) {
 			clock.step(time.Second)
 			n++
 			_, _ = io.WriteString(w, page(fmt.Sprint("token-", n), item))
@@ -266,7 +296,7 @@ func TestServerWithoutPages(t *testing.T) {
 	for i := range 600 {
 		items = append(items, mustJSON(partial(fmt.Sprint("item-", i), "1", nil)))
 	}
-	s := begin(t, nil, refuse(http.StatusUnprocessableEntity, ""), refuse(http.StatusOK, pageOf(strings.Join(items, ","))), say())
+	s := begin(t, nil, noStreams, refuse(http.StatusOK, pageOf(strings.Join(items, ","))), say())
 	s.Eventually(s.sink.said).Should(HaveLen(1))
 	s.Expect(s.sink.present).To(HaveLen(600))
 }

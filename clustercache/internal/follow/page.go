@@ -156,8 +156,8 @@ func (p *page) typed(o client.Object) {
 	o.GetObjectKind().SetGroupVersionKind(kind)
 }
 
-// check tells whether what was read is a page of a list. Anything in between may answer with a document that is none, and no
-// list is as empty as that.
+// check tells whether what was read is a page of a list. Anything in between may answer with a document that is none,
+// and no list is as empty as that.
 func (p *page) check(limit int) error {
 	more := p.meta.Continue != ""
 	switch {
@@ -172,7 +172,7 @@ func (p *page) check(limit int) error {
 	case more && p.items == 0:
 		return fmt.Errorf("%w: a page is empty, and another one is to follow", errEndless)
 	case more && p.items > limit: // who does not know pages sends all there is
-		return fmt.Errorf("%w: a page has %d items instead of %d, and another one is to follow", errNoList, p.items, limit)
+		return fmt.Errorf("%w: a page has %d items instead of %d, and more follow", errNoList, p.items, limit)
 	}
 	return nil
 }

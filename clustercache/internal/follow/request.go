@@ -107,8 +107,8 @@ func (c *Collection) said(status metav1.Status) error {
 	status.Reason = metav1.StatusReason(untrusted.Token(string(status.Reason)))
 	if d := status.Details; d != nil {
 		status.Details = &metav1.StatusDetails{ // the causes repeat the message
-			Name: untrusted.Name(d.Name), Group: untrusted.Name(d.Group), Kind: untrusted.Token(d.Kind), UID: types.UID(untrusted.Token(string(d.UID))),
-			RetryAfterSeconds: d.RetryAfterSeconds,
+			Name: untrusted.Name(d.Name), Group: untrusted.Name(d.Group), Kind: untrusted.Token(d.Kind),
+			UID: types.UID(untrusted.Token(string(d.UID))), RetryAfterSeconds: d.RetryAfterSeconds,
 		}
 	}
 	return &apierrors.StatusError{ErrStatus: status}

@@ -385,7 +385,8 @@ func (b *Binding) newFollower() error {
 	b.trims = spec.MetadataOnly && full
 	c := follow.Collection{
 		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact, Await: b.connection.Await,
-		Budget: b.connection.Budget, Resource: b.resource, Kind: mapping.GroupVersionKind, Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
+		Budget: b.connection.Budget, Resource: b.resource, Kind: mapping.GroupVersionKind,
+		Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
 		Endless: b.connection.SyncTimeout / 2, // what stands still was opened a bit after it was begun
 	}
 	c.Fields = spec.Fields

@@ -13,8 +13,8 @@ func newList() *list { return &list{values: map[types.NamespacedName]any{}} }
 
 func (l *list) size() Size { return Size{len(l.values), l.bytes} }
 
-// put puts an object into a list beside what the watch keeps. It returns false if there is no room for it. What has not changed is
-// there once. A list may take a quarter more than there is room for together with what it replaces.
+// put puts an object into a list beside what the watch keeps. It returns false if there is no room for it. What has not
+// changed is there once. A list may take a quarter more than there is room for together with what it replaces.
 func (w *Declared) put(b *Binding, l *list, key types.NamespacedName, value any) bool {
 	w.take(l, key)
 	size := sizeOf(key, value)
@@ -41,8 +41,8 @@ func (w *Declared) put(b *Binding, l *list, key types.NamespacedName, value any)
 	return true
 }
 
-// giveWay drops what a watch keeps if its list fits without that. What is replaced is not relied upon meanwhile, unless another
-// binding keeps it up to date.
+// giveWay drops what a watch keeps if its list fits without that. What is replaced is not relied upon meanwhile, unless
+// another binding keeps it up to date.
 func (w *Declared) giveWay(b *Binding, alone Size) bool {
 	w.mu.RLock()
 	relied := w.syncedBy != nil && w.syncedBy != b

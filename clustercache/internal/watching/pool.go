@@ -2,8 +2,9 @@ package watching
 
 import "sync"
 
-// Pool bounds how many bytes the watches of several targets keep together beyond what each target may have anyway: the targets
-// of one namespace have one. So small targets always fit, and do not pay for large ones beside. A nil Pool has no bound.
+// Pool bounds how many bytes the watches of several targets keep together beyond what each target may have anyway: the
+// targets of one namespace have one. So small targets always fit, and do not pay for large ones beside. A nil Pool has
+// no bound.
 type Pool struct {
 	most, free int64
 

@@ -61,8 +61,8 @@ type refusal struct {
 	freed     chan struct{} // receives when there may be room for it again
 }
 
-// NewRoom returns room for so much, where zero bytes are any number of them, of which some may be taken of a pool. changed is called without
-// a lock of the room when Refused has changed.
+// NewRoom returns room for so much, where zero bytes are any number of them, of which some may be taken of a pool.
+// changed is called without a lock of the room when Refused has changed.
 func NewRoom(most Size, shared *Pool, changed func()) *Room {
 	if most.Bytes == 0 {
 		most.Bytes = math.MaxInt64 / 4
@@ -103,7 +103,7 @@ func (r *Room) lacks(more Size) string {
 	case more.Bytes > 0 && after.Bytes > r.most.Bytes:
 		return fmt.Sprintf("the objects take more than %d MiB of memory", r.most.Bytes>>20)
 	case more.Bytes > 0 && !r.shared.fits(r.taken.Bytes, after.Bytes):
-		return fmt.Sprintf("the objects of all targets of the namespace take more than %d MiB of memory", r.shared.most>>20)
+		return fmt.Sprintf("the objects of the namespace's targets take more than %d MiB of memory", r.shared.most>>20)
 	}
 	return ""
 }
@@ -133,8 +133,8 @@ func (r *Room) has(w *Declared, n Size) bool {
 	return r.lacks(n.minus(r.held[w])) == ""
 }
 
-// reserve tells whether a watch may keep so much, in whatever list. It may oust another watch, so it is called without the
-// lock of any.
+// reserve tells whether a watch may keep so much, in whatever list. It may oust another watch, so it is called without
+// the lock of any.
 func (r *Room) reserve(w *Declared, n Size) bool {
 	if r == nil {
 		return true
@@ -344,5 +344,6 @@ func (r *Room) mayFit(w *Declared, size Size) bool {
 	least := Size{min(half.Objects, r.most.Objects), min(half.Bytes, r.most.Bytes)}
 	left := r.most.minus(r.taken).plus(r.held[w])
 	more := least.Bytes - r.held[w].Bytes
-	return size.larger(r.most) == r.most && least.larger(left) == left && r.shared.fits(r.taken.Bytes, r.taken.Bytes+more)
+	fits := size.larger(r.most) == r.most && least.larger(left) == left
+	return fits && r.shared.fits(r.taken.Bytes, r.taken.Bytes+more)
 }

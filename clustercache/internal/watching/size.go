@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// perEntry is about what an entry of a map takes that has a key and a value of two words each, as those have in which objects
-	// are kept: some of its places are free.
+	// perEntry is about what an entry of a map takes that has a key and a value of two words each, as those have in
+	// which objects are kept: some of its places are free.
 	perEntry = 96
 	// perMap is what a map takes that has one entry at least.
 	perMap = 64
@@ -19,8 +19,8 @@ const (
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// sizeOf is about what it takes to keep a value: all bytes of its texts, and what is around them. What several values have in common
-// counts for each of them.
+// sizeOf is about what it takes to keep a value: all bytes of its texts, and what is around them. What several values
+// have in common counts for each of them.
 func sizeOf(key types.NamespacedName, value any) int64 {
 	size := perEntry + len(key.Namespace) + len(key.Name)
 	if v := reflect.ValueOf(value); v.IsValid() {

@@ -184,7 +184,8 @@ func stateOf(obj client.Object) state {
 	}
 	// What is kept is bounded, and no part of a text that is not.
 	return state{
-		problem: untrusted.Message(problemOf(node)), cloud: strings.Clone(untrusted.Token(cloud)), region: untrusted.Token(region),
+		problem: untrusted.Message(problemOf(node)),
+		cloud:   strings.Clone(untrusted.Token(cloud)), region: untrusted.Token(region),
 	}
 }
 

@@ -69,7 +69,9 @@ func TestWhatIsKeptOfANodeIsBounded(t *testing.T) {
 	got := stateOf(asUnstructured(t, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelTopologyRegion: long}},
 		Spec:       corev1.NodeSpec{ProviderID: long + "://"},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: "False\n", Reason: long}}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: "False\n", Reason: long},
+		}},
 	}))
 	g := NewWithT(t)
 	g.Expect(got.problem).To(HavePrefix("Ready is False  (xxx"))
