@@ -40,16 +40,16 @@ func Open(text []byte, kind string, into interface{ Unmarshal([]byte) error }) e
 // ErrTooManyFields says that a message has more fields than anybody sends.
 var ErrTooManyFields = errors.New("it has too many fields")
 
-// Count returns how many fields the object in a message has, and its metadata, which is the first of them: each may
+// Fields returns how many fields the object in a message has, and its metadata, which is the first of them: each may
 // become an element of a list in memory. It is an error if there are more than most.
-func Count(text []byte, most int) (fields int, err error) {
+func Fields(text []byte, most int) (fields int, err error) {
 	message, ok := bytes.CutPrefix(text, prefix)
 	if !ok {
 		return 0, errors.New("it is not what API servers send")
 	}
 	_, object, err := parts(message)
 	if err == nil {
-		fields, err = count(object, 0, most, true)
+		fields, err = countFields(object, 0, most, true)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("its envelope: %w", err)
@@ -57,9 +57,9 @@ func Count(text []byte, most int) (fields int, err error) {
 	return fields, nil
 }
 
-// count adds the fields of a message to those that were counted before, and those of the messages that are its first
+// countFields adds the fields of a message to those that were counted before, and those of the messages that are its first
 // fields.
-func count(message []byte, before, most int, nested bool) (fields int, err error) {
+func countFields(message []byte, before, most int, nested bool) (fields int, err error) {
 	for fields = before; len(message) > 0; {
 		number, kind, length := protowire.ConsumeTag(message)
 		if length < 0 {
@@ -74,7 +74,7 @@ func count(message []byte, before, most int, nested bool) (fields int, err error
 		}
 		if nested && number == 1 && kind == protowire.BytesType {
 			metadata, _ := protowire.ConsumeBytes(message)
-			if fields, err = count(metadata, fields, most, false); err != nil {
+			if fields, err = countFields(metadata, fields, most, false); err != nil {
 				return 0, err
 			}
 		}

@@ -47,7 +47,7 @@ type Budget struct {
 // NewBudget returns a budget of 320 MiB at the very most, of which one namespace has at most 36 MiB, and one target 20
 // MiB.
 func NewBudget() *Budget {
-	const most = maxDocument + perElement*maxElements // what the largest document takes
+	const most = maxDocument + perElement*(maxElements+maxManagers) // what the largest document takes
 	return &Budget{
 		medium:  semaphore.New(semaphore.Options{Size: 384, PerNamespace: 32, PerOwner: 8}),
 		large:   semaphore.New(semaphore.Options{Size: 16, PerNamespace: 2, PerOwner: 1}),

@@ -157,7 +157,7 @@ func (d *decoding) protobuf(raw []byte) (event, error) {
 	if kind == failed {
 		return event{}, statusOf(message)
 	}
-	fields, err := envelope.Count(message, maxElements)
+	fields, err := envelope.Fields(message, maxElements)
 	if err == nil {
 		err = d.take(len(message), fields)
 	}
