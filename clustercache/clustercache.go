@@ -37,8 +37,8 @@ var (
 	// in time, has ended them without an answer, or has told them to come later again and again. It is a
 	// context.DeadlineExceeded and is to be handled like one.
 	ErrBusy = transport.ErrBusy
-	// ErrTooManyObjects is what handlers of watches are told of kinds that a target has too many objects of for
-	// Options.MaxObjects.
+	// ErrTooManyObjects is what handlers of watches are told of kinds of which a target has more objects, or larger
+	// ones, than Options.MaxObjects allows.
 	ErrTooManyObjects = watching.ErrTooMany
 	// ErrNotCached is returned by readers of GetReader for kinds that nobody watches.
 	ErrNotCached = watching.ErrNotCached
@@ -162,8 +162,8 @@ type Status struct {
 	RoundTrip time.Duration
 	// NextAttempt is when a disconnected target is dialled again.
 	NextAttempt time.Time
-	// Overfull says which watches do not show everything because the target has more objects than Options.MaxObjects; empty if
-	// none.
+	// Overfull says which watches do not show everything because the target has more objects, or larger ones, than
+	// Options.MaxObjects allows; empty if none.
 	Overfull string
 }
 

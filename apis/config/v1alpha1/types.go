@@ -279,9 +279,11 @@ type ClusterCache struct {
 	BrownoutPercent int `json:"brownoutPercent,omitempty"`
 	// BrownoutLimit is how long the hub suspects its own network at most. Default: 5m.
 	BrownoutLimit metav1.Duration `json:"brownoutLimit,omitempty"`
-	// MaxObjectsPerTarget is how many objects of one target the hub keeps in memory at most, over all its watches; an object takes
-	// about 2 KiB. If there are more, the TargetCluster and the ManagedResources concerned say so, and nothing is concluded from
-	// what is not known. The source cluster as a target may have ten times as many. Default: 50000.
+	// MaxObjectsPerTarget is how many objects of one target the hub keeps in memory at most, over all its watches. They
+	// may take 512 bytes each on average, and 24 MiB however few there may be; those of all targets of a namespace 64
+	// MiB beyond 640 KiB each, and more in the same proportion if this is raised. If there are more, the TargetCluster
+	// and the ManagedResources concerned say so, and nothing is concluded from what is not known. The source cluster as
+	// a target may have ten times as many. Default: 50000.
 	MaxObjectsPerTarget int `json:"maxObjectsPerTarget,omitempty"`
 	// DrainTimeout is how long a connection goes on for clean-up after its registration is gone. Default: 5m.
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitempty"`

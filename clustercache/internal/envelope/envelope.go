@@ -57,8 +57,8 @@ func Fields(text []byte, most int) (fields int, err error) {
 	return fields, nil
 }
 
-// countFields adds the fields of a message to those that were counted before, and those of the messages that are its first
-// fields.
+// countFields adds the fields of a message to those that were counted before, and those of the messages that are its
+// first fields.
 func countFields(message []byte, before, most int, nested bool) (fields int, err error) {
 	for fields = before; len(message) > 0; {
 		number, kind, length := protowire.ConsumeTag(message)
