@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 )
 
 // get reads a ConfigMap through a client that was handed out before.
@@ -135,7 +137,7 @@ func TestCallsHaveADeadline(t *testing.T) {
 	})
 	err = get(held)
 	h.Expect(err).To(MatchError(context.DeadlineExceeded))
-	h.Expect(err).To(MatchError(ContainSubstring("no complete answer within 200ms")))
+	h.Expect(err).To(MatchError(ContainSubstring(transport.Unreachable)))
 	h.Expect(h.state(key)).To(Equal(StateConnected), "the probe finds that the target is fine")
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
@@ -45,15 +46,27 @@ func failed(reason, format string, args ...any) error {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// explain returns the reason of an error and a message that shows no credential, even if the target echoed it.
-func explain(err error, a access) (reason, message string) {
+// explain returns the reason of an error, and a message and details that show no credential, even if the target
+// echoed it. The message is seen by whoever registered the target. It says what the target answered; all faults on
+// the way there have the same one, and details for the log.
+func explain(err error, a access) (reason, message, details string) {
 	reason = ReasonUnreachable
 	var f *failure
-	if errors.As(err, &f) {
+	answered := errors.As(err, &f)
+	if answered {
 		reason = f.reason
 	}
-	return reason, untrusted.Text(a.redact(err.Error()), maxMessage)
+	if details = transport.Reason(err); details != "" {
+		return reason, transport.Unreachable, a.shown(details)
+	}
+	if !answered {
+		return reason, transport.Unreachable, a.shown(err.Error())
+	}
+	return reason, a.shown(err.Error()), ""
 }
+
+// shown is what is shown of a text.
+func (a access) shown(text string) string { return untrusted.Text(a.redact(text), maxMessage) }
 
 // redact takes the credential out of a text.
 func (a access) redact(text string) string {

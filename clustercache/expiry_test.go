@@ -132,21 +132,25 @@ func TestNewCredentialThatHasExpired(t *testing.T) {
 	}
 }
 
-// The certificate of the server is judged by the hub's clock. That one is not valid now is said, and heals with another.
+// The certificate of the server is judged by the hub's clock. That one is not valid now is in the log, and heals with
+// another.
 func TestServingCertificateThatIsNotValidNow(t *testing.T) {
 	target := simulatedFleet(t, fleetsim.Options{Targets: 1, Clock: func() time.Time { return time.Now().Add(72 * time.Hour) }})[0]
-	h := start(t, patiently())
+	log := &logged{}
+	options := patiently()
+	options.Logger = log.logger()
+	h := start(t, options)
 	key := h.register(target.Name(), target.Kubeconfig())
 	status := h.expectState(key, StateDisconnected)
 	h.Expect(status.Reason).To(Equal(ReasonUnreachable))
-	h.Expect(status.Message).To(ContainSubstring("not yet valid"))
+	h.Eventually(log.text).Should(ContainSubstring("not yet valid"))
 
 	good := simulatedFleet(t, fleetsim.Options{Targets: 1, Seed: 7})[0]
 	h.register(target.Name(), good.Kubeconfig())
 	h.expectState(key, StateConnected)
 	h.Expect(good.RotateServingCertificate(fleetsim.Rotation{Lifetime: -time.Minute})).To(Succeed())
 	h.strikeConnections(good)
-	h.Eventually(func() string { return h.status(key).Message }).Should(ContainSubstring("expired"))
+	h.Eventually(log.text).Should(ContainSubstring("expired"))
 	h.Expect(good.RotateServingCertificate(fleetsim.Rotation{})).To(Succeed())
 	h.expectState(key, StateConnected)
 }

@@ -48,14 +48,14 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 	if wrap := t.cache.options.WrapTransport; wrap != nil {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wrap(t.key, next) })
 	}
-	if config.Dial == nil {
-		config.Dial = t.cache.options.Dial
-	}
 	var err error
 	g.transport, err = transport.New(g.ctx, transport.Options{
 		Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint, Meter: t.meter, Openings: t.openings,
 		Answers: t.cache.answers, Owner: t.key,
-		Withheld: t.cache.options.Withheld, PingInterval: t.cache.options.PingInterval, PingTimeout: t.cache.options.PingTimeout,
+		Addresses: t.cache.addressesFor(a), WrapConn: t.cache.options.WrapConn, Resolver: t.cache.options.resolver,
+		Unanswered: func(err error) { t.unanswered(err, a) },
+		Withheld:   t.cache.options.Withheld, PingInterval: t.cache.options.PingInterval,
+		PingTimeout: t.cache.options.PingTimeout,
 	})
 	if err != nil {
 		g.end(err)

@@ -7,11 +7,13 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
@@ -24,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/addresses"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 )
 
@@ -140,8 +143,44 @@ func patiently() Options {
 	return Options{ProbeTimeout: patience, ConnectTimeout: patience, ResumeTimeout: patience}
 }
 
-// start runs a cache until the test ends, and then checks that it left no goroutine.
+// onLoopback allows the addresses that the servers of tests have.
+func onLoopback() addresses.Policy {
+	policy, err := addresses.Allow("127.0.0.0/8", "::1/128")
+	if err != nil {
+		panic(err) // they are constants
+	}
+	return policy
+}
+
+// start runs a cache until the test ends, and then checks that it left no goroutine. Targets may be on this machine.
 func start(t testing.TB, options Options) *hub {
+	t.Helper()
+	options.Addresses = onLoopback()
+	return startStrictly(t, options)
+}
+
+// logged collects a log.
+type logged struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (l *logged) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		fmt.Fprintln(&l.lines, prefix, args)
+	}, funcr.Options{})
+}
+
+func (l *logged) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.String()
+}
+
+// startStrictly is start with the addresses that the options allow.
+func startStrictly(t testing.TB, options Options) *hub {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	h := &hub{WithT: NewWithT(t), t: t, secrets: newSecrets()}
@@ -149,7 +188,9 @@ func start(t testing.TB, options Options) *hub {
 	h.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	h.SetDefaultConsistentlyDuration(500 * time.Millisecond)
 	options.Secrets = h.secrets
-	if _, bench := t.(*testing.B); bench {
+	if options.Logger.GetSink() != nil {
+		// the test looks at it
+	} else if _, bench := t.(*testing.B); bench {
 		options.Logger = logr.Discard()
 	} else if tt, ok := t.(*testing.T); ok {
 		options.Logger = testr.NewWithOptions(tt, testr.Options{Verbosity: 1})

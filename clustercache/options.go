@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/addresses"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
@@ -70,15 +71,22 @@ type Options struct {
 
 	// AllowedProxyURLs are the values that proxy-url may have in registrations.
 	AllowedProxyURLs []string
+	// Addresses says which addresses connections of registrations may go to. It is asked at each dial, after names
+	// were resolved, except for the dial to a proxy: that of AllowedProxyURLs, or of the environment. The zero value
+	// refuses loopback and other special addresses. It does not concern static targets.
+	Addresses addresses.Policy
+	resolver  *net.Resolver // replaced in tests
 	// UserAgent of all calls. Default "trellis".
 	UserAgent string
 	// WrapTransport, if set, is put around the transport of every connection. It sees each request as it is sent, those of
 	// watches and probes included. It is for tracing and for tests.
 	WrapTransport func(cluster ClusterKey, next http.RoundTripper) http.RoundTripper
-	// Dial, if set, opens the sockets of all connections whose configuration does not bring a dialler of its own.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Withheld tells whether a call failed because the hub itself did not let it out, as WrapTransport and the sockets of Dial may do.
-	// That says nothing about the target: it is neither a reason to take it for dead nor to stop calling it. Nil: no call ever does.
+	// WrapConn, if set, is put around each socket that is opened, except for static targets with a dialler of their
+	// own. If it fails, the dial fails with its error, and WrapConn has closed the socket.
+	WrapConn func(conn net.Conn) (net.Conn, error)
+	// Withheld tells whether a call failed because the hub itself did not let it out, as WrapTransport and WrapConn
+	// may do. That says nothing about the target: it is neither a reason to take it for dead nor to stop calling it.
+	// Nil: no call ever does.
 	Withheld func(err error) bool
 	// Limits returns the limits of one target; it is asked when the target connects and on Recheck. Nil: DefaultLimits.
 	Limits func(cluster ClusterKey) Limits

@@ -147,7 +147,8 @@ func (t *target) probeFailed(now time.Time, g *generation, err error) {
 	t.health.ConsecutiveFailures = t.loop.failures
 	t.mu.Unlock()
 
-	reason, message := explain(err, g.access)
+	reason, message, details := explain(err, g.access)
+	t.reasons.log(t.log, now, details)
 	// A call that failed and a probe that gets no connection confirm each other.
 	down := t.loop.failures >= t.cache.options.ProbeFailures || t.loop.doubted && isConnectionLevel(err)
 	var f *failure

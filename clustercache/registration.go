@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/trellis-hub/trellis/addresses"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 )
 
@@ -76,6 +77,14 @@ func (a access) validity() (issued, end time.Time) {
 		return a.kubeconfig.Issued, a.kubeconfig.Expiry
 	}
 	return time.Time{}, time.Time{}
+}
+
+// addressesFor says where connections may go. What the operator configured goes anywhere.
+func (c *Cache) addressesFor(a access) addresses.Policy {
+	if a.kubeconfig == nil {
+		return addresses.Any()
+	}
+	return c.options.Addresses
 }
 
 // newRegistration reads a registration Secret.
@@ -147,5 +156,6 @@ func (c *Cache) observeSecret(obj any, deleted bool) {
 		c.unregister(key)
 		return
 	}
-	c.register(key, newRegistration(secret, kubeconfig.Policy{AllowedProxyURLs: c.options.AllowedProxyURLs}))
+	policy := kubeconfig.Policy{AllowedProxyURLs: c.options.AllowedProxyURLs, Addresses: c.options.Addresses}
+	c.register(key, newRegistration(secret, policy))
 }

@@ -252,7 +252,8 @@ func (t *target) retire(g *generation) {
 
 // attemptFailed says why there is no new connection, and when it is tried again.
 func (t *target) attemptFailed(g *generation, err error) {
-	reason, message := explain(err, t.loop.registration.access)
+	reason, message, details := explain(err, t.loop.registration.access)
+	t.reasons.log(t.log, t.clock.Now(), details)
 	if reason == ReasonIdentityChanged {
 		t.refuseIdentity(g, message)
 		return

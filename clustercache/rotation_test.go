@@ -36,9 +36,9 @@ func (h *hub) watchConfigMaps(key ClusterKey) *recorder {
 
 func TestTokenIsChangedUnderRunningWatches(t *testing.T) {
 	var dials atomic.Int32
-	h := start(t, Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	h := start(t, Options{WrapConn: func(conn net.Conn) (net.Conn, error) {
 		dials.Add(1)
-		return (&net.Dialer{}).DialContext(ctx, network, address)
+		return conn, nil
 	}})
 	a := newAPIServer(t, newStore("uid-a"))
 	a.setTokens(map[string]string{"old": "hub", "new": "hub"})

@@ -47,6 +47,7 @@ type target struct {
 	meter     *transport.Meter
 	connects  atomic.Uint64       // how often it came to be connected
 	probeTime prometheus.Observer // nil if there is no histogram of each target
+	reasons   reasonLog
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -180,6 +181,15 @@ func (t *target) broke() {
 	t.log.Info("The target does not answer calls; none are made for a while")
 }
 
+// unanswered logs why a call got no answer: its caller is not told.
+func (t *target) unanswered(err error, a access) {
+	details := transport.Reason(err)
+	if serving := t.current(); serving != nil { // its token may have been changed since
+		details = serving.access.redact(details)
+	}
+	t.reasons.log(t.log, t.clock.Now(), a.shown(details))
+}
+
 // roomChanged takes note that there is no room for what a watch brings, or that there is again.
 func (t *target) roomChanged() {
 	if t.ctx.Err() == nil {
@@ -217,6 +227,7 @@ func (t *target) update(change func(*Status), events ...EventType) {
 	}
 	t.mu.Unlock()
 	if now.State != before {
+		t.reasons.again()
 		t.log.Info("Target changes state", "state", now.State, "reason", now.Reason, "message", now.Message)
 	}
 	t.cache.hub.Publish(t.key, events...)

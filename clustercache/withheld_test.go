@@ -1,7 +1,6 @@
 package clustercache
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -22,18 +21,12 @@ type tap struct {
 	refused atomic.Int64
 }
 
-func (tap *tap) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err != nil {
-		return nil, fmt.Errorf("dialling: %w", err)
-	}
-	return tappedConn{conn, tap}, nil
-}
+func (tap *tap) wrap(conn net.Conn) (net.Conn, error) { return tappedConn{conn, tap}, nil }
 
 // options are those of a cache that calls its targets through the tap.
 func (tap *tap) options() Options {
 	return Options{
-		Dial: tap.dial, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: patience, ProbeFailures: 1,
+		WrapConn: tap.wrap, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: patience, ProbeFailures: 1,
 		Withheld: func(err error) bool { return errors.Is(err, errWithheld) },
 	}
 }

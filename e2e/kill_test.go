@@ -68,6 +68,7 @@ server:
 classes:
 - name: ""
   target: {type: Namespace}
+clusterCache: {allowedNetworks: [127.0.0.0/8]}
 `
 
 // startChild starts a hub in a process of its own that does not outlive the test.

@@ -22,10 +22,15 @@ func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
+	return f.WrapConn(conn)
+}
+
+// WrapConn makes a socket that was just opened one of those that Dial opens. If it fails, the socket is closed.
+func (f *Fence) WrapConn(conn net.Conn) (net.Conn, error) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		if err := tcp.SetLinger(0); err != nil {
 			_ = conn.Close()
-			return nil, fmt.Errorf("have the socket to %s reset when it is closed: %w", address, err)
+			return nil, fmt.Errorf("have the socket reset when it is closed: %w", err)
 		}
 	}
 	s := &socket{Conn: conn, fence: f}

@@ -12,12 +12,17 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/trellis-hub/trellis/addresses"
 )
 
 // Policy says what the operator allows beyond the safe set.
 type Policy struct {
 	// AllowedProxyURLs are the values that proxy-url may have.
 	AllowedProxyURLs []string
+	// Addresses says which servers are refused because of the address that they have literally. The zero value
+	// refuses loopback and other special ones. What a name leads to is for whoever dials it to judge.
+	Addresses addresses.Policy
 }
 
 // Parse reads a kubeconfig. The error is always a *FaultError.
@@ -46,7 +51,7 @@ func Parse(content []byte, policy Policy) (*Config, error) {
 		Username:           user.Username,
 		Password:           user.Password,
 	}
-	if err := config.validate(); err != nil {
+	if err := config.validate(policy); err != nil {
 		return nil, err
 	}
 	return config, nil
@@ -100,7 +105,7 @@ func refuse(cluster *api.Cluster, user *api.AuthInfo, policy Policy) error {
 }
 
 // validate finds what is missing or malformed and computes Expiry and Issued.
-func (c *Config) validate() error {
+func (c *Config) validate(policy Policy) error {
 	if c.Server == "" {
 		return invalid("the cluster has no server")
 	}
@@ -110,6 +115,15 @@ func (c *Config) validate() error {
 	}
 	if server.Scheme != "https" {
 		return refused("the server of the cluster is not an https address: credentials are never sent in clear text")
+	}
+	if strings.ContainsFunc(server.Hostname(), func(r rune) bool { return r >= 0x80 }) {
+		return invalid("the server of the cluster has a host name with characters beyond ASCII: write it in its " +
+			"xn-- form")
+	}
+	if err := policy.Addresses.CheckHost(server.Hostname()); err != nil {
+		return refused("the server of the cluster is a loopback, link-local, unspecified or multicast address, or " +
+			"a name of one, in no network " +
+			"that the operator of the hub allows (clusterCache.allowedNetworks)")
 	}
 	if _, err := url.Parse(c.ProxyURL); err != nil {
 		return invalid("the proxy-url of the cluster is no address")

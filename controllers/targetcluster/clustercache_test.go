@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/addresses"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	. "github.com/trellis-hub/trellis/controllers/targetcluster"
@@ -82,7 +83,10 @@ func TestWithTheRealClusterCache(t *testing.T) {
 // startForReal starts a clustercache and a controller as the hub does.
 func startForReal(t *testing.T, h *hub) {
 	guard := identity.NewGuard(h.cache)
-	clusters, err := clustercache.New(clustercache.Options{Secrets: h.cache, VerifyIdentity: guard.Verify, ProbeInterval: 200 * time.Millisecond})
+	clusters, err := clustercache.New(clustercache.Options{
+		Secrets: h.cache, VerifyIdentity: guard.Verify, ProbeInterval: 200 * time.Millisecond,
+		Addresses: addresses.Any(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

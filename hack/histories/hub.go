@@ -41,7 +41,7 @@ classes:
   concurrentSyncs: 5
 sourceIdentity:
   serviceAccount: {namespace: trellis, name: trellis-source}
-clusterCache: {probeInterval: 1s, probeTimeout: 1s, disconnectGrace: 1s}
+clusterCache: {probeInterval: 1s, probeTimeout: 1s, disconnectGrace: 1s, allowedNetworks: [127.0.0.0/8]}
 `
 
 // hubs starts one life of the hub after the other.

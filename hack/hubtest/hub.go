@@ -31,7 +31,7 @@ type KubeConfig = clientcmdapi.Config
 
 // DefaultConfig serves the default class by the registrations of a namespace, and class seed by the source in namespaces
 // labelled seed=true. What becomes of an outage shows after a second, and it is never the hub's own network: tests that run
-// beside each other lose their targets together.
+// beside each other lose their targets together. Targets are on this machine.
 const DefaultConfig = `
 apiVersion: config.hub.gardener.cloud/v1alpha1
 kind: HubConfiguration
@@ -51,7 +51,7 @@ classes:
 - name: planned
   target: {type: Namespace}
   dryRun: true
-clusterCache: {disconnectGrace: 1s, brownoutPercent: 100}
+clusterCache: {disconnectGrace: 1s, brownoutPercent: 100, allowedNetworks: [127.0.0.0/8]}
 sourceIdentity:
   serviceAccount: {namespace: trellis, name: trellis-source}
 `

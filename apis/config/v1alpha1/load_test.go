@@ -95,6 +95,7 @@ func TestLoadReadsTheDocumentedExample(t *testing.T) {
 	byDefault.Classes = config.Classes
 	byDefault.SourceIdentity = config.SourceIdentity
 	byDefault.ClusterCache.AllowedProxyURLs = []string{}
+	byDefault.ClusterCache.AllowedNetworks = []string{}
 	g.Expect(config).To(Equal(byDefault), "the example claims to show the defaults")
 
 	g.Expect(config.Classes[1].NamespaceSelector.MatchLabels).To(Equal(map[string]string{"gardener.cloud/role": "shoot"}))
@@ -315,6 +316,7 @@ clusterCache:
   brownoutLimit: -1s
   drainTimeout: -1s
   allowedProxyURLs: ["not a url", "ftp://user:secret@proxy"]
+  allowedNetworks: [127.0.0.0/8, 127.0.0.1, 127.0.0.1/8, 10.0.0.0/8, "::1/128"]
 `,
 			[]string{
 				"logLevel: Unsupported value",
@@ -345,6 +347,9 @@ clusterCache:
 				"clusterCache.drainTimeout: Invalid value",
 				"clusterCache.allowedProxyURLs[0]: Invalid value",
 				"clusterCache.allowedProxyURLs[1]: Invalid value",
+				`clusterCache.allowedNetworks[1]: Invalid value: "127.0.0.1": must be a network such as 127.0.0.0/8`,
+				`clusterCache.allowedNetworks[2]: Invalid value: "127.0.0.1/8": has bits beyond`,
+				`clusterCache.allowedNetworks[3]: Invalid value: "10.0.0.0/8": contains no loopback`,
 			},
 		},
 	}

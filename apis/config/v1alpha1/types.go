@@ -289,6 +289,10 @@ type ClusterCache struct {
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitempty"`
 	// AllowedProxyURLs are the proxies that a registration's kubeconfig may name. Default: none.
 	AllowedProxyURLs []string `json:"allowedProxyURLs,omitempty"`
+	// AllowedNetworks are the networks that registered clusters may be in although their addresses are loopback,
+	// link-local, unspecified or multicast ones, such as 127.0.0.0/8 for tests and single-node set-ups. All other
+	// addresses are allowed anyway. Names are judged by what they resolve to, at each dial. Default: none.
+	AllowedNetworks []string `json:"allowedNetworks,omitempty"`
 }
 
 // SourceIdentity is who the hub is when it applies objects to the source cluster itself.

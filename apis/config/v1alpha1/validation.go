@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/trellis-hub/trellis/addresses"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
@@ -315,6 +316,11 @@ func validateClusterCache(c ClusterCache, path *field.Path) field.ErrorList {
 	faults = append(faults, validatePositive(c.DrainTimeout, path.Child("drainTimeout"))...)
 	for i, proxy := range c.AllowedProxyURLs {
 		faults = append(faults, validateProxyURL(proxy, path.Child("allowedProxyURLs").Index(i))...)
+	}
+	for i, network := range c.AllowedNetworks {
+		if _, err := addresses.ParseNetwork(network); err != nil {
+			faults = append(faults, field.Invalid(path.Child("allowedNetworks").Index(i), network, err.Error()))
+		}
 	}
 	return faults
 }

@@ -12,6 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+var errReset = errors.New("reset")
+
 // answerer answers in the place of a target.
 type answerer func(request *http.Request) (*http.Response, error)
 
@@ -125,10 +127,10 @@ func TestTrialThatSaysNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				expect, g := NewWithT(t), newGuarded(t)
-				g.answer = func(*http.Request) (*http.Response, error) { return nil, errors.New("reset") }
+				g.answer = func(*http.Request) (*http.Response, error) { return nil, errReset }
 				for range failedMost {
 					time.Sleep(time.Second)
-					expect.Expect(g.get(t.Context(), configMap)).To(MatchError("reset"))
+					expect.Expect(g.get(t.Context(), configMap)).To(MatchError(errReset))
 				}
 				expect.Expect(g.get(t.Context(), configMap)).To(MatchError(ErrBusy))
 				expect.Expect(g.opened.Load()).To(BeEquivalentTo(1))
@@ -153,17 +155,17 @@ func TestTrialThatSaysNothing(t *testing.T) {
 func TestTrialThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expect, g := NewWithT(t), newGuarded(t)
-		g.answer = func(*http.Request) (*http.Response, error) { return nil, errors.New("reset") }
+		g.answer = func(*http.Request) (*http.Response, error) { return nil, errReset }
 		for range failedMost {
 			time.Sleep(time.Second)
-			expect.Expect(g.get(t.Context(), configMap)).To(MatchError("reset"))
+			expect.Expect(g.get(t.Context(), configMap)).To(MatchError(errReset))
 		}
 		time.Sleep(breakMin)
-		expect.Expect(g.get(t.Context(), configMap)).To(MatchError("reset"))
+		expect.Expect(g.get(t.Context(), configMap)).To(MatchError(errReset))
 		expect.Expect(g.opened.Load()).To(BeEquivalentTo(2))
 		time.Sleep(breakMin)
 		expect.Expect(g.get(t.Context(), configMap)).To(MatchError(ErrBusy))
 		time.Sleep(breakMin)
-		expect.Expect(g.get(t.Context(), configMap)).To(MatchError("reset"))
+		expect.Expect(g.get(t.Context(), configMap)).To(MatchError(errReset))
 	})
 }

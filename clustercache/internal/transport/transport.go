@@ -27,6 +27,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
+	"github.com/trellis-hub/trellis/addresses"
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/h2"
 	"github.com/trellis-hub/trellis/clustercache/internal/turns"
@@ -57,11 +58,20 @@ type Options struct {
 	Config *rest.Config
 	// Token is the bearer token to begin with, or empty.
 	Token string
+	// Addresses says which addresses may be dialled, unless Config has a dialler of its own. The dial to a proxy is
+	// not asked for.
+	Addresses addresses.Policy
+	// WrapConn is put around each socket, unless Config has a dialler of its own. Nil: nothing is.
+	WrapConn func(net.Conn) (net.Conn, error)
+	// Resolver resolves the names that are dialled. Nil: the one of the system.
+	Resolver *net.Resolver
 	// Throttle is shared with other connections to the same target, and may be replaced at any time.
 	Throttle *atomic.Pointer[Throttle]
 	// Doubt is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
 	// call, an answer 401, a socket that was opened anew.
 	Doubt func()
+	// Unanswered hears, from any goroutine, of the errors of callers' calls that got no answer. Nil: nobody does.
+	Unanswered func(error)
 	// Withheld tells whether a call failed because it was not let out on this side, which says nothing about the target. Not nil.
 	Withheld func(err error) bool
 	// Meter counts what goes over the connection.
@@ -96,18 +106,20 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	}
 	t := &Transport{base: base, token: &atomic.Pointer[string]{}, gate: &Gate{}}
 	t.SetToken(options.Token)
-	if t.wire, err = newWire(ctx, options); err != nil {
+	if t.wire, err = newWire(ctx, base, options); err != nil {
 		return nil, err
 	}
 	if options.Answers == nil {
 		options.Answers = answers.NewBudget()
 	}
 	bounded := &answers.Transport{Next: t.wire.pool, Base: base, Budget: options.Answers, Owner: options.Owner}
-	if t.control, err = rest.HTTPWrappersForConfig(options.Config, bearer{next: bounded, token: t.token}); err != nil {
+	inner, err := rest.HTTPWrappersForConfig(options.Config, bearer{next: bounded, token: t.token})
+	if err != nil {
 		return nil, fmt.Errorf("cannot set up authentication: %w", err)
 	}
+	t.control = discreetly{next: inner, withheld: options.Withheld}
 	t.guarded = &guard{
-		next: t.control, host: base.Host, ctx: ctx, gate: t.gate,
+		next: inner, host: base.Host, ctx: ctx, gate: t.gate, unanswered: options.Unanswered,
 		throttle: options.Throttle, doubt: options.Doubt, meter: options.Meter, openings: options.Openings, withheld: options.Withheld,
 	}
 	return t, nil
@@ -151,19 +163,21 @@ type wire struct {
 	dialed bool
 }
 
-func newWire(ctx context.Context, options Options) (*wire, error) {
+func newWire(ctx context.Context, base *url.URL, options Options) (*wire, error) {
 	config := options.Config
 	tlsConfig, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("cannot set up TLS: %w", err)
 	}
-	dial := config.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
-	}
 	proxy := config.Proxy
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
+	}
+	dial := config.Dial
+	if dial == nil {
+		if dial, err = newDial(options, base); err != nil {
+			return nil, err
+		}
 	}
 	w := &wire{conns: map[*trackedConn]struct{}{}, onDial: options.Doubt, total: options.Meter.total}
 	w.ctx, w.cancel = context.WithCancel(ctx)
@@ -185,6 +199,24 @@ func newWire(ctx context.Context, options Options) (*wire, error) {
 }
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// newDial opens sockets to addresses that may be dialled. All requests of a wire have the same server.
+func newDial(options Options, base *url.URL) (dialFunc, error) {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive, Resolver: options.Resolver}
+	if err := options.Addresses.Guard(dialer, base, options.Config.Proxy); err != nil {
+		return nil, fmt.Errorf("address of the target: %w", err)
+	}
+	if options.WrapConn == nil {
+		return dialer.DialContext, nil
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return options.WrapConn(conn)
+	}, nil
+}
 
 // dialer registers sockets while they are open and ends with the wire.
 func (w *wire) dialer(dial dialFunc) dialFunc {
@@ -340,6 +372,8 @@ type guard struct {
 	meter    *Meter
 	openings *turns.Share
 	withheld func(error) bool
+
+	unanswered func(error) // may be nil
 }
 
 func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -391,7 +425,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	response, err := g.next.RoundTrip(request)
 	opened(err == nil)
 	if err != nil {
-		err = call.explain(err)
+		err = call.unanswered(err)
 		withheld := g.withheld(err)
 		if !withheld {
 			g.meter.answered(verbOf(request, watch), NoAnswer, 0)
@@ -403,6 +437,9 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		case answers.IsRefused(err):
 		case held == nil && !withheld && request.Context().Err() == nil && g.ctx.Err() == nil:
 			g.doubt()
+		}
+		if held == nil && !withheld && call.caller.Err() == nil && g.ctx.Err() == nil && g.unanswered != nil {
+			g.unanswered(err)
 		}
 		call.end(err)
 		return nil, err
@@ -571,6 +608,16 @@ func (c *call) explain(err error) error {
 	return err
 }
 
+// unanswered is explain for a call that was sent. That it got no answer, or none in time, is all that its caller
+// learns.
+func (c *call) unanswered(err error) error {
+	err = c.explain(discreet(err, c.withheld))
+	if errors.Is(err, errDeadline) {
+		return discreet(err, c.withheld)
+	}
+	return err
+}
+
 // end ends the call; result is nil if the answer came.
 func (c *call) end(result error) {
 	c.once.Do(func() {
@@ -598,7 +645,7 @@ type callBody struct {
 func (b *callBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.call.explain(err)
+		err = b.call.unanswered(err)
 	}
 	switch {
 	case errors.Is(err, io.EOF):

@@ -20,6 +20,7 @@ leaderElection: {resourceNamespace: trellis}
 classes:
 - name: ""
   target: {type: Namespace}
+clusterCache: {allowedNetworks: [127.0.0.0/8]}
 `
 
 // run runs the command line and returns what it writes.

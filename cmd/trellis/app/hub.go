@@ -31,6 +31,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/trellis-hub/trellis/addresses"
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -305,15 +306,20 @@ func isFenced(err error) bool { return errors.Is(err, leader.ErrNotLeading) }
 
 func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, error) {
 	c := h.Config.ClusterCache
+	allowed, err := addresses.Allow(c.AllowedNetworks...)
+	if err != nil {
+		return nil, fmt.Errorf("clusterCache.allowedNetworks: %w", err)
+	}
 	options := clustercache.Options{
 		Secrets:          h.manager.GetCache(),
 		VerifyIdentity:   h.guard.Verify,
 		StillNeeded:      managedresource.StillNeeded(h.manager.GetCache(), func() clustercache.ClusterCache { return h.clusters }, h.Config.Classes),
 		DrainTimeout:     c.DrainTimeout.Duration,
 		AllowedProxyURLs: c.AllowedProxyURLs,
+		Addresses:        allowed,
 		UserAgent:        userAgent,
 		WrapTransport:    h.toTarget,
-		Dial:             h.leader.Fence().Dial,
+		WrapConn:         h.leader.Fence().WrapConn,
 		Withheld:         isFenced,
 		Limits:           h.limits,
 		Asleep:           h.asleep,

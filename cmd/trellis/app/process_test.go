@@ -94,8 +94,11 @@ func TestProcessIsAHub(t *testing.T) {
 // included, until the Lease is renewed, or are closed since the term is over. One probe that fails would be enough here for a target to be taken for lost.
 func TestProcessThatWasStoppedBlamesNoTarget(t *testing.T) {
 	e := newEnv(t)
-	config := strings.Replace(validConfig, "{resourceNamespace: trellis", "{resourceNamespace: trellis, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 1s", 1) + `
-clusterCache: {probeInterval: 1s, probeTimeout: 1s, failureThreshold: 1}
+	config := strings.NewReplacer(
+		"{resourceNamespace: trellis",
+		"{resourceNamespace: trellis, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 1s",
+		"clusterCache: {", "clusterCache: {probeInterval: 1s, probeTimeout: 1s, failureThreshold: 1, ",
+	).Replace(validConfig) + `
 logLevel: debug
 server:
   healthProbes: {bindAddress: 127.0.0.1, port: 0}

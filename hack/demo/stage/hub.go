@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
@@ -83,9 +85,9 @@ type Hub struct {
 	err             error         // how
 }
 
-// StartHub starts a hub on a source cluster that was prepared by hubtest.InstallSource, and returns when it is ready. Its
-// files go to dir. The configuration must not have the sections that endpoints adds. A minute is enough unless ctx has a
-// deadline of its own.
+// StartHub starts a hub on a source cluster that was prepared by hubtest.InstallSource, and returns when it is ready.
+// Its files go to dir. The configuration must not have the sections that endpoints adds; targets on this machine are
+// allowed in it. A minute is enough unless ctx has a deadline of its own.
 func StartHub(ctx context.Context, binary, dir string, source *Cluster, config string) (*Hub, error) {
 	kubeconfig, err := source.ServiceAccountKubeconfig(ctx, hubtest.HubNamespace, chart.ServiceAccount, 12*time.Hour)
 	if err != nil {
@@ -94,6 +96,9 @@ func StartHub(ctx context.Context, binary, dir string, source *Cluster, config s
 	kubeconfigFile := filepath.Join(dir, "hub.kubeconfig")
 	if err := os.WriteFile(kubeconfigFile, kubeconfig, 0o600); err != nil {
 		return nil, fmt.Errorf("identity of the hub: %w", err)
+	}
+	if config, err = allowLoopback(config); err != nil {
+		return nil, fmt.Errorf("configuration of the hub: %w", err)
 	}
 	for attempt := 1; ; attempt++ {
 		ports, err := freePorts(2)
@@ -118,6 +123,24 @@ func StartHub(ctx context.Context, binary, dir string, source *Cluster, config s
 			return nil, fmt.Errorf("starting the hub: %w", err)
 		}
 	}
+}
+
+// allowLoopback lets a hub connect to targets on this machine, which it refuses otherwise.
+func allowLoopback(config string) (string, error) {
+	sections := map[string]any{}
+	if err := yaml.Unmarshal([]byte(config), &sections); err != nil {
+		return "", err
+	}
+	section, exists := sections["clusterCache"].(map[string]any)
+	switch {
+	case !exists:
+		return config + "\nclusterCache: {allowedNetworks: [127.0.0.0/8]}\n", nil
+	case section["allowedNetworks"] != nil:
+		return config, nil
+	}
+	section["allowedNetworks"] = []string{"127.0.0.0/8"}
+	out, err := yaml.Marshal(sections)
+	return string(out), err
 }
 
 func (h *Hub) start(ctx context.Context, binary, configFile string) error {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/trellis-hub/trellis/addresses"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/control"
@@ -115,7 +116,7 @@ func TestRegistrationsGoIntoNamespaces(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(one.Namespaces).To(HaveExactElements(HaveField("Name", "fleet")))
 	g.Expect(one.Secrets).To(HaveLen(10))
-	_, err = kubeconfig.FromSecret(&one.Secrets[0], kubeconfig.Policy{})
+	_, err = kubeconfig.FromSecret(&one.Secrets[0], kubeconfig.Policy{Addresses: addresses.Any()})
 	g.Expect(err).NotTo(HaveOccurred())
 }
 

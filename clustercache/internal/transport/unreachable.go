@@ -1,0 +1,84 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
+)
+
+// Unreachable is all that tenants are told of why a call got no answer.
+const Unreachable = "the target cannot be reached; the log of the hub has the details"
+
+// UnreachableError is the error of a call that got no complete answer. Its message is the same whatever the reason,
+// because whoever registers a target chooses what is dialled, and would learn from the reason what is there. The
+// reason is what it wraps, and for the log of the hub only.
+type UnreachableError struct {
+	reason error
+}
+
+// Error implements error.
+func (*UnreachableError) Error() string { return Unreachable }
+
+// Unwrap returns the reason.
+func (e *UnreachableError) Unwrap() error { return e.reason }
+
+// Timeout implements net.Error.
+func (e *UnreachableError) Timeout() bool {
+	var network net.Error
+	return errors.Is(e.reason, context.DeadlineExceeded) || errors.As(e.reason, &network) && network.Timeout()
+}
+
+// Temporary implements net.Error.
+func (*UnreachableError) Temporary() bool { return false }
+
+// Reason is the text of the reason of an UnreachableError, which err may wrap; empty for other errors. It may be of
+// any length and hold whatever the target sent.
+func Reason(err error) string {
+	var u *UnreachableError
+	if !errors.As(err, &u) {
+		return ""
+	}
+	return u.reason.Error()
+}
+
+// discreet has an error not tell why a call got no answer. What the hub itself decided is told: that an answer is too
+// large, and what withheld knows of.
+func discreet(err error, withheld func(error) bool) error {
+	var u *UnreachableError
+	if err == nil || errors.As(err, &u) || errors.Is(err, untrusted.ErrExceeded) || withheld(err) {
+		return err
+	}
+	return &UnreachableError{reason: err}
+}
+
+// discreetly is a round tripper whose errors are discreet, and those of the bodies of its answers.
+type discreetly struct {
+	next     http.RoundTripper
+	withheld func(error) bool
+}
+
+func (d discreetly) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := d.next.RoundTrip(request)
+	if err != nil {
+		return nil, discreet(err, d.withheld)
+	}
+	response.Body = discreetBody{response.Body, d.withheld}
+	return response, nil
+}
+
+type discreetBody struct {
+	io.ReadCloser
+	withheld func(error) bool
+}
+
+func (b discreetBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		return n, err
+	}
+	return n, discreet(err, b.withheld)
+}

@@ -1,0 +1,50 @@
+package clustercache
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+const (
+	// reasonEvery and sameReasonEvery are how often the log tells why a target cannot be reached, unless its state
+	// changes: targets may fail in another way each time.
+	reasonEvery     = time.Minute
+	sameReasonEvery = time.Hour
+)
+
+// reasonLog tells the operator in the log why a target cannot be reached, in the place of conditions and events,
+// which tenants see. The zero value is ready for use.
+type reasonLog struct {
+	mu     sync.Mutex
+	last   string
+	logged time.Time
+}
+
+// again has the next reason logged in any case.
+func (l *reasonLog) again() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.logged = time.Time{}
+}
+
+// log logs a reason, if there is one, unless it was logged a short while ago.
+func (l *reasonLog) log(log logr.Logger, now time.Time, details string) {
+	if details == "" {
+		return
+	}
+	l.mu.Lock()
+	pause := reasonEvery
+	if details == l.last {
+		pause = sameReasonEvery
+	}
+	due := l.logged.IsZero() || now.Sub(l.logged) >= pause
+	if due {
+		l.last, l.logged = details, now
+	}
+	l.mu.Unlock()
+	if due {
+		log.Info("The target cannot be reached", "details", details)
+	}
+}
