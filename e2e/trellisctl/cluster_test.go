@@ -75,10 +75,12 @@ func TestTheLifeOfACluster(t *testing.T) {
 	p.Expect(p.stored("shoot-a").Token).NotTo(BeEmpty())
 	p.Expect(p.registration("shoot-a").Labels).To(HaveKeyWithValue(hubv1alpha1.ClusterNameLabel, "shoot-a"))
 
+	rotate := []string{"cluster", "rotate", "shoot-a", "--service-account", account, "--role", "cluster-admin",
+		"--timeout", "90s"}
 	p.fails(cli.ExitRefused, "is registered in namespace "+p.name+" already", "cluster", "add", "shoot-a", "--from-kubeconfig", admin)
 	p.Expect(p.succeeds("cluster", "list").out).To(MatchRegexp(`shoot-a +True +(Ready|DuplicateRegistration) +`))
 	p.Expect(p.succeeds("cluster", "list", "-o", "name").out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
-	p.Expect(p.succeeds("cluster", "rotate", "shoot-a", "--timeout", "90s", "-o", "name").out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
+	p.Expect(p.succeeds(append(rotate, "-o", "name")...).out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
 	p.Expect(p.succeeds("cluster", "describe", "shoot-a").out).To(And(
 		MatchRegexp(`Credential: +token of service account `+account+`, for 2h0m0s each`), ContainSubstring("Connected"), ContainSubstring("Valid until")))
 	list := &hubv1alpha1.TargetClusterList{}
@@ -89,7 +91,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 	// The token renews itself.
 	before := p.stored("shoot-a").Token
 	time.Sleep(1100 * time.Millisecond) // ends of tokens are told in seconds
-	r = p.succeeds("cluster", "rotate", "shoot-a", "--timeout", "90s")
+	r = p.succeeds(rotate...)
 	p.Expect(r.out).To(ContainSubstring("cluster/shoot-a rotated"))
 	p.Expect(r.err).To(ContainSubstring("The hub has taken it: valid until"))
 	p.Expect(p.stored("shoot-a").Token).NotTo(Equal(before))
@@ -141,11 +143,12 @@ func TestTheLastOneToUseAServiceAccountTakesItAway(t *testing.T) {
 	p.Expect(exists()).To(BeTrue())
 
 	// Who was here twice is noted once, and the token of the others goes on to be good.
-	q.succeeds("cluster", "rotate", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--timeout", "90s")
+	q.succeeds("cluster", "rotate", "shoot-a", "--from-kubeconfig", admin, "--service-account", account.String(),
+		"--role", "cluster-admin", "--timeout", "90s")
 	r = q.succeeds(append(remove, "-o", "json")...)
 	p.Expect(r.out).NotTo(ContainSubstring("deleted"))
 	p.Expect(exists()).To(BeTrue())
-	p.succeeds(elsewhere("cluster", "rotate", "shoot-a", "--wait=false")...)
+	p.succeeds(elsewhere("cluster", "rotate", "shoot-a", "--yes", "--wait=false")...)
 
 	r = p.succeeds(elsewhere(append(remove, "-o", "json")...)...)
 	outcome := cluster.Outcome{}
@@ -216,7 +219,10 @@ func TestAServiceAccountWithFewerRightsRenewsItsToken(t *testing.T) {
 	r := p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", p.name+"/few", "--role", p.name, "--wait", "--timeout", "90s")
 	p.Expect(r.err).To(ContainSubstring("may not do everything"))
 	time.Sleep(1100 * time.Millisecond) // ends of tokens are told in seconds
-	p.succeeds("cluster", "rotate", "shoot-a", "--timeout", "90s")
+	p.fails(cli.ExitUsage, "its roles cannot be seen with this credential", "cluster", "rotate", "shoot-a",
+		"--service-account", p.name+"/few")
+	r = p.succeeds("cluster", "rotate", "shoot-a", "--service-account", p.name+"/few", "--yes", "--timeout", "90s")
+	p.Expect(r.err).To(ContainSubstring("may not do everything"))
 
 	// A binding cannot change its role, so an account cannot silently get other rights than were asked for.
 	p.fails(cli.ExitRefused, "gives the service account the ClusterRole "+p.name+" instead of cluster-admin",
@@ -294,12 +300,69 @@ func TestFilesAreEmbedded(t *testing.T) {
 	p.Expect(p.stored("shoot-a").ClientKeyData).NotTo(BeEmpty())
 }
 
+// bind makes a service account of the namespace in the target its administrator.
+func (p *place) bind(account string) {
+	p.t.Helper()
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: p.name + "-" + account},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: p.name, Name: account}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+	}
+	p.Expect(target.Client.Create(p.ctx, binding)).To(Succeed())
+}
+
+// Whoever may write the registration could have an account of his own become an administrator.
+func TestRotationTakesNoAccountFromTheRegistration(t *testing.T) {
+	p := newPlace(t)
+	hubs, mine := p.name+"/hubs", p.name+"/mine"
+	p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", admin, "--create-service-account",
+		"--service-account", hubs)
+	p.Expect(target.Client.Create(p.ctx, &corev1.ServiceAccount{ObjectMeta: metaOf(p.name, "mine")})).To(Succeed())
+	forge := func() {
+		t.Helper()
+		registration := p.registration("shoot-a")
+		registration.Annotations[cluster.ServiceAccountAnnotation] = mine
+		registration.Annotations[cluster.TokenDurationAnnotation] = "87600h"
+		p.Expect(source.Client.Update(p.ctx, registration)).To(Succeed())
+	}
+	forge()
+	before := p.registration("shoot-a").Data["value"]
+	rotate := func(args ...string) []string {
+		return append([]string{"cluster", "rotate", "shoot-a", "--wait=false"}, args...)
+	}
+	p.fails(cli.ExitUsage, "There is nobody to confirm that", rotate()...)
+	p.fails(cli.ExitUsage, "rotating creates no service account and grants no rights", rotate("--from-kubeconfig",
+		admin, "--create-service-account")...)
+	p.fails(cli.ExitRefused, "the present token is of service account "+hubs, rotate("--service-account", mine,
+		"--yes")...)
+	p.fails(cli.ExitRefused, "lacks rights, and rotating grants none", rotate("--from-kubeconfig", admin,
+		"--service-account", mine, "--role", "cluster-admin")...)
+	p.Expect(p.registration("shoot-a").Data["value"]).To(Equal(before))
+
+	r := p.succeeds(rotate("--yes")...)
+	p.Expect(r.err).To(And(ContainSubstring("the registration notes service account "+mine+", but its token is of "+
+		""+hubs), ContainSubstring("Service account "+hubs)))
+	p.Expect(p.registration("shoot-a").Annotations).To(HaveKeyWithValue(cluster.ServiceAccountAnnotation, hubs))
+	p.Expect(p.lifetime("shoot-a")).To(BeNumerically("<=", 720*time.Hour))
+	forge()
+	r = p.succeeds("cluster", "remove", "shoot-a", "--from-kubeconfig", admin, "--wait=false")
+	p.Expect(r.err).To(ContainSubstring("it does not note this registration"))
+	bindings := &rbacv1.ClusterRoleBindingList{}
+	p.Expect(target.Client.List(p.ctx, bindings)).To(Succeed())
+	for i := range bindings.Items {
+		for _, subject := range bindings.Items[i].Subjects {
+			p.Expect(subject.Namespace == p.name && subject.Name == "mine").To(BeFalse(), bindings.Items[i].Name)
+		}
+	}
+}
+
 func TestARotationToAnotherClusterIsRefused(t *testing.T) {
 	p := newPlace(t)
 	p.register("shoot-a")
 	before := p.registration("shoot-a").Data["value"]
 	p.fails(cli.ExitRefused, "this is another cluster", "cluster", "rotate", "shoot-a", "--from-kubeconfig", kubeconfig)
-	p.fails(cli.ExitRefused, "this is another cluster", "cluster", "rotate", "shoot-a", "--from-kubeconfig", kubeconfig, "--create-service-account", "--service-account", p.name+"/wrong")
+	p.fails(cli.ExitRefused, "this is another cluster", "cluster", "rotate", "shoot-a", "--from-kubeconfig",
+		kubeconfig, "--service-account", p.name+"/wrong", "--yes")
 	err := source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "wrong"}, &corev1.ServiceAccount{})
 	p.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "nothing is created in a cluster that is not meant")
 	p.fails(cli.ExitUsage, "is none that trellisctl can renew", "cluster", "rotate", "shoot-a")
@@ -307,7 +370,13 @@ func TestARotationToAnotherClusterIsRefused(t *testing.T) {
 	p.Expect(p.registration("shoot-a").Data["value"]).To(Equal(before))
 
 	// From the administrator's certificate to a service account.
-	r := p.succeeds("cluster", "rotate", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", p.name+"/trellis", "--timeout", "90s")
+	toAccount := []string{"cluster", "rotate", "shoot-a", "--from-kubeconfig", admin, "--service-account",
+		p.name + "/trellis", "--role", "cluster-admin", "--timeout", "90s"}
+	p.fails(cli.ExitNotFound, "rotating creates none", toAccount...)
+	p.Expect(target.Client.Create(p.ctx, &corev1.ServiceAccount{ObjectMeta: metaOf(p.name, "trellis")})).To(Succeed())
+	p.fails(cli.ExitRefused, "lacks rights, and rotating grants none", toAccount...)
+	p.bind("trellis")
+	r := p.succeeds(toAccount...)
 	p.Expect(r.err).To(ContainSubstring("The hub has taken it"))
 	p.Expect(p.registration("shoot-a").Annotations).To(HaveKeyWithValue(cluster.ServiceAccountAnnotation, p.name+"/trellis"))
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,6 +119,9 @@ func (p *place) with(stdin string, args ...string) result {
 	streams, in, out, err := genericiooptions.NewTestIOStreams()
 	in.WriteString(stdin)
 	line := append([]string{"--kubeconfig", kubeconfig, "-n", p.name}, args...)
+	if connects(args) && !slices.Contains(args, "--allow-network") {
+		line = append(line, "--allow-network", "127.0.0.0/8")
+	}
 	ctx, cancel := context.WithTimeout(p.ctx, 2*time.Minute)
 	defer cancel()
 	code := app.Run(ctx, cli.NewEnv(streams), app.Name, line)
@@ -125,6 +129,19 @@ func (p *place) with(stdin string, args ...string) result {
 	p.t.Logf("$ trellisctl %v\n%s%s(exit code %d)", args, r.out, r.err, code)
 	p.Expect(credentials.FindString(r.out+r.err)).To(BeEmpty(), "a credential was printed")
 	return r
+}
+
+// connects tells whether a command line connects to targets, which are on this machine.
+func connects(args []string) bool {
+	for i, arg := range args {
+		switch arg {
+		case "status", "tree", "diff":
+			return true
+		case "cluster":
+			return i+1 < len(args) && slices.Contains([]string{"add", "rotate", "remove"}, args[i+1])
+		}
+	}
+	return false
 }
 
 // credentials matches what no command may print: tokens, and private keys as they are or base64-encoded.

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,15 +37,39 @@ type Env struct {
 	Clock clock.Clock
 	// NewClient makes the client of the source cluster.
 	NewClient func(*rest.Config) (client.Client, error)
+	// Interactive tells whether there is somebody who can answer questions.
+	Interactive func() bool
 }
 
 // NewEnv returns the environment of a process.
 func NewEnv(streams genericiooptions.IOStreams) *Env {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.CacheDir = nil // nothing is cached on disk
-	return &Env{IOStreams: streams, Command: FieldManager, Flags: flags, Clock: clock.RealClock{}, NewClient: func(config *rest.Config) (client.Client, error) {
-		return client.New(config, client.Options{Scheme: Scheme()})
-	}}
+	env := &Env{IOStreams: streams, Command: FieldManager, Flags: flags, Clock: clock.RealClock{},
+		NewClient: func(config *rest.Config) (client.Client, error) {
+			httpClient, err := HTTPClientFor(config)
+			if err != nil {
+				return nil, err
+			}
+			return client.New(config, client.Options{HTTPClient: httpClient, Scheme: Scheme()})
+		}}
+	env.Interactive = env.onTerminal
+	return env
+}
+
+// ErrRedirect is wrapped by the errors of requests that a server answers with a redirect.
+var ErrRedirect = errors.New("redirects are not followed")
+
+// HTTPClientFor makes the client for a configuration. It follows no redirect: client-go adds the credential to each
+// request, so that whoever is redirected to would get it. All clients of trellisctl are made here.
+func HTTPClientFor(config *rest.Config) (*http.Client, error) {
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	own := *httpClient // it may be http.DefaultClient
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return ErrRedirect }
+	return &own, nil
 }
 
 // Scheme knows what commands handle as typed objects.

@@ -32,15 +32,19 @@ const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	// userPrefix begins the annotations of service accounts in targets that say which registrations use them, one for each.
 	userPrefix = "used-by.trellisctl.hub.gardener.cloud/"
+	// accountPrefix begins the names that API servers have for service accounts.
+	accountPrefix = "system:serviceaccount:"
 	// clusterAdmin is the ClusterRole that may do everything.
 	clusterAdmin = "cluster-admin"
+	// tokenDuration is how long tokens live unless a flag says something else.
+	tokenDuration = 720 * time.Hour
 	// shortestToken is what API servers issue at least.
 	shortestToken = 10 * time.Minute
 	// rightsTimeout is how long rights may take until an API server knows of them.
 	rightsTimeout = 15 * time.Second
 )
 
-// accountFlags say what service account stands for the hub in a target.
+// accountFlags say what service account is created for the hub in a target.
 type accountFlags struct {
 	create   bool
 	account  string
@@ -53,7 +57,8 @@ func (f *accountFlags) addFlags(cmd *cobra.Command) {
 		"Create a service account in the cluster and store a token of it, instead of the credential of the kubeconfig, which is only used to create it.")
 	cmd.Flags().StringVar(&f.account, "service-account", "kube-system/trellis", "NAMESPACE/NAME of the service account that is created.")
 	cmd.Flags().StringVar(&f.role, "role", clusterAdmin, "ClusterRole of the service account. It has to allow whatever ManagedResources contain.")
-	cmd.Flags().DurationVar(&f.duration, "token-duration", 720*time.Hour, "How long the token is to live; \"cluster rotate\" renews it. The API server may give a shorter one.")
+	cmd.Flags().DurationVar(&f.duration, "token-duration", tokenDuration,
+		"How long the token is to live; \"cluster rotate\" renews it. The API server may give a shorter one.")
 }
 
 // account is a service account in a target.
@@ -86,10 +91,17 @@ func (f *accountFlags) parse() (*account, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.duration < shortestToken {
-		return nil, cli.Usage("--token-duration %s: API servers issue no tokens for less than %s", f.duration, shortestToken)
+	if err := checkDuration(f.duration); err != nil {
+		return nil, err
 	}
 	return &account{ObjectKey: key, role: f.role, duration: f.duration}, nil
+}
+
+func checkDuration(duration time.Duration) error {
+	if duration < shortestToken {
+		return cli.Usage("--token-duration %s: API servers issue no tokens for less than %s", duration, shortestToken)
+	}
+	return nil
 }
 
 func parseAccount(text string) (client.ObjectKey, error) {
@@ -248,6 +260,42 @@ func (a *account) remove(ctx context.Context, c client.Client) (stays string, de
 	return "", deleted, nil
 }
 
+// roles are the roles that are bound to the service account in the whole cluster. It is an error not to be allowed to
+// know.
+func (a *account) roles(ctx context.Context, c client.Client) ([]string, error) {
+	bindings := &rbacv1.ClusterRoleBindingList{}
+	if err := c.List(ctx, bindings); err != nil {
+		return nil, fmt.Errorf("listing ClusterRoleBindings in the target: %w", err)
+	}
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + a.Namespace}
+	isAccount := func(s rbacv1.Subject) bool {
+		return s.Kind == rbacv1.ServiceAccountKind && s.Namespace == a.Namespace && s.Name == a.Name ||
+			s.Kind == rbacv1.UserKind && s.Name == a.username() ||
+			s.Kind == rbacv1.GroupKind && slices.Contains(groups, s.Name)
+	}
+	roles := map[string]bool{}
+	for i := range bindings.Items {
+		if slices.ContainsFunc(bindings.Items[i].Subjects, isAccount) {
+			roles[bindings.Items[i].RoleRef.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(roles)), nil
+}
+
+// username is how API servers call the service account.
+func (a *account) username() string { return accountPrefix + a.Namespace + ":" + a.Name }
+
+// accountOf is the service account that a credential is of, as the target says; false if it is of somebody else.
+func accountOf(ctx context.Context, c client.Client) (client.ObjectKey, bool, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.Create(ctx, review); err != nil {
+		return client.ObjectKey{}, false, fmt.Errorf("asking the target whose credential it is: %w", err)
+	}
+	name, isAccount := strings.CutPrefix(review.Status.UserInfo.Username, accountPrefix)
+	key, err := parseAccount(strings.Replace(name, ":", "/", 1))
+	return key, isAccount && err == nil, nil
+}
+
 // token has the API server issue a token.
 func (a *account) token(ctx context.Context, c client.Client) (token string, expires time.Time, err error) {
 	seconds := int64(a.duration / time.Second)
@@ -282,7 +330,7 @@ func check(ctx context.Context, env *cli.Env, stored *remote.Kubeconfig, flags r
 	progress := env.Progress()
 	defer progress.End()
 	for {
-		connection, err = remote.Connect(ctx, config, flags.ConnectTimeout)
+		connection, err = remote.Connect(ctx, config, flags.ConnectTimeout, stored.Policy.Addresses)
 		if err == nil || !fresh || cli.ExitCode(err) != cli.ExitRefused || env.Clock.Now().After(end) {
 			return raw, connection, err
 		}

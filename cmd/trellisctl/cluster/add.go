@@ -53,7 +53,9 @@ func (f *fromFlags) load(env *cli.Env, flags remote.Flags) (*remote.Kubeconfig, 
 	if err != nil {
 		return nil, err
 	}
-	k.AllowedProxyURL = flags.AllowedProxyURL
+	if k.Policy, err = flags.Policy(); err != nil {
+		return nil, err
+	}
 	return k, nil
 }
 
@@ -72,8 +74,8 @@ func newAdd(env *cli.Env) *cobra.Command {
 Cluster API, in the namespace whose ManagedResources the cluster is for.
 
 Only one context of the kubeconfig is stored. Files that it refers to are embedded. What the hub refuses (exec plug-ins, auth
-providers, impersonation, insecure-skip-tls-verify, unknown proxies) is refused here; with --create-service-account such a
-kubeconfig may be used to create the service account.
+providers, impersonation, insecure-skip-tls-verify, unknown proxies, addresses such as loopback ones) is refused here;
+with --create-service-account such a kubeconfig may be used to create the service account.
 
 Nothing is written before a connection has worked with exactly what is going to be stored. No credential is printed.`,
 		Example: `  # Store a service account of its own, and wait until the hub is connected
@@ -194,8 +196,11 @@ type maker struct {
 	target remote.Flags
 	// server is the address for the hub; empty for that of the kubeconfig.
 	server string
-	// account is created, and stands in for the credential that is given; nil for none.
+	// account stands in for the credential that is given; nil for none. It is created, with its rights, unless accept
+	// is set: then it must exist, and nothing about its rights is changed.
 	account *account
+	// accept refuses an account that exists.
+	accept func(ctx context.Context, admin *remote.Connection, a *account) error
 	// expect refuses a cluster that is not the one that is meant; nil takes any.
 	expect func(*remote.Connection) error
 }
@@ -220,16 +225,14 @@ func (m *maker) credential(ctx context.Context, source *cli.Source, given *remot
 		registration.Annotations[ServiceAccountAnnotation] = m.account.String()
 		registration.Annotations[TokenDurationAnnotation] = m.account.duration.String()
 	}
-	raw, connection, err := check(ctx, m.env, stored, m.target, m.account != nil)
+	raw, connection, err := check(ctx, m.env, stored, m.target, m.account != nil && m.accept == nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := m.expected(connection); err != nil {
 		return nil, nil, err
 	}
-	if !mayDoEverything(ctx, connection.Client) {
-		m.env.Warn("the credential may not do everything in the cluster: objects that it may not write will fail with ApplyFailed")
-	}
+	warnOfRights(ctx, m.env, connection)
 	if m.server != "" {
 		stored.SetServer(m.server)
 		if raw, _, err = stored.Stored(); err != nil {
@@ -255,7 +258,7 @@ func (m *maker) create(ctx context.Context, given *remote.Kubeconfig) (*remote.K
 	if err != nil {
 		return nil, err
 	}
-	admin, err := remote.ConnectREST(ctx, access, m.target.ConnectTimeout)
+	admin, err := remote.ConnectREST(ctx, access, m.target.ConnectTimeout, given.Policy.Addresses)
 	if err != nil {
 		return nil, err
 	}
@@ -266,8 +269,28 @@ func (m *maker) create(ctx context.Context, given *remote.Kubeconfig) (*remote.K
 	if _, _, err := given.WithToken(m.account.Name, "none-yet").Stored(); err != nil {
 		return nil, err
 	}
-	if err := m.account.create(ctx, admin.Client); err != nil {
+	if err := m.prepare(ctx, admin); err != nil {
 		return nil, err
 	}
 	return m.account.kubeconfig(ctx, m.env, given, admin.Client)
+}
+
+// prepare makes sure that there is a service account.
+func (m *maker) prepare(ctx context.Context, admin *remote.Connection) error {
+	if m.accept == nil {
+		return m.account.create(ctx, admin.Client)
+	}
+	if err := m.accept(ctx, admin, m.account); err != nil {
+		return err
+	}
+	_, err := m.account.note(ctx, admin.Client, &m.account.user.text)
+	return err
+}
+
+// warnOfRights tells if a credential may not do everything.
+func warnOfRights(ctx context.Context, env *cli.Env, connection *remote.Connection) {
+	if !mayDoEverything(ctx, connection.Client) {
+		env.Warn("the credential may not do everything in the cluster: objects that it may not write will fail " +
+			"with ApplyFailed")
+	}
 }

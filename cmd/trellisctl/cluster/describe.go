@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/addresses"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
@@ -131,7 +132,8 @@ func (d *describe) registration(ctx context.Context, source *cli.Source, tc *hub
 			class = resourcesv1alpha1.DefaultClassName
 		}
 		line("Registration", "Secret %s, class %s", s.Name, class)
-		if config, err := kubeconfig.FromSecret(s, kubeconfig.Policy{}); err != nil {
+		if config, err := kubeconfig.FromSecret(s,
+			kubeconfig.Policy{Addresses: addresses.Any()}); err != nil { // nothing is dialled
 			line("Credential", "%s", err.Error())
 		} else {
 			line("API server", "%s", config.Server)

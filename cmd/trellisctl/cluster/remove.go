@@ -232,7 +232,7 @@ func (r *remove) usedAccount(ctx context.Context, source *cli.Source, tc *hubv1a
 	if err != nil {
 		return nil, err
 	}
-	if used.admin, err = remote.ConnectREST(ctx, access, r.target.ConnectTimeout); err != nil {
+	if used.admin, err = remote.ConnectREST(ctx, access, r.target.ConnectTimeout, given.Policy.Addresses); err != nil {
 		return nil, err
 	}
 	if tc != nil && tc.Status.ClusterUID != "" && tc.Status.ClusterUID != used.admin.UID {

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/secret"
@@ -21,8 +24,13 @@ import (
 
 type rotate struct {
 	change
-	account accountFlags
-	confirm bool
+	// account is the namespace/name of the service account, and role its ClusterRole; empty if they are to be
+	// confirmed.
+	account, role string
+	duration      time.Duration
+	yes           bool
+	create        bool
+	confirm       bool
 }
 
 func newRotate(env *cli.Env) *cobra.Command {
@@ -32,14 +40,20 @@ func newRotate(env *cli.Env) *cobra.Command {
 		Short: "Give the hub another credential for a cluster",
 		Long: `Give the hub another credential for a cluster, and wait until it has taken it.
 
-Without a kubeconfig, the token of the service account that "cluster add --create-service-account" made is renewed, with that token itself. If
-it has ended already, give the kubeconfig of an administrator and --create-service-account again. Other credentials are replaced by
-those of the kubeconfig.
+Without a kubeconfig, the token of a service account is renewed with that token itself. If it has ended already, give
+the kubeconfig of an administrator and --service-account. Other credentials are replaced by those of the kubeconfig.
+
+Whose token is stored, and with what role, is for you to say: with --service-account and --role, or by confirming what
+is shown. What the registration notes does not count, because whoever may write it could have any account get a token.
+Rotating grants no rights: no service account, role or binding is created or changed. "cluster add" does that.
 
 The new credential is tried before it is stored. It has to lead to the same cluster, or the hub would stop: --confirm-identity says that
 another one is meant. If only a token changes, the hub swaps it without a new connection.`,
 		Example: `  # Renew the token, for example once a week from a CronJob
-  trellisctl -n shoot--foo--a cluster rotate shoot-a
+  trellisctl -n shoot--foo--a cluster rotate shoot-a --service-account kube-system/trellis --role cluster-admin
+
+  # Have a new token after the old one has ended
+  trellisctl -n shoot--foo--a cluster rotate shoot-a --from-kubeconfig admin.yaml --service-account kube-system/trellis
 
   # Take another kubeconfig
   trellisctl -n shoot--foo--a cluster rotate shoot-a --from-kubeconfig new.yaml`,
@@ -49,7 +63,16 @@ another one is meant. If only a token changes, the hub swaps it without a new co
 	}
 	r.addFlags(command, true, "the hub has taken the credential", 2*time.Minute)
 	r.from.addServerFlag(command)
-	r.account.addFlags(command)
+	command.Flags().StringVar(&r.account, "service-account", "", "NAMESPACE/NAME of the service account whose "+
+		"token is stored. It has to exist. Default without a kubeconfig: the one that the present token is of, if "+
+		"you confirm it.")
+	command.Flags().StringVar(&r.role, "role", "",
+		"ClusterRole that the service account has to have already. Default: any, if you confirm it.")
+	command.Flags().DurationVar(&r.duration, "token-duration", tokenDuration, "How long the token is to live, if "+
+		"the present one was not asked for with less. The API server may give a shorter one.")
+	command.Flags().BoolVarP(&r.yes, "yes", "y", false, "Confirm the service account and its role without being asked.")
+	command.Flags().BoolVar(&r.create, "create-service-account", false, "")
+	must(command.Flags().MarkHidden("create-service-account"))
 	command.Flags().BoolVar(&r.confirm, "confirm-identity", false, "The kubeconfig leads to another cluster than before, and that is meant.")
 	return command
 }
@@ -86,7 +109,11 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	registration.Data[secret.KubeconfigDataName] = raw
-	if _, err := kubeconfig.FromSecret(registration, kubeconfig.Policy{}); err == nil {
+	policy, err := r.target.Policy()
+	if err != nil {
+		return err
+	}
+	if _, err := kubeconfig.FromSecret(registration, policy); err == nil {
 		delete(registration.Data, "kubeconfig") // the other key that the hub accepts; two credentials would be one too many
 	}
 	// With the version that was read: what somebody else wrote meanwhile is not overwritten.
@@ -111,60 +138,147 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 
 // credential makes the new kubeconfig and connects with it.
 func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, source *cli.Source, registration *corev1.Secret, expect func(*remote.Connection) error) ([]byte, *remote.Connection, error) {
-	if r.from.file != "" {
-		account, err := r.accountOf(cmd, registration)
-		if err != nil {
+	if r.create {
+		return nil, nil, cli.Usage("rotating creates no service account and grants no rights: create one with the " +
+			"rights that the hub needs, and name it with --service-account")
+	}
+	a := &account{role: r.role}
+	var err error
+	if r.account != "" {
+		if a.ObjectKey, err = parseAccount(r.account); err != nil {
 			return nil, nil, err
 		}
-		given, err := r.from.load(r.env, r.target)
-		if err != nil {
-			return nil, nil, err
-		}
-		m := &maker{env: r.env, target: r.target, server: r.from.server, expect: expect}
-		if r.account.create {
-			m.account = account
-		}
-		return m.credential(ctx, source, given, registration)
 	}
-	if r.account.create {
-		return nil, nil, cli.Usage("--create-service-account needs the kubeconfig of an administrator: --from-kubeconfig")
+	if a.duration, err = r.tokenDuration(cmd, registration); err != nil {
+		return nil, nil, err
 	}
-	if registration.Annotations[ServiceAccountAnnotation] == "" {
-		return nil, nil, cli.Usage("the credential of %s is none that trellisctl can renew: give another one with --from-kubeconfig", registration.Labels[hubv1alpha1.ClusterNameLabel])
+	if r.from.file == "" {
+		return r.renew(ctx, a, registration, expect)
 	}
-	account, err := r.accountOf(cmd, registration)
+	if r.account == "" && r.role != "" {
+		return nil, nil, cli.Usage("--role is about a service account: name it with --service-account")
+	}
+	given, err := r.from.load(r.env, r.target)
 	if err != nil {
 		return nil, nil, err
 	}
-	present, err := remote.Stored(registration, r.target.AllowedProxyURL)
+	m := &maker{env: r.env, target: r.target, server: r.from.server, expect: expect}
+	if r.account != "" {
+		m.account, m.accept = a, r.acceptExisting
+	}
+	return m.credential(ctx, source, given, registration)
+}
+
+// renew has the present token get another one of the same service account. Which one that is, the target says.
+func (r *rotate) renew(ctx context.Context, a *account, registration *corev1.Secret,
+	expect func(*remote.Connection) error) ([]byte, *remote.Connection, error) {
+	policy, err := r.target.Policy()
+	if err != nil {
+		return nil, nil, err
+	}
+	present, err := remote.Stored(registration, policy)
 	if err != nil {
 		return nil, nil, err
 	}
 	_, connection, err := check(ctx, r.env, present, r.target, false)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w. The present token cannot renew itself: give the kubeconfig of an administrator with --from-kubeconfig and --create-service-account", err)
+		return nil, nil, fmt.Errorf("%w. The present credential cannot renew itself: give the kubeconfig of an "+
+			"administrator with --from-kubeconfig, and --service-account", err)
 	}
 	if err := expect(connection); err != nil {
 		return nil, nil, err
 	}
-	renewed, err := account.kubeconfig(ctx, r.env, present, connection.Client)
+	key, isAccount, err := accountOf(ctx, connection.Client)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !isAccount:
+		return nil, nil,
+			cli.Usage("the credential of %s is none that trellisctl can renew: give another one with "+
+				"--from-kubeconfig", registration.Labels[hubv1alpha1.ClusterNameLabel])
+	case a.Name != "" && a.ObjectKey != key:
+		return nil, nil, cli.Refused("the present token is of service account %s, and gets no token of %s: give "+
+			"the kubeconfig of an administrator with --from-kubeconfig", key, a.ObjectKey)
+	}
+	if noted := registration.Annotations[ServiceAccountAnnotation]; noted != "" && noted != key.String() {
+		r.env.Warn("the registration notes service account %s, but its token is of %s", noted, key)
+	}
+	a.ObjectKey = key
+	if err := r.accept(ctx, connection, a); err != nil {
+		return nil, nil, err
+	}
+	renewed, err := a.kubeconfig(ctx, r.env, present, connection.Client)
 	if err != nil {
 		return nil, nil, err
 	}
-	registration.Annotations[TokenDurationAnnotation] = account.duration.String()
-	return check(ctx, r.env, renewed, r.target, true)
+	registration.Annotations[ServiceAccountAnnotation] = a.String()
+	registration.Annotations[TokenDurationAnnotation] = a.duration.String()
+	raw, connection, err := check(ctx, r.env, renewed, r.target, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	warnOfRights(ctx, r.env, connection)
+	return raw, connection, nil
 }
 
-// accountOf is the service account of a registration, unless flags say something else.
-func (r *rotate) accountOf(cmd *cobra.Command, registration *corev1.Secret) (*account, error) {
-	flags := r.account
-	if known := registration.Annotations[ServiceAccountAnnotation]; known != "" && !cmd.Flags().Changed("service-account") {
-		flags.account = known
+// tokenDuration is what the flag says, or what the present token was asked for with. Since others may write that, it
+// can only be less.
+func (r *rotate) tokenDuration(cmd *cobra.Command, registration *corev1.Secret) (time.Duration, error) {
+	noted, err := time.ParseDuration(registration.Annotations[TokenDurationAnnotation])
+	if err == nil && !cmd.Flags().Changed("token-duration") && noted >= shortestToken && noted < r.duration {
+		return noted, nil
 	}
-	if known, err := time.ParseDuration(registration.Annotations[TokenDurationAnnotation]); err == nil && !cmd.Flags().Changed("token-duration") {
-		flags.duration = known
+	return r.duration, checkDuration(r.duration)
+}
+
+// acceptExisting is accept for a service account that an administrator names.
+func (r *rotate) acceptExisting(ctx context.Context, admin *remote.Connection, a *account) error {
+	err := admin.Client.Get(ctx, a.ObjectKey, &corev1.ServiceAccount{})
+	if apierrors.IsNotFound(err) {
+		return cli.NotFound("the cluster has no service account %s, and rotating creates none", a.ObjectKey)
 	}
-	return flags.parse()
+	if err != nil {
+		return fmt.Errorf("reading service account %s in the target: %w", a.ObjectKey, err)
+	}
+	return r.accept(ctx, admin, a)
+}
+
+// accept insists that the service account and its role are what the flags say, or are confirmed.
+func (r *rotate) accept(ctx context.Context, connection *remote.Connection, a *account) error {
+	roles, err := a.roles(ctx, connection.Client)
+	var rights string
+	switch {
+	case apierrors.IsForbidden(err) && r.role != "":
+		return cli.Refused("whether service account %s has the ClusterRole %s cannot be seen with this "+
+			"credential; confirm it without --role: %w", a.ObjectKey, r.role, err)
+	case apierrors.IsForbidden(err):
+		rights = "its roles cannot be seen with this credential"
+	case err != nil:
+		return err
+	case len(roles) == 0:
+		rights = "it has no ClusterRole"
+	default:
+		rights = "it has the ClusterRoles " + strings.Join(roles, ", ")
+	}
+	if r.role != "" && !slices.Contains(roles, r.role) {
+		return cli.Refused("service account %s lacks rights, and rotating grants none: %s instead of %s",
+			a.ObjectKey, rights, r.role)
+	}
+	if r.account != "" && r.role != "" {
+		return nil
+	}
+	shown := fmt.Sprintf("Service account %s of the cluster with UID %s: %s.", a.ObjectKey, connection.UID, rights)
+	if r.yes {
+		r.env.Note("%s", shown)
+		return nil
+	}
+	switch yes, asked := r.env.Confirm(shown + " Give the hub a token of it?"); {
+	case yes:
+		return nil
+	case asked:
+		return cli.Refused("not confirmed, so nothing was changed")
+	}
+	return cli.Usage("%s There is nobody to confirm that: say --service-account and --role, or --yes", shown)
 }
 
 // sameIdentity insists that it is the same cluster, or notes on the registration that another one is meant.
@@ -183,9 +297,9 @@ func (r *rotate) sameIdentity(tc *hubv1alpha1.TargetCluster, connection *remote.
 // awaitTaken waits until the TargetCluster shows the new credential. One without an end cannot be told from another; then it has
 // to do that the hub is content.
 func (r *rotate) awaitTaken(ctx context.Context, source *cli.Source, name string, raw []byte) error {
-	policy := kubeconfig.Policy{}
-	if r.target.AllowedProxyURL != "" {
-		policy.AllowedProxyURLs = []string{r.target.AllowedProxyURL}
+	policy, err := r.target.Policy()
+	if err != nil {
+		return err
 	}
 	config, err := kubeconfig.Parse(raw, policy)
 	if err != nil {

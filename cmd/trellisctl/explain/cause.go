@@ -240,16 +240,26 @@ func notSeen(f *Facts) Cause {
 	}
 }
 
+// Remedies that are long, or for several reasons.
+const (
+	remedyRefused = "Give it a kubeconfig that the hub takes: " +
+		"trellisctl -n %[1]s cluster rotate %[2]s --from-kubeconfig FILE --service-account NAMESPACE/NAME"
+	remedyCredential = "Renew the credential: " +
+		"trellisctl -n %[1]s cluster rotate %[2]s --from-kubeconfig FILE --service-account NAMESPACE/NAME"
+	remedyUnreachable = "Look at the target's API server and the network between it and the hub, " +
+		"whose log has the details (\"The target cannot be reached\"). It tries again every few seconds."
+)
+
 // remedies say what to do about a target, by the reason of its condition Ready.
 var remedies = map[string]string{
 	hubv1alpha1.ReasonSecretInvalid:      "Mend the registration: trellisctl -n %[1]s cluster rotate %[2]s --from-kubeconfig FILE",
 	hubv1alpha1.ReasonKubeconfigInvalid:  "Give it a valid kubeconfig: trellisctl -n %[1]s cluster rotate %[2]s --from-kubeconfig FILE",
-	hubv1alpha1.ReasonKubeconfigRefused:  "Give it a kubeconfig that the hub takes: trellisctl -n %[1]s cluster rotate %[2]s --from-kubeconfig FILE --create-service-account",
-	hubv1alpha1.ReasonCredentialsExpired: "Renew the credential: trellisctl -n %[1]s cluster rotate %[2]s --from-kubeconfig FILE --create-service-account",
-	hubv1alpha1.ReasonUnauthorized:       "Renew the credential: trellisctl -n %[1]s cluster rotate %[2]s --from-kubeconfig FILE --create-service-account",
+	hubv1alpha1.ReasonKubeconfigRefused:  remedyRefused,
+	hubv1alpha1.ReasonCredentialsExpired: remedyCredential,
+	hubv1alpha1.ReasonUnauthorized:       remedyCredential,
 	hubv1alpha1.ReasonForbidden:          "Give the credential the rights of the message, in the target.",
-	hubv1alpha1.ReasonUnreachable:        "Look at the target's API server and the network between it and the hub. The hub tries again every few seconds.",
-	hubv1alpha1.ReasonProbeFailed:        "Look at the target's API server and the network between it and the hub. The hub tries again every few seconds.",
+	hubv1alpha1.ReasonUnreachable:        remedyUnreachable,
+	hubv1alpha1.ReasonProbeFailed:        remedyUnreachable,
 	hubv1alpha1.ReasonIdentityChanged:    "If it is meant to be another cluster: kubectl -n %[1]s annotate secret %[3]s " + hubv1alpha1.ConfirmIdentityAnnotation + "=UID, with the UID of the message.",
 	hubv1alpha1.ReasonManagedElsewhere:   "Stop the Gardener resource manager in the namespace, or give it another class and another Lease.",
 	hubv1alpha1.ReasonRegistrationGone:   "Register it again: trellisctl -n %[1]s cluster add %[2]s --from-kubeconfig FILE. Or delete the ManagedResources that still need it.",

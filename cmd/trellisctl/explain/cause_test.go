@@ -167,8 +167,14 @@ func TestCausesOfClusters(t *testing.T) {
 			f.Cluster = nil
 			f.Registration.CreationTimestamp = metav1.NewTime(now.Add(-time.Second))
 		}, "NotSeen", "only seconds old", "Wait", false, false},
-		"unnoticed":     {func(f *explain.Facts) { f.Cluster = nil }, "NotSeen", "no hub has noticed it", "whether a hub runs", false, false},
-		"refused":       {func(f *explain.Facts) { ready(f, "False", "KubeconfigRefused") }, "KubeconfigRefused", "said the hub", "--create-service-account", false, false},
+		"unnoticed": {
+			func(f *explain.Facts) { f.Cluster = nil },
+			"NotSeen", "no hub has noticed it", "whether a hub runs", false, false,
+		},
+		"refused": {
+			func(f *explain.Facts) { ready(f, "False", "KubeconfigRefused") },
+			"KubeconfigRefused", "said the hub", "--service-account", false, false,
+		},
 		"nobody looked": {func(f *explain.Facts) { f.Cluster.Status.Conditions, f.Cluster.CreationTimestamp = nil, then }, "NotSeen", "No hub has looked", "", false, false},
 		"nodes":         {func(f *explain.Facts) { condition(f, "EveryNodeReady", "False", "NodesUnhealthy") }, "NodesUnhealthy", "EveryNodeReady is False: said the hub", "", false, false},
 		"False before Unknown": {func(f *explain.Facts) {

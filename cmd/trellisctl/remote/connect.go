@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/trellis-hub/trellis/addresses"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
@@ -37,20 +39,26 @@ type Connection struct {
 }
 
 // Connect connects with what the hub reads from a registration. timeout bounds the attempt.
-func Connect(ctx context.Context, config *kubeconfig.Config, timeout time.Duration) (*Connection, error) {
+func Connect(ctx context.Context, config *kubeconfig.Config, timeout time.Duration,
+	policy addresses.Policy) (*Connection, error) {
 	access := config.REST()
 	access.BearerToken = config.Token
-	return ConnectREST(ctx, access, timeout)
+	return ConnectREST(ctx, access, timeout, policy)
 }
 
-// ConnectREST connects and asks who is there. The error of a target that does not answer is ExitUnreachable, and that of one that
-// does not let us in ExitRefused.
-func ConnectREST(ctx context.Context, access *rest.Config, timeout time.Duration) (*Connection, error) {
+// ConnectREST connects and asks who is there. Only addresses that the policy allows are dialled, and no redirect is
+// followed. The error of a target that does not answer is ExitUnreachable, and that of one that does not let us in
+// ExitRefused.
+func ConnectREST(ctx context.Context, access *rest.Config, timeout time.Duration,
+	policy addresses.Policy) (*Connection, error) {
 	access = rest.CopyConfig(access)
 	access.Timeout, access.UserAgent, access.QPS, access.Burst = requestTimeout, cli.FieldManager, 50, 100
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	httpClient, err := rest.HTTPClientFor(access)
+	if err := guard(access, policy); err != nil {
+		return nil, err
+	}
+	httpClient, err := cli.HTTPClientFor(access)
 	if err != nil {
 		return nil, cli.Refused("the kubeconfig cannot be used: %w", err)
 	}
@@ -85,10 +93,36 @@ func ConnectREST(ctx context.Context, access *rest.Config, timeout time.Duration
 	return connection, nil
 }
 
+// guard has a configuration dial only what the policy allows.
+func guard(access *rest.Config, policy addresses.Policy) error {
+	if access.Dial != nil { // of whoever made the configuration, which is not one that was read from a kubeconfig
+		return nil
+	}
+	server, _, err := rest.DefaultServerUrlFor(access)
+	if err != nil {
+		return cli.Refused("the kubeconfig cannot be used: %w", err)
+	}
+	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+	if err := policy.Guard(dialer, server, access.Proxy); err != nil {
+		return refusedAddress(access, err)
+	}
+	access.Dial = dialer.DialContext
+	return nil
+}
+
+func refusedAddress(access *rest.Config, err error) error {
+	return cli.Refused("nothing is sent to %s: %w; --allow-network allows a network", access.Host, err)
+}
+
 // answer says what an error of the first requests means.
 func answer(access *rest.Config, err error) error {
 	var certificate *tls.CertificateVerificationError
 	switch {
+	case errors.Is(err, addresses.ErrRefused):
+		return refusedAddress(access, err)
+	case errors.Is(err, cli.ErrRedirect):
+		return cli.Refused("the cluster at %s redirects to another address, which is not followed: it would get "+
+			"the credential", access.Host)
 	case errors.As(err, &certificate):
 		return cli.Refused("the cluster at %s does not show a certificate that the kubeconfig trusts: %w", access.Host, certificate.Err)
 	case apierrors.IsUnauthorized(err):

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/addresses"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
@@ -171,23 +172,20 @@ func Registration(ctx context.Context, source *cli.Source, namespace, name strin
 }
 
 // Open connects to where a ManagedResource goes. It insists that this is the cluster that the hub knows it for.
-func Open(ctx context.Context, source *cli.Source, found *Found, timeout time.Duration, allowedProxy string) (*Connection, error) {
+func Open(ctx context.Context, source *cli.Source, found *Found, timeout time.Duration,
+	policy kubeconfig.Policy) (*Connection, error) {
 	if found.Source {
-		return ConnectREST(ctx, source.Config, timeout)
+		return ConnectREST(ctx, source.Config, timeout, addresses.Any())
 	}
 	registration, err := Registration(ctx, source, found.Cluster.Namespace, found.Cluster.Name)
 	if err != nil {
 		return nil, err
 	}
-	policy := kubeconfig.Policy{}
-	if allowedProxy != "" {
-		policy.AllowedProxyURLs = []string{allowedProxy}
-	}
 	config, err := kubeconfig.FromSecret(registration, policy)
 	if err != nil {
 		return nil, cli.Refused("the registration of %s cannot be used: %w", found, err)
 	}
-	connection, err := Connect(ctx, config, timeout)
+	connection, err := Connect(ctx, config, timeout, policy.Addresses)
 	if err != nil {
 		return nil, fmt.Errorf("target %s: %w", found, err)
 	}

@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trellis-hub/trellis/addresses"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
@@ -18,6 +20,21 @@ type Flags struct {
 	ConnectTimeout time.Duration
 	// AllowedProxyURL is the proxy that kubeconfigs may name.
 	AllowedProxyURL string
+	// AllowedNetworks are networks of special addresses, such as loopback ones, that targets may be in.
+	AllowedNetworks []string
+}
+
+// Policy is what kubeconfigs may name. An error is one of the flags.
+func (f *Flags) Policy() (kubeconfig.Policy, error) {
+	var policy kubeconfig.Policy
+	var err error
+	if policy.Addresses, err = addresses.Allow(f.AllowedNetworks...); err != nil {
+		return kubeconfig.Policy{}, cli.Usage("--allow-network: %w", err)
+	}
+	if f.AllowedProxyURL != "" {
+		policy.AllowedProxyURLs = []string{f.AllowedProxyURL}
+	}
+	return policy, nil
 }
 
 // AddFlags adds the flags to a command about ManagedResources.
@@ -31,6 +48,9 @@ func (f *Flags) AddFlags(cmd *cobra.Command, env *cli.Env) {
 func (f *Flags) AddConnectFlags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.ConnectTimeout, "connect-timeout", 10*time.Second, "How long to wait for the target when connecting.")
 	cmd.Flags().StringVar(&f.AllowedProxyURL, "allow-proxy-url", "", "The proxy-url that the kubeconfig of a target may have. The hub has to allow it, too (clusterCache.allowedProxyURLs).")
+	cmd.Flags().StringSliceVar(&f.AllowedNetworks, "allow-network", nil,
+		"Network of loopback, link-local, unspecified or multicast addresses that the target may be in, such as "+
+			"127.0.0.0/8. The hub has to allow it, too (clusterCache.allowedNetworks).")
 }
 
 // Open finds the target of a ManagedResource and connects to it. The target is returned with an error, too, if it was found.
@@ -39,7 +59,11 @@ func (f *Flags) Open(ctx context.Context, source *cli.Source, mr *resourcesv1alp
 	if err != nil {
 		return nil, nil, err
 	}
-	connection, err := Open(ctx, source, found, f.ConnectTimeout, f.AllowedProxyURL)
+	policy, err := f.Policy()
+	if err != nil {
+		return found, nil, err
+	}
+	connection, err := Open(ctx, source, found, f.ConnectTimeout, policy)
 	if err != nil {
 		return found, nil, err
 	}

@@ -26,8 +26,8 @@ const maxKubeconfig = 1 << 20
 // Kubeconfig is one context of a kubeconfig, with all that it needs in it and nothing else.
 type Kubeconfig struct {
 	config clientcmdapi.Config
-	// AllowedProxyURL is the proxy that the operator of the hub allows; empty for none.
-	AllowedProxyURL string
+	// Policy is what the operator of the hub allows.
+	Policy kubeconfig.Policy
 }
 
 // Load reads a kubeconfig from a file, or from in if the file is "-". An empty context means the current one. Files that the
@@ -151,7 +151,7 @@ func (k *Kubeconfig) cluster() *clientcmdapi.Cluster {
 // WithToken is the same cluster with a token as the only credential.
 func (k *Kubeconfig) WithToken(user, token string) *Kubeconfig {
 	const entry = "target"
-	return &Kubeconfig{AllowedProxyURL: k.AllowedProxyURL, config: clientcmdapi.Config{
+	return &Kubeconfig{Policy: k.Policy, config: clientcmdapi.Config{
 		CurrentContext: entry,
 		Clusters:       map[string]*clientcmdapi.Cluster{entry: k.cluster().DeepCopy()},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {Token: token}},
@@ -166,18 +166,11 @@ func (k *Kubeconfig) Stored() ([]byte, *kubeconfig.Config, error) {
 	if err != nil {
 		return nil, nil, errors.New("encoding the kubeconfig failed") // the error may quote it
 	}
-	parsed, err := kubeconfig.Parse(raw, k.policy())
+	parsed, err := kubeconfig.Parse(raw, k.Policy)
 	if err != nil {
 		return nil, nil, cli.Refused("the hub would refuse this kubeconfig: %w", err)
 	}
 	return raw, parsed, nil
-}
-
-func (k *Kubeconfig) policy() kubeconfig.Policy {
-	if k.AllowedProxyURL == "" {
-		return kubeconfig.Policy{}
-	}
-	return kubeconfig.Policy{AllowedProxyURLs: []string{k.AllowedProxyURL}}
 }
 
 // Local is the access as kubectl would have it, for whoever runs trellisctl: exec plug-ins and the like are in use.
@@ -190,9 +183,9 @@ func (k *Kubeconfig) Local() (*rest.Config, error) {
 }
 
 // Stored reads the kubeconfig of a registration.
-func Stored(registration *corev1.Secret, allowedProxy string) (*Kubeconfig, error) {
-	k := &Kubeconfig{AllowedProxyURL: allowedProxy}
-	if _, err := kubeconfig.FromSecret(registration, k.policy()); err != nil {
+func Stored(registration *corev1.Secret, policy kubeconfig.Policy) (*Kubeconfig, error) {
+	k := &Kubeconfig{Policy: policy}
+	if _, err := kubeconfig.FromSecret(registration, policy); err != nil {
 		return nil, cli.Refused("the registration %s/%s cannot be used: %w", registration.Namespace, registration.Name, err)
 	}
 	for _, key := range []string{"value", "kubeconfig"} { // in the order in which FromSecret looks

@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 64
+
+// onTerminal tells whether stdin and stderr are a terminal.
+func (e *Env) onTerminal() bool {
+	in, isFile := e.In.(*os.File)
+	return isFile && printers.IsTerminal(in) && printers.IsTerminal(e.ErrOut)
+}
+
+// Confirm asks a question, and tells whether the answer is yes. asked is false if there is nobody to ask.
+func (e *Env) Confirm(question string) (yes, asked bool) {
+	if !e.Interactive() {
+		return false, false
+	}
+	fmt.Fprintf(e.ErrOut, "%s [y/N] ", Text(question))
+	answer, _ := bufio.NewReader(io.LimitReader(e.In, maxAnswer)).ReadString('\n') // what cannot be read is no
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return true, true
+	}
+	return false, true
+}
