@@ -15,6 +15,8 @@
 //
 //   - A release looks at every namespace and owner that waits. That is a few microseconds for hundreds of them, and saves
 //     the invariants of a heap whose order changes with each release.
+//   - Work whose size shows only while it is done has a Lease, which grows if there is room and never waits for more:
+//     who gets none gives everything back, and waits for all of it.
 //   - A waiter holds nothing of the semaphore. Callers must not acquire twice for one piece of work: two that wait for each
 //     other's second half would wait for their deadlines.
 package semaphore

@@ -73,6 +73,12 @@ func (p *plan) entries() []resourcesv1alpha1.ObjectReference {
 // plan prepares the objects of a bundle. If it is for only some of them, what it says of the others does not count: they are not looked at
 // unless they bear the same names.
 func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target, only ...inventory.Key) (*plan, error) {
+	if size := len(b.Objects) * sizeOf(work.mr.Spec.InjectLabels); size > inventoryLimit {
+		// Each entry of the inventory would have them, and each object in memory.
+		return nil, &tooLargeError{
+			reason: resourcesv1alpha1.ReasonInventoryTooLarge, message: inventoryTooLarge(len(b.Objects), size),
+		}
+	}
 	p := &plan{released: map[inventory.Key]resourcesv1alpha1.ObjectReference{}, decoding: b.FaultMessage(), checksum: b.Checksum}
 	manifests := make([]*unstructured.Unstructured, 0, len(b.Objects))
 	for _, o := range b.Objects {
@@ -84,8 +90,9 @@ func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target, only
 		ForceLabels: deref(work.mr.Spec.ForceOverwriteLabels), ForceAnnotations: deref(work.mr.Spec.ForceOverwriteAnnotations),
 	}
 	byKey := map[inventory.Key]int{}
+	wanted := named(only)
 	for _, o := range b.Objects {
-		if !named(o.Unstructured, only) {
+		if !wanted(o.Unstructured) {
 			continue
 		}
 		if err := o.Invalid(); err != nil {
@@ -116,13 +123,36 @@ func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target, only
 	return p, nil
 }
 
-// named tells whether a manifest may be that of one of some objects: in which namespace it is, only the target can tell. No objects are all.
-func named(o *unstructured.Unstructured, objects []inventory.Key) bool {
-	if len(objects) == 0 {
-		return true
+// inventoryTooLarge is the message for an inventory of a number of objects and bytes.
+func inventoryTooLarge(objects, bytes int) string {
+	return fmt.Sprintf("The inventory of %d objects takes %d KiB, more than the %d KiB that fit into one ManagedResource. "+
+		"Nothing was written; split the ManagedResource.", objects, bytes>>10, inventoryLimit>>10)
+}
+
+// sizeOf is how many bytes labels take at least.
+func sizeOf(labels map[string]string) (size int) {
+	for name, value := range labels {
+		size += len(name) + len(value)
 	}
-	is := inventory.KeyOfObject(o)
-	return slices.ContainsFunc(objects, func(k inventory.Key) bool { return k.GroupKind() == is.GroupKind() && k.Name == is.Name })
+	return size
+}
+
+// named returns a function that tells whether a manifest may be that of one of some objects: in which namespace it is,
+// only the target can tell. No objects are all.
+func named(objects []inventory.Key) func(*unstructured.Unstructured) bool {
+	wanted := make(sets.Set[inventory.Key], len(objects))
+	for _, k := range objects {
+		k.Namespace = ""
+		wanted.Insert(k)
+	}
+	return func(o *unstructured.Unstructured) bool {
+		if len(wanted) == 0 {
+			return true
+		}
+		k := inventory.KeyOfObject(o)
+		k.Namespace = ""
+		return wanted.Has(k)
+	}
 }
 
 // labels are the injected labels of a ManagedResource with the managed-by label, which always wins.
@@ -139,8 +169,8 @@ func (r *reconciler) labels(mr *resourcesv1alpha1.ManagedResource) map[string]st
 // more, applies the rest, and writes the result.
 func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
 	b, input, err := r.read(ctx, work)
-	if secret := (*secretError)(nil); errors.As(err, &secret) {
-		return r.cannotRead(ctx, work, secret)
+	if isContentError(err) {
+		return r.cannotRead(ctx, work, err)
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -157,6 +187,9 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 		return reconcile.Result{}, err
 	}
 	p, err := r.plan(work, b, target)
+	if isContentError(err) {
+		return r.cannotRead(ctx, work, err)
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -170,8 +203,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	old, released := p.leaving(book, before)
 	ahead := inventory.Union(before, book.Inherit(desired))
 	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
-		message := fmt.Sprintf("The inventory of %d objects takes %d KiB, more than the %d KiB that fit into one ManagedResource. Nothing was written; split the ManagedResource.",
-			len(ahead), len(size)>>10, inventoryLimit>>10)
+		message := inventoryTooLarge(len(ahead), len(size))
 		return r.retryAfterFailure(work, input), r.setApplied(ctx, work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonInventoryTooLarge, message)
 	}
 	r.shared.Keep(work.name)
@@ -500,15 +532,4 @@ func (r *reconciler) unmarkApplied(ctx context.Context, work *run, input string)
 
 func (r *reconciler) retryAfterFailure(work *run, input string) reconcile.Result {
 	return reconcile.Result{RequeueAfter: r.memory.failed(work.name, input, r.clock.Now()), Priority: new(dispatch.PriorityRetry)}
-}
-
-// cannotRead says that a Secret is missing or unreadable. A missing one comes with an event; other failures are retried.
-func (r *reconciler) cannotRead(ctx context.Context, work *run, secret *secretError) (reconcile.Result, error) {
-	if err := r.notApplied(ctx, work, resourcesv1alpha1.ReasonCannotReadSecret, secret.Error()); err != nil {
-		return reconcile.Result{}, err
-	}
-	if version, known := r.secrets.Get(secret.name); known && !version.Exists() {
-		return reconcile.Result{}, nil
-	}
-	return r.retryAfterFailure(work, secret.Error()), nil
 }

@@ -146,7 +146,8 @@ func New(o Options) (*Controller, error) {
 		warnings: c.warnings, viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
-		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate, keepGarbageCollectable: o.KeepGarbageCollectable,
+		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate,
+		parallelObjects: o.ParallelObjects, keepGarbageCollectable: o.KeepGarbageCollectable,
 		forward: c.dispatcher.Forward, drifts: newStopwatches(), changes: newStopwatches(),
 	}
 	return c, nil

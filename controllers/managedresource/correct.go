@@ -47,8 +47,8 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 	}
 
 	b, readInput, err := r.recall(ctx, work, input)
-	if secret := (*secretError)(nil); errors.As(err, &secret) {
-		return r.cannotRead(ctx, work, secret)
+	if isContentError(err) {
+		return r.cannotRead(ctx, work, err)
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -61,6 +61,9 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 		return reconcile.Result{}, err
 	}
 	p, err := r.plan(work, b, target, keys...)
+	if isContentError(err) {
+		return r.cannotRead(ctx, work, err)
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

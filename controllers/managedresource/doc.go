@@ -6,6 +6,7 @@
 //	claim        who is responsible, and for which target
 //	dispatch     whom an event concerns
 //	store        reading and writing ManagedResources
+//	references   which Secrets a ManagedResource refers to
 //	secretindex  when the content of a ManagedResource changed
 //	bundle       what the Secrets hold
 //	apply        making a target look like the manifests

@@ -17,6 +17,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
 )
@@ -78,6 +79,9 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 		return false, nil
 	}
 	b, _, err := r.read(ctx, work)
+	if _, busy := bundle.IsBusy(err); busy {
+		return false, err
+	}
 	if err != nil {
 		work.log.Info("Dry run: cannot read the content", "error", err.Error())
 		return false, nil

@@ -16,9 +16,9 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/references"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
@@ -56,6 +56,9 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 		return reconcile.Result{}, err
 	}
 
+	if _, err := references.Of(work.mr); err != nil {
+		return r.resync(), r.notApplied(ctx, work, resourcesv1alpha1.ReasonContentTooLarge, err.Error())
+	}
 	r.learnSecrets(ctx, work)
 	input, current := r.input(work)
 	if r.alwaysUpdate && r.memory.applyDue(work.name, r.clock.Now(), r.syncPeriod) {
@@ -189,9 +192,10 @@ func (r *reconciler) keepAccepted(ctx context.Context, work *run, status cluster
 // input is a text over everything that decides what is applied: the generation, the versions of the Secrets and the
 // settings of the hub. current is false if a Secret's version is not known or the Secret is missing.
 func (r *reconciler) input(work *run) (text string, current bool) {
-	versions := make([]secretindex.Version, 0, len(work.mr.Spec.SecretRefs))
+	names := secretNames(work.mr)
+	versions := make([]secretindex.Version, 0, len(names))
 	current = true
-	for _, name := range secretNames(work.mr) {
+	for _, name := range names {
 		version, known := r.secrets.Get(name)
 		if !known || !version.Exists() {
 			current = false
@@ -245,72 +249,6 @@ func (r *reconciler) missingSecret(work *run) (*secretError, bool) {
 		}
 	}
 	return nil, false
-}
-
-func secretNames(mr *resourcesv1alpha1.ManagedResource) []types.NamespacedName {
-	names := make([]types.NamespacedName, 0, len(mr.Spec.SecretRefs))
-	for _, ref := range mr.Spec.SecretRefs {
-		names = append(names, types.NamespacedName{Namespace: mr.Namespace, Name: ref.Name})
-	}
-	return names
-}
-
-// secretError is a Secret that cannot be read.
-type secretError struct {
-	name types.NamespacedName
-	err  error
-}
-
-func (e *secretError) Error() string {
-	return fmt.Sprintf("Could not read Secret %s: %v", e.name, e.err)
-}
-func (e *secretError) Unwrap() error { return e.err }
-
-// read gets and decodes the Secrets. The returned input belongs to the content that was read.
-func (r *reconciler) read(ctx context.Context, work *run) (*bundle.Bundle, string, error) {
-	names := secretNames(work.mr)
-	sources := make([]bundle.Source, 0, len(names))
-	versions := make([]secretindex.Version, 0, len(names))
-	for _, name := range names {
-		if name.Name == "" {
-			return nil, "", &secretError{name: name, err: errors.New("the reference has no name")}
-		}
-		secret := &corev1.Secret{}
-		reading := r.secrets.Begin(name)
-		if err := r.live.Get(ctx, name, secret); err != nil {
-			if apierrors.IsNotFound(err) {
-				reading.Found(secretindex.Version{})
-			}
-			return nil, "", &secretError{name: name, err: err}
-		}
-		version := secretindex.Version{UID: secret.UID, ResourceVersion: secret.ResourceVersion}
-		reading.Found(version)
-		versions = append(versions, version)
-		sources = append(sources, bundle.Source{
-			Namespace: name.Namespace, Name: name.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion, Data: secret.Data,
-		})
-	}
-	b, input := r.bundles.Decode(sources), inputOf(work, r.managedBy, versions)
-	if !work.class.DryRun { // which corrects nothing
-		r.memory.read(work.name, input, r.bundles.Keep(sources, b))
-	}
-	return b, input, nil
-}
-
-// recall is read for an input that was applied, and reads the Secrets only if what they held is not kept: to bring an object back to that, nobody
-// has to ask the source, which may be busy. If a Secret has changed meanwhile, its event has everything applied again; and who leads no more is kept
-// from writing by the fence of the term (package leader).
-func (r *reconciler) recall(ctx context.Context, work *run, input string) (*bundle.Bundle, string, error) {
-	kept := r.memory.content(work.name, input)
-	if kept == nil {
-		return r.read(ctx, work)
-	}
-	names := secretNames(work.mr)
-	sources := make([]bundle.Source, 0, len(names))
-	for _, name := range names {
-		sources = append(sources, bundle.Source{Namespace: name.Namespace, Name: name.Name})
-	}
-	return r.bundles.Open(kept, sources), input, nil
 }
 
 // leaveOldTarget deals with a ManagedResource whose objects are in another cluster than the one it belongs to now: they are

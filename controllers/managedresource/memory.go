@@ -2,6 +2,7 @@ package managedresource
 
 import (
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -21,9 +22,13 @@ const sourceRetryLast = 15 * time.Second
 
 // Pauses between attempts. A whole run that failed is tried again after 1 s, doubled up to 5 min. An object whose drift
 // comes back is corrected at once for a few times, then after 1 s, doubled up to 1 min, until it was quiet for 10 min.
+// A run that finds no room for its bundle is tried again after about a second, doubled up to 8 s.
 const (
 	retryFirst = time.Second
 	retryLast  = 5 * time.Minute
+
+	putOffFirst = time.Second
+	putOffLast  = 8 * time.Second
 
 	driftFree   = 5
 	driftFirst  = time.Second
@@ -67,6 +72,9 @@ type remembered struct {
 
 	content      *bundle.Kept // of its Secrets as they were when it was read last; nil if that is not kept
 	contentInput string       // that it belongs to
+
+	needs   bundle.Need // what a run was put off for lack of; zero if the last one was not
+	putOffs int         // how many runs in a row were
 
 	noteDue time.Time // when the annotation that everything was applied is to be written; zero if it is
 
@@ -149,6 +157,28 @@ func (m *memory) content(name types.NamespacedName, input string) (content *bund
 		}
 	})
 	return content
+}
+
+// need returns how much room for a bundle the last run lacked; zero if it lacked none.
+func (m *memory) need(name types.NamespacedName) (n bundle.Need) {
+	m.with(name, func(e *remembered) { n = e.needs })
+	return n
+}
+
+// putOff notes that there was no room for a bundle, and returns the pause before the next try, which differs between
+// those who wait.
+func (m *memory) putOff(name types.NamespacedName, n bundle.Need) (pause time.Duration) {
+	m.with(name, func(e *remembered) {
+		pause = doubled(putOffFirst, putOffLast, e.putOffs)
+		e.needs = n
+		e.putOffs++
+	})
+	return pause/2 + rand.N(pause)
+}
+
+// hadRoom notes that there was room for a bundle.
+func (m *memory) hadRoom(name types.NamespacedName) {
+	m.with(name, func(e *remembered) { e.needs, e.putOffs = bundle.Need{}, 0 })
 }
 
 // note sets when the annotation that everything was applied is to be written; zero for not at all.

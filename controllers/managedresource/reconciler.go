@@ -59,6 +59,8 @@ type reconciler struct {
 	managedBy    string
 	syncPeriod   time.Duration
 	alwaysUpdate bool // once in each period
+	// parallelObjects is how many objects of a ManagedResource are applied at the same time.
+	parallelObjects int
 	// keepGarbageCollectable leaves ConfigMaps and Secrets with the garbage collector's label to it.
 	keepGarbageCollectable bool
 
@@ -87,6 +89,8 @@ type run struct {
 	present map[inventory.Key]tracker.Accepted
 	// drifted and changed are since when there was drift or another Secret, as the watches showed it; zero if there was none.
 	drifted, changed time.Time
+	// session is the use of a bundle, nil if there is none.
+	session *bundle.Session
 }
 
 func (r *run) origin() string { return r.class.Origin(r.name) }
@@ -104,9 +108,13 @@ func (r *reconciler) Reconcile(ctx context.Context, req dispatch.Request) (recon
 	defer r.busy.Delete(req.NamespacedName)
 
 	result, err := r.reconcile(ctx, req)
+	need, busy := bundle.IsBusy(err)
 	switch {
 	case err == nil:
 		return result, nil
+	case busy: // other bundles are in memory; meanwhile this run takes no place from others
+		pause := r.memory.putOff(req.NamespacedName, need)
+		return reconcile.Result{RequeueAfter: pause, Priority: new(dispatch.PriorityRetry)}, nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return reconcile.Result{}, fmt.Errorf("a run took longer than %s: %w", runTimeout, err) // tried again, ever later
 	case ctx.Err() != nil:
@@ -122,7 +130,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req dispatch.Request) (recon
 	return result, err
 }
 
-func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (reconcile.Result, error) {
+func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (result reconcile.Result, err error) {
 	mr, err := r.source.Get(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -153,6 +161,12 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (recon
 		drifted: r.drifts.stop(req.NamespacedName), changed: r.changes.stop(req.NamespacedName),
 		log: r.log.WithValues("class", classLabel(decision.Class.Name), "target", metrics.TargetName(decision.Target), "managedResource", req.String()),
 	}
+	defer func() {
+		work.endSession()
+		if _, busy := bundle.IsBusy(err); busy {
+			r.resumeStopwatches(work)
+		}
+	}()
 	if !decision.ElsewhereUntil.IsZero() && !work.class.DryRun { // whoever is there is not disturbed by a plan
 		r.forget(ctx, work.name)
 		return reconcile.Result{RequeueAfter: decision.ElsewhereUntil.Sub(r.clock.Now()) + time.Second}, nil
@@ -200,6 +214,16 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (recon
 		return reconcile.Result{}, nil
 	default:
 		return r.keep(ctx, work)
+	}
+}
+
+// resumeStopwatches goes on measuring for the next run, because this one did nothing.
+func (r *reconciler) resumeStopwatches(work *run) {
+	if !work.drifted.IsZero() {
+		r.drifts.start(work.name, work.drifted)
+	}
+	if !work.changed.IsZero() {
+		r.changes.start(work.name, work.changed)
 	}
 }
 
@@ -303,9 +327,12 @@ func (r *reconciler) withDrift(result reconcile.Result, work *run, v tracker.Ver
 	}
 	states, _ := r.tracker.AcceptedStates(work.name)
 	now := r.clock.Now()
+	failed := make(map[inventory.Key]bool, len(failures))
+	for i := range failures {
+		failed[failures[i].Key] = true
+	}
 	for _, key := range drifted {
-		failed := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return o.Key == key })
-		if _, known := states[key]; known && !failed {
+		if _, known := states[key]; known && !failed[key] {
 			result = forDrift(result, r.correctable(work.name, key, now))
 		}
 	}

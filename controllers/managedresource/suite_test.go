@@ -55,11 +55,12 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	hub, err = hubtest.StartHub(ctx, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+	options := hubtest.HubOptions{WrapTarget: slow.wrap, Config: func(c *configv1alpha1.HubConfiguration) {
 		// Leases and plans of dry runs come into TargetClusters by timer.
 		c.Controllers.TargetCluster.SyncPeriod = metav1.Duration{Duration: time.Second}
 		c.Controllers.ManagedResource.KeepGarbageCollectable = true
-	}})
+	}}
+	hub, err = hubtest.StartHub(ctx, source, options)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -87,6 +87,9 @@ const (
 	ReasonManagedElsewhere = "ManagedElsewhere"
 	// ReasonInventoryTooLarge: the inventory does not fit into one object, so nothing was written.
 	ReasonInventoryTooLarge = "InventoryTooLarge"
+	// ReasonContentTooLarge: there are more references to Secrets, or more bytes in the Secrets, than the hub reads for
+	// one ManagedResource. Nothing was written.
+	ReasonContentTooLarge = "ContentTooLarge"
 	// ReasonOwnedByOther: another ManagedResource lists the same object, too, and was the last to do so. It is left to that one.
 	ReasonOwnedByOther = "OwnedByOther"
 	// ReasonObjectsContested (Contested True): somebody else keeps changing objects.

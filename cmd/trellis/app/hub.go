@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/pprof"
 	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +45,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/canon"
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
+	"github.com/trellis-hub/trellis/controllers/managedresource/references"
 	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
@@ -267,10 +270,33 @@ func trimManagedResources(c clock.PassiveClock) toolscache.TransformFunc {
 	table := canon.New(canonSize, c)
 	return func(obj any) (any, error) {
 		if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
-			mr.ManagedFields = nil
+			trimManagedResource(mr)
 			table.ManagedResource(mr)
 		}
 		return obj, nil
+	}
+}
+
+// Bounds of what is kept of a ManagedResource. Anybody in a namespace may write what he likes into one, up to 1.5 MiB,
+// and short entries take several times as much in memory as in the source. The hub writes less than any of them.
+const (
+	keptAnnotation = 4 << 10 // bytes of a value
+	keptConditions = 64
+	keptEntries    = 20_000 // of the inventory, of which the hub writes at most 1 MiB
+)
+
+// trimManagedResource drops what the hub does not look at: it sends changes only, so that nothing is lost by that.
+func trimManagedResource(mr *resourcesv1alpha1.ManagedResource) {
+	mr.ManagedFields = nil
+	maps.DeleteFunc(mr.Annotations, func(name, value string) bool {
+		return name == corev1.LastAppliedConfigAnnotation || len(value) > keptAnnotation
+	})
+	references.Trim(mr)
+	if s := &mr.Status; len(s.Conditions) > keptConditions {
+		s.Conditions = slices.Clone(s.Conditions[:keptConditions])
+	}
+	if s := &mr.Status; len(s.Resources) > keptEntries {
+		s.Resources = slices.Clone(s.Resources[:keptEntries])
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/controllers/managedresource/references"
 )
 
 type differ struct {
@@ -208,15 +209,19 @@ func withStringData(s *corev1.Secret) *corev1.Secret {
 // withContent decodes the Secrets of a ManagedResource: those of the files, and those of the source that are not among them.
 func withContent(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, given map[string]*corev1.Secret) (*bundle.Bundle, error) {
 	var all []*corev1.Secret
-	for _, ref := range mr.Spec.SecretRefs {
+	refs, err := references.Of(mr)
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range refs {
 		s := given[ref.Name]
 		if s == nil {
 			s = &corev1.Secret{}
-			if err := source.Get(ctx, client.ObjectKey{Namespace: mr.Namespace, Name: ref.Name}, s); err != nil {
+			if err := source.Get(ctx, ref, s); err != nil {
 				if apierrors.IsNotFound(err) {
 					return nil, cli.NotFound("Secret %s of ManagedResource %s is neither in the files nor in namespace %s", ref.Name, mr.Name, mr.Namespace)
 				}
-				return nil, fmt.Errorf("reading Secret %s/%s: %w", mr.Namespace, ref.Name, err)
+				return nil, fmt.Errorf("reading Secret %s: %w", ref, err)
 			}
 		}
 		all = append(all, s)

@@ -317,6 +317,7 @@ var conditionRemedies = map[string]string{
 	resourcesv1alpha1.ReasonCannotReadSecret:     "Create the Secret of the message, or take it out of spec.secretRefs.",
 	resourcesv1alpha1.ReasonOwnedByOther:         "Take the object out of one of the two ManagedResources; the message names the other one.",
 	resourcesv1alpha1.ReasonInventoryTooLarge:    "Split it into several ManagedResources.",
+	resourcesv1alpha1.ReasonContentTooLarge:      "Split it into several ManagedResources.",
 	resourcesv1alpha1.ReasonTargetNotFound:       "Register the cluster again: trellisctl -n %[1]s cluster add NAME --from-kubeconfig FILE. Its objects stay as they are meanwhile.",
 	resourcesv1alpha1.ReasonTargetAmbiguous:      "Choose one: kubectl -n %[1]s label managedresource %[2]s " + hubv1alpha1.ClusterNameLabel + "=NAME",
 	resourcesv1alpha1.ReasonApplyProgressing:     "Wait: it is being applied.",

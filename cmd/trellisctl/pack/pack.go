@@ -3,7 +3,6 @@ package pack
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -216,8 +216,9 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 // unneeded are the Secrets that were packed for the ManagedResource and that it does not refer to any more.
 func (p *packer) unneeded(ctx context.Context, source *cli.Source, before, now *resourcesv1alpha1.ManagedResource) []*corev1.Secret {
 	var old []*corev1.Secret
+	needed := sets.New(now.Spec.SecretRefs...)
 	for _, ref := range before.Spec.SecretRefs {
-		if slices.Contains(now.Spec.SecretRefs, ref) {
+		if needed.Has(ref) {
 			continue
 		}
 		s := &corev1.Secret{}

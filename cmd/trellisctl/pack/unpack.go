@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/references"
 )
 
 type unpacker struct {
@@ -70,13 +70,17 @@ func (u *unpacker) run(ctx context.Context, subject cli.Subject) error {
 
 // Read reads and decodes the Secrets of a ManagedResource as the hub does.
 func Read(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) (*bundle.Bundle, error) {
-	secrets := make([]*corev1.Secret, 0, len(mr.Spec.SecretRefs))
-	for _, ref := range mr.Spec.SecretRefs {
+	refs, err := references.Of(mr)
+	if err != nil {
+		return nil, err
+	}
+	secrets := make([]*corev1.Secret, 0, len(refs))
+	for _, key := range refs {
 		s := &corev1.Secret{}
-		key := client.ObjectKey{Namespace: mr.Namespace, Name: ref.Name}
 		if err := source.Get(ctx, key, s); err != nil {
 			if apierrors.IsNotFound(err) {
-				return nil, cli.NotFound("ManagedResource %s/%s refers to Secret %s, which does not exist", mr.Namespace, mr.Name, ref.Name)
+				return nil, cli.NotFound("ManagedResource %s/%s refers to Secret %s, which does not exist",
+					mr.Namespace, mr.Name, key.Name)
 			}
 			return nil, fmt.Errorf("reading Secret %s: %w", key, err)
 		}

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"context"
 	"crypto/sha256"
 	"math"
 	"runtime"
@@ -12,28 +13,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
 	"k8s.io/utils/clock"
+
+	"github.com/trellis-hub/trellis/clustercache/semaphore"
 )
 
 // Cache remembers decoded bundles by the content of their Secrets, whatever their names and whoever asks. A content is
 // decoded once, even if many ask for it at the same time, and no lock is held meanwhile. Of a content that is new, only those
-// documents are parsed that are not in another one that it remembers.
+// documents are parsed that are not in another one that it remembers. It is asked by a Session, within a budget over
+// all of them.
 type Cache struct {
 	limits   Limits
 	maxBytes int64
 	clock    clock.PassiveClock
 	flights  singleflight.Group
 	// slots bounds how many contents are decoded at once: more than there are CPUs would only take more memory.
-	slots chan struct{}
+	// decoding bounds the bytes of what is read and decoded, inUse those of what sessions use.
+	slots, decoding, inUse *semaphore.Semaphore
 
 	mutex    sync.Mutex
+	used     map[Hash]*use // by sessions; each is in use by one at least
 	contents *simplelru.LRU[Hash, *remembered]
 	pieces   map[[sha256.Size]byte]*piece // of the contents
 	stats    CacheStats
 
 	shelf shelf
 
-	decoding prometheus.Histogram
+	duration prometheus.Histogram
 	decoded  prometheus.Counter
+	deferred prometheus.Counter
 }
 
 // remembered is a content and when it was asked for last.
@@ -46,7 +53,7 @@ type remembered struct {
 }
 
 // maxDecoders is how many contents are decoded at once, however many CPUs there are.
-const maxDecoders = 4
+const maxDecoders int64 = 4
 
 // CacheStats are figures about a Cache.
 type CacheStats struct {
@@ -57,6 +64,10 @@ type CacheStats struct {
 	Hits, Misses int64
 	// KeptBytes is what is kept of Secrets, estimated.
 	KeptBytes int64
+	// Decoding is what is reserved for Secrets that are read and decoded, InUse what sessions have in use, Waiting how
+	// many sessions wait for either.
+	Decoding, InUse int64
+	Waiting         int
 	// Displaced counts contents that were forgotten to make room for others, Unused those that nobody asked for.
 	Displaced, Unused int64
 }
@@ -64,13 +75,19 @@ type CacheStats struct {
 // NewCache returns an empty cache of about maxBytes for bundles decoded under the given limits. With maxBytes 0 it keeps
 // nothing, but still decodes equal content once at a time. The clock says when a content was asked for.
 func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
+	limits = limits.withDefaults()
+	slots := min(maxDecoders, int64(runtime.GOMAXPROCS(0)))
 	c := &Cache{
 		limits:   limits,
 		maxBytes: maxBytes,
 		clock:    clock,
-		slots:    make(chan struct{}, min(maxDecoders, runtime.GOMAXPROCS(0))),
-		decoding: metricDecoding.Histogram(),
+		slots:    semaphore.New(semaphore.Options{Size: slots, PerNamespace: max(1, slots-1)}),
+		decoding: semaphore.New(semaphore.Options{Size: limits.Decoding, PerNamespace: limits.Decoding / 5 * 4}),
+		inUse:    semaphore.New(semaphore.Options{Size: limits.InUse, PerNamespace: limits.InUsePerNamespace}),
+		used:     map[Hash]*use{},
+		duration: metricDecoding.Histogram(),
 		decoded:  metricDecoded.Counter(),
+		deferred: metricDeferred.Counter(),
 		pieces:   map[[sha256.Size]byte]*piece{},
 		shelf:    shelf{kept: map[Hash]weak.Pointer[Kept]{}},
 	}
@@ -87,33 +104,44 @@ func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 	return c
 }
 
-// Decode is the function Decode with a memory.
-func (c *Cache) Decode(sources []Source) *Bundle {
-	return c.decode(HashOf(sources), sources)
-}
-
-func (c *Cache) decode(hash Hash, sources []Source) *Bundle {
-	found := c.get(hash)
-	if found == nil {
-		flown, _, _ := c.flights.Do(string(hash[:]), func() (any, error) { return c.load(hash, sources), nil })
-		found, _ = flown.(*content)
+// decode decodes a content, or waits for somebody who does. The error is that of ctx.
+func (c *Cache) decode(ctx context.Context, by semaphore.Owner, hash Hash, sources []Source,
+	lengths map[place]int64) (*content, error) {
+	for {
+		flown, err, shared := c.flights.Do(string(hash[:]), func() (any, error) {
+			return c.load(ctx, by, hash, sources, lengths)
+		})
+		found, _ := flown.(*content)
+		switch {
+		case err == nil:
+			return found, nil
+		case ctx.Err() != nil || !shared:
+			return nil, err
+		}
+		// It was the end of somebody else's time.
 	}
-	return found.bundle(sources)
 }
 
 // load decodes a content and remembers it, unless somebody else has done so since the caller looked.
-func (c *Cache) load(hash Hash, sources []Source) *content {
+func (c *Cache) load(ctx context.Context, by semaphore.Owner, hash Hash, sources []Source,
+	lengths map[place]int64) (*content, error) {
 	if found := c.get(hash); found != nil {
-		return found
+		return found, nil
 	}
-	c.slots <- struct{}{}
-	defer func() { <-c.slots }()
+	release, err := c.slots.Acquire(ctx, by, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	began := time.Now()
-	decoded := decode(hash, sources, c.limits, c.piece)
-	c.decoding.Observe(time.Since(began).Seconds())
+	decoded, err := decode(ctx, hash, sources, c.limits, c.piece, lengths)
+	if err != nil {
+		return nil, err
+	}
+	c.duration.Observe(time.Since(began).Seconds())
 	c.decoded.Add(float64(decoded.size))
 	c.add(decoded)
-	return decoded
+	return decoded, nil
 }
 
 // Stats returns the figures of the moment.
@@ -124,15 +152,21 @@ func (c *Cache) Stats() CacheStats {
 	stats := c.stats
 	stats.KeptBytes = kept
 	stats.Bundles = c.contents.Len()
+	stats.Decoding, stats.InUse = c.decoding.Held(), c.inUse.Held()
+	stats.Waiting = c.decoding.Waiting() + c.inUse.Waiting()
 	return stats
 }
 
-// get returns a remembered content or nil.
+// get returns a content that is remembered or in use, or nil.
 func (c *Cache) get(hash Hash) *content {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	found, ok := c.contents.Get(hash)
 	if !ok {
+		if u := c.used[hash]; u != nil {
+			c.stats.Hits++
+			return u.content
+		}
 		return nil
 	}
 	c.stats.Hits++
@@ -153,7 +187,7 @@ func (c *Cache) share(decoded *content) (own int64, shared []*piece) {
 	own = decoded.size
 	for _, p := range decoded.pieces {
 		for _, doc := range p.documents {
-			own -= doc.memory
+			own -= doc.memory + doc.length
 		}
 		switch c.pieces[p.digest] {
 		case nil:
@@ -176,7 +210,7 @@ func (c *Cache) takes(decoded *content) int64 {
 	all := decoded.size
 	for _, p := range decoded.pieces {
 		for _, doc := range p.documents {
-			all -= doc.memory
+			all -= doc.memory + doc.length
 		}
 		if c.pieces[p.digest] != p {
 			all += p.size

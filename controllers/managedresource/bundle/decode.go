@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -17,14 +18,17 @@ const maxFaults = 100
 // Decode reads everything the Secrets hold, in the given order (spec 2.7). It always returns a bundle; what could not be
 // read is among its Faults. Without sources the bundle is empty and complete: it means "manage nothing".
 func Decode(sources []Source, limits Limits) *Bundle {
-	return decode(HashOf(sources), sources, limits, nil).bundle(sources)
+	decoded, _ := decode(context.Background(), HashOf(sources), sources, limits, nil, nil) // it fails only if ctx ends
+	return decoded.bundle(sources)
 }
 
-// decode is Decode without the names. known, if not nil, has what was read from the same text before.
-func decode(hash Hash, sources []Source, limits Limits, known func(digest [sha256.Size]byte) *piece) *content {
+// decode is Decode without the names. known, if not nil, has what was read from the same text before, lengths those of
+// texts that are compressed. Between documents it looks whether ctx has ended, whose error it returns then.
+func decode(ctx context.Context, hash Hash, sources []Source, limits Limits,
+	known func(digest [sha256.Size]byte) *piece, lengths map[place]int64) (*content, error) {
 	limits = limits.withDefaults()
 	d := &decoder{
-		limits: limits, textLeft: limits.Bytes, memoryLeft: limits.Memory, known: known,
+		limits: limits, textLeft: limits.Bytes, memoryLeft: limits.Memory, known: known, lengths: lengths, ctx: ctx,
 		keys: map[string]string{}, seen: map[string]struct{}{},
 	}
 	d.desk, _ = desks.Get().(*desk)
@@ -32,20 +36,25 @@ func decode(hash Hash, sources []Source, limits Limits, known func(digest [sha25
 	for i, source := range sources {
 		for _, key := range source.keys() {
 			if !d.key(place{source: i, key: key}, source.Data[key]) {
-				return d.content(hash, sources)
+				if err := context.Cause(ctx); err != nil {
+					return nil, err
+				}
+				return d.content(hash, sources), nil
 			}
 		}
 	}
-	return d.content(hash, sources)
+	return d.content(hash, sources), nil
 }
 
 // decoder collects what a bundle holds while it is being read.
 type decoder struct {
+	ctx    context.Context //nolint:containedctx // of the one call that it is made for
 	limits Limits
 	// textLeft is how many more bytes of text may come, memoryLeft how many more bytes the objects may take.
 	textLeft, memoryLeft int64
 	documents            int
 	known                func(digest [sha256.Size]byte) *piece
+	lengths              map[place]int64
 	desk                 *desk
 	// keys are the map keys so far; "apiVersion" and its like are kept once. seen are those of the present document.
 	keys map[string]string
@@ -56,9 +65,10 @@ type decoder struct {
 	pieces  []*piece
 }
 
-// key reads one value of a Secret. It returns false if a limit on the whole bundle is reached, which ends the reading.
+// key reads one value of a Secret. It returns false if a limit on the whole bundle is reached or ctx has ended, which
+// ends the reading.
 func (d *decoder) key(at place, value []byte) bool {
-	text, err := d.desk.read(at.key, value, d.textLeft)
+	text, err := d.desk.read(at.key, value, d.textLeft, d.lengths[at])
 	if err != nil {
 		return d.fault(at, err)
 	}
@@ -86,8 +96,12 @@ func (d *decoder) document(value any) (document, error) {
 	if err != nil {
 		return document{}, err
 	}
+	length := d.limits.DocumentBytes - n.jsonLeft
+	if n.memoryLeft < length {
+		return document{}, ErrTooManyBytes
+	}
 	memory := d.memoryLeft - n.memoryLeft
-	d.memoryLeft = n.memoryLeft
+	d.memoryLeft = n.memoryLeft - length
 	object, isMap := normalized.(map[string]any)
 	if !isMap {
 		return document{}, fmt.Errorf("not an object but a %s", typeName(normalized))
@@ -97,7 +111,7 @@ func (d *decoder) document(value any) (document, error) {
 		text:       manifest.TextOf(object),
 		modeIgnore: modeIgnore(object),
 		memory:     memory,
-		length:     d.limits.DocumentBytes - n.jsonLeft,
+		length:     length,
 	}, nil
 }
 

@@ -8,10 +8,10 @@
 //	Source (Secret data) -> read (Brotli, size) -> split -> parse (JSON, YAML) -> normalize (depth, size) -> Object
 //	                                                                                     any step fails   -> Fault
 //
-// Decode is a pure function. Cache puts a least-recently-used memory in front of it, keyed by content: a chart that is
-// deployed into 500 targets is decompressed and parsed once. Where each target has values of its own, the documents that have
-// none of them are parsed once, and kept once. What the cache holds knows no names; a Bundle is the cheap view of it that carries
-// the names of the Secrets at hand.
+// Decode is a pure function. A Cache puts a least-recently-used memory in front of it, keyed by content: a chart that
+// is deployed into 500 targets is decompressed and parsed once. Where each target has values of its own, the documents
+// that have none of them are parsed once, and kept once. What the cache holds knows no names; a Bundle is the cheap
+// view of it that carries the names of the Secrets at hand.
 //
 // # What can go wrong
 //
@@ -21,20 +21,38 @@
 //     cannot be trusted (a Brotli stream that is cut, damaged or followed by something else), nothing of that key counts:
 //     the last document of a cut stream is often well-formed, but only half of what its author wrote.
 //   - A Bundle with a Fault is not Complete. Nothing may be deleted because it is missing from such a bundle.
-//   - Documents, text, memory, and size and nesting of a document are bounded by Limits; YAML aliases count as what they
-//     expand to. After 100 faults the rest is given up.
+//   - Documents, text, memory, and size, elements and nesting of a document are bounded by Limits; YAML aliases count
+//     as what they expand to. After 100 faults the rest is given up. Elements are counted before a document is parsed,
+//     for a parser takes up to 256 bytes for each.
 //   - The text of a Fault never quotes the content of a Secret. The parsers' own messages do that now and then ("unknown
 //     anchor 'hunter2'"); only messages that are known to be constant get through.
 //
 // A document without kind, apiVersion or name is no Fault: it was read completely. It cannot be applied, and
 // Object.Invalid says why.
 //
+// # The budget
+//
+// A few bytes of Brotli become many MiB of objects, and a run holds them for as long as its target takes to answer. So
+// all bundles of a process share a budget, and each use of one is a Session:
+//
+//	Begin (waits for room) -> Add a Secret -> ... -> Decode (forecast, reserve, decode) -> in use -> Close
+//	                              no room for more: holds nothing, BusyError, the run is tried again
+//
+// What decoding takes is forecast from the text, at most, and reserved before. It is given back when the bundle is
+// decoded, which waits for no target. What is in use is known then: the objects, their JSON, and what is sent at the
+// same time. Content that several have in use counts once, for one of those who use it. Both budgets are fair between
+// namespaces (package semaphore), and so are the places to decode. Bundles of less than FreeBytes do not count: the
+// number of runs bounds them, and so they never wait for targets of others.
+//
+// The memory of the Cache and what Secrets hold in their own form (Keep) have bounds of their own. What a Session uses
+// counts there as well, since nobody knows what is forgotten first.
+//
 // # Trade-offs
 //
 // A key is decompressed as a whole before it is split, instead of document by document. That costs memory up to
 // Limits.Bytes while one bundle is decoded (a Cache decodes only few at once), and buys that a damaged stream is known
-// before any of it is used, and code that works on slices. The YAML parser takes more for a moment: about a hundred times
-// the text of a document that consists of tiny maps.
+// before any of it is used, and code that works on slices. It is decompressed once more before, to learn its size,
+// which takes a few percent of the time to parse it.
 //
 // YAML is read by go.yaml.in/yaml/v2, as kubectl and Gardener do: YAML 1.1, where yes and on are booleans and the last of
 // two equal keys wins. Its tree is converted here rather than by sigs.k8s.io/yaml, because that package turns YAML

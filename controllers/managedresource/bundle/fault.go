@@ -51,12 +51,16 @@ var (
 	ErrStreamFollowed = errors.New("the Brotli stream is followed by other data")
 	// ErrTooManyDocuments means that Limits.Documents was reached. Nothing behind that point was read.
 	ErrTooManyDocuments = errors.New("the ManagedResource has too many documents")
-	// ErrTooManyBytes means that Limits.Bytes or Limits.Memory was reached. Nothing behind that point was read.
+	// ErrTooManyBytes means that Limits.Bytes or Limits.Memory was reached. Nothing behind that point was read. If what
+	// the Secrets hold is over Limits.Bytes as they hold it, it is the error of Session.Add, and nothing was read at
+	// all.
 	ErrTooManyBytes = errors.New("the ManagedResource has too much data")
 	// ErrTooManyFaults means that reading was given up after 100 faults.
 	ErrTooManyFaults = errors.New("too many faults, the rest was not read")
 	// ErrDocumentTooLarge means that a document exceeds Limits.DocumentBytes, as written or with its aliases expanded.
 	ErrDocumentTooLarge = errors.New("the document is too large")
+	// ErrTooManyElements means that a document exceeds Limits.Elements.
+	ErrTooManyElements = errors.New("the document has too many elements")
 	// ErrTooDeep means that a document exceeds Limits.Depth.
 	ErrTooDeep = errors.New("maps and lists are nested too deeply")
 )

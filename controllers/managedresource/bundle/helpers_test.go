@@ -2,11 +2,50 @@ package bundle
 
 import (
 	"bytes"
+	"context"
 	"testing"
 
 	"github.com/andybalholm/brotli"
 	. "github.com/onsi/gomega"
+
+	"github.com/trellis-hub/trellis/clustercache/semaphore"
 )
+
+// Decode is what a session does that is closed at once.
+func (c *Cache) Decode(sources []Source) *Bundle {
+	return c.session(func(s *Session) (*Bundle, error) {
+		for _, source := range sources {
+			if err := s.Add(source); err != nil {
+				return nil, err
+			}
+		}
+		b, _, err := s.Decode(context.Background(), false)
+		return b, err
+	})
+}
+
+// Open is Decode of what was kept.
+func (c *Cache) Open(kept *Kept, sources []Source) *Bundle {
+	return c.session(func(s *Session) (*Bundle, error) { return s.Open(context.Background(), kept, sources) })
+}
+
+func (c *Cache) session(with func(*Session) (*Bundle, error)) *Bundle {
+	for need := (Need{}); ; {
+		s, err := c.Begin(context.Background(), semaphore.Owner{Namespace: "garden", Name: "target"}, 16, need)
+		if err == nil {
+			var b *Bundle
+			if b, err = with(s); err == nil {
+				s.Close()
+				return b
+			}
+		}
+		busy, is := IsBusy(err)
+		if !is {
+			panic(err)
+		}
+		need = busy
+	}
+}
 
 // secret returns a Secret "garden/addons" with the given keys and values.
 func secret(keysAndValues ...string) Source {

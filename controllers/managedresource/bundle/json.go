@@ -36,6 +36,9 @@ func jsonValue(raw []byte, limits Limits) (value any, err error) {
 	if int64(len(raw)) > limits.DocumentBytes {
 		return nil, ErrDocumentTooLarge
 	}
+	if elements(raw) > limits.Elements {
+		return nil, ErrTooManyElements
+	}
 	if err := utiljson.Unmarshal(raw, &value); err != nil {
 		return nil, errors.New("not valid JSON: a number is out of range")
 	}

@@ -80,12 +80,12 @@ func (s *shelf) size() int64 {
 	return s.bytes
 }
 
-// Open is Decode of what was kept. Of the sources, which must be as many as then, the Data is not looked at.
-func (c *Cache) Open(kept *Kept, sources []Source) *Bundle {
+// fill returns the sources with what was kept as their Data.
+func (k *Kept) fill(sources []Source) []Source {
 	filled := make([]Source, len(sources))
 	for i, source := range sources {
-		source.Data = kept.data[i]
+		source.Data = k.data[i]
 		filled[i] = source
 	}
-	return c.decode(kept.hash, filled)
+	return filled
 }

@@ -2,30 +2,51 @@ package bundle
 
 import "cmp"
 
-// Limits bound what decoding one bundle may cost. A zero field means its default.
+// Limits bound what decoding one bundle may cost, and what all of them may cost together. A zero field means its
+// default.
 type Limits struct {
 	// Documents is how many documents a bundle may hold, the empty ones included. Default 10,000.
 	Documents int
-	// Bytes is how much text a bundle may hold after decompression, over all its Secrets. Default 64 MiB: a Secret has
-	// at most 1 MiB, and manifests shrink about tenfold.
+	// Bytes is how much a bundle may hold over all its Secrets: as they hold it, and as text after decompression.
+	// Default 32 MiB: a Secret has at most 1 MiB, and manifests shrink about tenfold.
 	Bytes int64
-	// Memory is about how much memory the decoded objects may take. Default 256 MiB. Ordinary manifests take a few times
-	// their text; a list of a million empty maps takes much more.
+	// Memory is about how much memory the decoded objects and their JSON may take. Default 80 MiB. Ordinary manifests
+	// take a few times their text; a list of a million empty maps takes much more.
 	Memory int64
 	// DocumentBytes is how large a document may be, as written and as JSON. Default 3 MiB, as much as an API server
 	// accepts in one request.
 	DocumentBytes int64
+	// Elements is how many elements of maps and lists a document may seem to have: texts that look like such count,
+	// too. A parser takes up to elementCost for each. Default 250,000; the largest CustomResourceDefinitions have
+	// 100,000.
+	Elements int
 	// Depth is how deep maps and lists may be nested, the document itself being level 1. Default 256.
 	Depth int
+
+	// Decoding is how many bytes all bundles together may take while they are read and decoded, which waits for no
+	// target. What is reserved is an upper estimate. Default 160 MiB. The bundles of one namespace take at most four
+	// fifths of it.
+	Decoding int64
+	// InUse is how many bytes all decoded bundles together may take that runs have in use, and InUsePerNamespace those
+	// of one namespace. Bundles of less than FreeBytes do not count. Defaults: 256 MiB and 96 MiB.
+	InUse, InUsePerNamespace int64
 }
+
+// FreeBytes is how much a run may have in use without any budget: of a number of runs that is bounded itself. So nobody
+// waits with an ordinary bundle until others have done with theirs.
+const FreeBytes = 256 << 10
 
 // withDefaults returns the limits with every zero field set to its default.
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Documents:     cmp.Or(l.Documents, 10_000),
-		Bytes:         cmp.Or(l.Bytes, 64<<20),
-		Memory:        cmp.Or(l.Memory, 256<<20),
-		DocumentBytes: cmp.Or(l.DocumentBytes, 3<<20),
-		Depth:         cmp.Or(l.Depth, 256),
+		Documents:         cmp.Or(l.Documents, 10_000),
+		Bytes:             cmp.Or(l.Bytes, 32<<20),
+		Memory:            cmp.Or(l.Memory, 80<<20),
+		DocumentBytes:     cmp.Or(l.DocumentBytes, 3<<20),
+		Elements:          cmp.Or(l.Elements, 250_000),
+		Depth:             cmp.Or(l.Depth, 256),
+		Decoding:          cmp.Or(l.Decoding, 160<<20),
+		InUse:             cmp.Or(l.InUse, 256<<20),
+		InUsePerNamespace: cmp.Or(l.InUsePerNamespace, 96<<20),
 	}
 }

@@ -43,7 +43,7 @@ func TestW20_BombsAreRefused(t *testing.T) {
 			err:    ErrTooDeep,
 		},
 		"very deep YAML lists": {
-			source: secret("data.yaml", "a: "+strings.Repeat("[", 1<<20)),
+			source: secret("data.yaml", "a: "+strings.Repeat("[", 1<<17)),
 			text:   "exceeded max depth",
 		},
 		"deep YAML maps": {
@@ -55,8 +55,12 @@ func TestW20_BombsAreRefused(t *testing.T) {
 			err:    ErrTooDeep,
 		},
 		"very deep JSON": {
-			source: secret("data.yaml", strings.Repeat(`{"a":`, 1<<19)),
+			source: secret("data.yaml", strings.Repeat(`{"a":`, 1<<16)),
 			text:   "exceeded max depth",
+		},
+		"lists that are deeper than any parser need look": {
+			source: secret("data.yaml", "a: "+strings.Repeat("[", 1<<20)),
+			err:    ErrTooManyElements,
 		},
 		"a stream that decompresses to very much": {
 			source: secret("data.br", blanks),
@@ -140,7 +144,12 @@ func TestMemoryIsEstimatedWithinAFactorOfTwo(t *testing.T) {
 			g := NewWithT(t)
 			source := []Source{secret("data.yaml", text)}
 			before := heap()
-			decoded := decode(Hash{}, source, Limits{}, nil)
+			decoded, err := decode(t.Context(), Hash{}, source, Limits{}, nil, nil)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, o := range decoded.objects { // as if they were sent
+				_, err := o.text.Append(nil, o.object.Object)
+				g.Expect(err).NotTo(HaveOccurred())
+			}
 			used := heap() - before
 			t.Logf("used %d, estimated %d", used, decoded.size)
 			g.Expect(decoded.faults).To(BeEmpty())

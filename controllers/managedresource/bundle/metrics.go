@@ -16,27 +16,41 @@ var (
 	metricLookups   = MetricDefinitions.Counter("trellis_bundle_cache_lookups_total", "Bundles that were asked for, by result: hit (in memory) or miss (decoded).", "result")
 	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total", "Decoded bundles that were forgotten, by reason: room (to make room for others) or unused (nobody asked for them for a while).", "reason")
 	metricDecoding  = MetricDefinitions.Histogram("trellis_bundle_decode_duration_seconds", "How long it took to decode a bundle.", []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5})
-	metricDecoded   = MetricDefinitions.Counter("trellis_bundle_decoded_bytes_total", "Memory that decoded bundles took, estimated, added up.")
+	metricInUse     = MetricDefinitions.Gauge("trellis_bundle_bytes_in_use",
+		"Memory that bundles take which do not belong to the cache, by use: decoding (reserved for Secrets that are read and "+
+			"decoded) or runs (that have decoded bundles in use), estimated.", "use")
+	metricInUseMost = MetricDefinitions.Gauge("trellis_bundle_bytes_in_use_limit",
+		"Bounds of trellis_bundle_bytes_in_use.", "use")
+	metricWaiting  = MetricDefinitions.Gauge("trellis_bundle_waiting", "Runs that wait for room for a decoded bundle.")
+	metricDeferred = MetricDefinitions.Counter("trellis_bundle_deferred_total",
+		"Runs that were put off because there was no room for a decoded bundle.")
+	metricDecoded = MetricDefinitions.Counter("trellis_bundle_decoded_bytes_total", "Memory that decoded bundles took, estimated, added up.")
 )
 
 var (
 	descBytes, descKept, descEntries = metricBytes.Desc(), metricKept.Desc(), metricEntries.Desc()
 	descLookups, descEvictions       = metricLookups.Desc(), metricEvictions.Desc()
+
+	descInUse, descInUseMost, descWaiting = metricInUse.Desc(), metricInUseMost.Desc(), metricWaiting.Desc()
 )
 
 // Describe implements prometheus.Collector.
 func (c *Cache) Describe(descriptions chan<- *prometheus.Desc) {
-	c.decoding.Describe(descriptions)
+	c.duration.Describe(descriptions)
 	c.decoded.Describe(descriptions)
-	for _, d := range []*prometheus.Desc{descBytes, descKept, descEntries, descLookups, descEvictions} {
+	c.deferred.Describe(descriptions)
+	for _, d := range []*prometheus.Desc{
+		descBytes, descKept, descEntries, descLookups, descEvictions, descInUse, descInUseMost, descWaiting,
+	} {
 		descriptions <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *Cache) Collect(collected chan<- prometheus.Metric) {
-	c.decoding.Collect(collected)
+	c.duration.Collect(collected)
 	c.decoded.Collect(collected)
+	c.deferred.Collect(collected)
 	stats := c.Stats()
 	collected <- metrics.Const(descBytes, prometheus.GaugeValue, float64(stats.Bytes))
 	collected <- metrics.Const(descKept, prometheus.GaugeValue, float64(stats.KeptBytes))
@@ -45,4 +59,10 @@ func (c *Cache) Collect(collected chan<- prometheus.Metric) {
 	collected <- metrics.Const(descLookups, prometheus.CounterValue, float64(stats.Misses), "miss")
 	collected <- metrics.Const(descEvictions, prometheus.CounterValue, float64(stats.Displaced), "room")
 	collected <- metrics.Const(descEvictions, prometheus.CounterValue, float64(stats.Unused), "unused")
+	uses := map[string][2]int64{"decoding": {stats.Decoding, c.limits.Decoding}, "runs": {stats.InUse, c.limits.InUse}}
+	for use, bytes := range uses {
+		collected <- metrics.Const(descInUse, prometheus.GaugeValue, float64(bytes[0]), use)
+		collected <- metrics.Const(descInUseMost, prometheus.GaugeValue, float64(bytes[1]), use)
+	}
+	collected <- metrics.Const(descWaiting, prometheus.GaugeValue, float64(stats.Waiting))
 }

@@ -28,3 +28,19 @@ func syntaxError(language string, line int, problem string) error {
 	}
 	return fmt.Errorf("not valid %s: line %d: %s", language, line, problem)
 }
+
+// elements returns how many elements of maps and lists a text may have at most: every one of them takes an indicator,
+// in YAML as in JSON. Indicators in comments and in values count, too, since only a parser could tell.
+func elements(text []byte) (n int) {
+	for i, c := range text {
+		switch c {
+		case ',', ':', '[', '{', '?':
+			n++
+		case '-':
+			if i+1 == len(text) || text[i+1] <= ' ' {
+				n++
+			}
+		}
+	}
+	return n
+}

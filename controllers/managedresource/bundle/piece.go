@@ -27,7 +27,8 @@ type document struct {
 	memory, length int64
 }
 
-// chunk reads the documents of a chunk, unless they are known. It returns false if a limit on the whole bundle is reached.
+// chunk reads the documents of a chunk, unless they are known. It returns false if a limit on the whole bundle is
+// reached or ctx has ended.
 func (d *decoder) chunk(at *place, c chunk) bool {
 	var digest [sha256.Size]byte
 	if d.known != nil {
@@ -68,18 +69,21 @@ func (d *decoder) reuse(at *place, p *piece) bool {
 		if !d.next(at) {
 			return false
 		}
-		if d.memoryLeft < doc.memory {
+		if d.memoryLeft < doc.memory+doc.length {
 			return d.fault(*at, ErrTooManyBytes)
 		}
-		d.memoryLeft -= doc.memory
+		d.memoryLeft -= doc.memory + doc.length
 		d.take(*at, doc)
 	}
 	d.pieces = append(d.pieces, p)
 	return true
 }
 
-// next goes to the next document. It returns false if there are too many.
+// next goes to the next document. It returns false if there are too many, or ctx has ended.
 func (d *decoder) next(at *place) bool {
+	if d.ctx.Err() != nil {
+		return false
+	}
 	at.index++
 	if d.documents++; d.documents > d.limits.Documents {
 		return d.fault(*at, ErrTooManyDocuments)

@@ -34,38 +34,52 @@ func (d *desk) clear() {
 	}
 }
 
+// isCompressed tells whether the value of a key is a Brotli stream.
+func isCompressed(key string) bool { return strings.HasSuffix(key, resourcesv1alpha1.BrotliSuffix) }
+
 // read returns the text of one data value: the value itself, or what it decompresses to, which is valid until the next one is
-// read. It stops with ErrTooManyBytes as soon as the text is longer than the limit.
+// read. It stops with ErrTooManyBytes as soon as the text is longer than the limit. length is how long the text is if
+// that is known, so that its memory is not asked for twice.
 //
 // Brotli streams carry no checksum. A damaged one may decompress into a different text without any error.
-func (d *desk) read(key string, value []byte, limit int64) ([]byte, error) {
-	if !strings.HasSuffix(key, resourcesv1alpha1.BrotliSuffix) {
+func (d *desk) read(key string, value []byte, limit, length int64) ([]byte, error) {
+	if !isCompressed(key) {
 		if int64(len(value)) > limit {
 			return nil, ErrTooManyBytes
 		}
 		return value, nil
 	}
+	d.text.Reset()
+	if length > 0 {
+		d.text.Grow(int(min(length, limit)) + bytes.MinRead) // as much as ReadFrom wants to be free at the end
+	}
+	if err := d.decompress(value, limit, d.text.ReadFrom); err != nil {
+		return nil, err
+	}
+	return d.text.Bytes(), nil
+}
 
+// decompress has a function take what a Brotli stream decompresses to, which is at most one byte more than the limit.
+func (d *desk) decompress(value []byte, limit int64, take func(io.Reader) (int64, error)) error {
 	d.value.Reset(value)
 	if d.spoilt {
 		d.brotli = brotli.NewReader(&d.value)
 	} else if err := d.brotli.Reset(&d.value); err != nil {
-		return nil, ErrStreamDamaged
+		return ErrStreamDamaged
 	}
 	d.spoilt = true
-	d.text.Reset()
-	_, err := d.text.ReadFrom(io.LimitReader(d.brotli, limit+1))
+	n, err := take(io.LimitReader(d.brotli, limit+1))
 	switch {
-	case int64(d.text.Len()) > limit:
-		return nil, ErrTooManyBytes
+	case n > limit:
+		return ErrTooManyBytes
 	case err == nil:
 		d.spoilt = false
-		return d.text.Bytes(), nil
+		return nil
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, ErrStreamEndsEarly
+		return ErrStreamEndsEarly
 	case strings.Contains(err.Error(), "excessive input"):
-		return nil, ErrStreamFollowed
+		return ErrStreamFollowed
 	default:
-		return nil, ErrStreamDamaged
+		return ErrStreamDamaged
 	}
 }

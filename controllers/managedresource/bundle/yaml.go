@@ -17,6 +17,10 @@ func parseYAML(c chunk, limits Limits, yield func(any, error) bool) {
 		yield(nil, ErrDocumentTooLarge)
 		return
 	}
+	if elements(c.text) > limits.Elements {
+		yield(nil, ErrTooManyElements)
+		return
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(c.text))
 	for first := true; ; first = false {
 		value, err := yamlValue(decoder)

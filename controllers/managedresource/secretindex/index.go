@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -17,6 +18,7 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/references"
 )
 
 // Version is the state of a Secret. The zero value means that the Secret does not exist.
@@ -43,8 +45,8 @@ type Index struct {
 
 	mu       sync.Mutex
 	unlisted int                                             // watches that have seen no list yet
-	refs     map[types.NamespacedName][]types.NamespacedName // Secret -> ManagedResources
-	byMR     map[types.NamespacedName][]types.NamespacedName // ManagedResource -> Secrets
+	refs     map[types.NamespacedName]referrers              // Secret -> ManagedResources
+	byMR     map[types.NamespacedName][]types.NamespacedName // ManagedResource -> Secrets, each once
 	versions map[types.NamespacedName]known                  // of referenced Secrets; absent = unknown
 	noted    map[types.NamespacedName]uint64                 // of referenced Secrets: which reference since the start was its first
 	notes    uint64
@@ -61,7 +63,7 @@ func New(secrets metadata.Interface, cache ctrlcache.Cache, namespaces ...string
 	}
 	return &Index{
 		secrets: secrets, cache: cache, namespaces: namespaces, unlisted: len(namespaces),
-		refs:     map[types.NamespacedName][]types.NamespacedName{},
+		refs:     map[types.NamespacedName]referrers{},
 		byMR:     map[types.NamespacedName][]types.NamespacedName{},
 		versions: map[types.NamespacedName]known{},
 		noted:    map[types.NamespacedName]uint64{},
@@ -200,13 +202,11 @@ func (x *Index) setRefs(obj any) {
 		return
 	}
 	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
-	secrets := make([]types.NamespacedName, 0, len(mr.Spec.SecretRefs))
-	for _, ref := range mr.Spec.SecretRefs {
-		s := types.NamespacedName{Namespace: mr.Namespace, Name: ref.Name}
-		if ref.Name != "" && !slices.Contains(secrets, s) {
-			secrets = append(secrets, s)
-		}
+	secrets, err := references.Of(mr)
+	if err != nil {
+		secrets = nil // none of them is read
 	}
+	secrets = slices.DeleteFunc(secrets, func(s types.NamespacedName) bool { return s.Name == "" })
 	x.mu.Lock()
 	unknown := x.replaceRefs(name, secrets)
 	handler := x.handler
@@ -227,32 +227,36 @@ func (x *Index) drop(obj any) {
 	}
 }
 
-// replaceRefs tells whether there is a new reference to a Secret whose version is unknown.
+// replaceRefs notes the references of a ManagedResource, and tells whether there is a new one to a Secret whose version
+// is unknown. It is linear in the references before and now, however many others refer to the same Secrets.
 func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedName) (unknown bool) {
 	old := x.byMR[mr]
-	for _, s := range old {
-		if slices.Contains(secrets, s) {
+	if slices.Equal(old, secrets) {
+		return false
+	}
+	gone := sets.New(old...)
+	for _, s := range secrets {
+		if gone.Has(s) {
+			gone.Delete(s)
 			continue
 		}
-		left := slices.DeleteFunc(x.refs[s], func(n types.NamespacedName) bool { return n == mr })
-		if len(left) == 0 {
+		if x.refs[s].none() {
+			x.notes++
+			x.noted[s] = x.notes
+		}
+		x.refs[s] = x.refs[s].with(mr)
+		if _, known := x.versions[s]; !known {
+			unknown = true
+		}
+	}
+	for s := range gone {
+		left := x.refs[s].without(mr)
+		if left.none() {
 			delete(x.refs, s)
 			delete(x.versions, s)
 			delete(x.noted, s)
 		} else {
 			x.refs[s] = left
-		}
-	}
-	for _, s := range secrets {
-		if slices.Contains(old, s) {
-			continue
-		}
-		if x.refs[s] = append(x.refs[s], mr); len(x.refs[s]) == 1 {
-			x.notes++
-			x.noted[s] = x.notes
-		}
-		if _, known := x.versions[s]; !known {
-			unknown = true
 		}
 	}
 	if len(secrets) == 0 {
@@ -268,7 +272,7 @@ func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedN
 // the one who read it.
 func (x *Index) changed(secret types.NamespacedName, version Version, at string) {
 	x.mu.Lock()
-	mrs := slices.Clone(x.refs[secret])
+	mrs := x.refs[secret].list()
 	old, isKnown := x.versions[secret]
 	outdated := old.ahead != "" && older(at, old.ahead)
 	if len(mrs) > 0 && !outdated {
@@ -287,7 +291,7 @@ func (x *Index) changed(secret types.NamespacedName, version Version, at string)
 // lose forgets what is known of a Secret. If anything was, those that refer to it are told, and read it.
 func (x *Index) lose(secret types.NamespacedName) {
 	x.mu.Lock()
-	mrs := slices.Clone(x.refs[secret])
+	mrs := x.refs[secret].list()
 	_, isKnown := x.versions[secret]
 	delete(x.versions, secret)
 	handler := x.handler

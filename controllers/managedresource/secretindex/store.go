@@ -156,7 +156,7 @@ func (x *Index) foreign(secret runtime.Object) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return len(x.refs[types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}]) == 0
+	return x.refs[types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}].none()
 }
 
 // listed notes that one more watch has seen a list. The last one makes the index synced.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/references"
 )
 
 // Store reads and writes ManagedResources. Reads come from the informer, but never older than the last own write, even if
@@ -281,6 +282,7 @@ func (s *Store) refresh(ctx context.Context, name types.NamespacedName, shown ty
 	err := s.live.Get(ctx, name, mr)
 	switch {
 	case err == nil:
+		references.Trim(mr) // as the informer has it
 		s.remember(mr)
 	case apierrors.IsNotFound(err):
 		s.ended(name, shown)

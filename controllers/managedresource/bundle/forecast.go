@@ -1,0 +1,113 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"io"
+)
+
+// What one element of a document takes at most: while it is parsed, and afterwards, beside its text. The worst are maps
+// with one entry.
+const (
+	elementCost = 256
+	objectCost  = 192
+	// emptyElements is what a value takes beside its elements, as if it were such.
+	emptyElements = 8
+)
+
+// forecast is what is known of a bundle before it is decoded.
+type forecast struct {
+	// bytes is what decoding it takes at most, beside what the Secrets hold.
+	bytes int64
+	// lengths are those of the texts that are compressed.
+	lengths map[place]int64
+}
+
+// forecastOf goes through the text of a bundle without keeping any of it. What cannot be read counts as far as it could
+// be: decoding ends there, too.
+func forecastOf(ctx context.Context, sources []Source, limits Limits) (forecast, error) {
+	f := forecast{lengths: map[place]int64{}}
+	d, _ := desks.Get().(*desk)
+	defer d.clear()
+	var text, largest, count int64
+	expands := false
+	for i, source := range sources {
+		for _, key := range source.keys() {
+			if err := context.Cause(ctx); err != nil {
+				return f, err
+			}
+			value := source.Data[key]
+			counted := counter{}
+			if isCompressed(key) {
+				_ = d.decompress(value, limits.Bytes-text, counted.readFrom)
+				f.lengths[place{source: i, key: key}] = counted.bytes
+				largest = max(largest, counted.bytes)
+			} else {
+				counted.add(value)
+			}
+			count += counted.elements + emptyElements
+			expands = expands || counted.anchor && counted.alias
+			if text += counted.bytes; text > limits.Bytes {
+				text = limits.Bytes
+			}
+		}
+	}
+	parsing := min(count, int64(limits.Elements)) * elementCost
+	objects := min(2*text+count*objectCost, limits.Memory)
+	if expands { // to nobody knows what
+		parsing, objects = int64(limits.Elements)*elementCost, limits.Memory
+	}
+	f.bytes = largest + parsing + objects
+	return f, nil
+}
+
+// counter counts bytes and elements of a text that comes piece by piece, and looks for what may be anchors and aliases.
+type counter struct {
+	bytes, elements int64
+	anchor, alias   bool
+	last            byte // of the piece before
+	buffer          [8 << 10]byte
+}
+
+func (c *counter) add(text []byte) {
+	c.bytes += int64(len(text))
+	c.elements += int64(elements(text))
+	c.anchor = c.anchor || c.marks(text, '&')
+	c.alias = c.alias || c.marks(text, '*')
+	if len(text) > 0 {
+		c.last = text[len(text)-1]
+	}
+}
+
+// marks tells whether a mark stands before a name, at a place where YAML has anchors and aliases.
+func (c *counter) marks(text []byte, mark byte) bool {
+	for from := 0; ; {
+		next := bytes.IndexByte(text[from:], mark)
+		if next < 0 {
+			return false
+		}
+		at := from + next
+		before := c.last
+		if at > 0 {
+			before = text[at-1]
+		}
+		named := at+1 == len(text) || text[at+1] >= '0' || text[at+1] == '-' // the name may be in the next piece
+		if named && (before <= ' ' || bytes.IndexByte([]byte(",[{:-"), before) >= 0) {
+			return true
+		}
+		from = at + 1
+	}
+}
+
+func (c *counter) readFrom(from io.Reader) (int64, error) {
+	for {
+		n, err := from.Read(c.buffer[:])
+		c.add(c.buffer[:n])
+		if err == io.EOF { //nolint:errorlint // as of io.Reader
+			return c.bytes, nil
+		}
+		if err != nil {
+			return c.bytes, err
+		}
+	}
+}

@@ -1,0 +1,337 @@
+package bundle
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
+
+	"github.com/trellis-hub/trellis/clustercache/semaphore"
+)
+
+const parallel = 2
+
+var (
+	alice = semaphore.Owner{Namespace: "alice", Name: "target"}
+	bob   = semaphore.Owner{Namespace: "bob", Name: "target"}
+)
+
+// large is a Secret whose bundle counts. Its few bytes decompress to a ConfigMap of so many KiB, which takes twice as
+// much.
+func large(t testing.TB, name string, kib int) Source {
+	text := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"},"data":{"a":"` +
+		strings.Repeat("x", kib<<10) + `"}}`
+	source := secret("data.yaml.br", compress(t, text))
+	source.Name = name
+	return source
+}
+
+// using begins a session and has it use the bundle of some Secrets.
+func using(t testing.TB, c *Cache, of semaphore.Owner, need Need, sources ...Source) (*Session, error) {
+	s, err := c.Begin(t.Context(), of, parallel, need)
+	if err != nil {
+		return nil, err
+	}
+	for _, source := range sources {
+		if err := s.Add(source); err != nil {
+			return nil, err
+		}
+	}
+	_, _, err = s.Decode(t.Context(), false)
+	return s, err
+}
+
+func TestSessionCountsWhatItUsesUntilItIsClosed(t *testing.T) {
+	g := NewWithT(t)
+	cache := NewCache(64<<20, Limits{}, clock.RealClock{})
+	s, err := using(t, cache, alice, Need{}, large(t, "a", 1024))
+	g.Expect(err).NotTo(HaveOccurred())
+	stats := cache.Stats()
+	g.Expect(stats.Decoding).To(BeZero(), "the Secrets are not held any more")
+	g.Expect(stats.InUse).To(And(BeNumerically(">=", 3<<20), BeNumerically("<", 4<<20)), "object, JSON, what is sent")
+	s.Close()
+	s.Close()
+	g.Expect(cache.Stats().InUse).To(BeZero())
+	g.Expect(cache.used).To(BeEmpty())
+}
+
+func TestSmallBundlesAreFree(t *testing.T) {
+	g := NewWithT(t)
+	cache := NewCache(64<<20, Limits{InUse: 1, InUsePerNamespace: 1}, clock.RealClock{})
+	for i := range 10 {
+		_, err := using(t, cache, alice, Need{}, secret("k", manyConfigMaps(20+i)))
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(cache.Stats().InUse).To(BeZero())
+}
+
+func TestEqualContentCountsOnceForOneOfThoseWhoUseIt(t *testing.T) {
+	g := NewWithT(t)
+	cache := NewCache(0, Limits{}, clock.RealClock{})
+	first, err := using(t, cache, alice, Need{}, large(t, "a", 1024))
+	g.Expect(err).NotTo(HaveOccurred())
+	alone := cache.Stats().InUse
+	second, err := using(t, cache, bob, Need{}, large(t, "a", 1024))
+	g.Expect(err).NotTo(HaveOccurred())
+	stats := cache.Stats()
+	g.Expect(stats.Misses).To(BeEquivalentTo(1), "what is in use is not decoded again, though nothing is remembered")
+	g.Expect(stats.InUse).To(And(BeNumerically(">", alone), BeNumerically("<", alone+alone/2)), "each sends it himself")
+
+	first.Close()
+	g.Expect(cache.Stats().InUse).To(Equal(alone))
+	g.Expect(cache.inUse.Lease(alice).TryGrow(96<<20)).To(BeTrue(), "what others use is not his any more")
+	g.Expect(cache.inUse.Lease(bob).TryGrow(96 << 20)).To(BeFalse())
+	second.Close()
+	g.Expect(cache.Stats().InUse).To(BeEquivalentTo(96 << 20))
+}
+
+// A namespace that has all that it may have in use is put off, and has nothing meanwhile. Others are not.
+func TestNamespaceWithoutRoomIsPutOffAndHoldsNothing(t *testing.T) {
+	g := NewWithT(t)
+	cache := NewCache(0, Limits{InUse: 16 << 20, InUsePerNamespace: 8 << 20}, clock.RealClock{})
+	var sessions []*Session
+	var need Need
+	for i := 0; need == (Need{}); i++ {
+		s, err := using(t, cache, alice, Need{}, large(t, fmt.Sprint(i), 1024))
+		if err != nil {
+			var busy bool
+			need, busy = IsBusy(err)
+			g.Expect(busy).To(BeTrue(), "%v", err)
+			continue
+		}
+		sessions = append(sessions, s)
+	}
+	g.Expect(sessions).To(HaveLen(2))
+	g.Expect(need.InUse).To(And(BeNumerically(">=", 3<<20), BeNumerically("<", 4<<20)))
+	inUse := cache.Stats().InUse
+	g.Expect(inUse).To(BeNumerically("<=", 8<<20))
+	g.Expect(cache.Stats().Decoding).To(BeZero())
+
+	misses := cache.Stats().Misses
+	_, err := using(t, cache, alice, need, large(t, "next", 1024))
+	_, busy := IsBusy(err)
+	g.Expect(busy).To(BeTrue())
+	g.Expect(cache.Stats().Misses).To(Equal(misses), "who knows what he needs decodes nothing in vain")
+
+	s, err := using(t, cache, bob, Need{}, large(t, "bob", 1024))
+	g.Expect(err).NotTo(HaveOccurred())
+	s.Close()
+
+	sessions[0].Close()
+	s, err = using(t, cache, alice, need, large(t, "next", 1024))
+	g.Expect(err).NotTo(HaveOccurred())
+	s.Close()
+	sessions[1].Close()
+	g.Expect(cache.Stats().InUse).To(BeZero())
+}
+
+// What is in use may be as large as a bundle can be, even if a namespace may have less than it takes to send all of it
+// at once.
+func TestLargestBundleFits(t *testing.T) {
+	g := NewWithT(t)
+	cache := NewCache(0, Limits{}, clock.RealClock{})
+	sources := make([]Source, 0, 11)
+	for i := range 11 {
+		sources = append(sources, large(t, fmt.Sprint(i), 2900))
+	}
+	s, err := using(t, cache, alice, Need{}, sources...)
+	for need, busy := IsBusy(err); busy; need, busy = IsBusy(err) {
+		s, err = using(t, cache, alice, need, sources...)
+	}
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(cache.Stats().InUse).To(And(BeNumerically(">", 60<<20), BeNumerically("<=", 96<<20)))
+	s.Close()
+}
+
+func TestSecretsOverTheBoundAreNotRead(t *testing.T) {
+	g := NewWithT(t)
+	cache := NewCache(0, Limits{Bytes: 5 << 20}, clock.RealClock{})
+	s, err := cache.Begin(t.Context(), alice, parallel, Need{})
+	g.Expect(err).NotTo(HaveOccurred())
+	read := 0
+	for ; err == nil; read++ {
+		g.Expect(cache.Stats().Decoding).To(BeNumerically(">=", int64(read)<<20+secretRoom), "there is room before it is read")
+		err = s.Add(secret("k", strings.Repeat("x", 1<<20)))
+	}
+	g.Expect(err).To(MatchError(ErrTooManyBytes))
+	g.Expect(read).To(Equal(5), "the fifth is one key too long")
+	s.Close()
+	g.Expect(cache.Stats().Decoding).To(BeZero())
+}
+
+// Somebody else has all the room to decode. Who wants to begin waits for a while; who has begun gives up what he has.
+func TestNoRoomToDecode(t *testing.T) {
+	g := NewWithT(t)
+	cache := NewCache(0, Limits{Decoding: 10 << 20}, clock.RealClock{})
+	s, err := cache.Begin(t.Context(), alice, parallel, Need{})
+	g.Expect(err).NotTo(HaveOccurred())
+	other := cache.decoding.Lease(bob)
+	g.Expect(other.TryGrow(6 << 20)).To(BeTrue())
+
+	err = s.Add(secret("k", strings.Repeat("x", 1<<20)))
+	need, busy := IsBusy(err)
+	g.Expect(busy).To(BeTrue(), "%v", err)
+	g.Expect(need.Decoding).To(BeNumerically(">", 5<<20))
+	g.Expect(cache.Stats().Decoding).To(BeEquivalentTo(6<<20), "only that of the other one")
+	_, err = cache.Begin(t.Context(), alice, parallel, need)
+	_, busy = IsBusy(err)
+	g.Expect(busy).To(BeTrue())
+
+	began := make(chan error, 1)
+	go func() {
+		s, err := cache.Begin(t.Context(), alice, parallel, need)
+		if err == nil {
+			s.Close()
+		}
+		began <- err
+	}()
+	g.Eventually(func() int { return cache.Stats().Waiting }).Should(Equal(1))
+	other.Release()
+	g.Expect(<-began).To(Succeed())
+	g.Expect(cache.Stats().Decoding).To(BeZero())
+}
+
+func TestSessionObeysItsContext(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, test := range map[string]func(g *WithT, c *Cache, s *Session) error{
+		"before it waits": func(_ *WithT, c *Cache, s *Session) error {
+			other := c.decoding.Lease(bob)
+			defer other.Release()
+			s.Close()
+			other.TryGrow(c.limits.Decoding / 5 * 4)
+			_, err := c.Begin(ended, alice, parallel, Need{Decoding: c.limits.Decoding / 2})
+			return err
+		},
+		"before it is decoded": func(_ *WithT, _ *Cache, s *Session) error {
+			_, _, err := s.Decode(ended, true)
+			return err
+		},
+		"while it is decoded": func(g *WithT, c *Cache, s *Session) error {
+			decoded, err := decode(ended, Hash{}, s.sources, c.limits, nil, nil)
+			g.Expect(decoded).To(BeNil(), "half a bundle is none")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			cache := NewCache(0, Limits{}, clock.RealClock{})
+			s, err := cache.Begin(t.Context(), alice, parallel, Need{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(s.Add(secret("k", manyConfigMaps(10)))).To(Succeed())
+			g.Expect(test(g, cache, s)).To(MatchError(context.Canceled))
+			s.Close()
+			g.Expect(cache.decoding.Lease(alice).Held()).To(BeZero())
+			g.Expect(cache.Stats().InUse).To(BeZero())
+		})
+	}
+}
+
+// The forecast is what is reserved. It must not be less than what decoding takes in the end.
+func TestForecastIsAnUpperBound(t *testing.T) {
+	for name, text := range map[string]string{
+		"ordinary":      manyConfigMaps(500),
+		"tiny maps":     `{"a":[` + strings.Repeat(`{"a":1},`, 30_000) + "{}]}\n",
+		"tiny YAML":     "a: [" + strings.Repeat("{a: 1},", 20_000) + "]",
+		"empty maps":    "a: [" + strings.Repeat("{},", 50_000) + "]",
+		"empty lists":   "a: [" + strings.Repeat("[],", 50_000) + "]",
+		"keys alone":    "a: [" + strings.Repeat("{a,b},", 30_000) + "]",
+		"short texts":   "a: [" + strings.Repeat("text,", 100_000) + "]",
+		"a block list":  "a:\n" + strings.Repeat("- b:\n  - c: 1\n", 20_000),
+		"a long text":   "a: " + strings.Repeat("x", 2<<20),
+		"aliases":       "a: &a {b: " + strings.Repeat("x", 1000) + "}\nc: [" + strings.Repeat("*a,", 500) + "]",
+		"many aliases":  "a: &a [" + strings.Repeat("{},", 1000) + "]\nc: [" + strings.Repeat("*a,", 50) + "]",
+		"question mark": "a:\n" + strings.Repeat("- ? b\n  ? c\n", 20_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, source := range []Source{secret("k", text), secret("k.br", compress(t, text))} {
+				g := NewWithT(t)
+				limits := Limits{}.withDefaults()
+				f, err := forecastOf(t.Context(), []Source{source}, limits)
+				g.Expect(err).NotTo(HaveOccurred())
+				decoded, err := decode(t.Context(), Hash{}, []Source{source}, limits, nil, f.lengths)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(decoded.faults).To(BeEmpty())
+				g.Expect(f.bytes).To(BeNumerically(">=", decoded.size))
+			}
+		})
+	}
+}
+
+func TestDocumentsWithTooManyElementsAreNotParsed(t *testing.T) {
+	for name, text := range map[string]string{
+		"YAML maps":  "a: [" + strings.Repeat("{},", 200_000) + "]",
+		"YAML lists": "a:\n" + strings.Repeat("- 1\n", 300_000),
+		"JSON":       `{"a":[` + strings.Repeat("{},", 200_000) + "{}]}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := decodeText(configMap("a") + "---\n" + text)
+			g.Expect(names(b)).To(Equal([]string{"a"}))
+			g.Expect(b.Faults).To(ConsistOf(HaveField("Err", MatchError(ErrTooManyElements))))
+		})
+	}
+	g := NewWithT(t)
+	hosts := "kind: ConfigMap\ndata:\n  hosts: |\n" + strings.Repeat("    10.0.0.1 host-1\n", 100_000)
+	g.Expect(decodeText(hosts).Complete()).To(BeTrue(), "lines are no elements")
+}
+
+// Whoever comes and goes, what is in use stays within its bounds, and nothing is left at the end.
+func TestManySessions(t *testing.T) {
+	g := NewWithT(t)
+	limits := Limits{Decoding: 40 << 20, InUse: 12 << 20, InUsePerNamespace: 6 << 20}
+	cache := NewCache(1<<20, limits, clock.RealClock{})
+	sources := make([]Source, 0, 8)
+	for i := range 8 {
+		sources = append(sources, large(t, fmt.Sprint(i), 128*(1+i%4)))
+	}
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			owner := semaphore.Owner{Namespace: fmt.Sprint(i % 4), Name: fmt.Sprint(i)}
+			for need, done := (Need{}), 0; done < 3; {
+				s, err := using(t, cache, owner, need, sources[rand.IntN(len(sources))])
+				if stats := cache.Stats(); stats.InUse > limits.InUse || stats.Decoding > limits.Decoding {
+					t.Errorf("%d bytes in use, %d to decode", stats.InUse, stats.Decoding)
+				}
+				var busy bool
+				switch need, busy = IsBusy(err); {
+				case err == nil:
+					s.Close()
+					done++
+				case !busy:
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	stats := cache.Stats()
+	g.Expect([]int64{stats.InUse, stats.Decoding, int64(stats.Waiting)}).To(Equal([]int64{0, 0, 0}))
+	g.Expect(cache.used).To(BeEmpty())
+}
+
+func TestOnlyAliasesMakeAForecastTheLargest(t *testing.T) {
+	limits := Limits{}.withDefaults()
+	for text, largest := range map[string]bool{
+		"a: &a {b: c}\nd: *a\n":                       true,
+		"a: &a-b {b: c}\nd: [*a-b]\n":                 true,
+		"a: https://x/?a=1&b=2\nb: '0 * * * *'\n":     false,
+		"a: cmd && other & \nb: '*.example.com'\n":    false,
+		"a: &a {b: c}\n":                              false,
+		strings.Repeat("x", 8191) + ": &a b\nc: *a\n": true,
+	} {
+		for _, source := range []Source{secret("k", text), secret("k.br", compress(t, text))} {
+			g := NewWithT(t)
+			f, err := forecastOf(t.Context(), []Source{source}, limits)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(f.bytes > limits.Memory).To(Equal(largest), "%.40q", text)
+		}
+	}
+}
