@@ -149,19 +149,20 @@ func (s *Session) open(ctx context.Context, hash Hash, sources []Source) (*Bundl
 			return nil, fmt.Errorf("decoding a bundle: %w", err)
 		}
 	}
-	if err := s.use(found); err != nil {
+	found, err := s.use(found)
+	if err != nil {
 		return nil, err
 	}
 	s.decoding.Release()
 	return found.bundle(sources), nil
 }
 
-// use has a content in use by this session.
-func (s *Session) use(found *content) error {
+// use has a content in use by this session, or an equal one that others use already.
+func (s *Session) use(found *content) (*content, error) {
 	sent := found.sent(s.parallel)
 	if found.size+sent <= FreeBytes {
 		s.own.Release()
-		return nil
+		return found, nil
 	}
 	s.cache.mutex.Lock()
 	defer s.cache.mutex.Unlock()
@@ -171,7 +172,7 @@ func (s *Session) use(found *content) error {
 		all += found.size
 	}
 	if !s.grow(s.own, all) {
-		return s.busy(Need{Decoding: s.raw + secretRoom, InUse: all}) // it is probably remembered then
+		return nil, s.busy(Need{Decoding: s.raw + secretRoom, InUse: all}) // it is probably remembered then
 	}
 	s.own.Shrink(all)
 	if used == nil {
@@ -180,7 +181,7 @@ func (s *Session) use(found *content) error {
 	}
 	used.holders[s.own.Owner()]++
 	s.shared = used
-	return nil
+	return used.content, nil
 }
 
 // Close ends the use of the bundle. It may be called more than once.
