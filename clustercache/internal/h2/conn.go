@@ -19,6 +19,9 @@ const (
 	// the hub keep.
 	streamWindow = 256 << 10
 	connWindow   = 16 << 20
+	// keptLimit bounds what of all answers of a connection waits to be read. The answer that would be more is reset: to
+	// stop reading the connection instead would hold up those that the readers wait for.
+	keptLimit = 8 << 20
 	// fresh is how long a connection is kept that was never used, and how long it is said of one why it was closed before that.
 	fresh = time.Second
 	// headerLimit bounds the headers of an answer.
@@ -60,6 +63,9 @@ var errUnwritten = fmt.Errorf("the server asks for more than %d answers and does
 // errLost ends a connection that gives no sign of life. Clients look for the text.
 var errLost = errors.New("http2: client connection lost: there was no answer to a ping")
 
+// errKept ends an answer that came while too much of all answers was not read.
+var errKept = errors.New("too much of the answers of the server waits to be read")
+
 // errClosed ends a connection that nobody needs any more.
 var errClosed = errors.New("the connection is closed")
 
@@ -99,6 +105,7 @@ type Conn struct {
 	heard  atomic.Int64 // when something came last, in nanoseconds since then
 
 	mu       sync.Mutex
+	kept     int   // bytes of all answers that were not read yet
 	err      error // why it is closed
 	ended    time.Time
 	leaving  bool // no further streams

@@ -13,7 +13,8 @@
 //
 // What is written goes through a queue, which a goroutine empties that ends with it: nobody waits for a socket to be written to while
 // holding a lock, or beyond the deadline of a request. The window of the connection is given back when data comes, that of a stream when it is read: a stream
-// that nobody reads keeps no other one waiting, and never has more than streamWindow.
+// that nobody reads keeps no other one waiting, and never has more than streamWindow. All together have keptLimit at
+// most; the answer that would be more is reset.
 //
 // Servers are not trusted. What can wait to be written because a server asked for it is bounded, and so are headers,
 // informational answers, and frames that are of no use to any stream. What is over a bound closes the connection, or

@@ -139,7 +139,7 @@ func (s *stream) answer(request *http.Request, unzips bool) (*http.Response, err
 	empty := errors.Is(err, io.EOF) && s.unread.empty()
 	if s.bare && response != nil && !empty {
 		c.resetLocked(s, http2.ErrCodeNo, io.EOF)
-		s.unread.drop()
+		s.dropLocked()
 		empty = true
 	}
 	c.unlock()
@@ -181,6 +181,13 @@ func (s *stream) put(data []byte) {
 	s.unpark()
 	s.expected -= int64(len(data))
 	s.unread.add(data)
+	s.conn.kept += len(data)
+}
+
+// dropLocked forgets what was not read.
+func (s *stream) dropLocked() {
+	s.conn.kept -= s.unread.size()
+	s.unread.drop()
 }
 
 // body is what is read of an answer.
@@ -202,6 +209,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, s.err
 	}
 	n := s.unread.read(p)
+	c.kept -= n
 	s.consume(n)
 	return n, nil
 }
@@ -254,7 +262,7 @@ func (b *body) Close() error {
 	c.mu.Lock()
 	defer c.unlock()
 	c.resetLocked(s, http2.ErrCodeCancel, errBodyClosed)
-	s.unread.drop()
+	s.dropLocked()
 	if errors.Is(s.err, io.EOF) {
 		s.err = errBodyClosed
 	}

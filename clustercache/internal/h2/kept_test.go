@@ -1,0 +1,55 @@
+package h2
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// A server fills the answers of many requests while nobody reads them. What is too much ends, what is there can be read.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	const requests = 2 * keptLimit / streamWindow
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			_, _ = w.Write(make([]byte, streamWindow-1))
+		}
+	}, Options{})
+	var bodies []io.ReadCloser
+	for range requests {
+		response, err := s.pool.RoundTrip(s.request(t.Context(), http.MethodGet, "/large", nil))
+		s.Expect(err).NotTo(HaveOccurred())
+		bodies = append(bodies, response.Body)
+	}
+	c := s.connection()
+	kept := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.kept
+	}
+	s.Eventually(func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.streams)
+	}).Should(BeZero(), "all are complete, or reset")
+	s.Expect(kept()).To(BeNumerically("<=", keptLimit))
+	complete := 0
+	for _, body := range bodies {
+		all, err := io.ReadAll(body)
+		if err == nil {
+			complete++
+			s.Expect(all).To(HaveLen(streamWindow - 1))
+		} else {
+			s.Expect(err).To(MatchError(errKept))
+		}
+	}
+	s.Expect(complete).To(And(BeNumerically(">", 0), BeNumerically("<=", keptLimit/(streamWindow-1))))
+	s.Expect(kept()).To(BeZero())
+
+	response, err := s.pool.RoundTrip(s.request(t.Context(), http.MethodGet, "/large", nil))
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Eventually(kept).Should(BeNumerically(">", 0))
+	s.Expect(response.Body.Close()).To(Succeed())
+	s.Eventually(kept).Should(BeZero(), "what is closed is not kept")
+}
