@@ -49,7 +49,8 @@ func serverID(address, name string, ca []byte, proxy string) ServerID {
 		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		hash.Write(part)
 	}
-	for _, part := range []string{host, strings.TrimSuffix(server.Path, "/"), strings.ToLower(name), proxy} {
+	path := strings.TrimSuffix(server.EscapedPath(), "/")
+	for _, part := range []string{host, path, server.RawQuery, strings.ToLower(name), proxy} {
 		write([]byte(part))
 	}
 	for block, rest := pem.Decode(ca); block != nil; block, rest = pem.Decode(rest) {

@@ -23,11 +23,16 @@ func TestSayIn(t *testing.T) {
 	victims := clustercache.ClusterKey{Namespace: "victim", Name: "a"}
 	garden := clustercache.ClusterKey{Namespace: "garden", Name: "virtual"}
 	other := clustercache.ClusterKey{Namespace: "other", Name: "a"}
-	registered := func(server clustercache.ServerID, uid types.UID, state clustercache.State) clustercache.Status {
-		return clustercache.Status{Cluster: other, Server: server, UID: uid, State: state}
+	const (
+		connected, lost     = clustercache.StateConnected, clustercache.StateDisconnected
+		connecting, refused = clustercache.StateConnecting, clustercache.StateRefused
+	)
+	registered := func(server clustercache.ServerID, uid types.UID, state clustercache.State) []clustercache.Status {
+		return []clustercache.Status{{Cluster: other, Server: server, UID: uid, State: state}}
 	}
-	const connected, connecting, refused = clustercache.StateConnected, clustercache.StateConnecting,
-		clustercache.StateRefused
+	denied := registered("api", "", lost)
+	denied[0].Reason = clustercache.ReasonUnauthorized
+	gardens, seeds := map[string]string{"garden": "true"}, map[string]string{"seed": "true"}
 	for name, tc := range map[string]struct {
 		others  []clustercache.Status
 		labels  map[string]string // of the other namespace
@@ -35,33 +40,21 @@ func TestSayIn(t *testing.T) {
 		began   time.Duration // how long ago the term began
 		want    claim.Say
 	}{
-		"no registration": {want: claim.NoSay},
-		"a server that claims the UID": {others: []clustercache.Status{registered("evil", "uid",
-			connected)}, want: claim.NoSay},
-		"a server that cannot be told": {others: []clustercache.Status{registered("", "uid",
-			connected)}, want: claim.NoSay},
-		"the same server": {others: []clustercache.Status{registered("api", "uid",
-			connected)}, want: claim.FullSay},
-		"the same server, lost now": {others: []clustercache.Status{registered("api", "uid",
-			clustercache.StateDisconnected)}, want: claim.FullSay},
-		"the same address, and no accepted credential": {others: []clustercache.Status{registered("api", "",
-			clustercache.StateDisconnected)}, began: time.Hour, want: claim.NoSay},
-		"the same address, not connected yet, at a start": {others: []clustercache.Status{registered("api", "",
-			connecting)}, want: claim.SayUnknown},
-		"the same address, and a refused credential, at a start": {others: []clustercache.Status{{
-			Cluster: other, Server: "api", State: clustercache.StateDisconnected,
-			Reason: clustercache.ReasonUnauthorized}}, want: claim.NoSay},
-		"another address, not connected yet, at a start": {others: []clustercache.Status{registered("evil", "",
-			connecting)}, want: claim.NoSay},
-		"a refused registration, at a start": {others: []clustercache.Status{registered("api", "",
-			refused)}, want: claim.NoSay},
-		"a class of the operator with another target": {labels: map[string]string{"garden": "true"},
-			want: claim.NoSay},
-		"a class of the operator with this target": {labels: map[string]string{"garden": "true"},
-			through: garden, want: claim.FullSay},
-		"no class of the operator with this target": {through: garden, want: claim.NoSay},
-		"a class with a target that is this cluster": {labels: map[string]string{"seed": "true"},
-			want: claim.FullSay},
+		"no registration":                         {want: claim.NoSay},
+		"another server with the UID":             {others: registered("evil", "uid", connected), want: claim.NoSay},
+		"a server that cannot be told":            {others: registered("", "uid", connected), want: claim.NoSay},
+		"the same server":                         {others: registered("api", "uid", connected), want: claim.FullSay},
+		"the same server, lost now":               {others: registered("api", "uid", lost), want: claim.FullSay},
+		"the same address, never connected":       {others: registered("api", "", lost), began: time.Hour, want: claim.NoSay},
+		"the same address, at a start":            {others: registered("api", "", connecting), want: claim.SayUnknown},
+		"the same address, lost at a start":       {others: registered("api", "", lost), want: claim.SayUnknown},
+		"the same address, denied at a start":     {others: denied, want: claim.NoSay},
+		"another address, at a start":             {others: registered("evil", "", connecting), want: claim.NoSay},
+		"a refused registration, at a start":      {others: registered("api", "", refused), want: claim.NoSay},
+		"an operator's class with another target": {labels: gardens, want: claim.NoSay},
+		"an operator's class with this target":    {labels: gardens, through: garden, want: claim.FullSay},
+		"no class with this target":               {through: garden, want: claim.NoSay},
+		"a class whose target is this cluster":    {labels: seeds, want: claim.FullSay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
