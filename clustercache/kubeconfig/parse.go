@@ -25,12 +25,23 @@ type Policy struct {
 	Addresses addresses.Policy
 }
 
-// Parse reads a kubeconfig. The error is always a *FaultError.
+// Lengths of single fields, in bytes.
+const (
+	maxToken  = 16 << 10 // it is sent with each request
+	maxServer = 2 << 10
+	maxName   = 253 // a name of the DNS
+	maxBasic  = 1 << 10
+)
+
+// Parse reads a kubeconfig. The error is always a *FaultError. What it costs is bounded by MaxBytes, whatever the content.
 func Parse(content []byte, policy Policy) (*Config, error) {
-	// The decoder's message is left out: it may quote what it failed on.
-	parsed, err := clientcmd.Load(content)
+	plain, err := toJSON(content)
 	if err != nil {
-		return nil, invalid("the content is no kubeconfig: it is neither YAML nor JSON of kind Config")
+		return nil, err
+	}
+	parsed, err := clientcmd.Load(plain)
+	if err != nil {
+		return nil, errNoKubeconfig()
 	}
 	cluster, user, err := current(parsed)
 	if err != nil {
@@ -109,6 +120,9 @@ func (c *Config) validate(policy Policy) error {
 	if c.Server == "" {
 		return invalid("the cluster has no server")
 	}
+	if len(c.Server) > maxServer {
+		return invalid("the server of the cluster has more than %d bytes", maxServer)
+	}
 	server, err := url.Parse(c.Server)
 	if err != nil || server.Host == "" || server.User != nil {
 		return invalid("the server of the cluster is no address of the form https://host:port")
@@ -128,6 +142,12 @@ func (c *Config) validate(policy Policy) error {
 	if _, err := url.Parse(c.ProxyURL); err != nil {
 		return invalid("the proxy-url of the cluster is no address")
 	}
+	if err := c.judgeLengths(); err != nil {
+		return err
+	}
+	if err := judgeCertificates("certificate-authority-data", c.CA, maxAuthorities); err != nil {
+		return err
+	}
 	if len(c.CA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(c.CA) {
 		return invalid("certificate-authority-data holds no PEM certificate")
 	}
@@ -144,12 +164,36 @@ func (c *Config) validate(policy Policy) error {
 	if len(c.ClientCertificate) == 0 && len(c.ClientKey) == 0 {
 		return nil
 	}
+	if err := judgeCertificates("client-certificate-data", c.ClientCertificate, maxChain); err != nil {
+		return err
+	}
+	if err := judgePrivateKeys(c.ClientKey); err != nil {
+		return err
+	}
 	pair, err := tls.X509KeyPair(c.ClientCertificate, c.ClientKey)
 	if err != nil {
 		return invalid("client-certificate-data and client-key-data are no PEM key pair that fits together")
 	}
 	if c.Expiry.IsZero() || pair.Leaf.NotAfter.Before(c.Expiry) {
 		c.Issued, c.Expiry = pair.Leaf.NotBefore, pair.Leaf.NotAfter
+	}
+	return nil
+}
+
+// judgeLengths finds texts that are longer than any honest one.
+func (c *Config) judgeLengths() error {
+	for _, field := range []struct {
+		name, text string
+		most       int
+	}{
+		{"tls-server-name of the cluster", c.ServerName, maxName},
+		{"token of the user", c.Token, maxToken},
+		{"username of the user", c.Username, maxBasic},
+		{"password of the user", c.Password, maxBasic},
+	} {
+		if len(field.text) > field.most {
+			return invalid("the %s has more than %d bytes", field.name, field.most)
+		}
 	}
 	return nil
 }

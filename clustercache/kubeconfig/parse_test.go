@@ -1,11 +1,13 @@
 package kubeconfig
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -238,7 +240,22 @@ func TestRegistrationSecrets(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(encode(f, nil))
 	f.Add([]byte("apiVersion: v1\nkind: Config\n"))
+	f.Add([]byte(minimal))
+	f.Add([]byte(minimal + "a: &a {x: y}\nb: {<<: *a}\nc: !!binary aGk=\n---\nd: 1\n"))
+	f.Add([]byte(`{"kind":"Config","a":[{},{"a":null,"b":1e5}],"a":"\u0026a"}`))
+	certificate, key := keyPair(f, time.Now().Add(time.Hour))
+	f.Add(encode(f, func(_ *api.Config, c *api.Cluster, u *api.AuthInfo) {
+		c.CertificateAuthorityData, u.ClientCertificateData, u.ClientKeyData = certificate, certificate, key
+	}))
 	f.Fuzz(func(t *testing.T, content []byte) {
+		if plain, err := toJSON(content); err == nil {
+			if len(content) > MaxBytes || !json.Valid(plain) || len(plain) > 8*MaxBytes {
+				t.Fatalf("%d bytes became %d", len(content), len(plain))
+			}
+			if again, err := toJSON(plain); len(plain) <= MaxBytes && (err != nil || !bytes.Equal(again, plain)) {
+				t.Fatalf("%s, then %s: %v", plain, again, err)
+			}
+		}
 		config, err := Parse(content, Policy{})
 		var fault *FaultError
 		if (config == nil) == (err == nil) || err != nil && !errors.As(err, &fault) {

@@ -1,8 +1,6 @@
 package kubeconfig
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,10 +32,11 @@ func IsRegistration(s *corev1.Secret) bool {
 
 // FromSecret reads the kubeconfig of a registration Secret. The error is always a *FaultError.
 func FromSecret(s *corev1.Secret, policy Policy) (*Config, error) {
-	for _, name := range []string{secret.KubeconfigDataName, alternativeDataName} {
-		if content := s.Data[name]; len(strings.TrimSpace(string(content))) > 0 {
-			return Parse(content, policy)
-		}
+	if _, content, ok := contentOf(s); ok {
+		return Parse(content, policy)
+	}
+	if droppedContent(s) {
+		return nil, tooLong()
 	}
 	return nil, invalidSecret("the Secret has no kubeconfig: neither the key %q nor %q has content",
 		secret.KubeconfigDataName, alternativeDataName)
