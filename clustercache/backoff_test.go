@@ -57,7 +57,7 @@ func TestPausesBetweenAttemptsDoubleUpToALimit(t *testing.T) {
 // Targets that are down together do not dial together. That all of them are in one half of the time is one case in 2^23.
 func TestAttemptsOfManyTargetsAreSpread(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
-	h := start(t, Options{Clock: clock, ProbeTimeout: patience})
+	h := start(t, Options{Clock: clock, ConnectRate: 1000, ProbeTimeout: patience})
 	a := newAPIServer(t, newStore("uid-a"))
 	a.setFault(answer(http.StatusServiceUnavailable, ""))
 	keys := h.fleet(clock, a, 24)
@@ -80,7 +80,10 @@ func TestAttemptsOfManyTargetsAreSpread(t *testing.T) {
 // Nor are targets that were connected in one moment probed in one.
 func TestProbesOfManyTargetsAreSpread(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
-	h := start(t, Options{Clock: clock, ProbeInterval: 8 * time.Second, ProbeTimeout: patience, ConnectTimeout: patience})
+	h := start(t, Options{
+		Clock: clock, ConnectRate: 1000,
+		ProbeInterval: 8 * time.Second, ProbeTimeout: patience, ConnectTimeout: patience,
+	})
 	a := newAPIServer(t, newStore("uid-a"))
 	keys := h.fleet(clock, a, 24)
 	for _, key := range keys {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
@@ -20,32 +19,32 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
+	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
-	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 )
 
-// How long a list, and the lists of a rotation, keep others waiting.
+// How long the second step of connecting, a list, and the lists of a rotation hold a place.
 const (
-	listTurn     = 2 * time.Second
-	rotationTurn = 10 * time.Second
+	identificationHold = 2 * time.Second
+	listHold           = 2 * time.Second
+	rotationHold       = 10 * time.Second
 )
 
 // Cache is the ClusterCache of real targets. Add it to a manager: it connects while it runs, on every replica.
 type Cache struct {
 	options  Options
 	mappers  *mapperpool.Pool
-	probes   pool
-	dials    pool
-	connects pool
 	brownout *brownout
 	answers  *answers.Budget // of the large answers of all targets
-	// lists, openings of watches and rotations have turns, since they would come in herds otherwise; greetings is how many targets
-	// are met a second for the first time.
-	lists, openings, rotations *turns.Turns
-	greetings                  *rate.Limiter
+	// probes and dials bound calls of the cache itself. Lanes bound the second step of connecting, lists, openings of
+	// watches and rotations. firstDials lets targets be dialled for the first time at a rate.
+	probes, dials                               pool
+	identifications, lists, openings, rotations *lanes.Lanes
+	firstDials                                  pacer
 
+	registry *registry
 	hub      *stream.Hub[ClusterKey, EventType]
 	metrics  *fleet
 	handling handling
@@ -54,6 +53,7 @@ type Cache struct {
 	ctx     context.Context
 	stopped bool // no target may be added any more
 	targets map[ClusterKey]*target
+	refused map[string]map[string]*refused // by namespace and name: registrations without a place in the quota
 	// byNamespace holds the targets of each namespace: who asks for those of one must not walk a fleet.
 	byNamespace map[string]map[*target]struct{}
 	// pools are what the targets of a namespace may keep together, of those that have any.
@@ -77,25 +77,28 @@ func New(options Options) (*Cache, error) {
 		return nil, fmt.Errorf("clustercache: %w", err)
 	}
 	c := &Cache{
-		options:  options,
-		mappers:  mapperpool.New(mapperpool.Options{Clock: options.Clock}),
-		probes:   make(pool, options.ProbeParallel),
-		dials:    make(pool, options.DialParallel),
-		connects: make(pool, options.ConnectParallel),
-		brownout: newBrownout(&options),
-		lists:    turns.New(options.ListParallel, listTurn, options.Clock), openings: turns.New(options.OpenParallel, options.openTurn, options.Clock),
-		rotations: turns.New(options.RotateParallel, rotationTurn, options.Clock),
-		greetings: rate.NewLimiter(rate.Limit(options.ConnectRate), max(1, int(options.ConnectRate)/4)),
-		answers:   answers.NewBudget(),
-		hub:       stream.NewHub[ClusterKey](EventGone),
-		metrics:   newFleet(options.TargetHistograms),
-		targets:   map[ClusterKey]*target{},
-		synced:    make(chan struct{}),
+		options:         options,
+		mappers:         mapperpool.New(mapperpool.Options{Clock: options.Clock}),
+		brownout:        newBrownout(&options),
+		probes:          newPool(options.ProbeParallel),
+		dials:           newPool(options.DialParallel),
+		identifications: lanes.New(options.ConnectParallel, identificationHold, options.Clock),
+		lists:           lanes.New(options.ListParallel, listHold, options.Clock),
+		openings:        lanes.New(options.OpenParallel, options.openHold, options.Clock),
+		rotations:       lanes.New(options.RotateParallel, rotationHold, options.Clock),
+		firstDials:      newPacer(options.ConnectRate, options.Clock),
+		answers:         answers.NewBudget(),
+		hub:             stream.NewHub[ClusterKey](EventGone),
+		metrics:         newFleet(options.TargetHistograms),
+		targets:         map[ClusterKey]*target{},
+		refused:         map[string]map[string]*refused{},
+		synced:          make(chan struct{}),
 
 		byNamespace: map[string]map[*target]struct{}{},
 		pools:       map[string]*watching.Pool{},
 		budget:      follow.NewBudget(),
 	}
+	c.registry = newRegistry(c)
 	if options.Registerer != nil {
 		if err := c.metrics.register(options.Registerer, c); err != nil {
 			return nil, fmt.Errorf("clustercache: cannot register metrics: %w", err)
@@ -158,6 +161,7 @@ func (c *Cache) register(key ClusterKey, r *registration) {
 	if c.stopped {
 		return
 	}
+	c.unrefuseLocked(key)
 	if t, exists := c.targets[key]; exists {
 		t.tell(func(in *inbox) { in.registration, in.removed = r, false })
 		return
@@ -196,7 +200,11 @@ func (c *Cache) forget(t *target) bool {
 		delete(c.byNamespace, t.key.Namespace)
 		delete(c.pools, t.key.Namespace)
 	}
-	c.hub.Publish(t.key, EventGone)
+	if c.refused[t.key.Namespace][t.key.Name] != nil {
+		c.hub.Publish(t.key, EventRegistered)
+	} else {
+		c.hub.Publish(t.key, EventGone)
+	}
 	return true
 }
 
@@ -217,6 +225,9 @@ func (c *Cache) target(cluster ClusterKey) *target {
 func (c *Cache) known(cluster ClusterKey) (*target, error) {
 	if t := c.target(cluster); t != nil {
 		return t, nil
+	}
+	if _, refused := c.refusal(cluster); refused {
+		return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterNotConnected)
 	}
 	return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterUnknown)
 }
@@ -355,7 +366,7 @@ func (c *Cache) GetStatus(cluster ClusterKey) (Status, bool) {
 	if t := c.target(cluster); t != nil {
 		return t.snapshot(), true
 	}
-	return Status{}, false
+	return c.refusal(cluster)
 }
 
 // List implements ClusterCache. The order is that of the keys.
@@ -372,10 +383,12 @@ func (c *Cache) List(namespace string) []Status {
 		}
 	}
 	c.mu.RUnlock()
-	slices.SortFunc(found, func(a, b *target) int { return strings.Compare(a.key.String(), b.key.String()) })
-	states := make([]Status, len(found))
-	for i, t := range found {
-		states[i] = t.snapshot()
+	states := c.refusals(namespace)
+	for _, t := range found {
+		states = append(states, t.snapshot())
 	}
+	slices.SortFunc(states, func(a, b Status) int {
+		return strings.Compare(a.Cluster.String(), b.Cluster.String())
+	})
 	return states
 }

@@ -93,7 +93,8 @@ type State string
 
 const (
 	// StateRefused means that the registration cannot be used: the Secret or its kubeconfig is faulty or forbidden, or
-	// the cluster's identity changed. Nothing is dialled until the Secret changes.
+	// the cluster's identity changed, or its namespace has too many registrations. Nothing is dialled until the Secret
+	// changes, or until there is a place for it.
 	StateRefused State = "Refused"
 	// StateConnecting means that no connection attempt has ended yet.
 	StateConnecting State = "Connecting"
@@ -110,14 +111,15 @@ const (
 
 // Reasons of Status.Reason, stable for conditions and metrics.
 const (
-	ReasonSecretInvalid     = "SecretInvalid"     // no kubeconfig in the Secret, wrong name or type
-	ReasonKubeconfigInvalid = "KubeconfigInvalid" // the kubeconfig cannot be parsed or is incomplete
-	ReasonKubeconfigRefused = "KubeconfigRefused" // it asks for something that the hub does not do: exec, files, ...
-	ReasonIdentityChanged   = "IdentityChanged"   // it leads to a cluster with another kube-system UID
-	ReasonUnauthorized      = "Unauthorized"      // the target answers 401
-	ReasonForbidden         = "Forbidden"         // the credential may not do what connecting needs
-	ReasonUnreachable       = "Unreachable"       // dial, TLS or timeout
-	ReasonProbeFailed       = "ProbeFailed"       // connected before, and probes fail now
+	ReasonSecretInvalid     = "SecretInvalid"             // no kubeconfig in the Secret, wrong name or type
+	ReasonKubeconfigInvalid = "KubeconfigInvalid"         // the kubeconfig cannot be parsed or is incomplete
+	ReasonKubeconfigRefused = "KubeconfigRefused"         // it asks for what the hub does not do: exec, files, ...
+	ReasonQuotaExceeded     = "RegistrationQuotaExceeded" // more than Options.MaxRegistrations in its namespace
+	ReasonIdentityChanged   = "IdentityChanged"           // it leads to a cluster with another kube-system UID
+	ReasonUnauthorized      = "Unauthorized"              // the target answers 401
+	ReasonForbidden         = "Forbidden"                 // the credential may not do what connecting needs
+	ReasonUnreachable       = "Unreachable"               // dial, TLS or timeout
+	ReasonProbeFailed       = "ProbeFailed"               // connected before, and probes fail now
 	ReasonConnected         = "Connected"
 	ReasonRegistrationGone  = "RegistrationGone"
 	ReasonHibernated        = "Hibernated"

@@ -102,19 +102,24 @@ type peer struct {
 }
 
 // meet finds out whether a connection works and leads to the right cluster. The first step, which is where unreachable
-// targets wait until patience ends, has a large pool; only targets that answered get a place in the smaller one of connects.
+// targets wait until patience ends, has a large pool; only targets that answered get one of the few places for the
+// second. Those that hang there keep it for a while only, and wait in a lane of their own the next time.
 func (t *target) meet(ctx context.Context, g *generation, r *registration, patience time.Duration) (met peer, err error) {
-	err = t.cache.dials.do(ctx, patience, func(ctx context.Context) error {
+	err = t.cache.dials.do(ctx, t.key, patience, func(ctx context.Context) error {
 		met.version, err = g.readVersion(ctx)
 		return err
 	})
 	if err != nil {
 		return peer{}, err
 	}
-	err = t.cache.connects.do(ctx, t.cache.options.ConnectTimeout, func(ctx context.Context) error {
-		met.uid, err = t.identify(ctx, g, r)
-		return err
-	})
+	done, err := t.identifications.Acquire(ctx)
+	if err != nil {
+		return peer{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.cache.options.ConnectTimeout)
+	defer cancel()
+	met.uid, err = t.identify(ctx, g, r)
+	done(err == nil)
 	return met, err
 }
 
@@ -275,19 +280,4 @@ func isConnectionLevel(err error) bool {
 	}
 	var network net.Error
 	return !errors.As(err, &network) || !network.Timeout()
-}
-
-// pool bounds how many of the cache's own calls are under way. Each place is given back after a deadline.
-type pool chan struct{}
-
-func (p pool) do(ctx context.Context, timeout time.Duration, f func(context.Context) error) error {
-	select {
-	case p <- struct{}{}:
-		defer func() { <-p }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return f(ctx)
 }

@@ -78,7 +78,7 @@ func TestProbesBesideSixHundredUnreachableTargets(t *testing.T) {
 	for i := range 600 {
 		h.register(fmt.Sprint("silent-", i), content)
 	}
-	h.Eventually(func() int { return len(h.cache.dials) }).Should(Equal(200), "there are more of them than places")
+	h.Eventually(h.cache.dials.Held).Should(Equal(int64(150)), "there are more of them than places for one namespace")
 	before := probes.count()
 	h.Eventually(func() int { return probes.count() - before }, 3*patience).Should(BeNumerically(">=", 4))
 	h.Expect(probes.most()).To(BeNumerically("<", 2*h.cache.options.ProbeInterval))
@@ -166,7 +166,7 @@ func TestListsOfAllTargetsAreFewAtATime(t *testing.T) {
 		h.Eventually(r.names).Should(ConsistOf("one"))
 	}
 	h.Expect(lists.most.Load()).To(BeNumerically("<=", 3))
-	h.Eventually(h.cache.lists.Taken).Should(BeZero())
+	h.Eventually(h.cache.lists.Held).Should(BeZero())
 }
 
 func TestListsThatHangDoNotKeepThePlaces(t *testing.T) {
@@ -177,7 +177,7 @@ func TestListsThatHangDoNotKeepThePlaces(t *testing.T) {
 	key := h.register("fine", a.kubeconfig("token"))
 	h.expectState(key, StateConnected)
 	h.watchTimes(8, stuck)
-	h.Eventually(h.cache.lists.Taken).Should(Equal(2))
+	h.Eventually(h.cache.lists.Held).Should(Equal(2))
 	h.watchConfigMaps(key)
 	h.Expect(h.cache.Watch(t.Context(), key, Watcher{Name: "again", Kind: configMapKind, MetadataOnly: true})).To(Succeed())
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(2))
@@ -185,7 +185,7 @@ func TestListsThatHangDoNotKeepThePlaces(t *testing.T) {
 
 // All targets are back in one moment, and all of their watches are opened again.
 func TestWatchesOfAllTargetsAreOpenedFewAtATime(t *testing.T) {
-	h := start(t, Options{OpenParallel: 3, openTurn: patience})
+	h := start(t, Options{OpenParallel: 3, openHold: patience})
 	a := newAPIServer(t, newStore("uid-a"))
 	keys := h.crowd(10, a)
 	h.watchTimes(3, keys)
@@ -197,7 +197,7 @@ func TestWatchesOfAllTargetsAreOpenedFewAtATime(t *testing.T) {
 	h.Eventually(openings.all.Load).Should(BeNumerically(">=", 30))
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(30))
 	h.Expect(openings.most.Load()).To(BeNumerically("<=", 3))
-	h.Eventually(h.cache.openings.Taken).Should(BeZero())
+	h.Eventually(h.cache.openings.Held).Should(BeZero())
 }
 
 // Targets that take the request for a watch and say nothing cannot keep others from going on with theirs.
@@ -213,7 +213,7 @@ func TestWatchesThatHangDoNotKeepThePlaces(t *testing.T) {
 	time.Sleep(time.Second) // or they would count as watches that never worked
 	hanging.setFault(hanging.hangWatches)
 	hanging.cut()
-	h.Eventually(h.cache.openings.Taken).Should(BeNumerically(">=", 2))
+	h.Eventually(h.cache.openings.Held).Should(BeNumerically(">=", 2))
 	a.cut()
 	a.store.put("configmaps", "default", "one", nil)
 	h.Eventually(r.names).Should(ConsistOf("one"))
@@ -237,7 +237,7 @@ func TestRotationsAreFewAtATime(t *testing.T) {
 	}
 	h.Expect(lists.all.Load()).To(BeEquivalentTo(8))
 	h.Expect(lists.most.Load()).To(BeNumerically("<=", 2))
-	h.Expect(h.cache.rotations.Taken()).To(BeZero())
+	h.Expect(h.cache.rotations.Held()).To(BeZero())
 }
 
 // A hub that starts does not dial all of its targets in one moment. Whoever is known already is not held up.

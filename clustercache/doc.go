@@ -3,20 +3,24 @@
 //
 // # What it does
 //
-// A registration is a kubeconfig Secret in the layout of Cluster API (package kubeconfig reads and judges it). For each
-// one, and for each static target, the cache keeps one connection: one HTTP/2 transport of its own, one rate limit, one
-// bound on calls in flight, clients for objects and for metadata, a REST mapper whose content is shared with similar
-// targets (package mapperpool), and the watches that consumers declared. Consumers never connect, never wait for a
-// connection and never learn of credentials: a getter answers at once, with a client or with ErrClusterNotConnected, and
-// an EventSource tells when it is worth asking again.
+// A registration is a kubeconfig Secret in the layout of Cluster API (package kubeconfig reads and judges it). The
+// registry (registry.go) takes Secrets from the informer, whose handlers read nothing of them but their metadata. A
+// namespace has a quota of registrations; those without a place are known, refused and cost a few hundred bytes.
+// Kubeconfigs of the others are read a few at a time, fair between namespaces. For each one, and for each static
+// target, the cache keeps one connection: one HTTP/2 transport of its own, one rate limit, one bound on calls in
+// flight, clients for objects and for metadata, a REST mapper whose content is shared with similar targets (package
+// mapperpool), and the watches that consumers declared. Consumers never connect, never wait for a connection and never
+// learn of credentials: a getter answers at once, with a client or with ErrClusterNotConnected, and an EventSource
+// tells when it is worth asking again.
 //
 // # How it works
 //
 // Each target is a state machine with one goroutine, the loop (target.go). The loop compares what is with what the
-// registration asks for and starts what is missing: a connection attempt, a change of the token, a new connection beside
-// the old one, a probe, a watch. All of these run beside the loop with a deadline and report back, so that the loop never
-// waits for a network. Dials, the rest of connecting, and probes have pools of their own (connect.go): a target that hangs
-// keeps a place of the large pool of dials for the timeout of a probe, and never gets one of the small pool of connects.
+// registration asks for and starts what is missing: a connection attempt, a change of the token, a new connection
+// beside the old one, a probe, a watch. All of these run beside the loop with a deadline and report back, so that the
+// loop never waits for a network. Dials, the rest of connecting, and probes have places of their own (pool.go): a
+// target that hangs keeps one of the many for dials for the timeout of a probe, and never gets one of the few for the
+// second step, identification. One that hangs there keeps it for two seconds.
 //
 // A connection is a generation (generation.go, rotation.go). Everything it starts lives in its context and ends with it,
 // down to the sockets, which its transport (packages internal/transport and internal/h2) closes itself. Nothing in it changes but the token: if
@@ -35,9 +39,14 @@
 // in a moment. If many targets are lost together (brownout.go), the hub suspects its own network: all are held until most
 // are back.
 //
-// What all targets would do in one moment is spread (package internal/turns): registrations are dialled for the first time at a
-// rate, and lists, watches that are opened again, and rotations have turns. Turns are short, and targets whose turns were not
-// enough wait in another line, so that those that hang do not keep the places of others.
+// What all targets would do in one moment is spread: registrations are dialled for the first time at a rate, and
+// identifications, lists, watches that are opened again, and rotations have a bounded number of places (package
+// internal/lanes). A place is held for a short time at most, and targets for which it was not enough wait in a slow
+// lane, so that those that hang do not keep the places of others.
+//
+// All places, and the rate, are fair between namespaces first and then between targets (package semaphore), and the
+// targets of one namespace have three quarters of them at most: whoever registers hundreds of targets that hang keeps
+// nobody else waiting.
 //
 // A target that is meant to be away (sleep.go) is left alone: whoever runs the cache says so by Options.Asleep, and when it
 // may have changed by Recheck. The cache does not know where that is written.

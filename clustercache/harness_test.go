@@ -222,10 +222,22 @@ func startStrictly(t testing.TB, options Options) *hub {
 	return h
 }
 
-// register creates or updates the registration Secret of a target.
+// register creates or updates the registration Secret of a target, and waits until it was read.
 func (h *hub) register(name string, kubeconfig []byte) ClusterKey {
-	key := ClusterKey{Namespace: "garden", Name: name}
+	return h.registerIn("garden", name, kubeconfig)
+}
+
+// registerIn is register in another namespace.
+func (h *hub) registerIn(namespace, name string, kubeconfig []byte) ClusterKey {
+	h.t.Helper()
+	key := ClusterKey{Namespace: namespace, Name: name}
 	h.secrets.set(registrationSecret(key, kubeconfig))
+	h.Eventually(func() bool {
+		h.cache.registry.mu.Lock()
+		defer h.cache.registry.mu.Unlock()
+		e := h.cache.registry.entries[key]
+		return !e.admitted || e.done == e.version
+	}).Should(BeTrue())
 	return key
 }
 

@@ -30,15 +30,21 @@ type WatchInspection struct {
 	Objects int
 }
 
-// Inspect returns all targets, static ones included, in the order of their keys.
+// Inspect returns all targets, static ones and those that are refused included, in the order of their keys.
 func (c *Cache) Inspect() []Inspection {
-	all := c.all()
-	slices.SortFunc(all, func(a, b *target) int { return strings.Compare(a.key.String(), b.key.String()) })
-	found := make([]Inspection, len(all))
-	for i, t := range all {
-		found[i] = t.inspect()
-		slices.SortFunc(found[i].Watches, func(a, b WatchInspection) int { return cmp.Compare(a.Name, b.Name) })
+	var found []Inspection
+	for _, t := range c.all() {
+		in := t.inspect()
+		slices.SortFunc(in.Watches, func(a, b WatchInspection) int { return cmp.Compare(a.Name, b.Name) })
+		found = append(found, in)
 	}
+	for _, status := range c.refusals("") {
+		status.Labels, status.Annotations = nil, nil
+		found = append(found, Inspection{Status: status})
+	}
+	slices.SortFunc(found, func(a, b Inspection) int {
+		return strings.Compare(a.Status.Cluster.String(), b.Status.Cluster.String())
+	})
 	return found
 }
 

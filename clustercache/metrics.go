@@ -182,6 +182,7 @@ func (c collector) Collect(collected chan<- prometheus.Metric) {
 		synced, unsynced = synced+len(in.Watches)-missing, unsynced+missing
 		t.collect(in, missing, tell)
 	}
+	states[StateRefused] += len(c.cache.refusals(""))
 	for state, n := range states {
 		tell(metricTargets, float64(n), string(state))
 	}

@@ -88,6 +88,12 @@ type Options struct {
 	// may do. That says nothing about the target: it is neither a reason to take it for dead nor to stop calling it.
 	// Nil: no call ever does.
 	Withheld func(err error) bool
+	// MaxRegistrations bounds the registrations of one namespace. The oldest have a place, and further ones are refused
+	// with ReasonQuotaExceeded until one of these is gone. Whoever has a place keeps it until the end of the cache.
+	// Default 1000.
+	MaxRegistrations int
+	// read reads a registration Secret. Default newRegistration.
+	read func(*corev1.Secret, kubeconfig.Policy) *registration
 	// Limits returns the limits of one target; it is asked when the target connects and on Recheck. Nil: DefaultLimits.
 	Limits func(cluster ClusterKey) Limits
 	// Asleep tells whether a target is meant to be away. Nothing is sent to it then. It is asked when the target is registered
@@ -108,10 +114,12 @@ type Options struct {
 	// DialParallel bounds the first steps of connection attempts under way, which is where unreachable targets wait for their
 	// timeout. Default 768.
 	DialParallel int
-	// ConnectParallel bounds the connection attempts that got past the first step. Default 64.
+	// ConnectParallel bounds the connection attempts that got past the first step. One that takes long is not counted
+	// any more. Default 64. Of these and all other bounds on what is under way, the targets of one namespace have three
+	// quarters at most.
 	ConnectParallel int
 	// ConnectRate is how many registrations a second are dialled for the first time, so that the start of the hub is no storm of
-	// handshakes. Default 100.
+	// handshakes. Those of one namespace have three quarters of it at most. Default 100.
 	ConnectRate float64
 	// ListParallel bounds the lists of all kinds of all targets under way: at the start of the hub, when targets are back, when
 	// the history is gone that a watch wanted to go on with. A list that takes long is not counted any more. Default 50.
@@ -119,7 +127,7 @@ type Options struct {
 	// OpenParallel bounds the watches of all targets that are about to go on where they were: when the network is back, all of them
 	// are opened again. One that takes long is not counted any more. Default 100.
 	OpenParallel int
-	openTurn     time.Duration // how long it is counted; default 1s
+	openHold     time.Duration // how long it is counted; default 1s
 	// RotateParallel bounds the connections that are built beside the ones that serve, whose watches take their memory twice.
 	// Default 16.
 	RotateParallel int
@@ -177,7 +185,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	for name, negative := range map[string]bool{
 		"SyncTimeout": o.SyncTimeout < 0, "ConnectRate": o.ConnectRate < 0, "ListParallel": o.ListParallel < 0,
-		"OpenParallel": o.OpenParallel < 0, "RotateParallel": o.RotateParallel < 0, "MaxObjects": o.MaxObjects < 0, "PingInterval": o.PingInterval < 0, "PingTimeout": o.PingTimeout < 0,
+		"OpenParallel": o.OpenParallel < 0, "RotateParallel": o.RotateParallel < 0, "MaxObjects": o.MaxObjects < 0,
+		"MaxRegistrations": o.MaxRegistrations < 0,
+		"PingInterval":     o.PingInterval < 0, "PingTimeout": o.PingTimeout < 0,
 	} {
 		if negative {
 			return o, fmt.Errorf("option %s must not be negative", name)
@@ -196,7 +206,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.ConnectRate, 100)
 	setDefault(&o.ListParallel, 50)
 	setDefault(&o.OpenParallel, 100)
-	setDefault(&o.openTurn, time.Second)
+	setDefault(&o.openHold, time.Second)
 	setDefault(&o.RotateParallel, 16)
 	setDefault(&o.ConnectTimeout, 10*time.Second)
 	setDefault(&o.ResumeTimeout, 8*time.Second)
@@ -209,6 +219,10 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.SyncTimeout, time.Minute)
 	setDefault(&o.SilenceTimeout, 3*time.Minute)
 	setDefault(&o.MaxObjects, 50_000)
+	setDefault(&o.MaxRegistrations, 1000)
+	if o.read == nil {
+		o.read = newRegistration
+	}
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}
@@ -270,7 +284,7 @@ func setDefault[T comparable](field *T, value T) {
 const lastApplied = corev1.LastAppliedConfigAnnotation
 
 // SecretCacheOptions returns the entry for Secrets in the options of the cache that is given as Options.Secrets: it
-// holds Secrets with the cluster-name label only, and of those that are no registrations only the metadata.
+// holds Secrets with the cluster-name label only, and of them what package kubeconfig needs.
 func SecretCacheOptions() cache.ByObject {
 	exists, err := labels.NewRequirement(kubeconfig.ClusterNameLabel, selection.Exists, nil)
 	if err != nil {
@@ -281,11 +295,8 @@ func SecretCacheOptions() cache.ByObject {
 
 func trimSecret(obj any) (any, error) {
 	if secret, ok := obj.(*corev1.Secret); ok {
-		secret.ManagedFields = nil
 		delete(secret.Annotations, lastApplied)
-		if !kubeconfig.IsRegistration(secret) {
-			secret.Data = nil
-		}
+		kubeconfig.Trim(secret)
 	}
 	return obj, nil
 }

@@ -35,7 +35,7 @@ func (t *target) startProbe(g *generation) {
 	t.loop.probeNo++
 	t.work.Go(func() {
 		result := probeResult{gen: g}
-		result.err = t.cache.probes.do(g.ctx, t.cache.options.ProbeTimeout, func(ctx context.Context) error {
+		result.err = t.cache.probes.do(g.ctx, t.key, t.cache.options.ProbeTimeout, func(ctx context.Context) error {
 			started := t.clock.Now()
 			err := g.probe(ctx, withVersion, &result)
 			result.took = t.clock.Since(started)

@@ -87,17 +87,22 @@ func (c *Cache) addressesFor(a access) addresses.Policy {
 	return c.options.Addresses
 }
 
-// newRegistration reads a registration Secret.
-func newRegistration(secret *corev1.Secret, policy kubeconfig.Policy) *registration {
+// describeRegistration takes what needs no reading of a registration Secret.
+func describeRegistration(secret *corev1.Secret) *registration {
 	annotations := maps.Clone(secret.Annotations)
 	delete(annotations, lastApplied)
-	r := &registration{
+	return &registration{
 		secretName:      secret.Name,
 		uid:             secret.UID,
 		resourceVersion: secret.ResourceVersion,
 		labels:          maps.Clone(secret.Labels),
 		annotations:     annotations,
 	}
+}
+
+// newRegistration reads a registration Secret.
+func newRegistration(secret *corev1.Secret, policy kubeconfig.Policy) *registration {
+	r := describeRegistration(secret)
 	config, err := kubeconfig.FromSecret(secret, policy)
 	if err != nil {
 		if !errors.As(err, &r.fault) {
@@ -109,9 +114,10 @@ func newRegistration(secret *corev1.Secret, policy kubeconfig.Policy) *registrat
 	return r
 }
 
-// sameSecret tells whether two registrations come from the same version of the same Secret.
-func (r *registration) sameSecret(o *registration) bool {
-	return r.uid == o.uid && r.resourceVersion == o.resourceVersion
+// same tells whether two registrations come from the same version of the same Secret, and are as good as each other.
+func (r *registration) same(o *registration) bool {
+	fault := r.fault == o.fault || r.fault != nil && o.fault != nil && *r.fault == *o.fault
+	return r.uid == o.uid && r.resourceVersion == o.resourceVersion && fault
 }
 
 // watchSecrets feeds registrations into the cache until ctx ends.
@@ -121,26 +127,30 @@ func (c *Cache) watchSecrets(ctx context.Context) error {
 		return fmt.Errorf("cannot watch registration Secrets: %w", err)
 	}
 	handle, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.observeSecret(obj, false) },
-		UpdateFunc: func(_, obj any) { c.observeSecret(obj, false) },
-		DeleteFunc: func(obj any) { c.observeSecret(obj, true) },
+		AddFunc:    func(obj any) { c.observeSecret(ctx, obj, false) },
+		UpdateFunc: func(_, obj any) { c.observeSecret(ctx, obj, false) },
+		DeleteFunc: func(obj any) { c.observeSecret(ctx, obj, true) },
 	})
 	if err != nil {
 		return fmt.Errorf("cannot watch registration Secrets: %w", err)
 	}
 	select {
 	case <-handle.HasSyncedChecker().Done():
-		close(c.synced)
+		if c.registry.finish(ctx) == nil {
+			close(c.synced)
+		}
 	case <-ctx.Done():
 	}
 	<-ctx.Done()
+	c.registry.wait()
 	if err := informer.RemoveEventHandler(handle); err != nil {
 		return fmt.Errorf("cannot stop watching registration Secrets: %w", err)
 	}
 	return nil
 }
 
-func (c *Cache) observeSecret(obj any, deleted bool) {
+// observeSecret is called by the informer, which waits for it: it reads nothing of the Secret but its metadata.
+func (c *Cache) observeSecret(ctx context.Context, obj any, deleted bool) {
 	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}
@@ -153,9 +163,8 @@ func (c *Cache) observeSecret(obj any, deleted bool) {
 		return
 	}
 	if deleted || !kubeconfig.IsRegistration(secret) {
-		c.unregister(key)
+		c.registry.remove(ctx, key)
 		return
 	}
-	policy := kubeconfig.Policy{AllowedProxyURLs: c.options.AllowedProxyURLs, Addresses: c.options.Addresses}
-	c.register(key, newRegistration(secret, policy))
+	c.registry.observe(ctx, key, secret)
 }

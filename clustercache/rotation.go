@@ -44,7 +44,7 @@ func (t *target) startAttempt(g *generation) {
 		defer cancel()
 		result := attemptResult{attempt: a}
 		if first {
-			_ = t.cache.greetings.Wait(ctx) // its end shows below
+			_ = t.cache.firstDials.wait(ctx, t.key) // the end of ctx shows below
 		}
 		switch a.mode {
 		case modeConnect:
@@ -66,7 +66,7 @@ func (t *target) startAttempt(g *generation) {
 // target once more would take a handshake, and as long as that takes. Who is there at the other end is known.
 func (t *target) changeToken(ctx context.Context, g *generation, r *registration) error {
 	ctx = transport.WithToken(ctx, r.access.token())
-	return t.cache.probes.do(ctx, t.cache.options.ConnectTimeout, func(ctx context.Context) error {
+	return t.cache.probes.do(ctx, t.key, t.cache.options.ConnectTimeout, func(ctx context.Context) error {
 		uid, err := g.identity(ctx)
 		if err != nil || uid == g.uid {
 			return err
@@ -80,7 +80,7 @@ func (t *target) changeToken(ctx context.Context, g *generation, r *registration
 func (t *target) buildNext(
 	ctx context.Context, number int64, r *registration, g *generation,
 ) (next *generation, bindings map[*declaredWatch]*watching.Binding, err error) {
-	done, err := t.rotations.Take(ctx)
+	done, err := t.rotations.Acquire(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

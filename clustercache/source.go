@@ -26,6 +26,11 @@ func (c *Cache) GetClusterSource(name string) EventSource {
 				add(key, EventRegistered)
 			}
 		}
+		for namespace, all := range c.refused {
+			for name := range all {
+				add(ClusterKey{Namespace: namespace, Name: name}, EventRegistered)
+			}
+		}
 	})
 	return &eventSource{name: name, events: events, cache: c}
 }

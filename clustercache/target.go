@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
+	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
-	"github.com/trellis-hub/trellis/clustercache/internal/turns"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/metrics"
 )
@@ -38,8 +38,8 @@ type target struct {
 	clock    clock.WithTickerAndDelayedExecution
 	throttle atomic.Pointer[transport.Throttle]
 
-	// These are what the target has of the turns that all share.
-	lists, openings, rotations *turns.Share
+	// These are what the target has of the places that all share. An identification is the second step of connecting.
+	identifications, lists, openings, rotations *lanes.Target
 	// room is what its watches may keep, and budget what they may read and decode at a time.
 	room   *watching.Room
 	budget *follow.Share
@@ -127,8 +127,11 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		cache: c,
 		log:   c.options.Logger.WithValues("target", metrics.TargetName(key)),
 		meter: transport.NewMeter(&c.metrics.traffic),
-		lists: c.lists.Share(), openings: c.openings.Share(), rotations: c.rotations.Share(),
-		clock:    c.options.Clock,
+		clock: c.options.Clock,
+
+		identifications: c.identifications.Target(key), lists: c.lists.Target(key),
+		openings: c.openings.Target(key), rotations: c.rotations.Target(key),
+
 		wake:     make(chan struct{}, 1),
 		attempts: make(chan attemptResult, 1),
 		probes:   make(chan probeResult, 1),
@@ -329,7 +332,7 @@ func (t *target) readInbox() {
 func (t *target) take(r *registration) {
 	before, returned := t.loop.registration, !t.loop.removedAt.IsZero()
 	t.loop.registration, t.loop.removedAt = r, time.Time{}
-	if before != nil && before.sameSecret(r) && !returned {
+	if before != nil && before.same(r) && !returned {
 		return
 	}
 	events := []EventType{EventProbed}

@@ -87,7 +87,8 @@ func TestWhatWouldBeExpanded(t *testing.T) {
 
 func TestWhatOnlyLooksLikeIt(t *testing.T) {
 	plain, err := json.Marshal(map[string]any{
-		"kind": "Config", "apiVersion": "v1", "current-context": "x", "clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": "https://target:6443"}}},
+		"kind": "Config", "apiVersion": "v1", "current-context": "x",
+		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": "https://target:6443"}}},
 		"users":    []any{map[string]any{"name": "u", "user": map[string]any{"token": secretToken}}},
 		"contexts": []any{map[string]any{"name": "x", "context": map[string]any{"cluster": "c", "user": "u"}}},
 	})
@@ -106,8 +107,10 @@ func TestWhatOnlyLooksLikeIt(t *testing.T) {
 		"marks in a block":                   minimal + "a: |\n  &a *a\n  !!str\nb: >\n  *a\n",
 		"equal keys, of which the last wins": "current-context: y\n" + minimal,
 		"equal keys in JSON":                 `{"current-context": "y", ` + string(plain[1:]),
-		"numbers and dates":                  minimal + "a: 1\nb: 1.5\nc: .inf\nd: 2001-01-01\ne: 0x10\nf: ~\n1: x\ntrue: y\n",
-		"unused entries":                     minimal + "preferences: {}\nextensions: [{name: e, extension: {a: [1, {b: c}]}}]\n",
+		"numbers and dates": minimal +
+			"a: 1\nb: 1.5\nc: .inf\nd: 2001-01-01\ne: 0x10\nf: ~\n1: x\ntrue: y\n",
+		"unused entries": minimal +
+			"preferences: {}\nextensions: [{name: e, extension: {a: [1, {b: c}]}}]\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -127,21 +130,25 @@ func TestSizeOfTheText(t *testing.T) {
 		content []byte
 		says    string // empty: it is accepted
 	}{
-		"64 KiB":                    {padded(MaxBytes), ""},
-		"one byte less":             {padded(MaxBytes - 1), ""},
-		"one byte more":             {padded(MaxBytes + 1), "more than 65536 bytes"},
-		"1 MiB":                     {padded(1 << 20), "more than 65536 bytes"},
-		"as deep":                   {[]byte(minimal + nested(maxDepth-1)), ""},
-		"deeper":                    {[]byte(minimal + nested(maxDepth+1)), "nested"},
-		"as deep as it can be":      {[]byte(minimal + nested(20_000)), ""},
-		"lists in lists":            {[]byte(minimal + "a:\n  " + strings.Repeat("- ", 9_000) + "x\n"), "nested"},
-		"mappings in mappings":      {[]byte(minimal + "a: " + strings.Repeat("{b: ", 9_000) + strings.Repeat("}", 9_000) + "\n"), "nested"},
+		"64 KiB":               {padded(MaxBytes), ""},
+		"one byte less":        {padded(MaxBytes - 1), ""},
+		"one byte more":        {padded(MaxBytes + 1), "more than 65536 bytes"},
+		"1 MiB":                {padded(1 << 20), "more than 65536 bytes"},
+		"as deep":              {[]byte(minimal + nested(maxDepth-1)), ""},
+		"deeper":               {[]byte(minimal + nested(maxDepth+1)), "nested"},
+		"as deep as it can be": {[]byte(minimal + nested(20_000)), ""},
+		"lists in lists":       {[]byte(minimal + "a:\n  " + strings.Repeat("- ", 3_000) + "x\n"), "nested"},
+		"mappings in mappings": {
+			[]byte(minimal + "a: " + strings.Repeat("{b: ", 3_000) + strings.Repeat("}", 3_000) + "\n"), "nested",
+		},
 		"brackets that never close": {[]byte(minimal + "a: " + strings.Repeat("[", 40_000)), ""},
 		"many elements":             {[]byte(minimal + elements(maxElements-100)), ""},
 		"more elements":             {[]byte(minimal + elements(maxElements)), "elements"},
 		"as many as there can be":   {[]byte(minimal + elements(32_000)), "elements"},
 		"keys without values":       {[]byte(minimal + "a: {" + strings.Repeat("x,", 32_000) + "}\n"), "elements"},
-		"documents":                 {[]byte(strings.Repeat("---\n", 16_000)), "no kubeconfig"},
+		"documents":                 {[]byte(strings.Repeat("---\n", 4_000)), "no kubeconfig"},
+		"many lines":                {[]byte(minimal + strings.Repeat("\n", maxElements-100)), ""},
+		"more lines":                {[]byte(minimal + strings.Repeat("\n", maxElements)), "lines"},
 		"nothing":                   {nil, "no kubeconfig"},
 		"spaces":                    {bytes.Repeat([]byte(" "), MaxBytes), "no kubeconfig"},
 	} {
@@ -205,7 +212,9 @@ func certify(t testing.TB, public any) []byte {
 	g := NewWithT(t)
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	g.Expect(err).NotTo(HaveOccurred())
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, signer)
 	g.Expect(err).NotTo(HaveOccurred())
 	return der
@@ -270,7 +279,8 @@ func sequenceOf(t testing.TB, numbers ...*big.Int) []byte {
 // rsaKey returns a private key whose numbers have nothing to do with each other.
 func rsaKey(t testing.TB, modulus, exponent, prime int) []byte {
 	t.Helper()
-	return sequenceOf(t, big.NewInt(0), odd(modulus), big.NewInt(65537), odd(exponent), odd(prime), odd(prime), odd(prime), odd(prime), odd(prime))
+	p := odd(prime)
+	return sequenceOf(t, big.NewInt(0), odd(modulus), big.NewInt(65537), odd(exponent), p, p, p, p, p)
 }
 
 // pkcs8 puts a private key into the form that names its algorithm.
@@ -287,38 +297,56 @@ func pkcs8(t testing.TB, key []byte) []byte {
 
 func rsaCertificate(t testing.TB, bits int) []byte {
 	t.Helper()
-	return withKey(t, pkix.AlgorithmIdentifier{Algorithm: oidRSA, Parameters: asn1.NullRawValue}, sequenceOf(t, odd(bits), big.NewInt(65537)))
+	algorithm := pkix.AlgorithmIdentifier{Algorithm: oidRSA, Parameters: asn1.NullRawValue}
+	return withKey(t, algorithm, sequenceOf(t, odd(bits), big.NewInt(65537)))
 }
 
 func TestCertificatesOfTheServer(t *testing.T) {
 	oidDSA, oidEC := asn1.ObjectIdentifier{1, 2, 840, 10040, 4, 1}, asn1.ObjectIdentifier{1, 2, 840, 10045, 2, 1}
 	curve, err := asn1.Marshal(asn1.ObjectIdentifier{1, 2, 3, 4})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	unknown := pkix.AlgorithmIdentifier{Algorithm: oidEC, Parameters: asn1.RawValue{FullBytes: curve}}
 	authority := certify(t, &rsa.PublicKey{N: odd(2048), E: 65537})
 	for name, c := range map[string]struct {
 		text []byte
 		says string
 	}{
-		"16,384 bits":             {inPEM("CERTIFICATE", rsaCertificate(t, maxKeyBits)), ""},
-		"8 bits more":             {inPEM("CERTIFICATE", rsaCertificate(t, maxKeyBits+8)), "bits"},
-		"300,000 bits":            {inPEM("CERTIFICATE", rsaCertificate(t, 300_000)), "bits"},
-		"after a good one":        {inPEM("CERTIFICATE", authority, rsaCertificate(t, 200_000)), "bits"},
-		"DSA":                     {inPEM("CERTIFICATE", authority, withKey(t, pkix.AlgorithmIdentifier{Algorithm: oidDSA}, make([]byte, 384))), ""},
-		"DSA of 300,000 bits":     {inPEM("CERTIFICATE", withKey(t, pkix.AlgorithmIdentifier{Algorithm: oidDSA}, make([]byte, 40_000))), "bits"},
-		"a curve that nobody has": {inPEM("CERTIFICATE", withKey(t, pkix.AlgorithmIdentifier{Algorithm: oidEC, Parameters: asn1.RawValue{FullBytes: curve}}, make([]byte, 65))), "no PEM certificate"},
-		"a point of 30,000 bytes": {inPEM("CERTIFICATE", withKey(t, pkix.AlgorithmIdentifier{Algorithm: oidEC, Parameters: asn1.RawValue{FullBytes: curve}}, make([]byte, 30_000))), "bits"},
-		"no certificate inside":   {inPEM("CERTIFICATE", []byte("x")), "malformed"},
-		"a list without end":      {inPEM("CERTIFICATE", bytes.Repeat([]byte{0x30, 0x80}, 5_000)), "malformed"},
-		"many":                    {inPEM("CERTIFICATE", slices.Repeat([][]byte{smallCertificate(t)}, maxAuthorities)...), ""},
-		"too many":                {inPEM("CERTIFICATE", slices.Repeat([][]byte{smallCertificate(t)}, maxAuthorities+1)...), "more than 128 certificates"},
-		"other blocks":            {append(inPEM("X509 CRL", []byte("x")), inPEM("CERTIFICATE", authority)...), ""},
-		"blocks without content":  {bytes.Repeat([]byte("-----BEGIN A-----\n-----END A-----\n"), 1_000), "no PEM certificate"},
-		"blocks without an end":   {bytes.Repeat([]byte("-----BEGIN CERTIFICATE-----\n"), 1_500), "no PEM certificate"},
+		"16,384 bits":      {inPEM("CERTIFICATE", rsaCertificate(t, maxKeyBits)), ""},
+		"8 bits more":      {inPEM("CERTIFICATE", rsaCertificate(t, maxKeyBits+8)), "bits"},
+		"300,000 bits":     {inPEM("CERTIFICATE", rsaCertificate(t, 300_000)), "bits"},
+		"after a good one": {inPEM("CERTIFICATE", authority, rsaCertificate(t, 200_000)), "bits"},
+		"DSA": {
+			inPEM("CERTIFICATE", authority, withKey(t, pkix.AlgorithmIdentifier{Algorithm: oidDSA}, make([]byte, 384))),
+			"",
+		},
+		"DSA of 300,000 bits": {
+			inPEM("CERTIFICATE", withKey(t, pkix.AlgorithmIdentifier{Algorithm: oidDSA}, make([]byte, 40_000))), "bits",
+		},
+		"a curve that nobody has": {
+			inPEM("CERTIFICATE", withKey(t, unknown, make([]byte, 65))), "no PEM certificate",
+		},
+		"a point of 30,000 bytes": {
+			inPEM("CERTIFICATE", withKey(t, unknown, make([]byte, 30_000))), "bits",
+		},
+		"no certificate inside": {inPEM("CERTIFICATE", []byte("x")), "malformed"},
+		"a list without end":    {inPEM("CERTIFICATE", bytes.Repeat([]byte{0x30, 0x80}, 5_000)), "malformed"},
+		"many": {
+			inPEM("CERTIFICATE", slices.Repeat([][]byte{smallCertificate(t)}, maxAuthorities)...), "",
+		},
+		"too many": {
+			inPEM("CERTIFICATE", slices.Repeat([][]byte{smallCertificate(t)}, maxAuthorities+1)...),
+			"more than 128 certificates",
+		},
+		"other blocks": {append(inPEM("X509 CRL", []byte("x")), inPEM("CERTIFICATE", authority)...), ""},
+		"blocks without content": {
+			bytes.Repeat([]byte("-----BEGIN A-----\n-----END A-----\n"), 1_000), "no PEM certificate",
+		},
+		"blocks without an end": {bytes.Repeat([]byte("-----BEGIN CERTIFICATE-----\n"), 1_500), "no PEM certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			config := &Config{Server: "https://target", Token: "x", CA: c.text}
-			err := config.validate()
+			err := config.validate(Policy{})
 			if c.says == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 				return
@@ -343,27 +371,44 @@ func TestKeysOfTheClient(t *testing.T) {
 		certificate, key []byte
 		says             string
 	}{
-		"an elliptic curve":             {certificate, key, ""},
-		"a long modulus":                {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, maxKeyBits+8, 8, 8)), "bits"},
-		"a modulus of 300,000 bits":     {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, 300_000, 8, 8)), "bits"},
-		"a long exponent":               {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, 2048, 40_000, 8)), "bits"},
-		"long primes":                   {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, 2048, 2048, maxKeyBits+8)), "bits"},
-		"long further primes":           {certificate, inPEM("RSA PRIVATE KEY", bytes.Join([][]byte{primes}, nil)), "bits"},
-		"PKCS #8":                       {certificate, inPEM("PRIVATE KEY", pkcs8(t, rsaKey(t, 300_000, 8, 8))), "bits"},
-		"the name of another kind":      {certificate, inPEM("EC PRIVATE KEY", rsaKey(t, 50_000, 8, 8)), "bits"},
-		"a good one before it":          {certificate, append(slices.Clone(key), inPEM("RSA PRIVATE KEY", rsaKey(t, 50_000, 8, 8))...), "bits"},
-		"very many primes":              {certificate, inPEM("RSA PRIVATE KEY", bytes.Repeat(rsaKey(t, 64, 64, 64), 200)), "bits"},
-		"numbers that do not fit":       {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, maxKeyBits, maxKeyBits, 8192)), "key pair"},
-		"a long key in the certificate": {inPEM("CERTIFICATE", rsaCertificate(t, 300_000)), key, "client-certificate-data"},
-		"a long chain":                  {bytes.Repeat(certificate, maxChain), key, ""},
-		"a longer chain":                {bytes.Repeat(certificate, maxChain+1), key, "more than 16 certificates"},
-		"no certificate":                {nil, key, "key pair"},
-		"DER without an end":            {certificate, inPEM("PRIVATE KEY", bytes.Repeat([]byte{0x30, 0x84, 0x7f, 0xff, 0xff, 0xff}, 1_000)), "key pair"},
+		"an elliptic curve":         {certificate, key, ""},
+		"a long modulus":            {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, maxKeyBits+8, 8, 8)), "bits"},
+		"a modulus of 300,000 bits": {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, 300_000, 8, 8)), "bits"},
+		"a long exponent":           {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, 2048, 40_000, 8)), "bits"},
+		"long primes": {
+			certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, 2048, 2048, maxKeyBits+8)), "bits",
+		},
+		"long further primes": {
+			certificate, inPEM("RSA PRIVATE KEY", bytes.Join([][]byte{primes}, nil)), "bits",
+		},
+		"PKCS #8": {
+			certificate, inPEM("PRIVATE KEY", pkcs8(t, rsaKey(t, 300_000, 8, 8))), "bits",
+		},
+		"the name of another kind": {certificate, inPEM("EC PRIVATE KEY", rsaKey(t, 50_000, 8, 8)), "bits"},
+		"a good one before it": {
+			certificate, append(slices.Clone(key), inPEM("RSA PRIVATE KEY", rsaKey(t, 50_000, 8, 8))...), "bits",
+		},
+		"very many primes": {
+			certificate, inPEM("RSA PRIVATE KEY", bytes.Repeat(rsaKey(t, 64, 64, 64), 200)), "bits",
+		},
+		"numbers that do not fit": {
+			certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, maxKeyBits, maxKeyBits, 8192)), "key pair",
+		},
+		"a long key in the certificate": {
+			inPEM("CERTIFICATE", rsaCertificate(t, 300_000)), key, "client-certificate-data",
+		},
+		"a long chain":   {bytes.Repeat(certificate, maxChain), key, ""},
+		"a longer chain": {bytes.Repeat(certificate, maxChain+1), key, "more than 16 certificates"},
+		"no certificate": {nil, key, "key pair"},
+		"DER without an end": {
+			certificate, inPEM("PRIVATE KEY", bytes.Repeat([]byte{0x30, 0x84, 0x7f, 0xff, 0xff, 0xff}, 1_000)),
+			"key pair",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			config := &Config{Server: "https://target", ClientCertificate: c.certificate, ClientKey: c.key}
-			err := config.validate()
+			err := config.validate(Policy{})
 			if c.says == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 				return
@@ -373,16 +418,19 @@ func TestKeysOfTheClient(t *testing.T) {
 	}
 }
 
-// What a kubeconfig costs is bounded by its length, whatever it holds: what is allocated, and, as far as that tells, what is
-// computed. Before there were bounds, some of these took gigabytes or half a minute.
+// What a kubeconfig costs is bounded by its length, whatever it holds: what is allocated, and, as far as that tells,
+// what is computed. Before there were bounds, some of these took gigabytes or half a minute.
 func TestCostOfTheWorst(t *testing.T) {
-	withUser := func(user string) string {
+	certificate, _ := keyPair(t, time.Now().Add(time.Hour))
+	keyed := func(key []byte) string {
+		encoded := base64.StdEncoding.EncodeToString
+		user := "client-certificate-data: " + encoded(certificate) +
+			", client-key-data: " + encoded(inPEM("RSA PRIVATE KEY", key))
 		return strings.Replace(minimal, "token: "+secretToken, user, 1)
 	}
-	encoded := base64.StdEncoding.EncodeToString
-	certificate, _ := keyPair(t, time.Now().Add(time.Hour))
 	for name, content := range map[string]string{
-		"an alias bomb":      minimal + "a: &a " + strings.Repeat("x", 20_000) + "\nb: [" + strings.Repeat("*a,", 14_000) + "]\n",
+		"an alias bomb": minimal + "a: &a " + strings.Repeat("x", 20_000) + "\nb: [" +
+			strings.Repeat("*a,", 14_000) + "]\n",
 		"a tree of aliases":  minimal + "a: &a [x,x,x,x,x,x,x,x,x]\n" + tree(9),
 		"elements":           minimal + "a: [" + strings.Repeat("x,", 32_000) + "]\n",
 		"empty mappings":     minimal + "a: [" + strings.Repeat("{},", 21_000) + "]\n",
@@ -397,8 +445,8 @@ func TestCostOfTheWorst(t *testing.T) {
 		"tags":               minimal + "a: [" + strings.Repeat("!x,", 20_000) + "]\n",
 		"quotes":             minimal + "a: " + strings.Repeat(`"" `, 20_000) + "\n",
 		"escapes":            minimal + `a: "` + strings.Repeat(`\x00`, 16_000) + "\"\n",
-		"a long key":         withUser("{client-certificate-data: " + encoded(certificate) + ", client-key-data: " + encoded(inPEM("RSA PRIVATE KEY", rsaKey(t, 250_000, 8, 8))) + "}"),
-		"an allowed key":     withUser("{client-certificate-data: " + encoded(certificate) + ", client-key-data: " + encoded(inPEM("RSA PRIVATE KEY", rsaKey(t, maxKeyBits, maxKeyBits, 8192))) + "}"),
+		"a long key":         keyed(rsaKey(t, 250_000, 8, 8)),
+		"an allowed key":     keyed(rsaKey(t, maxKeyBits, maxKeyBits, 8192)),
 		"1 MiB":              minimal + "a: [" + strings.Repeat("x,", 1<<19) + "]\n",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,14 +10,17 @@ import (
 const (
 	// maxKeyBits is the largest modulus of an RSA key.
 	maxKeyBits = 16384
-	// maxPublicKeyBytes is the length of a public key in DER that is none of RSA. Those of all elliptic curves are much shorter.
+	// maxPublicKeyBytes is the length of a public key in DER that is none of RSA. Those of all elliptic curves are much
+	// shorter.
 	maxPublicKeyBytes = 2048
 	// maxPrivateKeyBytes is the length of a private key in DER. One of RSA with two primes and 16,384 bits has 9.3 KiB.
 	maxPrivateKeyBytes = 12 << 10
-	// maxAuthorities and maxChain are how many certificates certificate-authority-data and client-certificate-data may hold.
+	// maxAuthorities and maxChain are how many certificates certificate-authority-data and client-certificate-data may
+	// hold.
 	maxAuthorities = 128
 	maxChain       = 16
-	// maxKeyDepth is how deeply the parts of a private key are nested that are looked at: PKCS #8 around PKCS #1 with further primes.
+	// maxKeyDepth is how deeply the parts of a private key are nested that are looked at: PKCS #8 around PKCS #1 with
+	// further primes.
 	maxKeyDepth = 5
 )
 
@@ -28,8 +31,8 @@ const (
 
 var oidRSA = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}
 
-// judgeCertificates finds what is too much of the certificates in a PEM text, before anything computes with them. field is
-// where they stand.
+// judgeCertificates finds what is too much of the certificates in a PEM text, before anything computes with them. field
+// is where they stand.
 func judgeCertificates(field string, text []byte, most int) error {
 	n := 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -59,8 +62,8 @@ func publicKeyBits(certificate []byte) (bits int, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	// The version, which has a tag of its own, may be missing. Then come the serial number, the algorithm of the signature, the
-	// issuer, the validity and the subject.
+	// The version, which has a tag of its own, may be missing. Then come the serial number, the algorithm of the
+	// signature, the issuer, the validity and the subject.
 	before := 5
 	var value asn1.RawValue
 	rest, err := asn1.Unmarshal(toBeSigned, &value)
@@ -132,8 +135,8 @@ func judgePrivateKeys(text []byte) error {
 	return nil
 }
 
-// largestInteger returns the number of bits of the largest integer in DER. An octet string may hold another key, as that of
-// PKCS #8 does.
+// largestInteger returns the number of bits of the largest integer in DER. An octet string may hold another key, as
+// that of PKCS #8 does.
 func largestInteger(der []byte, depth int) (bits int) {
 	for len(der) > 0 && depth < maxKeyDepth {
 		var value asn1.RawValue

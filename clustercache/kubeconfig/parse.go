@@ -33,7 +33,8 @@ const (
 	maxBasic  = 1 << 10
 )
 
-// Parse reads a kubeconfig. The error is always a *FaultError. What it costs is bounded by MaxBytes, whatever the content.
+// Parse reads a kubeconfig. The error is always a *FaultError. What it costs is bounded by MaxBytes, whatever the
+// content.
 func Parse(content []byte, policy Policy) (*Config, error) {
 	plain, err := toJSON(content)
 	if err != nil {

@@ -14,8 +14,10 @@ import (
 
 func registrationOf(data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a-kubeconfig", Labels: map[string]string{ClusterNameLabel: "a"}},
-		Data:       data,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "a-kubeconfig", Labels: map[string]string{ClusterNameLabel: "a"},
+		},
+		Data: data,
 	}
 }
 
@@ -28,16 +30,21 @@ func TestTrim(t *testing.T) {
 		kept int // bytes
 		says string
 	}{
-		"a kubeconfig":               {map[string][]byte{"value": good}, len(good), ""},
-		"further keys":               {map[string][]byte{"value": good, "other": mebibyte}, len(good), ""},
-		"both keys":                  {map[string][]byte{"value": good, "kubeconfig": mebibyte}, len(good), ""},
-		"the second key":             {map[string][]byte{"value": []byte(" \n"), "kubeconfig": good}, len(good), ""},
-		"as long as it may be":       {map[string][]byte{"value": long[1:]}, MaxBytes, "no kubeconfig"},
-		"longer":                     {map[string][]byte{"value": long}, 0, "more than 65536 bytes"},
-		"longer under the other key": {map[string][]byte{"value": nil, "kubeconfig": mebibyte}, 0, "more than 65536 bytes"},
-		"many spaces":                {map[string][]byte{"value": bytes.Repeat([]byte(" "), 1<<20), "kubeconfig": good}, 0, "more than 65536 bytes"},
-		"no kubeconfig":              {map[string][]byte{"other": mebibyte}, 0, "neither the key"},
-		"nothing":                    {nil, 0, "neither the key"},
+		"a kubeconfig":         {map[string][]byte{"value": good}, len(good), ""},
+		"further keys":         {map[string][]byte{"value": good, "other": mebibyte}, len(good), ""},
+		"both keys":            {map[string][]byte{"value": good, "kubeconfig": mebibyte}, len(good), ""},
+		"the second key":       {map[string][]byte{"value": []byte(" \n"), "kubeconfig": good}, len(good), ""},
+		"as long as it may be": {map[string][]byte{"value": long[1:]}, MaxBytes, "no kubeconfig"},
+		"longer":               {map[string][]byte{"value": long}, 0, "more than 65536 bytes"},
+		"longer under the other key": {
+			map[string][]byte{"value": nil, "kubeconfig": mebibyte}, 0, "more than 65536 bytes",
+		},
+		"many spaces": {
+			map[string][]byte{"value": bytes.Repeat([]byte(" "), 1<<20), "kubeconfig": good},
+			0, "more than 65536 bytes",
+		},
+		"no kubeconfig": {map[string][]byte{"other": mebibyte}, 0, "neither the key"},
+		"nothing":       {nil, 0, "neither the key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

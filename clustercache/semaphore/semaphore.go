@@ -24,6 +24,10 @@ type Options struct {
 	PerNamespace, PerOwner int64
 }
 
+// NamespaceShare returns a bound per namespace that leaves a quarter of the places to the others. A fleet may well be
+// in one namespace, which should not be slower for that.
+func NamespaceShare(size int64) int64 { return max(size-size/4, 1) }
+
 // Semaphore is a weighted semaphore. It is safe for concurrent use.
 type Semaphore struct {
 	options Options

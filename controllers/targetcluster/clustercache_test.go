@@ -40,7 +40,7 @@ func TestWithTheRealClusterCache(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 
 	h := &hub{source: newSource(t, sourcePlane), events: events.NewFakeRecorder(1000), namespace: "default"}
-	startForReal(t, h)
+	startForReal(t, h, clustercache.Options{})
 	key, uid, otherUID := h.key("a"), clusterUID(ctx, g, target), clusterUID(ctx, g, h.client)
 
 	t.Log("a registration")
@@ -80,13 +80,44 @@ func TestWithTheRealClusterCache(t *testing.T) {
 	g.Expect(target.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
 }
 
+// TestRegistrationQuota registers more than a namespace may have, and makes room.
+func TestRegistrationQuota(t *testing.T) {
+	plane := controlplane.StartForTest(t, controlplane.Options{Name: "source"})
+	g := NewWithT(t)
+	ctx := t.Context()
+	h := &hub{source: newSource(t, plane), events: events.NewFakeRecorder(1000), namespace: "default"}
+	startForReal(t, h, clustercache.Options{MaxRegistrations: 1})
+
+	first, second := registration(h.key("b"), plane.Kubeconfig()), registration(h.key("a"), plane.Kubeconfig())
+	g.Expect(h.client.Create(ctx, first)).To(Succeed())
+	h.eventually(g, h.key("b"), haveCondition("Ready", "True", "Ready"))
+	g.Expect(h.client.Create(ctx, second)).To(Succeed())
+	h.eventually(g, h.key("a"), SatisfyAll(haveCondition("Ready", "False", "RegistrationQuotaExceeded"),
+		haveMessage("Ready", "more than 1 registrations"), HaveField("Status.ClusterUID", BeEmpty())))
+	h.expectEvent(g, "Warning RegistrationQuotaExceeded")
+	h.eventually(g, h.key("b"), haveCondition("Ready", "True", "Ready"))
+
+	t.Log("a place")
+	g.Expect(h.client.Delete(ctx, first)).To(Succeed())
+	h.eventually(g, h.key("a"), haveCondition("Connected", "True", "Connected"))
+	h.eventuallyGone(g, h.key("b"))
+
+	t.Log("a Secret that is too large")
+	first = registration(h.key("b"), make([]byte, 200<<10))
+	g.Expect(h.client.Delete(ctx, second)).To(Succeed())
+	h.eventuallyGone(g, h.key("a"))
+	g.Expect(h.client.Create(ctx, first)).To(Succeed())
+	h.eventually(g, h.key("b"), SatisfyAll(
+		haveCondition("Ready", "False", "KubeconfigInvalid"), haveMessage("Ready", "65536 bytes"),
+	))
+}
+
 // startForReal starts a clustercache and a controller as the hub does.
-func startForReal(t *testing.T, h *hub) {
+func startForReal(t *testing.T, h *hub, options clustercache.Options) {
 	guard := identity.NewGuard(h.cache)
-	clusters, err := clustercache.New(clustercache.Options{
-		Secrets: h.cache, VerifyIdentity: guard.Verify, ProbeInterval: 200 * time.Millisecond,
-		Addresses: addresses.Any(),
-	})
+	options.Secrets, options.VerifyIdentity, options.ProbeInterval = h.cache, guard.Verify, 200*time.Millisecond
+	options.Addresses = addresses.Any()
+	clusters, err := clustercache.New(options)
 	if err != nil {
 		t.Fatal(err)
 	}

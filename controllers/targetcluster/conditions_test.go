@@ -150,7 +150,10 @@ func TestConditions(t *testing.T) {
 		"a refused kubeconfig": {refused(clustercache.ReasonKubeconfigRefused), refusedWant("KubeconfigRefused"), "no"},
 		"garbage":              {refused(clustercache.ReasonKubeconfigInvalid), refusedWant("KubeconfigInvalid"), "no"},
 		"an empty Secret":      {refused(clustercache.ReasonSecretInvalid), refusedWant("SecretInvalid"), "no"},
-		"another cluster":      {refused(clustercache.ReasonIdentityChanged), refusedWant("IdentityChanged"), "no"},
+		"a full namespace": {
+			refused(clustercache.ReasonQuotaExceeded), refusedWant("RegistrationQuotaExceeded"), "no",
+		},
+		"another cluster": {refused(clustercache.ReasonIdentityChanged), refusedWant("IdentityChanged"), "no"},
 		"another cluster that is connected all the same": {
 			func(o *observation) { o.conflict = identity.Changed("a", "b") }, want{"Ready": is(no, "IdentityChanged")}, "UID b, but this target is the cluster with UID a",
 		},
@@ -234,12 +237,14 @@ func TestReasonsAreThoseOfTheClusterCache(t *testing.T) {
 		hubv1alpha1.ReasonKubeconfigInvalid: clustercache.ReasonKubeconfigInvalid,
 		hubv1alpha1.ReasonKubeconfigRefused: clustercache.ReasonKubeconfigRefused,
 		hubv1alpha1.ReasonIdentityChanged:   clustercache.ReasonIdentityChanged,
-		hubv1alpha1.ReasonUnauthorized:      clustercache.ReasonUnauthorized,
-		hubv1alpha1.ReasonForbidden:         clustercache.ReasonForbidden,
-		hubv1alpha1.ReasonUnreachable:       clustercache.ReasonUnreachable,
-		hubv1alpha1.ReasonProbeFailed:       clustercache.ReasonProbeFailed,
-		hubv1alpha1.ReasonConnected:         clustercache.ReasonConnected,
-		hubv1alpha1.ReasonRegistrationGone:  clustercache.ReasonRegistrationGone,
+
+		hubv1alpha1.ReasonRegistrationQuotaExceeded: clustercache.ReasonQuotaExceeded,
+		hubv1alpha1.ReasonUnauthorized:              clustercache.ReasonUnauthorized,
+		hubv1alpha1.ReasonForbidden:                 clustercache.ReasonForbidden,
+		hubv1alpha1.ReasonUnreachable:               clustercache.ReasonUnreachable,
+		hubv1alpha1.ReasonProbeFailed:               clustercache.ReasonProbeFailed,
+		hubv1alpha1.ReasonConnected:                 clustercache.ReasonConnected,
+		hubv1alpha1.ReasonRegistrationGone:          clustercache.ReasonRegistrationGone,
 	} {
 		g.Expect(ours).To(Equal(theirs))
 	}

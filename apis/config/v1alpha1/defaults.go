@@ -72,6 +72,7 @@ func SetDefaults(c *HubConfiguration) {
 	setDefault(&c.ClusterCache.BrownoutPercent, 20)
 	setDuration(&c.ClusterCache.BrownoutLimit, 5*time.Minute)
 	setDefault(&c.ClusterCache.MaxObjectsPerTarget, 50_000)
+	setDefault(&c.ClusterCache.MaxRegistrationsPerNamespace, 1000)
 	setDuration(&c.ClusterCache.DrainTimeout, 5*time.Minute)
 }
 

@@ -77,7 +77,9 @@ func TestLoadSetsDefaults(t *testing.T) {
 			BrownoutPercent:     20,
 			BrownoutLimit:       duration(5 * time.Minute),
 			MaxObjectsPerTarget: 50_000,
-			DrainTimeout:        duration(5 * time.Minute),
+
+			MaxRegistrationsPerNamespace: 1000,
+			DrainTimeout:                 duration(5 * time.Minute),
 		},
 	}))
 }
@@ -311,6 +313,7 @@ clusterCache:
   failureThreshold: -1
   connectConcurrency: -1
   maxObjectsPerTarget: -1
+  maxRegistrationsPerNamespace: -1
   disconnectGrace: -1s
   brownoutPercent: 101
   brownoutLimit: -1s
@@ -341,6 +344,7 @@ clusterCache:
 				"clusterCache.failureThreshold: Invalid value",
 				"clusterCache.connectConcurrency: Invalid value",
 				"clusterCache.maxObjectsPerTarget: Invalid value",
+				"clusterCache.maxRegistrationsPerNamespace: Invalid value",
 				"clusterCache.disconnectGrace: Invalid value",
 				"clusterCache.brownoutPercent: Invalid value",
 				"clusterCache.brownoutLimit: Invalid value",

@@ -285,6 +285,10 @@ type ClusterCache struct {
 	// and the ManagedResources concerned say so, and nothing is concluded from what is not known. The source cluster as
 	// a target may have ten times as many. Default: 50000.
 	MaxObjectsPerTarget int `json:"maxObjectsPerTarget,omitempty"`
+	// MaxRegistrationsPerNamespace is how many registrations of one namespace are used. The oldest have a place; the
+	// TargetClusters of further ones say RegistrationQuotaExceeded, nothing is dialled for them, and the oldest of them
+	// follows when one that has a place is deleted. Zero means the default. Default: 1000.
+	MaxRegistrationsPerNamespace int `json:"maxRegistrationsPerNamespace,omitempty"`
 	// DrainTimeout is how long a connection goes on for clean-up after its registration is gone. Default: 5m.
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitempty"`
 	// AllowedProxyURLs are the proxies that a registration's kubeconfig may name. Default: none.

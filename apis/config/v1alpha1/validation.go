@@ -313,6 +313,8 @@ func validateClusterCache(c ClusterCache, path *field.Path) field.ErrorList {
 	}
 	faults = append(faults, validatePositive(c.BrownoutLimit, path.Child("brownoutLimit"))...)
 	faults = append(faults, validateAtLeast(int64(c.MaxObjectsPerTarget), 1, path.Child("maxObjectsPerTarget"))...)
+	faults = append(faults,
+		validateAtLeast(int64(c.MaxRegistrationsPerNamespace), 1, path.Child("maxRegistrationsPerNamespace"))...)
 	faults = append(faults, validatePositive(c.DrainTimeout, path.Child("drainTimeout"))...)
 	for i, proxy := range c.AllowedProxyURLs {
 		faults = append(faults, validateProxyURL(proxy, path.Child("allowedProxyURLs").Index(i))...)

@@ -4,8 +4,9 @@
 // else, by package answers.
 //
 // Two round trippers come from it. Guarded is for callers: throttled, with a deadline for each call, and ended with the
-// connection; watches that go on where they were have turns. Control is for the few calls that keep the connection itself
-// going; they bring deadlines of their own and must get through when callers have used up what is allowed.
+// connection; watches that go on where they were wait for a place. Control is for the few calls that keep the
+// connection itself going; they bring deadlines of their own and must get through when callers have used up what is
+// allowed.
 package transport
 
 import (
@@ -30,7 +31,7 @@ import (
 	"github.com/trellis-hub/trellis/addresses"
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/h2"
-	"github.com/trellis-hub/trellis/clustercache/internal/turns"
+	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
 	"github.com/trellis-hub/trellis/clustercache/semaphore"
 )
 
@@ -80,8 +81,8 @@ type Options struct {
 	// own.
 	Answers *answers.Budget
 	Owner   semaphore.Owner
-	// Openings are the turns in which watches go on where they were. Nil: at any time.
-	Openings *turns.Share
+	// Openings are the places for watches that go on where they were. Nil: no bound.
+	Openings *lanes.Target
 	// PingInterval is how long an HTTP/2 connection may be silent before the other end is asked for a sign of life, PingTimeout
 	// how long that may take before the connection counts as lost. Zero: it is never asked, and 15s.
 	PingInterval, PingTimeout time.Duration
@@ -370,7 +371,7 @@ type guard struct {
 	throttle *atomic.Pointer[Throttle]
 	doubt    func()
 	meter    *Meter
-	openings *turns.Share
+	openings *lanes.Target
 	withheld func(error) bool
 
 	unanswered func(error) // may be nil
@@ -409,7 +410,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	if err != nil {
 		return nil, refused(request, call, err)
 	}
-	opened, err := g.takeTurn(call, watch && !lists(request))
+	opened, err := g.awaitOpening(call, watch && !lists(request))
 	if err != nil {
 		return nil, refused(request, call, err)
 	}
@@ -458,15 +459,15 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	return response, nil
 }
 
-// takeTurn holds a watch up that goes on where another ended, while very many are being opened. All the watches of targets that
-// are back would keep the first calls waiting by which their connections are found to work. A watch that begins with a list
-// has the turn of that list.
-func (g *guard) takeTurn(c *call, reopens bool) (done func(achieved bool), err error) {
+// awaitOpening holds a watch up that goes on where another ended, while very many are being opened. All the watches of
+// targets that are back would keep the first calls waiting by which their connections are found to work. A watch that
+// begins with a list has the place of that list.
+func (g *guard) awaitOpening(c *call, reopens bool) (done func(completed bool), err error) {
 	if !reopens || g.openings == nil {
 		return func(bool) {}, nil
 	}
 	for {
-		if done, err = g.openings.Take(c.ctx); err != nil {
+		if done, err = g.openings.Acquire(c.ctx); err != nil {
 			return nil, c.explain(err)
 		}
 		if g.gate.cause() == nil {

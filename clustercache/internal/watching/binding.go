@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
-	"github.com/trellis-hub/trellis/clustercache/internal/turns"
+	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
 )
 
 const (
@@ -73,8 +73,8 @@ type Connection struct {
 	Logger                      logr.Logger
 	// Events counts the events of watches, objects of initial lists included.
 	Events *atomic.Uint64
-	// Lists are the turns in which the target is asked for all objects of a kind. Nil: at any time.
-	Lists *turns.Share
+	// Lists are the places for asking the target for all objects of a kind. Nil: no bound.
+	Lists *lanes.Target
 	// Budget is what large documents take room of while they are read and decoded. Nil: there is no bound.
 	Budget *follow.Share
 	// Redact takes out of a text what must not be shown. Nil: nothing.
@@ -133,7 +133,7 @@ type Binding struct {
 	gap     gap
 	// achieved notes that an attempt came to a complete list, or went on where the one before was.
 	achieved atomic.Bool
-	// listed ends the turn of the list that is under way. Only used by the goroutine of run.
+	// listed gives back the place of the list that is under way. Only used by the goroutine of run.
 	listed func(achieved bool)
 
 	// staged is what a binding collects that is not the declared watch's feeder yet. Guarded by watch.deliver.
@@ -301,7 +301,7 @@ func (b *Binding) begin() (context.Context, error) {
 		b.follower.Forget()
 		return nil, ErrTooMany
 	}
-	if err := b.takeTurn(ctx); err != nil {
+	if err := b.awaitList(ctx); err != nil {
 		room.leave(b)
 		cancel(nil)
 		return nil, err
@@ -333,13 +333,13 @@ func (b *Binding) end(ctx context.Context, err error) error {
 	return err
 }
 
-// takeTurn waits until the target may be asked for a list, if it is to be.
-func (b *Binding) takeTurn(ctx context.Context) (err error) {
+// awaitList waits until the target may be asked for a list, if it is to be.
+func (b *Binding) awaitList(ctx context.Context) (err error) {
 	if b.connection.Lists == nil || b.follower.Listed() {
 		b.listed = func(bool) {}
 		return nil
 	}
-	b.listed, err = b.connection.Lists.Take(ctx)
+	b.listed, err = b.connection.Lists.Acquire(ctx)
 	return err
 }
 

@@ -358,6 +358,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		BrownoutPercent:  c.BrownoutPercent,
 		BrownoutLimit:    c.BrownoutLimit.Duration,
 		MaxObjects:       c.MaxObjectsPerTarget,
+		MaxRegistrations: c.MaxRegistrationsPerNamespace,
 		Logger:           h.Logger.WithName("clustercache"),
 		Registerer:       h.Registerer,
 		TargetHistograms: h.Config.Metrics.TargetHistograms,

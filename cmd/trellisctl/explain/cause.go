@@ -265,6 +265,9 @@ var remedies = map[string]string{
 	hubv1alpha1.ReasonRegistrationGone:   "Register it again: trellisctl -n %[1]s cluster add %[2]s --from-kubeconfig FILE. Or delete the ManagedResources that still need it.",
 	hubv1alpha1.ReasonConnecting:         "Wait: the first attempt to connect has not ended.",
 	hubv1alpha1.ReasonTargetUnreachable:  "Look at the target's API server and the network between it and the hub.",
+
+	hubv1alpha1.ReasonRegistrationQuotaExceeded: "Delete registrations that nobody needs, " +
+		"or have clusterCache.maxRegistrationsPerNamespace of the hub raised.",
 }
 
 // unusableTarget is the cause if the hub cannot do its work in the target.

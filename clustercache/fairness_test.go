@@ -1,0 +1,104 @@
+package clustercache
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// hangAfterVersion is a fault of targets that let themselves be dialled, and then hang. It counts the requests that do.
+func hangAfterVersion(a *apiServer, hanging *atomic.Int32) func(http.ResponseWriter, *http.Request) bool {
+	return func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/version") {
+			return false
+		}
+		hanging.Add(1)
+		defer hanging.Add(-1)
+		a.hang(r)
+		return true
+	}
+}
+
+// Whoever registers hundreds of targets that answer the first call and then hang keeps the places of his own namespace.
+func TestTargetConnectsBesideFiveHundredThatHangInTheSecondStep(t *testing.T) {
+	h := start(t, Options{ConnectTimeout: time.Minute, ProbeTimeout: time.Minute, ConnectRate: 1000})
+	bad, good := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
+	var hanging atomic.Int32
+	bad.setFault(hangAfterVersion(bad, &hanging))
+	content := bad.kubeconfig("token")
+	for i := range 500 {
+		h.secrets.set(registrationSecret(ClusterKey{Namespace: "hostile", Name: fmt.Sprint("t-", i)}, content))
+	}
+	h.Eventually(hanging.Load).WithTimeout(2*time.Minute).Should(BeNumerically(">=", 64), "more than there are places")
+	h.expectState(h.register("a", good.kubeconfig("token")), StateConnected)
+	h.Expect(hanging.Load()).To(BeNumerically(">=", 64), "they hang all the time")
+	for _, status := range h.cache.List("hostile") {
+		h.Expect(status.State).To(Equal(StateConnecting))
+	}
+}
+
+// The same in the first step.
+func TestTargetConnectsBesideThoseThatHangInTheFirstStep(t *testing.T) {
+	h := start(t, Options{DialParallel: 8, ProbeTimeout: time.Minute, ConnectRate: 1000})
+	bad, good := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
+	bad.setFault(bad.hangAll)
+	for i := range 50 {
+		h.registerIn("hostile", fmt.Sprint("t-", i), bad.kubeconfig("token"))
+	}
+	h.Eventually(h.cache.dials.Held).Should(Equal(int64(6)), "two places are left")
+	h.Eventually(h.cache.dials.Waiting).Should(Equal(44))
+	h.expectState(h.register("a", good.kubeconfig("token")), StateConnected)
+	h.Expect(h.cache.dials.Held()).To(Equal(int64(6)))
+}
+
+// Targets that hang in the second step again and again wait longer each time, as those do that cannot be reached, and
+// in a lane of their own.
+func TestTargetThatHangsInTheSecondStepIsLeftAloneForLonger(t *testing.T) {
+	h := start(t, Options{ConnectTimeout: 50 * time.Millisecond, RetryMax: time.Hour})
+	bad := newAPIServer(t, newStore("uid-a"))
+	var hanging atomic.Int32
+	bad.setFault(hangAfterVersion(bad, &hanging))
+	key := h.register("a", bad.kubeconfig("token"))
+	pause := func() time.Duration { return time.Until(h.status(key).NextAttempt) }
+	h.Eventually(pause).Should(BeNumerically(">", 2*time.Second), "the third pause has 3 s at least")
+	h.Expect(h.status(key).Reason).To(Equal(ReasonUnreachable))
+	h.Expect(bad.count("GET /version")).To(BeNumerically(">=", 3))
+}
+
+// First attempts happen at a rate, and those of a namespace with very many of them keep no others waiting.
+func TestFirstDialsAreFair(t *testing.T) {
+	g := NewWithT(t)
+	clock := clocktesting.NewFakeClock(time.Now())
+	p := newPacer(40, clock) // ten at once, and as many in each quarter of a second
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var busy, others atomic.Int32
+	for i := range 100 {
+		go func() {
+			if p.wait(ctx, ClusterKey{Namespace: "busy", Name: fmt.Sprint(i)}) == nil {
+				busy.Add(1)
+			}
+		}()
+	}
+	g.Eventually(func() int { return int(busy.Load()) + p.Waiting() }).Should(Equal(100))
+	g.Expect(busy.Load()).To(BeEquivalentTo(8))
+	for i := range 5 {
+		go func() {
+			if p.wait(ctx, ClusterKey{Namespace: "other", Name: fmt.Sprint(i)}) == nil {
+				others.Add(1)
+			}
+		}()
+	}
+	g.Eventually(others.Load).Should(BeEquivalentTo(2), "two places were left")
+	g.Eventually(p.Waiting).Should(Equal(92 + 3))
+	clock.Step(250 * time.Millisecond)
+	g.Eventually(others.Load).Should(BeEquivalentTo(5), "they come before those of the namespace that had more")
+	g.Eventually(func() int64 { return int64(busy.Load()) }).Should(BeEquivalentTo(8 + 7))
+}

@@ -1,0 +1,131 @@
+package lanes
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/trellis-hub/trellis/clustercache/semaphore"
+)
+
+const hold = 2 * time.Second
+
+func newLanes(n int) (*Lanes, *clocktesting.FakeClock) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	return New(n, hold, clock), clock
+}
+
+// of returns a target that is alone in its namespace.
+func of(l *Lanes, name string) *Target {
+	return l.Target(semaphore.Owner{Namespace: "namespace-of-" + name, Name: name})
+}
+
+// acquire waits for a place beside the test; the channel gets what gives it back.
+func acquire(t *testing.T, target *Target) <-chan func(bool) {
+	got := make(chan func(bool), 1)
+	go func() {
+		if done, err := target.Acquire(t.Context()); err == nil {
+			got <- done
+		}
+	}()
+	return got
+}
+
+func receive(g Gomega, place <-chan func(bool)) func(bool) {
+	var done func(bool)
+	g.Eventually(place).Should(Receive(&done))
+	return done
+}
+
+func TestSoManyAtATimeOfAllTargets(t *testing.T) {
+	g := NewWithT(t)
+	lanes, _ := newLanes(2)
+	a, b := receive(g, acquire(t, of(lanes, "a"))), receive(g, acquire(t, of(lanes, "b")))
+	third := acquire(t, of(lanes, "c"))
+	g.Consistently(third, "50ms").ShouldNot(Receive())
+	a(true)
+	a(true) // twice is once
+	c := receive(g, third)
+	b(true)
+	c(false)
+	g.Expect(lanes.Held()).To(BeZero())
+}
+
+func TestOneTargetHasAFewOfThem(t *testing.T) {
+	g := NewWithT(t)
+	lanes, _ := newLanes(50)
+	target := of(lanes, "a")
+	for range perTarget {
+		receive(g, acquire(t, target))
+	}
+	g.Consistently(acquire(t, target), "50ms").ShouldNot(Receive())
+	receive(g, acquire(t, of(lanes, "b")))
+}
+
+// One namespace cannot have all places, whoever waits, and slow ones have to be fair to each other as well.
+func TestPlacesAreLeftForOtherNamespaces(t *testing.T) {
+	for name, slow := range map[string]bool{"fast lane": false, "slow lane": true} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			lanes, _ := newLanes(40)
+			for i := range 100 {
+				target := lanes.Target(semaphore.Owner{Namespace: "busy", Name: fmt.Sprint(i)})
+				target.slow.Store(slow)
+				acquire(t, target)
+			}
+			want := 30
+			if slow {
+				want = 6
+			}
+			g.Eventually(lanes.Held).Should(Equal(want))
+			other := of(lanes, "other")
+			other.slow.Store(slow)
+			receive(g, acquire(t, other))
+		})
+	}
+}
+
+// Whoever hangs keeps nobody waiting for longer than a place is held, and not again.
+func TestWhoNeedsLongerWaitsInTheSlowLane(t *testing.T) {
+	g := NewWithT(t)
+	lanes, clock := newLanes(2)
+	hanging, fine := of(lanes, "hanging"), of(lanes, "fine")
+	first, second := receive(g, acquire(t, hanging)), receive(g, acquire(t, hanging))
+	third := acquire(t, hanging)
+	waiting := acquire(t, fine)
+	g.Consistently(waiting, "50ms").ShouldNot(Receive())
+	clock.Step(hold)
+	receive(g, waiting)(true)
+
+	// The one that was waiting moved to the slow lane. All places there are held now, and nobody else notices.
+	last := receive(g, third)
+	fourth := acquire(t, hanging)
+	g.Consistently(fourth, "50ms").ShouldNot(Receive())
+	receive(g, acquire(t, fine))(true)
+	receive(g, acquire(t, fine))(true)
+
+	// What is completed late still counts.
+	first(true)
+	last(false)
+	receive(g, fourth)
+	g.Expect(hanging.slow.Load()).To(BeFalse())
+	second(false)
+}
+
+func TestWaitingEndsWithTheContext(t *testing.T) {
+	g := NewWithT(t)
+	lanes, _ := newLanes(1)
+	target := of(lanes, "a")
+	done := receive(g, acquire(t, target))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := of(lanes, "b").Acquire(ctx)
+	g.Expect(err).To(MatchError(context.Canceled))
+	done(true)
+	g.Expect(lanes.Held()).To(BeZero())
+	receive(g, acquire(t, target))(true)
+}
