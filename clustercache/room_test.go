@@ -3,6 +3,7 @@ package clustercache
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -90,4 +91,50 @@ func TestRoomOfAStaticTarget(t *testing.T) {
 	a.store.put("configmaps", "default", "one-more", nil)
 	h.Eventually(func() string { return h.status(key).Overfull }).Should(Equal("there are more than 100 objects; not all are known of: cm"))
 	h.Expect(h.cache.Inspect()[0].Status.Overfull).NotTo(BeEmpty(), "where /debug/targets has it from")
+}
+
+// A few objects are as large as nobody thinks of. That is bounded, too, and what the targets of one namespace keep together.
+func TestTargetWithObjectsThatAreTooLarge(t *testing.T) {
+	h, a, key := connected(t, Options{})
+	for i := range leastBytes>>20 + 2 {
+		a.store.put("configmaps", "default", fmt.Sprint("cm-", i), map[string]any{"data": strings.Repeat("x", 1<<20)})
+	}
+	r := newRecorder()
+	w := Watcher{Name: "cm", Kind: configMapKind, Handler: r}
+	h.Expect(h.cache.Watch(context.Background(), key, w)).To(Succeed())
+	h.Eventually(func() string { return h.status(key).Overfull }).Should(
+		Equal("the objects take more than 24 MiB of memory; not all are known of: cm"))
+	h.Eventually(r.lastErr).Should(MatchError(ErrTooManyObjects))
+	h.Expect(h.state(key)).To(Equal(StateConnected))
+}
+
+func TestBytesThatMayBeKept(t *testing.T) {
+	g := NewWithT(t)
+	static, any := ClusterKey{Name: "source"}, ClusterKey{Namespace: "a", Name: "a"}
+	for objects, want := range map[int][3]int64{
+		10:      {24 << 20, 64 << 20, 240 << 20},
+		50_000:  {25_600_000, 68_266_664, 256_000_000},
+		100_000: {51_200_000, 136_533_328, 512_000_000},
+	} {
+		o := Options{MaxObjects: objects, Static: map[ClusterKey]*rest.Config{static: {}}}
+		g.Expect([3]int64{o.maxKept(any).Bytes, o.namespaceBytes(), o.maxKept(static).Bytes}).To(Equal(want), "%d objects", objects)
+		g.Expect([2]int{o.maxKept(any).Objects, o.maxKept(static).Objects}).To(Equal([2]int{objects, 10 * objects}))
+	}
+}
+
+// The targets of one namespace have one pool, others have another one, and static ones have none.
+func TestPoolsOfNamespaces(t *testing.T) {
+	h, a, key := connected(t, Options{})
+	other := h.register("b", a.kubeconfig("x"))
+	h.expectState(other, StateConnected)
+	pools := func() int {
+		h.cache.mu.Lock()
+		defer h.cache.mu.Unlock()
+		return len(h.cache.pools)
+	}
+	h.Expect(key.Namespace).To(Equal(other.Namespace))
+	h.Expect(pools()).To(Equal(1))
+	h.unregister(key)
+	h.unregister(other)
+	h.Eventually(pools).Should(BeZero())
 }
