@@ -46,6 +46,9 @@ func KeptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 	}
 }
 
+// maxSearched is how many items of a list are looked at to find one. Longer ones count as if they had it.
+const maxSearched = 1000
+
 // isSet tells whether there is anything at a path. Items of lists are found by their keys; without keys they count as there
 // if the list is.
 func isSet(node any, path fieldpath.Path) bool {
@@ -56,6 +59,9 @@ func isSet(node any, path fieldpath.Path) bool {
 			node = m[*pe.FieldName]
 		case pe.Key != nil:
 			list, _ := node.([]any)
+			if len(list) > maxSearched {
+				return true
+			}
 			i := slices.IndexFunc(list, func(item any) bool { return hasKeys(item, *pe.Key) })
 			if i < 0 {
 				return false

@@ -3,6 +3,7 @@ package ownership
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sort"
 
@@ -86,16 +87,17 @@ type Record struct {
 // entry is one entry. What was written as status is parsed only where it matters.
 type entry struct {
 	*metav1.ManagedFieldsEntry
-	names  *names // of our entry
-	parsed bool
-	set    *fieldpath.Set
-	err    error
+	tooLarge error  // what bound the entries exceed together
+	names    *names // of our entry
+	parsed   bool
+	set      *fieldpath.Set
+	err      error
 }
 
 // fields parses the entry; nil if there is nothing to parse.
 func (e *entry) fields() (*fieldpath.Set, error) {
 	if !e.parsed && e.hasFields() {
-		e.set, e.err = parse(e.ManagedFieldsEntry)
+		e.set, e.err = e.parse()
 	}
 	e.parsed = true
 	return e.set, e.err
@@ -108,24 +110,30 @@ func (e *entry) readNames() bool {
 	if !e.hasFields() {
 		return false
 	}
-	if n, ok := namesIn(e.FieldsV1.GetRawBytes()); ok {
+	if n, ok := namesIn(e.FieldsV1.GetRawBytes()); ok && e.tooLarge == nil {
 		e.names = &n
 		return true
 	}
 	set, err := e.fields()
-	if err != nil {
+	switch {
+	case err == nil:
+		e.names = new(namesOf(set))
+	case errors.Is(err, ErrTooLarge):
+		e.names = &names{} // it is ours nevertheless
+	default:
 		return false
 	}
-	e.names = new(namesOf(set))
 	return true
 }
 
-// Read reads the managedFields of an object for a field manager. Only the metadata of the object is read.
+// Read reads the managedFields of an object for a field manager. Only the metadata of the object is read. Entries that
+// exceed bounds count as such that cannot be read.
 func Read(obj metav1.Object, manager string) *Record {
 	managed := obj.GetManagedFields()
 	r := &Record{obj: obj, manager: manager, entries: make([]entry, len(managed)), own: -1}
+	tooLarge := checkSize(managed)
 	for i := range managed {
-		r.entries[i].ManagedFieldsEntry = &managed[i]
+		r.entries[i] = entry{ManagedFieldsEntry: &managed[i], tooLarge: tooLarge}
 	}
 	for i := range r.entries {
 		if e := &r.entries[i]; isOwn(e.ManagedFieldsEntry, manager) && e.readNames() {
@@ -262,12 +270,13 @@ func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, kept Exe
 // Gone lists what an intent sets and nobody owns any more: somebody took it away, and that leaves no name. Elements of lists
 // count with their list. What is kept (KeptFor) may be missing.
 func (r *Record) Gone(intended *fieldpath.Set, kept Exempt) *fieldpath.Set {
-	all := fieldpath.NewSet()
+	var sets []*fieldpath.Set
 	for i := range r.entries {
 		if set, err := r.entries[i].fields(); err == nil && set != nil {
-			all = all.Union(set)
+			sets = append(sets, set)
 		}
 	}
+	all := union(sets)
 	gone := fieldpath.NewSet()
 	intended.Leaves().Iterate(func(p fieldpath.Path) {
 		if isPayloadOrMark(p) && !coveredBy(p, all) && !hasBelow(all, p) && (kept == nil || !kept(p, r.Owned(), "")) {
@@ -289,27 +298,6 @@ func isPayloadOrMark(p fieldpath.Path) bool {
 	}
 }
 
-func hasBelow(set *fieldpath.Set, path fieldpath.Path) bool {
-	for _, pe := range path {
-		next, ok := set.Children.Get(pe)
-		if !ok {
-			return false
-		}
-		set = next
-	}
-	return !set.Empty()
-}
-
-// coveredBy tells whether a path, or one of its ancestors, is in the set.
-func coveredBy(p fieldpath.Path, set *fieldpath.Set) bool {
-	for i := len(p); i > 0; i-- {
-		if set.Has(p[:i]) {
-			return true
-		}
-	}
-	return false
-}
-
 // TakeBack returns the managedFields in which everything that ForeignPayload lists belongs to our Apply entry, and whether
 // that differs from what the object has. apiVersion is the version of our applies; it is used if we have no entry yet.
 func TakeBack(obj metav1.Object, manager, apiVersion string, exempt Exempt) ([]metav1.ManagedFieldsEntry, bool, error) {
@@ -321,12 +309,12 @@ func TakeBack(obj metav1.Object, manager, apiVersion string, exempt Exempt) ([]m
 func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Path) ([]metav1.ManagedFieldsEntry, bool, error) {
 	applied := r.own >= 0 && isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager)
 	var ownSet *fieldpath.Set
-	union := fieldpath.NewSet()
+	var toBeOurs []*fieldpath.Set
 	if applied {
 		if ownSet = r.Owned(); ownSet == nil {
 			return nil, false, fmt.Errorf("reading our own fields: %w", r.entries[r.own].err)
 		}
-		union = ownSet
+		toBeOurs = append(toBeOurs, ownSet)
 	}
 	changed := false
 	out := make([]metav1.ManagedFieldsEntry, 0, len(r.entries)+1)
@@ -349,7 +337,7 @@ func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Pat
 			continue
 		}
 		changed = true
-		union = union.Union(left)
+		toBeOurs = append(toBeOurs, left)
 		if rest := set.Difference(left); !rest.Empty() {
 			raw, err := rest.ToJSON()
 			if err != nil {
@@ -360,15 +348,16 @@ func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Pat
 			out = append(out, other)
 		}
 	}
+	ours := union(toBeOurs)
 	for _, path := range letGo {
-		if given := below(union, path); !given.Empty() {
-			union, changed = union.Difference(given), true
+		if given := below(ours, path); !given.Empty() {
+			ours, changed = ours.Difference(given), true
 		}
 	}
 	if !changed {
 		return r.obj.GetManagedFields(), false, nil
 	}
-	raw, err := union.ToJSON()
+	raw, err := ours.ToJSON()
 	if err != nil {
 		return nil, false, fmt.Errorf("encoding our fields: %w", err)
 	}
@@ -382,17 +371,6 @@ func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Pat
 	return append([]metav1.ManagedFieldsEntry{mine}, out...), true, nil
 }
 
-// below returns what a set has at a path and under it.
-func below(set *fieldpath.Set, path fieldpath.Path) *fieldpath.Set {
-	out := fieldpath.NewSet()
-	set.Iterate(func(p fieldpath.Path) {
-		if len(p) >= len(path) && p[:len(path)].Equals(path) {
-			out.Insert(p.Copy())
-		}
-	})
-	return out
-}
-
 func rawFields(raw []byte) *metav1.FieldsV1 {
 	f := &metav1.FieldsV1{}
 	f.SetRawBytes(raw)
@@ -403,7 +381,14 @@ func isOwn(e *metav1.ManagedFieldsEntry, manager string) bool {
 	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
-func parse(e *metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+// parse reads the fields of the entry, if they are within bounds.
+func (e *entry) parse() (*fieldpath.Set, error) {
+	if e.tooLarge != nil {
+		return nil, e.tooLarge
+	}
+	if err := checkDepth(e.FieldsV1.GetRawBytes()); err != nil {
+		return nil, err
+	}
 	set := &fieldpath.Set{}
 	if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
 		return nil, err
@@ -438,7 +423,7 @@ func isMetadataOrStatus(pe fieldpath.PathElement) bool {
 func payload(set, own *fieldpath.Set, subresource string, exempt Exempt) *fieldpath.Set {
 	left := withoutMetadataAndStatus(set)
 	if own != nil {
-		left = withoutParents(left.Difference(own), own)
+		left = beside(left, own)
 	}
 	if exempt == nil || left.Empty() {
 		return left
@@ -450,27 +435,6 @@ func payload(set, own *fieldpath.Set, subresource string, exempt Exempt) *fieldp
 		}
 	})
 	return kept
-}
-
-// withoutParents leaves out the maps and lists of a set under which we own something: whoever writes by updates owns them
-// beside their content, an applier owns the content alone. They hold nothing that ours does not.
-func withoutParents(set, own *fieldpath.Set) *fieldpath.Set {
-	out := fieldpath.NewSet()
-	set.Members.Iterate(func(pe fieldpath.PathElement) {
-		if _, parent := own.Children.Get(pe); !parent {
-			out.Members.Insert(pe)
-		}
-	})
-	set.Children.Iterate(func(pe fieldpath.PathElement) {
-		theirs, _ := set.Children.Get(pe)
-		if ours, both := own.Children.Get(pe); both {
-			theirs = withoutParents(theirs, ours)
-		}
-		if !theirs.Empty() {
-			*out.Children.Descend(pe) = *theirs
-		}
-	})
-	return out
 }
 
 // ownDigest hashes our entry without its time, and the metadata values it names: an entry alone holds names, and values
@@ -518,7 +482,8 @@ func restDigest(values map[string]string, own [][]byte, but func() *fieldpath.Se
 
 // ByControlPlane returns the annotations that parts of the control plane own, through whatever subresource; nil if there
 // are none.
-func (r *Record) ByControlPlane() (out *fieldpath.Set) {
+func (r *Record) ByControlPlane() *fieldpath.Set {
+	var sets []*fieldpath.Set
 	for i := range r.entries {
 		e := &r.entries[i]
 		if !ControlPlane(e.Manager) || e.FieldsV1 == nil || !bytes.Contains(e.FieldsV1.GetRawBytes(), []byte(`"f:annotations"`)) {
@@ -526,21 +491,19 @@ func (r *Record) ByControlPlane() (out *fieldpath.Set) {
 		}
 		set, err := e.fields()
 		if set == nil && err == nil { // a status
-			set, err = parse(e.ManagedFieldsEntry)
+			set, err = e.parse()
 		}
 		if err != nil {
 			continue
 		}
-		annotations := child(child(set, "metadata"), "annotations")
-		switch {
-		case annotations == nil:
-		case out == nil:
-			out = annotations
-		default:
-			out = out.Union(annotations)
+		if annotations := child(child(set, "metadata"), "annotations"); annotations != nil {
+			sets = append(sets, annotations)
 		}
 	}
-	return out
+	if len(sets) == 0 {
+		return nil
+	}
+	return union(sets)
 }
 
 func writeValues(hash *xxhash.Digest, names [][]byte, values map[string]string) {
@@ -566,24 +529,4 @@ func child(set *fieldpath.Set, name string) *fieldpath.Set {
 		return nil
 	}
 	return c
-}
-
-// Fields returns the paths that an intent sets, as far as they can be told without a schema: map keys by name, and whole
-// lists. It serves to name who changed something; nothing is decided by it.
-func Fields(intent map[string]any) *fieldpath.Set {
-	set := fieldpath.NewSet()
-	collect(set, nil, intent)
-	return set
-}
-
-func collect(set *fieldpath.Set, prefix fieldpath.Path, value any) {
-	m, ok := value.(map[string]any)
-	if !ok || len(m) == 0 {
-		set.Insert(prefix.Copy())
-		return
-	}
-	for k, v := range m {
-		name := k
-		collect(set, append(prefix.Copy(), fieldpath.PathElement{FieldName: &name}), v)
-	}
 }
