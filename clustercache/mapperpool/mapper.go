@@ -24,8 +24,10 @@ type Mapper struct {
 	tags        documents // ETags of the target for what the entry was made of
 	reset       bool      // Reset was called since the last refresh
 	refreshedAt time.Time
-	flight      *flight // the refresh under way, or nil
-	ended       bool    // its context has ended
+	failure     error     // of the last refresh
+	retryAt     time.Time // no refresh before it after a failure
+	flight      *flight   // the refresh under way, or nil
+	ended       bool      // its context has ended
 }
 
 // flight is a refresh that several callers wait for.
@@ -36,8 +38,8 @@ type flight struct {
 }
 
 var (
-	_ meta.RESTMapper           = &Mapper{}
-	_ meta.ResettableRESTMapper = &Mapper{}
+	_ meta.ResettableRESTMapper            = &Mapper{}
+	_ meta.ResettableRESTMapperWithContext = &Mapper{}
 )
 
 // Mapper returns a mapper for a target. Its calls end with ctx. seed, if not nil, is an older mapper of the same target,
@@ -62,15 +64,23 @@ func (m *Mapper) end() {
 	m.pool.exchange(m.entry, nil)
 }
 
-// Reset makes the next call ask for discovery again. Call it after a CRD was installed or removed.
+// Reset makes the next call ask for discovery again, unless that has just failed. Call it after a CRD was installed or
+// removed.
 func (m *Mapper) Reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reset = true
 }
 
-// Refresh asks for discovery unless the mapper is up to date as far as it knows.
+// ResetWithContext is Reset, which waits for nothing.
+func (m *Mapper) ResetWithContext(context.Context) { m.Reset() }
+
+// Refresh asks for discovery unless the mapper is up to date as far as it knows. A failure that is remembered does not keep
+// it from asking.
 func (m *Mapper) Refresh(ctx context.Context) error {
+	m.mu.Lock()
+	m.failure = nil
+	m.mu.Unlock()
 	_, err := m.current(ctx)
 	return err
 }
@@ -79,9 +89,13 @@ func (m *Mapper) Refresh(ctx context.Context) error {
 func (m *Mapper) current(ctx context.Context) (*entry, error) {
 	for {
 		m.mu.Lock()
-		if m.entry != nil && !m.reset {
+		switch {
+		case m.entry != nil && !m.reset:
 			defer m.mu.Unlock()
 			return m.entry, nil
+		case m.failedLocked():
+			defer m.mu.Unlock()
+			return nil, m.failure
 		}
 		joined := m.flight != nil
 		f := m.startLocked() //nolint:contextcheck // a refresh that callers share ends with none of them
@@ -101,6 +115,9 @@ func (m *Mapper) newer(ctx context.Context, than *entry) (*entry, error) {
 	case m.entry != than:
 		defer m.mu.Unlock()
 		return m.entry, nil
+	case m.failedLocked():
+		defer m.mu.Unlock()
+		return nil, m.failure
 	case m.flight == nil && m.pool.options.Clock.Since(m.refreshedAt) < m.pool.options.MinRefresh:
 		m.mu.Unlock()
 		return nil, nil
@@ -108,6 +125,11 @@ func (m *Mapper) newer(ctx context.Context, than *entry) (*entry, error) {
 	f := m.startLocked() //nolint:contextcheck // a refresh that callers share ends with none of them
 	m.mu.Unlock()
 	return m.await(ctx, f)
+}
+
+// failedLocked tells whether a refresh failed so recently that the next one is not worth its time.
+func (m *Mapper) failedLocked() bool {
+	return m.flight == nil && m.failure != nil && m.pool.options.Clock.Now().Before(m.retryAt)
 }
 
 // startLocked joins the refresh under way or starts one.
@@ -126,14 +148,18 @@ func (m *Mapper) refresh(f *flight, known discovered) {
 	if known.entry == nil {
 		known = m.pool.offer()
 	}
+	began := m.pool.options.Clock.Now()
 	found, err := m.pool.discover(ctx, m.config, m.client, known)
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.flight = nil
 	m.refreshedAt = m.pool.options.Clock.Now()
+	m.failure = err
 	if err != nil {
 		f.err = err
+		// As long as the failure took: who asks for many kinds, one after the other, spends at most half of its time here.
+		m.retryAt = m.refreshedAt.Add(m.refreshedAt.Sub(began))
 		m.reset = m.reset || f.reset
 	} else {
 		if !m.ended {
@@ -159,9 +185,9 @@ func (m *Mapper) await(ctx context.Context, f *flight) (*entry, error) {
 }
 
 // lookup asks the current entry and, if it has no match, a newer one.
-func lookup[T any](m *Mapper, group string, ask func(meta.RESTMapper) (T, error)) (T, error) {
+func lookup[T any](ctx context.Context, m *Mapper, group string, ask func(meta.RESTMapper) (T, error)) (T, error) {
 	var none T
-	current, err := m.current(m.ctx)
+	current, err := m.current(ctx)
 	if err != nil {
 		return none, err
 	}
@@ -169,7 +195,7 @@ func lookup[T any](m *Mapper, group string, ask func(meta.RESTMapper) (T, error)
 	if !meta.IsNoMatchError(err) {
 		return answer, err
 	}
-	newer, refreshErr := m.newer(m.ctx, current)
+	newer, refreshErr := m.newer(ctx, current)
 	if refreshErr != nil {
 		return none, refreshErr
 	}
@@ -201,35 +227,70 @@ func (e *entry) brokenGroup(group string) error {
 
 // KindFor implements meta.RESTMapper.
 func (m *Mapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return lookup(m, resource.Group, func(r meta.RESTMapper) (schema.GroupVersionKind, error) { return r.KindFor(resource) })
+	return m.KindForWithContext(m.ctx, resource)
 }
 
 // KindsFor implements meta.RESTMapper.
 func (m *Mapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return lookup(m, resource.Group, func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) { return r.KindsFor(resource) })
+	return m.KindsForWithContext(m.ctx, resource)
 }
 
 // ResourceFor implements meta.RESTMapper.
 func (m *Mapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return lookup(m, input.Group, func(r meta.RESTMapper) (schema.GroupVersionResource, error) { return r.ResourceFor(input) })
+	return m.ResourceForWithContext(m.ctx, input)
 }
 
 // ResourcesFor implements meta.RESTMapper.
 func (m *Mapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return lookup(m, input.Group, func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) { return r.ResourcesFor(input) })
+	return m.ResourcesForWithContext(m.ctx, input)
 }
 
 // RESTMapping implements meta.RESTMapper.
 func (m *Mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return lookup(m, kind.Group, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(kind, versions...) })
+	return m.RESTMappingWithContext(m.ctx, kind, versions...)
 }
 
 // RESTMappings implements meta.RESTMapper.
 func (m *Mapper) RESTMappings(kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	return lookup(m, kind.Group, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(kind, versions...) })
+	return m.RESTMappingsWithContext(m.ctx, kind, versions...)
 }
 
 // ResourceSingularizer implements meta.RESTMapper.
 func (m *Mapper) ResourceSingularizer(resource string) (string, error) {
-	return lookup(m, "", func(r meta.RESTMapper) (string, error) { return r.ResourceSingularizer(resource) })
+	return m.ResourceSingularizerWithContext(m.ctx, resource)
+}
+
+// KindForWithContext implements meta.RESTMapperWithContext.
+func (m *Mapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	return lookup(ctx, m, resource.Group, func(r meta.RESTMapper) (schema.GroupVersionKind, error) { return r.KindFor(resource) })
+}
+
+// KindsForWithContext implements meta.RESTMapperWithContext.
+func (m *Mapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	return lookup(ctx, m, resource.Group, func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) { return r.KindsFor(resource) })
+}
+
+// ResourceForWithContext implements meta.RESTMapperWithContext.
+func (m *Mapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	return lookup(ctx, m, input.Group, func(r meta.RESTMapper) (schema.GroupVersionResource, error) { return r.ResourceFor(input) })
+}
+
+// ResourcesForWithContext implements meta.RESTMapperWithContext.
+func (m *Mapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	return lookup(ctx, m, input.Group, func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) { return r.ResourcesFor(input) })
+}
+
+// RESTMappingWithContext implements meta.RESTMapperWithContext.
+func (m *Mapper) RESTMappingWithContext(ctx context.Context, kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	return lookup(ctx, m, kind.Group, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(kind, versions...) })
+}
+
+// RESTMappingsWithContext implements meta.RESTMapperWithContext.
+func (m *Mapper) RESTMappingsWithContext(ctx context.Context, kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+	return lookup(ctx, m, kind.Group, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(kind, versions...) })
+}
+
+// ResourceSingularizerWithContext implements meta.RESTMapperWithContext.
+func (m *Mapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
+	return lookup(ctx, m, "", func(r meta.RESTMapper) (string, error) { return r.ResourceSingularizer(resource) })
 }

@@ -27,16 +27,18 @@ import (
 // server serves discovery.
 type server struct {
 	*httptest.Server
-	mu       sync.Mutex
-	kinds    []string // of the group example.com
-	stale    bool
-	legacy   bool
-	noTags   bool
-	tag      func() string // instead of that of a kube-apiserver
-	status   int
-	hang     bool
-	requests int
-	sent     int // documents that were not answered 304
+	mu     sync.Mutex
+	kinds  []string // of the group example.com
+	stale  bool
+	legacy bool
+	noTags bool
+	tag    func() string // instead of that of a kube-apiserver
+	status int
+	hang   bool
+	// meanwhile is called while a request is answered, nil for nothing.
+	meanwhile func()
+	requests  int
+	sent      int // documents that were not answered 304
 }
 
 func newServer(t *testing.T, kinds ...string) *server {
@@ -69,6 +71,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.meanwhile != nil {
+		s.meanwhile()
+	}
 	if s.status != 0 {
 		w.WriteHeader(s.status)
 		return

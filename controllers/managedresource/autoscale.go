@@ -61,9 +61,10 @@ func setsReplicas(o *apply.Prepared) bool {
 // autoscaled asks the target what autoscalers scale in a namespace. A target that does not know them has none.
 func autoscaled(ctx context.Context, target apply.Target, namespace string) (map[inventory.Key]bool, error) {
 	kind := tracker.AutoscalerKind
-	mapping, err := target.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapper := meta.ToRESTMapperWithContext(target.Mapper)
+	mapping, err := mapper.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
-		mapping, err = target.Mapper.RESTMapping(kind.GroupKind())
+		mapping, err = mapper.RESTMappingWithContext(ctx, kind.GroupKind())
 	}
 	if meta.IsNoMatchError(err) {
 		return nil, nil

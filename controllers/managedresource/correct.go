@@ -60,7 +60,7 @@ func (r *reconciler) correct(ctx context.Context, work *run, status clustercache
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p, err := r.plan(work, b, target, keys...)
+	p, err := r.plan(ctx, work, b, target, keys...)
 	if isContentError(err) {
 		return r.cannotRead(ctx, work, err)
 	}

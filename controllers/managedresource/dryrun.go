@@ -91,7 +91,7 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 	if err != nil {
 		return false, err
 	}
-	p, err := r.plan(work, b, target)
+	p, err := r.plan(ctx, work, b, target)
 	if err != nil {
 		return false, err
 	}

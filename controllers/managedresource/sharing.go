@@ -164,6 +164,10 @@ func (r *reconciler) heads(ctx context.Context, target apply.Target, all []apply
 	looks.SetLimit(max(r.applier.Parallel, 1))
 	for i, in := range all {
 		looks.Go(func() error {
+			if ctx.Err() != nil {
+				heads[i].err = context.Cause(ctx)
+				return nil
+			}
 			heads[i].live, heads[i].err = target.Head(ctx, in)
 			return nil
 		})

@@ -76,7 +76,7 @@ type rehearsal struct {
 
 // run rehearses everything.
 func (r *rehearsal) run(ctx context.Context) ([]Difference, error) {
-	if err := r.prepare(); err != nil {
+	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.noteAutoscalers(ctx); err != nil {
@@ -112,7 +112,7 @@ func (r *rehearsal) book() inventory.Book {
 }
 
 // prepare makes intents of the manifests, as the hub does.
-func (r *rehearsal) prepare() error {
+func (r *rehearsal) prepare(ctx context.Context) error {
 	manifests := make([]*unstructured.Unstructured, 0, len(r.bundle.Objects))
 	for _, o := range r.bundle.Objects {
 		manifests = append(manifests, o.Unstructured)
@@ -128,7 +128,7 @@ func (r *rehearsal) prepare() error {
 			r.problems = append(r.problems, err.Error())
 			continue
 		}
-		prepared, err := apply.Prepare(o.Unstructured, o.Text, r.connection.Mapper, scoped, r.marks)
+		prepared, err := apply.Prepare(ctx, o.Unstructured, o.Text, r.connection.Mapper, scoped, r.marks)
 		if err != nil {
 			if cli.IsUnreachable(err) {
 				return err

@@ -39,7 +39,7 @@ type Target struct {
 	Metadata metadata.Interface
 	// Client reads live objects. It must not be cached.
 	Client client.Client
-	// Mapper resolves kinds. If it can be reset, it is when a kind is not known although its definition was just applied.
+	// Mapper resolves kinds, within a context if it implements meta.RESTMapperWithContext. If it can be reset, it is when a kind is not known although its definition was just applied.
 	Mapper meta.RESTMapper
 	// Hold, if set, is called for each object. What is read with the context that it returns may be large, and is in
 	// use until done is called.
@@ -183,14 +183,14 @@ func mentionsUID(err error) bool {
 	return strings.Contains(text, "uid mismatch") || strings.Contains(text, "metadata.uid") || strings.Contains(text, "UID in precondition")
 }
 
-func mappingFor(mapper meta.RESTMapper, obj *unstructured.Unstructured) (*meta.RESTMapping, error) {
+func mappingFor(ctx context.Context, mapper meta.RESTMapper, obj *unstructured.Unstructured) (*meta.RESTMapping, error) {
 	gvk := obj.GroupVersionKind()
-	return mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	return meta.ToRESTMapperWithContext(mapper).RESTMappingWithContext(ctx, gvk.GroupKind(), gvk.Version)
 }
 
 // Resource returns the access to the metadata of the objects of an intent's kind and namespace.
-func (t Target) Resource(in Intent) (metadata.ResourceInterface, error) {
-	mapping, err := mappingFor(t.Mapper, in.Object)
+func (t Target) Resource(ctx context.Context, in Intent) (metadata.ResourceInterface, error) {
+	mapping, err := mappingFor(ctx, t.Mapper, in.Object)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (t Target) Resource(in Intent) (metadata.ResourceInterface, error) {
 
 // Head reads the metadata of the object of an intent, in full from servers that cannot give the metadata alone.
 func (t Target) Head(ctx context.Context, in Intent) (*metav1.PartialObjectMetadata, error) {
-	resource, err := t.Resource(in)
+	resource, err := t.Resource(ctx, in)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 // runMarked applies one manifest with marks of its own, after the entry of an earlier one.
 func runMarked(t *testing.T, m apply.Marks, text string, before *apply.Prepared, change func(in *apply.Intent)) (apply.Outcome, *apply.Prepared) {
 	t.Helper()
-	p, err := apply.Prepare(manifest(t, text), nil, access.Mapper, nil, m)
+	p, err := apply.Prepare(t.Context(), manifest(t, text), nil, access.Mapper, nil, m)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	if before != nil {
 		p.Base = apply.BaseOf(&before.Entry)
@@ -45,7 +45,7 @@ func TestForceIsAPartOfTheDigest(t *testing.T) {
 	for _, force := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
 		m := marks
 		m.ForceLabels, m.ForceAnnotations = force[0], force[1]
-		p, err := apply.Prepare(manifest(t, configMap("ns", "a", "1")), nil, mapper(), nil, m)
+		p, err := apply.Prepare(t.Context(), manifest(t, configMap("ns", "a", "1")), nil, mapper(), nil, m)
 		g.Expect(err).NotTo(HaveOccurred())
 		digests[p.Digest] = true
 	}

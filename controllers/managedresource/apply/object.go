@@ -47,7 +47,7 @@ func (a *Applier) one(ctx context.Context, t Target, in Intent) Outcome {
 	ctx, done := t.hold(ctx)
 	defer done()
 	out := Outcome{Key: in.Key}
-	mapping, err := mappingFor(t.Mapper, in.Object)
+	mapping, err := mappingFor(ctx, t.Mapper, in.Object)
 	if err != nil {
 		out.Err = err
 		return out

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -42,7 +43,8 @@ type Prepared struct {
 // the same. text is how it is written, nil if that is to be found out. Its namespace is settled with the
 // mapper: namespaced kinds default to "default", cluster-scoped ones lose theirs. scoped tells for kinds that the mapper
 // does not know yet, because their definition is in the same bundle, whether they are namespaced; nil knows none.
-func Prepare(original *unstructured.Unstructured, text *manifest.Text, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (namespaced, known bool), marks Marks) (Prepared, error) {
+func Prepare(ctx context.Context, original *unstructured.Unstructured, text *manifest.Text, mapper meta.RESTMapper,
+	scoped func(*unstructured.Unstructured) (namespaced, known bool), marks Marks) (Prepared, error) {
 	if err := checkSecret(original); err != nil {
 		return Prepared{}, err
 	}
@@ -51,7 +53,7 @@ func Prepare(original *unstructured.Unstructured, text *manifest.Text, mapper me
 	}
 	obj := shallow(original)
 	clean(obj)
-	served, err := settleNamespace(obj, mapper, scoped)
+	served, err := settleNamespace(ctx, obj, mapper, scoped)
 	if err != nil {
 		return Prepared{}, err
 	}
@@ -274,9 +276,10 @@ func isEmpty(value any) bool {
 // settleNamespace also tells whether the target serves the kind, or will once the bundle is applied. The mapper is asked only
 // once for both: it may ask the target each time, and an answer that does not come the second time must not count as another
 // one than what it said the first time.
-func settleNamespace(obj *unstructured.Unstructured, mapper meta.RESTMapper, scoped func(*unstructured.Unstructured) (bool, bool)) (served bool, err error) {
+func settleNamespace(ctx context.Context, obj *unstructured.Unstructured, mapper meta.RESTMapper,
+	scoped func(*unstructured.Unstructured) (bool, bool)) (served bool, err error) {
 	namespaced := !inventory.IsNamespace(obj.GroupVersionKind().GroupKind())
-	mapping, err := mappingFor(mapper, obj)
+	mapping, err := mappingFor(ctx, mapper, obj)
 	switch {
 	case err == nil:
 		namespaced, served = mapping.Scope.Name() == meta.RESTScopeNameNamespace, true

@@ -22,7 +22,7 @@ func mapper() meta.RESTMapper { return testrestmapper.TestOnlyStaticRESTMapper(s
 
 func TestPrepare(t *testing.T) {
 	g := NewWithT(t)
-	p, err := apply.Prepare(manifest(t, `
+	p, err := apply.Prepare(t.Context(), manifest(t, `
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
@@ -68,7 +68,7 @@ func TestBUG14_NamespacesOfObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			o := manifest(t, c.text)
-			p, err := apply.Prepare(o, nil, mapper(), apply.ScopeOfDefined(append([]*unstructured.Unstructured{crd}, o)), marks)
+			p, err := apply.Prepare(t.Context(), o, nil, mapper(), apply.ScopeOfDefined(append([]*unstructured.Unstructured{crd}, o)), marks)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(p.Key.Namespace).To(Equal(c.want))
 		})
@@ -95,7 +95,7 @@ func TestKindsThatAreNotServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			o := manifest(t, c.text)
-			p, err := apply.Prepare(o, nil, c.mapper, apply.ScopeOfDefined([]*unstructured.Unstructured{crd, o}), marks)
+			p, err := apply.Prepare(t.Context(), o, nil, c.mapper, apply.ScopeOfDefined([]*unstructured.Unstructured{crd, o}), marks)
 			if c.err != "" {
 				g.Expect(err).To(MatchError(c.err))
 				return
@@ -121,13 +121,13 @@ func (f *failing) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.
 
 func TestPrepareRefusesTemplatesThatAreNoMaps(t *testing.T) {
 	g := NewWithT(t)
-	_, err := apply.Prepare(manifest(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: text}}"), nil, mapper(), nil, marks)
+	_, err := apply.Prepare(t.Context(), manifest(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: text}}"), nil, mapper(), nil, marks)
 	g.Expect(err).To(MatchError(ContainSubstring("spec.template is not a map")))
 }
 
 func TestPrepareDropsEmptyCABundles(t *testing.T) {
 	g := NewWithT(t)
-	p, err := apply.Prepare(manifest(t, `
+	p, err := apply.Prepare(t.Context(), manifest(t, `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata: {name: a}
@@ -158,7 +158,7 @@ func TestPrepareDropsWhatIsLeftToOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p, err := apply.Prepare(manifest(t, c.manifest), nil, mapper(), nil, marks)
+			p, err := apply.Prepare(t.Context(), manifest(t, c.manifest), nil, mapper(), nil, marks)
 			g.Expect(err).NotTo(HaveOccurred())
 			for field, want := range c.wants {
 				g.Expect(fmt.Sprint(p.Object.Object[field])).To(Equal(want), field)
@@ -190,7 +190,7 @@ func TestPrepareLeavesTheManifestAlone(t *testing.T) {
 			before := o.DeepCopy()
 			var digests []uint64
 			for _, text := range []*manifests.Text{nil, manifests.TextOf(o.Object)} {
-				p, err := apply.Prepare(o, text, mapper(), nil, marks)
+				p, err := apply.Prepare(t.Context(), o, text, mapper(), nil, marks)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(o).To(Equal(before))
 				sent, err := text.Append(nil, p.Object.Object)
@@ -210,7 +210,7 @@ func BenchmarkPrepare(b *testing.B) {
 	m := mapper()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := apply.Prepare(o, nil, m, nil, marks); err != nil {
+		if _, err := apply.Prepare(t.Context(), o, nil, m, nil, marks); err != nil {
 			b.Fatal(err)
 		}
 	}

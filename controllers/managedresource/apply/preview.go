@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,7 +37,7 @@ type Preview struct {
 // two steps, apply and take back, is rehearsed in two steps, too: the second one is an update of what the first one would leave,
 // without the fields of others, so that the server says itself what takes their place.
 func (a *Applier) Preview(ctx context.Context, t Target, in Intent) (Preview, error) {
-	if _, err := mappingFor(t.Mapper, in.Object); err != nil {
+	if _, err := mappingFor(ctx, t.Mapper, in.Object); err != nil {
 		return Preview{}, err
 	}
 	o := &object{Applier: a, ctx: ctx, target: t, in: in, options: in.options(), exempt: in.Exempt(), out: &Outcome{}, manifest: in.Object}
@@ -161,7 +162,7 @@ func (o *object) rehearseTakeBack(p *Preview) error {
 		return err
 	}
 	for _, f := range foreign {
-		f.Fields.Iterate(func(path fieldpath.Path) { removeAt(content.Object, path) })
+		removeAll(content.Object, f.Fields)
 	}
 	p.TakenBack, p.After = foreign, content
 	settled := content.DeepCopy()
@@ -199,55 +200,86 @@ func patched(obj *unstructured.Unstructured, ops []patchOperation) (*unstructure
 	return out, nil
 }
 
-// removeAt removes what is at a path, if there is anything, and returns what is left of the node.
-func removeAt(node any, path fieldpath.Path) any {
-	step := path[0]
+// removeAll removes what is in a set from a node, and returns what is left of the node. It looks at each item of a list once.
+func removeAll(node any, set *fieldpath.Set) any {
 	switch node := node.(type) {
 	case map[string]any:
-		if step.FieldName == nil {
-			return node
-		}
-		child, found := node[*step.FieldName]
-		switch {
-		case !found:
-		case len(path) == 1:
-			delete(node, *step.FieldName)
-		default:
-			node[*step.FieldName] = removeAt(child, path[1:])
-		}
+		set.Children.Iterate(func(step fieldpath.PathElement) {
+			if step.FieldName == nil {
+				return
+			}
+			if child, found := node[*step.FieldName]; found {
+				node[*step.FieldName] = removeAll(child, set.WithPrefix(step))
+			}
+		})
+		set.Members.Iterate(func(step fieldpath.PathElement) {
+			if step.FieldName != nil {
+				delete(node, *step.FieldName)
+			}
+		})
+		return node
 	case []any:
+		keys := keysOf(set)
+		left := make([]any, 0, len(node))
 		for i, item := range node {
-			if !matches(item, i, step) {
-				continue
+			removed := false
+			for _, step := range stepsTo(item, i, keys) {
+				if removed = set.Members.Has(step); removed {
+					break
+				}
+				if below, found := set.Children.Get(step); found {
+					item = removeAll(item, below)
+				}
 			}
-			if len(path) == 1 {
-				return append(node[:i:i], node[i+1:]...)
+			if !removed {
+				left = append(left, item)
 			}
-			node[i] = removeAt(item, path[1:])
-			return node
 		}
+		return left
 	}
 	return node
 }
 
-// matches tells whether a path means an item of a list.
-func matches(item any, i int, step fieldpath.PathElement) bool {
-	switch {
-	case step.Index != nil:
-		return *step.Index == i
-	case step.Value != nil:
-		return value.Equals(*step.Value, value.NewValueInterface(item))
-	case step.Key != nil:
-		fields, ok := item.(map[string]any)
-		if !ok {
-			return false
+// maxKeys is how many different keys the items of one list are found by. A list has one.
+const maxKeys = 4
+
+// keysOf returns the names of the keys by which a set finds the items of a list.
+func keysOf(set *fieldpath.Set) (keys [][]string) {
+	note := func(step fieldpath.PathElement) {
+		if step.Key == nil || len(keys) == maxKeys {
+			return
 		}
-		for _, key := range *step.Key {
-			if v, found := fields[key.Name]; !found || !value.Equals(key.Value, value.NewValueInterface(v)) {
-				return false
+		names := make([]string, 0, len(*step.Key))
+		for _, field := range *step.Key {
+			names = append(names, field.Name)
+		}
+		if !slices.ContainsFunc(keys, func(known []string) bool { return slices.Equal(known, names) }) {
+			keys = append(keys, names)
+		}
+	}
+	set.Members.Iterate(note)
+	set.Children.Iterate(note)
+	return keys
+}
+
+// stepsTo returns the path elements that mean an item of a list.
+func stepsTo(item any, i int, keys [][]string) []fieldpath.PathElement {
+	v := value.NewValueInterface(item)
+	steps := []fieldpath.PathElement{{Index: &i}}
+	fields, ok := item.(map[string]any)
+	if !ok {
+		return append(steps, fieldpath.PathElement{Value: &v})
+	}
+	for _, names := range keys {
+		key := make(value.FieldList, 0, len(names))
+		for _, name := range names {
+			if v, found := fields[name]; found {
+				key = append(key, value.Field{Name: name, Value: value.NewValueInterface(v)})
 			}
 		}
-		return true
+		if len(key) == len(names) {
+			steps = append(steps, fieldpath.PathElement{Key: &key})
+		}
 	}
-	return false
+	return steps
 }

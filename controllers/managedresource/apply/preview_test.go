@@ -73,7 +73,7 @@ func TestAPreviewIsWhatTheApplyMakes(t *testing.T) {
 			ns := namespace(t)
 			var entry *apply.Prepared
 			if c.before != "" {
-				before, err := apply.Prepare(manifest(t, fmt.Sprintf(c.before, ns)), nil, access.Mapper, nil, marks)
+				before, err := apply.Prepare(t.Context(), manifest(t, fmt.Sprintf(c.before, ns)), nil, access.Mapper, nil, marks)
 				g.Expect(err).NotTo(HaveOccurred())
 				entry = &before
 				g.Expect(applier.Run(t.Context(), access, []apply.Intent{before.Intent}, nil)[0].Err).NotTo(HaveOccurred())

@@ -91,13 +91,13 @@ func (a *Applier) oneWithRetry(ctx context.Context, t Target, needs *needs, in I
 
 // awaitKind waits until the target knows the kind of an intent, if its definition is among the intents.
 func (a *Applier) awaitKind(ctx context.Context, t Target, needs *needs, in Intent) error {
-	_, err := mappingFor(t.Mapper, in.Object)
+	_, err := mappingFor(ctx, t.Mapper, in.Object)
 	if err == nil || !meta.IsNoMatchError(err) || !needs.definedHere(in.Key.GroupKind()) {
 		return nil // any other failure is told by the apply itself
 	}
-	pollErr := wait.PollUntilContextTimeout(ctx, kindPoll, a.kindTimeout(), true, func(context.Context) (bool, error) {
+	pollErr := wait.PollUntilContextTimeout(ctx, kindPoll, a.kindTimeout(), true, func(ctx context.Context) (bool, error) {
 		meta.MaybeResetRESTMapper(t.Mapper)
-		_, err = mappingFor(t.Mapper, in.Object)
+		_, err = mappingFor(ctx, t.Mapper, in.Object)
 		return err == nil || !meta.IsNoMatchError(err), nil
 	})
 	if pollErr != nil {

@@ -18,7 +18,7 @@ import (
 func TestObjectThatWasPlannedWithANamespaceItCannotHaveIsNotApplied(t *testing.T) {
 	g := NewWithT(t)
 	priority := manifest(t, fmt.Sprintf("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: %s}, value: 7}", namespace(t)))
-	planned, err := apply.Prepare(priority, nil, meta.MultiRESTMapper{}, nil, marks)
+	planned, err := apply.Prepare(t.Context(), priority, nil, meta.MultiRESTMapper{}, nil, marks)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(planned.Key.Namespace).To(Equal("default"))
 	out := applier.Run(t.Context(), access, []apply.Intent{planned.Intent}, nil)[0]

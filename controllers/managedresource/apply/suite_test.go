@@ -81,7 +81,7 @@ func prepare(t testing.TB, objects ...*unstructured.Unstructured) []apply.Intent
 	t.Helper()
 	out := make([]apply.Intent, 0, len(objects))
 	for _, o := range objects {
-		p, err := apply.Prepare(o, nil, access.Mapper, apply.ScopeOfDefined(objects), marks)
+		p, err := apply.Prepare(context.Background(), o, nil, access.Mapper, apply.ScopeOfDefined(objects), marks)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		out = append(out, p.Intent)
 	}

@@ -23,6 +23,9 @@ import (
 
 var claims = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 
+// maxFailures bounds how many failures one error names.
+const maxFailures = 20
+
 // deleteClaims deletes the claims of a StatefulSet if the policy says so: those that its whole selector selects and that have
 // the name which it gives to a claim of one of its templates. The selector alone may select claims that others made, and so
 // may the name.
@@ -58,7 +61,7 @@ func (r *run) deleteClaims(ctx context.Context, at place, live *metav1.PartialOb
 				continue
 			}
 			err := list.Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(claim.UID)}})
-			if err != nil && !apierrors.IsNotFound(err) {
+			if err != nil && !apierrors.IsNotFound(err) && len(failed) < maxFailures {
 				failed = append(failed, fmt.Errorf("deleting its PersistentVolumeClaim %s: %w", claim.Name, err))
 			}
 		}

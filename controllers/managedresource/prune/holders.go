@@ -14,19 +14,19 @@ import (
 
 // within returns a function that tells which objects go when the one with a key is deleted; nil if none do. It is safe for
 // concurrent use.
-func (r *run) within(key inventory.Key) func(inventory.Key) bool {
+func (r *run) within(ctx context.Context, key inventory.Key) func(inventory.Key) bool {
 	switch gk := key.GroupKind(); {
 	case inventory.IsNamespace(gk):
 		return func(k inventory.Key) bool { return k.Namespace == key.Name }
 	case inventory.IsCustomResourceDefinition(gk):
-		return func(k inventory.Key) bool { return r.kinds.defines(key, k) }
+		return func(k inventory.Key) bool { return r.kinds.defines(ctx, key, k) }
 	}
 	return nil
 }
 
 // holder names what would be deleted with a namespace or a definition although it is to stay.
 func (r *run) holder(ctx context.Context, key inventory.Key) (string, error) {
-	in := r.within(key)
+	in := r.within(ctx, key)
 	if in == nil {
 		return "", nil
 	}
@@ -70,10 +70,10 @@ func (r *run) holder(ctx context.Context, key inventory.Key) (string, error) {
 }
 
 // retain makes kept objects pending whose namespace or definition is not deleted yet: the next pass has to know of them.
-func (r *run) retain() {
+func (r *run) retain(ctx context.Context) {
 	for j := range r.outcomes {
 		held := &r.outcomes[j]
-		in := r.within(held.Key)
+		in := r.within(ctx, held.Key)
 		if in == nil || held.Result != Pending || held.lingers {
 			continue
 		}

@@ -66,10 +66,11 @@ func (k *kinds) place(ctx context.Context, ref resourcesv1alpha1.ObjectReference
 // mapping returns nil if it is certain that the target does not have the kind.
 func (k *kinds) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	ask := func() (*meta.RESTMapping, error) {
-		mapping, err := k.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		mapper := meta.ToRESTMapperWithContext(k.Mapper)
+		mapping, err := mapper.RESTMappingWithContext(ctx, gvk.GroupKind(), gvk.Version)
 		if meta.IsNoMatchError(err) {
 			// The version may be gone while the kind is not.
-			mapping, err = k.Mapper.RESTMapping(gvk.GroupKind())
+			mapping, err = mapper.RESTMappingWithContext(ctx, gvk.GroupKind())
 		}
 		return mapping, err
 	}
@@ -156,11 +157,14 @@ func (k *kinds) definedBy(ctx context.Context, crd string) (schema.GroupKind, er
 }
 
 // defines tells whether a definition is that of an object's kind. What cannot be told counts as yes.
-func (k *kinds) defines(crd, object inventory.Key) bool {
+func (k *kinds) defines(ctx context.Context, crd, object inventory.Key) bool {
 	plural, ok := strings.CutSuffix(crd.Name, "."+object.Group)
 	if !ok || object.Group == "" || strings.Contains(plural, ".") {
 		return false
 	}
-	mapping, err := k.Mapper.RESTMapping(object.GroupKind())
+	if ctx.Err() != nil {
+		return true
+	}
+	mapping, err := meta.ToRESTMapperWithContext(k.Mapper).RESTMappingWithContext(ctx, object.GroupKind())
 	return err != nil || mapping.Resource.Resource == plural
 }

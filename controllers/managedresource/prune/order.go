@@ -102,7 +102,7 @@ func (r *run) held(ctx context.Context, phase int, order [phases][]int) func(inv
 		return r.uses(ctx, order[phaseWorkloads])
 	case phaseDefinitions:
 		return func(crd inventory.Key) string {
-			return first(phaseInstances, func(k inventory.Key) bool { return r.kinds.defines(crd, k) })
+			return first(phaseInstances, func(k inventory.Key) bool { return r.kinds.defines(ctx, crd, k) })
 		}
 	case phaseNamespaces:
 		return func(ns inventory.Key) string {

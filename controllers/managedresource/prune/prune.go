@@ -156,6 +156,10 @@ func Objects(ctx context.Context, t Target, refs []resourcesv1alpha1.ObjectRefer
 	for phase, members := range order {
 		held := r.held(ctx, phase, order)
 		r.parallel(members, func(out *Outcome) {
+			if ctx.Err() != nil {
+				out.Result, out.Err = Pending, context.Cause(ctx)
+				return
+			}
 			if why := held(out.Key); why != "" {
 				out.Result, out.Reason = Pending, why
 				return
@@ -168,7 +172,7 @@ func Objects(ctx context.Context, t Target, refs []resourcesv1alpha1.ObjectRefer
 			}
 		}
 	}
-	r.retain()
+	r.retain(ctx)
 	r.explain(ctx)
 	return r.outcomes
 }
