@@ -12,8 +12,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// Whoever asks for the kinds of many objects gets the error of one failed refresh for all of them, until as much time has gone
-// by as that took.
+// Whoever asks for the kinds of many objects gets the error of one failed refresh for all of them, until as much time
+// has gone by as that took.
 func TestAFailedRefreshIsRememberedForAWhile(t *testing.T) {
 	for _, takes := range []time.Duration{time.Second, 9 * time.Second} {
 		t.Run(takes.String(), func(t *testing.T) {

@@ -75,8 +75,8 @@ func (m *Mapper) Reset() {
 // ResetWithContext is Reset, which waits for nothing.
 func (m *Mapper) ResetWithContext(context.Context) { m.Reset() }
 
-// Refresh asks for discovery unless the mapper is up to date as far as it knows. A failure that is remembered does not keep
-// it from asking.
+// Refresh asks for discovery unless the mapper is up to date as far as it knows. A failure that is remembered does
+// not keep it from asking.
 func (m *Mapper) Refresh(ctx context.Context) error {
 	m.mu.Lock()
 	m.failure = nil
@@ -261,36 +261,62 @@ func (m *Mapper) ResourceSingularizer(resource string) (string, error) {
 }
 
 // KindForWithContext implements meta.RESTMapperWithContext.
-func (m *Mapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return lookup(ctx, m, resource.Group, func(r meta.RESTMapper) (schema.GroupVersionKind, error) { return r.KindFor(resource) })
+func (m *Mapper) KindForWithContext(
+	ctx context.Context, resource schema.GroupVersionResource,
+) (schema.GroupVersionKind, error) {
+	return lookup(ctx, m, resource.Group, func(r meta.RESTMapper) (schema.GroupVersionKind, error) {
+		return r.KindFor(resource)
+	})
 }
 
 // KindsForWithContext implements meta.RESTMapperWithContext.
-func (m *Mapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return lookup(ctx, m, resource.Group, func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) { return r.KindsFor(resource) })
+func (m *Mapper) KindsForWithContext(
+	ctx context.Context, resource schema.GroupVersionResource,
+) ([]schema.GroupVersionKind, error) {
+	return lookup(ctx, m, resource.Group, func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) {
+		return r.KindsFor(resource)
+	})
 }
 
 // ResourceForWithContext implements meta.RESTMapperWithContext.
-func (m *Mapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return lookup(ctx, m, input.Group, func(r meta.RESTMapper) (schema.GroupVersionResource, error) { return r.ResourceFor(input) })
+func (m *Mapper) ResourceForWithContext(
+	ctx context.Context, input schema.GroupVersionResource,
+) (schema.GroupVersionResource, error) {
+	return lookup(ctx, m, input.Group, func(r meta.RESTMapper) (schema.GroupVersionResource, error) {
+		return r.ResourceFor(input)
+	})
 }
 
 // ResourcesForWithContext implements meta.RESTMapperWithContext.
-func (m *Mapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return lookup(ctx, m, input.Group, func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) { return r.ResourcesFor(input) })
+func (m *Mapper) ResourcesForWithContext(
+	ctx context.Context, input schema.GroupVersionResource,
+) ([]schema.GroupVersionResource, error) {
+	return lookup(ctx, m, input.Group, func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) {
+		return r.ResourcesFor(input)
+	})
 }
 
 // RESTMappingWithContext implements meta.RESTMapperWithContext.
-func (m *Mapper) RESTMappingWithContext(ctx context.Context, kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return lookup(ctx, m, kind.Group, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(kind, versions...) })
+func (m *Mapper) RESTMappingWithContext(
+	ctx context.Context, kind schema.GroupKind, versions ...string,
+) (*meta.RESTMapping, error) {
+	return lookup(ctx, m, kind.Group, func(r meta.RESTMapper) (*meta.RESTMapping, error) {
+		return r.RESTMapping(kind, versions...)
+	})
 }
 
 // RESTMappingsWithContext implements meta.RESTMapperWithContext.
-func (m *Mapper) RESTMappingsWithContext(ctx context.Context, kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	return lookup(ctx, m, kind.Group, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(kind, versions...) })
+func (m *Mapper) RESTMappingsWithContext(
+	ctx context.Context, kind schema.GroupKind, versions ...string,
+) ([]*meta.RESTMapping, error) {
+	return lookup(ctx, m, kind.Group, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) {
+		return r.RESTMappings(kind, versions...)
+	})
 }
 
 // ResourceSingularizerWithContext implements meta.RESTMapperWithContext.
 func (m *Mapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
-	return lookup(ctx, m, "", func(r meta.RESTMapper) (string, error) { return r.ResourceSingularizer(resource) })
+	return lookup(ctx, m, "", func(r meta.RESTMapper) (string, error) {
+		return r.ResourceSingularizer(resource)
+	})
 }

@@ -1,6 +1,7 @@
 package managedresource
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,11 +39,11 @@ const inventoryLimit = 1 << 20
 // shownPatience is how long a run waits for the watches to show what it wrote.
 const shownPatience = 100 * time.Millisecond
 
-// Bounds of a run. The calls to the target end early enough for the result to be written.
-const (
-	runTimeout   = 10 * time.Minute
-	callsTimeout = 8 * time.Minute
-)
+// runTimeout bounds a run unless the options do.
+const runTimeout = 10 * time.Minute
+
+// callsTimeout bounds the calls of a run to the target. They end early enough for the result to be written.
+func (r *reconciler) callsTimeout() time.Duration { return cmp.Or(r.timeout, runTimeout) * 4 / 5 }
 
 // plan is what a bundle means for a target.
 type plan struct {
@@ -72,7 +73,9 @@ func (p *plan) entries() []resourcesv1alpha1.ObjectReference {
 
 // plan prepares the objects of a bundle. If it is for only some of them, what it says of the others does not count: they are not looked at
 // unless they bear the same names.
-func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target, only ...inventory.Key) (*plan, error) {
+func (r *reconciler) plan(
+	ctx context.Context, work *run, b *bundle.Bundle, target apply.Target, only ...inventory.Key,
+) (*plan, error) {
 	if size := len(b.Objects) * sizeOf(work.mr.Spec.InjectLabels); size > inventoryLimit {
 		// Each entry of the inventory would have them, and each object in memory.
 		return nil, &tooLargeError{
@@ -95,11 +98,14 @@ func (r *reconciler) plan(work *run, b *bundle.Bundle, target apply.Target, only
 		if !wanted(o.Unstructured) {
 			continue
 		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if err := o.Invalid(); err != nil {
 			p.faults = append(p.faults, err.Error())
 			continue
 		}
-		prepared, err := apply.Prepare(o.Unstructured, o.Text, target.Mapper, scoped, marks)
+		prepared, err := apply.Prepare(ctx, o.Unstructured, o.Text, target.Mapper, scoped, marks)
 		if err != nil {
 			if isDown(err) {
 				return nil, err
@@ -186,7 +192,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p, err := r.plan(work, b, target)
+	p, err := r.plan(ctx, work, b, target)
 	if isContentError(err) {
 		return r.cannotRead(ctx, work, err)
 	}
@@ -223,7 +229,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	r.noteAutoscalers(ctx, work, target, p.planned(), false)
 	right := r.right(work)
 	todo := intents(p.objects, book)
-	calls, cancel := context.WithTimeout(ctx, callsTimeout)
+	calls, cancel := context.WithTimeout(ctx, r.callsTimeout())
 	defer cancel()
 	r.begin(work)
 	defer r.tracker.End(work.name) // after a panic, too

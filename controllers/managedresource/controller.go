@@ -86,6 +86,9 @@ type Options struct {
 	AlwaysUpdate bool
 	// ParallelObjects bounds the objects of one ManagedResource that are applied at the same time; default 16.
 	ParallelObjects int
+	// RunTimeout bounds the work on one ManagedResource; default 10 minutes. Calls to the target end after four
+	// fifths of it.
+	RunTimeout time.Duration
 	// KeepGarbageCollectable leaves ConfigMaps and Secrets with the garbage collector's label to it.
 	KeepGarbageCollectable bool
 	// QueueMetrics takes the figures of the queues, those of all terms; nil for none.
@@ -101,6 +104,7 @@ type Controller struct {
 	warnings   *warnings.Reader
 	dispatcher *dispatch.Dispatcher
 	reconciler *reconciler
+	supervisor *supervisor
 	began      atomic.Pointer[time.Time]
 }
 
@@ -114,6 +118,9 @@ func New(o Options) (*Controller, error) {
 	}
 	if o.SyncPeriod <= 0 {
 		o.SyncPeriod = 10 * time.Minute
+	}
+	if o.RunTimeout <= 0 {
+		o.RunTimeout = runTimeout
 	}
 	if o.ParallelObjects <= 0 {
 		o.ParallelObjects = 16
@@ -148,8 +155,9 @@ func New(o Options) (*Controller, error) {
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
 		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate,
 		parallelObjects: o.ParallelObjects, keepGarbageCollectable: o.KeepGarbageCollectable,
-		forward: c.dispatcher.Forward, drifts: newStopwatches(), changes: newStopwatches(),
+		forward: c.dispatcher.Forward, drifts: newStopwatches(), changes: newStopwatches(), timeout: o.RunTimeout,
 	}
+	c.supervisor = newSupervisor(c.reconciler.Reconcile, o.Clock, o.Logger)
 	return c, nil
 }
 
@@ -231,6 +239,14 @@ func (c *Controller) Began() time.Time {
 	return time.Time{}
 }
 
+// WorkersLostSince returns since when no worker of some class has been able to begin anything, because all of them
+// are with runs that do not end; zero if that is so of none.
+func (c *Controller) WorkersLostSince() time.Time { return c.supervisor.lostSince() }
+
+// OldestHandling returns since when a handler has been dealing with what an informer showed, of all handlers the one
+// that has been for the longest; zero if none is.
+func (c *Controller) OldestHandling() time.Time { return c.dispatcher.OldestHandling() }
+
 // catchupRetry is the pause after the source did not say what is there.
 const catchupRetry = time.Second
 
@@ -288,9 +304,12 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 		workers = 5
 	}
 	runs, places := class.room(workers)
+	c.supervisor.employ(classLabel(class.Name), runs)
 	name := classLabel(class.Name)
 	ctrl, err := controller.NewTypedUnmanaged("managedresource-"+name, controller.TypedOptions[dispatch.Request]{
-		Reconciler:              timed{reconciler: c.reconciler, class: c.options.Metrics.of(class.Name), clock: c.options.Clock},
+		Reconciler: timed{
+			supervisor: c.supervisor, class: c.options.Metrics.of(class.Name), clock: c.options.Clock, log: c.options.Logger,
+		},
 		MaxConcurrentReconciles: runs,
 		SkipNameValidation:      new(true), // each term of leadership has its own
 		LogConstructor: func(r *dispatch.Request) logr.Logger {
@@ -303,6 +322,7 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 		NewQueue: func(_ string, limiter workqueue.TypedRateLimiter[dispatch.Request]) workqueue.TypedRateLimitingInterface[dispatch.Request] {
 			return fairqueue.New(name, fairqueue.Options[dispatch.Request]{
 				Lane:        dispatch.Lane,
+				Tenant:      dispatch.Tenant,
 				MaxInFlight: func(string) int { return class.share(workers) },
 				Places:      places,
 				Workers:     runs,
@@ -314,7 +334,7 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 			})
 		},
 		// A run is bounded by its own deadlines for each call; this is the last resort against one that hangs.
-		ReconciliationTimeout: runTimeout,
+		ReconciliationTimeout: c.options.RunTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("class %q: %w", class.Name, err)

@@ -59,7 +59,8 @@ func many() (b *bundle.Bundle, intents []apply.Intent, refs []resourcesv1alpha1.
 	b = &bundle.Bundle{}
 	for i := range 150 {
 		o := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "example.com/v1", "kind": fmt.Sprint("Kind", i), "metadata": map[string]any{"namespace": "a", "name": "b"},
+			"apiVersion": "example.com/v1", "kind": fmt.Sprint("Kind", i),
+			"metadata": map[string]any{"namespace": "a", "name": "b"},
 		}}
 		b.Objects = append(b.Objects, bundle.Object{Unstructured: o})
 		intents = append(intents, apply.Intent{Object: o, Key: inventory.KeyOfObject(o)})
@@ -75,8 +76,9 @@ func (d *slowDiscovery) steps() map[string]func(ctx context.Context) (failed int
 		"plan": func(ctx context.Context) (int, error) {
 			r := &reconciler{}
 			work := &run{
-				mr: &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}, class: &claim.Class{},
-				name: types.NamespacedName{Namespace: "a", Name: "b"},
+				mr:    &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}},
+				class: &claim.Class{},
+				name:  types.NamespacedName{Namespace: "a", Name: "b"},
 			}
 			p, err := r.plan(ctx, work, b, d.target)
 			if err != nil {

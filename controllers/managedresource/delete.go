@@ -134,7 +134,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 	}
 	r.begin(work)
 	defer r.tracker.End(work.name) // after a panic, too
-	calls, cancel := context.WithTimeout(ctx, callsTimeout)
+	calls, cancel := context.WithTimeout(ctx, r.callsTimeout())
 	defer cancel()
 	outcomes := prune.Objects(calls, pruning, work.mr.Status.Resources, policy)
 	r.tracker.End(work.name)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -42,9 +43,10 @@ func (s *stopwatches) stop(name types.NamespacedName) time.Time {
 
 // timed measures the runs of a class.
 type timed struct {
-	*reconciler
-	class *classMetrics
-	clock clock.PassiveClock
+	supervisor *supervisor
+	class      *classMetrics
+	clock      clock.PassiveClock
+	log        logr.Logger
 }
 
 // slowRun is from where on a run is logged: metrics tell only that there was one.
@@ -53,7 +55,7 @@ const slowRun = time.Minute
 // Reconcile implements reconcile.TypedReconciler.
 func (t timed) Reconcile(ctx context.Context, req dispatch.Request) (reconcile.Result, error) {
 	began := t.clock.Now()
-	result, err := t.reconciler.Reconcile(ctx, req)
+	result, err := t.supervisor.Reconcile(ctx, req, t.class)
 	observer := t.class.run
 	if err != nil {
 		observer = t.class.runFailed

@@ -42,6 +42,11 @@ var (
 		"How long it took from the moment when a watch showed the change of a Secret until all objects of the ManagedResource were applied.", latencyBuckets, "class")
 	metricRuns = MetricDefinitions.Histogram("trellis_reconcile_duration_seconds",
 		"How long runs over a ManagedResource took, by class and result; error if the source cluster failed or the run took too long.", latencyBuckets, "class", "result")
+	metricOverdue = MetricDefinitions.Gauge("trellis_reconcile_overdue",
+		"Runs over ManagedResources that go on after their deadline, and whose workers were given to others, by class.",
+		"class")
+	metricOverdues = MetricDefinitions.Counter("trellis_reconcile_overdue_total",
+		"Runs over ManagedResources that did not end within 10 seconds of their deadline, by class.", "class")
 	latencyBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300}
 )
 
@@ -50,6 +55,8 @@ var (
 type Metrics struct {
 	applied, pruned, corrections       *prometheus.CounterVec
 	driftTime, propagation, runs, wait *prometheus.HistogramVec
+	overdue                            *prometheus.GaugeVec
+	overdues                           *prometheus.CounterVec
 	managers, kinds, reasons           *metrics.Names
 
 	mu      sync.Mutex
@@ -63,6 +70,8 @@ type classMetrics struct {
 	label                                            string
 	applied, applyFailed, pruneFailed, deleted, kept prometheus.Counter
 	driftTime, propagation, run, runFailed           prometheus.Observer
+	overdue                                          prometheus.Gauge
+	overdueTotal                                     prometheus.Counter
 }
 
 // targetMetrics are those of one target.
@@ -84,10 +93,12 @@ func NewMetrics(registerer prometheus.Registerer, targetHistograms bool) *Metric
 	m := &Metrics{
 		applied: metricApplied.CounterVec(), pruned: metricPruned.CounterVec(), corrections: metricDrift.CounterVec(),
 		driftTime: metricDriftTime.HistogramVec(), propagation: metricPropagation.HistogramVec(), runs: metricRuns.HistogramVec(),
+		overdue: metricOverdue.GaugeVec(), overdues: metricOverdues.CounterVec(),
 		managers: metrics.NewNames(managerLimit), kinds: metrics.NewNames(kindLimit), reasons: metrics.NewNames(reasonLimit),
 		classes: map[string]*classMetrics{}, targets: map[clustercache.ClusterKey]*targetMetrics{},
 	}
-	registerer.MustRegister(m.applied, m.pruned, m.corrections, m.driftTime, m.propagation, m.runs, gauges{m})
+	registerer.MustRegister(m.applied, m.pruned, m.corrections, m.driftTime, m.propagation, m.runs)
+	registerer.MustRegister(m.overdue, m.overdues, gauges{m})
 	if targetHistograms {
 		m.wait = metricTargetWait.HistogramVec()
 		registerer.MustRegister(m.wait)
@@ -116,6 +127,7 @@ func (m *Metrics) of(class string) *classMetrics {
 			pruneFailed: m.pruned.WithLabelValues(label, "error"), deleted: m.pruned.WithLabelValues(label, "deleted"), kept: m.pruned.WithLabelValues(label, "kept"),
 			driftTime: m.driftTime.WithLabelValues(label), propagation: m.propagation.WithLabelValues(label),
 			run: m.runs.WithLabelValues(label, "success"), runFailed: m.runs.WithLabelValues(label, "error"),
+			overdue: m.overdue.WithLabelValues(label), overdueTotal: m.overdues.WithLabelValues(label),
 		}
 		m.classes[class] = c
 	}

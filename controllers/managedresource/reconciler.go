@@ -58,7 +58,8 @@ type reconciler struct {
 
 	managedBy    string
 	syncPeriod   time.Duration
-	alwaysUpdate bool // once in each period
+	timeout      time.Duration // of a run
+	alwaysUpdate bool          // once in each period
 	// parallelObjects is how many objects of a ManagedResource are applied at the same time.
 	parallelObjects int
 	// keepGarbageCollectable leaves ConfigMaps and Secrets with the garbage collector's label to it.
@@ -116,7 +117,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req dispatch.Request) (recon
 		pause := r.memory.putOff(req.NamespacedName, need)
 		return reconcile.Result{RequeueAfter: pause, Priority: new(dispatch.PriorityRetry)}, nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return reconcile.Result{}, fmt.Errorf("a run took longer than %s: %w", runTimeout, err) // tried again, ever later
+		return reconcile.Result{}, fmt.Errorf("a run took longer than %s: %w", r.timeout, err) // tried again, ever later
 	case ctx.Err() != nil:
 		return reconcile.Result{}, nil // leadership or the process ends; the successor starts from the source
 	case isDown(err):

@@ -17,9 +17,6 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 )
 
-// RunTimeout is how long the work on one ManagedResource may take. A worker that takes longer is stuck.
-const RunTimeout = runTimeout
-
 // Summary is what only this controller knows of a target. What its ManagedResources say is for all to see.
 type Summary struct {
 	// DriftLastHour counts corrections.

@@ -78,9 +78,15 @@ func (h *hub) watchTerm(ctx context.Context, resources *managedresource.Controll
 			return during(now)
 		}
 	}
-	queues := h.loops.Add("managedresource", inTerm(func(now time.Time) time.Time {
-		_, longest, queues := h.queues.Longest()
-		return queuesStuckSince(now, resources.Began(), len(h.Config.Classes)-queues, longest)
+	queues := h.loops.Add("managedresource", inTerm(func(time.Time) time.Time {
+		_, idle, queues := h.queues.Idle()
+		return queuesStuckSince(resources.Began(), len(h.Config.Classes)-queues, idle, resources.WorkersLostSince())
+	}))
+	handlers := h.loops.Add("events of the source", inTerm(func(time.Time) time.Time {
+		if oldest := resources.OldestHandling(); !oldest.IsZero() {
+			return oldest.Add(eventTime)
+		}
+		return time.Time{}
 	}))
 	controller := h.loops.Add("targetcluster", inTerm(func(time.Time) time.Time {
 		if oldest := targets.OldestRun(); !oldest.IsZero() {
@@ -91,25 +97,30 @@ func (h *hub) watchTerm(ctx context.Context, resources *managedresource.Controll
 	return func() {
 		noteEnd()
 		queues()
+		handlers()
 		controller()
 	}
 }
 
+// handOut bounds how long something waits for a worker that has nothing else to do.
+const handOut = time.Minute
+
 // queuesStuckSince returns since when the work on ManagedResources has been stuck, zero if it is not: a queue is missing for
-// too long after the beginning, or an item takes too long. Before the beginning, which is zero then, it is the source that
-// is waited for, for as long as it takes.
-func queuesStuckSince(now, began time.Time, missing int, longest time.Duration) time.Time {
+// too long after the beginning, or has not handed out what it could since idle, or all workers of a class were lost
+// to runs that never end. How long runs take is of no interest: that depends on their targets. Before the beginning,
+// which is zero then, it is the source that is waited for, for as long as it takes.
+func queuesStuckSince(began time.Time, missing int, idle, lost time.Time) time.Time {
 	switch {
 	case missing > 0 && !began.IsZero():
 		return began.Add(termChange)
-	case longest > managedresource.RunTimeout:
-		return now.Add(managedresource.RunTimeout - longest)
+	case !idle.IsZero() && (lost.IsZero() || idle.Add(handOut).Before(lost)):
+		return idle.Add(handOut)
 	default:
-		return time.Time{}
+		return lost
 	}
 }
 
-// eventTime bounds what a consumer does with one event of a target, which is all in memory.
+// eventTime bounds what a consumer does with one event, which is all in memory.
 const eventTime = time.Minute
 
 // watchProbes has the probes of all targets watched, and who deals with their events, as long as the process lives.

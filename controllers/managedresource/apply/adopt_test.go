@@ -42,7 +42,8 @@ spec:
 			ns := namespace(t)
 			m := marks
 			m.ForceAnnotations = c.force
-			theirVersion, err := apply.Prepare(t.Context(), manifest(t, fmt.Sprintf(text(c.extra), ns)), nil, access.Mapper, nil, m)
+			theirVersion, err := apply.Prepare(t.Context(),
+				manifest(t, fmt.Sprintf(text(c.extra), ns)), nil, access.Mapper, nil, m)
 			g.Expect(err).NotTo(HaveOccurred())
 			live := theirVersion.Object.DeepCopy()
 			annotations := live.GetAnnotations()

@@ -39,7 +39,8 @@ type Target struct {
 	Metadata metadata.Interface
 	// Client reads live objects. It must not be cached.
 	Client client.Client
-	// Mapper resolves kinds, within a context if it implements meta.RESTMapperWithContext. If it can be reset, it is when a kind is not known although its definition was just applied.
+	// Mapper resolves kinds, within a context if it implements meta.RESTMapperWithContext. If it can be reset, it is
+	// when a kind is not known although its definition was just applied.
 	Mapper meta.RESTMapper
 	// Hold, if set, is called for each object. What is read with the context that it returns may be large, and is in
 	// use until done is called.
@@ -183,7 +184,9 @@ func mentionsUID(err error) bool {
 	return strings.Contains(text, "uid mismatch") || strings.Contains(text, "metadata.uid") || strings.Contains(text, "UID in precondition")
 }
 
-func mappingFor(ctx context.Context, mapper meta.RESTMapper, obj *unstructured.Unstructured) (*meta.RESTMapping, error) {
+func mappingFor(
+	ctx context.Context, mapper meta.RESTMapper, obj *unstructured.Unstructured,
+) (*meta.RESTMapping, error) {
 	gvk := obj.GroupVersionKind()
 	return meta.ToRESTMapperWithContext(mapper).RESTMappingWithContext(ctx, gvk.GroupKind(), gvk.Version)
 }

@@ -26,7 +26,7 @@ func BenchmarkPrepareAndEncode(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				p, err := apply.Prepare(context.Background(), objects[i%len(objects)], text(i%len(objects)), m, scoped, marks)
+				p, err := apply.Prepare(b.Context(), objects[i%len(objects)], text(i%len(objects)), m, scoped, marks)
 				if err != nil {
 					b.Fatal(err)
 				}

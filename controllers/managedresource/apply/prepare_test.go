@@ -68,7 +68,8 @@ func TestBUG14_NamespacesOfObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			o := manifest(t, c.text)
-			p, err := apply.Prepare(t.Context(), o, nil, mapper(), apply.ScopeOfDefined(append([]*unstructured.Unstructured{crd}, o)), marks)
+			p, err := apply.Prepare(t.Context(),
+				o, nil, mapper(), apply.ScopeOfDefined(append([]*unstructured.Unstructured{crd}, o)), marks)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(p.Key.Namespace).To(Equal(c.want))
 		})
@@ -95,7 +96,8 @@ func TestKindsThatAreNotServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			o := manifest(t, c.text)
-			p, err := apply.Prepare(t.Context(), o, nil, c.mapper, apply.ScopeOfDefined([]*unstructured.Unstructured{crd, o}), marks)
+			p, err := apply.Prepare(t.Context(),
+				o, nil, c.mapper, apply.ScopeOfDefined([]*unstructured.Unstructured{crd, o}), marks)
 			if c.err != "" {
 				g.Expect(err).To(MatchError(c.err))
 				return
@@ -121,7 +123,9 @@ func (f *failing) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.
 
 func TestPrepareRefusesTemplatesThatAreNoMaps(t *testing.T) {
 	g := NewWithT(t)
-	_, err := apply.Prepare(t.Context(), manifest(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: text}}"), nil, mapper(), nil, marks)
+	_, err := apply.Prepare(t.Context(),
+		manifest(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: text}}"),
+		nil, mapper(), nil, marks)
 	g.Expect(err).To(MatchError(ContainSubstring("spec.template is not a map")))
 }
 
@@ -210,7 +214,7 @@ func BenchmarkPrepare(b *testing.B) {
 	m := mapper()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := apply.Prepare(t.Context(), o, nil, m, nil, marks); err != nil {
+		if _, err := apply.Prepare(b.Context(), o, nil, m, nil, marks); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -200,7 +200,8 @@ func patched(obj *unstructured.Unstructured, ops []patchOperation) (*unstructure
 	return out, nil
 }
 
-// removeAll removes what is in a set from a node, and returns what is left of the node. It looks at each item of a list once.
+// removeAll removes what is in a set from a node, and returns what is left of the node. It looks at each item of a
+// list once.
 func removeAll(node any, set *fieldpath.Set) any {
 	switch node := node.(type) {
 	case map[string]any:

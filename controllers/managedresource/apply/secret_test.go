@@ -22,16 +22,21 @@ func TestPrepareRefusesValuesOfSecretsThatAreNoStrings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := apply.Prepare(t.Context(), manifest(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n"+c.fields), nil, mapper(), nil, marks)
+			_, err := apply.Prepare(t.Context(),
+				manifest(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n"+c.fields), nil, mapper(), nil, marks)
 			g.Expect(err).To(MatchError(And(ContainSubstring(c.says), Not(ContainSubstring(hidden)), Not(ContainSubstring("12345678")))))
 		})
 	}
 	t.Run("of Secrets only", func(t *testing.T) {
-		_, err := apply.Prepare(t.Context(), manifest(t, "{apiVersion: example.com/v1, kind: Secret, metadata: {name: a}, data: {pin: 1}}"), nil, mapper(), nil, marks)
+		_, err := apply.Prepare(t.Context(),
+			manifest(t, "{apiVersion: example.com/v1, kind: Secret, metadata: {name: a}, data: {pin: 1}}"),
+			nil, mapper(), nil, marks)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	})
 	t.Run("no value is none", func(t *testing.T) {
-		_, err := apply.Prepare(t.Context(), manifest(t, "{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {pin: null}, stringData: null}"), nil, mapper(), nil, marks)
+		_, err := apply.Prepare(t.Context(),
+			manifest(t, "{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {pin: null}, stringData: null}"),
+			nil, mapper(), nil, marks)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	})
 }

@@ -54,6 +54,8 @@ type Options struct {
 type Dispatcher struct {
 	Options
 
+	handling sync.Map // *handler -> time.Time: since when it has been dealing with an event
+
 	mu     sync.RWMutex
 	queues map[string]priorityqueue.PriorityQueue[Request]
 }
@@ -152,7 +154,7 @@ func (d *Dispatcher) Watch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		registration, err := informer.AddEventHandler(w.handler)
+		registration, err := informer.AddEventHandler(d.timed(w.handler))
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,9 @@ const (
 	PriorityResync = -100
 )
 
+// Tenant is the queue's tenant of a request: the namespace whose ManagedResource it is about.
+func Tenant(r Request) string { return r.Namespace }
+
 // Lane is the queue's lane of a request.
 func Lane(r Request) string {
 	if r.Target == (clustercache.ClusterKey{}) {

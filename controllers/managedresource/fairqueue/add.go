@@ -97,7 +97,7 @@ func (q *Queue[R]) replace(e *entry[R], raised bool) {
 		e.order = q.next()
 	}
 	old := e.lane
-	if q.options.Lane(e.item) == old.name {
+	if laneKey(q.tenantOf(e.item), q.options.Lane(e.item)) == old.key {
 		old.ready.update(e)
 		q.settle(old)
 		return

@@ -19,7 +19,9 @@ import (
 func TestManyProducersAndConsumers(t *testing.T) {
 	g := NewWithT(t)
 	const lanes, perLane, producers, consumers, additions = 20, 3, 8, 16, 3000
-	q := New("test", Options[string]{Lane: laneOf, MaxInFlight: limit(2), Places: 8, Patience: 100 * time.Microsecond, Doubt: 10 * time.Microsecond,
+	q := New("test", Options[string]{
+		Lane: laneOf, Tenant: func(item string) string { return item[:1] }, MaxInFlight: limit(2),
+		Places: 8, Patience: 100 * time.Microsecond, Doubt: 10 * time.Microsecond,
 		Answers: func(_ string, settled func()) bool {
 			if rand.IntN(2) == 0 {
 				return true
@@ -115,8 +117,12 @@ func TestRandomSequences(t *testing.T) {
 			moved := false                           // whether items are in other lanes than before
 			var settle []func()
 			answering := map[string]bool{}
+			var tenant func(string) string
+			if seed%2 == 0 {
+				tenant = func(item string) string { return fmt.Sprint(item[0] % 3) }
+			}
 			q, clock := newTestQueue(t, Options[string]{
-				Places: 4, Workers: 12, MaxInFlight: limit(3), Answers: func(item string, settled func()) bool {
+				Tenant: tenant, Places: 4, Workers: 12, MaxInFlight: limit(3), Answers: func(item string, settled func()) bool {
 					if answering[laneOf(item)] {
 						return true
 					}

@@ -101,25 +101,36 @@ func faults(q *Queue[string]) (found []string) {
 	ready, held := 0, 0
 	for name, l := range q.lanes {
 		canServe := !l.held && l.ready.len() > 0 && l.inFlight < q.atMost(l)
-		fault(l.name != name, "lane %s is listed as %s", l.name, name)
+		fault(l.key != name, "lane %s is listed as %s", l.name, name)
 		fault(l.ready.len() == 0 && l.inFlight == 0, "lane %s is empty", name)
 		fault(canServe != (l.index != notInHeap), "lane %s can be served: %t, and is in the heap: %t", name, canServe, !canServe)
 		ready += l.ready.len()
 	}
 	for s := range standings {
 		for u := range urgencies {
-			things := q.serving[s][u].things
-			for i, l := range things {
-				fault(q.lanes[l.name] != l, "lane %s can be served and is not listed", l.name)
-				fault(l.standing != s || l.urgency != u || q.wants(l) != u || l.index != i, "lane %s is in the wrong place", l.name)
-				fault(i > 0 && l.before(things[(i-1)/2]), "lane %s comes too late", l.name)
+			tenants := q.serving[s][u].things
+			for i, t := range tenants {
+				fault(q.tenants[t.name] != t, "tenant %s can be served and is not listed", t.name)
+				fault(t.index[s][u] != i, "tenant %s is in the wrong place", t.name)
+				fault(i > 0 && t.before(tenants[(i-1)/2]), "tenant %s comes too late", t.name)
+				fault(t.serving[s][u].len() == 0, "tenant %s has nothing to serve", t.name)
+			}
+			for _, t := range q.tenants {
+				things := t.serving[s][u].things
+				fault(len(things) > 0 != (t.index[s][u] != notInHeap),
+					"tenant %s has %d lanes to serve and is at %d", t.name, len(things), t.index[s][u])
+				for i, l := range things {
+					fault(q.lanes[l.key] != l, "lane %s can be served and is not listed", l.key)
+					fault(l.standing != s || l.urgency != u || q.wants(l) != u || l.index != i, "lane %s is in the wrong place", l.key)
+					fault(i > 0 && l.before(things[(i-1)/2]), "lane %s comes too late", l.key)
+				}
 			}
 		}
 	}
 
 	inFlight, waiting, busy, placed := map[string]int{}, map[string]int{}, [standings]int{}, 0
 	for item, f := range q.inFlight {
-		name := f.lane.name
+		name := f.lane.key
 		fault(q.lanes[name] != f.lane, "lane %s of %s is not listed", name, item)
 		inFlight[name]++
 		busy[f.lane.standing]++
@@ -134,6 +145,35 @@ func faults(q *Queue[string]) (found []string) {
 	}
 	for name, l := range q.lanes {
 		fault(l.inFlight != inFlight[name] || l.slow != waiting[name], "lane %s has miscounted", name)
+	}
+	owned := map[string]*tenant[string]{}
+	listed := 0
+	for _, t := range q.tenants {
+		owned[t.name] = &tenant[string]{}
+		if t.listed > 0 {
+			listed++
+		}
+	}
+	fault(q.waiting != listed, "%d tenants wait, not %d", q.waiting, listed)
+	for _, l := range q.lanes {
+		o := owned[l.tenant.name]
+		o.lanes++
+		o.ready += l.ready.len()
+		o.busy[l.standing] += l.inFlight
+		if l.index != notInHeap {
+			o.listed++
+		}
+	}
+	for _, f := range q.inFlight {
+		if f.place != nil {
+			owned[f.lane.tenant.name].placed++
+		}
+	}
+	for name, t := range q.tenants {
+		o := owned[name]
+		fault(t.lanes != o.lanes || t.lanes == 0 || t.ready != o.ready || t.busy != o.busy ||
+			t.placed != o.placed || t.listed != o.listed,
+			"tenant %s has miscounted", name)
 	}
 	silent := 0
 	for _, asked := range q.asked {

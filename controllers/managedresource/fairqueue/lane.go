@@ -24,8 +24,10 @@ type entry[R comparable] struct {
 
 // lane is the part of a queue that belongs to one target. It exists while it has entries ready or in flight.
 type lane[R comparable] struct {
-	name  string
-	ready indexedHeap[*entry[R]]
+	// name is what Options.Lane returned, key what tells it from lanes of that name of other tenants.
+	name, key string
+	tenant    *tenant[R]
+	ready     indexedHeap[*entry[R]]
 	// standing is what is known of it. Only judge changes it.
 	standing standing
 	// inFlight is how many of its items are handed out, slow how many of them have no place.

@@ -29,6 +29,7 @@ type Metrics struct {
 // measured is a queue as Metrics see it.
 type measured interface {
 	measure() figures
+	idleFrom() time.Time
 	inLanes() []Lane
 }
 
@@ -105,17 +106,18 @@ func (m *Metrics) Collect(collected chan<- prometheus.Metric) {
 	}
 }
 
-// Longest returns how long the item has been worked on that was handed out first, of all queues, and the class of its queue.
-// It also returns how many queues there are; one that was shut down is none.
-func (m *Metrics) Longest() (class string, longest time.Duration, queues int) {
+// Idle returns since when a queue has had something to hand out and a worker without work, and has not handed it out:
+// the one of which that has been so for the longest; zero if there is none. It also returns how many queues there
+// are; one that was shut down is none.
+func (m *Metrics) Idle() (class string, since time.Time, queues int) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	for name, queue := range m.queues {
-		if figures := queue.measure(); class == "" || figures.longest > longest {
-			class, longest = name, figures.longest
+		if idle := queue.idleFrom(); !idle.IsZero() && (since.IsZero() || idle.Before(since)) {
+			class, since = name, idle
 		}
 	}
-	return class, longest, len(m.queues)
+	return class, since, len(m.queues)
 }
 
 // Lane is what a queue has for one target at one moment.
@@ -218,6 +220,13 @@ func (q *Queue[R]) measure() figures {
 		}
 	}
 	return result
+}
+
+// idleFrom is idleSince for others than the queue.
+func (q *Queue[R]) idleFrom() time.Time {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	return q.idleSince()
 }
 
 // inLanes returns the lanes, by name.

@@ -83,35 +83,36 @@ func TestMetricsGoOnWhenAQueueIsReplaced(t *testing.T) {
 	g.Expect(figuresOf(g, registry)).NotTo(HaveKey("depth"))
 }
 
-func TestLongestIsTheItemThatWasHandedOutFirst(t *testing.T) {
+func TestIdleAndLongestItems(t *testing.T) {
 	g := NewWithT(t)
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	g.Expect(err).NotTo(HaveOccurred())
-	longest := func() time.Duration {
-		_, longest, _ := metrics.Longest()
-		return longest
-	}
-	_, _, queues := metrics.Longest()
+	_, _, queues := metrics.Idle()
 	g.Expect(queues).To(BeZero())
 
-	q, clock := newTestQueue(t, Options[string]{Metrics: metrics, MaxInFlight: limit(5)})
+	q, clock := newTestQueue(t, Options[string]{Metrics: metrics, MaxInFlight: limit(5), Workers: 2})
+	longest := func() time.Duration { return q.measure().longest }
 	q.Add("a/0")
+	added := clock.Now()
 	clock.Step(time.Minute)
+	_, since, queues := metrics.Idle()
+	g.Expect(since).To(Equal(added))
+	g.Expect(queues).To(Equal(1))
 	g.Expect(longest()).To(BeZero(), "an item that waits is nobody's work")
 	g.Expect(take(q)).To(Equal([]string{"a/0"}))
 	clock.Step(time.Minute)
 	q.Add("b/0")
 	g.Expect(take(q)).To(Equal([]string{"b/0"}))
 	clock.Step(time.Second)
-	_, duration, queues := metrics.Longest()
-	g.Expect(duration).To(Equal(61 * time.Second))
-	g.Expect(queues).To(Equal(1))
+	g.Expect(longest()).To(Equal(61 * time.Second))
+	_, since, _ = metrics.Idle()
+	g.Expect(since).To(BeZero())
 	q.Done("a/0")
 	g.Expect(longest()).To(Equal(time.Second))
 	q.Done("b/0")
 	g.Expect(longest()).To(BeZero())
 	q.ShutDown()
-	_, _, queues = metrics.Longest()
+	_, _, queues = metrics.Idle()
 	g.Expect(queues).To(BeZero())
 }
 

@@ -37,16 +37,59 @@ func (q *Queue[R]) waits(u urgency) bool {
 // nextOf is nextLane for one urgency. It has targets asked that may be silent, and passes over their lanes.
 func (q *Queue[R]) nextOf(u urgency) *lane[R] {
 	for {
-		var next *lane[R]
-		for s := range standings {
-			if serving := &q.serving[s][u]; serving.len() > 0 && q.hasRoom(s, u) && (next == nil || serving.first().before(next)) {
-				next = serving.first()
-			}
-		}
+		next := q.candidate(u)
 		if next == nil || q.vet(next) {
 			return next
 		}
 	}
+}
+
+// candidate returns the lane of an urgency that comes first, of those that there is room for: that of the tenant that
+// comes first, and of its lanes the one that does.
+func (q *Queue[R]) candidate(u urgency) (next *lane[R]) {
+	for s := range standings {
+		if q.serving[s][u].len() == 0 || !q.hasRoom(s, u) {
+			continue
+		}
+		t := q.firstTenant(s, u)
+		if t == nil {
+			continue
+		}
+		l := t.serving[s][u].first()
+		if next == nil || t != next.tenant && t.before(next.tenant) || t == next.tenant && l.before(next) {
+			next = l
+		}
+	}
+	return next
+}
+
+// idleSince returns since when something could have been handed out to a worker that has nothing to do; zero if
+// nothing can, or all workers are busy. Only targets that are known not to need a question count.
+func (q *Queue[R]) idleSince() time.Time {
+	if q.shutDown || q.options.Workers <= 0 || len(q.inFlight) >= q.options.Workers || q.suspicious() {
+		return time.Time{}
+	}
+	var since time.Time
+	for u := range urgencies {
+		if next := q.candidate(u); next != nil {
+			ready := next.ready.first().readyAt
+			if ready.Before(q.movedAt) {
+				ready = q.movedAt
+			}
+			if since.IsZero() || ready.Before(since) {
+				since = ready
+			}
+		}
+	}
+	return since
+}
+
+// displace takes its place from an item.
+func (q *Queue[R]) displace(f *flight[R]) {
+	q.placed.Remove(f.place)
+	f.place = nil
+	f.lane.tenant.placed--
+	q.reorder(f.lane.tenant)
 }
 
 // atMost is how many items of a lane may be handed out at once. One that is slow, or may be as an item of it waits, gets half of
@@ -107,13 +150,14 @@ func (q *Queue[R]) age() {
 
 // lose judges a lane by an item that takes long, which has its place no longer.
 func (q *Queue[R]) lose(f *flight[R]) {
+	q.movedAt = q.options.Clock.Now()
 	if f.place != nil {
-		q.placed.Remove(f.place)
+		q.displace(f)
 		f.lane.slow++
 	} else {
 		q.yielded.Remove(f.yielded)
+		f.yielded = nil
 	}
-	f.place, f.yielded = nil, nil
 	q.doubt(f)
 }
 

@@ -32,13 +32,21 @@ type Queue[R comparable] struct {
 	silent int
 	// usual is how long targets take to answer when they are asked.
 	usual time.Duration
-	lanes map[string]*lane[R]
+	// lanes are by their keys, which tell those of different tenants apart. waiting is how many tenants have lanes
+	// that can be served.
+	lanes   map[string]*lane[R]
+	tenants map[string]*tenant[R]
+	waiting int
+	// several is true once there was more than one tenant; the first one was called sole.
+	several bool
+	sole    *string
 	// known is the standing of the lanes that were served last, whether or not they exist.
 	known *simplelru.LRU[string, standing]
 	// busy is how many items of the lanes of each standing are handed out.
 	busy [standings]int
-	// serving are the lanes of each standing and urgency with something to hand out now, if there is room.
-	serving [standings][urgencies]indexedHeap[*lane[R]]
+	// serving are the tenants that have lanes of each standing and urgency with something to hand out now, if there
+	// is room.
+	serving [standings][urgencies]indexedHeap[*tenant[R]]
 	// row is how many urgent entries were handed out since the last one in the background.
 	row int
 	// lately is the kind of the urgent entry that was handed out last.
@@ -52,8 +60,10 @@ type Queue[R comparable] struct {
 	timer   clock.Timer
 	timerAt time.Time
 	// aging fires when the oldest flight with a place may have to give it up. It is nil if nobody waits for that.
-	aging    clock.Timer
-	agingAt  time.Time
+	aging   clock.Timer
+	agingAt time.Time
+	// movedAt is when something was handed out last, or there came to be room for it.
+	movedAt  time.Time
 	shutDown bool
 }
 
@@ -76,6 +86,7 @@ func New[R comparable](name string, options Options[R]) *Queue[R] {
 		asked:    map[string]*question{},
 		lately:   upkeep,
 		lanes:    map[string]*lane[R]{},
+		tenants:  map[string]*tenant[R]{},
 		delayed: indexedHeap[*entry[R]]{
 			index:  func(e *entry[R]) *int { return &e.index },
 			before: func(a, b *entry[R]) bool { return a.readyAt.Before(b.readyAt) },
@@ -83,8 +94,8 @@ func New[R comparable](name string, options Options[R]) *Queue[R] {
 	}
 	for s := range q.serving {
 		for u := range q.serving[s] {
-			q.serving[s][u].index = func(l *lane[R]) *int { return &l.index }
-			q.serving[s][u].before = (*lane[R]).before
+			q.serving[s][u].index = func(t *tenant[R]) *int { return &t.index[s][u] }
+			q.serving[s][u].before = (*tenant[R]).before
 		}
 	}
 	q.work.L, q.idle.L = &q.mutex, &q.mutex
@@ -125,8 +136,10 @@ func (q *Queue[R]) Done(item R) {
 	delete(q.inFlight, item)
 	l.inFlight--
 	q.busy[l.standing]--
+	l.tenant.busy[l.standing]--
+	q.movedAt = q.options.Clock.Now()
 	if f.place != nil {
-		q.placed.Remove(f.place)
+		q.displace(f)
 	} else {
 		l.slow--
 	}
@@ -179,14 +192,19 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	}
 	l.inFlight++
 	q.busy[l.standing]++
+	l.tenant.busy[l.standing]++
 	l.turn = q.next()
+	l.tenant.turn = l.turn
+	q.movedAt = now
 	l.vouchedUntil = time.Time{}
 	f := &flight[R]{item: e.item, lane: l, standing: l.standing, urgency: urgency, since: now}
 	if l.standing == slow {
 		l.slow++
 	} else {
 		f.place = q.placed.PushBack(f)
+		l.tenant.placed++
 	}
+	q.reorder(l.tenant)
 	q.inFlight[e.item] = f
 	q.settle(l)
 	q.watchPlaces(now)
@@ -200,12 +218,17 @@ func (q *Queue[R]) enter(e *entry[R]) {
 		q.ready++
 		return
 	}
-	l := q.lane(q.options.Lane(e.item))
+	l := q.laneOf(e.item)
 	if l.ready.len() == 0 {
 		l.turn = q.next()
 	}
+	if l.tenant.ready == 0 {
+		l.tenant.turn = q.next()
+		q.reorder(l.tenant)
+	}
 	e.lane = l
 	l.ready.push(e)
+	l.tenant.ready++
 	q.ready++
 	q.settle(l)
 }
@@ -213,19 +236,32 @@ func (q *Queue[R]) enter(e *entry[R]) {
 // leave takes a ready entry out of its lane.
 func (q *Queue[R]) leave(e *entry[R]) {
 	e.lane.ready.remove(e)
+	e.lane.tenant.ready--
 	e.lane = nil
 	q.ready--
 }
 
-// lane returns the lane of the given name and makes it if necessary.
-func (q *Queue[R]) lane(name string) *lane[R] {
-	l, exists := q.lanes[name]
+// laneOf returns the lane of an item and makes it if necessary.
+func (q *Queue[R]) laneOf(item R) *lane[R] {
+	name, tenant := q.options.Lane(item), q.tenantOf(item)
+	key := laneKey(tenant, name)
+	l, exists := q.lanes[key]
 	if !exists {
-		s, _ := q.known.Get(name) // unknown if it is not there
+		s, _ := q.known.Get(key) // unknown if it is not there
 		l = newLane[R](name, s)
-		q.lanes[name] = l
+		l.key, l.tenant = key, q.tenant(tenant)
+		l.tenant.lanes++
+		q.lanes[key] = l
 	}
 	return l
+}
+
+// laneKey tells lanes of different tenants apart.
+func laneKey(tenant, lane string) string {
+	if tenant == "" {
+		return lane
+	}
+	return tenant + " " + lane
 }
 
 // settle puts a lane that has changed where it belongs: among those that can be served, or aside.
@@ -237,24 +273,21 @@ func (q *Queue[R]) settle(l *lane[R]) {
 	switch {
 	case !canServe:
 	case l.index != notInHeap:
-		q.serving[l.standing][l.urgency].update(l)
+		l.tenant.serving[l.standing][l.urgency].update(l)
 	default:
 		l.urgency = q.wants(l)
-		q.serving[l.standing][l.urgency].push(l)
+		q.list(l)
 	}
 }
 
-// unlist takes a lane from those that can be served.
-func (q *Queue[R]) unlist(l *lane[R]) {
-	if l.index != notInHeap {
-		q.serving[l.standing][l.urgency].remove(l)
-	}
-}
-
-// clear ends a lane that holds nothing any more.
+// clear ends a lane that holds nothing any more, and a tenant without lanes.
 func (q *Queue[R]) clear(l *lane[R]) {
-	if l.ready.len() == 0 && l.inFlight == 0 {
-		delete(q.lanes, l.name)
+	if l.ready.len() > 0 || l.inFlight > 0 || q.lanes[l.key] != l {
+		return
+	}
+	delete(q.lanes, l.key)
+	if l.tenant.lanes--; l.tenant.lanes == 0 {
+		delete(q.tenants, l.tenant.name)
 	}
 }
 

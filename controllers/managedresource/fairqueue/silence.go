@@ -32,34 +32,34 @@ func (q *Queue[R]) learnUsual(took time.Duration) {
 }
 
 // answers tells whether the target of a lane is known to answer. If not, it is asked, and the lane may be held until it does.
-func (q *Queue[R]) answers(name string, item R, now time.Time) bool {
+func (q *Queue[R]) answers(key string, item R, now time.Time) bool {
 	if q.options.Answers == nil {
 		return true
 	}
-	if q.asked[name] != nil {
+	if q.asked[key] != nil {
 		return false
 	}
-	if q.options.Answers(item, func() { q.settled(name) }) {
+	if q.options.Answers(item, func() { q.settled(key) }) {
 		return true
 	}
-	q.asked[name] = &question{since: now}
+	q.asked[key] = &question{since: now}
 	return false
 }
 
 // settled takes note that a target answers, or that work for it needs none.
-func (q *Queue[R]) settled(name string) {
+func (q *Queue[R]) settled(key string) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	asked := q.asked[name]
+	asked := q.asked[key]
 	if asked == nil {
 		return
 	}
-	delete(q.asked, name)
+	delete(q.asked, key)
 	q.learnUsual(q.options.Clock.Since(asked.since))
 	if asked.silent {
 		q.silent--
 	}
-	if l := q.lanes[name]; l != nil && !q.shutDown {
+	if l := q.lanes[key]; l != nil && !q.shutDown {
 		q.resume(l, asked)
 		q.wake()
 	}
@@ -88,7 +88,7 @@ func (q *Queue[R]) vet(l *lane[R]) bool {
 		return true
 	}
 	now := q.options.Clock.Now()
-	if now.Before(l.vouchedUntil) || q.answers(l.name, l.ready.first().item, now) {
+	if now.Before(l.vouchedUntil) || q.answers(l.key, l.ready.first().item, now) {
 		return true
 	}
 	l.held = true
@@ -101,10 +101,11 @@ func (q *Queue[R]) vet(l *lane[R]) bool {
 // are slow at first. For the same reason no more than there are places give up theirs so early: that is enough to find out that many are
 // silent, and where they are not, more work at a time would make all of them slower.
 func (q *Queue[R]) inquire(f *flight[R], now time.Time) {
-	if q.options.Answers == nil || f.standing != swift || now.Sub(f.since) < q.options.Doubt || q.answers(f.lane.name, f.item, now) {
+	if q.options.Answers == nil || f.standing != swift || now.Sub(f.since) < q.options.Doubt ||
+		q.answers(f.lane.key, f.item, now) {
 		return
 	}
-	if asked := q.asked[f.lane.name]; q.yielded.Len() < q.options.Places && q.takesUnusually(asked, now) {
+	if asked := q.asked[f.lane.key]; q.yielded.Len() < q.options.Places && q.takesUnusually(asked, now) {
 		q.yield(f)
 		if !asked.silent {
 			asked.silent = true
@@ -115,8 +116,8 @@ func (q *Queue[R]) inquire(f *flight[R], now time.Time) {
 
 // yield takes its place from an item whose target is silent.
 func (q *Queue[R]) yield(f *flight[R]) {
-	q.placed.Remove(f.place)
-	f.place, f.yielded = nil, q.yielded.PushBack(f)
+	q.displace(f)
+	f.yielded = q.yielded.PushBack(f)
 	f.lane.slow++
 	q.settle(f.lane) // it may get less than before
 }

@@ -63,11 +63,13 @@ func (q *Queue[R]) placedOf(sort func(*flight[R]) bool) (n int) {
 
 // judge changes the standing of a lane.
 func (q *Queue[R]) judge(l *lane[R], s standing) {
-	q.known.Add(l.name, s)
+	q.known.Add(l.key, s)
 	q.unlist(l)
 	q.busy[l.standing] -= l.inFlight
+	l.tenant.busy[l.standing] -= l.inFlight
 	l.standing = s
 	q.busy[l.standing] += l.inFlight
+	l.tenant.busy[l.standing] += l.inFlight
 	q.settle(l)
 }
 

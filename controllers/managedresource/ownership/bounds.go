@@ -9,8 +9,8 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
-// Bounds of the managedFields of one object. Real API servers keep far less: an object has 1.5 MiB at most, objects nest no
-// deeper than their schemas do, and of those who update an object ten are remembered.
+// Bounds of the managedFields of one object. Real API servers keep far less: an object has 1.5 MiB at most, objects
+// nest no deeper than their schemas do, and of those who update an object ten are remembered.
 const (
 	// MaxEntries is how many entries are read, MaxBytes how many bytes their fields take together.
 	MaxEntries, MaxBytes = 1000, 1 << 20

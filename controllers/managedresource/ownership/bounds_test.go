@@ -73,12 +73,19 @@ func TestManagedFieldsOutOfBoundsAreNotRead(t *testing.T) {
 		entries entries
 		message string
 	}{
-		"too many entries":            {many, "1001 entries are more than is read of the managedFields of an object: 1000"},
-		"too many bytes":              {entries{}.ours(`{}`).update(large), "are more than is read"},
-		"too many bytes of ours":      {entries{}.ours(large).update(`{"f:spec":{"f:y":{}}}`), "are more than is read"},
-		"too deep":                    {entries{}.ours(`{}`).update(nested(1000, leaves("x", 20_000))), "more than 100 levels of nesting"},
-		"ours, with others' beside":   {entries{}.ours(nested(1000, `"f:x":{}`)).update(`{"f:spec":{"f:y":{}}}`), "more than 100 levels of nesting"},
-		"as deep as a list of values": {entries{}.ours(`{}`).update(strings.Repeat(`{"v:1":`, 5000) + "{}" + strings.Repeat("}", 5000)), "levels of nesting"},
+		"too many entries":       {many, "1001 entries are more than is read of the managedFields of an object: 1000"},
+		"too many bytes":         {entries{}.ours(`{}`).update(large), "are more than is read"},
+		"too many bytes of ours": {entries{}.ours(large).update(`{"f:spec":{"f:y":{}}}`), "are more than is read"},
+		"too deep": {
+			entries{}.ours(`{}`).update(nested(1000, leaves("x", 20_000))), "more than 100 levels of nesting",
+		},
+		"ours, with others' beside": {
+			entries{}.ours(nested(1000, `"f:x":{}`)).update(`{"f:spec":{"f:y":{}}}`), "more than 100 levels of nesting",
+		},
+		"as deep as a list of values": {
+			entries{}.ours(`{}`).update(strings.Repeat(`{"v:1":`, 5000) + "{}" + strings.Repeat("}", 5000)),
+			"levels of nesting",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -100,22 +107,27 @@ func TestManagedFieldsOutOfBoundsAreNotRead(t *testing.T) {
 	}
 }
 
-// All that the bounds allow is compared with memory and time in proportion to its size, not to the size of what one manager has
-// times the number of managers, nor to the square of the depth.
+// All that the bounds allow is compared with memory and time in proportion to its size, not to the size of what one
+// manager has times the number of managers, nor to the square of the depth.
 func TestManagedFieldsWithinBoundsAreComparedInLinearTime(t *testing.T) {
 	const deep = ownership.MaxDepth - 2
 	byMany := entries{}.ours(nested(1, leaves("ours", 20_000)))
 	for i := range ownership.MaxEntries - 1 {
-		byMany = byMany.of(fmt.Sprint("manager-", i), metav1.ManagedFieldsOperationApply, "", nested(1, leaves(fmt.Sprintf("m%04d", i), 20)))
+		fields := nested(1, leaves(fmt.Sprintf("m%04d", i), 20))
+		byMany = byMany.of(fmt.Sprint("manager-", i), metav1.ManagedFieldsOperationApply, "", fields)
 	}
 	tests := map[string]struct {
 		entries entries
 		desired *unstructured.Unstructured
 	}{
 		"deep and wide": {
-			entries{}.ours(nested(deep, leaves("x", 20_000))).update(nested(deep, leaves("y", 20_000))), manifest(deep, "z", 20_000),
+			entries{}.ours(nested(deep, leaves("x", 20_000))).update(nested(deep, leaves("y", 20_000))),
+			manifest(deep, "z", 20_000),
 		},
-		"wide":          {entries{}.ours(nested(1, leaves("x", 30_000))).update(nested(1, leaves("y", 30_000))), manifest(1, "z", 100_000)},
+		"wide": {
+			entries{}.ours(nested(1, leaves("x", 30_000))).update(nested(1, leaves("y", 30_000))),
+			manifest(1, "z", 100_000),
+		},
 		"many managers": {byMany, manifest(1, "ours", 20_000)},
 	}
 	for name, test := range tests {
@@ -140,7 +152,8 @@ func TestManagedFieldsWithinBoundsAreComparedInLinearTime(t *testing.T) {
 func FuzzFieldsV1(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`{"f:spec":{"f:x":{}}}`, `{"f:spec":{".":{},"f:y":{}}}`},
-		{`{"f:metadata":{"f:labels":{"f:ours":{}}}}`, `{"f:spec":{"k:{\"name\":\"a\"}":{".":{},"f:b":{}},"v:1":{},"i:0":{}}}`},
+		{`{"f:metadata":{"f:labels":{"f:ours":{}}}}`,
+			`{"f:spec":{"k:{\"name\":\"a\"}":{".":{},"f:b":{}},"v:1":{},"i:0":{}}}`},
 		{nested(90, leaves("x", 50)), nested(90, leaves("y", 50))},
 		{`{`, `{"f:spec":null}`},
 		{`{"v:[[[[]]]]":{}}`, `{"k:{}":{"k:{\"a\":{}}":{}}}`},
@@ -149,7 +162,8 @@ func FuzzFieldsV1(f *testing.F) {
 	}
 	desired := manifest(3, "x", 3)
 	f.Fuzz(func(t *testing.T, ours, theirs string) {
-		o := object(entries{}.ours(ours).update(theirs).of("kube-controller-manager", metav1.ManagedFieldsOperationUpdate, "status", theirs))
+		o := object(entries{}.ours(ours).update(theirs).
+			of("kube-controller-manager", metav1.ManagedFieldsOperationUpdate, "status", theirs))
 		allocations := testing.AllocsPerRun(1, func() { _ = compareAll(o, desired) })
 		if most := float64(5000 + 100*ownership.MaxDepth/10*(len(ours)+len(theirs))); allocations > most {
 			t.Errorf("%.0f allocations for %d bytes", allocations, len(ours)+len(theirs))
