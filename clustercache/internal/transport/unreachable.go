@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
@@ -45,11 +46,12 @@ func Reason(err error) string {
 	return u.reason.Error()
 }
 
-// discreet has an error not tell why a call got no answer. What the hub itself decided is told: that an answer is too
-// large, and what withheld knows of.
+// discreet has an error not tell why a call got no answer. What the hub itself decided is told: that an answer is
+// not accepted, and what withheld knows of.
 func discreet(err error, withheld func(error) bool) error {
 	var u *UnreachableError
-	if err == nil || errors.As(err, &u) || errors.Is(err, untrusted.ErrExceeded) || withheld(err) {
+	own := errors.Is(err, untrusted.ErrExceeded) || answers.IsRefused(err) || errors.Is(err, answers.ErrNoPlace)
+	if err == nil || errors.As(err, &u) || own || withheld(err) {
 		return err
 	}
 	return &UnreachableError{reason: err}
