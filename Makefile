@@ -50,6 +50,10 @@ failover: kube ## End a leading hub KILLS (default 50) times under load, in seve
 faults: kube ## Bring each fault together with each phase of the hub's work on a target. RUN="503/" picks, SHORT=1 leaves latencies out
 	$(GO) run ./hack/trials faults $(if $(RUN),-run '$(RUN)') $(if $(SHORT),-window 0 -healthy 5) $(ARGS)
 
+.PHONY: hostile
+hostile: kube ## Attack a hub as tenants and targets can, under a memory limit, beside honest targets. RUN="^5/" picks, QUICK=1 is a selection
+	$(GO) run ./hack/trials hostile $(if $(RUN),-run '$(RUN)') $(if $(QUICK),-quick) $(ARGS)
+
 .PHONY: soak
 soak: kube ## Let a hub run for MINUTES (default 60) with everything going on, and look what is left behind. CYCLES=500: targets come and go
 	$(GO) run ./hack/trials $(if $(CYCLES),cycles -cycles $(CYCLES),soak -minutes $(or $(MINUTES),60)) $(ARGS)

@@ -20,6 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/trials/failover"
+	"github.com/trellis-hub/trellis/hack/trials/hostile"
 	"github.com/trellis-hub/trellis/hack/trials/matrix"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 	"github.com/trellis-hub/trellis/hack/trials/scale"
@@ -38,6 +39,7 @@ var trials = []trial{
 	{"fleet", of((*scale.Options).Flags, scale.Run)},
 	{"foreign", of((*scale.ForeignOptions).Flags, scale.RunForeign)},
 	{"faults", of((*matrix.Options).Flags, matrix.Run)},
+	{"hostile", of((*hostile.Options).Flags, hostile.Run)},
 	{"soak", of((*soak.Options).Flags, soak.Run)},
 	{"cycles", of((*soak.Options).CycleFlags, soak.Cycle)},
 }

@@ -53,6 +53,34 @@ SecretNamespaces in apis/config/v1alpha1.
 {{- toYaml (mergeOverwrite $known (deepCopy .Values.config)) -}}
 {{- end -}}
 
+{{/*
+Nine tenths of the memory limit, in bytes; empty if there is none. The Go runtime collects its garbage to stay below that, and what
+it does not count has the rest.
+*/}}
+{{- define "trellis.memoryLimit" -}}
+{{- $limit := dig "limits" "memory" "" .Values.resources -}}
+{{- if and $limit (not (kindIs "string" $limit)) -}}{{- $limit = toString (int64 $limit) -}}{{- end -}}
+{{- if $limit -}}
+{{- $bytes := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 -}}
+{{- $bytes = merge $bytes (dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776) -}}
+{{- $number := regexFind "^[0-9]+([.][0-9]+)?" $limit -}}
+{{- $suffix := trimPrefix $number $limit -}}
+{{- if or (not $number) (not (hasKey $bytes $suffix)) -}}
+{{- fail (printf "resources.limits.memory: %q is no number of bytes such as 1Gi or 1500M" $limit) -}}
+{{- end -}}
+{{- int64 (mulf (float64 $number) (float64 (get $bytes $suffix)) 0.9) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The environment of the hub. What the user sets wins. */}}
+{{- define "trellis.env" -}}
+{{- $limit := include "trellis.memoryLimit" . -}}
+{{- range .Values.env -}}{{- if eq .name "GOMEMLIMIT" -}}{{- $limit = "" -}}{{- end -}}{{- end -}}
+{{- $env := .Values.env | default list -}}
+{{- if $limit -}}{{- $env = prepend $env (dict "name" "GOMEMLIMIT" "value" $limit) -}}{{- end -}}
+{{- if $env -}}{{- toYaml $env -}}{{- end -}}
+{{- end -}}
+
 {{/* What the values say together, that no schema can judge. */}}
 {{- define "trellis.check" -}}
 {{- $election := .Values.config.leaderElection | default dict -}}

@@ -87,8 +87,11 @@ type Hub struct {
 
 // StartHub starts a hub on a source cluster that was prepared by hubtest.InstallSource, and returns when it is ready.
 // Its files go to dir. The configuration must not have the sections that endpoints adds; targets on this machine are
-// allowed in it. A minute is enough unless ctx has a deadline of its own.
-func StartHub(ctx context.Context, binary, dir string, source *Cluster, config string) (*Hub, error) {
+// allowed in it. The environment, as "NAME=value", is added to what the hub needs. A minute is enough unless ctx has a
+// deadline of its own.
+func StartHub(
+	ctx context.Context, binary, dir string, source *Cluster, config string, environment ...string,
+) (*Hub, error) {
 	kubeconfig, err := source.ServiceAccountKubeconfig(ctx, hubtest.HubNamespace, chart.ServiceAccount, 12*time.Hour)
 	if err != nil {
 		return nil, fmt.Errorf("identity of the hub: %w", err)
@@ -115,7 +118,7 @@ func StartHub(ctx context.Context, binary, dir string, source *Cluster, config s
 			probes:  fmt.Sprintf("127.0.0.1:%d", ports[0]), metrics: fmt.Sprintf("127.0.0.1:%d", ports[1]),
 			done: make(chan struct{}),
 		}
-		if err = h.start(ctx, binary, configFile); err == nil {
+		if err = h.start(ctx, binary, configFile, environment); err == nil {
 			return h, nil
 		}
 		h.Kill()
@@ -143,7 +146,7 @@ func allowLoopback(config string) (string, error) {
 	return string(out), err
 }
 
-func (h *Hub) start(ctx context.Context, binary, configFile string) error {
+func (h *Hub) start(ctx context.Context, binary, configFile string, environment []string) error {
 	log, err := os.OpenFile(h.LogFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -153,6 +156,7 @@ func (h *Hub) start(ctx context.Context, binary, configFile string) error {
 	// Nothing of our own environment: $KUBECONFIG would win over the identity that it is to run with.
 	// GODEBUG, so that its heap can be looked at more closely: memprofilerate=512.
 	h.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(configFile), "GODEBUG=" + os.Getenv("GODEBUG")}
+	h.cmd.Env = append(h.cmd.Env, environment...)
 	h.cmd.Stdout, h.cmd.Stderr = log, log
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us; we end it in order
 	if err := h.cmd.Start(); err != nil {
@@ -223,6 +227,9 @@ func (h *Hub) Pid() int { return h.cmd.Process.Pid }
 
 // ReadyURL tells whether the hub is ready.
 func (h *Hub) ReadyURL() string { return "http://" + h.probes + "/readyz" }
+
+// HealthURL tells whether the hub is to go on, or to be started again.
+func (h *Hub) HealthURL() string { return "http://" + h.probes + "/healthz" }
 
 // MetricsURL is where the figures are.
 func (h *Hub) MetricsURL() string { return "http://" + h.metrics + "/metrics" }

@@ -63,6 +63,14 @@ func (h *Hub) Memory() (Memory, error) {
 	return m, nil
 }
 
+// ResetPeak makes Memory.Peak the most that is resident from now on.
+func (h *Hub) ResetPeak() error {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", h.Pid()), []byte("5"), 0); err != nil {
+		return fmt.Errorf("accounting of the hub: %w", err)
+	}
+	return nil
+}
+
 // Sockets is how many the hub has open.
 func (h *Hub) Sockets() (int, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", h.Pid())

@@ -68,6 +68,10 @@ type Options struct {
 	Results string
 	// Fleet is the fleet of targets. Its journal is made by the rig.
 	Fleet fleetsim.Options
+	// Binary is the hub. Empty: it is built.
+	Binary string
+	// Environment is added to that of the hub, as "NAME=value".
+	Environment []string
 	// Progress is where is said what happens. Nil: nobody is told.
 	Progress io.Writer
 }
@@ -114,6 +118,9 @@ func (r *Rig) start(ctx context.Context) (err error) {
 	r.Say("starting a source cluster and %d simulated targets, and building the hub", r.options.Fleet.Targets)
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
+		if r.binary = r.options.Binary; r.binary != "" {
+			return nil
+		}
 		r.binary, err = stage.BuildInto(starting, r.options.Root, r.dir)
 		return err
 	})
@@ -168,8 +175,20 @@ func (r *Rig) StartHub(ctx context.Context, sections string) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	var err error
-	r.Hub, err = stage.StartHub(ctx, r.binary, r.dir, r.Source, config+sections)
+	r.Hub, err = stage.StartHub(ctx, r.binary, r.dir, r.Source, config+sections, r.options.Environment...)
 	return err
+}
+
+// StartBeside starts a further hub of the same binary, with the same configuration as StartHub, and returns when it is
+// ready. Whoever starts it stops it.
+func (r *Rig) StartBeside(ctx context.Context, sections string) (*stage.Hub, error) {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	dir, err := os.MkdirTemp(r.dir, "beside-")
+	if err != nil {
+		return nil, fmt.Errorf("directory of a replica: %w", err)
+	}
+	return stage.StartHub(ctx, r.binary, dir, r.Source, config+sections, r.options.Environment...)
 }
 
 // Replica starts a further hub with the same configuration and returns when it is ready. Its user agent is AgentOf its name, by
@@ -186,7 +205,7 @@ func (r *Rig) Replica(ctx context.Context, name string) (*stage.Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stage.StartHub(ctx, binary, dir, r.Source, config)
+	return stage.StartHub(ctx, binary, dir, r.Source, config, r.options.Environment...)
 }
 
 // userAgentVariable is what the linker sets to name a replica.

@@ -1,0 +1,169 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// secretOf is a Secret with a key.
+func (s *scene) secretOf(name, key string, content []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Data: map[string][]byte{key: content},
+	}
+}
+
+// slowTarget registers a target that takes writes and never answers them.
+func (s *scene) slowTarget(ctx context.Context, name string) error {
+	return s.target(ctx, name, false, serverOptions{intercept: func(w http.ResponseWriter, r *http.Request) bool {
+		writes := []string{http.MethodPatch, http.MethodPut, http.MethodPost}
+		if !slices.Contains(writes, r.Method) || strings.HasPrefix(r.URL.Path, "/apis/auth") {
+			return false
+		}
+		return hangs(w, r)
+	}})
+}
+
+// referencesCases are those of ManagedResources that refer to much.
+func referencesCases() []attack {
+	out := []attack{{
+		row: 7, name: "20,000 references to a Secret of 1 MB", budget: oneTarget, quick: true,
+		begin: func(ctx context.Context, s *scene) error {
+			text := hubtest.ConfigMap("default", "large", strings.Repeat("x", 1_000_000))
+			if err := s.write(ctx, s.secretOf("large", "objects.yaml", []byte(text))); err != nil {
+				return err
+			}
+			refs := make([]string, 20_000)
+			for i := range refs {
+				refs[i] = "large"
+			}
+			if err := s.write(ctx, s.resource("t", "m", refs...)); err != nil {
+				return err
+			}
+			return s.slowTarget(ctx, "t")
+		},
+	}, {
+		row: 7, name: "40,000 distinct references, and Secrets that change",
+		budget: oneTarget, window: 30 * time.Second,
+		begin: func(ctx context.Context, s *scene) error {
+			refs := make([]string, 40_000)
+			for i := range refs {
+				refs[i] = "s" + strconv.Itoa(i)
+			}
+			if err := s.write(ctx, s.resource("t", "m", refs...)); err != nil {
+				return err
+			}
+			for i := range 10 {
+				if err := s.write(ctx, s.secretOf("s"+strconv.Itoa(i), "objects.yaml", nil)); err != nil {
+					return err
+				}
+			}
+			return s.slowTarget(ctx, "t")
+		},
+		goesOn: func(ctx context.Context, s *scene) error {
+			if err := slowly(ctx, 2*time.Second); err != nil {
+				return err
+			}
+			for i := 0; ; i++ {
+				if err := slowly(ctx, 100*time.Millisecond); err != nil {
+					return err
+				}
+				patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"a":"%d"}}}`, i)
+				secret := s.secretOf("s"+strconv.Itoa(i%10), "objects.yaml", nil)
+				err := s.tenant.Patch(ctx, secret, client.RawPatch("application/merge-patch+json", patch))
+				if client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("changing a Secret: %w", err)
+				}
+			}
+		},
+	}, {
+		row: 7, name: "50 Secrets of 1 MB in a ManagedResource, ten of those", budget: manyTargets,
+		begin: func(ctx context.Context, s *scene) error {
+			var refs []string
+			for i := range 50 {
+				name := "s" + strconv.Itoa(i)
+				text := hubtest.ConfigMap("default", name, strings.Repeat("x", 1_000_000))
+				if err := s.write(ctx, s.secretOf(name, "objects.yaml", []byte(text))); err != nil {
+					return err
+				}
+				refs = append(refs, name)
+			}
+			for i := range 10 {
+				if err := s.write(ctx, s.resource("t", "m"+strconv.Itoa(i), refs...)); err != nil {
+					return err
+				}
+			}
+			return s.slowTarget(ctx, "t")
+		},
+	}}
+	return append(out, bundlesCases()...)
+}
+
+// bundles are contents of Secrets that are some hundred bytes of Brotli.
+var bundles = map[string]func() []byte{
+	"documents of 1 MiB": func() []byte {
+		var text strings.Builder
+		for i := range 12 {
+			name := "large-" + strconv.Itoa(i)
+			text.WriteString(hubtest.ConfigMap("default", name, strings.Repeat("x", 1<<20)) + "\n---\n")
+		}
+		return hubtest.Brotli([]byte(text.String()))
+	},
+	"maps that are empty": func() []byte {
+		const maps = 900_000
+		return hubtest.Brotli([]byte(`{"apiVersion":"g.example.org/v1","kind":"K",` +
+			`"metadata":{"namespace":"default","name":"o"},"spec":[` + strings.Repeat("{},", maps) + "{}]}"))
+	},
+	"a bomb": func() []byte { return hubtest.Brotli(make([]byte, 1<<30)) },
+}
+
+// bundlesCases are those of ManagedResources that are decoded and wait for slow targets.
+func bundlesCases() []attack {
+	const resources = 60
+	var out []attack
+	for name, content := range bundles {
+		for _, targets := range []int{1, 10} {
+			a := attack{
+				row: 8, name: fmt.Sprintf("60 ManagedResources of Brotli, %s, %d slow targets", name, targets),
+				budget: oneTarget,
+				quick:  targets == 1 && name == "documents of 1 MiB",
+			}
+			if targets > 1 {
+				a.budget = manyTargets
+			}
+			a.begin = func(ctx context.Context, s *scene) error {
+				packed := content()
+				for i := range targets {
+					if err := s.slowTarget(ctx, "t"+strconv.Itoa(i)); err != nil {
+						return err
+					}
+				}
+				for i := range resources {
+					name := "m" + strconv.Itoa(i)
+					// A suffix, so that no two have the same content.
+					own := s.secretOf(name, "objects.yaml.br", packed)
+					own.Data["own.yaml"] = []byte(hubtest.ConfigMap("default", name, "value"))
+					if err := s.write(ctx, own); err != nil {
+						return err
+					}
+					if err := s.write(ctx, s.resource("t"+strconv.Itoa(i%targets), name, name)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			out = append(out, a)
+		}
+	}
+	return out
+}
