@@ -90,7 +90,7 @@ func forgedCases() []attack {
 				return err
 			}
 			v = victim{fleet: fleet, target: fleet.Targets()[0]}
-			s.ends = append(s.ends, fleet.Stop)
+			s.ends, s.others = append(s.ends, fleet.Stop), append(s.others, rig.Namespace(v.target))
 			// The forged ones are there first, and claim everything.
 			for i, f := range forgeries {
 				if err := s.forge(ctx, fmt.Sprintf("forged-%d", i), f.uid(v)); err != nil {

@@ -247,7 +247,9 @@ func (r *run) play(ctx context.Context, a attack, baseline bool) (err error) {
 			}
 		}
 		s.end()
-		err = errors.Join(err, r.remove(context.WithoutCancel(ctx), s.namespace))
+		for _, namespace := range append(s.others, s.namespace) {
+			err = errors.Join(err, r.remove(context.WithoutCancel(ctx), namespace))
+		}
 		if err != nil {
 			step.Add("attack", 0, "").Holds("can be played", false).Strictly()
 			step.Note("%v", err)
@@ -357,7 +359,7 @@ func (r *run) alive() bool {
 
 // newcomer registers an honest target and returns after how many seconds it is shown as connected. Patience is
 // returned for one that is not.
-func (r *run) newcomer(ctx context.Context) (float64, error) {
+func (r *run) newcomer(ctx context.Context, s *scene) (float64, error) {
 	r.newcomers++
 	fleet, err := r.Extra(ctx, 1, fmt.Sprintf("newcomer-%d-", r.newcomers))
 	if err != nil {
@@ -365,6 +367,7 @@ func (r *run) newcomer(ctx context.Context) (float64, error) {
 	}
 	defer fleet.Stop()
 	target := fleet.Targets()[0]
+	s.others = append(s.others, rig.Namespace(target))
 	connected := rig.Is(hubv1alpha1.ConditionConnected, "True")
 	expected := r.Sight.Expect("", []rig.Ref{rig.TargetClusterOf(target)}, connected)
 	defer expected.End()

@@ -54,7 +54,7 @@ func (r *run) measure(ctx context.Context, a attack, s *scene) (out outcome, err
 		}
 		began := time.Now()
 		for i := 0; i == 0 || time.Since(began) < window*2/3; i++ {
-			took, err := r.newcomer(ctx)
+			took, err := r.newcomer(ctx, s)
 			if err != nil {
 				return err
 			}

@@ -27,8 +27,9 @@ type scene struct {
 	namespace string
 	tenant    client.Client
 	servers   []*server
-	// ends are called when the attack is over.
-	ends []func()
+	// ends are called when the attack is over, and the others namespaces are removed besides its own.
+	ends   []func()
+	others []string
 }
 
 // newScene makes a namespace and its tenant.
