@@ -28,10 +28,12 @@ const (
 	// identityPath is read to identify a cluster; only the metadata is asked for.
 	identityPath   = "/api/v1/namespaces/" + metav1.NamespaceSystem
 	acceptMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-	// maxAnswer bounds what is read of the answers to the cache's own calls, maxMessage what is shown of a fault.
-	maxAnswer  = 1 << 20
+	// maxMessage bounds what is shown of a fault.
 	maxMessage = 512
 )
+
+// answerBounds are those of the answers to the cache's own calls: the metadata of a namespace, and who the hub is.
+var answerBounds = untrusted.Bounds{Bytes: 1 << 20, Elements: 8 << 10, Depth: 100}
 
 // failure is a connection attempt's or probe's end, with the reason that Status shows.
 type failure struct {
@@ -242,9 +244,9 @@ func (g *generation) call(ctx context.Context, method, path string, body, into a
 		return failed(ReasonUnreachable, "%w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	raw, err := io.ReadAll(untrusted.NewReader(response.Body, answerBounds))
 	if err != nil {
-		return failed(ReasonUnreachable, "%w", err)
+		return failed(ReasonUnreachable, "reading %s: %w", path, err)
 	}
 	switch status := response.StatusCode; {
 	case status == http.StatusUnauthorized:

@@ -63,8 +63,15 @@ func (b *Budget) Waiting() (answers int) {
 // places are those that one piece of work has: an answer, or all answers in a scope.
 type places struct {
 	taking chan struct{} // has room for who takes one
-	held   [len(classes)]func()
+
+	mu       sync.Mutex // not held while waiting
+	held     [len(classes)]func()
+	released bool
+	waits    context.CancelCauseFunc // ends who takes one; nil if nobody does
 }
+
+// errReleased ends the wait of an answer that was closed meanwhile.
+var errReleased = errors.New("the answer was closed")
 
 func newPlaces() *places { return &places{taking: make(chan struct{}, 1)} }
 
@@ -79,33 +86,53 @@ func (p *places) take(ctx context.Context, b *Budget, of semaphore.Owner, class 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	p.mu.Lock()
+	p.waits = end
+	held, released := p.held, p.released
+	p.mu.Unlock()
+	if released {
+		return errReleased
+	}
 	for c := 1; c <= class; c++ {
-		if p.held[c] != nil {
+		if held[c] != nil {
 			continue
 		}
 		release, err := b.places[c].Acquire(ctx, of, 1)
 		if err != nil {
 			return err //nolint:wrapcheck // the cause of the context
 		}
-		p.held[c] = release
+		if !p.keep(c, release) {
+			release()
+			return errReleased
+		}
 	}
 	return nil
 }
 
-// has tells whether the places that an answer of a class needs are held.
-func (p *places) has(class int) bool {
-	p.taking <- struct{}{}
-	defer func() { <-p.taking }()
-	return p.held[class] != nil
+// keep notes that a place is held. It returns false if all of them were given back meanwhile.
+func (p *places) keep(class int, release func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.released {
+		p.held[class] = release
+	}
+	return !p.released
 }
 
+// release gives all places back, for good.
 func (p *places) release() {
-	p.taking <- struct{}{}
-	defer func() { <-p.taking }()
-	for c, release := range p.held {
+	p.mu.Lock()
+	held, waits := p.held, p.waits
+	p.held, p.released = [len(classes)]func(){}, true
+	p.mu.Unlock()
+	if waits != nil {
+		waits(errReleased)
+	}
+	for _, release := range held {
 		if release != nil {
 			release()
-			p.held[c] = nil
 		}
 	}
 }
@@ -164,10 +191,10 @@ func WithPause(ctx context.Context, pause func(wait func() error) error) context
 	return context.WithValue(ctx, pauseKey{}, pause)
 }
 
-// wait waits for what an answer needs.
-func wait(ctx context.Context, f func() error) error {
+// Pause calls wait as WithPause says.
+func Pause(ctx context.Context, wait func() error) error {
 	if pause, ok := ctx.Value(pauseKey{}).(func(func() error) error); ok {
-		return pause(f)
+		return pause(wait)
 	}
-	return f()
+	return wait()
 }

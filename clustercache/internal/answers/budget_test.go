@@ -61,6 +61,26 @@ func TestClosedAnswersGiveTheirPlacesBack(t *testing.T) {
 	g.Expect(via.Budget.Held()).To(BeZero())
 }
 
+func TestWaitingEndsWithTheAnswer(t *testing.T) {
+	g := NewWithT(t)
+	via := serve(t, true, largeAnswer)
+	first := begin(t, t.Context(), via)
+	_, err := io.ReadFull(first.Body, make([]byte, 3<<19))
+	g.Expect(err).NotTo(HaveOccurred())
+	second := begin(t, t.Context(), via)
+	read := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(second.Body)
+		read <- err
+	}()
+	g.Eventually(via.Budget.Waiting).Should(Equal(1))
+	g.Expect(second.Body.Close()).To(Succeed())
+	g.Eventually(read).Should(Receive(HaveOccurred()))
+	g.Expect(via.Budget.Waiting()).To(BeZero())
+	g.Expect(first.Body.Close()).To(Succeed())
+	g.Eventually(via.Budget.Held).Should(BeZero())
+}
+
 func TestWaitingEndsWithTheRequest(t *testing.T) {
 	g := NewWithT(t)
 	via := serve(t, true, largeAnswer)

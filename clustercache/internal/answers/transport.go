@@ -34,6 +34,12 @@ const (
 	maxHeaders, maxKept = 1000, 50
 )
 
+// MaxHeader bounds the header of an answer over HTTP/1.1. One byte of it is up to forty in memory.
+const MaxHeader = 64 << 10
+
+// headersExceeded is what net/http says of a header that is longer.
+const headersExceeded = "server response headers exceeded"
+
 // EncodingError is that of an answer in an encoding that was not asked for, whose elements nobody could count.
 type EncodingError struct{ Header, Value string }
 
@@ -67,7 +73,13 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		request = askForJSON(request)
 	}
 	response, err := t.Next.RoundTrip(request)
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, untrusted.ErrExceeded):
+		return nil, t.errorOf(request, err)
+	case strings.Contains(err.Error(), headersExceeded):
+		return nil, t.errorOf(request, &untrusted.ExceededError{What: "bytes of headers", Most: MaxHeader})
+	default:
 		return nil, err //nolint:wrapcheck // it says what went wrong
 	}
 	if err := boundHeaders(response); err != nil {
@@ -96,7 +108,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Body = &body{
 		ReadCloser: response.Body, reader: untrusted.NewReader(response.Body, bounds), free: free,
-		transport: t, request: request,
+		places: newPlaces(), transport: t, request: request,
 	}
 	return response, nil
 }
@@ -234,7 +246,7 @@ type body struct {
 	reader    *untrusted.Reader
 	free      bool // needs no place
 	class     int
-	places    *places // of this answer alone; nil if it has none
+	places    *places // of this answer alone
 	transport *Transport
 	request   *http.Request
 }
@@ -272,26 +284,17 @@ func (b *body) grown() error {
 	ctx := b.request.Context()
 	held, scoped := placesOf(ctx)
 	if !scoped {
-		if b.places == nil {
-			b.places = newPlaces()
-		}
 		held = b.places
 	}
-	if !held.has(class) {
-		err := wait(ctx, func() error { return held.take(ctx, b.transport.Budget, b.transport.Owner, class) })
-		if err != nil {
-			return fmt.Errorf("the answer to %s %s: %w", b.request.Method, b.request.URL.Path, err)
-		}
+	err := Pause(ctx, func() error { return held.take(ctx, b.transport.Budget, b.transport.Owner, class) })
+	if err != nil {
+		return fmt.Errorf("the answer to %s %s: %w", b.request.Method, b.request.URL.Path, err)
 	}
 	b.class = class
 	return nil
 }
 
-func (b *body) release() {
-	if b.places != nil {
-		b.places.release()
-	}
-}
+func (b *body) release() { b.places.release() }
 
 // Close implements io.Closer.
 func (b *body) Close() error {

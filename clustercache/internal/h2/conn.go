@@ -3,7 +3,6 @@ package h2
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 const (
@@ -52,13 +53,16 @@ const (
 )
 
 // errFlood ends a connection whose server keeps the hub busy with nothing.
-var errFlood = fmt.Errorf("the server sends more than %d frames within %s that are of no use", idleFrames, idlePeriod)
+var errFlood error = &untrusted.ExceededError{What: "frames of no use in " + idlePeriod.String(), Most: idleFrames}
 
 // errSettings ends a connection whose server changes the same settings again and again.
-var errSettings = fmt.Errorf("the server sends more than %d settings at once", settingsLimit)
+var errSettings error = &untrusted.ExceededError{What: "settings at once", Most: settingsLimit}
 
 // errUnwritten ends a connection whose server asks for answers and does not take them.
-var errUnwritten = fmt.Errorf("the server asks for more than %d answers and does not take them", queueLimit)
+var errUnwritten error = &untrusted.ExceededError{What: "frames to be answered and not taken", Most: queueLimit}
+
+// errHeader ends a stream.
+var errHeader error = &untrusted.ExceededError{What: "bytes of headers", Most: headerLimit}
 
 // errLost ends a connection that gives no sign of life. Clients look for the text.
 var errLost = errors.New("http2: client connection lost: there was no answer to a ping")

@@ -33,7 +33,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		}, "unexpected EOF"},
 		"long headers": {func(v *visit, id uint32) {
 			v.head(id, false, ":status", "200", "a", strings.Repeat("x", 100<<10), "b", strings.Repeat("x", 40<<10))
-		}, "longer than"},
+		}, "bytes of headers"},
 		"headers in its midst": {func(v *visit, id uint32) {
 			v.head(id, false, ":status", "200")
 			v.head(id, false, ":status", "200")

@@ -182,7 +182,7 @@ func (c *Conn) takeHeadersLocked(f *http2.MetaHeadersFrame) error {
 		c.resetLocked(s, http2.ErrCodeProtocol, errors.New("the answer has headers in its midst"))
 		return nil
 	case f.Truncated:
-		c.resetLocked(s, http2.ErrCodeProtocol, fmt.Errorf("the headers of the answer are longer than %d bytes", headerLimit))
+		c.resetLocked(s, http2.ErrCodeProtocol, errHeader)
 		return nil
 	}
 	response, err := responseOf(f) //nolint:bodyclose // it has none yet

@@ -45,8 +45,6 @@ const (
 	// asked for a server may keep it open.
 	watchAnswer  = 30 * time.Second
 	watchOverrun = 30 * time.Second
-	// maxHeader bounds the header of an answer over HTTP/1.1. One byte of it is up to forty in memory.
-	maxHeader = 64 << 10
 	// maxConns bounds the connections to one target. Over HTTP/1.1 each call under way has one, and each watch.
 	maxConns = 512
 	// bearerTries is how often a request is sent whose token is exchanged each time that it is on its way.
@@ -191,7 +189,7 @@ func newWire(ctx context.Context, base *url.URL, options Options) (*wire, error)
 		IdleConnTimeout:     options.PingInterval + options.PingTimeout,
 		DisableCompression:  config.DisableCompression,
 
-		MaxResponseHeaderBytes: maxHeader,
+		MaxResponseHeaderBytes: answers.MaxHeader,
 	}
 	w.pool = h2.NewPool(w.http, h2.Options{
 		PingInterval: options.PingInterval, PingTimeout: options.PingTimeout, DisableCompression: config.DisableCompression,
