@@ -94,6 +94,14 @@ func TestBytesAreCountedExactly(t *testing.T) {
 	}).Should(Equal(w.sizeOfAll()))
 }
 
+// errorsOnly keeps the errors that a watch reports.
+type errorsOnly struct{ errs []error }
+
+func (*errorsOnly) OnUpdate(types.NamespacedName, string, types.NamespacedName, any, any) {}
+func (*errorsOnly) OnDelete(types.NamespacedName, string, types.NamespacedName, any)      {}
+func (*errorsOnly) OnSynced(types.NamespacedName, string)                                 {}
+func (e *errorsOnly) OnError(_ types.NamespacedName, _ string, err error)                 { e.errs = append(e.errs, err) }
+
 // What a list has in common with what it replaces is there once; what it has not may take a quarter more. If that is
 // not enough, what is replaced goes first.
 func TestListBesideWhatItReplaces(t *testing.T) {
@@ -116,10 +124,13 @@ func TestListBesideWhatItReplaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			room := NewRoom(Size{Objects: 1000, Bytes: 1 << 20}, nil, func() {})
-			w := Declare(t.Context(), Spec{Name: "w", Room: room})
+			var failures errorsOnly
+			w := Declare(t.Context(), Spec{Name: "w", Room: room, Handler: &failures})
+			b := &Binding{watch: w, ctx: t.Context()}
+			w.feeder = b
 			first := newList()
 			for n := range 90 {
-				g.Expect(w.put(nil, first, key(n), value(1, 10_000))).To(BeTrue())
+				g.Expect(w.put(b, first, key(n), value(1, 10_000))).To(BeTrue())
 			}
 			w.values, w.bytes = first.values, first.bytes
 			second, fits := newList(), true
@@ -128,10 +139,15 @@ func TestListBesideWhatItReplaces(t *testing.T) {
 				if n < c.changed {
 					o = value(2, c.length)
 				}
-				fits = fits && w.put(nil, second, key(n), o)
+				fits = fits && w.put(b, second, key(n), o)
 			}
 			g.Expect(fits).To(Equal(c.fits))
 			g.Expect(len(w.values) > 0).To(Equal(c.kept))
+			if c.kept {
+				g.Expect(failures.errs).To(BeEmpty())
+			} else {
+				g.Expect(failures.errs).To(ConsistOf(MatchError(ErrTooMany)), "deletions cannot be found any more")
+			}
 			if c.changed == 0 {
 				g.Expect(second.values[key(0)]).To(BeIdenticalTo(w.values[key(0)]))
 			}

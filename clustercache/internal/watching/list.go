@@ -41,16 +41,17 @@ func (w *Declared) put(b *Binding, l *list, key types.NamespacedName, value any)
 	return true
 }
 
-// giveWay drops what a watch keeps if its list fits without that. What is replaced is not relied upon meanwhile, unless
-// another binding keeps it up to date.
+// giveWay drops what a watch keeps if its list fits without that, unless another binding feeds the watch. Deletions cannot
+// be found without what was kept, so the handler hears of an error, and looks at everything anew once the list is complete.
 func (w *Declared) giveWay(b *Binding, alone Size) bool {
-	w.mu.RLock()
-	relied := w.syncedBy != nil && w.syncedBy != b
-	w.mu.RUnlock()
-	if relied || !w.spec.Room.has(w, alone) {
+	w.deliver.Lock()
+	feeds := w.feeder == b
+	w.deliver.Unlock()
+	if !feeds || !w.spec.Room.has(w, alone) {
 		return false
 	}
 	w.forget()
+	w.fail(b, ErrTooMany)
 	return true
 }
 
