@@ -34,51 +34,29 @@ func (r *run) measure(ctx context.Context, a attack, s *scene) (out outcome, err
 	case window == 0 || r.options.Quick:
 		window = r.options.Window
 	}
+	from := time.Now()
 	attacking, stop := context.WithCancel(ctx)
 	defer stop()
 	group, _ := errgroup.WithContext(ctx)
-	var drift rig.Drift
 	group.Go(func() error {
-		drift, err = r.Window(ctx, r.foreigner, nil, r.honest, r.options.Rate, window)
-		if !r.alive() || r.Hub != nil && r.hubs[0].ended() {
-			return nil // what there is no hub for is judged as such
-		}
-		return err
+		// Foreigners edit for as long as the attack lasts.
+		return ended(ctx, r.foreigner.Pace(attacking, r.honest, r.options.Rate, time.Hour))
 	})
-	group.Go(func() error {
+	group.Go(func() (err error) {
 		defer stop()
-		if a.begin != nil && !a.before {
-			if err := a.begin(ctx, s); err != nil {
-				return err
-			}
-		}
-		began := time.Now()
-		for i := 0; i == 0 || time.Since(began) < window*2/3; i++ {
-			took, err := r.newcomer(ctx, s)
-			if err != nil {
-				return err
-			}
-			out.connected = append(out.connected, took)
-			if err := rig.Pause(ctx, window/5); err != nil {
-				return err
-			}
-		}
-		return rig.Pause(ctx, time.Until(began.Add(window)))
+		out.connected, err = r.attack(ctx, a, s, window)
+		return err
 	})
 	group.Go(func() error {
 		if a.goesOn == nil {
 			return nil
 		}
-		err := a.goesOn(attacking, s)
-		if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-			return nil
-		}
-		return err
+		return ended(ctx, a.goesOn(attacking, s))
 	})
 	if err := group.Wait(); err != nil {
 		return out, err
 	}
-	out.millis = drift.Millis
+	out.millis = r.corrected(ctx, from, time.Now())
 	for _, p := range r.hubs {
 		out.peaks = append(out.peaks, p.peak())
 		if p.ended() {
@@ -96,6 +74,53 @@ func (r *run) measure(ctx context.Context, a attack, s *scene) (out outcome, err
 		out.pages = append(out.pages, found)
 	}
 	return out, nil
+}
+
+// ended is the error of what was ended by a context, unless that was the whole run.
+func ended(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		return nil
+	}
+	return err
+}
+
+// attack plays an attack for a while from the first hostile answer on, registers honest targets meanwhile, and
+// returns after how many seconds each was connected.
+func (r *run) attack(ctx context.Context, a attack, s *scene, window time.Duration) (connected []float64, err error) {
+	if a.begin != nil && !a.before {
+		if err := a.begin(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	for began := time.Now(); !a.calls && s.struck() == 0 && r.alive() && time.Since(began) < r.options.Patience; {
+		if err := rig.Pause(ctx, 10*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	began := time.Now()
+	for i := 0; i == 0 || time.Since(began) < window*2/3; i++ {
+		took, err := r.newcomer(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		connected = append(connected, took)
+		if err := rig.Pause(ctx, window/5); err != nil {
+			return nil, err
+		}
+	}
+	return connected, rig.Pause(ctx, time.Until(began.Add(window)))
+}
+
+// corrected is how many milliseconds corrections took. One that does not come counts with the time for which it has
+// lasted.
+func (r *run) corrected(ctx context.Context, from, to time.Time) []float64 {
+	const late = 5 * time.Second
+	for {
+		c := rig.CorrectionsIn(r.honest, from, to)
+		if len(c.Pending) == 0 || time.Since(to) > late || rig.Pause(ctx, 100*time.Millisecond) != nil {
+			return append(c.Millis, c.Lasting...)
+		}
+	}
 }
 
 // judge says whether the hubs held.
