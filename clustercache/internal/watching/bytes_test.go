@@ -100,7 +100,9 @@ type errorsOnly struct{ errs []error }
 func (*errorsOnly) OnUpdate(types.NamespacedName, string, types.NamespacedName, any, any) {}
 func (*errorsOnly) OnDelete(types.NamespacedName, string, types.NamespacedName, any)      {}
 func (*errorsOnly) OnSynced(types.NamespacedName, string)                                 {}
-func (e *errorsOnly) OnError(_ types.NamespacedName, _ string, err error)                 { e.errs = append(e.errs, err) }
+func (e *errorsOnly) OnError(_ types.NamespacedName, _ string, err error) {
+	e.errs = append(e.errs, err)
+}
 
 // What a list has in common with what it replaces is there once; what it has not may take a quarter more. If that is
 // not enough, what is replaced goes first.
