@@ -13,7 +13,7 @@ import (
 
 // What a target says of itself is kept for as long as it is registered, and shown in conditions and metrics.
 func TestVersionOfATargetIsBounded(t *testing.T) {
-	for name, version := range map[string]string{"long": strings.Repeat("v", 100_000), "no UTF-8": "v1\xff\x1b[2J\n"} {
+	for name, version := range map[string]string{"long": strings.Repeat("v", 10_000), "no UTF-8": "v1\xff\x1b[2J\n"} {
 		t.Run(name, func(t *testing.T) {
 			h := start(t, patiently())
 			a := newAPIServer(t, newStore("uid-a"))
