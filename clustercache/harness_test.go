@@ -188,12 +188,13 @@ func startStrictly(t testing.TB, options Options) *hub {
 	h.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	h.SetDefaultConsistentlyDuration(500 * time.Millisecond)
 	options.Secrets = h.secrets
-	if options.Logger.GetSink() != nil {
-		// the test looks at it
-	} else if _, bench := t.(*testing.B); bench {
-		options.Logger = logr.Discard()
-	} else if tt, ok := t.(*testing.T); ok {
+	tt, test := t.(*testing.T)
+	switch {
+	case options.Logger.GetSink() != nil: // the test looks at it
+	case test:
 		options.Logger = testr.NewWithOptions(tt, testr.Options{Verbosity: 1})
+	default:
+		options.Logger = logr.Discard()
 	}
 	var err error
 	h.cache, err = New(quick(options))

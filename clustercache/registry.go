@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/clustercache/semaphore"
@@ -387,7 +386,7 @@ func (c *Cache) refusals(namespace string) []Status {
 			continue
 		}
 		for target, r := range all {
-			key := ClusterKey(types.NamespacedName{Namespace: name, Name: target})
+			key := ClusterKey{Namespace: name, Name: target}
 			if c.targets[key] == nil { // else its predecessor is still there
 				states = append(states, r.status(key))
 			}

@@ -110,15 +110,15 @@ func TestTargetWithObjectsThatAreTooLarge(t *testing.T) {
 
 func TestBytesThatMayBeKept(t *testing.T) {
 	g := NewWithT(t)
-	static, any := ClusterKey{Name: "source"}, ClusterKey{Namespace: "a", Name: "a"}
+	static, other := ClusterKey{Name: "source"}, ClusterKey{Namespace: "a", Name: "a"}
 	for objects, want := range map[int][3]int64{
 		10:      {24 << 20, 64 << 20, 240 << 20},
 		50_000:  {25_600_000, 68_266_664, 256_000_000},
 		100_000: {51_200_000, 136_533_328, 512_000_000},
 	} {
 		o := Options{MaxObjects: objects, Static: map[ClusterKey]*rest.Config{static: {}}}
-		g.Expect([3]int64{o.maxKept(any).Bytes, o.namespaceBytes(), o.maxKept(static).Bytes}).To(Equal(want), "%d objects", objects)
-		g.Expect([2]int{o.maxKept(any).Objects, o.maxKept(static).Objects}).To(Equal([2]int{objects, 10 * objects}))
+		g.Expect([3]int64{o.maxKept(other).Bytes, o.namespaceBytes(), o.maxKept(static).Bytes}).To(Equal(want), "%d objects", objects)
+		g.Expect([2]int{o.maxKept(other).Objects, o.maxKept(static).Objects}).To(Equal([2]int{objects, 10 * objects}))
 	}
 }
 

@@ -71,10 +71,10 @@ func isPlain(s string, lines bool) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
 			return !strings.ContainsFunc(s[i:], func(r rune) bool {
-				return r == utf8.RuneError || (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) && !(lines && r == '\n')
+				return r == utf8.RuneError || (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) && (!lines || r != '\n')
 			})
 		}
-		if (s[i] < ' ' || s[i] == 0x7f) && !(lines && s[i] == '\n') {
+		if (s[i] < ' ' || s[i] == 0x7f) && (!lines || s[i] != '\n') {
 			return false
 		}
 	}

@@ -44,7 +44,7 @@ func newSupervisedRuns(t *testing.T) *supervisedRuns {
 	}, funcr.Options{})
 	s.class = NewMetrics(prometheus.NewRegistry(), false).of("")
 	s.supervisor = newSupervisor(s.ignoreContext, s.clock, log)
-	s.supervisor.employ(s.class.label, 3)
+	s.employ(s.class.label, 3)
 	return s
 }
 

@@ -166,7 +166,7 @@ func (r *reconciler) heads(ctx context.Context, target apply.Target, all []apply
 		looks.Go(func() error {
 			if ctx.Err() != nil {
 				heads[i].err = context.Cause(ctx)
-				return nil
+				return nil //nolint:nilerr // it is noted
 			}
 			heads[i].live, heads[i].err = target.Head(ctx, in)
 			return nil

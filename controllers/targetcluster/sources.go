@@ -58,13 +58,13 @@ func (s *sources) Start(ctx context.Context, q queue) error {
 	}
 	if s.options.Members != nil {
 		if err := s.watch(ctx, &resourcesv1alpha1.ManagedResource{}, toolscache.ResourceEventHandlerDetailedFuncs{
-			AddFunc: func(obj any, initial bool) {
+			AddFunc: func(obj any, initial bool) { //nolint:contextcheck // answered from memory
 				if !initial { // all targets are looked at in the beginning
 					s.observeMember(nil, obj)
 				}
 			},
 			UpdateFunc: s.observeMember,
-			DeleteFunc: func(obj any) { s.observeMember(obj, nil) },
+			DeleteFunc: func(obj any) { s.observeMember(obj, nil) }, //nolint:contextcheck // answered from memory
 		}); err != nil {
 			return err
 		}

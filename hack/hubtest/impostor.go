@@ -33,7 +33,7 @@ type Impostor struct {
 // StartImpostor starts an impostor of the cluster with a configuration. It claims to be the cluster "impostor" at
 // first.
 func StartImpostor(config *rest.Config) (*Impostor, error) {
-	real, err := rest.HTTPClientFor(config)
+	genuine, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of the impostor: %w", err)
 	}
@@ -44,7 +44,7 @@ func StartImpostor(config *rest.Config) (*Impostor, error) {
 			return
 		}
 		req.Header.Set("Accept", r.Header.Get("Accept"))
-		resp, err := real.Do(req)
+		resp, err := genuine.Do(req)
 		if err != nil {
 			w.WriteHeader(http.StatusBadGateway)
 			return

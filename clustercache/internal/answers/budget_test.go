@@ -18,7 +18,7 @@ import (
 var largeAnswer = answer{body: append(append([]byte(`["`), bytes.Repeat([]byte("a"), 2<<20)...), `"]`...)}
 
 // begin sends a request whose answer the caller reads.
-func begin(t *testing.T, ctx context.Context, via *Transport) *http.Response {
+func begin(ctx context.Context, t *testing.T, via *Transport) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, via.Base.String()+configMap, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -31,13 +31,13 @@ func begin(t *testing.T, ctx context.Context, via *Transport) *http.Response {
 func TestLargeAnswersWaitForEachOther(t *testing.T) {
 	g := NewWithT(t)
 	via := serve(t, true, largeAnswer)
-	first := begin(t, t.Context(), via)
+	first := begin(t.Context(), t, via)
 	_, err := io.ReadFull(first.Body, make([]byte, 3<<19))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(via.Budget.Held()).To(BeEquivalentTo(2), "a medium place and a large one")
 
 	read := make(chan error, 1)
-	second := begin(t, t.Context(), via)
+	second := begin(t.Context(), t, via)
 	go func() {
 		_, err := io.ReadAll(second.Body)
 		read <- err
@@ -54,7 +54,7 @@ func TestLargeAnswersWaitForEachOther(t *testing.T) {
 func TestClosedAnswersGiveTheirPlacesBack(t *testing.T) {
 	g := NewWithT(t)
 	via := serve(t, true, largeAnswer)
-	first := begin(t, t.Context(), via)
+	first := begin(t.Context(), t, via)
 	_, err := io.ReadFull(first.Body, make([]byte, 3<<19))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(first.Body.Close()).To(Succeed())
@@ -64,10 +64,10 @@ func TestClosedAnswersGiveTheirPlacesBack(t *testing.T) {
 func TestWaitingEndsWithTheAnswer(t *testing.T) {
 	g := NewWithT(t)
 	via := serve(t, true, largeAnswer)
-	first := begin(t, t.Context(), via)
+	first := begin(t.Context(), t, via)
 	_, err := io.ReadFull(first.Body, make([]byte, 3<<19))
 	g.Expect(err).NotTo(HaveOccurred())
-	second := begin(t, t.Context(), via)
+	second := begin(t.Context(), t, via)
 	read := make(chan error, 1)
 	go func() {
 		_, err := io.ReadAll(second.Body)
@@ -84,20 +84,20 @@ func TestWaitingEndsWithTheAnswer(t *testing.T) {
 func TestWaitingEndsWithTheRequest(t *testing.T) {
 	g := NewWithT(t)
 	via := serve(t, true, largeAnswer)
-	first := begin(t, t.Context(), via)
+	first := begin(t.Context(), t, via)
 	_, err := io.ReadFull(first.Body, make([]byte, 3<<19))
 	g.Expect(err).NotTo(HaveOccurred())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	paused := make(chan struct{})
-	second := begin(t, WithPause(ctx, func(wait func() error) error {
+	second := begin(WithPause(ctx, func(wait func() error) error {
 		select {
 		case <-paused:
 		default:
 			close(paused)
 		}
 		return wait()
-	}), via)
+	}), t, via)
 	read := make(chan error, 1)
 	go func() {
 		_, err := io.ReadAll(second.Body)
@@ -118,7 +118,7 @@ func TestTargetsDoNotWaitForThoseOfOtherNamespaces(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		hostile.Owner = types.NamespacedName{Namespace: "hostile", Name: name}
 		via := *hostile
-		response := begin(t, t.Context(), &via)
+		response := begin(t.Context(), t, &via)
 		go func() {
 			_, _ = io.ReadFull(response.Body, make([]byte, 3<<19)) // and no more
 		}()

@@ -155,7 +155,7 @@ func TestFloods(t *testing.T) {
 					write(many)
 				}
 				f := forge(t, Options{}, func(v *visit) {
-					socket := v.conn.(*tls.Conn).NetConn() //nolint:forcetypeassert // it is one
+					socket := v.conn.(*tls.Conn).NetConn() //nolint:errcheck // it is one
 					if tcp, is := socket.(*net.TCPConn); is && !reads {
 						_ = tcp.SetReadBuffer(1 << 10)
 					}

@@ -144,7 +144,7 @@ func TestListBesideWhatItReplaces(t *testing.T) {
 				fits = fits && w.put(b, second, key(n), o)
 			}
 			g.Expect(fits).To(Equal(c.fits))
-			g.Expect(len(w.values) > 0).To(Equal(c.kept))
+			g.Expect(c.kept).To(Equal(len(w.values) > 0))
 			if c.kept {
 				g.Expect(failures.errs).To(BeEmpty())
 			} else {
@@ -190,7 +190,7 @@ func TestPoolOfANamespace(t *testing.T) {
 // sized is like what consumers keep.
 type sized struct {
 	uid, version string
-	digests      [4]uint64
+	_            [4]uint64 // digests
 	judgement    *judgement
 }
 

@@ -150,7 +150,7 @@ func (d *differ) subjects(ctx context.Context, source *cli.Source, args []string
 
 // fromFiles reads ManagedResources with their Secrets, or plain manifests.
 func (d *differ) fromFiles(ctx context.Context, source *cli.Source) ([]subject, error) {
-	manifests, err := pack.ReadFiles(d.files, d.recursive, d.env.In)
+	manifests, err := pack.ReadFiles(d.files, d.recursive, d.env.In) //nolint:contextcheck // local, and bounded
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func withContent(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.
 		}
 		all = append(all, s)
 	}
-	return bundle.Decode(pack.Sources(all), bundle.Limits{}), nil
+	return bundle.Decode(pack.Sources(all), bundle.Limits{}), nil //nolint:contextcheck // local, and bounded
 }
 
 // plain takes manifests for the content of one ManagedResource.
@@ -234,7 +234,7 @@ func (d *differ) plain(ctx context.Context, source *cli.Source, manifests []pack
 	if d.name == "" {
 		return nil, cli.Usage("the files have no ManagedResource: say with --name which one their manifests are for")
 	}
-	packed, err := pack.Pack(manifests, pack.Options{Namespace: source.Namespace, Name: d.name, Brotli: true})
+	packed, err := pack.Pack(manifests, pack.Options{Namespace: source.Namespace, Name: d.name, Brotli: true}) //nolint:contextcheck // local, and bounded
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func (d *differ) plain(ctx context.Context, source *cli.Source, manifests []pack
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading ManagedResource %s/%s: %w", mr.Namespace, mr.Name, err)
 	}
-	return []subject{{mr: mr, bundle: bundle.Decode(pack.Sources(packed.Secrets), bundle.Limits{})}}, nil
+	return []subject{{mr: mr, bundle: bundle.Decode(pack.Sources(packed.Secrets), bundle.Limits{})}}, nil //nolint:contextcheck // local, and bounded
 }
 
 // inherit gives a ManagedResource from a file what the hub noted on the one that exists.

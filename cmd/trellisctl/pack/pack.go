@@ -96,7 +96,7 @@ func (p *packer) run(ctx context.Context) error {
 	if err := p.options.Validate(); err != nil {
 		return err
 	}
-	manifests, err := ReadFiles(p.files, p.recursive, p.env.In)
+	manifests, err := ReadFiles(p.files, p.recursive, p.env.In) //nolint:contextcheck // local, and bounded
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (p *packer) run(ctx context.Context) error {
 		return fmt.Errorf("reading the kubeconfig of the source cluster: %w", err)
 	}
 	p.options.Namespace = namespace
-	packed, err := Pack(manifests, p.options)
+	packed, err := Pack(manifests, p.options) //nolint:contextcheck // local, and bounded
 	if err != nil {
 		return err
 	}

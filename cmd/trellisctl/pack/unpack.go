@@ -86,7 +86,7 @@ func Read(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.Managed
 		}
 		secrets = append(secrets, s)
 	}
-	return bundle.Decode(Sources(secrets), bundle.Limits{}), nil
+	return bundle.Decode(Sources(secrets), bundle.Limits{}), nil //nolint:contextcheck // local, and bounded
 }
 
 func (u *unpacker) print(b *bundle.Bundle) error {

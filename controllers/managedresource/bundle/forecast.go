@@ -103,7 +103,7 @@ func (c *counter) readFrom(from io.Reader) (int64, error) {
 	for {
 		n, err := from.Read(c.buffer[:])
 		c.add(c.buffer[:n])
-		if err == io.EOF { //nolint:errorlint // as of io.Reader
+		if err == io.EOF {
 			return c.bytes, nil
 		}
 		if err != nil {

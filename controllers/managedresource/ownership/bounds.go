@@ -12,8 +12,10 @@ import (
 // Bounds of the managedFields of one object. Real API servers keep far less: an object has 1.5 MiB at most, objects
 // nest no deeper than their schemas do, and of those who update an object ten are remembered.
 const (
-	// MaxEntries is how many entries are read, MaxBytes how many bytes their fields take together.
-	MaxEntries, MaxBytes = 1000, 1 << 20
+	// MaxEntries is how many entries are read.
+	MaxEntries = 1000
+	// MaxBytes is how many bytes the fields of all entries take together.
+	MaxBytes = 1 << 20
 	// MaxDepth is how deep fields are nested. What is done with a field takes time in proportion to its depth.
 	MaxDepth = 100
 )

@@ -75,7 +75,7 @@ func TestWhatIsKeptOfANodeIsBounded(t *testing.T) {
 	}))
 	g := NewWithT(t)
 	g.Expect(got.problem).To(HavePrefix("Ready is False  (xxx"))
-	g.Expect(len(got.problem)).To(Equal(untrusted.MaxMessage))
+	g.Expect(got.problem).To(HaveLen(untrusted.MaxMessage))
 	g.Expect([]int{len(got.cloud), len(got.region)}).To(HaveEach(untrusted.MaxToken))
 }
 

@@ -22,7 +22,7 @@ func addressesCases() []attack {
 		// 127.0.0.0/8 is allowed here for the honest targets, so the port is one of IPv6.
 		begin: func(ctx context.Context, s *scene) error {
 			var err error
-			if listening, err = newServerAt(s.identity, "[::1]:0", serverOptions{}); err != nil {
+			if listening, err = newServerAt(s.identity, "[::1]:0", serverOptions{}); err != nil { //nolint:contextcheck // it is closed
 				return err
 			}
 			s.servers = append(s.servers, listening)

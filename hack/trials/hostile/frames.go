@@ -148,7 +148,10 @@ func (c *connection) pour(stream uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.server.struck.Add(1)
-	for c.flood.write(c.framer, stream) == nil {
+	for {
+		if c.flood.write(c.framer, stream) != nil {
+			return
+		}
 	}
 }
 
@@ -298,7 +301,7 @@ func framesCases() []attack {
 					}
 					return true
 				}
-				srv, err := s.server(serverOptions{http1: v.http1, intercept: headers})
+				srv, err := s.server(serverOptions{http1: v.http1, intercept: headers}) //nolint:contextcheck // it is closed
 				if err != nil {
 					return err
 				}

@@ -192,7 +192,7 @@ func kubeconfigCases() []attack {
 			row: 9, name: v.name + " that answer /version and then hang",
 			budget: manyTargets, window: 30 * time.Second, quick: v.quick,
 			begin: func(ctx context.Context, s *scene) error {
-				srv, err := s.server(serverOptions{intercept: func(w http.ResponseWriter, r *http.Request) bool {
+				srv, err := s.server(serverOptions{intercept: func(w http.ResponseWriter, r *http.Request) bool { //nolint:contextcheck // it is closed
 					if isVersion(r) {
 						return false
 					}
@@ -213,7 +213,7 @@ func kubeconfigCases() []attack {
 	out = append(out, attack{
 		row: 9, name: "200 registrations that answer nothing at all", budget: manyTargets, window: 30 * time.Second,
 		begin: func(ctx context.Context, s *scene) error {
-			srv, err := s.server(serverOptions{intercept: hangs})
+			srv, err := s.server(serverOptions{intercept: hangs}) //nolint:contextcheck // it is closed
 			if err != nil {
 				return err
 			}
@@ -267,7 +267,7 @@ func discoveryCases() []attack {
 		row: 4, name: "slow failing discovery, 150 objects", budget: oneTarget, quick: true, window: 30 * time.Second,
 		long: 13 * time.Minute, // the heartbeat once stopped after ten, and /healthz failed after twelve
 		begin: func(ctx context.Context, s *scene) error {
-			srv, err := s.server(serverOptions{intercept: slowDiscovery})
+			srv, err := s.server(serverOptions{intercept: slowDiscovery}) //nolint:contextcheck // it is closed
 			if err != nil {
 				return err
 			}
@@ -281,7 +281,7 @@ func discoveryCases() []attack {
 		budget: manyTargets, window: 30 * time.Second,
 		begin: func(ctx context.Context, s *scene) error {
 			for i := range 30 {
-				srv, err := s.server(serverOptions{intercept: slowDiscovery})
+				srv, err := s.server(serverOptions{intercept: slowDiscovery}) //nolint:contextcheck // it is closed
 				if err != nil {
 					return err
 				}

@@ -115,7 +115,7 @@ func (s *scene) resource(target, name string, secrets ...string) *resourcesv1alp
 
 // target starts a server and registers it, with a ManagedResource if it is to be managed.
 func (s *scene) target(ctx context.Context, name string, managed bool, o serverOptions) error {
-	srv, err := s.server(o)
+	srv, err := s.server(o) //nolint:contextcheck // it is closed
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func rewritten(
 		<-ready
 		return first != nil && first(w, r) || intercept(w, r)
 	}}
-	srv, err := s.server(options)
+	srv, err := s.server(options) //nolint:contextcheck // it is closed
 	if err != nil {
 		return err
 	}
