@@ -51,6 +51,9 @@ type process struct {
 	served string
 }
 
+// onThisMachine is the section that lets a hub connect to the clusters of a test.
+const onThisMachine = "clusterCache: {allowedNetworks: [127.0.0.0/8]}"
+
 // local are values that have a hub listen where nobody else does: there are no pods around these processes.
 func local(t *testing.T) (values string) {
 	t.Helper()

@@ -143,7 +143,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 		g.Expect(c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shoot}})).To(Succeed())
 	}
 	// The chart before.
-	config := local(t)
+	config := local(t) + ", " + onThisMachine
 	_, err := cli.Run(ctx, "{image: {repository: r}, config: {"+config+"}}", "install", "trellis", previous, "--namespace", namespace, takeOver)
 	g.Expect(err).NotTo(HaveOccurred())
 	// A seed has a CRD of ManagedResources, and somebody relies on what he wrote into it.
@@ -171,7 +171,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	applied := mr.DeepCopy()
 
 	// The upgrade keeps the values and says nothing new but where these processes listen.
-	config = local(t)
+	config = local(t) + ", " + onThisMachine
 	_, err = cli.Run(ctx, "{config: {"+config+"}}", "upgrade", "trellis", cli.Chart(), "--namespace", namespace, "--reset-then-reuse-values")
 	g.Expect(err).NotTo(HaveOccurred())
 	after := startHub(t, namespace)
@@ -196,7 +196,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	g.Expect(inventory(ctx, g, shoot)).To(Equal(untouched), "by the uninstallation")
 
 	// Installed again, it goes on.
-	config = local(t)
+	config = local(t) + ", " + onThisMachine
 	_, err = cli.Run(ctx, "{config: {"+config+"}}", "install", "trellis", cli.Chart(), "--namespace", namespace)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { uninstall(t, cli, namespace) })
@@ -227,6 +227,7 @@ func TestRightsOfListedNamespaces(t *testing.T) {
 sourceIdentity: {rules: [{apiGroups: ["", events.k8s.io], resources: [configmaps, events], verbs: ["*"]}, {apiGroups: [""], resources: [namespaces, nodes], verbs: [get, list, watch]}]}
 config:
   `+server+`
+  `+onThisMachine+`
   classes:
   - {name: seed, target: {type: Source}, namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: garden}}}
   - {name: virtual, target: {type: Registration, namespace: garden, name: virtual}, namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [garden]}]}}

@@ -93,7 +93,9 @@ func TestNamedTestsExist(t *testing.T) {
 	g := NewWithT(t)
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 	exist := map[string]bool{}
-	for _, folder := range []string{"apis", "charts", "clustercache", "cmd", "controllers", "e2e", "hack", "leader", "metrics"} {
+	for _, folder := range []string{
+		"addresses", "apis", "charts", "clustercache", "cmd", "controllers", "e2e", "hack", "leader", "metrics",
+	} {
 		for _, file := range files(t, folder, ".go") {
 			if strings.HasSuffix(file, "_test.go") {
 				for _, match := range declared.FindAllStringSubmatch(read(t, file), -1) {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/trellis-hub/trellis/addresses"
 	registration "github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/hack/fleetsim/control"
 )
@@ -101,12 +102,14 @@ func TestServePrintsSecretsThatAreReadyToApply(t *testing.T) {
 	documents := strings.Split(printed(), "---\n")
 	g.Expect(documents).To(HaveLen(1 + 3 + 3))
 	g.Expect(documents[1]).To(ContainSubstring("kind: Namespace"))
+	local, err := addresses.Allow("127.0.0.0/8")
+	g.Expect(err).NotTo(HaveOccurred())
 	for _, document := range documents[4:] {
 		secret := &corev1.Secret{}
 		g.Expect(yaml.UnmarshalStrict([]byte(document), secret)).To(Succeed())
 		g.Expect(registration.IsRegistration(secret)).To(BeTrue())
 		g.Expect(secret.Namespace).To(Equal("shoot--x--" + strings.TrimSuffix(secret.Name, "-kubeconfig")))
-		_, err := registration.FromSecret(secret, registration.Policy{})
+		_, err := registration.FromSecret(secret, registration.Policy{Addresses: local})
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 }
