@@ -40,7 +40,7 @@ contexts:
 current-context: x
 `
 
-// expectFault expects a fault that says what is wrong and quotes nothing.
+// expectFault expects a fault that says what is wrong and quotes nothing of the content.
 func expectFault(g Gomega, err error, says string) {
 	var fault *FaultError
 	g.ExpectWithOffset(1, errors.As(err, &fault)).To(BeTrue(), "%v", err)
@@ -72,7 +72,7 @@ func TestWhatWouldBeExpanded(t *testing.T) {
 		"a tag":                        {minimal + "a: !!str x\n", tags},
 		"a tag of a mapping":           {minimal + "a: !!map {x: y}\n", tags},
 		"a tag of a key":               {minimal + "!!str a: x\n", tags},
-		"a tag of somebody":            {minimal + "a: !<tag:example.com,2000:x> x\n", tags},
+		"a tag of another vendor":      {minimal + "a: !<tag:example.com,2000:x> x\n", tags},
 		"a tag by a directive":         {"%TAG !e! tag:example.com,2000:\n---\n" + minimal + "a: !e!x x\n", tags},
 		"binary content":               {minimal + "a: !!binary aGk=\n", tags},
 		"two documents":                {minimal + "---\n" + minimal, "more than one"},
@@ -156,7 +156,7 @@ func TestSizeOfTheText(t *testing.T) {
 			g := NewWithT(t)
 			_, err := Parse(c.content, Policy{})
 			if strings.HasPrefix(name, "as deep as") || strings.HasPrefix(name, "brackets") {
-				expectFault(g, err, "kubeconfig") // of which bound depends on the parser
+				expectFault(g, err, "kubeconfig") // which bound is exceeded depends on the parser
 				return
 			}
 			if c.says == "" {
@@ -206,7 +206,7 @@ func TestLengthsOfFields(t *testing.T) {
 	}
 }
 
-// certify returns a certificate with a public key that nobody can use, in DER.
+// certify returns a certificate with an unusable public key, in DER.
 func certify(t testing.TB, public any) []byte {
 	t.Helper()
 	g := NewWithT(t)
@@ -220,7 +220,7 @@ func certify(t testing.TB, public any) []byte {
 	return der
 }
 
-// withKey replaces the public key of a certificate by one with any algorithm. Nobody verifies the signature.
+// withKey replaces the public key of a certificate by one with any algorithm. The signature is not verified.
 func withKey(t testing.TB, algorithm pkix.AlgorithmIdentifier, key []byte) []byte {
 	t.Helper()
 	g := NewWithT(t)
@@ -276,7 +276,7 @@ func sequenceOf(t testing.TB, numbers ...*big.Int) []byte {
 	return der
 }
 
-// rsaKey returns a private key whose numbers have nothing to do with each other.
+// rsaKey returns a private key whose numbers are not related to each other.
 func rsaKey(t testing.TB, modulus, exponent, prime int) []byte {
 	t.Helper()
 	p := odd(prime)
@@ -322,7 +322,7 @@ func TestCertificatesOfTheServer(t *testing.T) {
 		"DSA of 300,000 bits": {
 			inPEM("CERTIFICATE", withKey(t, pkix.AlgorithmIdentifier{Algorithm: oidDSA}, make([]byte, 40_000))), "bits",
 		},
-		"a curve that nobody has": {
+		"an unknown curve": {
 			inPEM("CERTIFICATE", withKey(t, unknown, make([]byte, 65))), "no PEM certificate",
 		},
 		"a point of 30,000 bytes": {
@@ -419,7 +419,7 @@ func TestKeysOfTheClient(t *testing.T) {
 }
 
 // What a kubeconfig costs is bounded by its length, whatever it holds: what is allocated, and, as far as that tells,
-// what is computed. Before there were bounds, some of these took gigabytes or half a minute.
+// what is computed. Without the bounds, some of these would take gigabytes or half a minute.
 func TestCostOfTheWorst(t *testing.T) {
 	certificate, _ := keyPair(t, time.Now().Add(time.Hour))
 	keyed := func(key []byte) string {

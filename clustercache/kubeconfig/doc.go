@@ -7,14 +7,13 @@
 // therefore uses clientcmd only to decode, and copies the few harmless fields of the current context itself. Nothing is
 // ever read from disk.
 //
-// Nor must he thereby keep the hub busy. A kubeconfig has 64 KiB at most, and is judged before anything in it is
+// Nor must a kubeconfig keep the hub busy. A kubeconfig has 64 KiB at most, and is judged before anything in it is
 // expanded or computed with: it is parsed into nodes, which do not resolve aliases, and anchors, aliases, merge keys,
 // tags, further documents, and too many or too deeply nested elements are faults. Only what remains is handed to
 // clientcmd, as plain JSON. Keys and certificates are judged by the lengths in their DER. So the cost of a kubeconfig
 // is bounded by its length.
 //
-// Only the current context counts: what stands in unused users and clusters is neither used nor judged, but for these
-// bounds.
+// Only the current context counts: unused users and clusters are neither used nor judged, except for these bounds.
 //
 // Faults name the field and never quote its content, nor the message of a parser that may quote it.
 package kubeconfig

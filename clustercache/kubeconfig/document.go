@@ -23,7 +23,7 @@ const tagMerge, tagNull, tagBool, tagInt, tagFloat = "!!merge", "!!null", "!!boo
 func tooLong() error { return invalid("the kubeconfig has more than %d bytes", MaxBytes) }
 
 // toJSON turns YAML or JSON of one document into plain JSON. Nothing is expanded: anchors, aliases, merge keys and tags
-// are refused. So what a decoder makes of the result is about as large as the text.
+// are refused. So the decoded result is about as large as the text.
 func toJSON(content []byte) ([]byte, error) {
 	if len(content) > MaxBytes {
 		return nil, tooLong()
@@ -59,7 +59,7 @@ func errNoKubeconfig() error {
 // stands for.
 func parseYAML(content []byte) (root *yaml.Node, err error) {
 	defer func() {
-		if recover() != nil { // the parser is given whatever anyone wrote
+		if recover() != nil { // the parser gets untrusted input
 			root, err = nil, errNoKubeconfig()
 		}
 	}()
@@ -145,7 +145,7 @@ func scalar(node *yaml.Node) (any, error) {
 	var err error
 	switch node.Tag {
 	case tagNull:
-		return nil, nil //nolint:nilnil // that is what it says
+		return nil, nil //nolint:nilnil // null is a valid value
 	case tagBool:
 		var value bool
 		err = node.Decode(&value)
@@ -155,14 +155,14 @@ func scalar(node *yaml.Node) (any, error) {
 		if err = node.Decode(&value); err != nil {
 			return nil, unreadable(err)
 		}
-		if raw, err := json.Marshal(value); err == nil { // infinity is no JSON
+		if raw, err := json.Marshal(value); err == nil { // JSON has no infinity
 			return json.RawMessage(raw), nil
 		}
 	}
 	return node.Value, nil
 }
 
-// unreadable hides what a parser says.
+// unreadable hides the message of a parser.
 func unreadable(err error) error {
 	if err != nil {
 		return errNoKubeconfig()

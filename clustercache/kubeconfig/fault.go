@@ -19,10 +19,15 @@ const (
 type FaultError struct {
 	Reason  Reason
 	Message string
+	// Err is what the fault comes from, for callers that look for it. It is not part of the message. Nil: nothing.
+	Err error
 }
 
 // Error implements error.
 func (f *FaultError) Error() string { return f.Message }
+
+// Unwrap returns what the fault comes from.
+func (f *FaultError) Unwrap() error { return f.Err }
 
 func invalidSecret(format string, args ...any) error {
 	return &FaultError{Reason: ReasonSecretInvalid, Message: fmt.Sprintf(format, args...)}

@@ -31,8 +31,8 @@ const (
 
 var oidRSA = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}
 
-// judgeCertificates finds what is too much of the certificates in a PEM text, before anything computes with them. field
-// is where they stand.
+// judgeCertificates refuses certificates in a PEM text that exceed a bound, before anything computes with them. field
+// names their field.
 func judgeCertificates(field string, text []byte, most int) error {
 	n := 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -52,7 +52,7 @@ func judgeCertificates(field string, text []byte, most int) error {
 	return nil
 }
 
-// publicKeyBits returns the length of the public key of a certificate, and false if that cannot be found.
+// publicKeyBits returns the length of the public key of a certificate, and false if it cannot be determined.
 func publicKeyBits(certificate []byte) (bits int, ok bool) {
 	outer, ok := sequence(certificate)
 	if !ok {
@@ -122,7 +122,7 @@ func subjectKeyBits(key []byte) (bits int, ok bool) {
 	return integerBits(modulus), true
 }
 
-// judgePrivateKeys finds private keys in a PEM text that are too large, before anything computes with them.
+// judgePrivateKeys refuses private keys in a PEM text that are too large, before anything computes with them.
 func judgePrivateKeys(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if !strings.HasSuffix(block.Type, blockPrivateKey) {

@@ -20,8 +20,8 @@ import (
 type Policy struct {
 	// AllowedProxyURLs are the values that proxy-url may have.
 	AllowedProxyURLs []string
-	// Addresses says which servers are refused because of the address that they have literally. The zero value
-	// refuses loopback and other special ones. What a name leads to is for whoever dials it to judge.
+	// Addresses says which servers are refused because of their literal address. The zero value refuses loopback and other
+	// special ones. The addresses of names are checked by the dialler.
 	Addresses addresses.Policy
 }
 
@@ -136,9 +136,9 @@ func (c *Config) validate(policy Policy) error {
 			"xn-- form")
 	}
 	if err := policy.Addresses.CheckHost(server.Hostname()); err != nil {
-		return refused("the server of the cluster is a loopback, link-local, unspecified or multicast address, or " +
-			"a name of one, in no network " +
-			"that the operator of the hub allows (clusterCache.allowedNetworks)")
+		return &FaultError{Reason: ReasonRefused, Err: err, Message: "the server of the cluster is a loopback, " +
+			"link-local, unspecified or multicast address, or a name of one, in no network that the operator of " +
+			"the hub allows (clusterCache.allowedNetworks)"}
 	}
 	if _, err := url.Parse(c.ProxyURL); err != nil {
 		return invalid("the proxy-url of the cluster is no address")
@@ -181,7 +181,7 @@ func (c *Config) validate(policy Policy) error {
 	return nil
 }
 
-// judgeLengths finds texts that are longer than any honest one.
+// judgeLengths refuses texts that are longer than legitimate ones.
 func (c *Config) judgeLengths() error {
 	for _, field := range []struct {
 		name, text string

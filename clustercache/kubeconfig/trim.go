@@ -13,9 +13,8 @@ import (
 // maxMetadata is how many bytes of labels, and of annotations, are kept of a Secret.
 const maxMetadata = 8 << 10
 
-// Trim reduces a Secret with the cluster-name label to what FromSecret needs, so that whoever writes large ones does
-// not fill the memory of the hub. Content that is too long for Parse is dropped; FromSecret says so. It may be called
-// twice.
+// Trim reduces a Secret with the cluster-name label to what FromSecret needs, so that large Secrets do not fill the
+// memory of the hub. Content that is too long for Parse is dropped, which FromSecret reports. It may be called twice.
 func Trim(s *corev1.Secret) {
 	s.ManagedFields, s.OwnerReferences, s.Finalizers, s.Type = nil, nil, nil, ""
 	s.Annotations = trimMap(s.Annotations, "")
@@ -31,7 +30,7 @@ func Trim(s *corev1.Secret) {
 	case !ok:
 		s.Data = nil
 	case len(content) > MaxBytes:
-		// API servers never send StringData, so this is a mark that nobody can forge.
+		// API servers never send StringData, so this mark cannot be forged.
 		s.Data, s.StringData = nil, map[string]string{name: ""}
 	default:
 		s.Data = map[string][]byte{name: content}

@@ -21,7 +21,7 @@ func registrationOf(data map[string][]byte) *corev1.Secret {
 	}
 }
 
-// What is kept of a Secret is small, and says the same as the whole.
+// A trimmed Secret is small, and FromSecret reads the same from it as from the whole.
 func TestTrim(t *testing.T) {
 	good, long := encode(t, nil), bytes.Repeat([]byte("x"), MaxBytes+1)
 	mebibyte := bytes.Repeat([]byte("x"), 1<<20)
@@ -49,7 +49,7 @@ func TestTrim(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			whole, trimmed := registrationOf(c.data), registrationOf(c.data)
-			for range 2 { // informers may trim again
+			for range 2 { // informers may trim twice
 				Trim(trimmed)
 				kept := 0
 				for _, content := range trimmed.Data {

@@ -19,13 +19,13 @@ func (e *Env) onTerminal() bool {
 	return isFile && printers.IsTerminal(in) && printers.IsTerminal(e.ErrOut)
 }
 
-// Confirm asks a question, and tells whether the answer is yes. asked is false if there is nobody to ask.
+// Confirm asks a question, and tells whether the answer is yes. asked is false if there is no terminal.
 func (e *Env) Confirm(question string) (yes, asked bool) {
 	if !e.Interactive() {
 		return false, false
 	}
 	fmt.Fprintf(e.ErrOut, "%s [y/N] ", Text(question))
-	answer, _ := bufio.NewReader(io.LimitReader(e.In, maxAnswer)).ReadString('\n') // what cannot be read is no
+	answer, _ := bufio.NewReader(io.LimitReader(e.In, maxAnswer)).ReadString('\n') // an answer that cannot be read is a no
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return true, true

@@ -37,7 +37,7 @@ type Env struct {
 	Clock clock.Clock
 	// NewClient makes the client of the source cluster.
 	NewClient func(*rest.Config) (client.Client, error)
-	// Interactive tells whether there is somebody who can answer questions.
+	// Interactive tells whether questions can be answered.
 	Interactive func() bool
 }
 
@@ -61,7 +61,7 @@ func NewEnv(streams genericiooptions.IOStreams) *Env {
 var ErrRedirect = errors.New("redirects are not followed")
 
 // HTTPClientFor makes the client for a configuration. It follows no redirect: client-go adds the credential to each
-// request, so that whoever is redirected to would get it. All clients of trellisctl are made here.
+// request, so that the target of a redirect would get it. All clients of trellisctl are made here.
 func HTTPClientFor(config *rest.Config) (*http.Client, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {

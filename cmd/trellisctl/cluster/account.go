@@ -32,11 +32,11 @@ const (
 	managedByLabel = "app.kubernetes.io/managed-by"
 	// userPrefix begins the annotations of service accounts in targets that say which registrations use them, one for each.
 	userPrefix = "used-by.trellisctl.hub.gardener.cloud/"
-	// accountPrefix begins the names that API servers have for service accounts.
+	// accountPrefix begins the usernames of service accounts.
 	accountPrefix = "system:serviceaccount:"
 	// clusterAdmin is the ClusterRole that may do everything.
 	clusterAdmin = "cluster-admin"
-	// tokenDuration is how long tokens live unless a flag says something else.
+	// tokenDuration is how long tokens live unless a flag is set.
 	tokenDuration = 720 * time.Hour
 	// shortestToken is what API servers issue at least.
 	shortestToken = 10 * time.Minute
@@ -260,8 +260,8 @@ func (a *account) remove(ctx context.Context, c client.Client) (stays string, de
 	return "", deleted, nil
 }
 
-// roles are the roles that are bound to the service account in the whole cluster. It is an error not to be allowed to
-// know.
+// roles are the roles that are bound to the service account in the whole cluster. It returns an error if they may not
+// be listed.
 func (a *account) roles(ctx context.Context, c client.Client) ([]string, error) {
 	bindings := &rbacv1.ClusterRoleBindingList{}
 	if err := c.List(ctx, bindings); err != nil {
@@ -282,10 +282,10 @@ func (a *account) roles(ctx context.Context, c client.Client) ([]string, error) 
 	return slices.Sorted(maps.Keys(roles)), nil
 }
 
-// username is how API servers call the service account.
+// username is the username of the service account in its cluster.
 func (a *account) username() string { return accountPrefix + a.Namespace + ":" + a.Name }
 
-// accountOf is the service account that a credential is of, as the target says; false if it is of somebody else.
+// accountOf is the service account to which a credential belongs, as the target reports; false if it belongs to none.
 func accountOf(ctx context.Context, c client.Client) (client.ObjectKey, bool, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {

@@ -287,7 +287,7 @@ func (m *maker) prepare(ctx context.Context, admin *remote.Connection) error {
 	return err
 }
 
-// warnOfRights tells if a credential may not do everything.
+// warnOfRights warns if a credential may not do everything.
 func warnOfRights(ctx context.Context, env *cli.Env, connection *remote.Connection) {
 	if !mayDoEverything(ctx, connection.Client) {
 		env.Warn("the credential may not do everything in the cluster: objects that it may not write will fail " +

@@ -40,11 +40,11 @@ func newRotate(env *cli.Env) *cobra.Command {
 		Short: "Give the hub another credential for a cluster",
 		Long: `Give the hub another credential for a cluster, and wait until it has taken it.
 
-Without a kubeconfig, the token of a service account is renewed with that token itself. If it has ended already, give
+Without a kubeconfig, the token of a service account is renewed with that token itself. If it has expired already, give
 the kubeconfig of an administrator and --service-account. Other credentials are replaced by those of the kubeconfig.
 
-Whose token is stored, and with what role, is for you to say: with --service-account and --role, or by confirming what
-is shown. What the registration notes does not count, because whoever may write it could have any account get a token.
+You decide whose token is stored, and with what role: with --service-account and --role, or by confirming what is
+shown. The account that the registration notes is not trusted, because anyone who may write it could name any account.
 Rotating grants no rights: no service account, role or binding is created or changed. "cluster add" does that.
 
 The new credential is tried before it is stored. It has to lead to the same cluster, or the hub would stop: --confirm-identity says that
@@ -52,7 +52,7 @@ another one is meant. If only a token changes, the hub swaps it without a new co
 		Example: `  # Renew the token, for example once a week from a CronJob
   trellisctl -n shoot--foo--a cluster rotate shoot-a --service-account kube-system/trellis --role cluster-admin
 
-  # Have a new token after the old one has ended
+  # Store a new token after the old one has expired
   trellisctl -n shoot--foo--a cluster rotate shoot-a --from-kubeconfig admin.yaml --service-account kube-system/trellis
 
   # Take another kubeconfig
@@ -169,7 +169,8 @@ func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, source *cli
 	return m.credential(ctx, source, given, registration)
 }
 
-// renew has the present token get another one of the same service account. Which one that is, the target says.
+// renew requests another token of the same service account with the present token. The target reports which account
+// that is.
 func (r *rotate) renew(ctx context.Context, a *account, registration *corev1.Secret,
 	expect func(*remote.Connection) error) ([]byte, *remote.Connection, error) {
 	policy, err := r.target.Policy()
@@ -221,8 +222,8 @@ func (r *rotate) renew(ctx context.Context, a *account, registration *corev1.Sec
 	return raw, connection, nil
 }
 
-// tokenDuration is what the flag says, or what the present token was asked for with. Since others may write that, it
-// can only be less.
+// tokenDuration is the value of the flag, or the duration that was requested for the present token. Since others may
+// write the latter, it can only be shorter than the default.
 func (r *rotate) tokenDuration(cmd *cobra.Command, registration *corev1.Secret) (time.Duration, error) {
 	noted, err := time.ParseDuration(registration.Annotations[TokenDurationAnnotation])
 	if err == nil && !cmd.Flags().Changed("token-duration") && noted >= shortestToken && noted < r.duration {
@@ -231,7 +232,7 @@ func (r *rotate) tokenDuration(cmd *cobra.Command, registration *corev1.Secret) 
 	return r.duration, checkDuration(r.duration)
 }
 
-// acceptExisting is accept for a service account that an administrator names.
+// acceptExisting is accept for a service account that is used with an administrator's credential.
 func (r *rotate) acceptExisting(ctx context.Context, admin *remote.Connection, a *account) error {
 	err := admin.Client.Get(ctx, a.ObjectKey, &corev1.ServiceAccount{})
 	if apierrors.IsNotFound(err) {
@@ -243,7 +244,7 @@ func (r *rotate) acceptExisting(ctx context.Context, admin *remote.Connection, a
 	return r.accept(ctx, admin, a)
 }
 
-// accept insists that the service account and its role are what the flags say, or are confirmed.
+// accept requires that the service account and its role are those of the flags, or are confirmed.
 func (r *rotate) accept(ctx context.Context, connection *remote.Connection, a *account) error {
 	roles, err := a.roles(ctx, connection.Client)
 	var rights string
@@ -278,7 +279,7 @@ func (r *rotate) accept(ctx context.Context, connection *remote.Connection, a *a
 	case asked:
 		return cli.Refused("not confirmed, so nothing was changed")
 	}
-	return cli.Usage("%s There is nobody to confirm that: say --service-account and --role, or --yes", shown)
+	return cli.Usage("%s There is no terminal to confirm that: set --service-account and --role, or --yes", shown)
 }
 
 // sameIdentity insists that it is the same cluster, or notes on the registration that another one is meant.

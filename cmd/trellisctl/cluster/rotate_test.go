@@ -23,8 +23,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 )
 
-// readOnly is a target with a service account that is cluster-admin and one of a tenant. Every other write than a
-// note on an account is an error.
+// readOnly is a target with a service account that is cluster-admin and one of a tenant. Every write except a note on
+// an account is an error.
 func readOnly(t *testing.T, forbidden bool) *remote.Connection {
 	t.Helper()
 	bound := func(name, role string, subject rbacv1.Subject) *rbacv1.ClusterRoleBinding {
@@ -79,12 +79,12 @@ func TestAccountAndRoleComeFromFlagsOrAreConfirmed(t *testing.T) {
 	}{
 		"both flags": {account: "kube-system/trellis",
 			flags: rotate{account: "kube-system/trellis", role: clusterAdmin}},
-		"nobody to ask": {account: "kube-system/trellis", code: cli.ExitUsage, says: "Service " +
+		"no terminal": {account: "kube-system/trellis", code: cli.ExitUsage, says: "Service " +
 			"account kube-system/trellis of the cluster with UID uid-a: it has the ClusterRoles cluster-admin, " +
-			"reader. There is nobody to confirm that"},
-		"no role, and nobody to ask": {account: "kube-system/trellis",
+			"reader. There is no terminal to confirm that"},
+		"no role, and no terminal": {account: "kube-system/trellis",
 			flags: rotate{account: "kube-system/trellis"}, code: cli.ExitUsage,
-			says: "say --service-account and --role, or --yes"},
+			says: "set --service-account and --role, or --yes"},
 		"--yes": {account: "kube-system/trellis", flags: rotate{yes: true},
 			says: "kube-system/trellis of the cluster with UID uid-a: it has the ClusterRoles cluster-admin, reader."},
 		"confirmed": {account: "kube-system/trellis", interactive: true, answer: "y\n",
@@ -134,7 +134,7 @@ func TestAccountAndRoleComeFromFlagsOrAreConfirmed(t *testing.T) {
 	}
 }
 
-// The annotation of the registration may be written by a tenant. Whose token it is, the target says.
+// The annotation of the registration may be written by a tenant. The target reports to which account the token belongs.
 func TestAccountIsThatOfThePresentToken(t *testing.T) {
 	for username, want := range map[string]string{
 		"system:serviceaccount:kube-system:trellis": "kube-system/trellis",

@@ -234,7 +234,8 @@ func (d *differ) plain(ctx context.Context, source *cli.Source, manifests []pack
 	if d.name == "" {
 		return nil, cli.Usage("the files have no ManagedResource: say with --name which one their manifests are for")
 	}
-	packed, err := pack.Pack(manifests, pack.Options{Namespace: source.Namespace, Name: d.name, Brotli: true}) //nolint:contextcheck // local, and bounded
+	options := pack.Options{Namespace: source.Namespace, Name: d.name, Brotli: true}
+	packed, err := pack.Pack(manifests, options) //nolint:contextcheck // local, and bounded
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +247,8 @@ func (d *differ) plain(ctx context.Context, source *cli.Source, manifests []pack
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading ManagedResource %s/%s: %w", mr.Namespace, mr.Name, err)
 	}
-	return []subject{{mr: mr, bundle: bundle.Decode(pack.Sources(packed.Secrets), bundle.Limits{})}}, nil //nolint:contextcheck // local, and bounded
+	b := bundle.Decode(pack.Sources(packed.Secrets), bundle.Limits{}) //nolint:contextcheck // local, and bounded
+	return []subject{{mr: mr, bundle: b}}, nil
 }
 
 // inherit gives a ManagedResource from a file what the hub noted on the one that exists.

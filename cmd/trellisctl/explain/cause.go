@@ -266,7 +266,7 @@ var remedies = map[string]string{
 	hubv1alpha1.ReasonConnecting:         "Wait: the first attempt to connect has not ended.",
 	hubv1alpha1.ReasonTargetUnreachable:  "Look at the target's API server and the network between it and the hub.",
 
-	hubv1alpha1.ReasonRegistrationQuotaExceeded: "Delete registrations that nobody needs, " +
+	hubv1alpha1.ReasonRegistrationQuotaExceeded: "Delete registrations that are not needed, " +
 		"or have clusterCache.maxRegistrationsPerNamespace of the hub raised.",
 }
 

@@ -46,9 +46,9 @@ func Connect(ctx context.Context, config *kubeconfig.Config, timeout time.Durati
 	return ConnectREST(ctx, access, timeout, policy)
 }
 
-// ConnectREST connects and asks who is there. Only addresses that the policy allows are dialled, and no redirect is
-// followed. The error of a target that does not answer is ExitUnreachable, and that of one that does not let us in
-// ExitRefused.
+// ConnectREST connects and identifies the cluster. Only addresses that the policy allows are dialled, and no redirect
+// is followed. The error of a target that does not answer is ExitUnreachable, and that of one that does not accept the
+// credential ExitRefused.
 func ConnectREST(ctx context.Context, access *rest.Config, timeout time.Duration,
 	policy addresses.Policy) (*Connection, error) {
 	access = rest.CopyConfig(access)
@@ -93,9 +93,9 @@ func ConnectREST(ctx context.Context, access *rest.Config, timeout time.Duration
 	return connection, nil
 }
 
-// guard has a configuration dial only what the policy allows.
+// guard makes a configuration dial only what the policy allows.
 func guard(access *rest.Config, policy addresses.Policy) error {
-	if access.Dial != nil { // of whoever made the configuration, which is not one that was read from a kubeconfig
+	if access.Dial != nil { // set in code: it cannot come from a kubeconfig
 		return nil
 	}
 	server, _, err := rest.DefaultServerUrlFor(access)
@@ -108,6 +108,14 @@ func guard(access *rest.Config, policy addresses.Policy) error {
 	}
 	access.Dial = dialer.DialContext
 	return nil
+}
+
+// unusable says that what a kubeconfig is in cannot be used.
+func unusable(what string, err error) error {
+	if errors.Is(err, addresses.ErrRefused) {
+		return cli.Refused("%s cannot be used: %w; --allow-network allows a network", what, err)
+	}
+	return cli.Refused("%s cannot be used: %w", what, err)
 }
 
 func refusedAddress(access *rest.Config, err error) error {

@@ -87,3 +87,17 @@ func TestNetworksThatMakeNoSenseAreRefused(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring(`--allow-network: network "127.0.0.1": must be a network`)))
 	g.Expect(cli.ExitCode(err)).To(Equal(cli.ExitUsage))
 }
+
+func TestNetworksOfTheEnvironment(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv("TRELLISCTL_ALLOW_NETWORK", "::1/128,127.0.0.1")
+	_, err := (&Flags{}).Policy()
+	g.Expect(err).To(MatchError(ContainSubstring(`$TRELLISCTL_ALLOW_NETWORK: network "127.0.0.1": must be a network`)))
+	t.Setenv("TRELLISCTL_ALLOW_NETWORK", "::1/128,127.0.0.0/8")
+	policy, err := (&Flags{}).Policy()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(policy.Addresses.CheckHost("127.0.0.1")).To(Succeed())
+	policy, err = (&Flags{AllowedNetworks: []string{"169.254.0.0/16"}}).Policy()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(policy.Addresses.CheckHost("127.0.0.1")).To(MatchError(addresses.ErrRefused), "the flag is used instead")
+}

@@ -183,7 +183,7 @@ func Open(ctx context.Context, source *cli.Source, found *Found, timeout time.Du
 	}
 	config, err := kubeconfig.FromSecret(registration, policy)
 	if err != nil {
-		return nil, cli.Refused("the registration of %s cannot be used: %w", found, err)
+		return nil, unusable(fmt.Sprintf("the registration of %s", found), err)
 	}
 	connection, err := Connect(ctx, config, timeout, policy.Addresses)
 	if err != nil {

@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,16 +22,25 @@ type Flags struct {
 	ConnectTimeout time.Duration
 	// AllowedProxyURL is the proxy that kubeconfigs may name.
 	AllowedProxyURL string
-	// AllowedNetworks are networks of special addresses, such as loopback ones, that targets may be in.
+	// AllowedNetworks are networks of special addresses, such as loopback ones, that targets may be in. None: those
+	// that the environment names.
 	AllowedNetworks []string
 }
+
+// allowVariable is the variable of the environment with networks, separated by commas, for machines whose clusters are
+// all local.
+const allowVariable = "TRELLISCTL_ALLOW_NETWORK"
 
 // Policy is what kubeconfigs may name. An error is one of the flags.
 func (f *Flags) Policy() (kubeconfig.Policy, error) {
 	var policy kubeconfig.Policy
 	var err error
-	if policy.Addresses, err = addresses.Allow(f.AllowedNetworks...); err != nil {
-		return kubeconfig.Policy{}, cli.Usage("--allow-network: %w", err)
+	from, networks := "--allow-network", f.AllowedNetworks
+	if value := os.Getenv(allowVariable); len(networks) == 0 && value != "" {
+		from, networks = "$"+allowVariable, strings.Split(value, ",")
+	}
+	if policy.Addresses, err = addresses.Allow(networks...); err != nil {
+		return kubeconfig.Policy{}, cli.Usage("%s: %w", from, err)
 	}
 	if f.AllowedProxyURL != "" {
 		policy.AllowedProxyURLs = []string{f.AllowedProxyURL}
@@ -50,7 +61,7 @@ func (f *Flags) AddConnectFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.AllowedProxyURL, "allow-proxy-url", "", "The proxy-url that the kubeconfig of a target may have. The hub has to allow it, too (clusterCache.allowedProxyURLs).")
 	cmd.Flags().StringSliceVar(&f.AllowedNetworks, "allow-network", nil,
 		"Network of loopback, link-local, unspecified or multicast addresses that the target may be in, such as "+
-			"127.0.0.0/8. The hub has to allow it, too (clusterCache.allowedNetworks).")
+			"127.0.0.0/8. The hub has to allow it, too (clusterCache.allowedNetworks). Default: $"+allowVariable+".")
 }
 
 // Open finds the target of a ManagedResource and connects to it. The target is returned with an error, too, if it was found.

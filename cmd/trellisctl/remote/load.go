@@ -186,7 +186,7 @@ func (k *Kubeconfig) Local() (*rest.Config, error) {
 func Stored(registration *corev1.Secret, policy kubeconfig.Policy) (*Kubeconfig, error) {
 	k := &Kubeconfig{Policy: policy}
 	if _, err := kubeconfig.FromSecret(registration, policy); err != nil {
-		return nil, cli.Refused("the registration %s/%s cannot be used: %w", registration.Namespace, registration.Name, err)
+		return nil, unusable(fmt.Sprintf("the registration %s/%s", registration.Namespace, registration.Name), err)
 	}
 	for _, key := range []string{"value", "kubeconfig"} { // in the order in which FromSecret looks
 		if raw := registration.Data[key]; len(bytes.TrimSpace(raw)) > 0 {
