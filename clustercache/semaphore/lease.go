@@ -31,13 +31,12 @@ func (l *Lease) Acquire(ctx context.Context, n int64) error {
 	return nil
 }
 
-// TryGrow has the lease hold at least n, and tells whether it does. It does not overtake anybody who waits for free
-// places.
+// TryGrow has the lease hold at least n, and tells whether it does. It does not overtake waiters for free places.
 func (l *Lease) TryGrow(n int64) bool {
 	if n <= l.held {
 		return true
 	}
-	if _, ok := l.semaphore.TryAcquire(l.owner, n-l.held); !ok {
+	if !l.semaphore.tryGrow(l.owner, l.held, n-l.held) {
 		return false
 	}
 	l.held = n
@@ -62,8 +61,8 @@ func (l *Lease) Split(n int64) *Lease {
 	return &Lease{semaphore: l.semaphore, owner: l.owner, held: n}
 }
 
-// Move makes the lease that of another owner, whatever his bounds: what he uses is there already. Until he holds less
-// than his bounds, he gets no more.
+// Move transfers the lease to another owner, whatever the bounds of that owner: the resources are in use already. The
+// owner gets no more until it holds less than its bounds.
 func (l *Lease) Move(to Owner) {
 	if to == l.owner {
 		return

@@ -37,7 +37,26 @@ func TestLeaseGrowsAndShrinks(t *testing.T) {
 	g.Expect(lease.Acquire(t.Context(), 7)).To(MatchError(ErrTooLarge))
 }
 
-// What shrinks makes room for those who wait, and a lease that wants more does not overtake them.
+// One lease of an owner may be larger than its bound, as long as it is the only one.
+func TestLeaseThatIsAloneMayBeLarger(t *testing.T) {
+	g, s := NewWithT(t), New(Options{Size: 10, PerNamespace: 8, PerOwner: 3, Alone: 9})
+	first, second := s.Lease(owned("a", "1")), s.Lease(owned("a", "1"))
+	g.Expect(first.Most()).To(Equal(int64(8)), "the bound of the namespace counts nevertheless")
+	g.Expect(first.TryGrow(2)).To(BeTrue())
+	g.Expect(first.TryGrow(7)).To(BeTrue(), "it is alone")
+	g.Expect(second.TryGrow(1)).To(BeFalse())
+	first.Shrink(2)
+	g.Expect(second.TryGrow(1)).To(BeTrue())
+	g.Expect(first.TryGrow(3)).To(BeFalse(), "there are two of them")
+	second.Release()
+	g.Expect(first.TryGrow(9)).To(BeFalse(), "the bound of the namespace")
+	first.Release()
+	g.Expect(second.Acquire(t.Context(), 8)).To(Succeed())
+	_, ok := s.TryAcquire(owned("a", "2"), 1)
+	g.Expect(ok).To(BeFalse())
+}
+
+// A lease that shrinks makes room for waiters, and a lease that tries to grow does not overtake them.
 func TestLeaseMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := NewWithT(t), New(Options{Size: 4})

@@ -10,10 +10,10 @@ import (
 )
 
 // ErrTooLarge is wrapped by the error for a request that is larger than a bound, which would wait for ever.
-var ErrTooLarge = errors.New("more is requested than one may have")
+var ErrTooLarge = errors.New("more is requested than an owner may hold")
 
-// Owner is who acquires: the namespace of the source that the work is for, and the target or ManagedResource in it.
-// Owners without a namespace are the operator's own, and PerNamespace does not apply to them.
+// Owner identifies the caller that acquires: the namespace of the source that the work is for, and the target or
+// ManagedResource in it. Owners without a namespace are the operator's own, and PerNamespace does not apply to them.
 type Owner = types.NamespacedName
 
 // Options are the bounds of a semaphore.
@@ -22,6 +22,9 @@ type Options struct {
 	Size int64
 	// PerNamespace and PerOwner are what the owners of a namespace hold together, and what one owner holds. Zero: Size.
 	PerNamespace, PerOwner int64
+	// Alone is what an owner may hold for one request or lease, as long as it holds nothing else. Zero, or less than
+	// PerOwner: PerOwner.
+	Alone int64
 }
 
 // NamespaceShare returns a bound per namespace that leaves a quarter of the places to the others. A fleet may well be
@@ -64,6 +67,7 @@ func New(o Options) *Semaphore {
 			*bound = o.Size
 		}
 	}
+	o.Alone = min(max(o.Alone, o.PerOwner), o.Size)
 	return &Semaphore{options: o, namespaces: map[string]*namespace{}}
 }
 
@@ -81,8 +85,8 @@ func (s *Semaphore) Waiting() int {
 	return s.waiting
 }
 
-// Acquire waits for n and returns what gives it back, which may be called more than once. It returns the cause of ctx if
-// that ends first, and an error that wraps ErrTooLarge if n is more than an owner may ever hold.
+// Acquire waits for n and returns a function that releases it, which may be called more than once. It returns the cause
+// of ctx if that ends first, and an error that wraps ErrTooLarge if n is more than an owner may ever hold.
 func (s *Semaphore) Acquire(ctx context.Context, of Owner, n int64) (release func(), err error) {
 	s.mu.Lock()
 	if most := s.most(of); n > most {
@@ -90,7 +94,7 @@ func (s *Semaphore) Acquire(ctx context.Context, of Owner, n int64) (release fun
 		return nil, fmt.Errorf("%w: %d of %d", ErrTooLarge, n, most)
 	}
 	ns, o := s.ownerLocked(of)
-	if len(o.queue) == 0 && s.fitsLocked(of.Namespace, ns, o, n) && !s.queuesLocked() {
+	if len(o.queue) == 0 && s.fitsLocked(of.Namespace, ns, o, 0, n) && !s.queuesLocked() {
 		s.takeLocked(ns, o, n)
 		s.mu.Unlock()
 		return s.releaser(of, n), nil
@@ -114,24 +118,32 @@ func (s *Semaphore) Acquire(ctx context.Context, of Owner, n int64) (release fun
 	return nil, context.Cause(ctx)
 }
 
-// TryAcquire takes n if it can be had at once, without overtaking anybody who waits for free places.
+// TryAcquire acquires n if that is possible at once, without overtaking waiters for free places.
 func (s *Semaphore) TryAcquire(of Owner, n int64) (release func(), ok bool) {
+	if !s.tryGrow(of, 0, n) {
+		return nil, false
+	}
+	return s.releaser(of, n), true
+}
+
+// tryGrow acquires n more for a lease that holds some already.
+func (s *Semaphore) tryGrow(of Owner, held, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ns, o := s.ownerLocked(of)
-	if len(o.queue) > 0 || !s.fitsLocked(of.Namespace, ns, o, n) || s.queuesLocked() {
+	if len(o.queue) > 0 || !s.fitsLocked(of.Namespace, ns, o, held, n) || s.queuesLocked() {
 		s.tidyLocked(of, ns, o)
-		return nil, false
+		return false
 	}
 	s.takeLocked(ns, o, n)
-	return s.releaser(of, n), true
+	return true
 }
 
 func (s *Semaphore) most(of Owner) int64 {
 	if of.Namespace == "" {
-		return s.options.PerOwner
+		return s.options.Alone
 	}
-	return min(s.options.PerOwner, s.options.PerNamespace)
+	return min(s.options.Alone, s.options.PerNamespace)
 }
 
 func (s *Semaphore) ownerLocked(of Owner) (*namespace, *owner) {
@@ -148,16 +160,21 @@ func (s *Semaphore) ownerLocked(of Owner) (*namespace, *owner) {
 	return ns, o
 }
 
-// allowedLocked tells whether the bounds of the namespace and of the owner allow n more.
-func (s *Semaphore) allowedLocked(name string, ns *namespace, o *owner, n int64) bool {
-	return o.held+n <= s.options.PerOwner && (name == "" || ns.held+n <= s.options.PerNamespace)
+// allowedLocked tells whether the bounds of the namespace and of the owner allow n more, besides what it is acquired
+// for holds already.
+func (s *Semaphore) allowedLocked(name string, ns *namespace, o *owner, held, n int64) bool {
+	most := s.options.PerOwner
+	if o.held == held {
+		most = s.options.Alone
+	}
+	return o.held+n <= most && (name == "" || ns.held+n <= s.options.PerNamespace)
 }
 
-func (s *Semaphore) fitsLocked(name string, ns *namespace, o *owner, n int64) bool {
-	return s.held+n <= s.options.Size && s.allowedLocked(name, ns, o, n)
+func (s *Semaphore) fitsLocked(name string, ns *namespace, o *owner, held, n int64) bool {
+	return s.held+n <= s.options.Size && s.allowedLocked(name, ns, o, held, n)
 }
 
-// queuesLocked tells whether somebody waits for free places, and not for a bound of his own.
+// queuesLocked tells whether there are waiters for free places, rather than for a bound of their own.
 func (s *Semaphore) queuesLocked() bool {
 	if s.waiting == 0 {
 		return false
@@ -172,7 +189,7 @@ func (s *Semaphore) takeLocked(ns *namespace, o *owner, n int64) {
 	o.held += n
 }
 
-// grantLocked lets those pass who can have what they wait for.
+// grantLocked grants the requests that can be granted.
 func (s *Semaphore) grantLocked() {
 	for s.waiting > 0 {
 		ns, o, next := s.nextLocked()
@@ -186,7 +203,7 @@ func (s *Semaphore) grantLocked() {
 	}
 }
 
-// nextLocked returns whose turn it is, of those whom only the size may hold back.
+// nextLocked returns the next waiter, of those that only the size may hold back.
 func (s *Semaphore) nextLocked() (in *namespace, of *owner, next *waiter) {
 	for name, ns := range s.namespaces {
 		o, w := s.nextOfLocked(name, ns)
@@ -201,7 +218,7 @@ func (s *Semaphore) nextLocked() (in *namespace, of *owner, next *waiter) {
 // nextOfLocked is nextLocked for one namespace.
 func (s *Semaphore) nextOfLocked(name string, ns *namespace) (of *owner, next *waiter) {
 	for _, o := range ns.owners {
-		if len(o.queue) == 0 || !s.allowedLocked(name, ns, o, o.queue[0].n) {
+		if len(o.queue) == 0 || !s.allowedLocked(name, ns, o, 0, o.queue[0].n) {
 			continue
 		}
 		if next == nil || before(o.held, o.queue[0], of.held, next) {
@@ -211,7 +228,7 @@ func (s *Semaphore) nextOfLocked(name string, ns *namespace) (of *owner, next *w
 	return of, next
 }
 
-// before tells whether a comes before b: whoever holds less, and then whoever has waited longer.
+// before tells whether a comes before b: the one that holds less, and then the one that has waited longer.
 func before(heldA int64, a *waiter, heldB int64, b *waiter) bool {
 	if heldA != heldB {
 		return heldA < heldB
@@ -219,7 +236,7 @@ func before(heldA int64, a *waiter, heldB int64, b *waiter) bool {
 	return a.arrival < b.arrival
 }
 
-// abandon takes a waiter out of its queue. It returns false if it is not there any more.
+// abandon removes a waiter from its queue. It returns false if it is not there any more.
 func (s *Semaphore) abandon(of Owner, w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +271,7 @@ func (s *Semaphore) release(of Owner, n int64) {
 	s.grantLocked()
 }
 
-// tidyLocked forgets an owner that neither holds anything nor waits.
+// tidyLocked drops an owner that neither holds anything nor waits.
 func (s *Semaphore) tidyLocked(of Owner, ns *namespace, o *owner) {
 	if o.held == 0 && len(o.queue) == 0 {
 		delete(ns.owners, of.Name)

@@ -15,6 +15,7 @@ import (
 func owned(namespace, name string) Owner { return Owner{Namespace: namespace, Name: name} }
 
 func TestBounds(t *testing.T) {
+	a1, none := []Owner{owned("a", "1")}, []Owner{owned("", "1")}
 	for name, c := range map[string]struct {
 		options Options
 		held    []Owner // one place each
@@ -22,14 +23,14 @@ func TestBounds(t *testing.T) {
 		n       int64
 		ok      bool
 	}{
-		"a free place":                    {Options{Size: 2}, []Owner{owned("a", "1")}, owned("a", "1"), 1, true},
-		"no free place":                   {Options{Size: 1}, []Owner{owned("a", "1")}, owned("b", "1"), 1, false},
-		"not enough places":               {Options{Size: 2}, []Owner{owned("a", "1")}, owned("b", "1"), 2, false},
-		"the bound of an owner":           {Options{Size: 9, PerOwner: 1}, []Owner{owned("a", "1")}, owned("a", "1"), 1, false},
-		"another owner":                   {Options{Size: 9, PerOwner: 1}, []Owner{owned("a", "1")}, owned("a", "2"), 1, true},
-		"the bound of a namespace":        {Options{Size: 9, PerNamespace: 1}, []Owner{owned("a", "1")}, owned("a", "2"), 1, false},
-		"another namespace":               {Options{Size: 9, PerNamespace: 1}, []Owner{owned("a", "1")}, owned("b", "1"), 1, true},
-		"no namespace, so no bound of it": {Options{Size: 9, PerNamespace: 1}, []Owner{owned("", "1")}, owned("", "2"), 1, true},
+		"a free place":                    {Options{Size: 2}, a1, owned("a", "1"), 1, true},
+		"no free place":                   {Options{Size: 1}, a1, owned("b", "1"), 1, false},
+		"not enough places":               {Options{Size: 2}, a1, owned("b", "1"), 2, false},
+		"the bound of an owner":           {Options{Size: 9, PerOwner: 1}, a1, owned("a", "1"), 1, false},
+		"another owner":                   {Options{Size: 9, PerOwner: 1}, a1, owned("a", "2"), 1, true},
+		"the bound of a namespace":        {Options{Size: 9, PerNamespace: 1}, a1, owned("a", "2"), 1, false},
+		"another namespace":               {Options{Size: 9, PerNamespace: 1}, a1, owned("b", "1"), 1, true},
+		"no namespace, so no bound of it": {Options{Size: 9, PerNamespace: 1}, none, owned("", "2"), 1, true},
 		"a bound above the size":          {Options{Size: 1, PerOwner: 5}, nil, owned("a", "1"), 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestNamespacesFirst(t *testing.T) {
 	})
 }
 
-// Inside a namespace the owner that holds least is next, whoever came first.
+// Inside a namespace the owner that holds least is next, whichever came first.
 func TestThenOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := NewWithT(t), New(Options{Size: 2})
@@ -119,7 +120,7 @@ func TestThenOwners(t *testing.T) {
 	})
 }
 
-// A request for many places is not overtaken by small ones, but by those that its own bound holds back no one.
+// A request for many places is not overtaken by small ones. One that its own bound holds back delays no other.
 func TestLargeRequestsAreNotStarved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := NewWithT(t), New(Options{Size: 4, PerOwner: 4})
@@ -132,7 +133,7 @@ func TestLargeRequestsAreNotStarved(t *testing.T) {
 		}()
 		synctest.Wait()
 		_, ok := s.TryAcquire(owned("c", "1"), 1)
-		g.Expect(ok).To(BeFalse(), "somebody waits for free places")
+		g.Expect(ok).To(BeFalse(), "there is a waiter for free places")
 		small()
 		synctest.Wait()
 		g.Expect(got).To(BeClosed())
@@ -155,7 +156,7 @@ func TestWhoeverIsHeldBackByHisOwnBoundKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// Whoever gives up a large request lets those pass who waited behind it.
+// Giving up a large request lets the waiters behind it pass.
 func TestAbandonedRequestIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := NewWithT(t), New(Options{Size: 2})
@@ -182,7 +183,7 @@ func TestAbandonedRequestIsForgotten(t *testing.T) {
 		g.Expect(got).To(HaveLen(1))
 		(<-got)()
 		release()
-		g.Expect(s.namespaces).To(BeEmpty(), "nothing is kept of those who hold nothing")
+		g.Expect(s.namespaces).To(BeEmpty(), "owners that hold nothing are dropped")
 	})
 }
 

@@ -42,8 +42,8 @@ type Target struct {
 	// Mapper resolves kinds, within a context if it implements meta.RESTMapperWithContext. If it can be reset, it is
 	// when a kind is not known although its definition was just applied.
 	Mapper meta.RESTMapper
-	// Hold, if set, is called for each object. What is read with the context that it returns may be large, and is in
-	// use until done is called.
+	// Hold, if set, is called for each object. Objects that are read with the context that it returns may be large, and
+	// are in use until done is called.
 	Hold func(ctx context.Context) (held context.Context, done func())
 }
 

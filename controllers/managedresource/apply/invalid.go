@@ -84,8 +84,8 @@ func (o *object) takeBackFirst(live *unstructured.Unstructured) (taken bool, err
 	return true, nil
 }
 
-// replace deletes an object whose update is invalid, if its manifest asks for that or if it is an immutable ConfigMap or
-// Secret, which cannot be changed in another way (spec/managedresource.md 2.11). The next attempt creates it.
+// replace deletes an object whose update is invalid, if its manifest asks for that or if it is an immutable ConfigMap
+// or Secret, which cannot be changed in another way. The next attempt creates it.
 //
 // It is not deleted if it is not ours, if keep-object is on the live object, which promises that the hub never deletes it,
 // or unless a rehearsal shows that a new object would be taken: what refuses it now, be it the manifest, a webhook or a quota,

@@ -368,7 +368,7 @@ func (o *object) presentUID() (types.UID, error) {
 }
 
 // createOnly creates the object as the manifest says, and accepts whatever is there already. The description on such an
-// object would not be true any more, so it goes (spec/managedresource.md 2.9).
+// object would not be true any more, so it goes.
 func (o *object) createOnly() (done bool, err error) {
 	live, err := o.target.Head(o.ctx, o.in)
 	if apierrors.IsNotFound(err) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,9 +22,9 @@ const Description = "This object is kept as its ManagedResource says: edits are 
 
 // Marks are what the hub adds to every object of a ManagedResource.
 type Marks struct {
-	// Labels go into the object and its templates and win over the manifest (spec/managedresource.md 2.8).
+	// Labels go into the object and its templates and win over the manifest.
 	Labels map[string]string
-	// Origin names the ManagedResource (spec/managedresource.md 1.8).
+	// Origin names the ManagedResource.
 	Origin string
 	// ForceLabels and ForceAnnotations are set if objects are to have no labels or annotations but the manifest's and ours.
 	ForceLabels, ForceAnnotations bool
@@ -64,7 +63,7 @@ func Prepare(ctx context.Context, original *unstructured.Unstructured, text *man
 	entry := inventory.Entry(obj, entryLabels, nonEmpty(maps.Clone(annotations)))
 	prepared := Prepared{Entry: entry, Intent: Intent{Object: obj, Key: inventory.KeyOfObject(obj), CreateOnly: ignored, text: text}, Unserved: !served}
 	if ignored {
-		return prepared, nil // posted as the manifest says: spec/managedresource.md 2.9 step 4
+		return prepared, nil // posted as the manifest says
 	}
 	if err := injectLabels(obj, marks.Labels); err != nil {
 		return Prepared{}, err
@@ -97,25 +96,13 @@ func shallow(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// buffers are what objects are encoded into whose text is not kept.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
-// keptBuffer is the largest buffer that is kept for other objects.
-const keptBuffer = 512 << 10
-
-// digest condenses what is sent.
+// digest condenses what is sent. It is not held for that, because it may be megabytes.
 func digest(text *manifest.Text, obj *unstructured.Unstructured) (uint64, error) {
-	buffer, _ := buffers.Get().(*[]byte)
-	raw, err := text.Append((*buffer)[:0], obj.Object)
-	if err != nil {
+	sum := xxhash.New()
+	if err := text.Write(sum, obj.Object); err != nil {
 		return 0, err
 	}
-	sum := xxhash.Sum64(raw)
-	if cap(raw) <= keptBuffer {
-		*buffer = raw
-		buffers.Put(buffer)
-	}
-	return sum, nil
+	return sum.Sum64(), nil
 }
 
 // clean removes what a manifest cannot say, and settles what server-side apply would otherwise misread.
@@ -299,8 +286,7 @@ func settleNamespace(ctx context.Context, obj *unstructured.Unstructured, mapper
 	return served, nil
 }
 
-// injectLabels writes labels into the object, its pod template and its volume claim templates, whatever the kind
-// (spec/managedresource.md 2.8).
+// injectLabels writes labels into the object, its pod template and its volume claim templates, whatever the kind.
 func injectLabels(obj *unstructured.Unstructured, labels map[string]string) error {
 	obj.SetLabels(merged(obj.GetLabels(), labels))
 	spec, ok := obj.Object["spec"].(map[string]any)

@@ -52,7 +52,7 @@ status: {replicas: 3}
 		"template":             map[string]any{"metadata": map[string]any{"labels": map[string]any{resourcesv1alpha1.ManagedByLabel: "gardener"}}, "spec": map[string]any{}},
 		"volumeClaimTemplates": []any{map[string]any{"metadata": map[string]any{"name": "data", "labels": map[string]any{resourcesv1alpha1.ManagedByLabel: "gardener"}}}},
 	}))
-	// The entry has the manifest's annotations, without ours, and the injected labels (spec/managedresource.md 1.3).
+	// The entry has the manifest's annotations, without ours, and the injected labels.
 	g.Expect(p.Entry.Annotations).To(Equal(map[string]string{"note": "a"}))
 	g.Expect(p.Entry.Labels).To(Equal(o.GetLabels()))
 }

@@ -241,7 +241,7 @@ func removeAll(node any, set *fieldpath.Set) any {
 	return node
 }
 
-// maxKeys is how many different keys the items of one list are found by. A list has one.
+// maxKeys bounds the different keys by which the items of one list are found. A legitimate list has one.
 const maxKeys = 4
 
 // keysOf returns the names of the keys by which a set finds the items of a list.

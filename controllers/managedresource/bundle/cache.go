@@ -83,7 +83,10 @@ func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 		clock:    clock,
 		slots:    semaphore.New(semaphore.Options{Size: slots, PerNamespace: max(1, slots-1)}),
 		decoding: semaphore.New(semaphore.Options{Size: limits.Decoding, PerNamespace: limits.Decoding / 5 * 4}),
-		inUse:    semaphore.New(semaphore.Options{Size: limits.InUse, PerNamespace: limits.InUsePerNamespace}),
+		inUse: semaphore.New(semaphore.Options{
+			Size: limits.InUse, PerNamespace: limits.InUsePerNamespace,
+			PerOwner: limits.InUsePerTarget, Alone: limits.InUsePerNamespace,
+		}),
 		used:     map[Hash]*use{},
 		duration: metricDecoding.Histogram(),
 		decoded:  metricDecoded.Counter(),

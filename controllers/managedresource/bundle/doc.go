@@ -22,7 +22,7 @@
 //     the last document of a cut stream is often well-formed, but only half of what its author wrote.
 //   - A Bundle with a Fault is not Complete. Nothing may be deleted because it is missing from such a bundle.
 //   - Documents, text, memory, and size, elements and nesting of a document are bounded by Limits; YAML aliases count
-//     as what they expand to. After 100 faults the rest is given up. Elements are counted before a document is parsed,
+//     as what they expand to. After 100 faults the rest is not read. Elements are counted before a document is parsed,
 //     for a parser takes up to 256 bytes for each.
 //   - The text of a Fault never quotes the content of a Secret. The parsers' own messages do that now and then ("unknown
 //     anchor 'hunter2'"); only messages that are known to be constant get through.
@@ -39,19 +39,19 @@
 //	                              no room for more: holds nothing, BusyError, the run is tried again
 //
 // What decoding takes is forecast from the text, at most, and reserved before. It is given back when the bundle is
-// decoded, which waits for no target. What is in use is known then: the objects, their JSON, and what is sent at the
-// same time. Content that several have in use counts once, for one of those who use it. Both budgets are fair between
-// namespaces (package semaphore), and so are the places to decode. Bundles of less than FreeBytes do not count: the
-// number of runs bounds them, and so they never wait for targets of others.
+// decoded, which waits for no target. Then the size of what is in use is known: the objects, their JSON, and what is
+// sent at the same time. Content that several sessions use counts once, for one of their owners. Both budgets are fair
+// between namespaces (package semaphore), and so are the places to decode. Bundles of less than FreeBytes do not count:
+// they are bounded by the number of runs, and so they never wait for targets of others.
 //
 // The memory of the Cache and what Secrets hold in their own form (Keep) have bounds of their own. What a Session uses
-// counts there as well, since nobody knows what is forgotten first.
+// counts there as well, since it is not known which of them drops it first.
 //
 // # Trade-offs
 //
 // A key is decompressed as a whole before it is split, instead of document by document. That costs memory up to
 // Limits.Bytes while one bundle is decoded (a Cache decodes only few at once), and buys that a damaged stream is known
-// before any of it is used, and code that works on slices. It is decompressed once more before, to learn its size,
+// before any of it is used, and code that works on slices. It is decompressed once before that, to determine its size,
 // which takes a few percent of the time to parse it.
 //
 // YAML is read by go.yaml.in/yaml/v2, as kubectl and Gardener do: YAML 1.1, where yes and on are booleans and the last of

@@ -23,8 +23,8 @@ type forecast struct {
 	lengths map[place]int64
 }
 
-// forecastOf goes through the text of a bundle without keeping any of it. What cannot be read counts as far as it could
-// be: decoding ends there, too.
+// forecastOf goes through the text of a bundle without keeping any of it. A text that cannot be read counts up to that
+// point: decoding ends there, too.
 func forecastOf(ctx context.Context, sources []Source, limits Limits) (forecast, error) {
 	f := forecast{lengths: map[place]int64{}}
 	d, _ := desks.Get().(*desk)
@@ -54,14 +54,14 @@ func forecastOf(ctx context.Context, sources []Source, limits Limits) (forecast,
 	}
 	parsing := min(count, int64(limits.Elements)) * elementCost
 	objects := min(2*text+count*objectCost, limits.Memory)
-	if expands { // to nobody knows what
+	if expands { // to an unknown size
 		parsing, objects = int64(limits.Elements)*elementCost, limits.Memory
 	}
 	f.bytes = largest + parsing + objects
 	return f, nil
 }
 
-// counter counts bytes and elements of a text that comes piece by piece, and looks for what may be anchors and aliases.
+// counter counts bytes and elements of a text that comes piece by piece, and looks for possible anchors and aliases.
 type counter struct {
 	bytes, elements int64
 	anchor, alias   bool

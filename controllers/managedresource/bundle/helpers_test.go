@@ -11,7 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/semaphore"
 )
 
-// Decode is what a session does that is closed at once.
+// Decode decodes in a session that is closed at once.
 func (c *Cache) Decode(sources []Source) *Bundle {
 	return c.session(func(s *Session) (*Bundle, error) {
 		for _, source := range sources {

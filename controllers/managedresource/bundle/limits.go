@@ -27,13 +27,14 @@ type Limits struct {
 	// target. What is reserved is an upper estimate. Default 160 MiB. The bundles of one namespace take at most four
 	// fifths of it.
 	Decoding int64
-	// InUse is how many bytes all decoded bundles together may take that runs have in use, and InUsePerNamespace those
-	// of one namespace. Bundles of less than FreeBytes do not count. Defaults: 256 MiB and 96 MiB.
-	InUse, InUsePerNamespace int64
+	// InUse is how many bytes the decoded bundles that runs use may take together, InUsePerNamespace those of one
+	// namespace, and InUsePerTarget those of one target, unless it is a single bundle. Bundles of less than FreeBytes
+	// do not count. Defaults: 256 MiB, 96 MiB and 32 MiB.
+	InUse, InUsePerNamespace, InUsePerTarget int64
 }
 
-// FreeBytes is how much a run may have in use without any budget: of a number of runs that is bounded itself. So nobody
-// waits with an ordinary bundle until others have done with theirs.
+// FreeBytes is how much a run may use without any budget, since the number of runs is bounded. So a run with an
+// ordinary bundle never waits for other runs.
 const FreeBytes = 256 << 10
 
 // withDefaults returns the limits with every zero field set to its default.
@@ -48,5 +49,6 @@ func (l Limits) withDefaults() Limits {
 		Decoding:          cmp.Or(l.Decoding, 160<<20),
 		InUse:             cmp.Or(l.InUse, 256<<20),
 		InUsePerNamespace: cmp.Or(l.InUsePerNamespace, 96<<20),
+		InUsePerTarget:    cmp.Or(l.InUsePerTarget, 32<<20),
 	}
 }

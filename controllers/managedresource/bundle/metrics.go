@@ -17,14 +17,15 @@ var (
 	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total", "Decoded bundles that were forgotten, by reason: room (to make room for others) or unused (nobody asked for them for a while).", "reason")
 	metricDecoding  = MetricDefinitions.Histogram("trellis_bundle_decode_duration_seconds", "How long it took to decode a bundle.", []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5})
 	metricInUse     = MetricDefinitions.Gauge("trellis_bundle_bytes_in_use",
-		"Memory that bundles take which do not belong to the cache, by use: decoding (reserved for Secrets that are read and "+
-			"decoded) or runs (that have decoded bundles in use), estimated.", "use")
+		"Memory of bundles outside the cache, by use: decoding (reserved for Secrets that are read and decoded) or "+
+			"runs (decoded bundles that runs use), estimated.", "use")
 	metricInUseMost = MetricDefinitions.Gauge("trellis_bundle_bytes_in_use_limit",
 		"Bounds of trellis_bundle_bytes_in_use.", "use")
 	metricWaiting  = MetricDefinitions.Gauge("trellis_bundle_waiting", "Runs that wait for room for a decoded bundle.")
 	metricDeferred = MetricDefinitions.Counter("trellis_bundle_deferred_total",
 		"Runs that were put off because there was no room for a decoded bundle.")
-	metricDecoded = MetricDefinitions.Counter("trellis_bundle_decoded_bytes_total", "Memory that decoded bundles took, estimated, added up.")
+	metricDecoded = MetricDefinitions.Counter("trellis_bundle_decoded_bytes_total",
+		"Memory that decoded bundles took, estimated, added up.")
 )
 
 var (

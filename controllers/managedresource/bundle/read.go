@@ -37,9 +37,9 @@ func (d *desk) clear() {
 // isCompressed tells whether the value of a key is a Brotli stream.
 func isCompressed(key string) bool { return strings.HasSuffix(key, resourcesv1alpha1.BrotliSuffix) }
 
-// read returns the text of one data value: the value itself, or what it decompresses to, which is valid until the next one is
-// read. It stops with ErrTooManyBytes as soon as the text is longer than the limit. length is how long the text is if
-// that is known, so that its memory is not asked for twice.
+// read returns the text of one data value: the value itself, or what it decompresses to, which is valid until the next
+// one is read. It stops with ErrTooManyBytes as soon as the text is longer than the limit. length is how long the text
+// is if that is known, so that its memory is not allocated twice, or not at all for one that is too long.
 //
 // Brotli streams carry no checksum. A damaged one may decompress into a different text without any error.
 func (d *desk) read(key string, value []byte, limit, length int64) ([]byte, error) {
@@ -49,9 +49,12 @@ func (d *desk) read(key string, value []byte, limit, length int64) ([]byte, erro
 		}
 		return value, nil
 	}
+	if length > limit {
+		return nil, ErrTooManyBytes
+	}
 	d.text.Reset()
 	if length > 0 {
-		d.text.Grow(int(min(length, limit)) + bytes.MinRead) // as much as ReadFrom wants to be free at the end
+		d.text.Grow(int(length) + bytes.MinRead) // the free space that ReadFrom needs at the end
 	}
 	if err := d.decompress(value, limit, d.text.ReadFrom); err != nil {
 		return nil, err
@@ -59,7 +62,7 @@ func (d *desk) read(key string, value []byte, limit, length int64) ([]byte, erro
 	return d.text.Bytes(), nil
 }
 
-// decompress has a function take what a Brotli stream decompresses to, which is at most one byte more than the limit.
+// decompress passes the content of a Brotli stream to a function: at most one byte more than the limit.
 func (d *desk) decompress(value []byte, limit int64, take func(io.Reader) (int64, error)) error {
 	d.value.Reset(value)
 	if d.spoilt {

@@ -10,33 +10,32 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/semaphore"
 )
 
-// secretRoom is what it takes to read one Secret of the largest size: as it is sent, and as it is decoded.
+// secretRoom is the memory for reading one Secret of the largest size: as it is sent, and as it is decoded.
 const secretRoom = 4 << 20
 
-// How long a session waits for room at most. What is decoded is decoded soon. What is in use is so for as long as
-// targets take, so whoever needs it had better come again.
+// How long a session waits for room at most. Decoding ends soon. Bundles are in use for as long as targets take, so a
+// run that needs room for one is better tried again later.
 const (
 	decodingPatience = 2 * time.Second
 	inUsePatience    = 200 * time.Millisecond
 )
 
-// Need is how much room a session asks for at its beginning, in bytes. The zero Need is for a bundle of which nothing
-// is known.
+// Need is how much room a session requests at its beginning, in bytes. The zero Need is for a bundle of unknown size.
 type Need struct {
 	// Decoding is for what is read and decoded, InUse for what is in use afterwards, until the session is closed.
 	Decoding, InUse int64
 }
 
-// BusyError says that there is no room for a bundle at the moment, and how much it takes. The session holds nothing
-// then.
+// BusyError says that there is no room for a bundle at the moment, and how much it needs. The session holds
+// nothing then.
 type BusyError struct{ Need Need }
 
 func (e *BusyError) Error() string { return "no room for one more decoded bundle at the moment" }
 
-// Session is one use of a bundle: its Secrets are read, decoded, and then in use until it is closed. Whatever that
-// takes is in the budget of the cache; where there is no room, the session gives back all it has and fails with a
-// BusyError, and the next one should begin with what that says it needs. It waits only at its beginning. It is not safe
-// for concurrent use.
+// Session is one use of a bundle: its Secrets are read, decoded, and then in use until it is closed. The memory for
+// that is reserved in the budget of the cache; where there is no room, the session releases all it has and fails with a
+// BusyError, and the next one should begin with the Need of that. It waits only at its beginning. It is not safe for
+// concurrent use.
 type Session struct {
 	cache *Cache
 	// decoding is what reading and decoding takes, own what this session alone has in use. shared is the content, nil
@@ -50,8 +49,8 @@ type Session struct {
 	raw     int64 // bytes that they hold
 }
 
-// Begin begins a session for an owner, who sends so many objects at the same time. It waits for the room that is
-// needed, for a while.
+// Begin begins a session for an owner that sends the given number of objects at the same time. It waits for the room
+// that is needed, for a limited time.
 func (c *Cache) Begin(ctx context.Context, of semaphore.Owner, parallel int, need Need) (*Session, error) {
 	s := &Session{cache: c, decoding: c.decoding.Lease(of), own: c.inUse.Lease(of), parallel: parallel}
 	need.Decoding = max(need.Decoding, secretRoom)
@@ -102,14 +101,14 @@ func (s *Session) Add(source Source) error {
 		return fmt.Errorf("%w: its Secrets hold more than %d MiB", ErrTooManyBytes, s.cache.limits.Bytes>>20)
 	}
 	if !s.grow(s.decoding, s.raw+secretRoom) {
-		// The next one is to have room for as much again, so that a long list is not begun again and again.
+		// The next attempt requests room for as much again, so that a long list does not start over repeatedly.
 		return s.busy(Need{Decoding: 2*s.raw + secretRoom, InUse: s.own.Held()})
 	}
 	s.sources = append(s.sources, source)
 	return nil
 }
 
-// grow has a lease hold at least n, or all that its owner may have if that is less.
+// grow has a lease hold at least n, or all that its owner may hold if that is less.
 func (s *Session) grow(lease *semaphore.Lease, n int64) bool {
 	return lease.TryGrow(min(n, lease.Most()))
 }
@@ -157,7 +156,7 @@ func (s *Session) open(ctx context.Context, hash Hash, sources []Source) (*Bundl
 	return found.bundle(sources), nil
 }
 
-// use has a content in use by this session, or an equal one that others use already.
+// use marks a content as used by this session, or an equal one that others use already.
 func (s *Session) use(found *content) (*content, error) {
 	sent := found.sent(s.parallel)
 	if found.size+sent <= FreeBytes {
@@ -193,7 +192,7 @@ func (s *Session) Close() {
 	}
 }
 
-// use is a content that sessions have in use. It counts once, for one of those who use it.
+// use is a content that sessions use. It counts once, for the owner of one of them.
 type use struct {
 	content *content
 	lease   *semaphore.Lease
@@ -213,7 +212,7 @@ func (c *Cache) unuse(u *use, by semaphore.Owner) {
 		delete(c.used, u.content.hash)
 		return
 	}
-	if by == u.lease.Owner() { // others should not count for him
+	if by == u.lease.Owner() { // an owner is not charged for others
 		for next := range u.holders {
 			u.lease.Move(next)
 			break
@@ -221,8 +220,8 @@ func (c *Cache) unuse(u *use, by semaphore.Owner) {
 	}
 }
 
-// sent is what it takes to send a number of objects of a content at the same time, at most: those whose JSON is the
-// longest.
+// sent is the memory for sending a number of objects of a content at the same time, at most: those with the
+// longest JSON.
 func (c *content) sent(parallel int) (bytes int64) {
 	if len(c.objects) > parallel {
 		lengths := make([]int64, 0, len(c.objects))

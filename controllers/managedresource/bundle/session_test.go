@@ -31,7 +31,7 @@ func large(t testing.TB, name string, kib int) Source {
 	return source
 }
 
-// using begins a session and has it use the bundle of some Secrets.
+// using begins a session that uses the bundle of some Secrets.
 func using(t testing.TB, c *Cache, of semaphore.Owner, need Need, sources ...Source) (*Session, error) {
 	s, err := c.Begin(t.Context(), of, parallel, need)
 	if err != nil {
@@ -80,17 +80,17 @@ func TestEqualContentCountsOnceForOneOfThoseWhoUseIt(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	stats := cache.Stats()
 	g.Expect(stats.Misses).To(BeEquivalentTo(1), "what is in use is not decoded again, though nothing is remembered")
-	g.Expect(stats.InUse).To(And(BeNumerically(">", alone), BeNumerically("<", alone+alone/2)), "each sends it himself")
+	g.Expect(stats.InUse).To(And(BeNumerically(">", alone), BeNumerically("<", alone+alone/2)), "each sends it separately")
 
 	first.Close()
 	g.Expect(cache.Stats().InUse).To(Equal(alone))
-	g.Expect(cache.inUse.Lease(alice).TryGrow(96<<20)).To(BeTrue(), "what others use is not his any more")
+	g.Expect(cache.inUse.Lease(alice).TryGrow(96<<20)).To(BeTrue(), "what others use no longer counts for it")
 	g.Expect(cache.inUse.Lease(bob).TryGrow(96 << 20)).To(BeFalse())
 	second.Close()
 	g.Expect(cache.Stats().InUse).To(BeEquivalentTo(96 << 20))
 }
 
-// A namespace that has all that it may have in use is put off, and has nothing meanwhile. Others are not.
+// A namespace that uses all it may is put off, and holds nothing meanwhile. Others are not put off.
 func TestNamespaceWithoutRoomIsPutOffAndHoldsNothing(t *testing.T) {
 	g := NewWithT(t)
 	cache := NewCache(0, Limits{InUse: 16 << 20, InUsePerNamespace: 8 << 20}, clock.RealClock{})
@@ -116,7 +116,7 @@ func TestNamespaceWithoutRoomIsPutOffAndHoldsNothing(t *testing.T) {
 	_, err := using(t, cache, alice, need, large(t, "next", 1024))
 	_, busy := IsBusy(err)
 	g.Expect(busy).To(BeTrue())
-	g.Expect(cache.Stats().Misses).To(Equal(misses), "who knows what he needs decodes nothing in vain")
+	g.Expect(cache.Stats().Misses).To(Equal(misses), "a session with a known need decodes nothing in vain")
 
 	s, err := using(t, cache, bob, Need{}, large(t, "bob", 1024))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -130,8 +130,28 @@ func TestNamespaceWithoutRoomIsPutOffAndHoldsNothing(t *testing.T) {
 	g.Expect(cache.Stats().InUse).To(BeZero())
 }
 
-// What is in use may be as large as a bundle can be, even if a namespace may have less than it takes to send all of it
-// at once.
+// A target that keeps runs for long does not take what its namespace may use from the others.
+func TestTargetThatIsSlowLeavesRoomToOthersOfItsNamespace(t *testing.T) {
+	g := NewWithT(t)
+	cache := NewCache(0, Limits{InUsePerTarget: 8 << 20}, clock.RealClock{})
+	used := func(owner semaphore.Owner) (n int) {
+		for ; n < 10; n++ {
+			if _, err := using(t, cache, owner, Need{}, large(t, fmt.Sprint(owner, n), 1024)); err != nil {
+				_, busy := IsBusy(err)
+				g.Expect(busy).To(BeTrue(), "%v", err)
+				break
+			}
+		}
+		return n
+	}
+	g.Expect(used(alice)).To(Equal(2))
+	sibling := alice
+	sibling.Name = "sibling"
+	g.Expect(used(sibling)).To(Equal(2))
+}
+
+// A session may use the largest possible bundle, even if the bound of a namespace is less than what sending all of it
+// at once takes.
 func TestLargestBundleFits(t *testing.T) {
 	g := NewWithT(t)
 	cache := NewCache(0, Limits{}, clock.RealClock{})
@@ -155,7 +175,8 @@ func TestSecretsOverTheBoundAreNotRead(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	read := 0
 	for ; err == nil; read++ {
-		g.Expect(cache.Stats().Decoding).To(BeNumerically(">=", int64(read)<<20+secretRoom), "there is room before it is read")
+		room := int64(read)<<20 + secretRoom
+		g.Expect(cache.Stats().Decoding).To(BeNumerically(">=", room), "there is room before it is read")
 		err = s.Add(secret("k", strings.Repeat("x", 1<<20)))
 	}
 	g.Expect(err).To(MatchError(ErrTooManyBytes))
@@ -164,7 +185,8 @@ func TestSecretsOverTheBoundAreNotRead(t *testing.T) {
 	g.Expect(cache.Stats().Decoding).To(BeZero())
 }
 
-// Somebody else has all the room to decode. Who wants to begin waits for a while; who has begun gives up what he has.
+// Another owner holds all the room to decode. A session that begins waits for a limited time; one that has begun
+// releases what it holds.
 func TestNoRoomToDecode(t *testing.T) {
 	g := NewWithT(t)
 	cache := NewCache(0, Limits{Decoding: 10 << 20}, clock.RealClock{})
@@ -281,7 +303,7 @@ func TestDocumentsWithTooManyElementsAreNotParsed(t *testing.T) {
 	g.Expect(decodeText(hosts).Complete()).To(BeTrue(), "lines are no elements")
 }
 
-// Whoever comes and goes, what is in use stays within its bounds, and nothing is left at the end.
+// Sessions begin and end concurrently: the memory in use stays within its bounds, and nothing is left at the end.
 func TestManySessions(t *testing.T) {
 	g := NewWithT(t)
 	limits := Limits{Decoding: 40 << 20, InUse: 12 << 20, InUsePerNamespace: 6 << 20}

@@ -1,8 +1,10 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -38,23 +40,36 @@ func encode(content map[string]any) map[string][]byte {
 
 // Append appends an object in JSON, with its keys in order as json.Marshal has them.
 func (t *Text) Append(to []byte, object map[string]any) ([]byte, error) {
-	to = append(slices.Grow(to, t.length()+roomForRest), '{')
-	for i, name := range slices.Sorted(maps.Keys(object)) {
-		if i > 0 {
-			to = append(to, ',')
-		}
+	b := bytes.NewBuffer(slices.Grow(to, t.length()+roomForRest))
+	err := t.Write(b, object)
+	return b.Bytes(), err
+}
+
+// Write writes what Append appends, piece by piece.
+func (t *Text) Write(to io.Writer, object map[string]any) error {
+	separator := byte('{')
+	for _, name := range slices.Sorted(maps.Keys(object)) {
 		key, err := json.Marshal(name)
 		if err != nil {
-			return nil, fmt.Errorf("field %q: %w", name, err)
+			return fmt.Errorf("field %q: %w", name, err)
 		}
-		to = append(append(to, key...), ':')
 		text, err := t.of(name, object[name])
 		if err != nil {
-			return nil, fmt.Errorf("field %q: %w", name, err)
+			return fmt.Errorf("field %q: %w", name, err)
 		}
-		to = append(to, text...)
+		for _, piece := range [][]byte{{separator}, key, {':'}, text} {
+			if _, err := to.Write(piece); err != nil {
+				return fmt.Errorf("field %q: %w", name, err)
+			}
+		}
+		separator = ','
 	}
-	return append(to, '}'), nil
+	end := []byte("}")
+	if len(object) == 0 {
+		end = []byte("{}")
+	}
+	_, err := to.Write(end)
+	return err
 }
 
 // roomForRest is what metadata and names of fields take, mostly.
