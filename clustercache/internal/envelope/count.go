@@ -1,6 +1,9 @@
 package envelope
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -22,6 +25,23 @@ var nested = [][]protowire.Number{{1, 5}, {11, 12, 13, 17}}
 func Count(message []byte) error {
 	_, err := count(message, 0, MaxElements)
 	return err
+}
+
+// Elements returns how many elements the object in a message has. It is an error if they are more than MaxElements.
+func Elements(text []byte) (int, error) {
+	message, ok := bytes.CutPrefix(text, prefix)
+	if !ok {
+		return 0, errors.New("it is not what API servers send")
+	}
+	_, object, err := parts(message)
+	if err != nil {
+		return 0, fmt.Errorf("its envelope: %w", err)
+	}
+	left, err := count(object, 0, MaxElements)
+	if err != nil {
+		return 0, err
+	}
+	return MaxElements - left, nil
 }
 
 // count returns how many elements there may be besides those of a message.

@@ -6,5 +6,5 @@
 // from one that is broken.
 //
 // The senders are not trusted: the elements of a message are counted before anything of it is decoded, since a message
-// of a few megabytes can decode to a hundred times as much.
+// of a few megabytes can become a hundred times as large when it is decoded.
 package envelope

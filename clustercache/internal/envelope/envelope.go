@@ -37,52 +37,6 @@ func Open(text []byte, kind string, into interface{ Unmarshal([]byte) error }) e
 	return into.Unmarshal(raw)
 }
 
-// ErrTooManyFields says that a message has more fields than anybody sends.
-var ErrTooManyFields = errors.New("it has too many fields")
-
-// Fields returns how many fields the object in a message has, and its metadata, which is the first of them: each may
-// become an element of a list in memory. It is an error if there are more than most.
-func Fields(text []byte, most int) (fields int, err error) {
-	message, ok := bytes.CutPrefix(text, prefix)
-	if !ok {
-		return 0, errors.New("it is not what API servers send")
-	}
-	_, object, err := parts(message)
-	if err == nil {
-		fields, err = countFields(object, 0, most, true)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("its envelope: %w", err)
-	}
-	return fields, nil
-}
-
-// countFields adds the fields of a message to those that were counted before, and those of the messages that are its
-// first fields.
-func countFields(message []byte, before, most int, nested bool) (fields int, err error) {
-	for fields = before; len(message) > 0; {
-		number, kind, length := protowire.ConsumeTag(message)
-		if length < 0 {
-			return 0, protowire.ParseError(length)
-		}
-		message = message[length:]
-		if length = protowire.ConsumeFieldValue(number, kind, message); length < 0 {
-			return 0, protowire.ParseError(length)
-		}
-		if fields++; fields > most {
-			return 0, ErrTooManyFields
-		}
-		if nested && number == 1 && kind == protowire.BytesType {
-			metadata, _ := protowire.ConsumeBytes(message)
-			if fields, err = countFields(metadata, fields, most, false); err != nil {
-				return 0, err
-			}
-		}
-		message = message[length:]
-	}
-	return fields, nil
-}
-
 // Event opens an event of a watch: of which type it is, and the message that its object is. That is part of the text.
 func Event(text []byte) (kind string, object []byte, err error) {
 	typ, extension, err := parts(text)

@@ -22,23 +22,24 @@ const (
 	// maxManagers bounds the entries of managedFields. An API server keeps ten for updates, and one for each applier.
 	maxManagers = 2_000
 
-	// freeRead is up to which size a buffer takes no place of a Budget; mediumRead is that of the first kind of places.
+	// freeRead is the size up to which a buffer needs no place of a Budget; mediumRead is that up to which a place of the
+	// first kind is enough.
 	freeRead   = firstRead
 	mediumRead = 512 << 10
 	// perElement is about what an element takes in memory when it is decoded. Small maps take most.
 	perElement = 192
-	// freeDecode is up to which size what is decoded takes no place of a Budget. Nearly nothing is larger.
+	// freeDecode is the size up to which a decoded document needs no place of a Budget. Few documents are larger.
 	freeDecode = 32 << 10
-	// slowDocument is how long a document may take to arrive that has a place.
+	// slowDocument is how long a document that holds a place may take to arrive.
 	slowDocument = 30 * time.Second
 )
 
 // Budget bounds what the documents of all servers take in memory while they are read and decoded. It is fair between
 // the namespaces of the source, and then between targets.
 //
-// A document is read before it is decoded, so that who is slow to send one keeps nobody from decoding. It grows from
-// one kind of places to the next: what has a place of a later kind never waits for one of an earlier kind, so that no
-// two wait for each other.
+// A document is read before it is decoded, so that a slow sender does not block decoding. It acquires places in a fixed
+// order: a document that holds a place of a later kind never waits for one of an earlier kind, so that no two wait for
+// each other.
 type Budget struct {
 	medium, large *semaphore.Semaphore // places for buffers of up to mediumRead, and for larger ones
 	decoded       *semaphore.Semaphore // bytes
@@ -47,7 +48,7 @@ type Budget struct {
 // NewBudget returns a budget of 320 MiB at the very most, of which one namespace has at most 36 MiB, and one target 20
 // MiB.
 func NewBudget() *Budget {
-	const most = maxDocument + perElement*(maxElements+maxManagers) // what the largest document takes
+	const most = maxDocument + perElement*(maxElements+maxManagers) // enough for the largest document
 	return &Budget{
 		medium:  semaphore.New(semaphore.Options{Size: 384, PerNamespace: 32, PerOwner: 8}),
 		large:   semaphore.New(semaphore.Options{Size: 16, PerNamespace: 2, PerOwner: 1}),
@@ -55,23 +56,24 @@ func NewBudget() *Budget {
 	}
 }
 
-// Share returns what one target has of a budget.
+// Share returns the share of one target in a budget.
 func (b *Budget) Share(target types.NamespacedName) *Share { return &Share{budget: b, owner: target} }
 
-// Share is what one target has of a Budget. A nil Share bounds nothing.
+// Share is the share of one target in a Budget. A nil Share bounds nothing.
 type Share struct {
 	budget *Budget
 	owner  semaphore.Owner
 }
 
-// place is what a document has of a Budget while it is read. A nil place is that of a small one.
+// place is the place of a document in a Budget while it is read. Small documents have a nil place.
 type place struct {
 	size     int // that a buffer may have
 	releases []func()
 	timer    clock.Timer
 }
 
-// read waits until a buffer may have a size. slow is called if the document takes too long to arrive from then on.
+// read waits until a buffer may have the given size. slow is called if the document takes too long to arrive from
+// then on.
 func (s *Share) read(
 	ctx context.Context, p *place, size int, clock clock.WithDelayedExecution, slow func(),
 ) (*place, error) {
@@ -81,7 +83,7 @@ func (s *Share) read(
 	if p == nil {
 		p = &place{}
 	} else {
-		p.timer.Stop() // to wait here is not its fault
+		p.timer.Stop() // it is not late because of waiting here
 	}
 	kind, most := s.budget.medium, mediumRead
 	if size > mediumRead {
@@ -109,14 +111,14 @@ func (p *place) release() {
 	}
 }
 
-// renew begins the time anew that a document may take.
+// renew restarts the time that a document may take.
 func (p *place) renew() {
 	if p != nil {
 		p.timer.Reset(slowDocument)
 	}
 }
 
-// decode waits until so much may be decoded. release gives it back.
+// decode waits until a document of the given size may be decoded. release gives the place back.
 func (s *Share) decode(ctx context.Context, bytes, elements int) (release func(), err error) {
 	cost := bytes + perElement*elements
 	if s == nil || cost <= freeDecode {

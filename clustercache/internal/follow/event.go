@@ -33,7 +33,7 @@ type event struct {
 	object  client.Object
 	version string
 	last    bool   // a bookmark after which a list is complete
-	release func() // gives back what it takes of the budget
+	release func() // gives its place in the budget back
 }
 
 // watch is an open watch.
@@ -48,7 +48,7 @@ type watch struct {
 // errUnreadable is what is wrong with an event that is none.
 var errUnreadable = errors.New("an event of the watch cannot be read")
 
-// event reads the next event. It is to be released.
+// event reads the next event. The caller has to release it.
 func (w *watch) event() (event, error) {
 	raw, err := w.next()
 	if err != nil {
@@ -92,20 +92,20 @@ func (w *watch) decode(raw []byte) (e event, err error) {
 	return e, nil
 }
 
-// check tells what is wrong with the names of an object, which are kept. No API server has longer ones. One that was
-// cut would be the name of another object.
+// check tells what is wrong with the names of an object, which are kept. No API server accepts longer ones, and a
+// shortened one could be the name of another object.
 func check(kind string, o client.Object) error {
 	switch {
 	case kind != added && kind != modified && kind != deleted:
-		// It is of no use, or has no name.
+		// It is ignored, or has no name.
 	case o.GetName() == "":
 		return errors.New("it has no name")
 	case untrusted.Name(o.GetName()) != o.GetName():
-		return errors.New("its name is no valid one")
+		return errors.New("its name is invalid")
 	case untrusted.Name(o.GetNamespace()) != o.GetNamespace():
-		return errors.New("its namespace is no valid one")
+		return errors.New("its namespace is invalid")
 	case untrusted.Token(string(o.GetUID())) != string(o.GetUID()):
-		return errors.New("its UID is no valid one")
+		return errors.New("its UID is invalid")
 	}
 	return checkVersion(o.GetResourceVersion())
 }
@@ -113,20 +113,20 @@ func check(kind string, o client.Object) error {
 // checkVersion tells what is wrong with a version.
 func checkVersion(version string) error {
 	if untrusted.Token(version) != version {
-		return errors.New("its version is no valid one")
+		return errors.New("its version is invalid")
 	}
 	return nil
 }
 
-// decoding is what it takes to decode one document.
+// decoding is the state of decoding one document.
 type decoding struct {
 	ctx     context.Context
 	share   *Share
 	release func() // nil unless something was taken
 }
 
-// admit waits until what matters of a document may be decoded: JSON, and managedFields apart. It is an error that there
-// is too much of it.
+// admit waits until the parts of a document that matter may be decoded: the JSON, and managedFields separately. It is
+// an error if they exceed a bound.
 func (d *decoding) admit(text, managed []byte) error {
 	elements, depth := untrusted.Count(text)
 	entries, known := managers(managed)
@@ -157,9 +157,9 @@ func (d *decoding) protobuf(raw []byte) (event, error) {
 	if kind == failed {
 		return event{}, statusOf(message)
 	}
-	fields, err := envelope.Fields(message, maxElements)
+	elements, err := envelope.Elements(message)
 	if err == nil {
-		err = d.take(len(message), fields)
+		err = d.take(len(message), elements)
 	}
 	if err != nil {
 		return event{}, err
@@ -179,7 +179,7 @@ func (d *decoding) metadata(raw []byte, which *fields) (e event, err error) {
 	return d.partial(raw, raw, nil)
 }
 
-// partial reads an event in JSON with the metadata of an object, which was cut from what came.
+// partial reads an event in JSON with the metadata of an object, which were cut out of the event.
 func (d *decoding) partial(text, raw, managed []byte) (event, error) {
 	if err := d.admit(text, managed); err != nil {
 		return event{}, err
@@ -206,7 +206,7 @@ func (d *decoding) partial(text, raw, managed []byte) (event, error) {
 
 var errNoObject = errors.New("there is no object in it")
 
-// object reads an event in JSON with its object, of which no more is decoded than the fields that matter; nil for all.
+// object reads an event in JSON with its object, of which only the fields that matter are decoded; nil for all.
 func (d *decoding) object(raw []byte, which *fields) (e event, err error) {
 	if e, ok := decodeBookmark(raw); ok {
 		return e, nil
@@ -334,7 +334,7 @@ func objectOf(content map[string]any, managed []byte, apart bool) (client.Object
 // statusOf returns the error that an event of type ERROR tells of.
 func statusOf(raw []byte) error {
 	if len(raw) > maxError {
-		return fmt.Errorf("it tells of a failure in more than %d bytes", maxError)
+		return fmt.Errorf("it reports a failure in more than %d bytes", maxError)
 	}
 	var status metav1.Status
 	if envelope.Is(raw) {

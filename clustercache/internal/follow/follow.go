@@ -40,11 +40,11 @@ const (
 	endless = time.Minute
 	// pageSize is that of servers that do not stream lists.
 	pageSize = 500
-	// maxPages bounds the pages of a list, maxToken what one is asked for with.
+	// maxPages bounds the pages of a list, maxToken the token that the next page is asked for with.
 	maxPages = 10_000
 	maxToken = 64 << 10
-	// listMax is how long a list may take, even if it goes on all the time, and maxListed how many events a streamed
-	// one may have: a server may send one object again and again.
+	// listMax is how long a list may take, even if it goes on all the time, and maxListed how many events a streamed one
+	// may have: a server may send one object repeatedly.
 	listMax   = 10 * time.Minute
 	maxListed = 5_000_000
 )
@@ -69,7 +69,7 @@ type Collection struct {
 	Clock  clock.WithDelayedExecution
 	// MaxPage bounds the bytes that are read of a page of a list, whose items are decoded one by one. Zero: 64 MiB.
 	MaxPage int64
-	// Budget is what large documents take room of while they are read and decoded. Nil: there is no bound but that of
+	// Budget bounds the memory of large documents while they are read and decoded. Nil: there is no bound but that of
 	// one document.
 	Budget *Share
 	// Endless is how long a streamed list has to be open for the server to be suspected not to know how to end it: what was cut
@@ -440,7 +440,7 @@ func (f *Follower) stream(ctx context.Context) (*watch, error) {
 	}
 }
 
-// errEndless says that a list was given up that went on and on.
+// errEndless says that a list was given up because it did not end.
 var errEndless = errors.New("the list does not end")
 
 // pages lists page by page. A list that takes so long that its version is forgotten is begun again once, and one whose pages

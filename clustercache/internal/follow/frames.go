@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxSpaces bounds what is between two documents. API servers send a new line.
+	// maxSpaces bounds the white space between two documents. API servers send a new line.
 	maxSpaces = 64 << 10
 	// firstRead is how much room there is at first for an event; it grows with what comes, for what is announced may not.
 	firstRead = 4 << 10
@@ -91,7 +91,7 @@ func (f *frames) close() {
 	}
 }
 
-// failed is what is wrong after an error of the body.
+// failed returns the error to report after an error of the body.
 func (f *frames) failed(err error) error {
 	if cause := context.Cause(f.ctx); errors.Is(cause, errSlow) {
 		return cause
@@ -187,7 +187,7 @@ type Parker interface {
 // look knows. After it returned true, another goroutine may be reading.
 func (f *frames) park(reader *parked) bool {
 	if f.passSpace() != nil {
-		return false // look says what is wrong
+		return false // look reports what is wrong
 	}
 	f.free()
 	if reader.wake == nil || f.buffer != nil || f.have > 0 {
@@ -312,7 +312,7 @@ func (f *frames) nextJSON() ([]byte, error) {
 	})
 }
 
-// peek returns the first byte of what comes next in a document, without the spaces before it.
+// peek returns the next byte of a document that is not a space, without consuming it.
 func (f *frames) peek() (byte, error) {
 	for {
 		if err := f.passSpace(); err != nil {
@@ -327,7 +327,7 @@ func (f *frames) peek() (byte, error) {
 	}
 }
 
-// expect passes a byte of a document.
+// expect consumes the given byte of a document.
 func (f *frames) expect(c byte) error {
 	next, err := f.peek()
 	if err == nil && next != c {
@@ -371,8 +371,8 @@ func (f *frames) value() ([]byte, error) {
 	})
 }
 
-// upTo reads what goes to where end says that it ends. end is called with what there is, and how far it looked already,
-// and returns how far it has looked.
+// upTo reads up to the position that end finds. end is called with what was read so far and the position up to which it
+// has looked already, and returns the position up to which it has looked now.
 func (f *frames) upTo(end func(b []byte, at int) (int, bool, error)) ([]byte, error) {
 	at := f.start
 	for {

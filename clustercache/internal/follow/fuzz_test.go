@@ -18,7 +18,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
-// names is a Sink that remembers the names of what comes.
+// names is a Sink that remembers the names of the objects that it gets.
 type names struct {
 	Sink
 	all []string
@@ -42,7 +42,7 @@ func allocated(do func()) uint64 {
 // lists that grow take twice what they have in the end.
 func mayAllocate(text []byte) uint64 { return uint64(200*len(text) + 1<<20) } //nolint:gosec // no text is so long
 
-// answering has a collection read a text.
+// answering makes a collection read a text.
 func answering(t *testing.T, text []byte, protobuf bool, paths [][]string, read func(*frames, *Collection)) {
 	t.Helper()
 	c := &New(Collection{Clock: clock.RealClock{}, MetadataOnly: paths == nil, Fields: paths}, nil, nil).collection

@@ -22,8 +22,8 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
 )
 
-// most is how much memory a document may take beyond what is there before, whatever it says. The garbage of growing
-// buffers is in it, and the same again for the collector.
+// most is how much memory a document may take at most, whatever its content. It includes the garbage of growing
+// buffers, and as much again for the collector.
 const most = 64 << 20
 
 // times repeats a text until it has some MiB.
@@ -34,10 +34,10 @@ func object(metadata, content string) string {
 	return `{"metadata":{"name":"a"` + metadata + `}` + content + `}`
 }
 
-// empty are a million elements of nothing.
+// empty returns a million empty elements.
 func empty(element string) string { return `[` + times(element+`,`, 3) + element + `]` }
 
-// hostile are objects, in JSON, that are small on the wire and large in memory, or large at once.
+// hostile are objects, in JSON, that are small on the wire and large in memory, or large in both.
 var hostile = map[string]struct{ object, says string }{
 	"empty finalizers":         {object(`,"finalizers":`+empty(`""`), ""), "elements"},
 	"empty owners":             {object(`,"ownerReferences":`+empty(`{}`), ""), "elements"},
@@ -157,13 +157,13 @@ func TestHostileMessages(t *testing.T) {
 	failure := status(http.StatusConflict, metav1.StatusReasonConflict)
 	failure.Details = &metav1.StatusDetails{Causes: make([]metav1.StatusCause, 1<<17)}
 	for name, c := range map[string]struct{ message, says string }{
-		"managedFields":        {framedMetadata("ADDED", many), "too many fields"},
-		"owners":               {framedMetadata("ADDED", owned), "too many fields"},
-		"finalizers":           {framedMetadata("ADDED", finalized), "too many fields"},
+		"managedFields":        {framedMetadata("ADDED", many), "elements"},
+		"owners":               {framedMetadata("ADDED", owned), "elements"},
+		"finalizers":           {framedMetadata("ADDED", finalized), "elements"},
 		"a long name":          {framedMetadata("ADDED", long), "its name"},
 		"a name that is bytes": {framedMetadata("ADDED", binary), "its name"},
 		"more bytes than any":  {framedMetadata("ADDED", large), "it has"},
-		"causes of a failure":  {framed("ERROR", wrapped("v1", "Status", failure)), "it tells of a failure"},
+		"causes of a failure":  {framed("ERROR", wrapped("v1", "Status", failure)), "it reports a failure"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
@@ -178,7 +178,7 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// What honest servers send fits, with margins.
+// Documents of honest servers are within the bounds, with a margin.
 func TestLargeObjectsOfHonestServers(t *testing.T) {
 	managed := partial("large", "7", map[string]string{"a": times("x", 1)}) // a Secret of 1 MiB has no more as metadata
 	var leaves bytes.Buffer
@@ -233,7 +233,7 @@ func TestPageIsReadItemByItem(t *testing.T) {
 	NewWithT(t).Expect(used).To(BeNumerically("<", 40<<20), "there are 60 MB")
 }
 
-// A list that goes on and on is given up.
+// A list that does not end is given up.
 func TestListsWithoutAnEnd(t *testing.T) {
 	item := mustJSON(partial("same", "1", nil))
 	page := func(next string, items ...string) string {
@@ -276,7 +276,7 @@ func TestListsWithoutAnEnd(t *testing.T) {
 		s.Expect(s.ends()).To(MatchError(ContainSubstring("does not end")))
 		s.Expect(n).To(BeNumerically("<", 700), "ten minutes")
 	})
-	t.Run("one object again and again in a stream", func(t *testing.T) {
+	t.Run("one object repeatedly in a stream", func(t *testing.T) {
 		clock := &hasty{now: time.Now()}
 		s := begin(t, func(c *follow.Collection) { c.Clock = clock }, func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
@@ -290,7 +290,7 @@ func TestListsWithoutAnEnd(t *testing.T) {
 	})
 }
 
-// Who does not know pages sends all at once, however much was asked for.
+// A server that does not support pages sends all items at once, whatever the limit.
 func TestServerWithoutPages(t *testing.T) {
 	var items []string
 	for i := range 600 {
@@ -301,7 +301,7 @@ func TestServerWithoutPages(t *testing.T) {
 	s.Expect(s.sink.present).To(HaveLen(600))
 }
 
-// Documents that do not arrive keep those of the same target waiting, but no other one, and not for ever.
+// Documents that do not arrive delay those of the same target for a limited time, and no other target.
 func TestDocumentsThatDoNotArrive(t *testing.T) {
 	g := NewWithT(t)
 	shared := follow.NewBudget()
@@ -329,7 +329,7 @@ func TestDocumentsThatDoNotArrive(t *testing.T) {
 	waiting.eventually("listed ", "set large@6")
 }
 
-// The same over HTTP/1.1: nothing of what is read hangs on the protocol.
+// The same over HTTP/1.1: reading does not depend on the protocol.
 func TestHostilePageOverHTTP1(t *testing.T) {
 	g := NewWithT(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

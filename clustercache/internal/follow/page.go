@@ -26,7 +26,7 @@ type page struct {
 	listed           bool // the items came
 }
 
-// errNoList says that an answer is none.
+// errNoList says that an answer is no list.
 var errNoList = errors.New("the answer is no list")
 
 // read reads a page, whose fields come in any order.
@@ -89,7 +89,7 @@ func (p *page) field(name string) error {
 	return err
 }
 
-// list hands on the items.
+// list reads the items and hands each of them on.
 func (p *page) list() error {
 	if p.listed {
 		return fmt.Errorf("%w: it has items twice", errNoList)
@@ -156,8 +156,8 @@ func (p *page) typed(o client.Object) {
 	o.GetObjectKind().SetGroupVersionKind(kind)
 }
 
-// check tells whether what was read is a page of a list. Anything in between may answer with a document that is none,
-// and no list is as empty as that.
+// check tells whether what was read is a page of a list. A proxy may answer with another document, which would look
+// like an empty list.
 func (p *page) check(limit int) error {
 	more := p.meta.Continue != ""
 	switch {
@@ -171,7 +171,7 @@ func (p *page) check(limit int) error {
 		return fmt.Errorf("%w: the token of the next page has more than %d bytes", errNoList, maxToken)
 	case more && p.items == 0:
 		return fmt.Errorf("%w: a page is empty, and another one is to follow", errEndless)
-	case more && p.items > limit: // who does not know pages sends all there is
+	case more && p.items > limit: // a server that does not support pages sends all items
 		return fmt.Errorf("%w: a page has %d items instead of %d, and more follow", errNoList, p.items, limit)
 	}
 	return nil
@@ -192,7 +192,7 @@ func (p *page) decode(into any) error {
 	return nil
 }
 
-// item decodes an item with what matters of it.
+// item decodes the parts of an item that matter.
 func (d *decoding) item(raw []byte, metadataOnly bool, which *fields) (o client.Object, err error) {
 	decode := func(text, managed []byte, apart bool) {
 		if err = d.admit(text, managed); err != nil {

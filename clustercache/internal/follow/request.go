@@ -27,8 +27,8 @@ const (
 	asMetadata     = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	asMetadataList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-	// maxError bounds what is read of an answer that is none, maxShown what is shown of it, defaultMaxPage what is
-	// read of a page, and maxMeta what says in it which list it is of.
+	// maxError bounds what is read of an answer that is none, maxShown what is shown of it, defaultMaxPage what is read of
+	// a page, and maxMeta the metadata of the list in it.
 	maxError       = 64 << 10
 	maxShown       = 2 << 10
 	defaultMaxPage = 64 << 20
@@ -144,11 +144,11 @@ func (f *Follower) page(ctx context.Context, limit int, token string) (version, 
 		io.Closer
 	}{untrusted.NewReader(response.Body, untrusted.Bounds{Bytes: f.collection.MaxPage}), response.Body}
 	p := page{frames: newFrames(ctx, cancel, response, &f.collection), collection: &f.collection, sink: f.sink}
-	p.protobuf = false // nobody asked for that
+	p.protobuf = false // it was not asked for
 	defer p.close()
 	if err := p.read(); err != nil {
 		return "", "", err
 	}
-	_, _ = io.CopyN(io.Discard, response.Body, maxSpaces) // up to its end, for the connection to be used again
+	_, _ = io.CopyN(io.Discard, response.Body, maxSpaces) // to its end, so that the connection can be reused
 	return p.meta.ResourceVersion, p.meta.Continue, p.check(limit)
 }
