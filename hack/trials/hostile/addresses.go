@@ -22,7 +22,8 @@ func addressesCases() []attack {
 		// 127.0.0.0/8 is allowed here for the honest targets, so the port is one of IPv6.
 		begin: func(ctx context.Context, s *scene) error {
 			var err error
-			if listening, err = newServerAt(s.identity, "[::1]:0", serverOptions{}); err != nil { //nolint:contextcheck // it is closed
+			listening, err = newServerAt(s.identity, "[::1]:0", serverOptions{}) //nolint:contextcheck // it is closed
+			if err != nil {
 				return err
 			}
 			s.servers = append(s.servers, listening)
@@ -82,7 +83,7 @@ func (s *scene) judgeAddresses(ctx context.Context, listening *server) error {
 		return fmt.Errorf("an open port is told from a closed one: %q and %q", said["open"], said["closed"])
 	}
 	for name, message := range said {
-		for _, detail := range []string{"refused", "timeout", "timed out", "no route", "certificate", "EOF"} {
+		for _, detail := range []string{"connection refused", "timeout", "timed out", "no route", "certificate", "EOF"} {
 			if strings.Contains(strings.ToLower(message), detail) {
 				return errors.New(name + " says how dialling failed: " + message)
 			}

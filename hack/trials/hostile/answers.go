@@ -24,6 +24,8 @@ type place struct {
 	// contentType and status of the answer; JSON and 200 if they are not set.
 	contentType string
 	status      int
+	// pages has the honest server not stream lists.
+	pages bool
 	// unaggregated has the honest server answer discovery piece by piece.
 	unaggregated bool
 	// managed is needed: the request comes only if a ManagedResource has objects in the target.
@@ -116,11 +118,11 @@ var places = []place{
 		prefix: `{"kind":"APIResourceList","groupVersion":"v1","resources":`, suffix: "}", unaggregated: true,
 	},
 	{
-		name: "pages", asked: reads("list"),
+		name: "pages", asked: reads("list"), pages: true,
 		prefix: list + `"items":`, suffix: "}",
 	},
 	{
-		name: "objects of pages", asked: reads("list"),
+		name: "objects of pages", asked: reads("list"), pages: true,
 		prefix: list + `"items":[` + partial + `"managedFields":`, suffix: "}}]}",
 	},
 	{
@@ -249,7 +251,7 @@ func answersCases() []attack {
 				begin: func(ctx context.Context, sc *scene) error {
 					return sc.each(places, func(i int, p place) error {
 						return sc.target(ctx, fmt.Sprintf("t%d", i), p.managed || i%2 == 0, serverOptions{
-							http1: v.http1, intercept: p.intercepts(s, v.size, v.gzip),
+							http1: v.http1, pages: p.pages, intercept: p.intercepts(s, v.size, v.gzip),
 						})
 					})
 				},
@@ -270,7 +272,9 @@ func answersCases() []attack {
 			out = append(out, attack{
 				row: 5, name: name, budget: oneTarget, quick: p.name == "PATCH" && v.size == about && !v.gzip,
 				begin: func(ctx context.Context, sc *scene) error {
-					return sc.target(ctx, "t", true, serverOptions{intercept: p.intercepts(v.shape, v.size, v.gzip)})
+					return sc.target(ctx, "t", true, serverOptions{
+						pages: p.pages, intercept: p.intercepts(v.shape, v.size, v.gzip),
+					})
 				},
 			})
 		}

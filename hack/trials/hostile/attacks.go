@@ -28,5 +28,5 @@ type tested struct {
 
 // elsewhere are the rows of the command line, which "make test" goes through.
 var elsewhere = []tested{
-	{14, "rotation for an account that a tenant named", "e2e/trellisctl"},
+	{14, "rotation for an account that a tenant named", "TestRotationTakesNoAccountFromTheRegistration"},
 }

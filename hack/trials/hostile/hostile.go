@@ -80,6 +80,11 @@ const (
 	connectFloor = 5
 	// silence is how old the heartbeat of the leader may be, in seconds. It is renewed every ten.
 	silence = 60
+	// impatient has the heartbeat and /healthz of a quick run fail as soon as they may after a loop is stuck: its
+	// attacks are too short for the defaults.
+	impatient      = "controllers: {heartbeat: {renewInterval: 1s, livenessStuckAfter: 10s}}\n"
+	impatientFor   = 15 // seconds, in place of silence
+	impatientLeast = 15 * time.Second
 	// share of the memory limit that the runtime of the hub is given, as the chart does it.
 	share = 0.9
 	// settling is how long honest targets are edited before anything is measured.
@@ -100,6 +105,8 @@ type attack struct {
 	window time.Duration
 	// long is how long it lasts if minutes are allowed. Zero: no longer.
 	long time.Duration
+	// stalls says that it aims at what liveness depends on. A quick run has it last for long enough to show that.
+	stalls bool
 	// before has it begin before the hubs start: what it leaves in the source stays through restarts.
 	before bool
 	// begin begins it.
@@ -290,11 +297,15 @@ func (r *run) startHubs(ctx context.Context, attacked bool) error {
 	if err := r.Source.Client.DeleteAllOf(ctx, &coordinationv1.Lease{}, in); err != nil {
 		return fmt.Errorf("deleting Leases of the hub: %w", err)
 	}
-	if err := r.StartHub(ctx, ""); err != nil {
+	sections := ""
+	if r.options.Quick {
+		sections = impatient
+	}
+	if err := r.StartHub(ctx, sections); err != nil {
 		return err
 	}
 	r.hubs = append(r.hubs, watched(ctx, r.Hub, "leader", r.options.Limit))
-	standby, err := r.StartBeside(ctx, "")
+	standby, err := r.StartBeside(ctx, sections)
 	if err != nil {
 		return err
 	}

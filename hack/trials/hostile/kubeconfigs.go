@@ -126,12 +126,7 @@ func kubeconfigCases() []attack {
 		begin: func(ctx context.Context, s *scene) error {
 			padding := "# " + strings.Repeat("x", 700<<10) + "\n"
 			padded := append(s.identity.kubeconfig("https://127.0.0.1:1"), padding...)
-			for i := range 10 {
-				if err := s.register(ctx, "t"+strconv.Itoa(i), padded); err != nil {
-					return err
-				}
-			}
-			return nil
+			return s.registerAll(ctx, 10, padded)
 		},
 	}, attack{
 		row: 2, name: "RSA keys of 230,000 bits, ten Secrets",
@@ -145,12 +140,7 @@ func kubeconfigCases() []attack {
 			if err != nil {
 				return err
 			}
-			for i := range 10 {
-				if err := s.register(ctx, "t"+strconv.Itoa(i), kubeconfig); err != nil {
-					return err
-				}
-			}
-			return nil
+			return s.registerAll(ctx, 10, kubeconfig)
 		},
 	}, attack{
 		row: 2, name: "an RSA key in a small kubeconfig, ten Secrets that change",
@@ -162,12 +152,7 @@ func kubeconfigCases() []attack {
 			if err != nil {
 				return err
 			}
-			for i := range 10 {
-				if err := s.register(ctx, "t"+strconv.Itoa(i), kubeconfig); err != nil {
-					return err
-				}
-			}
-			return nil
+			return s.registerAll(ctx, 10, kubeconfig)
 		},
 		goesOn: func(ctx context.Context, s *scene) error {
 			for i := 0; ; i++ {
@@ -192,21 +177,12 @@ func kubeconfigCases() []attack {
 			row: 9, name: v.name + " that answer /version and then hang",
 			budget: manyTargets, window: 30 * time.Second, quick: v.quick,
 			begin: func(ctx context.Context, s *scene) error {
-				srv, err := s.server(serverOptions{intercept: func(w http.ResponseWriter, r *http.Request) bool { //nolint:contextcheck // it is closed
-					if isVersion(r) {
-						return false
-					}
-					return hangs(w, r)
-				}})
+				hangsLater := func(w http.ResponseWriter, r *http.Request) bool { return !isVersion(r) && hangs(w, r) }
+				srv, err := s.server(serverOptions{intercept: hangsLater}) //nolint:contextcheck // it is closed
 				if err != nil {
 					return err
 				}
-				for i := range v.registrations {
-					if err := s.register(ctx, "t"+strconv.Itoa(i), srv.kubeconfig()); err != nil {
-						return err
-					}
-				}
-				return nil
+				return s.registerAll(ctx, v.registrations, srv.kubeconfig())
 			},
 		})
 	}
@@ -217,12 +193,7 @@ func kubeconfigCases() []attack {
 			if err != nil {
 				return err
 			}
-			for i := range 200 {
-				if err := s.register(ctx, "t"+strconv.Itoa(i), srv.kubeconfig()); err != nil {
-					return err
-				}
-			}
-			return nil
+			return s.registerAll(ctx, 200, srv.kubeconfig())
 		},
 	})
 	return out
@@ -264,8 +235,9 @@ func discoveryCases() []attack {
 		return out
 	}
 	return []attack{{
-		row: 4, name: "slow failing discovery, 150 objects", budget: oneTarget, quick: true, window: 30 * time.Second,
-		long: 13 * time.Minute, // the heartbeat once stopped after ten, and /healthz failed after twelve
+		row: 4, name: "slow failing discovery, 150 objects", budget: oneTarget, quick: true, stalls: true,
+		window: 30 * time.Second,
+		long:   13 * time.Minute, // the heartbeat once stopped after ten, and /healthz failed after twelve
 		begin: func(ctx context.Context, s *scene) error {
 			srv, err := s.server(serverOptions{intercept: slowDiscovery}) //nolint:contextcheck // it is closed
 			if err != nil {

@@ -68,8 +68,9 @@ func (p *process) resident() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-func (p *process) sample(ctx context.Context) {
-	ticker := time.NewTicker(sampling)
+// regularly calls f until it returns false, the process has ended, or ctx.
+func (p *process) regularly(ctx context.Context, interval time.Duration, f func() bool) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -78,37 +79,37 @@ func (p *process) sample(ctx context.Context) {
 		case <-p.Done():
 			return
 		case <-ticker.C:
-			now := p.resident()
-			if now > p.sampled.Load() {
-				p.sampled.Store(now)
-			}
-			if now > p.limit {
-				p.over.Store(true)
-				p.Kill()
+			if !f() {
 				return
 			}
 		}
 	}
 }
 
+func (p *process) sample(ctx context.Context) {
+	p.regularly(ctx, sampling, func() bool {
+		now := p.resident()
+		if now > p.sampled.Load() {
+			p.sampled.Store(now)
+		}
+		if now > p.limit {
+			p.over.Store(true)
+			p.Kill()
+		}
+		return now <= p.limit
+	})
+}
+
 func (p *process) ask(ctx context.Context) {
-	ticker := time.NewTicker(asking)
-	defer ticker.Stop()
 	client := &http.Client{Timeout: answering}
 	defer client.CloseIdleConnections()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.Done():
-			return
-		case <-ticker.C:
-			if err := well(ctx, client, p.HealthURL()); err != nil && ctx.Err() == nil && !p.ended() {
-				p.unwell.Add(1)
-			}
-			p.asked.Add(1)
+	p.regularly(ctx, asking, func() bool {
+		if err := well(ctx, client, p.HealthURL()); err != nil && ctx.Err() == nil && !p.ended() {
+			p.unwell.Add(1)
 		}
-	}
+		p.asked.Add(1)
+		return true
+	})
 }
 
 func well(ctx context.Context, client *http.Client, url string) error {

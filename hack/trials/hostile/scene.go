@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,6 +97,16 @@ func (s *scene) write(ctx context.Context, object client.Object) error {
 // register registers what a kubeconfig leads to.
 func (s *scene) register(ctx context.Context, name string, kubeconfig []byte) error {
 	return s.write(ctx, hubtest.Registration(s.namespace, name, kubeconfig))
+}
+
+// registerAll registers what a kubeconfig leads to as often as n says.
+func (s *scene) registerAll(ctx context.Context, n int, kubeconfig []byte) error {
+	for i := range n {
+		if err := s.register(ctx, "t"+strconv.Itoa(i), kubeconfig); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // manage has objects applied to a registered target.

@@ -34,6 +34,8 @@ type interceptor func(http.ResponseWriter, *http.Request) bool
 type serverOptions struct {
 	// http1 makes it speak HTTP/1.1 alone. Otherwise it speaks HTTP/2, too.
 	http1 bool
+	// pages has it not stream lists, as servers with that feature switched off: clients ask for pages then.
+	pages bool
 	// intercept answers what the server does not answer honestly. Nil: nothing.
 	intercept interceptor
 	// connection serves a connection after its handshake, by whatever protocol it likes. Nil: net/http does.
@@ -134,12 +136,22 @@ func newServerAt(id *identity, address string, o serverOptions) (*server, error)
 }
 
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
+	if s.options.pages && r.URL.Query().Has("sendInitialEvents") {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = io.WriteString(w, noStreams) // a client that left gets no answer
+		return
+	}
 	if s.options.intercept != nil && s.options.intercept(w, r) {
 		s.struck.Add(1)
 		return
 	}
 	s.honest.ServeHTTP(w, r)
 }
+
+// noStreams is what an API server says that does not stream lists.
+const noStreams = `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Invalid","code":422,` +
+	`"message":"sendInitialEvents: Forbidden: is forbidden for watch unless the WatchList feature gate is enabled"}`
 
 // accept serves connections by another protocol than net/http does.
 func (s *server) accept(listener net.Listener) {

@@ -329,6 +329,26 @@ func pagesCases() []attack {
 			return true
 		}
 	}
+	isWatch := reads("watch")
+	// stream begins a list that is streamed, and never ends it.
+	stream := func(item func(n int64, i int) map[string]any, _ int) interceptor {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if !isWatch(r) {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			for n := int64(1); ; n++ {
+				object := item(n, 0)
+				object["apiVersion"], object["kind"] = "meta.k8s.io/v1", "PartialObjectMetadata"
+				if strings.HasSuffix(r.URL.Path, "/nodes") {
+					object["apiVersion"], object["kind"] = "v1", "Node"
+				}
+				if _, err := w.Write(encoded(map[string]any{"type": "ADDED", "object": object})); err != nil {
+					return true // the client left
+				}
+			}
+		}
+	}
 	metadata := func(n int64, i int) map[string]any {
 		name := fmt.Sprintf("o-%d-%d", n, i)
 		return map[string]any{
@@ -355,21 +375,29 @@ func pagesCases() []attack {
 		item    func(int64, int) map[string]any
 		perPage int
 		managed bool
+		stream  bool
 		quick   bool
 	}{
-		{"conditions of 1 MiB", inStatus, 2, false, true},
-		{"metadata of 1 MiB", inMetadata, 1, true, false},
-		{"small objects", small, 500, true, false},
+		{"continue, conditions of 1 MiB", inStatus, 2, false, false, true},
+		{"continue, metadata of 1 MiB", inMetadata, 1, true, false, false},
+		{"continue, small objects", small, 500, true, false, false},
+		{"stream, conditions of 1 MiB", inStatus, 1, false, true, false},
+		{"stream, metadata of 1 MiB", inMetadata, 1, true, true, false},
+		{"stream, small objects", small, 1, true, true, false},
 	} {
 		for _, many := range []bool{false, true} {
-			a := attack{row: 6, name: "endless continue, " + v.name, budget: oneTarget, quick: v.quick && !many}
+			a := attack{row: 6, name: "endless " + v.name, budget: oneTarget, quick: v.quick && !many}
 			n := 1
 			if many {
 				a.name, a.budget, n = a.name+", ten targets", manyTargets, 10
 			}
 			a.begin = func(ctx context.Context, s *scene) error {
 				for i := range n {
-					options := serverOptions{intercept: page(v.item, v.perPage)}
+					answers := page
+					if v.stream {
+						answers = stream
+					}
+					options := serverOptions{pages: !v.stream, intercept: answers(v.item, v.perPage)}
 					if err := s.target(ctx, "t"+strconv.Itoa(i), v.managed, options); err != nil {
 						return err
 					}
