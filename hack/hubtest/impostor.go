@@ -22,7 +22,7 @@ import (
 // refuses to write any.
 type Impostor struct {
 	// Kubeconfig leads to it. Intruder has the address and the certificates of the real cluster, and a token that is
-	// not taken.
+	// not accepted.
 	Kubeconfig, Intruder []byte
 
 	server    *httptest.Server
@@ -56,21 +56,21 @@ func StartImpostor(config *rest.Config) (*Impostor, error) {
 	})}
 	i.claims.Store(types.UID("impostor"))
 	i.server = httptest.NewUnstartedServer(i)
-	i.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients go when they like
+	i.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients may disconnect at any time
 	i.server.StartTLS()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.server.Certificate().Raw})
-	if i.Kubeconfig, err = kubeconfigFor(i.server.URL, ca); err != nil {
+	if i.Kubeconfig, err = TokenKubeconfig(i.server.URL, ca); err != nil {
 		return nil, err
 	}
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, fmt.Errorf("certificates of the real cluster: %w", err)
 	}
-	i.Intruder, err = kubeconfigFor(config.Host, config.CAData)
+	i.Intruder, err = TokenKubeconfig(config.Host, config.CAData)
 	return i, err
 }
 
-// Claim has it say from now on that it is the cluster with a UID.
+// Claim makes it claim from now on that it is the cluster with a UID.
 func (i *Impostor) Claim(uid types.UID) { i.claims.Store(uid) }
 
 // Stop ends it.
@@ -79,8 +79,8 @@ func (i *Impostor) Stop() {
 	i.server.Close()
 }
 
-// kubeconfigFor is a kubeconfig with a token that no real API server takes.
-func kubeconfigFor(server string, ca []byte) ([]byte, error) {
+// TokenKubeconfig is a kubeconfig for a server, with a token that no real API server takes.
+func TokenKubeconfig(server string, ca []byte) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: "hostile"}

@@ -1,0 +1,214 @@
+package managedresource_test
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/fleetsim/apiserver"
+	"github.com/trellis-hub/trellis/hack/hubtest"
+)
+
+// interceptor answers a request in place of an honest API server, false if it leaves it to that.
+type interceptor func(honest http.Handler, w http.ResponseWriter, r *http.Request) bool
+
+// hostile is a registered API server that answers some requests as it likes, and all others as a simulated one.
+type hostile struct {
+	intercept atomic.Pointer[interceptor]
+	struck    atomic.Int64 // how many answers were hostile
+}
+
+// become has it answer by f from now on. Nil: it is honest.
+func (h *hostile) become(f interceptor) {
+	if f == nil {
+		h.intercept.Store(nil)
+		return
+	}
+	h.intercept.Store(&f)
+}
+
+// hostile starts a hostile server and registers it under a name.
+func (p place) hostile(name string, f interceptor) *hostile {
+	p.t.Helper()
+	honest, err := apiserver.New(apiserver.Options{Name: p.ns})
+	p.Expect(err).NotTo(HaveOccurred())
+	p.t.Cleanup(honest.Stop)
+	h := &hostile{}
+	h.become(f)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f := h.intercept.Load(); f != nil && (*f)(honest, w, r) {
+			h.struck.Add(1)
+			return
+		}
+		honest.ServeHTTP(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients leave whenever they like
+	server.StartTLS()
+	p.t.Cleanup(server.Close)
+	p.t.Cleanup(server.CloseClientConnections)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	kubeconfig, err := hubtest.TokenKubeconfig(server.URL, ca)
+	p.Expect(err).NotTo(HaveOccurred())
+	p.register(name, kubeconfig)
+	return h
+}
+
+// pickDefault creates a ManagedResource with ConfigMaps of the namespace "default", for a hostile target.
+func (p place) pickDefault(name, targetName string, n int) {
+	p.t.Helper()
+	documents := make([]string, n)
+	for i := range documents {
+		documents[i] = hubtest.ConfigMap("default", fmt.Sprintf("%s-%d", name, i), "1")
+	}
+	p.content(name, documents...)
+	mr := hubtest.ManagedResource(p.ns, name, name)
+	mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: targetName}
+	p.inSource(mr)
+}
+
+// compressed answers the writes of objects with 64 MiB of pieces between a beginning and an end, compressed.
+func compressed(begin, piece, end string) interceptor {
+	pieces := strings.Repeat(piece, 64<<10/len(piece))
+	return func(_ http.Handler, w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		zip := gzip.NewWriter(w)
+		_, err := io.WriteString(zip, begin)
+		for i := 0; i < 1024 && err == nil; i++ {
+			_, err = io.WriteString(zip, pieces)
+		}
+		if err == nil {
+			_, err = io.WriteString(zip, end)
+		}
+		if err == nil {
+			_ = zip.Close() // the client has left, or it has not
+		}
+		return true
+	}
+}
+
+// owned answers the writes of objects honestly, but for one entry of their managedFields.
+func owned(fields map[string]any) interceptor {
+	return func(honest http.Handler, w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch {
+			return false
+		}
+		const protobuf, other = "application/vnd.kubernetes.protobuf", "application/x-none"
+		r.Header.Set("Accept", strings.ReplaceAll(r.Header.Get("Accept"), protobuf, other))
+		recorder := httptest.NewRecorder()
+		honest.ServeHTTP(recorder, r)
+		var object map[string]any
+		if json.Unmarshal(recorder.Body.Bytes(), &object) != nil {
+			return false
+		}
+		metadata, ok := object["metadata"].(map[string]any)
+		if !ok {
+			return false
+		}
+		entries, _ := metadata["managedFields"].([]any)
+		metadata["managedFields"] = append(entries, map[string]any{
+			"manager": "somebody", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
+		})
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(recorder.Code)
+		_ = json.NewEncoder(w).Encode(object) // the client has left, or it has not
+		return true
+	}
+}
+
+// nested are fields that are both deep and wide: 257 KB, of which a comparison once took minutes.
+func nested() map[string]any {
+	fields := map[string]any{}
+	for i := range 20_000 {
+		fields[fmt.Sprint("f:", i)] = map[string]any{}
+	}
+	for range 1000 {
+		fields = map[string]any{"f:a": fields}
+	}
+	return fields
+}
+
+// What is wrong with the answers of a target is said by its ManagedResources, nothing of it is taken for the state of
+// an object, other targets of the namespace are served meanwhile, and all is well once the target is.
+func TestAnswersOverTheBoundsAreSaid(t *testing.T) {
+	t.Parallel()
+	const object = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"mr-0","uid":"u",`
+	for name, intercept := range map[string]interceptor{
+		"elements": compressed(object+`"managedFields":[{}`, ",{}", "]}}"),
+		"bytes":    compressed(object+`"a":"`, "aaaaaaaa", `"}}`),
+		"nesting":  compressed(object+`"a":`, "[", ""),
+		"spaces":   compressed(object, "        ", `"a":1}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := registered(t)
+			h := p.hostile("b", intercept)
+			p.pickDefault("mr", "b", 3)
+			p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "the answer is larger than the hub accepts"))
+			p.Expect(h.struck.Load()).To(BeNumerically(">", 0))
+			p.fence()
+			p.awaitTarget("b", hubv1alpha1.ConditionConnected, "True", "")
+			h.become(nil)
+			p.annotateMR("mr", "gardener.cloud/operation", "reconcile")
+			p.awaitReady("mr")
+		})
+	}
+}
+
+// Fields that are costly to compare end the work on an object, and not that of the hub.
+func TestFieldsThatAreCostlyToCompare(t *testing.T) {
+	t.Parallel()
+	p := registered(t)
+	h := p.hostile("b", owned(nested()))
+	p.pickDefault("mr", "b", 20)
+	p.Eventually(h.struck.Load).Should(BeNumerically(">=", 20), "each object is tried")
+	p.await("mr", Or(has(applied, yes, ""), has(applied, no, "")))
+	p.fence()
+	h.become(nil)
+	p.annotateMR("mr", "gardener.cloud/operation", "reconcile")
+	p.awaitReady("mr")
+}
+
+// Discovery that is slow and fails delays nothing but the ManagedResources of its target, however many objects
+// they have.
+func TestDiscoveryThatIsSlowAndFails(t *testing.T) {
+	t.Parallel()
+	p := registered(t)
+	h := p.hostile("b", func(_ http.Handler, w http.ResponseWriter, r *http.Request) bool {
+		if path := strings.Trim(r.URL.Path, "/"); path != "api" && path != "apis" {
+			return false
+		}
+		select {
+		case <-r.Context().Done():
+		case <-time.After(2 * time.Second):
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	p.pickDefault("mr", "b", 150)
+	p.Eventually(h.struck.Load).Should(BeNumerically(">", 0))
+	p.fence()
+	mr := p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed))
+	p.Expect(mr.Status.Resources).To(BeEmpty(), "nothing was applied")
+	p.Expect(h.struck.Load()).To(BeNumerically("<", 30), "objects share the failure of one discovery")
+	h.become(nil)
+	p.annotateMR("mr", "gardener.cloud/operation", "reconcile")
+	p.awaitReady("mr")
+}
