@@ -36,7 +36,7 @@ func Allow(networks ...string) (Policy, error) {
 }
 
 // ParseNetwork reads a network such as 127.0.0.0/8. One that contains no special address is an error: it would allow
-// nothing that is not allowed without it, and whoever writes it may believe that all others are refused.
+// nothing that is not allowed without it, and its author may believe that all others are refused.
 func ParseNetwork(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	switch {

@@ -149,7 +149,7 @@ func TestControlRefusesWhatIsNoTCPAddress(t *testing.T) {
 	g.Expect(Policy{}.Control("tcp6", "[fe80::1%eth0]:443", nil)).To(MatchError(ErrRefused))
 }
 
-// The dialer calls Control with what it is about to dial, whatever the name was.
+// The dialer calls Control with the address that it is about to dial, whatever the name was.
 func TestDialIsRefusedAfterTheNameWasResolved(t *testing.T) {
 	g := NewWithT(t)
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// special are the networks that are refused, with what they are called.
+// special are the networks that are refused, with the names of their kinds.
 var special = []struct {
 	network netip.Prefix
 	kind    string
@@ -52,8 +52,8 @@ var embeddings = []struct {
 	{network: netip.MustParsePrefix("2001::/32"), bytes: [4]int{12, 13, 14, 15}, invert: true}, // Teredo, RFC 4380
 }
 
-// embedded returns the IPv4 addresses that an IPv6 address stands for. There may be several for want of knowing which
-// is meant.
+// embedded returns the IPv4 addresses that an IPv6 address stands for. There may be several, because the address does
+// not say which one is meant.
 func embedded(address netip.Addr) []netip.Addr {
 	if !address.Is6() {
 		return nil
@@ -76,7 +76,7 @@ func embedded(address netip.Addr) []netip.Addr {
 		}
 		found = append(found, netip.AddrFrom4(v4))
 	}
-	// ISATAP, RFC 5214, is told by the second half of an address.
+	// ISATAP, RFC 5214, is recognized by the second half of an address.
 	if (raw[8] == 0 || raw[8] == 2) && raw[9] == 0 && raw[10] == 0x5e && raw[11] == 0xfe {
 		found = append(found, netip.AddrFrom4([4]byte(raw[12:])))
 	}

@@ -162,7 +162,7 @@ func TestAddressesOfTheHubItselfAreRefused(t *testing.T) {
 	}
 }
 
-// What a name resolved to before says nothing: each dial is judged.
+// Each dial is judged, whatever the name resolved to before.
 func TestNameThatResolvesToAnotherAddressLater(t *testing.T) {
 	a := newAPIServer(t, newStore("uid-a"))
 	outside, port := listen(t, "127.0.0.2", a)
@@ -190,7 +190,8 @@ func TestNameThatResolvesToAnotherAddressLater(t *testing.T) {
 	h.expectState(key, StateConnected)
 }
 
-// A proxy that the operator allowed may be anywhere. What it connects to is up to it, but for what is refused by name.
+// A proxy that the operator allowed may be anywhere. It decides what it connects to, except for hosts that are refused
+// by name.
 func TestProxyOfTheOperatorMayHaveAnyAddress(t *testing.T) {
 	a := newAPIServer(t, newStore("uid-a"))
 	proxy := newConnectProxy(t, a.server.Listener.Addr().String())
@@ -213,7 +214,7 @@ func TestProxyOfTheOperatorMayHaveAnyAddress(t *testing.T) {
 	h.Expect(proxy.asked.Load()).To(HaveValue(Equal("target.example:6443")))
 }
 
-// What the operator configures goes where he says.
+// Targets that the operator configures may have any address.
 func TestStaticTargetMayHaveAnyAddress(t *testing.T) {
 	a := newAPIServer(t, newStore("uid-a"))
 	options := patiently()
@@ -225,7 +226,7 @@ func TestStaticTargetMayHaveAnyAddress(t *testing.T) {
 	h.expectState(key, StateConnected)
 }
 
-// connectProxy is an HTTP proxy that leads everybody to one server.
+// connectProxy is an HTTP proxy that connects all its clients to one server.
 type connectProxy struct {
 	url   string
 	asked atomic.Pointer[string]
@@ -276,7 +277,7 @@ func (p *connectProxy) connect(conn net.Conn, to string) {
 	pipe(conn, out)
 }
 
-// pipe passes on what two sockets say until one of them ends.
+// pipe copies data between two sockets until one of them ends.
 func pipe(a, b net.Conn) {
 	done := make(chan struct{})
 	one := func(from, to net.Conn) {

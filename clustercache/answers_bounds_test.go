@@ -23,7 +23,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
-// bomb is a text of which a piece comes again and again, as it is and compressed.
+// bomb is a text in which one piece is repeated, both plain and compressed.
 type bomb struct {
 	contentType  string
 	begin, piece []byte
@@ -65,13 +65,16 @@ func (b *bomb) answer(path string) func(w http.ResponseWriter, r *http.Request) 
 }
 
 var (
-	emptyObjects  = newBomb("application/json", `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[`, `{},`)
-	managedFields = newBomb("application/json", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"one","managedFields":[`, `{},`)
-	oneText       = newBomb("application/json", `{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"`, "aaaaaaaa")
-	references    = newBomb("application/vnd.kubernetes.protobuf", "k8s\x00\x12\x80\x80\x80\x20\x0a\x80\x80\x80\x18", "\x6a\x00")
+	emptyObjects = newBomb("application/json",
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[`, `{},`)
+	managedFields = newBomb("application/json",
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"one","managedFields":[`, `{},`)
+	oneText    = newBomb("application/json", `{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"`, "aaaaaaaa")
+	references = newBomb("application/vnd.kubernetes.protobuf",
+		"k8s\x00\x12\x80\x80\x80\x20\x0a\x80\x80\x80\x18", "\x6a\x00")
 )
 
-// calls are what controllers do in a target, with each client there is.
+// calls are the calls of controllers to a target, one for each kind of client.
 func calls(h *hub, key ClusterKey) map[string]func(ctx context.Context) error {
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	name := types.NamespacedName{Namespace: "default", Name: "one"}
@@ -88,8 +91,10 @@ func calls(h *hub, key ClusterKey) map[string]func(ctx context.Context) error {
 		}
 	}
 	all := map[string]func(ctx context.Context) error{
-		"typed get":  uncached(func(ctx context.Context, c client.Client) error { return c.Get(ctx, name, typed()) }),
-		"typed list": uncached(func(ctx context.Context, c client.Client) error { return c.List(ctx, &corev1.ConfigMapList{}) }),
+		"typed get": uncached(func(ctx context.Context, c client.Client) error { return c.Get(ctx, name, typed()) }),
+		"typed list": uncached(func(ctx context.Context, c client.Client) error {
+			return c.List(ctx, &corev1.ConfigMapList{})
+		}),
 		"patch": uncached(func(ctx context.Context, c client.Client) error {
 			return c.Patch(ctx, typed(), client.RawPatch(types.MergePatchType, []byte("{}")))
 		}),
@@ -145,9 +150,11 @@ func calls(h *hub, key ClusterKey) map[string]func(ctx context.Context) error {
 }
 
 type metadataOf interface {
-	Get(ctx context.Context, name string, options metav1.GetOptions, subresources ...string) (*metav1.PartialObjectMetadata, error)
+	Get(ctx context.Context, name string, options metav1.GetOptions,
+		subresources ...string) (*metav1.PartialObjectMetadata, error)
 	List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
-	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*metav1.PartialObjectMetadata, error)
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions,
+		subresources ...string) (*metav1.PartialObjectMetadata, error)
 }
 
 func TestNoClientTakesAnswersOverTheBounds(t *testing.T) {
@@ -168,7 +175,9 @@ func TestNoClientTakesAnswersOverTheBounds(t *testing.T) {
 				a.setFault(b.answer("configmaps"))
 				for call, f := range calls(h, key) {
 					err := f(t.Context())
-					h.Expect(err).To(Or(MatchError(untrusted.ErrExceeded), MatchError(ContainSubstring("which was not asked for"))), call)
+					h.Expect(err).To(Or(
+						MatchError(untrusted.ErrExceeded), MatchError(ContainSubstring("which was not asked for")),
+					), call)
 					h.Expect(err).To(MatchError(ContainSubstring("configmaps")), "it says what was asked for: "+call)
 				}
 				h.Expect(h.cache.answers.Held()).To(BeZero(), "all places are given back")
@@ -212,23 +221,26 @@ func TestDiscoveryOverTheBoundsIsAnErrorOfTheCall(t *testing.T) {
 	h := start(t, Options{})
 	a, b := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
 	keyA, keyB := h.register("a", a.kubeconfig("x")), h.register("b", b.kubeconfig("x"))
-	a.setFault(newBomb("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", `{"items":[`, `{},`).answer("/api"))
+	aggregated := "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	a.setFault(newBomb(aggregated, `{"items":[`, `{},`).answer("/api"))
 	h.expectState(keyA, StateConnected)
 	h.expectState(keyB, StateConnected)
 	h.Expect(calls(h, keyA)["typed get"](t.Context())).To(MatchError(untrusted.ErrExceeded))
 	h.Expect(calls(h, keyB)["typed list"](t.Context())).To(Succeed())
 }
 
-// What one target sends costs the hub a bounded amount of memory, whoever asks.
+// Answers of one target take a bounded amount of memory, whichever client asks for them.
 func TestMemoryOfAnswersIsBounded(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long")
+		t.Skip("needs ten seconds of load, skipped by -short")
 	}
 	h := start(t, Options{})
 	a := newAPIServer(t, newStore("uid-a"))
 	key := h.register("a", a.kubeconfig("x"))
 	h.expectState(key, StateConnected)
-	for name, b := range map[string]*bomb{"empty objects": emptyObjects, "managed fields": managedFields, "one text": oneText} {
+	for name, b := range map[string]*bomb{
+		"empty objects": emptyObjects, "managed fields": managedFields, "one text": oneText,
+	} {
 		a.setFault(b.answer("configmaps"))
 		before := inUse()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -255,7 +267,7 @@ func TestMemoryOfAnswersIsBounded(t *testing.T) {
 	}
 }
 
-// inUse is the memory that the heap has of the system after a collection, or of what it grew to since.
+// inUse is the memory of the heap that is in use, garbage that was not collected yet included.
 func inUse() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)

@@ -25,7 +25,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 )
 
-// How long the second step of connecting, a list, and the lists of a rotation hold a place.
+// How long the second step of connecting, a list, and the lists of a rotation may hold a place.
 const (
 	identificationHold = 2 * time.Second
 	listHold           = 2 * time.Second
@@ -53,12 +53,12 @@ type Cache struct {
 	ctx     context.Context
 	stopped bool // no target may be added any more
 	targets map[ClusterKey]*target
-	refused map[string]map[string]*refused // by namespace and name: registrations without a place in the quota
+	refused map[string]map[string]*refused // by namespace and name: registrations beyond the quota
 	// byNamespace holds the targets of each namespace: who asks for those of one must not walk a fleet.
 	byNamespace map[string]map[*target]struct{}
-	// pools are what the targets of a namespace may keep together, of those that have any.
+	// pools bound what the targets of a namespace keep together, for namespaces that have targets.
 	pools map[string]*watching.Pool
-	// budget is what large documents of watches and lists take room of.
+	// budget bounds the memory of large documents of watches and lists.
 	budget  *follow.Budget
 	running sync.WaitGroup
 	synced  chan struct{} // closed when every registration that existed at the start is known

@@ -37,7 +37,7 @@ var (
 	// in time, has ended them without an answer, or has told them to come later again and again. It is a
 	// context.DeadlineExceeded and is to be handled like one.
 	ErrBusy = transport.ErrBusy
-	// ErrTooManyObjects is what handlers of watches are told of kinds of which a target has more objects, or larger
+	// ErrTooManyObjects is the error that handlers of watches get for kinds of which a target has more objects, or larger
 	// ones, than Options.MaxObjects allows.
 	ErrTooManyObjects = watching.ErrTooMany
 	// ErrNotCached is returned by readers of GetReader for kinds that nobody watches.
@@ -148,11 +148,11 @@ type Status struct {
 	PendingReason                string
 	PendingMessage               string
 
-	// UID is that of the target's kube-system namespace; empty until it was connected once.
-	// A server can claim any UID, so it tells targets of one namespace apart and proves nothing to another namespace.
+	// UID is that of the target's kube-system namespace; empty until it was connected once. A server can claim any UID, so
+	// it distinguishes targets of one namespace and proves nothing to another namespace.
 	UID types.UID
-	// Server is the API server that said so; before the first connection, the one that the registration leads to. Empty
-	// if that cannot be told.
+	// Server is the API server that reported it; before the first connection, the one that the registration leads to. Zero
+	// if that cannot be determined.
 	Server ServerID
 	// KubernetesVersion is the gitVersion that the target reported.
 	KubernetesVersion string

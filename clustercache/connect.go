@@ -28,7 +28,7 @@ const (
 	// identityPath is read to identify a cluster; only the metadata is asked for.
 	identityPath   = "/api/v1/namespaces/" + metav1.NamespaceSystem
 	acceptMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-	// maxMessage bounds what is shown of a fault.
+	// maxMessage bounds the message of a fault.
 	maxMessage = 512
 )
 
@@ -48,9 +48,9 @@ func failed(reason, format string, args ...any) error {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// explain returns the reason of an error, and a message and details that show no credential, even if the target
-// echoed it. The message is seen by whoever registered the target. It says what the target answered; all faults on
-// the way there have the same one, and details for the log.
+// explain returns the reason of an error, and a message and details that show no credential, even if the target echoed
+// it. The owner of the registration sees the message. It says what the target answered; all failures to reach the
+// target have the same message, and details for the log.
 func explain(err error, a access) (reason, message, details string) {
 	reason = ReasonUnreachable
 	var f *failure
@@ -67,7 +67,7 @@ func explain(err error, a access) (reason, message, details string) {
 	return reason, a.shown(err.Error()), ""
 }
 
-// shown is what is shown of a text.
+// shown returns a text bounded for display.
 func (a access) shown(text string) string { return untrusted.Text(a.redact(text), maxMessage) }
 
 // redact takes the credential out of a text.
@@ -105,7 +105,7 @@ type peer struct {
 
 // meet finds out whether a connection works and leads to the right cluster. The first step, which is where unreachable
 // targets wait until patience ends, has a large pool; only targets that answered get one of the few places for the
-// second. Those that hang there keep it for a while only, and wait in a lane of their own the next time.
+// second. Those that hang there keep it for a limited time, and wait in a separate lane the next time.
 func (t *target) meet(ctx context.Context, g *generation, r *registration, patience time.Duration) (met peer, err error) {
 	err = t.cache.dials.do(ctx, t.key, patience, func(ctx context.Context) error {
 		met.version, err = g.readVersion(ctx)

@@ -11,7 +11,7 @@
 // flight, clients for objects and for metadata, a REST mapper whose content is shared with similar targets (package
 // mapperpool), and the watches that consumers declared. Consumers never connect, never wait for a connection and never
 // learn of credentials: a getter answers at once, with a client or with ErrClusterNotConnected, and an EventSource
-// tells when it is worth asking again.
+// reports when it is worth asking again.
 //
 // # How it works
 //
@@ -39,14 +39,14 @@
 // in a moment. If many targets are lost together (brownout.go), the hub suspects its own network: all are held until most
 // are back.
 //
-// What all targets would do in one moment is spread: registrations are dialled for the first time at a rate, and
-// identifications, lists, watches that are opened again, and rotations have a bounded number of places (package
-// internal/lanes). A place is held for a short time at most, and targets for which it was not enough wait in a slow
-// lane, so that those that hang do not keep the places of others.
+// Work that all targets would do at the same moment is spread: registrations are dialled for the first time at a rate,
+// and identifications, lists, watches that are opened again, and rotations have a bounded number of places (package
+// internal/lanes). A place is held for a short time at most, and targets that need longer wait in a slow lane, so that
+// targets that hang do not block the places of others.
 //
 // All places, and the rate, are fair between namespaces first and then between targets (package semaphore), and the
-// targets of one namespace have three quarters of them at most: whoever registers hundreds of targets that hang keeps
-// nobody else waiting.
+// targets of one namespace have three quarters of them at most: a namespace that registers hundreds of targets that
+// hang does not delay other namespaces.
 //
 // A target that is meant to be away (sleep.go) is left alone: whoever runs the cache says so by Options.Asleep, and when it
 // may have changed by Recheck. The cache does not know where that is written.

@@ -132,8 +132,8 @@ func TestNewCredentialThatHasExpired(t *testing.T) {
 	}
 }
 
-// The certificate of the server is judged by the hub's clock. That one is not valid now is in the log, and heals with
-// another.
+// The certificate of the server is judged by the hub's clock. The log reports that it is not valid at present, and a
+// valid certificate ends the fault.
 func TestServingCertificateThatIsNotValidNow(t *testing.T) {
 	target := simulatedFleet(t, fleetsim.Options{Targets: 1, Clock: func() time.Time { return time.Now().Add(72 * time.Hour) }})[0]
 	log := &logged{}

@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// hangAfterVersion is a fault of targets that let themselves be dialled, and then hang. It counts the requests that do.
+// hangAfterVersion is a fault of targets that answer the first call and then hang. It counts the requests that hang.
 func hangAfterVersion(a *apiServer, hanging *atomic.Int32) func(http.ResponseWriter, *http.Request) bool {
 	return func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/version") {
@@ -26,7 +26,7 @@ func hangAfterVersion(a *apiServer, hanging *atomic.Int32) func(http.ResponseWri
 	}
 }
 
-// Whoever registers hundreds of targets that answer the first call and then hang keeps the places of his own namespace.
+// Hundreds of targets that answer the first call and then hang hold only the places of their own namespace.
 func TestTargetConnectsBesideFiveHundredThatHangInTheSecondStep(t *testing.T) {
 	h := start(t, Options{ConnectTimeout: time.Minute, ProbeTimeout: time.Minute, ConnectRate: 1000})
 	bad, good := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
@@ -58,8 +58,7 @@ func TestTargetConnectsBesideThoseThatHangInTheFirstStep(t *testing.T) {
 	h.Expect(h.cache.dials.Held()).To(Equal(int64(6)))
 }
 
-// Targets that hang in the second step again and again wait longer each time, as those do that cannot be reached, and
-// in a lane of their own.
+// Targets that hang in the second step repeatedly wait longer each time, like unreachable ones, and in a separate lane.
 func TestTargetThatHangsInTheSecondStepIsLeftAloneForLonger(t *testing.T) {
 	h := start(t, Options{ConnectTimeout: 50 * time.Millisecond, RetryMax: time.Hour})
 	bad := newAPIServer(t, newStore("uid-a"))
@@ -72,7 +71,7 @@ func TestTargetThatHangsInTheSecondStepIsLeftAloneForLonger(t *testing.T) {
 	h.Expect(bad.count("GET /version")).To(BeNumerically(">=", 3))
 }
 
-// First attempts happen at a rate, and those of a namespace with very many of them keep no others waiting.
+// First attempts happen at a rate, and a namespace with very many of them does not delay others.
 func TestFirstDialsAreFair(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakeClock(time.Now())

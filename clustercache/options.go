@@ -84,13 +84,13 @@ type Options struct {
 	// WrapConn, if set, is put around each socket that is opened, except for static targets with a dialler of their
 	// own. If it fails, the dial fails with its error, and WrapConn has closed the socket.
 	WrapConn func(conn net.Conn) (net.Conn, error)
-	// Withheld tells whether a call failed because the hub itself did not let it out, as WrapTransport and WrapConn
-	// may do. That says nothing about the target: it is neither a reason to take it for dead nor to stop calling it.
-	// Nil: no call ever does.
+	// Withheld tells whether a call failed because the hub itself did not let it out, as WrapTransport and WrapConn may
+	// do. Such an error says nothing about the target: it is a reason neither to consider it lost nor to stop calling it.
+	// Nil: no call fails like that.
 	Withheld func(err error) bool
-	// MaxRegistrations bounds the registrations of one namespace. The oldest have a place, and further ones are refused
-	// with ReasonQuotaExceeded until one of these is gone. Whoever has a place keeps it until the end of the cache.
-	// Default 1000.
+	// MaxRegistrations bounds the registrations of one namespace. The oldest ones are used, and further ones are refused
+	// with ReasonQuotaExceeded until one of these is deleted. A registration that is used stays so until the end of the
+	// cache. Default 1000.
 	MaxRegistrations int
 	// read reads a registration Secret. Default newRegistration.
 	read func(*corev1.Secret, kubeconfig.Policy) *registration
@@ -114,9 +114,9 @@ type Options struct {
 	// DialParallel bounds the first steps of connection attempts under way, which is where unreachable targets wait for their
 	// timeout. Default 768.
 	DialParallel int
-	// ConnectParallel bounds the connection attempts that got past the first step. One that takes long is not counted
-	// any more. Default 64. Of these and all other bounds on what is under way, the targets of one namespace have three
-	// quarters at most.
+	// ConnectParallel bounds the connection attempts that got past the first step. One that takes long is no longer
+	// counted. Default 64. The targets of one namespace have three quarters of this and of all other bounds on concurrent
+	// work at most.
 	ConnectParallel int
 	// ConnectRate is how many registrations a second are dialled for the first time, so that the start of the hub is no storm of
 	// handshakes. Those of one namespace have three quarters of it at most. Default 100.
@@ -154,11 +154,11 @@ type Options struct {
 	// SyncTimeout bounds how long the initial list of a watch may stand still, and how long a rotation waits for the
 	// watches of the new connection. Default 60s.
 	SyncTimeout time.Duration
-	// MaxObjects bounds the objects that the watches of one target keep in memory together; ten times as many of a
-	// static one, which may stand for what is there for all the others. Where there are more, the largest watch is not
-	// synced, and tries again, every few minutes in the end. They may take 512 bytes of memory on average, but 24 MiB
-	// in any case, and those of all targets of a namespace two and two thirds of that together: objects of 640 KiB of
-	// each target do not count to that. Default 50000.
+	// MaxObjects bounds the objects that the watches of one target keep in memory together; ten times as many of a static
+	// one, which may hold the objects for all the others. Where there are more, the largest watch is not synced, and tries
+	// again, every few minutes in the end. They may take 512 bytes of memory on average, but 24 MiB in any case, and those
+	// of all targets of a namespace two and two thirds of that together: objects of 640 KiB of each target do not count to
+	// that. Default 50000.
 	MaxObjects int
 	// SilenceTimeout bounds how long an open watch may say nothing, bookmarks included, until it is opened again where it
 	// was. Default 3m; negative: for ever.
@@ -242,8 +242,8 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 const (
-	// objectBytes is what an object may take on average that a watch keeps, which is twice of what most do. leastBytes
-	// is what those of a target may take however few there may be.
+	// objectBytes is what an object that a watch keeps may take on average, about twice of what most objects take.
+	// leastBytes is what the objects of a target may take in any case.
 	objectBytes = 512
 	leastBytes  = 24 << 20
 	// freeBytes is what the objects of each target may take whatever the others of its namespace have: those of a usual

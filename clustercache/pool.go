@@ -10,7 +10,7 @@ import (
 )
 
 // pool bounds how many of the cache's own calls are under way, fair between namespaces first and then between targets.
-// Each place is given back after a deadline.
+// Each place is released after a deadline.
 type pool struct{ *semaphore.Semaphore }
 
 func newPool(size int) pool {
@@ -30,7 +30,7 @@ func (p pool) do(ctx context.Context, of ClusterKey, timeout time.Duration, f fu
 }
 
 // pacer lets events of all targets happen at a rate. It is fair like a pool: a namespace that has very many of them
-// delays its own. A place is held for a while by each event, and there are so many places that the rate results.
+// delays only its own. Each event holds a place for a fixed time, and the number of places results in the rate.
 type pacer struct {
 	pool
 	hold  time.Duration

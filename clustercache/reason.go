@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// reasonEvery and sameReasonEvery are how often the log tells why a target cannot be reached, unless its state
+	// reasonEvery and sameReasonEvery are how often the log reports why a target cannot be reached, unless its state
 	// changes: targets may fail in another way each time.
 	reasonEvery     = time.Minute
 	sameReasonEvery = time.Hour
 )
 
-// reasonLog tells the operator in the log why a target cannot be reached, in the place of conditions and events,
+// reasonLog reports to the operator, in the log, why a target cannot be reached, instead of in conditions and events,
 // which tenants see. The zero value is ready for use.
 type reasonLog struct {
 	mu     sync.Mutex
@@ -22,14 +22,14 @@ type reasonLog struct {
 	logged time.Time
 }
 
-// again has the next reason logged in any case.
+// again makes the next reason be logged in any case.
 func (l *reasonLog) again() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.logged = time.Time{}
 }
 
-// log logs a reason, if there is one, unless it was logged a short while ago.
+// log logs a reason, if there is one, unless it was logged recently.
 func (l *reasonLog) log(log logr.Logger, now time.Time, details string) {
 	if details == "" {
 		return

@@ -42,8 +42,8 @@ func serveRaw(t *testing.T, f func(net.Conn)) (server string) {
 	return "https://" + listener.Addr().String()
 }
 
-// Whoever registers a target chooses what the hub dials. All that can go wrong there looks the same to him, or the
-// hub would scan networks for him. The log knows more.
+// The owner of a registration chooses what the hub dials. All failures look the same to the owner, because otherwise
+// the hub could be used to scan networks. The log has the details.
 func TestFailuresToConnectLookTheSame(t *testing.T) {
 	for name, test := range map[string]struct {
 		server func(t *testing.T, a *apiServer) (server string, ca []byte)

@@ -79,7 +79,7 @@ func (a access) validity() (issued, end time.Time) {
 	return time.Time{}, time.Time{}
 }
 
-// addressesFor says where connections may go. What the operator configured goes anywhere.
+// addressesFor says where connections may go. Targets that the operator configured may have any address.
 func (c *Cache) addressesFor(a access) addresses.Policy {
 	if a.kubeconfig == nil {
 		return addresses.Any()
@@ -87,7 +87,7 @@ func (c *Cache) addressesFor(a access) addresses.Policy {
 	return c.options.Addresses
 }
 
-// describeRegistration takes what needs no reading of a registration Secret.
+// describeRegistration describes a registration from the metadata of its Secret.
 func describeRegistration(secret *corev1.Secret) *registration {
 	annotations := maps.Clone(secret.Annotations)
 	delete(annotations, lastApplied)

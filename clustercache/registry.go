@@ -16,8 +16,8 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/semaphore"
 )
 
-// parseTimeout is how long reading a kubeconfig may take. It takes milliseconds, since its size is bounded, so one that
-// takes longer waits for a machine that is at its limit.
+// parseTimeout is how long reading a kubeconfig may take. It takes milliseconds, since its size is bounded, so if it
+// takes longer, the machine is overloaded.
 const parseTimeout = 10 * time.Second
 
 // registry knows the registration Secrets. It decides which of them have a place within the quota of their namespace,
@@ -26,7 +26,7 @@ const parseTimeout = 10 * time.Second
 //	informer ---> observe, remove ---> quota ---> pool: read the newest version ---> Cache.register
 //	                                     `------> Cache.refuse
 //
-// mu is held while the Cache is told, so that it learns of the changes of a registration in their order.
+// mu is held while the Cache is notified, so that it gets the changes of a registration in their order.
 type registry struct {
 	cache *Cache
 	read  func(*corev1.Secret) *registration
@@ -110,7 +110,7 @@ func (r *registry) observe(ctx context.Context, key ClusterKey, secret *corev1.S
 	}
 }
 
-// remove takes note that a registration is gone.
+// remove notes that a registration is gone.
 func (r *registry) remove(ctx context.Context, key ClusterKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func (r *registry) remove(ctx context.Context, key ClusterKey) {
 }
 
 // finish returns when all registrations that exist now were read or refused, or ctx ended. From then on no registration
-// loses its place to another one, whatever their age: its target may be in use.
+// loses its place to an older one, since its target may be in use.
 func (r *registry) finish(ctx context.Context) error {
 	r.mu.Lock()
 	r.complete = true
@@ -150,7 +150,7 @@ func (r *registry) finish(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when nothing is read any more, after the end of the context of all calls.
+// wait returns when no read is under way, after the end of the context of all calls.
 func (r *registry) wait() {
 	r.mu.Lock()   // nothing is started from now on
 	r.mu.Unlock() //nolint:staticcheck // see above
@@ -191,7 +191,7 @@ func (r *registry) fillLocked(ctx context.Context, namespace string) {
 	if !r.complete && len(ns.order) > r.most {
 		if e := ns.order[r.most]; e.admitted { // an older one has been inserted before it
 			e.admitted = false
-			e.version++ // it has to be read again when there is a place for it
+			e.version++ // it has to be read again when it gets a place
 			ns.admitted--
 			r.cache.unregister(e.key)
 			r.refuseLocked(e)
@@ -209,14 +209,14 @@ func (r *registry) fillLocked(ctx context.Context, namespace string) {
 	}
 }
 
-// refuseLocked says of a registration that it has no place.
+// refuseLocked reports that a registration has no place.
 func (r *registry) refuseLocked(e *entry) {
 	r.cache.refuse(e.key, e.secret, fmt.Sprintf("the namespace has more than %d registrations; "+
 		"the newest wait until others are deleted, or until the hub is configured to allow more", r.most))
 	e.settle()
 }
 
-// startLocked has the newest version of a registration read.
+// startLocked starts reading the newest version of a registration.
 func (r *registry) startLocked(ctx context.Context, e *entry) {
 	if e.reading || e.done == e.version || ctx.Err() != nil {
 		return
@@ -270,7 +270,7 @@ func (r *registry) next(e *entry) (secret *corev1.Secret, version int, ok bool) 
 	return e.secret, e.version, true
 }
 
-// publish hands what a registration says to the cache. What is not final may be replaced by what is.
+// publish hands the result of reading a registration to the cache. A result that is not final may be replaced.
 func (r *registry) publish(e *entry, version int, result *registration, final bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -297,7 +297,7 @@ func overdue(secret *corev1.Secret) *registration {
 	return r
 }
 
-// settle notes that something is known of a registration.
+// settle notes that the first result of a registration is known.
 func (e *entry) settle() {
 	select {
 	case <-e.known:
@@ -306,7 +306,7 @@ func (e *entry) settle() {
 	}
 }
 
-// refused is a registration without a place. It is small: there may be very many of them.
+// refused is a registration without a place. It is small, because there may be very many of them.
 type refused struct {
 	secretName, resourceVersion string
 	labels, annotations         map[string]string
@@ -322,7 +322,7 @@ func (r *refused) status(key ClusterKey) Status {
 	}
 }
 
-// refuse makes a registration known that has no place.
+// refuse records a registration that has no place.
 func (c *Cache) refuse(key ClusterKey, secret *corev1.Secret, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -348,7 +348,7 @@ func (c *Cache) refuse(key ClusterKey, secret *corev1.Secret, message string) {
 	c.hub.Publish(key, EventRegistered)
 }
 
-// unrefuse forgets a registration that had no place.
+// unrefuse drops a registration that had no place.
 func (c *Cache) unrefuse(key ClusterKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

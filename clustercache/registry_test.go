@@ -47,7 +47,7 @@ func startBlocked(t *testing.T, b *blockade, options Options) *hub {
 	return h
 }
 
-// Kubeconfigs that take for ever to read hold up neither the informer nor those of other namespaces.
+// Kubeconfigs that take very long to read delay neither the informer nor those of other namespaces.
 func TestOneNamespaceCannotKeepOthersFromBeingRead(t *testing.T) {
 	b := block("hostile")
 	h := startBlocked(t, b, Options{})
@@ -81,7 +81,7 @@ func TestNewestVersionOfASecretIsRead(t *testing.T) {
 	b.lift()
 	h.Expect(h.expectState(key, StateConnected).SecretResourceVersion).To(Equal("6"))
 	h.Expect(b.reads.Load()).To(BeEquivalentTo(2), "those between were never read")
-	// What an informer repeats is not read again.
+	// A version that the informer repeats is not read again.
 	h.secrets.mu.Lock()
 	for _, handler := range h.secrets.handlers {
 		for _, s := range h.secrets.content {
@@ -106,7 +106,7 @@ func TestSecretThatGoesWhileItIsRead(t *testing.T) {
 	h.Expect(a.count("GET /version")).To(BeZero())
 }
 
-// Whoever waits for all registrations waits until they were read, not only seen.
+// Waiting for all registrations takes until they were read, not only seen.
 func TestSyncedMeansRead(t *testing.T) {
 	g := NewWithT(t)
 	b := block("garden")
@@ -129,7 +129,7 @@ func TestSyncedMeansRead(t *testing.T) {
 	g.Eventually(ended, patience).Should(Receive(BeNil()))
 }
 
-// The same goes for the end: nothing is left that reads.
+// The same holds at the end: no read is under way any more.
 func TestEndWhileSecretsAreRead(t *testing.T) {
 	b := block("garden")
 	h := startBlocked(t, b, Options{})
@@ -204,7 +204,7 @@ func TestQuotaOfANamespace(t *testing.T) {
 	h.Expect(static).To(HaveLen(4))
 	h.Expect(h.cache.Inspect()).To(HaveLen(5))
 
-	// Nothing can be done with them, and they are no strangers.
+	// They cannot be used, but they are known.
 	_, err := h.cache.GetClient(t.Context(), third)
 	h.Expect(err).To(MatchError(ErrClusterNotConnected))
 	err = h.cache.Watch(t.Context(), third, Watcher{Name: "cm", Kind: configMapKind})
@@ -222,10 +222,10 @@ func TestQuotaOfANamespace(t *testing.T) {
 	h.unregister(first)
 	h.expectState(third, StateConnected)
 
-	// Registrations that never had a place go like others.
+	// Registrations that never had a place can be deleted like others.
 	last := h.registered("e", 0, waiting.kubeconfig("x"))
 	h.expectOverQuota(last)
-	h.expectEvent(last, EventRegistered) // whoever never heard of it would not hear that it is gone
+	h.expectEvent(last, EventRegistered) // without having seen it, a handler would not be notified that it is gone
 	h.unregister(last)
 	h.Expect(h.exists(last)()).To(BeFalse())
 	h.expectEvent(last, EventGone)
@@ -266,7 +266,8 @@ func TestQuotaAtTheStart(t *testing.T) {
 	}
 }
 
-// Another Secret under the name of one that has a place is as new as it is, also if nobody saw that the other one went.
+// Another Secret under the name of one that has a place has its own age, even if the deletion of the other one was
+// not observed.
 func TestQuotaOfASecretThatIsReplaced(t *testing.T) {
 	h := start(t, Options{MaxRegistrations: 2})
 	a := newAPIServer(t, newStore("uid-a"))

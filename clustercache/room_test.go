@@ -93,7 +93,7 @@ func TestRoomOfAStaticTarget(t *testing.T) {
 	h.Expect(h.cache.Inspect()[0].Status.Overfull).NotTo(BeEmpty(), "where /debug/targets has it from")
 }
 
-// A few objects are as large as nobody thinks of. That is bounded, too, and what the targets of one namespace keep together.
+// A few very large objects are bounded, too, and so is what the targets of one namespace keep together.
 func TestTargetWithObjectsThatAreTooLarge(t *testing.T) {
 	h, a, key := connected(t, Options{})
 	for i := range leastBytes>>20 + 2 {
@@ -117,7 +117,8 @@ func TestBytesThatMayBeKept(t *testing.T) {
 		100_000: {51_200_000, 136_533_328, 512_000_000},
 	} {
 		o := Options{MaxObjects: objects, Static: map[ClusterKey]*rest.Config{static: {}}}
-		g.Expect([3]int64{o.maxKept(other).Bytes, o.namespaceBytes(), o.maxKept(static).Bytes}).To(Equal(want), "%d objects", objects)
+		bytes := [3]int64{o.maxKept(other).Bytes, o.namespaceBytes(), o.maxKept(static).Bytes}
+		g.Expect(bytes).To(Equal(want), "%d objects", objects)
 		g.Expect([2]int{o.maxKept(other).Objects, o.maxKept(static).Objects}).To(Equal([2]int{objects, 10 * objects}))
 	}
 }

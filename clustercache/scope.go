@@ -8,9 +8,9 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 )
 
-// HoldAnswers tells that what is read from targets with the returned context stays in use until done is called. Large
-// answers of all targets share a budget, and those read with the context keep their places until then. Call it for the
-// work on one object, not for that on many.
+// HoldAnswers declares that objects that are read from targets with the returned context stay in use until done is
+// called. Large answers of all targets share a budget, and those read with the context keep their places until then.
+// Call it for the work on one object, not on many.
 func HoldAnswers(ctx context.Context) (held context.Context, done func()) { return answers.Scope(ctx) }
 
 // scopedClient keeps the places of large answers until they are decoded.

@@ -12,12 +12,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ServerID stands for what authenticates an API server to the hub: its address, the name that its certificate must bear
-// and the certificates that vouch for it. Two targets with the same ServerID are the same server, whatever it answers.
+// ServerID stands for what authenticates an API server to the hub: its address, the name that its certificate must have
+// and the certificate authorities. Two targets with the same ServerID are the same server, whatever it answers.
 // Different ones may be the same server under two addresses. The zero value is no server.
 type ServerID string
 
-// server identifies the API server that an access leads to; zero if that is not authenticated or cannot be told.
+// server identifies the API server that an access leads to; zero if that is not authenticated or cannot be determined.
 func (a access) server() ServerID {
 	switch {
 	case a.kubeconfig != nil:

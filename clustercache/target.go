@@ -38,7 +38,8 @@ type target struct {
 	clock    clock.WithTickerAndDelayedExecution
 	throttle atomic.Pointer[transport.Throttle]
 
-	// These are what the target has of the places that all share. An identification is the second step of connecting.
+	// These are the shares of the target in places that all targets share. An identification is the second step
+	// of connecting.
 	identifications, lists, openings, rotations *lanes.Target
 	// room is what its watches may keep, and budget what they may read and decode at a time.
 	room   *watching.Room
@@ -184,7 +185,7 @@ func (t *target) broke() {
 	t.log.Info("The target does not answer calls; none are made for a while")
 }
 
-// unanswered logs why a call got no answer: its caller is not told.
+// unanswered logs why a call got no answer, since its caller does not learn it.
 func (t *target) unanswered(err error, a access) {
 	details := transport.Reason(err)
 	if serving := t.current(); serving != nil { // its token may have been changed since

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What a target says of itself is kept for as long as it is registered, and shown in conditions and metrics.
+// Texts of a target are kept for as long as it is registered, and shown in conditions and metrics.
 func TestVersionOfATargetIsBounded(t *testing.T) {
 	for name, version := range map[string]string{"long": strings.Repeat("v", 10_000), "no UTF-8": "v1\xff\x1b[2J\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestVersionOfATargetIsBounded(t *testing.T) {
 	}
 }
 
-// A UID goes into annotations and conditions, and is compared: one that is cut would be another one.
+// A UID is written to annotations and conditions, and compared: a shortened one would be another one.
 func TestUIDThatNoAPIServerAssignsIsNoIdentity(t *testing.T) {
 	for name, uid := range map[string]string{"long": strings.Repeat("u", 129), "of several lines": "a\nb"} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return f.WrapConn(conn)
 }
 
-// WrapConn makes a socket that was just opened one of those that Dial opens. If it fails, the socket is closed.
+// WrapConn treats a socket that was just opened like those that Dial opens. If it fails, the socket is closed.
 func (f *Fence) WrapConn(conn net.Conn) (net.Conn, error) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		if err := tcp.SetLinger(0); err != nil {

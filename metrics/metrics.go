@@ -108,7 +108,7 @@ func (s *Set) add(d *Definition) *Definition {
 const maxLabel = 2*untrusted.MaxName + 1
 
 // Const returns a metric with a value that was read just now, as collectors hand it on. Labels that others wrote are
-// bounded: one that is no valid UTF-8 would panic, and one of a megabyte would be sent with each scrape.
+// bounded: one that is no valid UTF-8 would cause a panic, and one of a megabyte would be sent with each scrape.
 func Const(desc *prometheus.Desc, of prometheus.ValueType, value float64, labels ...string) prometheus.Metric {
 	bounded := make([]string, len(labels))
 	for i, label := range labels {

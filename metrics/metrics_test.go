@@ -25,7 +25,7 @@ func TestNamesAreToldApartUpToALimit(t *testing.T) {
 	g.Expect(names.Label("3")).To(Equal(metrics.Other))
 }
 
-// What others write must neither panic nor be sent with each scrape in full.
+// Texts of others must neither cause a panic nor be sent with each scrape in full.
 func TestLabelsOfOthersAreBounded(t *testing.T) {
 	definition := (&metrics.Set{}).Gauge("trellis_target_info", "Info.", "version")
 	for name, label := range map[string]string{

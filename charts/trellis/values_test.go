@@ -111,7 +111,7 @@ func TestNothingHasToBeSet(t *testing.T) {
 	g.Expect(container.Image).To(MatchRegexp(`^ghcr\.io/trellis-hub/trellis:v\d+\.\d+\.\d+$`))
 	g.Expect(container.Resources.Requests).To(And(HaveKey(corev1.ResourceCPU), HaveKey(corev1.ResourceMemory)))
 	onlyMemory := And(HaveLen(1), HaveKey(corev1.ResourceMemory))
-	g.Expect(container.Resources.Limits).To(onlyMemory, "a hub that is throttled is late")
+	g.Expect(container.Resources.Limits).To(onlyMemory, "a CPU limit would delay the hub")
 	g.Expect(container.Env).To(ConsistOf(corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367641"}))
 
 	// As docs/explanation/security.md says.

@@ -23,7 +23,7 @@ import (
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// says starts a server that answers to each path with a text.
+// says starts a server that answers each path with a text.
 func says(t *testing.T, answer func(w http.ResponseWriter, path string)) *rest.Config {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +33,7 @@ func says(t *testing.T, answer func(w http.ResponseWriter, path string)) *rest.C
 	return &rest.Config{Host: server.URL}
 }
 
-// ask has a mapper ask for discovery.
+// ask makes a mapper ask for discovery.
 func ask(t *testing.T, pool *Pool, config *rest.Config) (*Mapper, error) {
 	t.Helper()
 	m := pool.Mapper(t.Context(), config, http.DefaultClient, nil)
@@ -182,7 +182,7 @@ func TestLargeHonestDiscovery(t *testing.T) {
 	g.Expect(mapping.Resource.Resource).To(Equal("kind2s"))
 }
 
-// A target whose discovery is another one at each request owns one entry of the pool, and evicts nobody's.
+// A target whose discovery changes at each request owns one entry of the pool, and evicts no entry of others.
 func TestDiscoveryThatAlwaysChanges(t *testing.T) {
 	g := NewWithT(t)
 	pool := New(Options{Size: 3})
@@ -215,7 +215,7 @@ func TestDiscoveryThatAlwaysChanges(t *testing.T) {
 	g.Expect(seeded.Refresh(t.Context())).To(Succeed())
 }
 
-// What a target says of a group that it cannot tell about does not reach others.
+// The error of a target about a group that it cannot describe is not shown to other targets.
 func TestFaultsAreNotShared(t *testing.T) {
 	g := NewWithT(t)
 	pool := New(Options{})
@@ -236,7 +236,7 @@ func TestFaultsAreNotShared(t *testing.T) {
 	g.Expect(pool.Len()).To(BeZero())
 }
 
-// FuzzDiscovery has targets answer anything.
+// FuzzDiscovery lets targets answer with arbitrary documents.
 func FuzzDiscovery(f *testing.F) {
 	f.Add(groupsOf(2, 2, "Kind"), false)
 	f.Add([]byte(`{"items":[{"versions":[{"resources":[{},{"responseKind":null,"subresources":[{}]}]}]}]}`), false)

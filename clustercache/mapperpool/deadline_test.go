@@ -12,8 +12,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// Whoever asks for the kinds of many objects gets the error of one failed refresh for all of them, until as much time
-// has gone by as that took.
+// A caller that asks for the kinds of many objects gets the error of one failed refresh for all of them, until as much
+// time has passed as the refresh took.
 func TestAFailedRefreshIsRememberedForAWhile(t *testing.T) {
 	for _, takes := range []time.Duration{time.Second, 9 * time.Second} {
 		t.Run(takes.String(), func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestRefreshDoesNotCareAboutFormerFailures(t *testing.T) {
 	g.Expect(m.Refresh(t.Context())).To(Succeed())
 }
 
-// A lookup ends with the context of whoever asks, and the refresh goes on for others.
+// A lookup ends with the context of its caller, and the refresh goes on for other callers.
 func TestALookupEndsWithItsContext(t *testing.T) {
 	g := NewWithT(t)
 	s := newServer(t, "Foo")

@@ -25,8 +25,8 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
-// A cluster with 1,000 CRDs has about 2 MiB of discovery. A resource takes a few KiB in a mapper, which each target may
-// have its own of.
+// A cluster with 1,000 CRDs has about 2 MiB of discovery. A resource takes a few KiB in a mapper, and each target may
+// have a mapper of its own.
 const (
 	// maxBytes, maxElements and maxDepth bound what is read of a document, or of all of discovery that is not
 	// aggregated.
@@ -145,7 +145,7 @@ func fetch(ctx context.Context, config *rest.Config, client *http.Client, path, 
 	return document{tag: tagOf(response), digest: digestOf(raw), content: content}, nil
 }
 
-// tagOf returns the ETag of an answer, unless it is longer than any that a server would make.
+// tagOf returns the ETag of an answer, unless it is longer than legitimate ones.
 func tagOf(response *http.Response) string {
 	if tag := response.Header.Get("ETag"); len(tag) <= maxTag {
 		return tag
@@ -186,7 +186,7 @@ func build(documents ...*apidiscovery.APIGroupDiscoveryList) (*entry, error) {
 	return assemble(groups, resources, failed), nil
 }
 
-// check tells whether what is in discovery may be kept.
+// check tells whether the content of discovery may be kept.
 func check(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*metav1.APIResourceList) error {
 	versions := 0
 	for _, group := range groups {

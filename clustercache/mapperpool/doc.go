@@ -17,8 +17,8 @@
 // and does not end with the caller that started it. A caller waits no longer than its context (the methods that take
 // one), or than the connection lives.
 //
-// A refresh that failed is not repeated for as long as it took: whoever asks for the kinds of many objects, one after
-// the other, gets the error of the first for all of them.
+// A refresh that failed is not repeated for as long as it took: a caller that asks for the kinds of many objects, one
+// after the other, gets the error of the first for all of them.
 //
 // A group whose server is down (a broken APIService) is not the same as a kind that does not exist: for kinds of such
 // groups the answer is the discovery error, never a NoMatch.

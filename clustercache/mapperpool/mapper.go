@@ -75,8 +75,7 @@ func (m *Mapper) Reset() {
 // ResetWithContext is Reset, which waits for nothing.
 func (m *Mapper) ResetWithContext(context.Context) { m.Reset() }
 
-// Refresh asks for discovery unless the mapper is up to date as far as it knows. A failure that is remembered does
-// not keep it from asking.
+// Refresh asks for discovery unless the mapper is up to date as far as it knows, even after a recent failure.
 func (m *Mapper) Refresh(ctx context.Context) error {
 	m.mu.Lock()
 	m.failure = nil
@@ -158,7 +157,8 @@ func (m *Mapper) refresh(f *flight, known discovered) {
 	m.failure = err
 	if err != nil {
 		f.err = err
-		// As long as the failure took: who asks for many kinds, one after the other, spends at most half of its time here.
+		// As long as the failure took: a caller that asks for many kinds, one after the other, spends at most half of its
+		// time here.
 		m.retryAt = m.refreshedAt.Add(m.refreshedAt.Sub(began))
 		m.reset = m.reset || f.reset
 	} else {

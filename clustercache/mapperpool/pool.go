@@ -84,7 +84,7 @@ func (p *Pool) get(digests documents, build func() (*entry, error)) (*entry, err
 		if found, err = build(); err != nil {
 			return nil, err
 		}
-		if found.digests == (documents{}) { // else it is known to targets, and only the pool had dropped it
+		if found.digests == (documents{}) { // else targets still have it, and only the pool had dropped it
 			found.digests = digests
 		}
 		p.entries.Add(digests, found)
@@ -94,7 +94,7 @@ func (p *Pool) get(digests documents, build func() (*entry, error)) (*entry, err
 }
 
 // exchange notes that a mapper has another entry than before; nil is none. An entry that no mapper has any more is
-// forgotten: a target whose discovery is another one at each request would fill the pool.
+// dropped: otherwise a target whose discovery changes at each request would fill the pool.
 func (p *Pool) exchange(before, now *entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

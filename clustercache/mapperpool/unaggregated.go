@@ -20,8 +20,8 @@ import (
 // versionsAtOnce is how many versions of groups are asked for at the same time.
 const versionsAtOnce = 16
 
-// unaggregated reads discovery of a server that tells of one version of a group at a time. client-go asks for as many
-// of them as the server names, all at once, and reads whatever comes.
+// unaggregated reads discovery of a server that describes one version of a group at a time. client-go asks for as many
+// of them as the server names, all at once, and does not bound the answers.
 type unaggregated struct {
 	config *rest.Config
 	client *http.Client
@@ -52,7 +52,7 @@ func (p *Pool) discoverUnaggregated(ctx context.Context, config *rest.Config, cl
 	if err := check(groups, u.resources); err != nil {
 		return discovered{}, err
 	}
-	if len(u.failed) > 0 { // what a target says of a fault is not for others
+	if len(u.failed) > 0 { // the error text of a target is not shown to others
 		return discovered{entry: assemble(groups, u.resources, u.failed)}, nil
 	}
 	var all []*metav1.APIResourceList
@@ -100,8 +100,8 @@ func (u *unaggregated) groups(ctx context.Context) ([]*metav1.APIGroup, error) {
 
 func isAbsent(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
 
-// readAll reads what each version of each group has. One that cannot be read is among the failed ones, but for what the
-// hub does not accept.
+// readAll reads what each version of each group has. One that cannot be read is among the failed ones, unless the hub
+// does not accept the answer.
 func (u *unaggregated) readAll(ctx context.Context, groups []*metav1.APIGroup) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(versionsAtOnce)

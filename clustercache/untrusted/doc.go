@@ -1,15 +1,16 @@
-// Package untrusted bounds what targets and tenants send before anything is made of it.
+// Package untrusted bounds what targets and tenants send before it is decoded, kept or shown.
 //
-// Bytes alone are no bound: two bytes of JSON are a map of fifty in memory, or a struct of three hundred. So Reader counts
-// elements and nesting while the bytes go by, at the cost of one look at each of them, and fails with an *ExceededError as
-// soon as there are too many. It neither copies nor keeps anything, and does not tell whether the text is valid JSON: the
-// decoder behind it does.
+// A bound on bytes alone is not enough: two bytes of JSON become a map of fifty bytes in memory, or a struct of three
+// hundred. So Reader counts elements and nesting while the bytes are read, in one pass over them, and fails with an
+// *ExceededError as soon as there are too many. It neither copies nor keeps anything, and does not tell whether the
+// text is valid JSON: the decoder behind it does.
 //
-// Text that is kept or shown (names, versions, messages) is bounded by Name, Token and Message: valid UTF-8, one line, and
-// of a length that Kubernetes itself would accept.
+// Text that is kept or shown (names, versions, messages) is bounded by Name, Token and Message: valid UTF-8, one line,
+// and of a length that Kubernetes itself would accept.
 //
 // # Trade-offs
 //
-//   - Commas and opening brackets are counted, not values: that needs no parser, and is never less than the values there are.
-//   - Other encodings than JSON are not looked into. Callers ask for JSON, and refuse what they did not ask for.
+//   - Commas and opening brackets are counted, not values: that needs no parser, and is never less than the values
+//     there are.
+//   - Encodings other than JSON are not counted. Callers ask for JSON, and refuse what they did not ask for.
 package untrusted

@@ -54,7 +54,7 @@ func Count(document []byte) (elements, depth int) {
 	return c.elements, c.deepest
 }
 
-// Reader counts what is read of one document, and fails with an *ExceededError in the place of what is too much.
+// Reader counts what is read of one document, and fails with an *ExceededError where a bound is exceeded.
 type Reader struct {
 	reader  io.Reader
 	counter counter

@@ -28,9 +28,9 @@ func Token(s string) string { return Text(s, MaxToken) }
 // Message bounds a message.
 func Message(s string) string { return Text(s, MaxMessage) }
 
-// Text returns s as valid UTF-8 without control characters and of at most the given number of bytes, which must be larger than
-// three. A text that is cut ends in "...". What is within the bounds is returned as it is, without an allocation. What is
-// cut is copied, so that it does not keep the whole text in memory.
+// Text returns s as valid UTF-8 without control characters and of at most the given number of bytes, which must be
+// larger than three. A text that is cut ends in "...". What is within the bounds is returned as it is, without an
+// allocation. What is cut is copied, so that it does not keep the whole text in memory.
 func Text(s string, most int) string { return bound(s, most, false) }
 
 // Lines is Text for messages of several lines.

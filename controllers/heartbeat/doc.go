@@ -9,12 +9,12 @@
 //
 // # When a loop is stuck
 //
-// Each loop says since when it has been stuck, from what it knows anyway (Loops). An idle loop is alive. What counts
-// are the hub's own loops: whether queues hand out what they could, whether handlers of events come to their ends,
-// whether a term begins and ends. How long the work for one target takes does not count, even if it takes longer than
-// its deadline allows: that is counted and told elsewhere, its worker is replaced, and no number of hostile targets
-// has the process restarted. Only when no worker of a class is left, nor may be replaced any more, the class is
-// stuck. A slow source does not make a loop stuck either: calls to it end in time.
+// Each loop reports since when it has been stuck, from its own state (Loops). An idle loop is alive. What counts are
+// the hub's own loops: whether queues hand out what they could, whether handlers of events come to their ends, whether
+// a term begins and ends. How long the work for one target takes does not count, even if it exceeds its deadline: that
+// is counted and reported elsewhere, its worker is replaced, and no number of hostile targets makes the process
+// restart. A class is stuck only when it has no worker left and none may be replaced any more. A slow source does not
+// make a loop stuck either: calls to it end in time.
 //
 // The Lease is not renewed as soon as something is stuck, because it only says so. The liveness of the process, by which it
 // is restarted, waits longer.

@@ -37,7 +37,7 @@ type silentClusters struct{ clustercache.ClusterCache }
 
 func (silentClusters) Answers(clustercache.ClusterKey, func()) bool { return false }
 
-// What calls no target waits for none (design.md section 3).
+// What calls no target waits for none.
 func TestWhatNeedsNoTargetWaitsForNone(t *testing.T) {
 	gone, kept := &metav1.Time{}, true
 	applied := resourcesv1alpha1.ManagedResourceStatus{Resources: []resourcesv1alpha1.ObjectReference{{}}}

@@ -131,8 +131,8 @@ func (r *reconciler) plan(
 
 // inventoryTooLarge is the message for an inventory of a number of objects and bytes.
 func inventoryTooLarge(objects, bytes int) string {
-	return fmt.Sprintf("The inventory of %d objects takes %d KiB, more than the %d KiB that fit into one ManagedResource. "+
-		"Nothing was written; split the ManagedResource.", objects, bytes>>10, inventoryLimit>>10)
+	return fmt.Sprintf("The inventory of %d objects takes %d KiB, more than the %d KiB that fit into one "+
+		"ManagedResource. Nothing was written; split the ManagedResource.", objects, bytes>>10, inventoryLimit>>10)
 }
 
 // sizeOf is how many bytes labels take at least.
@@ -143,8 +143,8 @@ func sizeOf(labels map[string]string) (size int) {
 	return size
 }
 
-// named returns a function that tells whether a manifest may be that of one of some objects: in which namespace it is,
-// only the target can tell. No objects are all.
+// named returns a function that tells whether a manifest may be that of one of the given objects: only the target knows
+// in which namespace it is. No objects mean all.
 func named(objects []inventory.Key) func(*unstructured.Unstructured) bool {
 	wanted := make(sets.Set[inventory.Key], len(objects))
 	for _, k := range objects {
@@ -432,8 +432,8 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 	return r.noteApplied(ctx, work, input, r.settled(work, v))
 }
 
-// lost tells whether a run failed because its target went away. Then nothing is said about the objects: what was applied
-// stays applied, as far as anybody knows (design.md section 5).
+// lost tells whether a run failed because its target went away. Then nothing is said about the objects: what was
+// applied stays applied, as far as anybody knows.
 func (r *reconciler) lost(ctx context.Context, work *run, failures []apply.Outcome, pending []prune.Outcome) bool {
 	unanswered := func(err error) bool {
 		var answer apierrors.APIStatus

@@ -80,7 +80,7 @@ func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResour
 	if applied == nil || applied.Status != resourcesv1alpha1.ConditionTrue &&
 		applied.Reason != resourcesv1alpha1.ReasonDecodingFailed && applied.Reason != resourcesv1alpha1.ReasonOwnedByOther {
 		r.endSilence(s)
-		return nil // spec/managedresource.md 3.1: health is said of what was applied
+		return nil // only what was applied is assessed
 	}
 	seen := r.viewer.Look(view.Subject{
 		ManagedResource: work.name, Cluster: work.target, Resources: s.Resources, Applied: applied.Status == resourcesv1alpha1.ConditionTrue,

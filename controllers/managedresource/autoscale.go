@@ -18,10 +18,10 @@ import (
 // autoscalerListTimeout bounds the look at the autoscalers of one namespace.
 const autoscalerListTimeout = 10 * time.Second
 
-// noteAutoscalers finds out which of the planned objects have their replicas from an autoscaler (spec/managedresource.md
-// 2.10). The watch knows; while it does not, the target is asked, because a Deployment that is scaled down for want of a
-// cache is an outage. For the same reason it is asked about objects that drifted: the autoscaler that just scaled one may be
-// younger than what the watch shows. If the target does not tell, the replicas stay as they are until the watch does.
+// noteAutoscalers finds out which of the planned objects have their replicas from an autoscaler. The watch knows; while
+// it does not, the target is asked, because a Deployment that is scaled down for lack of a cache is an outage. For the
+// same reason it is asked about objects that drifted: the autoscaler that just scaled one may be younger than what the
+// watch shows. If the target does not tell, the replicas stay as they are until the watch does.
 func (r *reconciler) noteAutoscalers(ctx context.Context, work *run, target apply.Target, objects []*apply.Prepared, drifted bool) {
 	unsure := map[string][]*apply.Prepared{}
 	for _, o := range objects {

@@ -100,7 +100,7 @@ func repeated(name string, n int) []string {
 	return names
 }
 
-// A ManagedResource that refers to a large Secret very many times reads it as often as one that refers to it once.
+// A Secret to which a ManagedResource refers very many times is read as often as one to which it refers once.
 func TestSecretThatIsReferredToManyTimesIsReadOnce(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
@@ -108,7 +108,7 @@ func TestSecretThatIsReferredToManyTimesIsReadOnce(t *testing.T) {
 	p.content("last", hubtest.ConfigMap(p.ns, "one", "2"))
 	p.mr("mr", append(append(repeated("large", 2000), "last"), repeated("large", 2000)...)...)
 	p.awaitReady("mr")
-	p.awaitValue("one", "1") // as of the Secret that is read last
+	p.awaitValue("one", "1") // the value of the Secret that is read last
 	p.fence()
 	reads := p.requests(source, func(e controlplane.AuditEntry) bool {
 		return e.Namespace == p.ns && e.Resource == "secrets" && e.Name == "large" && e.Verb == "get"
@@ -117,8 +117,8 @@ func TestSecretThatIsReferredToManyTimesIsReadOnce(t *testing.T) {
 	p.Expect(len(reads)).To(BeNumerically("<=", 4), "once for each run")
 }
 
-// Nothing is read for a ManagedResource that refers to too many Secrets. It says so, what it has stays, and others go
-// on.
+// Nothing is read for a ManagedResource that refers to too many Secrets. It reports that, what it has applied stays,
+// and others are not affected.
 func TestTooManyReferencesChangeNothing(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
@@ -148,7 +148,7 @@ func TestTooManyReferencesChangeNothing(t *testing.T) {
 	p.Expect(read(p, p.configMap("one")).UID).To(Equal(uid))
 }
 
-// Reading stops where the Secrets of one ManagedResource hold more than the hub takes.
+// Reading stops where the Secrets of one ManagedResource hold more than the hub accepts.
 func TestTooManyBytesChangeNothing(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
@@ -190,9 +190,9 @@ func TestTooManyInjectedLabelsChangeNothing(t *testing.T) {
 	p.expectAbsent(p.configMap("object-0"))
 }
 
-// Forty ManagedResources of some hundred bytes that become 18 MB each, for ten targets that do not answer writes: their
-// bundles stay within the budget of their namespace, whoever waits holds no worker, and another namespace is served
-// meanwhile.
+// Forty ManagedResources of some hundred bytes that become 18 MB each, for ten targets that do not answer writes:
+// their bundles stay within the budget of their namespace, runs that wait hold no worker, and another namespace is
+// served meanwhile.
 func TestBundlesOfSlowTargetsStayWithinTheirBudget(t *testing.T) {
 	t.Parallel()
 	p, other := unregistered(t, nil), registered(t)
@@ -237,5 +237,5 @@ func TestBundlesOfSlowTargetsStayWithinTheirBudget(t *testing.T) {
 			}
 		}
 		return tried
-	}).WithTimeout(4*time.Minute).Should(BeNumerically(">=", n/2), "who was put off is tried again")
+	}).WithTimeout(4*time.Minute).Should(BeNumerically(">=", n/2), "runs that were put off are tried again")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
-// Two writers fight over an object when it was corrected so often within so long (design.md section 5).
+// Two writers fight over an object when it was corrected so often within so long.
 const (
 	fightCorrections = 5
 	fightWindow      = 10 * time.Minute

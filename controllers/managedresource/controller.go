@@ -239,12 +239,12 @@ func (c *Controller) Began() time.Time {
 	return time.Time{}
 }
 
-// WorkersLostSince returns since when no worker of some class has been able to begin anything, because all of them
-// are with runs that do not end; zero if that is so of none.
+// WorkersLostSince returns since when no worker of some class has been able to begin anything, because all of them are
+// occupied by runs that do not end; zero if there is no such class.
 func (c *Controller) WorkersLostSince() time.Time { return c.supervisor.lostSince() }
 
-// OldestHandling returns since when a handler has been dealing with what an informer showed, of all handlers the one
-// that has been for the longest; zero if none is.
+// OldestHandling returns since when the longest running handler of an informer has been handling an event; zero if
+// none is.
 func (c *Controller) OldestHandling() time.Time { return c.dispatcher.OldestHandling() }
 
 // catchupRetry is the pause after the source did not say what is there.

@@ -54,7 +54,7 @@ func newSlowDiscovery(t *testing.T) *slowDiscovery {
 	return d
 }
 
-// many are objects of different kinds.
+// many returns objects of different kinds.
 func many() (b *bundle.Bundle, intents []apply.Intent, refs []resourcesv1alpha1.ObjectReference) {
 	b = &bundle.Bundle{}
 	for i := range 150 {
@@ -69,7 +69,7 @@ func many() (b *bundle.Bundle, intents []apply.Intent, refs []resourcesv1alpha1.
 	return b, intents, refs
 }
 
-// steps are what a run does with each object of a bundle. They return how many of them failed, and with what.
+// steps are the operations of a run on each object of a bundle. They return how many of them failed, and an error.
 func (d *slowDiscovery) steps() map[string]func(ctx context.Context) (failed int, err error) {
 	b, intents, refs := many()
 	return map[string]func(context.Context) (int, error){

@@ -21,10 +21,10 @@
 //	warnings     what the target's events say beside
 //	fairqueue    whose turn it is
 //
-// Every class has a queue and workers of its own; queues are fair between namespaces, then targets. A dispatcher brings
-// events to the queue that is responsible: changes of ManagedResources and Secrets, drift, targets that come and go.
-// A reconciler serves all queues. Its runs end in one of four ways: nothing changed (compare with what the watches
-// show), single objects drifted (correct), the input changed (apply all), or the ManagedResource goes (delete).
+// Every class has a queue and workers of its own; queues are fair between namespaces, then targets. A dispatcher sends
+// events to the queue that is responsible: changes of ManagedResources and Secrets, drift, targets that connect and
+// disconnect. A reconciler serves all queues. Its runs end in one of four ways: nothing changed (compare with what the
+// watches show), single objects drifted (correct), the input changed (apply all), or the ManagedResource goes (delete).
 //
 // The rules that keep it safe: the inventory is written before the target is; what is deleted was in the inventory and is
 // looked at first; a bundle that could not be read completely deletes nothing; a target is known by its UID, and a

@@ -83,7 +83,7 @@ func TestEventOfWhatStaysBehindIsWrittenWhateverWasWrittenBefore(t *testing.T) {
 	g.Expect(written["loud"]).To(Equal(eventBurst + 1))
 }
 
-// A field manager, a field and a name in a forged inventory can be of any length, and no text at all.
+// A field manager, a field and a name in a forged inventory can be of any length, and need not be valid text.
 func TestEventsAreBoundedWhateverTheTargetSays(t *testing.T) {
 	for name, text := range map[string]string{"long": strings.Repeat("m", 1<<20), "no UTF-8": "m\xff\xfe\n\x1b[2J"} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// exempt is payload that others own on purpose (design.md section 5). It stays through drift, a forced apply and new
-// content, while a change of what the manifest says is undone.
+// exempt is payload that others own on purpose. It stays through drift, a forced apply and new content, while a change
+// of what the manifest says is undone.
 type exempt struct {
 	manifest string
 	// foreign is a merge patch that adds what has to stay, and stays the check for it.

@@ -85,11 +85,10 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 	return r.applyAll(ctx, work, status)
 }
 
-// takeUp forgets what a ManagedResource that is not ours yet says about objects. Our finalizer comes before the first write
-// to a target and goes after the last, so without it there is nothing of ours: an inventory is what an instance of another
-// class left behind when it cleaned up its own target, and objects of the same names in our target are not meant by it
-// (spec/managedresource.md 2.4, BUG-8). A Gardener resource manager of the same class has the same finalizer: what it leaves
-// is taken over.
+// takeUp forgets what a ManagedResource that is not ours yet says about objects. Our finalizer comes before the first
+// write to a target and goes after the last, so without it there is nothing of ours: an inventory is what an instance
+// of another class left behind when it cleaned up its own target, and objects of the same names in our target are not
+// meant by it. A Gardener resource manager of the same class has the same finalizer: what it leaves is taken over.
 func (r *reconciler) takeUp(ctx context.Context, work *run) error {
 	if slices.Contains(work.mr.Finalizers, work.class.Finalizer) {
 		return nil

@@ -73,8 +73,8 @@ type remembered struct {
 	content      *bundle.Kept // of its Secrets as they were when it was read last; nil if that is not kept
 	contentInput string       // that it belongs to
 
-	needs   bundle.Need // what a run was put off for lack of; zero if the last one was not
-	putOffs int         // how many runs in a row were
+	needs   bundle.Need // the room that the last run lacked; zero if it was not put off
+	putOffs int         // how many runs in a row were put off
 
 	noteDue time.Time // when the annotation that everything was applied is to be written; zero if it is
 
@@ -165,8 +165,8 @@ func (m *memory) need(name types.NamespacedName) (n bundle.Need) {
 	return n
 }
 
-// putOff notes that there was no room for a bundle, and returns the pause before the next try, which differs between
-// those who wait.
+// putOff notes that there was no room for a bundle, and returns the pause before the next try, which is random, so that
+// not all are tried at once.
 func (m *memory) putOff(name types.NamespacedName, n bundle.Need) (pause time.Duration) {
 	m.with(name, func(e *remembered) {
 		pause = doubled(putOffFirst, putOffLast, e.putOffs)

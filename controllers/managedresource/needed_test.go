@@ -65,8 +65,8 @@ func TestForHowLongATargetIsNeededWithoutItsRegistration(t *testing.T) {
 	}
 }
 
-// A class has a fixed target. What is written on a ManagedResource makes it one of those that need it only in
-// namespaces that the class selects.
+// A class has a fixed target. A ManagedResource counts as one that needs it only in namespaces that the class selects,
+// whatever is written on it.
 func TestWhoNeedsAFixedTarget(t *testing.T) {
 	t.Parallel()
 	key := clustercache.ClusterKey{Namespace: "garden", Name: "virtual"}

@@ -24,7 +24,7 @@ import (
 const (
 	// overdueGrace is how long after the end of its context a run may take to return.
 	overdueGrace = 10 * time.Second
-	// overdueRetry is the pause before a request is looked at again whose ManagedResource or target has overdue runs.
+	// overdueRetry is the pause before the next attempt for a request whose ManagedResource or target has overdue runs.
 	overdueRetry = time.Minute
 	// maxOverdue is how many runs may be overdue whose workers were replaced, maxOverdueOfLane how many of them for
 	// one target.
@@ -37,11 +37,11 @@ const (
 type runFunc func(context.Context, dispatch.Request) (reconcile.Result, error)
 
 // supervisor gives the worker of a run to others if the run does not return after its context has ended. A run that
-// looks at its context never is overdue; if one is nevertheless, because of a fault of the hub that a target may have
-// found, then neither the other targets nor the liveness of the process is to suffer from it.
+// respects its context is never overdue; if one is, because of a fault of the hub that a target may have triggered,
+// then neither other targets nor the liveness of the process are affected.
 //
-// The work goes on beside, and is left to itself. It holds its ManagedResource, and counts for its target, which gets
-// no worker any more when it has too many of them. If there are too many in all, workers are not replaced any more.
+// The run continues in the background. It holds its ManagedResource, and counts for its target, which gets no worker
+// while it has too many such runs. If there are too many in all, workers are no longer replaced.
 type supervisor struct {
 	run   runFunc
 	clock clock.Clock
@@ -59,18 +59,18 @@ type supervisor struct {
 // lost are the workers of a class that were not replaced.
 type lost struct {
 	workers, of int
-	// since is since when all of them have been lost; zero if they are not.
+	// since is the time since which all of them have been lost; zero if they are not.
 	since time.Time
 }
 
-// supervised is a run with what came of it.
+// supervised is a run with its outcome.
 type supervised struct {
 	id       string
 	done     chan struct{} // closed after the rest is set
 	result   reconcile.Result
 	err      error
-	panicked any // what it panicked with, with the stack of then
-	// abandoned is true if nobody waits for it any more. Guarded by supervisor.mu.
+	panicked any // what it panicked with, and the stack
+	// abandoned is true if no worker waits for it any more. Guarded by supervisor.mu.
 	abandoned bool
 }
 
@@ -117,7 +117,7 @@ func (s *supervisor) Reconcile(
 		return r.outcome()
 	}
 	class.overdueTotal.Inc()
-	log.Info("A run does not end after its deadline; its worker is given to others", "stack", s.stack(r))
+	log.Info("A run does not end after its deadline; its worker is replaced", "stack", s.stack(r))
 	return reconcile.Result{RequeueAfter: overdueRetry}, nil
 }
 
@@ -138,7 +138,7 @@ func (s *supervisor) begin(req dispatch.Request) (r *supervised, refused bool) {
 	return &supervised{id: strconv.FormatInt(s.runs, 10), done: make(chan struct{})}, false
 }
 
-// do runs, and takes back what was noted of the run if it was abandoned.
+// do runs, and reverts the accounting of the run if it was abandoned.
 func (s *supervisor) do(ctx context.Context, r *supervised, req dispatch.Request, class *classMetrics) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -148,7 +148,7 @@ func (s *supervisor) do(ctx context.Context, r *supervised, req dispatch.Request
 		defer s.mu.Unlock()
 		if r.abandoned {
 			s.forget(req, class)
-			s.logFor(req, class).Info("A run ended that was overdue", "panic", r.panicked)
+			s.logFor(req, class).Info("An overdue run has ended", "panic", r.panicked)
 		}
 		close(r.done)
 	}()
@@ -169,10 +169,10 @@ type panicked struct {
 	stack []byte
 }
 
-// String has what is logged of it.
+// String returns the text for the log.
 func (p panicked) String() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
 
-// abandon has nobody wait for a run any more, unless it has just ended, or there are too many that are overdue.
+// abandon stops waiting for a run, unless it has just ended, or too many are overdue.
 func (s *supervisor) abandon(r *supervised, req dispatch.Request, class *classMetrics) (abandoned, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,10 +192,10 @@ func (s *supervisor) abandon(r *supervised, req dispatch.Request, class *classMe
 	return true, false
 }
 
-// laneOf tells the targets of requests apart, and the namespaces that have one in common.
+// laneOf identifies the target of a request, separately for each namespace that uses it.
 func laneOf(req dispatch.Request) string { return dispatch.Tenant(req) + " " + dispatch.Lane(req) }
 
-// forget takes back what abandon noted. The caller holds mu.
+// forget reverts the accounting of abandon. The caller holds mu.
 func (s *supervisor) forget(req dispatch.Request, class *classMetrics) {
 	lane := laneOf(req)
 	s.overdue--
@@ -228,7 +228,7 @@ func (s *supervisor) lose(class *classMetrics, workers int) {
 	s.lost[class.label] = l
 }
 
-// lostSince returns since when all workers of a class have been lost; zero if that is so of none.
+// lostSince returns since when all workers of a class have been lost; zero if there is no such class.
 func (s *supervisor) lostSince() (since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +240,7 @@ func (s *supervisor) lostSince() (since time.Time) {
 	return since
 }
 
-// stack returns what the goroutines of a run do, unless that was logged of another one just now.
+// stack returns the stacks of the goroutines of a run, unless those of another run were logged recently.
 func (s *supervisor) stack(r *supervised) string {
 	now := s.clock.Now()
 	s.mu.Lock()

@@ -76,8 +76,8 @@ type orphan struct {
 	manifest resourcesv1alpha1.ObjectReference
 }
 
-// leaving are the entries of an inventory that are not wanted any more: old ones are to be deleted, orphans are to stay. An
-// entry counts for an object of any equivalent kind (spec/managedresource.md 2.5).
+// leaving are the entries of an inventory that are not wanted any more: old ones are to be deleted, orphans are to
+// stay. An entry counts for an object of any equivalent kind.
 func (p *plan) leaving(book inventory.Book, refs []resourcesv1alpha1.ObjectReference) (old []resourcesv1alpha1.ObjectReference, orphans []orphan) {
 	wanted := map[inventory.Key]bool{}
 	for i := range p.objects {

@@ -42,7 +42,8 @@ type tooLargeError struct{ reason, message string }
 
 func (e *tooLargeError) Error() string { return e.message }
 
-// isContentError tells whether an error is about what the ManagedResource says, and for its conditions.
+// isContentError tells whether an error is about the content of the ManagedResource, and is to be reported in
+// its conditions.
 func isContentError(err error) bool {
 	var secret *secretError
 	var large *tooLargeError
@@ -114,9 +115,9 @@ func (r *reconciler) readSecret(ctx context.Context, name types.NamespacedName) 
 	return secret, err
 }
 
-// recall is read for an input that was applied, and reads the Secrets only if what they held is not kept: to bring an
-// object back to that, nobody has to ask the source, which may be busy. If a Secret has changed meanwhile, its event
-// has everything applied again; and who leads no more is kept from writing by the fence of the term (package leader).
+// recall is read for an input that was applied, and reads the Secrets only if their content is not kept: correcting an
+// object needs no request to the source, which may be busy. If a Secret has changed meanwhile, its event makes
+// everything be applied again; and the fence of the term (package leader) prevents a former leader from writing.
 func (r *reconciler) recall(ctx context.Context, work *run, input string) (*bundle.Bundle, string, error) {
 	kept := r.memory.content(work.name, input)
 	if kept == nil {
@@ -159,8 +160,8 @@ func (r *run) endSession() {
 	}
 }
 
-// cannotRead says what is wrong with the content as a whole. A missing Secret comes with an event; other failures are
-// retried.
+// cannotRead reports what is wrong with the content as a whole. A missing Secret is read after its event; other
+// failures are retried.
 func (r *reconciler) cannotRead(ctx context.Context, work *run, err error) (reconcile.Result, error) {
 	if large := (*tooLargeError)(nil); errors.As(err, &large) {
 		input, _ := r.input(work)

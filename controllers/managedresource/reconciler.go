@@ -117,7 +117,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req dispatch.Request) (recon
 		pause := r.memory.putOff(req.NamespacedName, need)
 		return reconcile.Result{RequeueAfter: pause, Priority: new(dispatch.PriorityRetry)}, nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return reconcile.Result{}, fmt.Errorf("a run took longer than %s: %w", r.timeout, err) // tried again, ever later
+		return reconcile.Result{}, fmt.Errorf("a run took longer than %s: %w", r.timeout, err) // tried again, later
 	case ctx.Err() != nil:
 		return reconcile.Result{}, nil // leadership or the process ends; the successor starts from the source
 	case isDown(err):
@@ -218,7 +218,7 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (resul
 	}
 }
 
-// resumeStopwatches goes on measuring for the next run, because this one did nothing.
+// resumeStopwatches continues measuring for the next run, because this one did nothing.
 func (r *reconciler) resumeStopwatches(work *run) {
 	if !work.drifted.IsZero() {
 		r.drifts.start(work.name, work.drifted)

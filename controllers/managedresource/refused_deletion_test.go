@@ -61,8 +61,8 @@ func (p place) forbid(operation admissionregistrationv1.OperationType, group, re
 	return lift
 }
 
-// A deletion that the target refuses is a pending one, as any that did not come to its end (spec/managedresource.md 2.19),
-// and it is said why it does not: in the words of the server, and of each object.
+// A deletion that the target refuses is a pending one, as any that did not come to its end, and it is said why it does
+// not: in the words of the server, and of each object.
 func TestBUG07_RefusedDeletionSaysWhy(t *testing.T) {
 	t.Parallel()
 	const why = "nobody deletes this"

@@ -98,7 +98,8 @@ func badRegistrations() map[string]badRegistration {
 			kubeconfig: user(func(u *api.AuthInfo) { u.Token = marker + "\n" + marker })},
 		"a token that the target does not accept": {secret: true, reason: hubv1alpha1.ReasonUnauthorized,
 			kubeconfig: user(func(u *api.AuthInfo) { u.Token = marker })},
-		"a closed port": {reason: unreachable, says: []string{"cannot be reached"}, kubeconfig: server(func(place) string { return "127.0.0.1:1" })},
+		"a closed port": {reason: unreachable, says: []string{"cannot be reached"},
+			kubeconfig: server(func(place) string { return "127.0.0.1:1" })},
 		"a server that accepts and never answers": {reason: unreachable, kubeconfig: server(mute)},
 	}
 }

@@ -35,8 +35,8 @@ type sharers struct {
 	verified, possible sharing.Verifier
 }
 
-// sharers finds who else has a say. Those that a Gardener resource manager left to this hub, and that were not looked
-// at yet, count by their namespace: their objects are where those of their neighbours are.
+// sharers finds the other ManagedResources that have a say. Those that a Gardener resource manager left to this hub,
+// and that were not reconciled yet, count by their namespace: their objects are where those of their neighbours are.
 func (r *reconciler) sharers(ctx context.Context, work *run, uid types.UID, through clustercache.ClusterKey) *sharers {
 	return &sharers{
 		index: r.shared, name: work.name,
@@ -50,7 +50,7 @@ func (r *reconciler) sharers(ctx context.Context, work *run, uid types.UID, thro
 // of returns the other ManagedResources that list an object and have a say in it.
 func (s *sharers) of(key inventory.Key) []types.NamespacedName { return s.find(key, s.verified) }
 
-// undecided tells whether others list an object of which it is not known yet whether they have a say in it, and nobody
+// undecided tells whether others list an object of which it is not known yet whether they have a say in it, and none
 // has one for certain.
 func (s *sharers) undecided(key inventory.Key) bool {
 	return len(s.find(key, s.possible)) > 0 && len(s.find(key, s.verified)) == 0
@@ -63,8 +63,8 @@ func (s *sharers) find(key inventory.Key, by sharing.Verifier) (others []types.N
 	return others
 }
 
-// any names one that lists an object for which match is true, or may have a say in it; empty if there is none. What
-// other namespaces have in a cluster is not for this one to know.
+// any names one that lists an object for which match is true, or may have a say in it; empty if there is none.
+// ManagedResources of other namespaces are not named.
 func (s *sharers) any(match func(inventory.Key) bool) string {
 	for _, place := range s.places {
 		if _, by, found := s.index.Any(place, s.name, s.possible, match); found {
@@ -87,8 +87,8 @@ func (r *reconciler) owners(ctx context.Context, work *run, key inventory.Key) [
 }
 
 // ownerOf tells whether a live object belongs to another ManagedResource that lists it in the same cluster. Its origin
-// says who wrote it last; a ManagedResource that does not list it any more, or does not exist, owns nothing, and
-// neither does one that has no say.
+// names its last writer; a ManagedResource that does not list it any more, or does not exist, owns nothing, and neither
+// does one that has no say.
 func (r *reconciler) ownerOf(ctx context.Context, work *run, key inventory.Key,
 	live metav1.Object) (owner types.NamespacedName, owned bool) {
 	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]

@@ -61,8 +61,8 @@ func (r *reconciler) notApplied(ctx context.Context, work *run, reason, message 
 	})
 }
 
-// pendingConditions says that new content is about to be applied (spec/managedresource.md 2.13 step 4). A failure or a
-// pending deletion stays visible until the run is over.
+// pendingConditions says that new content is about to be applied. A failure or a pending deletion stays visible until
+// the run is over.
 func (r *reconciler) pendingConditions(s *resourcesv1alpha1.ManagedResourceStatus) {
 	r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
 	r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
@@ -88,7 +88,7 @@ func (r *reconciler) endSilence(s *resourcesv1alpha1.ManagedResourceStatus) {
 
 const messageChecksPending = "The content changed; its checks are pending."
 
-// ignored stops everything and says so (spec/managedresource.md 2.15).
+// ignored stops everything and reports that.
 func (r *reconciler) ignored(ctx context.Context, work *run) error {
 	const message = "The ManagedResource is marked to be ignored."
 	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {

@@ -126,8 +126,8 @@ type dependence struct {
 }
 
 // of tells whether a ManagedResource has its objects in a cluster and reaches it by a registration alone. Several
-// registrations of one cluster are common; what one of them brought there is none of the others' business. One of
-// another namespace depends on it only if the operator opened a class with this target for its namespace.
+// registrations of one cluster are common; objects that came by one of them do not concern the others. One of another
+// namespace depends on it only if the operator opened a class with this target for its namespace.
 func (d dependence) of(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) bool {
 	if mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != string(d.uid) {
 		return false

@@ -290,8 +290,8 @@ func (c *conditions) ready(o observation) {
 	}
 }
 
-// duplicateText names the other registrations of the same cluster. Those of other namespaces are not named: who reads
-// this may not know of them.
+// duplicateText names the other registrations of the same cluster. Those of other namespaces are not named: readers of
+// this one may not know of them.
 func duplicateText(o observation) string {
 	switch {
 	case !o.elsewhereToo:

@@ -287,7 +287,7 @@ func testDuplicates(t *testing.T, h *hub) {
 	h.eventually(g, a, haveCondition("Ready", "True", "Ready"))
 }
 
-// A server that claims the UID of another namespace's cluster learns nothing, and is not spoken of there; one that is
+// A server that claims the UID of another namespace's cluster learns nothing, and is not mentioned there; one that is
 // the same is not named.
 func testDuplicatesElsewhere(t *testing.T, h *hub) {
 	g := NewWithT(t)

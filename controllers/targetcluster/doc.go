@@ -1,5 +1,5 @@
-// Package targetcluster keeps a TargetCluster for each registered target: the place where operators see what the hub
-// knows of it, and where it is remembered which cluster a registration stands for.
+// Package targetcluster keeps a TargetCluster for each registered target: it shows operators what the hub knows of the
+// target, and records which cluster a registration stands for.
 //
 // # How it works
 //
@@ -7,10 +7,10 @@
 // looks at everything that is known of one target (observation.go), derives the conditions from it by pure functions
 // (conditions.go, watched.go), and patches the status if that made a difference. It is started by an event of the
 // clustercache, by a change of the TargetCluster, of a node or of what a ManagedResource of the target says, and by a
-// timer, for what changes without an event: thresholds, expiry, counts, leases. Targets of which there is nothing but
-// good to say need no reconciliation for that: a sweep compares what is known of them with what was known then
-// (steady.go). Of ManagedResources there are events. What was found and waits for its turn to be written needs no other
-// look when that comes (draft.go).
+// timer, for what changes without an event: thresholds, expiry, counts, leases. Targets without any fault need no
+// reconciliation for that: a sweep compares what is known of them with what was known then (steady.go). Of
+// ManagedResources there are events. What was found and waits for its turn to be written needs no other look when that
+// comes (draft.go).
 //
 // Package members finds the ManagedResources of a target, package care says what they and other checks mean for it.
 //
@@ -41,20 +41,20 @@
 // # Trade-offs
 //
 // Nodes are watched, and only a few words are kept of each. Listing them every 30 seconds, as care controllers usually
-// do, would cost a thousand idle targets more than everything else together, and tell the truth half a minute late.
+// do, would cost a thousand idle targets more than everything else together, and report changes half a minute late.
 //
 // A status is written only if it says something new. Messages of failures contain details that change from one attempt
 // to the next, and the round trip is never twice the same; a change in such things alone waits until a minute after the
-// last write. An operator may thus read an error that is a minute old. Figures wait for a sync period, and what
-// ManagedResources turn and checks that come and go within their thresholds for five seconds. A check that begins to
-// fail waits for five seconds of its own, because most of what ManagedResources go through in a roll-out is over by
-// then; since when it fails is in memory meanwhile. A thousand steady targets cost no write at all, and neither does a
-// restart: a hub that has just started says nothing for ten seconds of targets that it dials for the first time.
+// last write. An operator may thus read an error that is a minute old. Figures wait for a sync period, and changes by
+// ManagedResources, and checks that fail for less than their thresholds, for five seconds. A check that begins to fail
+// waits for five seconds of its own, because most of what ManagedResources go through in a roll-out is over by then;
+// since when it fails is in memory meanwhile. A thousand steady targets cost no write at all, and neither does a
+// restart: a hub that has just started reports nothing for ten seconds about targets that it dials for the first time.
 //
-// A loss is told once. While its connection is held, a target that is lost keeps the reason with which it was, whatever
-// becomes of attempts to go on with it: otherwise each of hundreds had its status and an event written again within
-// seconds. What they fail with is in the messages, which wait as details do. When the connection is held no more, the
-// reason is that of the last attempt.
+// A loss is reported once. While its connection is held, a lost target keeps the reason of the loss, whatever happens
+// to attempts to restore the connection: otherwise the status of each of hundreds of targets, and an event, would be
+// written again within seconds. The errors of these attempts are in the messages, which wait as details do. When the
+// connection is no longer held, the reason is that of the last attempt.
 //
 // The status label is part of the metadata, so it is a second write, a moment after the status.
 //

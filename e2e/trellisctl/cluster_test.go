@@ -311,7 +311,7 @@ func (p *place) bind(account string) {
 	p.Expect(target.Client.Create(p.ctx, binding)).To(Succeed())
 }
 
-// Whoever may write the registration could have an account of his own become an administrator.
+// A tenant that may write the registration could try to make its own account an administrator.
 func TestRotationTakesNoAccountFromTheRegistration(t *testing.T) {
 	p := newPlace(t)
 	hubs, mine := p.name+"/hubs", p.name+"/mine"
@@ -330,7 +330,7 @@ func TestRotationTakesNoAccountFromTheRegistration(t *testing.T) {
 	rotate := func(args ...string) []string {
 		return append([]string{"cluster", "rotate", "shoot-a", "--wait=false"}, args...)
 	}
-	p.fails(cli.ExitUsage, "There is nobody to confirm that", rotate()...)
+	p.fails(cli.ExitUsage, "There is no terminal to confirm that", rotate()...)
 	p.fails(cli.ExitUsage, "rotating creates no service account and grants no rights", rotate("--from-kubeconfig",
 		admin, "--create-service-account")...)
 	p.fails(cli.ExitRefused, "the present token is of service account "+hubs, rotate("--service-account", mine,

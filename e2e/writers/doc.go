@@ -2,7 +2,7 @@
 // keeps: the controllers of a real control plane, injectors of certificate authorities, autoscalers, and people with all the
 // ways to write that an API server offers.
 //
-//	exceptions_test.go  what others own on purpose stays, and costs the hub nothing (design.md section 5)
+//	exceptions_test.go  what others own on purpose stays, and costs the hub nothing
 //	injectors_test.go   the same for certificate authorities
 //	scaling_test.go     the same for replicas and resources
 //	edits_test.go       everything else is taken back, whoever wrote it and however

@@ -12,8 +12,8 @@
 // Beside them is a hostile namespace. It writes what it likes on its own ManagedResources: that they are bound to a
 // cluster of the others, or to what stands for their namespaces; that they list all objects of the others, with their
 // UIDs; conditions, origins, labels, finalizers and classes. It registers an API server that claims to be one of the
-// clusters, or the address of a cluster without an account there. It is never mended: the others have to come to rest
-// beside it.
+// clusters, or the address of a cluster without an account there. It is never repaired: the others have to come to
+// rest nevertheless.
 //
 // # A history
 //
@@ -30,8 +30,8 @@
 //
 // # The rules
 //
-// They come from spec/managedresource.md 2.4 to 2.17 and the design, sections 3 and 5. The judge sees every request of
-// the hub on the wire before it is sent, and every object and ManagedResource by watches of its own.
+// They are stated in the documentation of packages prune and sharing. The judge sees every request of the hub on the
+// wire before it is sent, and every object and ManagedResource by watches of its own.
 //
 // An object that the hub deleted must, in the moment of its deletion, be one that
 //
@@ -40,12 +40,12 @@
 //     created again under the name is somebody else's,
 //   - bears no origin but that of such a ManagedResource,
 //   - is not asked to be kept by its annotation keep-object,
-//   - nobody wants: no ManagedResource that lists it for this cluster and has a say in it has it in its content, and
-//     none is to keep its objects although it goes. Those of the namespace of whoever deletes it have a say; those
-//     of another honest namespace while that reaches the cluster by a registration the hub connected, or may connect
-//     after a start, or by the class seed; the hostile ones never. Content is what could be read completely last; a
-//     Secret that is missing or spoilt wants what it said before, together with what can still be read of it. An
-//     object with mode=Ignore is left alone, too. A ManagedResource that is deleted, leaves its class or moves to
+//   - is not wanted: no ManagedResource that lists it for this cluster and has a say in it has it in its content, and
+//     none is to keep its objects although it goes. Those of the namespace of the deleting ManagedResource have a say;
+//     those of another honest namespace while that reaches the cluster by a registration the hub connected, or may
+//     connect after a start, or by the class seed; the hostile ones never. Content is what could be read completely
+//     last; a Secret that is missing or spoilt wants what it said before, together with what can still be read of it.
+//     An object with mode=Ignore is left alone, too. A ManagedResource that is deleted, leaves its class or moves to
 //     another cluster wants nothing where it was.
 //
 // Whatever else goes must have been deleted by a step of the history. Besides,

@@ -20,13 +20,13 @@ import (
 const (
 	// hostileResources is how many ManagedResources the hostile namespace has.
 	hostileResources = 4
-	// literal begins the form in which ManagedResources that nothing binds were once told apart.
+	// literal begins a former representation of the place of ManagedResources that are not bound.
 	literal = "unbound/"
 	// forged marks the messages that the hostile namespace writes itself.
 	forged = "forged"
 )
 
-// hostileSpace is a namespace of the source whose owner says of himself whatever may harm the others.
+// hostileSpace is a namespace of the source whose owner makes any claims that may harm the others.
 func (u universe) hostileSpace() string { return u.prefix + "-hostile" }
 
 // newHostile makes the hostile namespace. It has all that it needs for the same classes as the others.
@@ -62,8 +62,8 @@ func (w *world) hostileResource(n int) *resourcesv1alpha1.ManagedResource {
 	return hubtest.ManagedResource(w.hostileSpace(), resourceName(n), resourceName(n))
 }
 
-// identities are what the hostile namespace claims as clusters: real ones, the literal form in which ManagedResources
-// that nothing binds were once told apart, and nonsense.
+// identities are the clusters that the hostile namespace claims: real ones, the former representation of
+// ManagedResources that are not bound, and nonsense.
 func (w *world) identities(victim int) []string {
 	return []string{
 		string(w.judge.uids[west]), string(w.judge.uids[east]),
@@ -71,7 +71,7 @@ func (w *world) identities(victim int) []string {
 	}
 }
 
-// forge says of a hostile ManagedResource that it is bound to a cluster and lists what a victim lists there.
+// forge makes a hostile ManagedResource claim that it is bound to a cluster and lists what a victim lists there.
 func (w *world) forge(s Step) error {
 	mr := w.hostileResource(s.A)
 	cluster := w.identities(s.B)[s.C]
@@ -109,7 +109,8 @@ func (w *world) forge(s Step) error {
 	return voidIfGone(w.source.Status().Patch(w.ctx, mr, client.RawPatch(types.MergePatchType, raw)))
 }
 
-// pretend has a hostile ManagedResource bear finalizers, labels or a class that are not its own, go, or come again.
+// pretend gives a hostile ManagedResource finalizers, labels or a class that are not its own, or deletes it, or creates
+// it again.
 func (w *world) pretend(s Step) error {
 	mr := w.hostileResource(s.A)
 	switch s.B {
@@ -142,8 +143,8 @@ func (w *world) pretend(s Step) error {
 	}
 }
 
-// claim has the impostor claim to be another cluster, or registers the victim's own address with a token that it does
-// not take.
+// claim makes the impostor claim to be another cluster, or registers the victim's own address with a token that the
+// server does not accept.
 func (w *world) claim(s Step) error {
 	registration := hubtest.Registration(w.hostileSpace(), "a", w.impostor.Kubeconfig)
 	if s.B == 0 {
@@ -168,7 +169,7 @@ func (w *world) patchHostile(mr *resourcesv1alpha1.ManagedResource, patch map[st
 	}
 	err = w.source.Patch(w.ctx, mr, client.RawPatch(types.MergePatchType, raw))
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		return errVoid // it is going
+		return errVoid // it is being deleted
 	}
 	return voidIfGone(err)
 }
@@ -188,7 +189,7 @@ func (w *world) endHostile() error {
 	}
 	for n := range hostileResources {
 		mr := w.hostileResource(n)
-		for { // the hub may put its finalizer on again
+		for { // the hub may add its finalizer again
 			if err := w.source.Delete(w.ctx, mr); apierrors.IsNotFound(err) {
 				break
 			} else if err != nil {
@@ -203,8 +204,8 @@ func (w *world) endHostile() error {
 	return nil
 }
 
-// checkNames judges whether something that the hub writes for the owner of a namespace names another one of whom he
-// must not know: the hostile one for honest ones, and the other way round.
+// checkNames judges whether something that the hub writes for the owner of a namespace names another one that the owner
+// must not know of: the hostile one for honest ones, and the other way round.
 func (j *judge) checkNames(c *call) {
 	var texts []string
 	var written struct {
@@ -230,7 +231,7 @@ func (j *judge) checkNames(c *call) {
 		return
 	}
 	for _, text := range texts {
-		text = strings.ReplaceAll(text, literal+other, "") // it is told what it wrote itself
+		text = strings.ReplaceAll(text, literal+other, "") // it may see what it wrote itself
 		if strings.Contains(text, other) && !strings.Contains(text, forged) {
 			j.mu.Lock()
 			j.violate("names stay in their namespace", []string{c.namespace}, "%s says: %s", c, text)

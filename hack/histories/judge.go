@@ -154,7 +154,7 @@ func (j *judge) note(next *state) {
 	}
 }
 
-// reached is the hub that was told by a cluster, through a registration, who it is.
+// reached is a hub to which a cluster reported its identity through a registration.
 type reached struct {
 	instance *instance
 	cluster  int
@@ -182,7 +182,7 @@ func (j *judge) hasSay(m int, c *call, now time.Time) bool {
 	return false
 }
 
-// meets notes that a hub was told by a cluster who it is.
+// meets notes that a cluster reported its identity to a hub.
 func (j *judge) meets(c *call) {
 	r := j.registrationOf(c.via)
 	if r < 0 || c.resource != "namespaces" || c.name != metav1.NamespaceSystem {

@@ -38,9 +38,9 @@ func (s secret) hidden() (out []int) {
 	return out
 }
 
-// hides tells whether what cannot be read may ask for an object. A document of an unknown kind with mode=Ignore does not: it
-// names something that is to be left alone and that no target has, which is no fault (spec/managedresource.md 2.6), and the
-// object of the right kind is in no document (2.5).
+// hides tells whether what cannot be read may ask for an object. A document of an unknown kind with mode=Ignore does
+// not: it names something that is to be left alone and that no target has, which is no fault, and the object of the
+// right kind is in no document.
 func (s secret) hides() bool {
 	if s.fault == faultKind && len(s.entries) > 0 {
 		return slices.ContainsFunc(s.hidden(), func(o int) bool { return !s.entries[o].modeIgnore })

@@ -131,7 +131,7 @@ func (w *wire) roundTrip(i *instance, via string, next http.RoundTripper, req *h
 		return nil, errDead
 	}
 	if _, known := w.hosts[req.URL.Host]; !known {
-		return next.RoundTrip(req) // what happens at the impostor is nobody's business
+		return next.RoundTrip(req) // requests to the impostor are not judged
 	}
 	c := w.parse(i, via, req)
 	if c.write() && req.Body != nil {

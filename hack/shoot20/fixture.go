@@ -26,7 +26,7 @@ import (
 // DataKey is the key of the Secrets: YAML, compressed with Brotli.
 const DataKey = "data.yaml.br"
 
-// Options of a Fixture. The zero value is the fixture as goals.md has it.
+// Options of a Fixture. The zero value is the usual fixture.
 type Options struct {
 	Seed int64
 	// Differing is the share of the objects that differ from target to target, up to 0.3. Zero means 0.05, which are 15 of the

@@ -5,12 +5,12 @@
 //	foreign  what Secrets of others in the source cost (package scale)
 //	failover replicas of the hub that end, in order or not, and who goes on (package failover)
 //	faults   each fault of the simulator in each phase of what the hub does with a target (package matrix)
-//	hostile  tenants and targets that want to hurt others (package hostile)
+//	hostile  attacks of tenants and targets on the hub (package hostile)
 //	soak     an hour of targets that come and go, drift, changes, rotations and faults (package soak)
 //	cycles   targets that come and go, as quickly as it goes (package soak)
 //
 // Each prints a table and writes everything it measured to bin/trials/<trial>-<time>.json, or to the file of -out.
-// What is measured stands beside a reference of the same run and the load of the machine. It fails, with exit code 1,
-// if a goal is missed or a property is broken. On a machine that is busy with something else, -goals=false leaves
-// those properties that must hold on any.
+// Measurements are shown with a reference of the same run and the load of the machine. A trial fails, with exit code 1,
+// if a goal is missed or a property is broken. On a machine that is busy with something else, -goals=false leaves those
+// properties that must hold on any.
 package main

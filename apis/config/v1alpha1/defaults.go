@@ -76,7 +76,7 @@ func SetDefaults(c *HubConfiguration) {
 	setDuration(&c.ClusterCache.DrainTimeout, 5*time.Minute)
 }
 
-// defaultThresholds are those of spec/fleet.md B4.
+// defaultThresholds are how long a check has to fail before its condition turns False.
 var defaultThresholds = []ConditionThreshold{
 	{Type: hubv1alpha1.ConditionAPIServerAvailable, Duration: metav1.Duration{Duration: time.Minute}},
 	{Type: hubv1alpha1.ConditionControlPlaneHealthy, Duration: metav1.Duration{Duration: time.Minute}},

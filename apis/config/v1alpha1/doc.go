@@ -1,9 +1,9 @@
 // Package v1alpha1 is the hub's configuration file, config.hub.gardener.cloud/v1alpha1 HubConfiguration: its types, its
 // defaults, its rules, and Load, which turns a file into a configuration that can be relied on.
 //
-// Names are those of the configuration of Gardener's resource manager where the meaning is the same (spec/managedresource.md
-// 4.1 and 4.2), so that whoever operates one can read the other. Where a name of it means something else here, or nothing,
-// Load says so instead of ignoring it.
+// Names are those of the configuration of Gardener's resource manager where the meaning is the same, so that whoever
+// operates one can read the other. Where a name of it means something else here, or nothing, Load reports an error
+// instead of ignoring it.
 //
 // # How it works
 //

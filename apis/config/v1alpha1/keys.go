@@ -12,8 +12,7 @@ import (
 )
 
 // synonyms are keys, by their paths, that stand for another key beside them. The documentation and the example file of
-// Gardener's resource manager use the plural, its decoder knows the singular and ignores the rest (BUG-10 of
-// spec/managedresource.md 6.3); here both count.
+// Gardener's resource manager use the plural, its decoder knows the singular and ignores the rest; here both count.
 var synonyms = map[string]string{
 	"controllers.managedResources": "managedResource",
 }

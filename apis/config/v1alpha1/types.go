@@ -152,7 +152,7 @@ type Class struct {
 // TargetType says how the target of a class is found.
 type TargetType string
 
-// The ways to find the target of a class (design.md section 3).
+// The ways to find the target of a class.
 const (
 	// TargetNamespace is the registration in the ManagedResource's own namespace.
 	TargetNamespace TargetType = "Namespace"
@@ -280,14 +280,14 @@ type ClusterCache struct {
 	// BrownoutLimit is how long the hub suspects its own network at most. Default: 5m.
 	BrownoutLimit metav1.Duration `json:"brownoutLimit,omitempty"`
 	// MaxObjectsPerTarget is how many objects of one target the hub keeps in memory at most, over all its watches. They
-	// may take 512 bytes each on average, and 24 MiB however few there may be; those of all targets of a namespace 64
-	// MiB beyond 640 KiB each, and more in the same proportion if this is raised. If there are more, the TargetCluster
-	// and the ManagedResources concerned say so, and nothing is concluded from what is not known. The source cluster as
-	// a target may have ten times as many. Default: 50000.
+	// may take 512 bytes each on average, and 24 MiB however few there may be; those of all targets of a namespace 64 MiB
+	// beyond 640 KiB each, and more in the same proportion if this is raised. If there are more, the TargetCluster and the
+	// ManagedResources concerned report it, and nothing is concluded about objects that are not known. The source cluster
+	// as a target may have ten times as many. Default: 50000.
 	MaxObjectsPerTarget int `json:"maxObjectsPerTarget,omitempty"`
-	// MaxRegistrationsPerNamespace is how many registrations of one namespace are used. The oldest have a place; the
-	// TargetClusters of further ones say RegistrationQuotaExceeded, nothing is dialled for them, and the oldest of them
-	// follows when one that has a place is deleted. Zero means the default. Default: 1000.
+	// MaxRegistrationsPerNamespace is how many registrations of one namespace are used. The oldest ones are used; the
+	// TargetClusters of further ones report RegistrationQuotaExceeded, and nothing is dialled for them. When one that is
+	// used is deleted, the oldest of the others takes its place. Zero means the default. Default: 1000.
 	MaxRegistrationsPerNamespace int `json:"maxRegistrationsPerNamespace,omitempty"`
 	// DrainTimeout is how long a connection goes on for clean-up after its registration is gone. Default: 5m.
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitempty"`

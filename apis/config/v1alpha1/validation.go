@@ -284,7 +284,7 @@ func validateMonitorPeriod(c *HubConfiguration) field.ErrorList {
 	return nil
 }
 
-// validateClusterID follows from how an origin is parsed: ":" ends the cluster ID in it (spec/managedresource.md 1.8).
+// validateClusterID follows from how an origin is parsed: ":" ends the cluster ID in it.
 func validateClusterID(id string, path *field.Path) field.ErrorList {
 	switch {
 	case strings.Contains(id, ":"):

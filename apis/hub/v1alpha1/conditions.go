@@ -67,8 +67,8 @@ const (
 	ReasonKubeconfigInvalid = "KubeconfigInvalid"
 	// ReasonKubeconfigRefused: the kubeconfig wants the hub to run a program, read its own files or the like.
 	ReasonKubeconfigRefused = "KubeconfigRefused"
-	// ReasonRegistrationQuotaExceeded: the namespace has more registrations than the hub uses of one, and this is one
-	// of the newest.
+	// ReasonRegistrationQuotaExceeded: the namespace has more registrations than the hub uses of one namespace, and this
+	// is one of the newest.
 	ReasonRegistrationQuotaExceeded = "RegistrationQuotaExceeded"
 	// ReasonIdentityChanged: the kubeconfig leads to another cluster than before, and nobody confirmed that.
 	ReasonIdentityChanged = "IdentityChanged"

@@ -34,9 +34,9 @@ func GetCondition(conditions []Condition, conditionType ConditionType) *Conditio
 	return nil
 }
 
-// UpdatedCondition returns what a condition becomes by a new observation (spec/managedresource.md 1.4). The transition
-// time moves if and only if the status changed; the update time, if and only if the reason, the message or the codes did.
-// An empty reason or message is replaced by a stand-in, because the API requires both. Codes are never carried over.
+// UpdatedCondition returns what a condition becomes by a new observation. The transition time moves if and only if the
+// status changed; the update time, if and only if the reason, the message or the codes did. An empty reason or message
+// is replaced by a stand-in, because the API requires both. Codes are never carried over.
 func UpdatedCondition(now time.Time, old Condition, status ConditionStatus, reason, message string, codes ...string) Condition {
 	if reason == "" {
 		reason = ReasonUnspecified

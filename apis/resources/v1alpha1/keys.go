@@ -15,14 +15,14 @@ const (
 	// OperationWaitForState says that the state is not complete yet: nothing is reconciled until the annotation changes.
 	OperationWaitForState = "wait-for-state"
 
-	// ForceDeletionAnnotation, truthy on a ManagedResource that is being deleted, gives up on a target that does not answer:
-	// the ManagedResource goes and its objects stay (design.md section 3).
+	// ForceDeletionAnnotation, truthy on a ManagedResource that is being deleted, gives up on a target that does not
+	// answer: the ManagedResource goes and its objects stay.
 	ForceDeletionAnnotation = "confirmation.gardener.cloud/force-deletion"
 )
 
 // Keys on managed objects and partly on ManagedResources. Each says which form of the object it is read from, because a
-// key that is only in the manifest, or only in the live object, often has no effect on purpose (spec/managedresource.md
-// 1.6). "Truthy" is IsTruthy; "exactly" is a comparison of strings.
+// key that is only in the manifest, or only in the live object, often has no effect on purpose. "Truthy" is IsTruthy;
+// "exactly" is a comparison of strings.
 const (
 	// ManagedByLabel is written on every object and its templates; drift watches select by it. The value comes from the
 	// configuration.
@@ -89,7 +89,7 @@ const (
 const FinalizerBase = "resources.gardener.cloud/gardener-resource-manager"
 
 // Finalizer returns the finalizer by which the instance responsible for a class marks the ManagedResources that have
-// objects in its target (spec/managedresource.md 1.7). The default class, in both spellings, and AllClasses share one.
+// objects in its target. The default class, in both spellings, and AllClasses share one.
 func Finalizer(class string) string {
 	switch class {
 	case DefaultClass, DefaultClassName, AllClasses:

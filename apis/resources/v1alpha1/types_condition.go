@@ -7,7 +7,7 @@ import (
 // ConditionType names a condition.
 type ConditionType string
 
-// Types of conditions on a ManagedResource (spec/managedresource.md 1.5).
+// Types of conditions on a ManagedResource.
 const (
 	// ConditionResourcesApplied tells whether everything the Secrets say is applied.
 	ConditionResourcesApplied ConditionType = "ResourcesApplied"
@@ -34,9 +34,8 @@ const (
 	ConditionProgressing ConditionStatus = "Progressing"
 )
 
-// Reasons of conditions that Gardener's resource manager sets, too. Consumers compare them (spec/managedresource.md 1.5).
-// Beside these there are <Kind>Missing and <Kind>Unhealthy on ResourcesHealthy, and <Kind>Progressing on
-// ResourcesProgressing.
+// Reasons of conditions that Gardener's resource manager sets, too. Consumers compare them. Beside these there are
+// <Kind>Missing and <Kind>Unhealthy on ResourcesHealthy, and <Kind>Progressing on ResourcesProgressing.
 const (
 	// ReasonApplySucceeded (ResourcesApplied True): all objects are applied.
 	ReasonApplySucceeded = "ApplySucceeded"
@@ -72,7 +71,7 @@ const (
 	ReasonUnspecified = "Unspecified"
 )
 
-// Reasons that only a hub can have, because it has many targets (design.md sections 3 and 5).
+// Reasons that only a hub can have, because it has many targets.
 const (
 	// ReasonTargetNotFound: no registration serves the ManagedResource any more.
 	ReasonTargetNotFound = "TargetNotFound"

@@ -36,7 +36,7 @@ type ManagedResourceList struct {
 	Items []ManagedResource `json:"items"`
 }
 
-// ManagedResourceSpec says what is to exist in the target and how it is treated (spec/managedresource.md 1.2).
+// ManagedResourceSpec says what is to exist in the target and how it is treated.
 type ManagedResourceSpec struct {
 	// Class selects who is responsible for the ManagedResource, and with that the target. Absent and empty both mean the
 	// default class.
@@ -68,7 +68,7 @@ type ManagedResourceSpec struct {
 	DeletePersistentVolumeClaims *bool `json:"deletePersistentVolumeClaims,omitempty"`
 }
 
-// ManagedResourceStatus says what became of the spec (spec/managedresource.md 1.3).
+// ManagedResourceStatus says what became of the spec.
 type ManagedResourceStatus struct {
 	// Conditions are the latest observations, one for each type.
 	// +optional

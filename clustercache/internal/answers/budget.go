@@ -10,7 +10,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/semaphore"
 )
 
-// maxWait bounds how long an answer waits for its place, beside the context of the request.
+// maxWait bounds how long an answer waits for its place, in addition to the context of the request.
 const maxWait = 30 * time.Second
 
 // ErrNoPlace is wrapped by the error of an answer that waited too long for a place. It says nothing about the target.
@@ -22,7 +22,7 @@ type size struct {
 	elements int
 }
 
-// What answers of a class have at most. Those that are small need no place.
+// The largest answers of each class. Small ones need no place.
 var (
 	small  = size{64 << 10, 1 << 10}
 	medium = size{1 << 20, 8 << 10}
@@ -31,7 +31,7 @@ var (
 	classes = [...]size{small, medium, large}
 )
 
-// Budget is what the large answers of all targets share.
+// Budget bounds the large answers of all targets together.
 type Budget struct {
 	places [len(classes)]*semaphore.Semaphore // by class; nil for small ones
 }
@@ -62,15 +62,15 @@ func (b *Budget) Waiting() (answers int) {
 
 // places are those that one piece of work has: an answer, or all answers in a scope.
 type places struct {
-	taking chan struct{} // has room for who takes one
+	taking chan struct{} // a lock that a caller can wait for with a context
 
 	mu       sync.Mutex // not held while waiting
 	held     [len(classes)]func()
 	released bool
-	waits    context.CancelCauseFunc // ends who takes one; nil if nobody does
+	waits    context.CancelCauseFunc // cancels the acquisition that is under way; nil if there is none
 }
 
-// errReleased ends the wait of an answer that was closed meanwhile.
+// errReleased ends the wait for a place of an answer that was closed meanwhile.
 var errReleased = errors.New("the answer was closed")
 
 func newPlaces() *places { return &places{taking: make(chan struct{}, 1)} }
@@ -146,8 +146,8 @@ type scope struct {
 
 type scopeKey struct{}
 
-// Scope has the places of large answers to requests with the returned context held until done is called, at the latest
-// by the end of ctx: for as long as what was made of the answers is in use. Within another scope it is that one.
+// Scope keeps the places of large answers to requests with the returned context until done is called, or ctx ends: for
+// as long as the decoded answers are in use. Within another scope it returns that one.
 func Scope(ctx context.Context) (scoped context.Context, done func()) {
 	if _, within := ctx.Value(scopeKey{}).(*scope); within {
 		return ctx, func() {}
@@ -166,7 +166,7 @@ func (s *scope) end() {
 	}
 }
 
-// placesOf returns the places of the scope of a context; false if there is none any more.
+// placesOf returns the places of the scope of a context; false if it has ended.
 func placesOf(ctx context.Context) (*places, bool) {
 	s, within := ctx.Value(scopeKey{}).(*scope)
 	if !within {
@@ -185,13 +185,13 @@ func placesOf(ctx context.Context) (*places, bool) {
 
 type pauseKey struct{}
 
-// WithPause has answers to requests of a context wait for their places in pause, which calls wait: its deadline need
-// not run meanwhile.
+// WithPause makes answers to requests of a context wait for their places inside pause, which calls wait. The caller can
+// thus suspend its deadline meanwhile.
 func WithPause(ctx context.Context, pause func(wait func() error) error) context.Context {
 	return context.WithValue(ctx, pauseKey{}, pause)
 }
 
-// Pause calls wait as WithPause says.
+// Pause calls wait inside the pause that WithPause has set.
 func Pause(ctx context.Context, wait func() error) error {
 	if pause, ok := ctx.Value(pauseKey{}).(func(func() error) error); ok {
 		return pause(wait)

@@ -28,8 +28,8 @@ var kept = []string{
 	"Warning", "Www-Authenticate", "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
 }
 
-// boundHeaders refuses answers with too many header fields. Watches keep the others for hours, so only those that are
-// read stay of more than there usually are.
+// boundHeaders refuses answers with too many header fields. Watches keep header fields for hours, so if there are more
+// than usual, only those that clients read are kept.
 func boundHeaders(response *http.Response) error {
 	fields := 0
 	for _, values := range response.Header {
@@ -51,13 +51,12 @@ func boundHeaders(response *http.Response) error {
 	return nil
 }
 
-// boundError has an answer that is an error say no more than others may see of it: a Status with a short message, in
-// JSON.
+// boundError reduces an answer that is an error to what may be shown: a Status with a short message, in JSON.
 func boundError(response *http.Response) {
 	if response.Body == nil || response.Body == http.NoBody {
 		return
 	}
-	// What cannot be read is as if it were not there: the code says enough.
+	// A body that cannot be read counts as empty: the code says enough.
 	raw, _ := io.ReadAll(io.LimitReader(response.Body, maxError+1))
 	_ = response.Body.Close()
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
@@ -101,7 +100,7 @@ func boundStatus(status *metav1.Status) {
 	}
 	details.Name, details.Group = untrusted.Name(details.Name), untrusted.Name(details.Group)
 	details.Kind = untrusted.Name(details.Kind)
-	details.UID = "" // nobody reads it
+	details.UID = "" // no client reads it
 	details.Causes = details.Causes[:min(len(details.Causes), maxCauses)]
 	for i := range details.Causes {
 		cause := &details.Causes[i]

@@ -30,17 +30,17 @@ const (
 	maxVersion = 64 << 10
 	// maxDiscovery bounds a document of discovery. A cluster with 1,000 CustomResourceDefinitions has up to 2 MiB.
 	maxDiscovery = 4 << 20
-	// maxHeaders bounds the header fields of an answer, and maxKept those that are kept all.
+	// maxHeaders bounds the header fields of an answer, and maxKept is up to how many are all kept.
 	maxHeaders, maxKept = 1000, 50
 )
 
 // MaxHeader bounds the header of an answer over HTTP/1.1. One byte of it is up to forty in memory.
 const MaxHeader = 64 << 10
 
-// headersExceeded is what net/http says of a header that is longer.
+// headersExceeded is the text of the error of net/http for a longer header.
 const headersExceeded = "server response headers exceeded"
 
-// EncodingError is that of an answer in an encoding that was not asked for, whose elements nobody could count.
+// EncodingError is the error for an answer in an encoding that was not asked for, whose elements cannot be counted.
 type EncodingError struct{ Header, Value string }
 
 // Error implements error.
@@ -123,7 +123,7 @@ func (t *Transport) errorOf(request *http.Request, err error) error {
 	return &Error{Method: request.Method, Path: request.URL.Path, Err: err}
 }
 
-// Error is that of an answer that the hub does not accept. What was answered is known, and the connection works.
+// Error is the error for an answer that the hub does not accept. The target did answer, and the connection works.
 type Error struct {
 	Method, Path string
 	Err          error // an *untrusted.ExceededError or an *EncodingError
@@ -168,7 +168,7 @@ func askForJSON(request *http.Request) *http.Request {
 	return &clone
 }
 
-// encodingOf tells whether an answer is in Protocol Buffers. It is an error if it is in what was not asked for.
+// encodingOf tells whether an answer is in Protocol Buffers. It is an error if the encoding was not asked for.
 func encodingOf(response *http.Response, counted bool) (protobuf bool, err error) {
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return false, &EncodingError{"Content-Encoding", encoding}
@@ -206,7 +206,7 @@ func (t *Transport) bounds(request *http.Request) untrusted.Bounds {
 	return b
 }
 
-// isDiscovery tells of a path whether resources are described there: /api, /api/v1, /apis, /apis/group, /apis/group/v1.
+// isDiscovery tells whether a path is one of discovery: /api, /api/v1, /apis, /apis/group, /apis/group/v1.
 func isDiscovery(path string, parts int) bool {
 	switch first, _, _ := strings.Cut(path, "/"); first {
 	case "api":
@@ -217,7 +217,7 @@ func isDiscovery(path string, parts int) bool {
 	return false
 }
 
-// isCollection tells of a path whether it is of all objects of a resource, in a namespace or everywhere.
+// isCollection tells whether a path is that of all objects of a resource, in a namespace or everywhere.
 func isCollection(path string, parts int) bool {
 	root := 2 // of /api/v1
 	switch first, _, _ := strings.Cut(path, "/"); first {
@@ -239,7 +239,7 @@ func isWatch(request *http.Request) bool {
 	return err == nil && watch
 }
 
-// body counts what is read of an answer, and has it wait for its place when it is larger than others.
+// body counts what is read of an answer, and waits for a place when the answer turns out to be large.
 type body struct {
 	io.ReadCloser
 
@@ -268,7 +268,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader is transparent
 }
 
-// grown has the answer take a place if it came to be larger than its class.
+// grown acquires a place if the answer has grown beyond its class.
 func (b *body) grown() error {
 	if b.free {
 		return nil

@@ -31,7 +31,7 @@ type answer struct {
 	contentType string
 	encoding    string
 	header      http.Header
-	body        []byte // sent again and again if it is endless
+	body        []byte // sent repeatedly if it is endless
 	endless     bool
 	zipped      bool // if the client asks for it
 }

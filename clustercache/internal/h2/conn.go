@@ -15,13 +15,12 @@ import (
 )
 
 const (
-	// streamWindow is how much of an answer may wait to be read; connWindow how much of all answers may be on its way.
-	// Nobody reads an answer that waits for others, so the first times the number of streams is what a server can have
-	// the hub keep.
+	// streamWindow is how much of an answer may wait to be read; connWindow how much of all answers may be on its way. An
+	// answer that waits for others is not read, so a server can make the hub keep the first times the number of streams.
 	streamWindow = 256 << 10
 	connWindow   = 16 << 20
-	// keptLimit bounds what of all answers of a connection waits to be read. The answer that would be more is reset: to
-	// stop reading the connection instead would hold up those that the readers wait for.
+	// keptLimit bounds the bytes of all answers of a connection that wait to be read. An answer that would exceed it is
+	// reset: to stop reading the connection instead would delay the answers that readers wait for.
 	keptLimit = 8 << 20
 	// fresh is how long a connection is kept that was never used, and how long it is said of one why it was closed before that.
 	fresh = time.Second
@@ -42,8 +41,7 @@ const (
 	writeTimeout = 30 * time.Second
 	// queueLimit bounds how many answers to what the server asks for, such as pings, may wait to be written.
 	queueLimit = 1000
-	// idleFrames is how many frames that are of no use to any stream, such as pings, a server may send within
-	// idlePeriod.
+	// idleFrames is how many frames that serve no stream, such as pings, a server may send within idlePeriod.
 	idleFrames = 10_000
 	idlePeriod = 10 * time.Second
 	// settingsLimit is how many settings a frame may have. There are less than twenty different ones.
@@ -52,14 +50,16 @@ const (
 	informedLimit = 5
 )
 
-// errFlood ends a connection whose server keeps the hub busy with nothing.
-var errFlood error = &untrusted.ExceededError{What: "frames of no use in " + idlePeriod.String(), Most: idleFrames}
+// errFlood ends a connection whose server sends too many frames that serve no stream.
+var errFlood error = &untrusted.ExceededError{
+	What: "frames that serve no stream in " + idlePeriod.String(), Most: idleFrames,
+}
 
-// errSettings ends a connection whose server changes the same settings again and again.
+// errSettings ends a connection whose server sends too many settings in one frame.
 var errSettings error = &untrusted.ExceededError{What: "settings at once", Most: settingsLimit}
 
 // errUnwritten ends a connection whose server asks for answers and does not take them.
-var errUnwritten error = &untrusted.ExceededError{What: "frames to be answered and not taken", Most: queueLimit}
+var errUnwritten error = &untrusted.ExceededError{What: "queued answers that are not read", Most: queueLimit}
 
 // errHeader ends a stream.
 var errHeader error = &untrusted.ExceededError{What: "bytes of headers", Most: headerLimit}
@@ -67,8 +67,8 @@ var errHeader error = &untrusted.ExceededError{What: "bytes of headers", Most: h
 // errLost ends a connection that gives no sign of life. Clients look for the text.
 var errLost = errors.New("http2: client connection lost: there was no answer to a ping")
 
-// errKept ends an answer that came while too much of all answers was not read.
-var errKept = errors.New("too much of the answers of the server waits to be read")
+// errKept ends an answer that would exceed keptLimit.
+var errKept = errors.New("too many unread bytes in the answers of the server")
 
 // errClosed ends a connection that nobody needs any more.
 var errClosed = errors.New("the connection is closed")
@@ -103,7 +103,7 @@ type Conn struct {
 
 	framer *http2.Framer // reads; only used by the goroutine that does
 	unread uint32        // bytes that came and for which the window of the connection was not given back; the same
-	idle   int           // frames of no use that came since idleAt; the same
+	idle   int           // frames that served no stream since idleAt; the same
 	idleAt time.Time     // the same
 	began  time.Time
 	heard  atomic.Int64 // when something came last, in nanoseconds since then

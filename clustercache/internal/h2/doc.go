@@ -11,14 +11,14 @@
 // that do not speak HTTP/2, whose requests stay with it. A request that finds no connection with room for a stream has another one opened,
 // as in net/http.
 //
-// What is written goes through a queue, which a goroutine empties that ends with it: nobody waits for a socket to be written to while
-// holding a lock, or beyond the deadline of a request. The window of the connection is given back when data comes, that of a stream when it is read: a stream
-// that nobody reads keeps no other one waiting, and never has more than streamWindow. All together have keptLimit at
-// most; the answer that would be more is reset.
+// What is written goes through a queue, which a goroutine empties that ends with it: nobody waits for a socket to be
+// written to while holding a lock, or beyond the deadline of a request. The window of the connection is given back when
+// data comes, that of a stream when it is read: a stream that is not read does not delay others, and never has more
+// than streamWindow. All together have keptLimit at most; an answer that would exceed it is reset.
 //
 // Servers are not trusted. What can wait to be written because a server asked for it is bounded, and so are headers,
-// informational answers, and frames that are of no use to any stream. What is over a bound closes the connection, or
-// ends the stream if it is of one.
+// informational answers, and frames that serve no stream. Exceeding a bound closes the connection, or ends the stream
+// if only that is concerned.
 //
 // Not supported, since API servers and their clients have no use for it: trailers, pushes, priorities, upgrades, answers that are to be read
 // while the request is still being sent, and bodies of requests that take long to be read.

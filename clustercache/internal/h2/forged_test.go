@@ -131,7 +131,8 @@ func TestConnectionsThatAreNone(t *testing.T) {
 	}
 }
 
-// A server sends what needs to be answered, or is of no use, without end. It reads nothing, or all that is sent.
+// A server sends frames that have to be answered, or that serve no stream, without end. It reads nothing,
+// or everything.
 func TestFloods(t *testing.T) {
 	tables := make([]http2.Setting, readFrame/6)
 	for i := range tables {

@@ -8,7 +8,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A server fills the answers of many requests while nobody reads them. What is too much ends, what is there can be read.
+// A server fills the answers of many requests that are not read. Answers beyond the bound are reset, and the others can
+// be read.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	const requests = 2 * keptLimit / streamWindow
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {

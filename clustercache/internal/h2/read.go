@@ -47,7 +47,7 @@ func (c *Conn) read() {
 	}
 }
 
-// countIdle returns an error if the server floods the connection with frames that are of no use.
+// countIdle returns an error if the server floods the connection with frames that serve no stream.
 func (c *Conn) countIdle(f http2.Frame) error {
 	switch f := f.(type) {
 	case *http2.DataFrame:
@@ -192,7 +192,7 @@ func (c *Conn) takeHeadersLocked(f *http2.MetaHeadersFrame) error {
 		return nil
 	case response == nil: // there is more to come
 		if s.informed++; s.informed > informedLimit {
-			err := fmt.Errorf("there are more than %d answers before the answer", informedLimit)
+			err := fmt.Errorf("there are more than %d informational answers before the answer", informedLimit)
 			c.resetLocked(s, http2.ErrCodeProtocol, err)
 		}
 		return nil

@@ -184,7 +184,7 @@ func (s *stream) put(data []byte) {
 	s.conn.kept += len(data)
 }
 
-// dropLocked forgets what was not read.
+// dropLocked discards the bytes that were not read.
 func (s *stream) dropLocked() {
 	s.conn.kept -= s.unread.size()
 	s.unread.drop()

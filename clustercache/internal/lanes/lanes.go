@@ -14,7 +14,7 @@ import (
 const (
 	// perTarget is how many places of a lane one target holds at once.
 	perTarget = 4
-	// slowShare is which part of the places the slow lane has.
+	// slowShare is how many places there are for each one of the slow lane.
 	slowShare = 5
 )
 
@@ -38,18 +38,18 @@ func New(n int, hold time.Duration, c clock.WithDelayedExecution) *Lanes {
 // Held returns how many places are held.
 func (l *Lanes) Held() int { return int(l.fast.Held() + l.slow.Held()) }
 
-// Target is what one target has of the lanes.
+// Target is the use of the lanes by one target.
 type Target struct {
 	lanes *Lanes
 	owner semaphore.Owner
 	slow  atomic.Bool
 }
 
-// Target returns that of one target, which is not slow.
+// Target returns the use of the lanes by one target, which begins as not slow.
 func (l *Lanes) Target(owner semaphore.Owner) *Target { return &Target{lanes: l, owner: owner} }
 
-// Acquire waits for a place. done gives it back and says whether what it was for was completed; it may be called twice.
-// It returns the cause of ctx if that ends first.
+// Acquire waits for a place. done releases it and says whether the work was completed; it may be called twice. It
+// returns the cause of ctx if that ends first.
 func (t *Target) Acquire(ctx context.Context) (done func(completed bool), err error) {
 	release, err := t.acquire(ctx)
 	if err != nil {

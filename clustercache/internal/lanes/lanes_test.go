@@ -19,12 +19,12 @@ func newLanes(n int) (*Lanes, *clocktesting.FakeClock) {
 	return New(n, hold, clock), clock
 }
 
-// of returns a target that is alone in its namespace.
+// of returns a target that is the only one in its namespace.
 func of(l *Lanes, name string) *Target {
 	return l.Target(semaphore.Owner{Namespace: "namespace-of-" + name, Name: name})
 }
 
-// acquire waits for a place beside the test; the channel gets what gives it back.
+// acquire waits for a place in another goroutine; the channel gets the function that releases it.
 func acquire(t *testing.T, target *Target) <-chan func(bool) {
 	got := make(chan func(bool), 1)
 	go func() {
@@ -66,7 +66,7 @@ func TestOneTargetHasAFewOfThem(t *testing.T) {
 	receive(g, acquire(t, of(lanes, "b")))
 }
 
-// One namespace cannot have all places, whoever waits, and slow ones have to be fair to each other as well.
+// One namespace cannot have all places, whether or not others wait, and slow targets are treated fairly as well.
 func TestPlacesAreLeftForOtherNamespaces(t *testing.T) {
 	for name, slow := range map[string]bool{"fast lane": false, "slow lane": true} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPlacesAreLeftForOtherNamespaces(t *testing.T) {
 	}
 }
 
-// Whoever hangs keeps nobody waiting for longer than a place is held, and not again.
+// A target that hangs delays others once, and no longer than a place may be held.
 func TestWhoNeedsLongerWaitsInTheSlowLane(t *testing.T) {
 	g := NewWithT(t)
 	lanes, clock := newLanes(2)
@@ -101,14 +101,14 @@ func TestWhoNeedsLongerWaitsInTheSlowLane(t *testing.T) {
 	clock.Step(hold)
 	receive(g, waiting)(true)
 
-	// The one that was waiting moved to the slow lane. All places there are held now, and nobody else notices.
+	// The one that was waiting moved to the slow lane. All places there are held now, and no target outside it is delayed.
 	last := receive(g, third)
 	fourth := acquire(t, hanging)
 	g.Consistently(fourth, "50ms").ShouldNot(Receive())
 	receive(g, acquire(t, fine))(true)
 	receive(g, acquire(t, fine))(true)
 
-	// What is completed late still counts.
+	// Work that is completed late still counts.
 	first(true)
 	last(false)
 	receive(g, fourth)

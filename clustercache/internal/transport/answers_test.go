@@ -20,7 +20,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// Answers that are not accepted, or waited for others, are no reason to stop calling a target.
+// Answers that are not accepted, or that waited too long for a place, are no reason to stop calling a target.
 func TestRefusedAnswersDoNotCountAgainstTheTarget(t *testing.T) {
 	for name, fault := range map[string]error{
 		"over a bound":              &answers.Error{Err: &untrusted.ExceededError{What: "bytes", Most: 1}},
@@ -71,7 +71,7 @@ func (p *pausing) Read(b []byte) (int, error) {
 	return copy(b, "{}"), err
 }
 
-// The deadline of a call does not run while its answer waits for others, and goes on after that.
+// The deadline of a call is suspended while its answer waits for a place, and continues after that.
 func TestDeadlineDoesNotRunWhileAnAnswerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expect, g := NewWithT(t), newGuarded(t)
@@ -97,7 +97,7 @@ func TestDeadlineDoesNotRunWhileAnAnswerWaits(t *testing.T) {
 	})
 }
 
-// later ends after a while.
+// later returns after a pause.
 type later struct {
 	ctx context.Context
 	in  time.Duration

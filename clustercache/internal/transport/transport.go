@@ -1,12 +1,12 @@
 // Package transport makes the HTTP transport of one connection to a target: sockets that are closed for certain when
 // the connection ends, a token that can change while streams are open, the throttle that all connections of a target
-// share, deadlines, and confinement to the target's own server. What is read of answers is bounded below everything
-// else, by package answers.
+// share, deadlines, and confinement to the target's own server. Answers are bounded by package answers, below
+// everything else.
 //
-// Two round trippers come from it. Guarded is for callers: throttled, with a deadline for each call, and ended with the
-// connection; watches that go on where they were wait for a place. Control is for the few calls that keep the
-// connection itself going; they bring deadlines of their own and must get through when callers have used up what is
-// allowed.
+// Two round trippers come from it. Guarded is for callers: throttled, with a deadline for each call, and ended
+// with the connection; watches that resume where they were wait for a place. Control is for the few calls that
+// keep the connection itself going; they bring deadlines of their own and must get through when callers have used
+// up what is allowed.
 package transport
 
 import (
@@ -58,7 +58,7 @@ type Options struct {
 	// Token is the bearer token to begin with, or empty.
 	Token string
 	// Addresses says which addresses may be dialled, unless Config has a dialler of its own. The dial to a proxy is
-	// not asked for.
+	// not checked.
 	Addresses addresses.Policy
 	// WrapConn is put around each socket, unless Config has a dialler of its own. Nil: nothing is.
 	WrapConn func(net.Conn) (net.Conn, error)
@@ -69,17 +69,16 @@ type Options struct {
 	// Doubt is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
 	// call, an answer 401, a socket that was opened anew.
 	Doubt func()
-	// Unanswered hears, from any goroutine, of the errors of callers' calls that got no answer. Nil: nobody does.
+	// Unanswered is called, from any goroutine, with the errors of callers' calls that got no answer. Nil: it is not.
 	Unanswered func(error)
 	// Withheld tells whether a call failed because it was not let out on this side, which says nothing about the target. Not nil.
 	Withheld func(err error) bool
 	// Meter counts what goes over the connection.
 	Meter *Meter
-	// Answers is the budget of large answers, which all targets share, and Owner is the target in it. Nil: one of its
-	// own.
+	// Answers is the budget of large answers, which all targets share, and Owner is the target in it. Nil: a separate one.
 	Answers *answers.Budget
 	Owner   semaphore.Owner
-	// Openings are the places for watches that go on where they were. Nil: no bound.
+	// Openings are the places for watches that resume where they were. Nil: no bound.
 	Openings *lanes.Target
 	// PingInterval is how long an HTTP/2 connection may be silent before the other end is asked for a sign of life, PingTimeout
 	// how long that may take before the connection counts as lost. Zero: it is never asked, and 15s.
@@ -457,9 +456,9 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	return response, nil
 }
 
-// awaitOpening holds a watch up that goes on where another ended, while very many are being opened. All the watches of
-// targets that are back would keep the first calls waiting by which their connections are found to work. A watch that
-// begins with a list has the place of that list.
+// awaitOpening delays a watch that resumes where another ended, while very many are being opened. Otherwise the watches
+// of all targets that are reachable again would delay the first calls, by which their connections are found to work. A
+// watch that begins with a list has the place of that list.
 func (g *guard) awaitOpening(c *call, reopens bool) (done func(completed bool), err error) {
 	if !reopens || g.openings == nil {
 		return func(bool) {}, nil
@@ -509,7 +508,7 @@ type call struct {
 
 	mu      sync.Mutex // guards what follows
 	timer   *time.Timer
-	expires time.Time // when the timer ends the call
+	expires time.Time // when the timer cancels the call
 	limit   time.Duration
 	ended   bool
 }
@@ -580,7 +579,7 @@ func (c *call) stopTimerLocked() bool {
 	return running
 }
 
-// pause calls wait, while the deadline does not run: the answer waits for those of other targets.
+// pause calls wait with the deadline suspended: the answer waits for those of other targets.
 func (c *call) pause(wait func() error) error {
 	c.mu.Lock()
 	paused := c.stopTimerLocked()
@@ -607,8 +606,7 @@ func (c *call) explain(err error) error {
 	return err
 }
 
-// unanswered is explain for a call that was sent. That it got no answer, or none in time, is all that its caller
-// learns.
+// unanswered is explain for a call that was sent. Its caller learns only that it got no answer, or none in time.
 func (c *call) unanswered(err error) error {
 	err = c.explain(discreet(err, c.withheld))
 	if errors.Is(err, errDeadline) {

@@ -11,12 +11,12 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
-// Unreachable is all that tenants are told of why a call got no answer.
+// Unreachable is the only explanation that tenants get if a call got no answer.
 const Unreachable = "the target cannot be reached; the log of the hub has the details"
 
-// UnreachableError is the error of a call that got no complete answer. Its message is the same whatever the reason,
-// because whoever registers a target chooses what is dialled, and would learn from the reason what is there. The
-// reason is what it wraps, and for the log of the hub only.
+// UnreachableError is the error of a call that got no complete answer. Its message is the same whatever the reason: the
+// owner of a registration chooses what is dialled, and the reason would reveal what is there. It wraps the reason,
+// which is for the log of the hub only.
 type UnreachableError struct {
 	reason error
 }
@@ -36,8 +36,8 @@ func (e *UnreachableError) Timeout() bool {
 // Temporary implements net.Error.
 func (*UnreachableError) Temporary() bool { return false }
 
-// Reason is the text of the reason of an UnreachableError, which err may wrap; empty for other errors. It may be of
-// any length and hold whatever the target sent.
+// Reason is the text of the reason of an UnreachableError, which err may wrap; empty for other errors. The text may be
+// of any length and contain anything that the target sent.
 func Reason(err error) string {
 	var u *UnreachableError
 	if !errors.As(err, &u) {
@@ -46,8 +46,8 @@ func Reason(err error) string {
 	return u.reason.Error()
 }
 
-// discreet has an error not tell why a call got no answer. What the hub itself decided is told: that an answer is
-// not accepted, and what withheld knows of.
+// discreet hides why a call got no answer. Decisions of the hub itself are not hidden: that an answer is not accepted,
+// and errors that withheld reports.
 func discreet(err error, withheld func(error) bool) error {
 	var u *UnreachableError
 	own := errors.Is(err, untrusted.ErrExceeded) || answers.IsRefused(err) || errors.Is(err, answers.ErrNoPlace)
@@ -57,7 +57,7 @@ func discreet(err error, withheld func(error) bool) error {
 	return &UnreachableError{reason: err}
 }
 
-// discreetly is a round tripper whose errors are discreet, and those of the bodies of its answers.
+// discreetly is a round tripper that applies discreet to its errors and to those of the bodies of its answers.
 type discreetly struct {
 	next     http.RoundTripper
 	withheld func(error) bool

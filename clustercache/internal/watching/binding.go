@@ -73,9 +73,9 @@ type Connection struct {
 	Logger                      logr.Logger
 	// Events counts the events of watches, objects of initial lists included.
 	Events *atomic.Uint64
-	// Lists are the places for asking the target for all objects of a kind. Nil: no bound.
+	// Lists are the places for listing all objects of a kind. Nil: no bound.
 	Lists *lanes.Target
-	// Budget is what large documents take room of while they are read and decoded. Nil: there is no bound.
+	// Budget bounds the memory of large documents while they are read and decoded. Nil: there is no bound.
 	Budget *follow.Share
 	// Redact takes out of a text what must not be shown. Nil: nothing.
 	Redact func(string) string
@@ -133,7 +133,7 @@ type Binding struct {
 	gap     gap
 	// achieved notes that an attempt came to a complete list, or went on where the one before was.
 	achieved atomic.Bool
-	// listed gives back the place of the list that is under way. Only used by the goroutine of run.
+	// listed releases the place of the list that is under way. Only used by the goroutine of run.
 	listed func(achieved bool)
 
 	// staged is what a binding collects that is not the declared watch's feeder yet. Guarded by watch.deliver.

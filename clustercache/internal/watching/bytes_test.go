@@ -21,7 +21,7 @@ func with(what string, number, version, length int) string {
 		what, number, version, strings.Repeat("x", length))
 }
 
-// Few objects that are large fill the room as many small ones do. Others are not concerned.
+// A few large objects fill the room as many small ones do. Other watches are not affected.
 func TestObjectsThatAreTooLarge(t *testing.T) {
 	for name, events := range map[string][]string{
 		"new ones":      {with("ADDED", 7, 101, 600<<10), with("ADDED", 8, 102, 600<<10)},
@@ -56,7 +56,7 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// sizeOfAll is what is kept, counted anew.
+// sizeOfAll is the size of all that is kept, counted again.
 func (w *Declared) sizeOfAll() (size Size) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -66,7 +66,7 @@ func (w *Declared) sizeOfAll() (size Size) {
 	return size
 }
 
-// Whatever comes and goes, what is counted is what is there.
+// The counted size equals the size of what is kept, whatever is added and removed.
 func TestBytesAreCountedExactly(t *testing.T) {
 	s := newSetting(t, 100)
 	of := newSite(t, 5)
@@ -104,8 +104,8 @@ func (e *errorsOnly) OnError(_ types.NamespacedName, _ string, err error) {
 	e.errs = append(e.errs, err)
 }
 
-// What a list has in common with what it replaces is there once; what it has not may take a quarter more. If that is
-// not enough, what is replaced goes first.
+// What a list has in common with what it replaces is kept once; the rest may take a quarter more. If that is not
+// enough, what is replaced is dropped first.
 func TestListBesideWhatItReplaces(t *testing.T) {
 	value := func(version, length int) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
@@ -159,7 +159,7 @@ func TestListBesideWhatItReplaces(t *testing.T) {
 	}
 }
 
-// The targets of a namespace share what is beyond the usual. Small ones do not pay for large ones.
+// The targets of a namespace share what is beyond the usual size. Large targets take nothing from small ones.
 func TestPoolOfANamespace(t *testing.T) {
 	g := NewWithT(t)
 	pool := NewPool(10<<20, 1<<20)
@@ -187,7 +187,7 @@ func TestPoolOfANamespace(t *testing.T) {
 	g.Expect(pool.taken).To(BeZero())
 }
 
-// sized is like what consumers keep.
+// sized is like the values that consumers keep.
 type sized struct {
 	uid, version string
 	_            [4]uint64 // digests
@@ -199,7 +199,7 @@ type judgement struct {
 	selector labels.Selector
 }
 
-// What is counted is near to what it takes, and has all bytes of texts.
+// The counted size is close to the memory that a value takes, and includes all bytes of texts.
 func TestSizeOfKeptValues(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	selector, err := labels.Parse("app=" + strings.Repeat("x", 60))

@@ -17,8 +17,7 @@
 //
 // A Room bounds what all watches of a target keep, by objects and by bytes, and a Pool what the targets of a namespace
 // keep together beyond what each of them may have anyway. Bytes are those of all texts and of what is around them,
-// counted by a walk over each value that is kept. A list that is taken anew shares what has not changed with what it
-// replaces.
+// counted by a walk over each value that is kept. A new list shares what has not changed with what it replaces.
 //
 // Reader answers reads of objects from watches that can: those that select everything and keep objects.
 package watching

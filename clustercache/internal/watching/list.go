@@ -2,7 +2,7 @@ package watching
 
 import "k8s.io/apimachinery/pkg/types"
 
-// list is what a list brought so far, beside what the watch keeps.
+// list holds what a list has brought so far, beside what the watch keeps.
 type list struct {
 	values map[types.NamespacedName]any
 	bytes  int64 // that the values take
@@ -13,8 +13,8 @@ func newList() *list { return &list{values: map[types.NamespacedName]any{}} }
 
 func (l *list) size() Size { return Size{len(l.values), l.bytes} }
 
-// put puts an object into a list beside what the watch keeps. It returns false if there is no room for it. What has not
-// changed is there once. A list may take a quarter more than there is room for together with what it replaces.
+// put adds an object to a list beside what the watch keeps. It returns false if there is no room for it. What has not
+// changed is kept once. A list may take a quarter more than there is room for together with what it replaces.
 func (w *Declared) put(b *Binding, l *list, key types.NamespacedName, value any) bool {
 	w.take(l, key)
 	size := sizeOf(key, value)
@@ -41,8 +41,9 @@ func (w *Declared) put(b *Binding, l *list, key types.NamespacedName, value any)
 	return true
 }
 
-// giveWay drops what a watch keeps if its list fits without that, unless another binding feeds the watch. Deletions cannot
-// be found without what was kept, so the handler hears of an error, and looks at everything anew once the list is complete.
+// giveWay drops what a watch keeps if its list fits without that, unless another binding feeds the watch. Deletions
+// cannot be found without what was kept, so the handler gets an error, and looks at everything again once the list
+// is complete.
 func (w *Declared) giveWay(b *Binding, alone Size) bool {
 	w.deliver.Lock()
 	feeds := w.feeder == b

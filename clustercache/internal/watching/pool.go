@@ -3,8 +3,7 @@ package watching
 import "sync"
 
 // Pool bounds how many bytes the watches of several targets keep together beyond what each target may have anyway: the
-// targets of one namespace have one. So small targets always fit, and do not pay for large ones beside. A nil Pool has
-// no bound.
+// targets of one namespace have one. So small targets always fit, however large others are. A nil Pool has no bound.
 type Pool struct {
 	most, free int64
 
@@ -12,10 +11,10 @@ type Pool struct {
 	taken int64
 }
 
-// NewPool returns a pool of so many bytes, to which the first ones of each target, free, do not count.
+// NewPool returns a pool of the given number of bytes. The first free bytes of each target do not count.
 func NewPool(most, free int64) *Pool { return &Pool{most: most, free: free} }
 
-// charge is what a target takes that keeps so many bytes.
+// charge is what a target that keeps n bytes takes of the pool.
 func (p *Pool) charge(bytes int64) int64 { return max(bytes-p.free, 0) }
 
 // fits tells whether a target may keep more than before.

@@ -32,8 +32,8 @@ func (s Size) larger(other Size) Size {
 	return Size{max(s.Objects, other.Objects), max(s.Bytes, other.Bytes)}
 }
 
-// Room bounds what the watches of a target keep together, lists under way included. A list that is taken anew counts
-// once with what it has in common with the one that it replaces. A nil Room has no bound.
+// Room bounds what the watches of a target keep together, lists under way included. What a new list has in common with
+// the one that it replaces counts once. A nil Room has no bound.
 //
 // Who asks for the object that does not fit is not who fills the room. So the watch that is refused is the one that asks only
 // if no other one is more than twice as large. Else that other one is ousted: what it kept is forgotten, and it begins anew
@@ -53,16 +53,16 @@ type Room struct {
 
 // refusal is what is known of a watch that there was no room for.
 type refusal struct {
-	size      Size          // the most that it came to
-	why       string        // which bound there is
+	size      Size          // its maximum so far
+	why       string        // the bound that refused it
 	announced bool          // changed was called
 	told      bool          // its handler knows
 	ousted    bool          // it may take nothing until its handler knows
 	freed     chan struct{} // receives when there may be room for it again
 }
 
-// NewRoom returns room for so much, where zero bytes are any number of them, of which some may be taken of a pool.
-// changed is called without a lock of the room when Refused has changed.
+// NewRoom returns room of the given size, where zero bytes mean no bound on bytes. A part of it may be taken from a
+// pool. changed is called without a lock of the room when Refused has changed.
 func NewRoom(most Size, shared *Pool, changed func()) *Room {
 	if most.Bytes == 0 {
 		most.Bytes = math.MaxInt64 / 4
@@ -73,7 +73,7 @@ func NewRoom(most Size, shared *Pool, changed func()) *Room {
 	}
 }
 
-// Refused says which watches bring more than there is room for, and of what; empty if none does.
+// Refused says which watches have more objects than there is room for, and which bound they exceed; empty if none does.
 func (r *Room) Refused() string {
 	r.mu.Lock()
 	var names []string
@@ -94,7 +94,7 @@ func (r *Room) Refused() string {
 	return fmt.Sprintf("%s; not all are known of: %s%s", why, strings.Join(names, ", "), more)
 }
 
-// lacks says which bound keeps a target from taking more; empty if none does.
+// lacks says which bound would be exceeded; empty if none is.
 func (r *Room) lacks(more Size) string {
 	after := r.taken.plus(more)
 	switch {
@@ -112,7 +112,7 @@ func (r *Room) lacks(more Size) string {
 func (r *Room) take(w *Declared, more Size) bool {
 	after := r.taken.plus(more)
 	if !r.shared.move(r.taken.Bytes, after.Bytes) {
-		return false // it was taken by another target just now
+		return false // another target has just taken it
 	}
 	r.taken = after
 	if held := r.held[w].plus(more); held == (Size{}) {
@@ -194,7 +194,8 @@ func (r *Room) size(w *Declared) Size {
 	return r.held[w]
 }
 
-// weight is how much of the room a size takes, in bytes: the same for all objects there may be as for all bytes.
+// weight is the share of the room that a size takes, in bytes: the maximum number of objects weighs as much as the
+// maximum of bytes.
 func (r *Room) weight(s Size) int64 {
 	return max(int64(s.Objects)*max(r.most.Bytes/int64(max(r.most.Objects, 1)), 1), s.Bytes)
 }
@@ -338,7 +339,8 @@ func (r *Room) wake() {
 	}
 }
 
-// mayFit tells of a watch that was refused at a size whether there is room for half as much again, or all there is.
+// mayFit tells whether there is room for a watch that was refused at a size: for half as much again, or all that
+// there is.
 func (r *Room) mayFit(w *Declared, size Size) bool {
 	half := Size{size.Objects + size.Objects/2, size.Bytes + size.Bytes/2}
 	least := Size{min(half.Objects, r.most.Objects), min(half.Bytes, r.most.Bytes)}

@@ -13,14 +13,14 @@ const (
 	perEntry = 96
 	// perMap is what a map takes that has one entry at least.
 	perMap = 64
-	// deepest is how deeply values are looked into. What is decoded is nested less.
+	// deepest is the depth to which values are walked. Decoded documents are nested less deeply.
 	deepest = 300
 )
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// sizeOf is about what it takes to keep a value: all bytes of its texts, and what is around them. What several values
-// have in common counts for each of them.
+// sizeOf estimates the memory of a value: all bytes of its texts, and what is around them. What several values have in
+// common counts for each of them.
 func sizeOf(key types.NamespacedName, value any) int64 {
 	size := perEntry + len(key.Namespace) + len(key.Name)
 	if v := reflect.ValueOf(value); v.IsValid() {
@@ -37,7 +37,7 @@ func boxed(v reflect.Value, depth int) int {
 	return int(v.Type().Size()) + beneath(v, depth)
 }
 
-// beneath is what is reachable from a value beside itself.
+// beneath is the size of what is reachable from a value, without the value itself.
 func beneath(v reflect.Value, depth int) (size int) {
 	if depth--; depth == 0 {
 		return 0
@@ -83,5 +83,5 @@ func beneath(v reflect.Value, depth int) (size int) {
 	return size
 }
 
-// isPlain tells of a kind whether nothing is beneath its values.
+// isPlain tells whether values of a kind have nothing beneath.
 func isPlain(kind reflect.Kind) bool { return kind <= reflect.Complex128 && kind != reflect.Invalid }

@@ -12,7 +12,8 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 )
 
-// A hub goes to its own machine only if its operator allows that. Its source, which is there, too, is not asked about.
+// A hub connects to its own machine only if its operator allows that. This does not apply to its source, which is
+// there, too.
 func TestTargetOnTheMachineOfTheHubHasToBeAllowed(t *testing.T) {
 	e := newEnv(t)
 	strict := e.startHub(func(c *configv1alpha1.HubConfiguration) { c.ClusterCache.AllowedNetworks = nil })

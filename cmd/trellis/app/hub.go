@@ -277,15 +277,15 @@ func trimManagedResources(c clock.PassiveClock) toolscache.TransformFunc {
 	}
 }
 
-// Bounds of what is kept of a ManagedResource. Anybody in a namespace may write what he likes into one, up to 1.5 MiB,
-// and short entries take several times as much in memory as in the source. The hub writes less than any of them.
+// Bounds of the parts of a ManagedResource that are kept. Tenants may write anything into one, up to 1.5 MiB, and short
+// entries take several times as much in memory as in the source. What the hub writes stays below the bounds.
 const (
 	keptAnnotation = 4 << 10 // bytes of a value
 	keptConditions = 64
 	keptEntries    = 20_000 // of the inventory, of which the hub writes at most 1 MiB
 )
 
-// trimManagedResource drops what the hub does not look at: it sends changes only, so that nothing is lost by that.
+// trimManagedResource drops what the hub does not use: the hub writes changes only, so that nothing is lost by that.
 func trimManagedResource(mr *resourcesv1alpha1.ManagedResource) {
 	mr.ManagedFields = nil
 	maps.DeleteFunc(mr.Annotations, func(name, value string) bool {

@@ -102,13 +102,13 @@ func (h *hub) watchTerm(ctx context.Context, resources *managedresource.Controll
 	}
 }
 
-// handOut bounds how long something waits for a worker that has nothing else to do.
+// handOut bounds how long an item waits although a worker is free.
 const handOut = time.Minute
 
-// queuesStuckSince returns since when the work on ManagedResources has been stuck, zero if it is not: a queue is missing for
-// too long after the beginning, or has not handed out what it could since idle, or all workers of a class were lost
-// to runs that never end. How long runs take is of no interest: that depends on their targets. Before the beginning,
-// which is zero then, it is the source that is waited for, for as long as it takes.
+// queuesStuckSince returns since when the work on ManagedResources has been stuck, zero if it is not: a queue is
+// missing for too long after the beginning, or has not handed out what it could since idle, or all workers of a class
+// were lost to runs that never end. How long runs take does not count: that depends on their targets. Before the
+// beginning, which is zero then, the term waits for the source, for as long as that takes.
 func queuesStuckSince(began time.Time, missing int, idle, lost time.Time) time.Time {
 	switch {
 	case missing > 0 && !began.IsZero():

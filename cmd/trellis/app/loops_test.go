@@ -20,13 +20,13 @@ func TestB1_QueuesAreStuckForNothingThatTheSourceDoes(t *testing.T) {
 		idle, lost time.Time
 		since      time.Time
 	}{
-		"the source has not said what is there for an hour": {never, 2, never, never, never},
-		"one queue is missing though it has":                {old, 1, never, never, old.Add(termChange)},
-		"the queues are just made":                          {now, 2, never, never, now.Add(termChange)},
-		"all is well":                                       {old, 0, never, never, never},
-		"nothing is handed out":                             {old, 0, old, never, old.Add(handOut)},
-		"all workers hang":                                  {old, 0, never, old, old},
-		"nothing is handed out, and others hang since":      {old, 0, old, now, old.Add(handOut)},
+		"the source has not been listed for an hour":   {never, 2, never, never, never},
+		"one queue is missing though it has":           {old, 1, never, never, old.Add(termChange)},
+		"the queues are just made":                     {now, 2, never, never, now.Add(termChange)},
+		"no fault":                                     {old, 0, never, never, never},
+		"nothing is handed out":                        {old, 0, old, never, old.Add(handOut)},
+		"all workers hang":                             {old, 0, never, old, old},
+		"nothing is handed out, and others hang since": {old, 0, old, now, old.Add(handOut)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -126,7 +126,7 @@ func (h *hub) classes(ctx context.Context) ([]managedresource.ClassOptions, erro
 	return out, nil
 }
 
-// clusterID resolves a configured cluster ID (spec/managedresource.md 4.4).
+// clusterID resolves a configured cluster ID.
 func (h *hub) clusterID(ctx context.Context, value string) (string, error) {
 	if value != configv1alpha1.ClusterIDFromCluster && value != configv1alpha1.ClusterIDDefault {
 		return value, nil

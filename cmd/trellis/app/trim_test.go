@@ -13,8 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/references"
 )
 
-// Of a ManagedResource that somebody filled up to what the source takes, no more is kept than of a large one that is
-// meant.
+// Of a ManagedResource that is as large as the source allows, no more is kept than of a large legitimate one.
 func TestForgedManagedResourceIsNotKeptWhole(t *testing.T) {
 	g := NewWithT(t)
 	mr := &resourcesv1alpha1.ManagedResource{}

@@ -81,7 +81,7 @@ func (c *Class) FixedTarget() clustercache.ClusterKey {
 	}
 }
 
-// Origin is the origin annotation of a ManagedResource in this class (spec/managedresource.md 1.8).
+// Origin is the origin annotation of a ManagedResource in this class.
 func (c *Class) Origin(mr types.NamespacedName) string {
 	if c.ClusterID == "" {
 		return mr.String()
@@ -355,8 +355,8 @@ func (c *Claims) clusterUID(ctx context.Context, st clustercache.Status) (types.
 	return tc.Status.ClusterUID, nil
 }
 
-// Selects tells whether a class is open for a namespace. If that cannot be told, it is: nothing is to be forgotten for
-// that.
+// Selects tells whether a class is open for a namespace. If that cannot be determined, it is, so that nothing is
+// dropped because of it.
 func (c *Claims) Selects(ctx context.Context, class *Class, namespace string) bool {
 	selected, err := c.selects(ctx, class, namespace)
 	return selected || err != nil

@@ -9,19 +9,19 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// settlePeriod is how long a term waits for the first connection of registrations before it takes those that have none
-// for registrations that lead nowhere. With a thousand targets the first connections take less than a minute.
+// settlePeriod is how long a term waits for the first connection of registrations. After that, those without one count
+// as unreachable. With a thousand targets the first connections take less than a minute.
 const settlePeriod = 2 * time.Minute
 
 // Say tells whether what the ManagedResources of a namespace list decides over the objects of another namespace.
 type Say int
 
 const (
-	// NoSay is that of namespaces of which the hub did not verify that they reach the cluster.
+	// NoSay is for namespaces of which the hub did not verify that they reach the cluster.
 	NoSay Say = iota
-	// SayUnknown is that of namespaces that may turn out to reach it, in the beginning of a term.
+	// SayUnknown is for namespaces that may turn out to reach it, in the beginning of a term.
 	SayUnknown
-	// FullSay is that of namespaces that reach it.
+	// FullSay is for namespaces that reach it.
 	FullSay
 )
 
@@ -31,7 +31,7 @@ const (
 //
 //   - if the operator opened a class for it whose target is the same, or was seen to be that cluster,
 //   - or if a registration of its own is the same target, or was seen to lead to that cluster at the same API server,
-//     which took its credential and is told by its address and its certificates.
+//     which accepted its credential and is identified by its address and its certificates.
 //
 // It answers from memory.
 func (c *Claims) SayIn(ctx context.Context, namespace string, uid types.UID, through clustercache.ClusterKey) Say {
@@ -71,7 +71,7 @@ func (c *Claims) SayIn(ctx context.Context, namespace string, uid types.UID, thr
 	return say
 }
 
-// mayConnect tells of a registration that was not connected yet whether nobody has said no.
+// mayConnect tells whether a registration that was not connected yet has not been refused so far.
 func mayConnect(st clustercache.Status) bool {
 	return st.UID == "" && st.State != clustercache.StateRefused &&
 		st.Reason != clustercache.ReasonUnauthorized && st.Reason != clustercache.ReasonForbidden

@@ -18,7 +18,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 )
 
-// The victim works in its cluster by its own registration; another namespace has what the case says.
+// The victim uses its cluster by its own registration; another namespace has what the case says.
 func TestSayIn(t *testing.T) {
 	victims := clustercache.ClusterKey{Namespace: "victim", Name: "a"}
 	garden := clustercache.ClusterKey{Namespace: "garden", Name: "virtual"}
@@ -42,7 +42,7 @@ func TestSayIn(t *testing.T) {
 	}{
 		"no registration":                         {want: claim.NoSay},
 		"another server with the UID":             {others: registered("evil", "uid", connected), want: claim.NoSay},
-		"a server that cannot be told":            {others: registered("", "uid", connected), want: claim.NoSay},
+		"a server that cannot be identified":      {others: registered("", "uid", connected), want: claim.NoSay},
 		"the same server":                         {others: registered("api", "uid", connected), want: claim.FullSay},
 		"the same server, lost now":               {others: registered("api", "uid", lost), want: claim.FullSay},
 		"the same address, never connected":       {others: registered("api", "", lost), began: time.Hour, want: claim.NoSay},
@@ -95,7 +95,7 @@ func TestSayIn(t *testing.T) {
 	}
 }
 
-// In the beginning nobody knows which cluster the operator's target is.
+// In the beginning it is not known which cluster the operator's target is.
 func TestSayInAClusterThatMayBeTheOperatorsTarget(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())

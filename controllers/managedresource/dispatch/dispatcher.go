@@ -225,8 +225,8 @@ func (d *Dispatcher) ObserveWrite(ctx context.Context, mr *resourcesv1alpha1.Man
 	d.Observe(ctx, mr)
 }
 
-// concerned queues those for whom it matters what a ManagedResource lists. Those of other namespaces are at work in a
-// target, or it matters nothing to them, and the namespace of the ManagedResource was verified to reach it.
+// concerned queues the ManagedResources that are affected by what another one lists. Those of other namespaces are
+// affected only if they have a target, and if the namespace of the other one was verified to reach it.
 func (d *Dispatcher) concerned(ctx context.Context, change sharing.Change) {
 	reaches := map[clustercache.ClusterKey]bool{}
 	for _, name := range change.Concerned {
@@ -249,8 +249,7 @@ func (d *Dispatcher) concerned(ctx context.Context, change sharing.Change) {
 	}
 }
 
-// relevantChange leaves out our own writes to marks and finalizer, and all but one to the status (spec/managedresource.md
-// 2.2).
+// relevantChange leaves out our own writes to marks and finalizer, and all but one to the status.
 func relevantChange(a, b *resourcesv1alpha1.ManagedResource) bool {
 	return a.UID != b.UID || a.Generation != b.Generation || marksLost(a, b) ||
 		(a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) || becameUnhealthy(a, b) ||

@@ -6,14 +6,13 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// handler notes since when the handler of an informer has been dealing with an event. Handlers are called one at a
-// time.
+// handler notes since when the handler of an informer has been handling an event. Handlers are called one at a time.
 type handler struct {
 	d    *Dispatcher
 	next toolscache.ResourceEventHandler
 }
 
-// timed has OldestHandling know of a handler.
+// timed registers a handler for OldestHandling.
 func (d *Dispatcher) timed(next toolscache.ResourceEventHandler) toolscache.ResourceEventHandler {
 	return &handler{d: d, next: next}
 }
@@ -41,8 +40,7 @@ func (h *handler) OnDelete(obj any) {
 	h.next.OnDelete(obj)
 }
 
-// OldestHandling returns since when a handler has been dealing with an event, of all handlers the one that has been
-// for the longest; zero if none is.
+// OldestHandling returns since when the longest running handler has been handling an event; zero if none is.
 func (d *Dispatcher) OldestHandling() (oldest time.Time) {
 	d.handling.Range(func(_, value any) bool {
 		if since, ok := value.(time.Time); ok && (oldest.IsZero() || since.Before(oldest)) {

@@ -116,7 +116,7 @@ func TestEachEventIsAsUrgentAsItIs(t *testing.T) {
 	}
 }
 
-// The queue of a class hands out what its events bring in the order of design.md section 3, whatever comes first.
+// The queue of a class hands out what its events bring in the order of their priorities, whatever comes first.
 func TestQueueOfATargetServesUsersFirst(t *testing.T) {
 	g := NewWithT(t)
 	queue := fairqueue.New("", fairqueue.Options[Request]{Lane: Lane, MaxInFlight: func(string) int { return 10 }})

@@ -13,7 +13,7 @@ type Request struct {
 	types.NamespacedName
 }
 
-// Priorities inside the lane of a target (design.md section 3).
+// Priorities inside the lane of a target.
 const (
 	PriorityUser  = 100
 	PriorityDrift = 50

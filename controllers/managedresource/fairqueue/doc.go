@@ -5,25 +5,24 @@
 // the highest priority and the shortest delay it was added with; an item being worked on is not handed out a second time,
 // but again after Done if it was added meanwhile; delayed items wait aside.
 //
-// What it adds are tenants and lanes. Options.Tenant names whom an item belongs to, for Trellis a namespace of the
-// source, and the tenant that holds fewest places is served first, and of two the one that has been waiting longer.
-// So nobody gets more by having more targets or more to do. While others wait, a tenant gets half of the places at
-// most, and never more than half of the workers for lanes that are not known to be swift (tenant.go).
+// What it adds are tenants and lanes. Options.Tenant returns the tenant of an item, for Trellis a namespace of the
+// source. The tenant that holds fewest places is served first, and of two the one that has been waiting longer. So a
+// tenant gets no more by having more targets or more work. While others wait, a tenant gets half of the places at most,
+// and never more than half of the workers for lanes that are not known to be fast (tenant.go).
 //
-// Inside a tenant there are lanes. Options.Lane names the lane of an item, for Trellis the target cluster it is
-// about. The next item comes from the lane that has been waiting longest, of those with nothing in flight if there
-// are any, within a lane by priority, within a priority first in, first out. Lanes whose first item is a change and
-// those whose first is upkeep, such as drift, take turns, so that a change that comes to all targets at once does not
-// keep what drifts elsewhere waiting, and the other way round; nor has one kind more than three quarters of the
-// places, rounded up. Lanes with nothing but work in the background, of priorities below zero, come after the others,
-// but for every eighth item, and have no more than that together with changes. At most Options.MaxInFlight items of a
-// lane are handed out at once, so that a target that hangs holds that many workers and no more. Where many targets
-// hang, that is still all workers: so an item that has been worked on for a while gives up its place to another
-// (places.go), and its lane gets half of what others get. If that happens twice in a row, or to a lane that nothing
-// was known of, the lane counts as slow, until an item of it is done in time again. Items of slow lanes need no
-// place, but may keep no more than half of the workers that are there to wait. What is known of a lane outlives it
-// (standing.go): where more targets hang than there are workers, the last workers are kept for lanes that were done
-// in time.
+// Inside a tenant there are lanes. Options.Lane names the lane of an item, for Trellis the target cluster it is about.
+// The next item comes from the lane that has been waiting longest, of those with nothing in flight if there are any,
+// within a lane by priority, within a priority first in, first out. Lanes whose first item is a change and those whose
+// first is upkeep, such as drift, take turns, so that a change that comes to all targets at once does not keep what
+// drifts elsewhere waiting, and the other way round; nor has one kind more than three quarters of the places, rounded
+// up. Lanes with nothing but work in the background, of priorities below zero, come after the others, but for every
+// eighth item, and have no more than that together with changes. At most Options.MaxInFlight items of a lane are handed
+// out at once, so that a target that hangs holds that many workers and no more. Where many targets hang, that is still
+// all workers: so an item that has been worked on for a while gives up its place to another (places.go), and its lane
+// gets half of what others get. If that happens twice in a row, or to a lane that was not known before, the lane counts
+// as slow, until an item of it is done in time again. Items of slow lanes need no place, but may keep no more than half
+// of the workers that are there to wait. What is known of a lane outlives it (standing.go): where more targets hang
+// than there are workers, the last workers are kept for lanes that were done in time.
 //
 // That takes seconds, in which targets that hang together could have all places, if there is something to do for each of them just then. So
 // whoever knows is asked (silence.go): Options.Answers says of the target of an item that has been worked on for a fifth of a second whether it
@@ -71,8 +70,8 @@
 // While many are silent, each item costs its target a request more, unless it has answered another one just now, and its work waits that long.
 //
 // A tenant never gets all workers for slow lanes, even if no other one has work, unless there never was another one:
-// they may be held for as long as a run takes, and nobody can tell who comes meanwhile. Without places, one quarter
-// of the workers is kept in the same way.
+// they may be held for as long as a run takes, and other tenants may need one meanwhile. Without places, one quarter of
+// the workers is kept in the same way.
 //
 // Slow lanes keep to their half even if places are free. Each would give up the place after a while and be followed by the next,
 // until they had the other half as well, which is there for lanes that have still to prove slow.

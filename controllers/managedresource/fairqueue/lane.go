@@ -24,7 +24,7 @@ type entry[R comparable] struct {
 
 // lane is the part of a queue that belongs to one target. It exists while it has entries ready or in flight.
 type lane[R comparable] struct {
-	// name is what Options.Lane returned, key what tells it from lanes of that name of other tenants.
+	// name is what Options.Lane returned, and key distinguishes it from lanes of other tenants with the same name.
 	name, key string
 	tenant    *tenant[R]
 	ready     indexedHeap[*entry[R]]

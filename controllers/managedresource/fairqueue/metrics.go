@@ -106,9 +106,9 @@ func (m *Metrics) Collect(collected chan<- prometheus.Metric) {
 	}
 }
 
-// Idle returns since when a queue has had something to hand out and a worker without work, and has not handed it out:
-// the one of which that has been so for the longest; zero if there is none. It also returns how many queues there
-// are; one that was shut down is none.
+// Idle returns since when a queue has had both an item that it could hand out and a free worker, without handing it
+// out; of several queues, the earliest such time; zero if there is none. It also returns how many queues there are; one
+// that was shut down is none.
 func (m *Metrics) Idle() (class string, since time.Time, queues int) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

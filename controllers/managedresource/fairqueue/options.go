@@ -15,10 +15,10 @@ type Options[R comparable] struct {
 	// Lane returns the lane of an item. It is asked each time the item becomes ready, while the queue is locked: it must
 	// answer quickly and not call the queue. nil means one lane for all.
 	Lane func(item R) string
-	// Tenant returns whom an item belongs to: the namespace that it is for. The queue is fair between tenants first
-	// and then between the lanes of a tenant; a lane belongs to one tenant, and lanes of one name that belong to
-	// several are different ones. It is asked together with Lane, under the same terms. nil means that all belongs to
-	// one, who may have everything.
+	// Tenant returns the tenant of an item: the namespace that it is for. The queue is fair between tenants first and then
+	// between the lanes of a tenant; a lane belongs to one tenant, and lanes of one name that belong to several are
+	// different ones. It is asked together with Lane, under the same terms. nil means that all items belong to one tenant,
+	// which may have everything.
 	Tenant func(item R) string
 	// MaxInFlight returns how many items of a lane may be handed out at once. It is asked each time an item of the lane
 	// comes or goes, and when the figures are read, while the queue is locked, and may change its mind. An answer below one counts

@@ -44,8 +44,7 @@ func (q *Queue[R]) nextOf(u urgency) *lane[R] {
 	}
 }
 
-// candidate returns the lane of an urgency that comes first, of those that there is room for: that of the tenant that
-// comes first, and of its lanes the one that does.
+// candidate returns the first lane of an urgency, of those that there is room for: the first lane of the first tenant.
 func (q *Queue[R]) candidate(u urgency) (next *lane[R]) {
 	for s := range standings {
 		if q.serving[s][u].len() == 0 || !q.hasRoom(s, u) {
@@ -63,8 +62,8 @@ func (q *Queue[R]) candidate(u urgency) (next *lane[R]) {
 	return next
 }
 
-// idleSince returns since when something could have been handed out to a worker that has nothing to do; zero if
-// nothing can, or all workers are busy. Only targets that are known not to need a question count.
+// idleSince returns since when an item could have been handed out to a free worker; zero if none can, if all workers
+// are busy, or while targets are asked first whether they answer.
 func (q *Queue[R]) idleSince() time.Time {
 	if q.shutDown || q.options.Workers <= 0 || len(q.inFlight) >= q.options.Workers || q.suspicious() {
 		return time.Time{}
@@ -84,7 +83,7 @@ func (q *Queue[R]) idleSince() time.Time {
 	return since
 }
 
-// displace takes its place from an item.
+// displace takes the place of an item away.
 func (q *Queue[R]) displace(f *flight[R]) {
 	q.placed.Remove(f.place)
 	f.place = nil

@@ -1,6 +1,6 @@
 package fairqueue
 
-// tenant is whom lanes belong to, for Trellis a namespace of the source. It exists while it has lanes.
+// tenant is the owner of lanes, for Trellis a namespace of the source. It exists while it has lanes.
 type tenant[R comparable] struct {
 	name string
 	// lanes is how many lanes it has, ready how many entries wait in them.
@@ -8,7 +8,7 @@ type tenant[R comparable] struct {
 	// placed is how many of its items have a place, busy how many are handed out by the standing of their lanes.
 	placed int
 	busy   [standings]int
-	// turn says since when it waits: the lower, the longer.
+	// turn orders tenants by the time for which they have waited: the lower, the longer.
 	turn uint64
 	// serving are its lanes with something to hand out, and listed how many those are. index are its places in the
 	// heaps of the queue, in which it is with each kind of lane that it has.
@@ -118,7 +118,7 @@ func (q *Queue[R]) firstTenant(s standing, u urgency) (first *tenant[R]) {
 	if q.mayHave(heap.first(), s) {
 		return heap.first()
 	}
-	for _, t := range heap.things[1:] { // rare: most of what hangs belongs to tenants with few targets
+	for _, t := range heap.things[1:] { // rare: most targets that hang belong to tenants with few targets
 		if (first == nil || t.before(first)) && q.mayHave(t, s) {
 			first = t
 		}
@@ -129,9 +129,9 @@ func (q *Queue[R]) firstTenant(s standing, u urgency) (first *tenant[R]) {
 // mayHave tells whether a tenant may have one more item of a lane with the given standing handed out.
 //
 // A queue that has ever known one tenant only leaves everything to it. Else, a tenant gets no more than half of the
-// places while others wait. Of the workers for lanes that are not known to be swift it never gets more than half,
-// even if nobody wants the others: they may hang for as long as a run takes, and whoever comes meanwhile would find
-// none. Without places nothing is given up, so one quarter of the workers is kept for others likewise.
+// places while others wait. Of the workers for lanes that are not known to be fast it never gets more than half, even
+// if the others are free: they may hang for as long as a run takes, and another tenant would find no free worker
+// meanwhile. Without places nothing is given up, so one quarter of the workers is kept for others likewise.
 func (q *Queue[R]) mayHave(t *tenant[R], s standing) bool {
 	if !q.several {
 		return true

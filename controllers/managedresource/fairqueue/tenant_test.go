@@ -15,7 +15,7 @@ func tenantOf(item string) string {
 	return tenant
 }
 
-// Whoever has many targets, or much to do in one, gets no more turns than others.
+// A tenant with many targets, or with much work in one, is served no more often than others.
 func TestTenantsTakeTurnsWhateverTheyHave(t *testing.T) {
 	tests := map[string]func(i int) string{
 		"many lanes":             func(i int) string { return fmt.Sprintf("many.%d/0", i) },
@@ -54,7 +54,7 @@ func TestTenantsShareThePlaces(t *testing.T) {
 	for i := range 20 {
 		q.Add(fmt.Sprintf("a.%d/0", i))
 	}
-	g.Expect(take(q)).To(HaveLen(8), "nobody else waits")
+	g.Expect(take(q)).To(HaveLen(8), "no other tenant waits")
 	for i := range 8 {
 		q.Done(fmt.Sprintf("a.%d/0", i))
 	}
@@ -68,8 +68,8 @@ func TestTenantsShareThePlaces(t *testing.T) {
 	g.Expect(counts).To(Equal(map[string]int{"a": 4, "b": 4}))
 }
 
-// Registrations of one tenant that all hang, for as long as a run may take, leave workers to others: to those that
-// are known to be fine and to those of which nothing is known.
+// Registrations of one tenant that all hang, for as long as a run may take, leave workers to others: to lanes that are
+// known to be fast and to those that are not known.
 func TestTargetsOfOneTenantThatHangLeaveWorkersToOthers(t *testing.T) {
 	for name, places := range map[string]int{"with places": 8, "without": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestALaneOfSeveralTenants(t *testing.T) {
 	g.Expect(faults(q)).To(BeEmpty())
 }
 
-// What waits for a worker while one has nothing to do is a fault of the hub, whatever targets do.
+// An item that waits although a worker is free is a fault of the hub, whatever targets do.
 func TestIdle(t *testing.T) {
 	g := NewWithT(t)
 	q, clock := newTestQueue(t, Options[string]{

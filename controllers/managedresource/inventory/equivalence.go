@@ -9,9 +9,8 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// Equivalences are sets of kinds that name the same objects, so that a manifest which moves from one to another does not
-// have its object deleted (spec/managedresource.md 2.5). The zero value knows none; NewEquivalences knows those that
-// Kubernetes itself made.
+// Equivalences are sets of kinds that name the same objects, so that a manifest which moves from one to another does
+// not have its object deleted. The zero value knows none; NewEquivalences knows those that Kubernetes itself made.
 type Equivalences struct {
 	sets map[schema.GroupKind]*[]schema.GroupKind
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
-// Key identifies an object within a target. The API version is not part of it (spec/managedresource.md 2.5), so an object
-// that moves to another version of its group stays the same object.
+// Key identifies an object within a target. The API version is not part of it, so an object that moves to another
+// version of its group stays the same object.
 type Key struct {
 	Group, Kind, Namespace, Name string
 }
@@ -45,7 +45,7 @@ func (k Key) NamespacedName() types.NamespacedName {
 }
 
 // String renders the key for people: kind with group, and the name with its namespace where it has one. It is bounded,
-// since an inventory that somebody else wrote may have any names.
+// since an inventory that was not written by the hub may have any names.
 func (k Key) String() string {
 	return untrusted.Name(k.GroupKind().String()) + " " + untrusted.Text(k.objectName(), 2*untrusted.MaxName+1)
 }
@@ -58,7 +58,7 @@ func (k Key) objectName() string {
 }
 
 // Compare orders keys as the inventory is sorted: by the string group/kind/namespace/name, in which an empty namespace
-// counts as "default" unless the kind is Namespace (spec/managedresource.md 1.3).
+// counts as "default" unless the kind is Namespace.
 func (k Key) Compare(other Key) int { return cmp.Compare(k.sortString(), other.sortString()) }
 
 func (k Key) sortString() string {

@@ -6,9 +6,9 @@ import "k8s.io/apimachinery/pkg/runtime/schema"
 // starts when the one before it is done. Deletion runs through the stages backwards.
 type Stage int
 
-// Stages in order. The list follows GRM's fixed kind order (spec/managedresource.md 2.9), folded to the dependencies that
-// matter to a server; custom resources come before the admission webhooks and aggregated APIs of the same bundle, because
-// a webhook whose backend is not up yet would block them.
+// Stages in order. The list follows GRM's fixed kind order, folded to the dependencies that matter to a server; custom
+// resources come before the admission webhooks and aggregated APIs of the same bundle, because a webhook whose backend
+// is not up yet would block them.
 const (
 	StageFoundation Stage = iota // namespaces, custom resource definitions, priority classes
 	StageConfig                  // policies, quotas, identities, configuration, storage

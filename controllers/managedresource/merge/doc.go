@@ -1,5 +1,5 @@
-// Package merge says what an object is to be, given its manifest (desired), what is in the target (live), and what the last
-// apply set (base): the rules of spec/managedresource.md 2.10 as functions without side effects.
+// Package merge says what an object is to be, given its manifest (desired), what is in the target (live), and what the
+// last apply set (base): the rules of a merge as functions without side effects.
 //
 // Most of an object is exactly the manifest. The exceptions are here: labels and annotations are merged three-way
 // (metadata.go), and some fields keep their live value (payload.go, template.go, service.go), because an autoscaler, an

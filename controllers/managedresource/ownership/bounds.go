@@ -10,18 +10,18 @@ import (
 )
 
 // Bounds of the managedFields of one object. Real API servers keep far less: an object has 1.5 MiB at most, objects
-// nest no deeper than their schemas do, and of those who update an object ten are remembered.
+// nest no deeper than their schemas do, and of the managers that update an object ten are kept.
 const (
 	// MaxEntries is how many entries are read.
 	MaxEntries = 1000
 	// MaxBytes is how many bytes the fields of all entries take together.
 	MaxBytes = 1 << 20
-	// MaxDepth is how deep fields are nested. What is done with a field takes time in proportion to its depth.
+	// MaxDepth is how deep fields are nested. Processing a field takes time in proportion to its depth.
 	MaxDepth = 100
 )
 
 // ErrTooLarge is wrapped by the error for managedFields that exceed a bound. They are not read.
-var ErrTooLarge = errors.New("more than is read of the managedFields of an object")
+var ErrTooLarge = errors.New("more than the limit for the managedFields of an object")
 
 // checkSize returns an error if entries are too many or too large.
 func checkSize(entries []metav1.ManagedFieldsEntry) error {

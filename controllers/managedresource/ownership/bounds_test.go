@@ -28,7 +28,7 @@ func leaves(prefix string, n int) string {
 	return strings.Join(names, ",")
 }
 
-// manifest returns what has fields under a number of levels.
+// manifest returns an object with fields under a number of levels.
 func manifest(depth int, prefix string, n int) *unstructured.Unstructured {
 	inner := map[string]any{}
 	for i := range n {
@@ -42,7 +42,7 @@ func manifest(depth int, prefix string, n int) *unstructured.Unstructured {
 	}}
 }
 
-// compareAll does everything that is done with managedFields.
+// compareAll performs all operations on managedFields.
 func compareAll(o metav1.Object, desired *unstructured.Unstructured) error {
 	intended := ownership.Fields(desired.Object)
 	exempt, kept := ownership.ExemptFor(desired, true), ownership.KeptFor(desired, true)
@@ -73,9 +73,9 @@ func TestManagedFieldsOutOfBoundsAreNotRead(t *testing.T) {
 		entries entries
 		message string
 	}{
-		"too many entries":       {many, "1001 entries are more than is read of the managedFields of an object: 1000"},
-		"too many bytes":         {entries{}.ours(`{}`).update(large), "are more than is read"},
-		"too many bytes of ours": {entries{}.ours(large).update(`{"f:spec":{"f:y":{}}}`), "are more than is read"},
+		"too many entries":       {many, "1001 entries are more than the limit for the managedFields of an object: 1000"},
+		"too many bytes":         {entries{}.ours(`{}`).update(large), "are more than the limit"},
+		"too many bytes of ours": {entries{}.ours(large).update(`{"f:spec":{"f:y":{}}}`), "are more than the limit"},
 		"too deep": {
 			entries{}.ours(`{}`).update(nested(1000, leaves("x", 20_000))), "more than 100 levels of nesting",
 		},
@@ -95,7 +95,7 @@ func TestManagedFieldsOutOfBoundsAreNotRead(t *testing.T) {
 			g.Expect(err).To(MatchError(ownership.ErrTooLarge))
 			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
 
-			// What cannot be read counts nevertheless: another state is another one.
+			// Entries that cannot be read count nevertheless: a change of them is a change.
 			was := ownership.Observe(o, manager)
 			g.Expect(ownership.Observe(o, manager)).To(Equal(was))
 			last := &o.ManagedFields[len(o.ManagedFields)-1]
@@ -107,8 +107,8 @@ func TestManagedFieldsOutOfBoundsAreNotRead(t *testing.T) {
 	}
 }
 
-// All that the bounds allow is compared with memory and time in proportion to its size, not to the size of what one
-// manager has times the number of managers, nor to the square of the depth.
+// Comparing anything within the bounds takes memory and time in proportion to its size, not to the size of one
+// manager's entry times the number of managers, nor to the square of the depth.
 func TestManagedFieldsWithinBoundsAreComparedInLinearTime(t *testing.T) {
 	const deep = ownership.MaxDepth - 2
 	byMany := entries{}.ours(nested(1, leaves("ours", 20_000)))
@@ -148,7 +148,8 @@ func TestManagedFieldsWithinBoundsAreComparedInLinearTime(t *testing.T) {
 	}
 }
 
-// FuzzFieldsV1 compares what two managers have, whatever they say. The work is bounded by the length of what they say.
+// FuzzFieldsV1 compares the entries of two managers with arbitrary content. The work is bounded by the length of
+// the entries.
 func FuzzFieldsV1(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`{"f:spec":{"f:x":{}}}`, `{"f:spec":{".":{},"f:y":{}}}`},
@@ -180,7 +181,7 @@ func FuzzFieldsV1(f *testing.F) {
 	})
 }
 
-// BenchmarkCompare does everything that is done with managedFields, of the two shapes that cost most.
+// BenchmarkCompare performs all operations on managedFields of the two most expensive shapes.
 func BenchmarkCompare(b *testing.B) {
 	for name, depth := range map[string]int{"wide": 1, "deep": ownership.MaxDepth - 2} {
 		for _, n := range []int{2_500, 5_000, 10_000, 20_000} {

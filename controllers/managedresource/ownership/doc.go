@@ -13,9 +13,9 @@
 //
 // Some foreign payload has to stay (Exempt): fields that the control plane fills, or that an operator may own on purpose.
 //
-// Targets choose what their managedFields look like, so all work on them is linear in their size: what exceeds the
-// bounds (MaxEntries, MaxBytes, MaxDepth) is not read and is an error of that object, sets are walked side by side,
-// and no path is written out but those that are shown to people.
+// Targets choose the content of managedFields, so all work on them is linear in their size: entries that exceed the
+// bounds (MaxEntries, MaxBytes, MaxDepth) are not read and are an error of that object, sets are walked in parallel,
+// and only paths that are shown to people are written out.
 //
 // Trade-offs: paths of entries that were written in another version of the same group are treated as if they were written
 // in ours. Kinds whose versions move fields around are rare, and a path that does not exist is ignored by the server.

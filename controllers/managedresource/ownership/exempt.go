@@ -16,10 +16,10 @@ import (
 // one); subresource is the one through which the owner wrote, empty for the object itself.
 type Exempt func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool
 
-// ExemptFor returns the foreign payload that is never taken back from an object of the manifest's kind (design.md section
-// 5, spec/managedresource.md 2.10). All of it holds only while the manifest leaves the field empty: what the manifest sets
-// is ours and never reaches the exemption. Fields whose live value wins over the manifest's belong to whoever writes them:
-// replicas of an object that something scales (autoscaled) or that preserves them, and preserved resources.
+// ExemptFor returns the foreign payload that is never taken back from an object of the manifest's kind. All of it holds
+// only while the manifest leaves the field empty: what the manifest sets is ours and never reaches the exemption.
+// Fields whose live value wins over the manifest's belong to whoever writes them: replicas of an object that something
+// scales (autoscaled) or that preserves them, and preserved resources.
 func ExemptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 	rules := rulesFor(manifest, autoscaled)
 	return func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool {
@@ -46,7 +46,7 @@ func KeptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 	}
 }
 
-// maxSearched is how many items of a list are looked at to find one. Longer ones count as if they had it.
+// maxSearched is how many items of a list are searched for one. Longer lists count as if they had it.
 const maxSearched = 1000
 
 // isSet tells whether there is anything at a path. Items of lists are found by their keys; without keys they count as there

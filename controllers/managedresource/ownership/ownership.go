@@ -87,7 +87,7 @@ type Record struct {
 // entry is one entry. What was written as status is parsed only where it matters.
 type entry struct {
 	*metav1.ManagedFieldsEntry
-	tooLarge error  // what bound the entries exceed together
+	tooLarge error  // the bound that the entries exceed together
 	names    *names // of our entry
 	parsed   bool
 	set      *fieldpath.Set

@@ -7,13 +7,13 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// What is here takes time in proportion to the sets that it is given, but for the logarithm of their size, and to the
-// depth of their fields, which is bounded: a target chooses what they look like.
+// All functions here take time in proportion to the size of their sets, except for a logarithmic factor, and to the
+// depth of the fields, which is bounded: a target chooses the content.
 
-// beside returns what a set has and another one, own, has not. Maps and lists under which own has something are left
-// out, too: whoever writes by updates owns them beside their content, an applier owns the content alone. They hold
-// nothing that own does not. The result shares its parts with the set. It takes the time of the set alone, however
-// large own is.
+// beside returns the elements of a set that another one, own, does not have. Maps and lists under which own has
+// something are left out, too: a manager that updates owns them as well as their content, an applier owns the content
+// alone. They hold nothing that own does not. The result shares its parts with the set. It takes the time of the set
+// alone, however large own is.
 func beside(set, own *fieldpath.Set) *fieldpath.Set {
 	out := fieldpath.NewSet()
 	set.Members.Iterate(func(pe fieldpath.PathElement) {
@@ -95,8 +95,8 @@ func below(set *fieldpath.Set, path fieldpath.Path) *fieldpath.Set {
 	return out
 }
 
-// Fields returns the paths that an intent sets, as far as they can be told without a schema: map keys by name, and
-// whole lists. It serves to name who changed something; nothing is decided by it.
+// Fields returns the paths that an intent sets, as far as they can be determined without a schema: map keys by name,
+// and whole lists. It serves to name who changed something; nothing is decided by it.
 func Fields(intent map[string]any) *fieldpath.Set {
 	set := fieldpath.NewSet()
 	for _, k := range slices.Sorted(maps.Keys(intent)) { // in their order each is appended

@@ -2,11 +2,11 @@
 //
 // The inventory says what may be deleted. Before each delete the live object is read: it is left alone if its origin
 // names somebody else, if it is not the object that was applied and nothing on it says that it is ours, if it asks to
-// be kept, or if another ManagedResource that has a say in it lists it. While it is not known who has, it stays. The
-// delete carries the UID and the version that were looked at, so a stranger that takes the name in between is safe, and
-// so is an object that somebody claims in between. A namespace or a definition in which somebody still has objects, or
-// of which an object is to stay, waits for them, for its deletion would be theirs (holders.go). What no inventory names
-// is not looked for: it goes with its namespace, as with everybody's deletes.
+// be kept, or if another ManagedResource that has a say in it lists it. While it is not known which ones have a say, it
+// stays. The delete carries the UID and the version that were looked at, so a stranger that takes the name in between
+// is safe, and so is an object that another one claims in between. A namespace or a definition in which others still
+// have objects, or of which an object is to stay, waits for them, because its deletion would delete them (holders.go).
+// What no inventory names is not looked for: it goes with its namespace, as with any other deletion of it.
 //
 // Objects go in the reverse of the order in which they came (order.go), but each waits only for what needs it: all for
 // the webhooks, workloads and settings for custom resources that may need them to end, access and configuration for the

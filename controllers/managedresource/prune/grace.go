@@ -16,8 +16,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
-// linger deals with an object that is deleted and not gone: it waits, and once the grace that the object asks for is over,
-// it loses its finalizers (spec/managedresource.md 2.12).
+// linger deals with an object that is deleted and not gone: it waits, and once the grace that the object asks for is
+// over, it loses its finalizers.
 func (r *run) linger(ctx context.Context, out *Outcome, at place, live *metav1.PartialObjectMetadata) error {
 	out.Result, out.Reason, out.lingers = Pending, pendingReason(live), true
 	grace, err := graceOf(live)

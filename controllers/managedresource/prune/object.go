@@ -120,15 +120,17 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 	return r.linger(ctx, out, at, left)
 }
 
-// undecidedRetry is the pause before another look at an object of which it was not known who has a say in it.
+// undecidedRetry is the pause before the next look at an object of which it was not known which ManagedResources have a
+// say in it.
 const undecidedRetry = time.Second
 
-// undecided has an object wait until it is known who else has a say in it, and tells whether it has to.
+// undecided lets an object wait until it is known which other ManagedResources have a say in it, and tells whether it
+// has to.
 func (r *run) undecided(out *Outcome, key inventory.Key) bool {
 	if r.policy.Undecided == nil || !r.policy.Undecided(key) {
 		return false
 	}
-	out.Result, out.Reason = Pending, "waits until it is known who else reaches this cluster"
+	out.Result, out.Reason = Pending, "waits until it is known which other namespaces reach this cluster"
 	out.Due = r.policy.Clock.Now().Add(undecidedRetry)
 	return true
 }
@@ -269,8 +271,8 @@ func garbageCollectable(live *metav1.PartialObjectMetadata, ref resourcesv1alpha
 		resourcesv1alpha1.IsTruthy(live.Labels[resourcesv1alpha1.GarbageCollectableReferenceLabel])
 }
 
-// propagation is Foreground for workloads, so that their pods are gone when they are, and the server's default otherwise
-// (spec/managedresource.md 2.12).
+// propagation is Foreground for workloads, so that their pods are gone when they are, and the server's
+// default otherwise.
 func propagation(group string) *metav1.DeletionPropagation {
 	switch group {
 	case "apps", "extensions", "batch":

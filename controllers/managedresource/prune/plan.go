@@ -10,7 +10,7 @@ import (
 // KeptBecause says why Objects would leave a live object in the target, for plans; empty if it would delete it.
 func KeptBecause(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, policy Policy) string {
 	if policy.Undecided != nil && policy.Undecided(inventory.KeyOf(ref)) {
-		return "it is not known yet who else has a say in it"
+		return "it is not known yet which other ManagedResources have a say in it"
 	}
 	if policy.ListedByOther != nil && policy.ListedByOther(inventory.KeyOf(ref)) {
 		return "another ManagedResource lists it"

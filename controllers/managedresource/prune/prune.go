@@ -109,8 +109,8 @@ type Outcome struct {
 	Deleted bool
 	// Finalized are the finalizers that this call took off.
 	Finalized []string
-	// Due is when a pending object is due for another look: when its finalizers may be taken off, or when who else has
-	// a say in it may be known. Zero if events tell.
+	// Due is when a pending object is due for another look: when its finalizers may be removed, or when it may be known
+	// which others have a say in it. Zero if an event will trigger it.
 	Due time.Time
 	// Reason says why an object was kept or what it waits for.
 	Reason string

@@ -23,8 +23,8 @@ func NewReleaser(t Target, origin, fieldManager string) *Releaser {
 	return &Releaser{kinds: kinds{Target: t}, origin: origin, fieldManager: fieldManager}
 }
 
-// Release takes the marks off an object that is no longer managed (spec/managedresource.md 2.6). An object of somebody else
-// is left alone. It may be called from many goroutines.
+// Release takes the marks off an object that is no longer managed. An object of somebody else is left alone. It may be
+// called from many goroutines.
 func (r *Releaser) Release(ctx context.Context, ref resourcesv1alpha1.ObjectReference) error {
 	return r.kinds.release(ctx, ref, r.origin, r.fieldManager)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// While it is not known who else has a say in an object, it is neither deleted nor left to anybody.
+// While it is not known which other ManagedResources have a say in an object, it is neither deleted nor given up.
 func TestObjectStaysUntilItIsKnownWhoHasASay(t *testing.T) {
 	g := NewWithT(t)
 	cm := configMap(g, hubtest.Namespace(t, nil, cluster), "a", nil)

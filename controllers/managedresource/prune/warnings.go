@@ -13,8 +13,8 @@ import (
 // explainedServices bounds how many Services that do not go are explained.
 const explainedServices = 20
 
-// explain adds to the reasons of pending Services what their last Warning events say: it is a cloud's load balancer that
-// they wait for (spec/managedresource.md 2.12). It is for people, so it fails in silence.
+// explain adds to the reasons of pending Services what their last Warning events say: it is a cloud's load balancer
+// that they wait for. It is for people, so it fails in silence.
 func (r *run) explain(ctx context.Context) {
 	var pending []int
 	for i := range r.outcomes {

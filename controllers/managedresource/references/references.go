@@ -23,8 +23,8 @@ func (TooManyError) Error() string {
 }
 
 // Of returns the Secrets that a ManagedResource refers to, in the order in which they are read. A Secret that is
-// referred to several times is at its last place: of equal objects the one that is read last wins, so its earlier
-// places change nothing. The error is a TooManyError.
+// referred to several times is listed at its last position: of equal objects the one that is read last wins, so earlier
+// positions have no effect. The error is a TooManyError.
 func Of(mr *resourcesv1alpha1.ManagedResource) ([]types.NamespacedName, error) {
 	refs := distinct(mr.Spec.SecretRefs)
 	if len(refs) > Max {
@@ -38,7 +38,7 @@ func Of(mr *resourcesv1alpha1.ManagedResource) ([]types.NamespacedName, error) {
 }
 
 // Trim cuts the references of a ManagedResource to those that Of returns. Of too many it leaves one more than Max, so
-// that Of still says so.
+// that Of still reports it.
 func Trim(mr *resourcesv1alpha1.ManagedResource) {
 	if refs := distinct(mr.Spec.SecretRefs); len(refs) < len(mr.Spec.SecretRefs) {
 		kept := make([]corev1.LocalObjectReference, len(refs)) // without room for the rest
@@ -47,11 +47,11 @@ func Trim(mr *resourcesv1alpha1.ManagedResource) {
 	}
 }
 
-// few is up to how many references a scan is cheaper than a set.
+// few is the number of references up to which a scan is cheaper than a set.
 const few = 8
 
-// distinct returns references without those that come again later, at most one more than Max of them. It may return the
-// list that it was given, which it does not change.
+// distinct returns references without those that are repeated later, at most one more than Max of them. It may return
+// the list that it was given, which it does not change.
 func distinct(refs []corev1.LocalObjectReference) []corev1.LocalObjectReference {
 	if len(refs) <= few && !slices.ContainsFunc(refs, repeated(refs)) {
 		return refs

@@ -82,7 +82,7 @@ func TestTooManyReferences(t *testing.T) {
 	}
 }
 
-// Any list is cut to what a walk over it finds that takes each Secret where it comes last.
+// Any list is cut to the same result as a simple walk that takes each Secret at its last position.
 func TestReferencesOfAnyList(t *testing.T) {
 	property := func(list []uint8) bool {
 		var names, want []string
@@ -100,7 +100,7 @@ func TestReferencesOfAnyList(t *testing.T) {
 	NewWithT(t).Expect(quick.Check(property, nil)).To(Succeed())
 }
 
-// Twice as many references take twice as much, not four times.
+// Twice as many references take twice as much memory, not four times.
 func TestReferencesAreLinear(t *testing.T) {
 	allocations := func(n int) float64 {
 		mr := referring(append(numbered(n), numbered(n)...)...)

@@ -5,8 +5,8 @@
 // Content is never held here: whoever needs it reads it when it is needed.
 //
 // Users decide how many references there are. So an event of a ManagedResource takes time that is linear in its own
-// references, whoever else refers to the same Secrets, and one that refers to too many (package references) counts as
-// one without any.
+// references, however many others refer to the same Secrets, and one that refers to too many (package references)
+// counts as one without any.
 //
 // References are collected before the watch begins, so after the start every referenced Secret is known. One that is
 // referenced later is unknown until somebody reads it (Begin, Found) or its next event comes. Nothing is lost in between:

@@ -50,7 +50,7 @@ func TestOnlyAsManyReferencesAreKeptAsAreRead(t *testing.T) {
 	g.Expect(x.sized()).To(Equal([]int{0, 0, 0, 0}), "it counts as one without references now")
 }
 
-// Those who refer to a Secret are told of it, however many there are, in whatever order they come and go.
+// All referrers of a Secret are notified of it, however many there are, in whatever order they are added and removed.
 func TestManyReferToOneSecret(t *testing.T) {
 	g := NewWithT(t)
 	x := New(nil, nil)

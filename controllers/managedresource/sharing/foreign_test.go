@@ -15,16 +15,16 @@ import (
 
 var foreign = types.NamespacedName{Namespace: "other", Name: "a"}
 
-// What a ManagedResource of another namespace says counts only if the namespace was verified.
+// Claims of a ManagedResource of another namespace count only if the namespace was verified.
 func TestOtherNamespacesCountOnlyIfVerified(t *testing.T) {
 	only := func(namespace string) sharing.Verifier { return func(n string) bool { return n == namespace } }
 	for name, tc := range map[string]struct {
 		verified sharing.Verifier
 		counts   bool
 	}{
-		"nobody is verified":      {nil, false},
-		"another one is verified": {only("third"), false},
-		"it is verified":          {only("other"), true},
+		"no namespace is verified": {nil, false},
+		"another one is verified":  {only("third"), false},
+		"it is verified":           {only("other"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -46,7 +46,7 @@ func TestOtherNamespacesCountOnlyIfVerified(t *testing.T) {
 	}
 }
 
-// A namespace is asked about once, however many of its ManagedResources list an object.
+// The verifier is asked about a namespace once, however many of its ManagedResources list an object.
 func TestVerifierIsAskedOnce(t *testing.T) {
 	g := NewWithT(t)
 	x := sharing.NewIndex()
@@ -64,8 +64,7 @@ func TestVerifierIsAskedOnce(t *testing.T) {
 	g.Expect(asked).To(Equal(3))
 }
 
-// No annotation can be taken for the place of ManagedResources that are not bound, in whatever form it was written
-// once.
+// No annotation can be mistaken for the place of ManagedResources that are not bound, former representations included.
 func TestPlacesOfDifferentKindsAreNeverTheSame(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(sharing.Place(sharing.Cluster(""))).NotTo(Equal(sharing.Place(sharing.Unbound{})))
@@ -82,7 +81,7 @@ func TestPlacesOfDifferentKindsAreNeverTheSame(t *testing.T) {
 	g.Expect(x.Others(sharing.Cluster("unbound/ns/"+finalizer), key("both"), b, yes)).To(ConsistOf(foreign))
 }
 
-// The index by namespaces forgets who lists nothing any more, and remembers who still lists something.
+// The index by namespaces drops ManagedResources that list nothing any more, and keeps those that still list something.
 func TestAnyAfterChanges(t *testing.T) {
 	g := NewWithT(t)
 	x := sharing.NewIndex()

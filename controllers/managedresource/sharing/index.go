@@ -20,8 +20,8 @@ import (
 // are never the same, whatever is in them.
 type Place interface{ isPlace() }
 
-// Cluster is the cluster whose kube-system namespace has a UID, as a ManagedResource says by its annotation. Whether
-// that is true, a Verifier knows.
+// Cluster is the cluster whose kube-system namespace has a UID, as a ManagedResource says by its annotation. A Verifier
+// knows whether that is true.
 type Cluster types.UID
 
 // Unbound stands for the target of the ManagedResources of a namespace that carry a finalizer and are not bound to a
@@ -32,15 +32,16 @@ func (Cluster) isPlace() {}
 func (Unbound) isPlace() {}
 
 // Verifier tells whether the hub itself verified that the ManagedResources of a namespace reach the place that is asked
-// about. It is only asked about other namespaces than that of who asks, must answer from memory, and must not call the
-// Index. A nil Verifier knows of none.
+// about. It is only asked about namespaces other than that of the ManagedResource concerned, must answer from memory,
+// and must not call the Index. A nil Verifier knows of none.
 type Verifier func(namespace string) bool
 
 // Index holds what ManagedResources list. The zero value is not ready for use; NewIndex makes one.
 type Index struct {
 	mu    sync.RWMutex
 	lists map[types.NamespacedName]*list
-	// objects are who lists an object of a place, and namespaces who lists any, by their namespaces.
+	// objects are the ManagedResources that list an object of a place, and namespaces those that list any, by
+	// their namespaces.
 	objects    map[Place]map[handle][]types.NamespacedName
 	namespaces map[Place]map[string]map[types.NamespacedName]struct{}
 }
@@ -72,7 +73,7 @@ func NewIndex() *Index {
 	}
 }
 
-// placeOf is where a ManagedResource says that its objects are, nil if it says nothing.
+// placeOf is the place of the objects of a ManagedResource by its own account, nil if there is none.
 func placeOf(mr *resourcesv1alpha1.ManagedResource) Place {
 	if uid := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]; uid != "" {
 		return Cluster(uid)
@@ -92,12 +93,12 @@ type Change struct {
 	// Place is where it listed it, nil for nowhere.
 	Place Place
 	// Concerned are the other ManagedResources that list something of it, in order. Those of other namespaces are
-	// concerned only as far as a Verifier says so.
+	// concerned only as far as a Verifier confirms it.
 	Concerned []types.NamespacedName
 }
 
-// Observe takes note of a ManagedResource as it was read or written, and returns what that changes for others. An older
-// state than the one that is known changes nothing.
+// Observe records a ManagedResource as it was read or written, and returns what that changes for others. A state that
+// is older than the known one changes nothing.
 func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) Change {
 	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
 	now := &list{
@@ -197,7 +198,7 @@ func countsFor(who types.NamespacedName, verified Verifier) func(types.Namespace
 }
 
 // GiveUp tells whether another ManagedResource lists an object in one of the places and has a say in it, and if so,
-// that this one has none any more. Of two that give up an object at the same time, one learns that it is the last.
+// that this one has none any more. If two give up an object at the same time, one of them learns that it is the last.
 func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, verified Verifier, places ...Place) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -42,8 +42,8 @@ func (t *Tracker) autoscalerWatcher() *clustercache.Watcher {
 	}
 }
 
-// ScaledBy returns what an autoscaler scales. One whose reference cannot be read scales nothing, and is nobody else's
-// concern (spec/managedresource.md W-16).
+// ScaledBy returns what an autoscaler scales. One whose reference cannot be read scales nothing, which concerns no
+// other object.
 func ScaledBy(autoscaler *unstructured.Unstructured) (key inventory.Key, ok bool) {
 	ref, _, err := unstructured.NestedStringMap(autoscaler.Object, "spec", "scaleTargetRef")
 	if err != nil || ref["name"] == "" || untrusted.Name(ref["name"]) != ref["name"] {
@@ -79,7 +79,7 @@ func (m *tracked) scalable() bool {
 	return false
 }
 
-// The group of workloads, now and long ago (spec/managedresource.md 2.5).
+// The group of workloads, now and long ago.
 const (
 	appsGroup       = "apps"
 	extensionsGroup = "extensions"

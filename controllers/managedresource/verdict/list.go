@@ -45,7 +45,7 @@ func lines(texts []string) []string {
 	return out
 }
 
-// List joins errors the way consumers know them (spec/managedresource.md 2.12), a line each.
+// List joins errors the way consumers know them, a line each.
 func List(texts []string) string {
 	if len(texts) == 1 {
 		return "1 error occurred: " + line(texts[0])

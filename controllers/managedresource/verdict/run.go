@@ -89,8 +89,7 @@ func Pending(pending []prune.Outcome) string {
 	return "Could not clean all old resources: " + List(texts)
 }
 
-// failures are the texts of failed applies in the form that consumers match (spec/managedresource.md 2.11), those first that
-// may have caused others.
+// failures are the texts of failed applies in the form that consumers match, those first that may have caused others.
 func failures(outcomes []apply.Outcome) []string {
 	outcomes = slices.Clone(outcomes)
 	slices.SortStableFunc(outcomes, func(a, b apply.Outcome) int { return cmp.Compare(order(a), order(b)) })

@@ -106,7 +106,7 @@ func TestFailuresBeginWithTheirCauses(t *testing.T) {
 	g.Expect(strings.Join(order, "")).To(Equal("012345678"))
 }
 
-// Consumers tell a problem of the content from others by this (spec/managedresource.md 2.11).
+// Consumers tell a problem of the content from others by this.
 func TestMessagesOfFailuresKeepTheirShape(t *testing.T) {
 	g := NewWithT(t)
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "b", field.ErrorList{field.Required(field.NewPath("data"), "")})

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// limit is how many events are told of an object (spec/managedresource.md 2.12, 3.2).
+	// limit is how many events of an object are reported.
 	limit = 5
 	// listLimit bounds what is read to find them.
 	listLimit = 500

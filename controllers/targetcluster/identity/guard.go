@@ -13,8 +13,8 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// Guard decides whether the cluster that a registration leads to is the one it has always led to (design.md section 2). It
-// lives as long as the process, since a standby replica needs it as well.
+// Guard decides whether the cluster that a registration leads to is the one it has always led to. It lives as long as
+// the process, since a standby replica needs it as well.
 //
 // What counts is the UID in the status of the TargetCluster. Until the controller has written it there, the guard
 // remembers what it let pass, so that a registration cannot lead to two clusters in a row before it is known as one.

@@ -4,13 +4,12 @@
 // sends them. What a ManagedResource says of itself counts for targets of its own namespace; for the fixed target of a
 // class its namespace must be selected, too, or be that of the target. ManagedResources of classes whose target is the
 // source cluster belong to the target that owns their namespace: the one that their label cluster.x-k8s.io/cluster-name
-// names, else the only registration there that serves the default class, else nobody. Those of dry runs that were never
+// names, else the only registration there that serves the default class, else none. Those of dry runs that were never
 // applied are left out, since the hub does nothing about them.
 //
 // # How it works
 //
-// An index at the informer of ManagedResources answers for one target without a look at those of others. A thousand
-// targets in one namespace would otherwise have each of them look at what all of them have. The index knows nothing of
-// registrations: its keys are made of the ManagedResource alone, and combined with what is registered when somebody
-// asks.
+// An index at the informer of ManagedResources answers for one target without a look at those of others. Otherwise each
+// of a thousand targets in one namespace would look at the ManagedResources of all. The index knows nothing of
+// registrations: its keys are made of the ManagedResource alone, and combined with the registrations at each lookup.
 package members

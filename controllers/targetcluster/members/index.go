@@ -22,8 +22,8 @@ import (
 // field is the name of the index.
 const field = "hub.gardener.cloud/target"
 
-// Keys of the index, one type for each kind. They say what the ManagedResource says, which proves nothing: what counts
-// is found by Of.
+// Keys of the index, one type for each kind. They hold claims of the ManagedResource, which prove nothing: Of finds
+// those that count.
 type (
 	// byUID is the UID of the cluster that has the objects.
 	byUID types.UID
@@ -35,7 +35,7 @@ type (
 	onSource string
 )
 
-// indexed is a key of the index as an informer needs it. Keys of different kinds never look alike, whatever is in them.
+// indexed is a key of the index as an informer needs it. Keys of different kinds are never equal, whatever is in them.
 type indexed interface{ index() string }
 
 func (k byUID) index() string    { return fmt.Sprintf("uid %q", string(k)) }
@@ -225,8 +225,8 @@ func (r registrations) only(class string) (clustercache.ClusterKey, bool) {
 	return found[0], true
 }
 
-// reaches tells whether ManagedResources of a namespace can have objects in the fixed target of a class. That one says
-// so of itself makes it no member.
+// reaches tells whether ManagedResources of a namespace can have objects in the fixed target of a class. The claim of a
+// ManagedResource alone does not make it a member.
 func (i *Index) reaches(ctx context.Context, c class, namespace string) bool {
 	return namespace == c.Target.Namespace || i.selects(ctx, c, namespace)
 }

@@ -182,14 +182,14 @@ func stateOf(obj client.Object) state {
 	if region == "" {
 		region = node.Labels[deprecatedRegionLabel]
 	}
-	// What is kept is bounded, and no part of a text that is not.
+	// The texts that are kept are bounded, and share no memory with longer ones.
 	return state{
 		problem: untrusted.Message(problemOf(node)),
 		cloud:   strings.Clone(untrusted.Token(cloud)), region: untrusted.Token(region),
 	}
 }
 
-// problemOf follows spec/fleet.md B3: a node has to be ready and under no pressure.
+// problemOf says what is wrong with a node, which has to be ready and under no pressure.
 func problemOf(node *corev1.Node) string {
 	ready := false
 	for _, condition := range node.Status.Conditions {
