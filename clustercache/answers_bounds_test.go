@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"net/http"
 	"runtime"
 	"strings"
@@ -214,6 +215,40 @@ func TestOwnCallsOverTheBoundsAreSaid(t *testing.T) {
 					HaveField("Reason", ReasonProbeFailed), HaveField("Message", ContainSubstring("more than"))))
 			})
 		}
+	}
+}
+
+// Headers that are too large are an error of the target on either protocol. On HTTP/1.1 each byte of them may be many
+// in memory, so fewer are allowed.
+func TestHeadersOverTheBounds(t *testing.T) {
+	for protocol, most := range map[string]int{"HTTP/1.1": 64 << 10, "HTTP/2": 128 << 10} {
+		t.Run(protocol, func(t *testing.T) {
+			h := start(t, Options{})
+			a := newAPIServer(t, newStore("uid-a"))
+			if protocol == "HTTP/1.1" {
+				serving := a.serving.Load().Clone()
+				serving.NextProtos = []string{"http/1.1"}
+				a.serving.Store(serving)
+			}
+			headers := func(bytes int) func(http.ResponseWriter, *http.Request) bool {
+				return func(w http.ResponseWriter, _ *http.Request) bool {
+					for i := range bytes >> 10 {
+						w.Header().Set(fmt.Sprint("X-", i), strings.Repeat("x", 1000))
+					}
+					return false
+				}
+			}
+			a.setFault(headers(most / 2))
+			key := h.register("a", a.kubeconfig("x"))
+			h.expectState(key, StateConnected)
+			a.setFault(headers(2 * most))
+			for call, f := range calls(h, key) {
+				h.Expect(f(t.Context())).NotTo(Succeed(), call)
+			}
+			h.Eventually(func() State { return h.state(key) }).ShouldNot(Equal(StateConnected))
+			a.setFault(nil)
+			h.expectState(key, StateConnected)
+		})
 	}
 }
 

@@ -30,6 +30,8 @@ type place struct {
 	unaggregated bool
 	// managed is needed: the request comes only if a ManagedResource has objects in the target.
 	managed bool
+	// leaving is needed: the request comes only for objects whose ManagedResource is deleted.
+	leaving bool
 }
 
 const (
@@ -129,7 +131,7 @@ var places = []place{
 		name: "watch events", asked: reads("watch"),
 		prefix: `{"type":"ADDED","object":` + partial + `"managedFields":`, suffix: "}}}\n",
 	},
-	{name: "GET", asked: reads("get"), prefix: object + `"managedFields":`, suffix: "}}", managed: true},
+	{name: "GET", asked: reads("get"), prefix: object + `"managedFields":`, suffix: "}}", managed: true, leaving: true},
 	{
 		name: "PATCH", asked: func(r *http.Request) bool { return r.Method == http.MethodPatch },
 		prefix: object + `"managedFields":`, suffix: "}}", managed: true,
@@ -250,8 +252,8 @@ func answersCases() []attack {
 				row: 5, name: fmt.Sprintf("%s in all places, %s", s.name, v.name), budget: manyTargets, quick: v.quick,
 				begin: func(ctx context.Context, sc *scene) error {
 					return sc.each(places, func(i int, p place) error {
-						return sc.target(ctx, fmt.Sprintf("t%d", i), p.managed || i%2 == 0, serverOptions{
-							http1: v.http1, pages: p.pages, intercept: p.intercepts(s, v.size, v.gzip),
+						return sc.place(ctx, fmt.Sprintf("t%d", i), p, p.managed || i%2 == 0, serverOptions{
+							http1: v.http1, intercept: p.intercepts(s, v.size, v.gzip),
 						})
 					})
 				},
@@ -272,9 +274,7 @@ func answersCases() []attack {
 			out = append(out, attack{
 				row: 5, name: name, budget: oneTarget, quick: p.name == "PATCH" && v.size == about && !v.gzip,
 				begin: func(ctx context.Context, sc *scene) error {
-					return sc.target(ctx, "t", true, serverOptions{
-						pages: p.pages, intercept: p.intercepts(v.shape, v.size, v.gzip),
-					})
+					return sc.place(ctx, "t", p, true, serverOptions{intercept: p.intercepts(v.shape, v.size, v.gzip)})
 				},
 			})
 		}

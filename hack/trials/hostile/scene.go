@@ -138,6 +138,27 @@ func (s *scene) target(ctx context.Context, name string, managed bool, o serverO
 	return s.register(ctx, name, srv.kubeconfig())
 }
 
+// place registers a server with a hostile answer at a place, and has the hub ask for it.
+func (s *scene) place(ctx context.Context, name string, p place, managed bool, o serverOptions) error {
+	o.pages = p.pages
+	if err := s.target(ctx, name, managed, o); err != nil || !p.leaving {
+		return err
+	}
+	mr := s.resource(name, name+"-objects")
+	what := "the objects that are to leave are applied"
+	if err := s.Until(ctx, s.options.Patience, 50*time.Millisecond, what, func() (bool, error) {
+		err := s.tenant.Get(ctx, client.ObjectKeyFromObject(mr), mr)
+		applied := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
+		return applied != nil && applied.Status == resourcesv1alpha1.ConditionTrue, err
+	}); err != nil {
+		return err
+	}
+	if err := s.tenant.Delete(ctx, mr); err != nil {
+		return fmt.Errorf("the tenant deletes ManagedResource %s: %w", mr.Name, err)
+	}
+	return nil
+}
+
 // each calls f for all places.
 func (s *scene) each(places []place, f func(int, place) error) error {
 	for i, p := range places {
