@@ -67,6 +67,10 @@ func (l *Lease) Move(to Owner) {
 	if to == l.owner {
 		return
 	}
+	if l.held == 0 {
+		l.owner = to
+		return
+	}
 	s := l.semaphore
 	s.mu.Lock()
 	ns, o := s.ownerLocked(to)

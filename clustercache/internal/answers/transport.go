@@ -82,6 +82,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	default:
 		return nil, err //nolint:wrapcheck // it says what went wrong
 	}
+	response.Request = request // for Pause
 	if err := boundHeaders(response); err != nil {
 		return nil, t.refuse(request, response, err)
 	}

@@ -3,11 +3,13 @@ package follow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/semaphore"
 )
 
@@ -68,20 +70,21 @@ type Share struct {
 // place is the place of a document in a Budget while it is read. Small documents have a nil place.
 type place struct {
 	size     int // that a buffer may have
+	kinds    []*semaphore.Semaphore
 	releases []func()
+	since    time.Time // it is held, over all documents
+	complete bool      // the document that it was taken for; what is in the buffer is of the next
 	timer    clock.Timer
 }
 
 // read waits until a buffer may have the given size. slow is called if the document takes too long to arrive from
 // then on.
-func (s *Share) read(
-	ctx context.Context, p *place, size int, clock clock.WithDelayedExecution, slow func(),
-) (*place, error) {
+func (s *Share) read(f *frames, p *place, size int) (*place, error) {
 	if s == nil || size <= freeRead || p != nil && size <= p.size {
 		return p, nil
 	}
 	if p == nil {
-		p = &place{}
+		p = &place{since: f.clock.Now()}
 	} else {
 		p.timer.Stop() // it is not late because of waiting here
 	}
@@ -89,13 +92,26 @@ func (s *Share) read(
 	if size > mediumRead {
 		kind, most = s.budget.large, maxDocument
 	}
-	release, err := kind.Acquire(ctx, s.owner, 1)
+	release, err := s.acquire(f.ctx, f.call, kind, 1)
 	if err != nil {
 		p.release()
 		return nil, fmt.Errorf("waiting for a place to read a large document: %w", err)
 	}
-	p.size, p.releases, p.timer = most, append(p.releases, release), clock.AfterFunc(slowDocument, slow)
+	p.size, p.kinds, p.releases = most, append(p.kinds, kind), append(p.releases, release)
+	p.timer = f.clock.AfterFunc(slowDocument, f.slow)
 	return p, nil
+}
+
+// acquire acquires places until ctx ends. The deadline of the call does not run meanwhile: waiting here is no fault of
+// the server.
+func (s *Share) acquire(
+	ctx, call context.Context, kind *semaphore.Semaphore, n int64,
+) (release func(), err error) {
+	err = answers.Pause(call, func() (err error) {
+		release, err = kind.Acquire(ctx, s.owner, n)
+		return err
+	})
+	return release, err
 }
 
 // release gives a place back.
@@ -111,20 +127,37 @@ func (p *place) release() {
 	}
 }
 
-// renew restarts the time that a document may take.
-func (p *place) renew() {
+// end notes that the document has arrived: from now on it waits for the hub.
+func (p *place) end() {
 	if p != nil {
-		p.timer.Reset(slowDocument)
+		p.timer.Stop()
+		p.complete = true
 	}
 }
 
+// carryOver keeps the place for the next document, which has begun with some bytes: as much of it as these need. It
+// returns false if the place was held for long over several documents while others wait for one.
+func (p *place) carryOver(bytes int, clock clock.PassiveClock) bool {
+	if last := len(p.kinds) - 1; last > 0 && bytes <= mediumRead {
+		p.releases[last]()
+		p.size, p.kinds, p.releases = mediumRead, p.kinds[:last], p.releases[:last]
+	}
+	if !p.complete {
+		return true
+	}
+	p.complete = false
+	p.timer.Reset(slowDocument)
+	contended := slices.ContainsFunc(p.kinds, func(kind *semaphore.Semaphore) bool { return kind.Waiting() > 0 })
+	return !contended || clock.Since(p.since) < slowDocument
+}
+
 // decode waits until a document of the given size may be decoded. release gives the place back.
-func (s *Share) decode(ctx context.Context, bytes, elements int) (release func(), err error) {
+func (s *Share) decode(ctx, call context.Context, bytes, elements int) (release func(), err error) {
 	cost := bytes + perElement*elements
 	if s == nil || cost <= freeDecode {
 		return func() {}, nil
 	}
-	if release, err = s.budget.decoded.Acquire(ctx, s.owner, int64(cost)); err != nil {
+	if release, err = s.acquire(ctx, call, s.budget.decoded, int64(cost)); err != nil {
 		return nil, fmt.Errorf("waiting for a place to decode a large document: %w", err)
 	}
 	return release, nil

@@ -60,7 +60,7 @@ func (w *watch) event() (event, error) {
 // decode reads an event. One that says that something is wrong is an error.
 func (w *watch) decode(raw []byte) (e event, err error) {
 	defer w.free()
-	d := decoding{ctx: w.ctx, share: w.share}
+	d := decoding{ctx: w.ctx, call: w.call, share: w.share}
 	switch {
 	case w.protobuf:
 		e, err = d.protobuf(raw)
@@ -121,6 +121,7 @@ func checkVersion(version string) error {
 // decoding is the state of decoding one document.
 type decoding struct {
 	ctx     context.Context
+	call    context.Context // of the request, for answers.Pause
 	share   *Share
 	release func() // nil unless something was taken
 }
@@ -144,7 +145,7 @@ func (d *decoding) admit(text, managed []byte) error {
 }
 
 func (d *decoding) take(bytes, elements int) (err error) {
-	d.release, err = d.share.decode(d.ctx, bytes, elements)
+	d.release, err = d.share.decode(d.ctx, d.call, bytes, elements)
 	return err
 }
 

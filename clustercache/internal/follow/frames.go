@@ -33,6 +33,7 @@ type frames struct {
 	spaces int // since the last document
 
 	ctx   context.Context // of the stream; its cause says why it ended
+	call  context.Context // of the request, for answers.Pause
 	slow  func()          // ends the stream with errSlow
 	share *Share
 	clock clock.WithDelayedExecution
@@ -77,8 +78,12 @@ func keep(buffer *[]byte) {
 
 func newFrames(ctx context.Context, end context.CancelCauseFunc, response *http.Response, c *Collection) *frames {
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) // what it is not is JSON
+	call := ctx
+	if response.Request != nil {
+		call = response.Request.Context()
+	}
 	return &frames{
-		body: response.Body, protobuf: kind == mediaProtobuf,
+		call: call, body: response.Body, protobuf: kind == mediaProtobuf,
 		ctx: ctx, slow: func() { end(errSlow) }, share: c.Budget, clock: c.Clock,
 	}
 }
@@ -114,18 +119,33 @@ func (f *frames) free() {
 		return
 	}
 	rest := (*f.buffer)[f.start:]
-	if len(rest) > firstRead || len(rest) > 0 && f.place == nil {
+	if len(rest) > 0 && f.place == nil {
 		return
 	}
+	if len(rest) > firstRead {
+		size := f.place.size
+		if !f.place.carryOver(len(rest), f.clock) {
+			f.slow()
+		}
+		if f.place.size < size {
+			f.move(rest)
+		}
+		return
+	}
+	f.move(rest)
+	f.place.release()
+	f.place = nil
+}
+
+// move moves the beginning of the next document to a buffer of its size.
+func (f *frames) move(rest []byte) {
 	before := f.buffer
 	f.buffer, f.start = nil, 0
 	if len(rest) > 0 {
-		f.buffer = newBuffer(firstRead)
+		f.buffer = newBuffer(len(rest))
 		*f.buffer = append(*f.buffer, rest...)
 	}
 	keep(before)
-	f.place.release()
-	f.place = nil
 }
 
 // pass notes that there were spaces between documents.
@@ -139,7 +159,7 @@ func (f *frames) pass(spaces int) error {
 // ends notes that a document is complete.
 func (f *frames) ends() {
 	f.spaces = 0
-	f.place.renew()
+	f.place.end()
 }
 
 // await blocks without a buffer until there is something of the next document. All that waits for long waits here, so that the
@@ -277,7 +297,7 @@ func (f *frames) borrow(more int) error {
 		return nil
 	}
 	size := min(max(2*cap(*b), len(*b)+more), maxDocument)
-	place, err := f.share.read(f.ctx, f.place, size, f.clock, f.slow)
+	place, err := f.share.read(f, f.place, size)
 	if f.place = place; err != nil {
 		return err
 	}

@@ -329,6 +329,24 @@ func TestDocumentsThatDoNotArrive(t *testing.T) {
 	waiting.eventually("listed ", "set large@6")
 }
 
+// A small beginning of the next document keeps no place for a large one.
+func TestPlaceOfALargeDocumentIsNotCarriedOver(t *testing.T) {
+	shared := follow.NewBudget()
+	of := func(name string) func(*follow.Collection) {
+		return func(c *follow.Collection) {
+			c.Budget = shared.Share(types.NamespacedName{Namespace: "hostile", Name: name})
+		}
+	}
+	begun := `{"type":"ADDED","object":{"metadata":{"annotations":{"a":"`
+	complete := begun + times("x", 1) + `"},"name":"large","resourceVersion":"6"}}}` + "\n"
+	for i := range 2 { // as many as the namespace has places
+		s := begin(t, of(fmt.Sprint(i)), say(all("5"), complete+begun+strings.Repeat("x", 8<<10)))
+		s.eventually("listed ", "set large@6")
+	}
+	s := begin(t, of("another"), say(all("5"), complete))
+	s.eventually("listed ", "set large@6")
+}
+
 // The same over HTTP/1.1: reading does not depend on the protocol.
 func TestHostilePageOverHTTP1(t *testing.T) {
 	g := NewWithT(t)

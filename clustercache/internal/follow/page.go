@@ -127,7 +127,7 @@ func (p *page) item() error {
 	if err != nil {
 		return err
 	}
-	d := decoding{ctx: p.ctx, share: p.share}
+	d := decoding{ctx: p.ctx, call: p.call, share: p.share}
 	object, err := d.item(raw, p.collection.MetadataOnly, p.collection.item)
 	p.free()
 	if d.release != nil {

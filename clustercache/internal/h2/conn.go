@@ -22,6 +22,8 @@ const (
 	// keptLimit bounds the bytes of all answers of a connection that wait to be read. An answer that would exceed it is
 	// reset: to stop reading the connection instead would delay the answers that readers wait for.
 	keptLimit = 8 << 20
+	// keptAnyway is how many unread bytes each answer may have in any case: a probe must not fail because lists wait.
+	keptAnyway = 16 << 10
 	// fresh is how long a connection is kept that was never used, and how long it is said of one why it was closed before that.
 	fresh = time.Second
 	// headerLimit bounds the headers of an answer.

@@ -14,7 +14,7 @@
 // What is written goes through a queue, which a goroutine empties that ends with it: nobody waits for a socket to be
 // written to while holding a lock, or beyond the deadline of a request. The window of the connection is given back when
 // data comes, that of a stream when it is read: a stream that is not read does not delay others, and never has more
-// than streamWindow. All together have keptLimit at most; an answer that would exceed it is reset.
+// than streamWindow. All together have keptLimit at most; an answer that would exceed it is reset, unless it is small.
 //
 // Servers are not trusted. What can wait to be written because a server asked for it is bounded, and so are headers,
 // informational answers, and frames that serve no stream. Exceeding a bound closes the connection, or ends the stream

@@ -131,7 +131,7 @@ func (c *Conn) takeDataLocked(f *http2.DataFrame) error {
 	case s.expected >= 0 && int64(len(data)) > s.expected:
 		c.resetLocked(s, http2.ErrCodeProtocol, errors.New("the answer is longer than it was said to be"))
 		return nil
-	case c.kept+len(data) > keptLimit:
+	case c.kept+len(data) > keptLimit && s.unread.size()+len(data) > keptAnyway:
 		c.resetLocked(s, http2.ErrCodeCancel, errKept)
 		return nil
 	case len(data) > 0:

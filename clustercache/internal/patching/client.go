@@ -29,9 +29,9 @@ const (
 	mediaProtobuf = "application/vnd.kubernetes.protobuf"
 	accept        = mediaProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
-	// maxAnswer bounds what is read of an answer. Metadata is bounded by API servers, and so are the objects of those that answer
-	// with all of one.
-	maxAnswer = 16 << 20
+	// maxAnswer bounds what is read of an answer. API servers accept objects of 3 MiB at most, and metadata is a part of
+	// one, also where they answer with all of it.
+	maxAnswer = 4 << 20
 	// maxShown bounds what is shown of an answer that is none, as client-go does.
 	maxShown = 2 << 10
 	// keptBuffer is the largest buffer that is kept for other answers.

@@ -142,12 +142,29 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, noStreams) // a client that left gets no answer
 		return
 	}
-	if s.options.intercept != nil && s.options.intercept(w, r) {
-		s.struck.Add(1)
-		return
+	if s.options.intercept != nil {
+		strike := sync.OnceFunc(func() { s.struck.Add(1) })
+		if s.options.intercept(striking{w, strike}, r) {
+			strike() // if nothing was written
+			return
+		}
 	}
 	s.honest.ServeHTTP(w, r)
 }
+
+// striking is the answer to a request that counts as hostile from its first byte on: some never end.
+type striking struct {
+	http.ResponseWriter
+	strike func()
+}
+
+func (w striking) Write(p []byte) (int, error) {
+	w.strike()
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (w striking) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // noStreams is what an API server says that does not stream lists.
 const noStreams = `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Invalid","code":422,` +
