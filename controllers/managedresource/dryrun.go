@@ -92,6 +92,10 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 		return false, err
 	}
 	p, err := r.plan(ctx, work, b, target)
+	if isContentError(err) {
+		work.log.Info("Dry run: the content cannot be applied", "error", err.Error())
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}

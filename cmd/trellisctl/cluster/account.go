@@ -112,10 +112,16 @@ func parseAccount(text string) (client.ObjectKey, error) {
 	return client.ObjectKey{Namespace: namespace, Name: name}, nil
 }
 
+// objectName is the name of what the account gets in the cluster.
+func (a *account) objectName() string { return "trellisctl:" + a.Namespace + ":" + a.Name }
+
+// identityRole is the ClusterRole that a role which is not everything gets beside it.
+func (a *account) identityRole() string { return a.objectName() + ":identity" }
+
 // objects are the service account and its rights. A role that is not everything gets two things beside it that the hub and
 // rotate cannot do without: to read kube-system, and to renew its own token.
 func (a *account) objects() []client.Object {
-	name := "trellisctl:" + a.Namespace + ":" + a.Name
+	name := a.objectName()
 	head := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{managedByLabel: cli.FieldManager}}
 	}
@@ -131,10 +137,10 @@ func (a *account) objects() []client.Object {
 		return objects
 	}
 	return append(objects,
-		&rbacv1.ClusterRole{ObjectMeta: head("", name+":identity"), Rules: []rbacv1.PolicyRule{
+		&rbacv1.ClusterRole{ObjectMeta: head("", a.identityRole()), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"}},
 		}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: head("", name+":identity"), Subjects: subjects, RoleRef: role("ClusterRole", name+":identity")},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: head("", a.identityRole()), Subjects: subjects, RoleRef: role("ClusterRole", a.identityRole())},
 		&rbacv1.Role{ObjectMeta: head(a.Namespace, name+":token"), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{a.Name}, Verbs: []string{"create"}},
 		}},

@@ -265,7 +265,13 @@ func (r *rotate) accept(ctx context.Context, connection *remote.Connection, a *a
 		return cli.Refused("service account %s lacks rights, and rotating grants none: %s instead of %s",
 			a.ObjectKey, rights, r.role)
 	}
-	if r.account != "" && r.role != "" {
+	more := r.role != "" && r.role != clusterAdmin && slices.ContainsFunc(roles, func(role string) bool {
+		return role != r.role && role != a.identityRole()
+	})
+	if more {
+		rights += ", which is more than " + r.role
+	}
+	if r.account != "" && r.role != "" && !more {
 		return nil
 	}
 	shown := fmt.Sprintf("Service account %s of the cluster with UID %s: %s.", a.ObjectKey, connection.UID, rights)

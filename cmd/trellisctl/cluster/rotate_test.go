@@ -79,6 +79,11 @@ func TestAccountAndRoleComeFromFlagsOrAreConfirmed(t *testing.T) {
 	}{
 		"both flags": {account: "kube-system/trellis",
 			flags: rotate{account: "kube-system/trellis", role: clusterAdmin}},
+		"the account has more than the role": {account: "kube-system/trellis",
+			flags: rotate{account: "kube-system/trellis", role: "reader"}, code: cli.ExitUsage,
+			says: "it has the ClusterRoles cluster-admin, reader, which is more than reader. There is no terminal"},
+		"that is confirmed": {account: "kube-system/trellis",
+			flags: rotate{account: "kube-system/trellis", role: "reader", yes: true}, says: "more than reader"},
 		"no terminal": {account: "kube-system/trellis", code: cli.ExitUsage, says: "Service " +
 			"account kube-system/trellis of the cluster with UID uid-a: it has the ClusterRoles cluster-admin, " +
 			"reader. There is no terminal to confirm that"},

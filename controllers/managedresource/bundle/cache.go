@@ -107,12 +107,11 @@ func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 	return c
 }
 
-// decode decodes a content, or waits for somebody who does. The error is that of ctx.
-func (c *Cache) decode(ctx context.Context, by semaphore.Owner, hash Hash, sources []Source,
-	lengths map[place]int64) (*content, error) {
+// decode decodes a content, or waits for another caller that does. Callers hold a slot. The error is that of ctx.
+func (c *Cache) decode(ctx context.Context, hash Hash, sources []Source, lengths map[place]int64) (*content, error) {
 	for {
 		flown, err, shared := c.flights.Do(string(hash[:]), func() (any, error) {
-			return c.load(ctx, by, hash, sources, lengths)
+			return c.load(ctx, hash, sources, lengths)
 		})
 		found, _ := flown.(*content)
 		switch {
@@ -121,21 +120,15 @@ func (c *Cache) decode(ctx context.Context, by semaphore.Owner, hash Hash, sourc
 		case ctx.Err() != nil || !shared:
 			return nil, err
 		}
-		// It was the end of somebody else's time.
+		// The context of another caller has ended.
 	}
 }
 
 // load decodes a content and remembers it, unless somebody else has done so since the caller looked.
-func (c *Cache) load(ctx context.Context, by semaphore.Owner, hash Hash, sources []Source,
-	lengths map[place]int64) (*content, error) {
+func (c *Cache) load(ctx context.Context, hash Hash, sources []Source, lengths map[place]int64) (*content, error) {
 	if found := c.get(hash); found != nil {
 		return found, nil
 	}
-	release, err := c.slots.Acquire(ctx, by, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	began := time.Now()
 	decoded, err := decode(ctx, hash, sources, c.limits, c.piece, lengths)
 	if err != nil {

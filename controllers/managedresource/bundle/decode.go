@@ -69,10 +69,10 @@ type decoder struct {
 // ends the reading.
 func (d *decoder) key(at place, value []byte) bool {
 	text, err := d.desk.read(at.key, value, d.textLeft, d.lengths[at])
+	d.textLeft -= min(int64(len(text)), d.textLeft) // also of one that cannot be read, as the forecast counts it
 	if err != nil {
 		return d.fault(at, err)
 	}
-	d.textLeft -= int64(len(text))
 
 	for c := range chunks(text) {
 		if !d.chunk(&at, c) {

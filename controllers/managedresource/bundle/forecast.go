@@ -24,7 +24,7 @@ type forecast struct {
 }
 
 // forecastOf goes through the text of a bundle without keeping any of it. A text that cannot be read counts up to that
-// point: decoding ends there, too.
+// point, as it does when it is decoded. The caller holds a slot: a window of Brotli may take 16 MiB.
 func forecastOf(ctx context.Context, sources []Source, limits Limits) (forecast, error) {
 	f := forecast{lengths: map[place]int64{}}
 	d, _ := desks.Get().(*desk)

@@ -10,15 +10,16 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/semaphore"
 )
 
-// secretRoom is the memory for reading one Secret of the largest size: as it is sent, and as it is decoded.
-const secretRoom = 4 << 20
-
-// How long a session waits for room at most. Decoding ends soon. Bundles are in use for as long as targets take, so a
-// run that needs room for one is better tried again later.
 const (
-	decodingPatience = 2 * time.Second
-	inUsePatience    = 200 * time.Millisecond
+	// secretRoom is the memory for reading one Secret of the largest size, as it is sent and as it is decoded, beside
+	// ordinaryRaw of other Secrets: most bundles need no more room until they are decoded.
+	secretRoom  = 4 << 20
+	ordinaryRaw = 1 << 20
 )
+
+// decodingPatience is how long a session waits for room to decode at most, which ends soon. Bundles are in use for as
+// long as targets take, so a run that needs room for one is better tried again later.
+const decodingPatience = 2 * time.Second
 
 // Need is how much room a session requests at its beginning, in bytes. The zero Need is for a bundle of unknown size.
 type Need struct {
@@ -54,25 +55,15 @@ type Session struct {
 func (c *Cache) Begin(ctx context.Context, of semaphore.Owner, parallel int, need Need) (*Session, error) {
 	s := &Session{cache: c, decoding: c.decoding.Lease(of), own: c.inUse.Lease(of), parallel: parallel}
 	need.Decoding = max(need.Decoding, secretRoom)
-	for _, ask := range []struct {
-		lease    *semaphore.Lease
-		n        int64
-		patience time.Duration
-	}{{s.own, need.InUse, inUsePatience}, {s.decoding, need.Decoding, decodingPatience}} {
-		if ask.n == 0 {
-			continue
-		}
-		waiting, cancel := context.WithTimeout(ctx, ask.patience)
-		err := ask.lease.Acquire(waiting, min(ask.n, ask.lease.Most()))
-		cancel()
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			s.release()
-			return nil, fmt.Errorf("waiting for room for a bundle: %w", context.Cause(ctx))
-		default:
-			return nil, s.busy(need)
-		}
+	waiting, cancel := context.WithTimeout(ctx, decodingPatience)
+	err := s.decoding.Acquire(waiting, min(need.Decoding, s.decoding.Most()))
+	cancel()
+	switch {
+	case ctx.Err() != nil:
+		s.release()
+		return nil, fmt.Errorf("waiting for room for a bundle: %w", context.Cause(ctx))
+	case err != nil || !s.grow(s.own, need.InUse):
+		return nil, s.busy(need)
 	}
 	return s, nil
 }
@@ -100,7 +91,7 @@ func (s *Session) Add(source Source) error {
 	if s.raw > s.cache.limits.Bytes {
 		return fmt.Errorf("%w: its Secrets hold more than %d MiB", ErrTooManyBytes, s.cache.limits.Bytes>>20)
 	}
-	if !s.grow(s.decoding, s.raw+secretRoom) {
+	if !s.grow(s.decoding, s.raw+secretRoom-ordinaryRaw) {
 		// The next attempt requests room for as much again, so that a long list does not start over repeatedly.
 		return s.busy(Need{Decoding: 2*s.raw + secretRoom, InUse: s.own.Held()})
 	}
@@ -137,6 +128,16 @@ func (s *Session) Open(ctx context.Context, kept *Kept, sources []Source) (*Bund
 func (s *Session) open(ctx context.Context, hash Hash, sources []Source) (*Bundle, error) {
 	found := s.cache.get(hash)
 	if found == nil {
+		// The slot is acquired before anybody else's decoding of the same content is waited for: one of another owner
+		// could be behind the whole queue of that owner.
+		release, err := s.cache.slots.Acquire(ctx, s.own.Owner(), 1)
+		if err != nil {
+			return nil, fmt.Errorf("decoding a bundle: %w", err)
+		}
+		defer release()
+		found = s.cache.get(hash)
+	}
+	if found == nil {
 		before, err := forecastOf(ctx, sources, s.cache.limits)
 		if err != nil {
 			return nil, fmt.Errorf("decoding a bundle: %w", err)
@@ -144,7 +145,7 @@ func (s *Session) open(ctx context.Context, hash Hash, sources []Source) (*Bundl
 		if need := s.raw + before.bytes; !s.grow(s.decoding, need) {
 			return nil, s.busy(Need{Decoding: need, InUse: s.own.Held()})
 		}
-		if found, err = s.cache.decode(ctx, s.own.Owner(), hash, sources, before.lengths); err != nil {
+		if found, err = s.cache.decode(ctx, hash, sources, before.lengths); err != nil {
 			return nil, fmt.Errorf("decoding a bundle: %w", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/andybalholm/brotli"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
 
@@ -175,7 +177,7 @@ func TestSecretsOverTheBoundAreNotRead(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	read := 0
 	for ; err == nil; read++ {
-		room := int64(read)<<20 + secretRoom
+		room := int64(read)<<20 + secretRoom - ordinaryRaw
 		g.Expect(cache.Stats().Decoding).To(BeNumerically(">=", room), "there is room before it is read")
 		err = s.Add(secret("k", strings.Repeat("x", 1<<20)))
 	}
@@ -301,6 +303,50 @@ func TestDocumentsWithTooManyElementsAreNotParsed(t *testing.T) {
 	g := NewWithT(t)
 	hosts := "kind: ConfigMap\ndata:\n  hosts: |\n" + strings.Repeat("    10.0.0.1 host-1\n", 100_000)
 	g.Expect(decodeText(hosts).Complete()).To(BeTrue(), "lines are no elements")
+}
+
+// A stream that is damaged counts with what it held up to that point, in the forecast and when it is decoded. Else what
+// follows would be decoded without room for it.
+func TestDamagedStreamsCountWithWhatTheyHold(t *testing.T) {
+	g := NewWithT(t)
+	limits := Limits{Bytes: 4 << 20}.withDefaults()
+	data := map[string][]byte{}
+	random := rand.New(rand.NewPCG(1, 1))
+	for i := range 8 {
+		var text strings.Builder
+		for text.Len() < 1<<20 { // what repeats itself is sent in one piece, of which a damaged stream has nothing
+			fmt.Fprint(&text, random.Uint64(), " ")
+		}
+		whole := compress(t, text.String())
+		data[fmt.Sprintf("a%d.br", i)] = []byte(whole[:len(whole)-1])
+	}
+	data["z.yaml.br"] = []byte(compress(t, "a: ["+strings.Repeat("{},", 200_000)+"{}]"))
+	sources := []Source{{Name: "damaged", Data: data}}
+	f, err := forecastOf(t.Context(), sources, limits)
+	g.Expect(err).NotTo(HaveOccurred())
+	d := &decoder{limits: limits, textLeft: limits.Bytes, memoryLeft: limits.Memory, lengths: f.lengths}
+	d.desk, _ = desks.Get().(*desk)
+	for i := range 8 {
+		key := fmt.Sprintf("a%d.br", i)
+		d.key(place{key: key}, data[key])
+	}
+	g.Expect(d.textLeft).To(BeZero())
+	g.Expect(d.key(place{key: "z.yaml.br"}, data["z.yaml.br"])).To(BeFalse())
+	g.Expect(d.faults[len(d.faults)-1].err).To(MatchError(ErrTooManyBytes))
+}
+
+// The memory of a large window is not kept for others.
+func TestWindowsThatAreNotKept(t *testing.T) {
+	for window := 10; window <= 24; window++ {
+		g := NewWithT(t)
+		var stream bytes.Buffer
+		w := brotli.NewWriterOptions(&stream, brotli.WriterOptions{Quality: 5, LGWin: window})
+		_, err := w.Write([]byte("a: b"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(w.Close()).To(Succeed())
+		g.Expect(isWide(stream.Bytes())).To(Equal(window > 22), "%d bits", window)
+	}
+	NewWithT(t).Expect(isWide(nil)).To(BeFalse())
 }
 
 // Sessions begin and end concurrently: the memory in use stays within its bounds, and nothing is left at the end.

@@ -48,8 +48,11 @@ func (q *Queue[R]) hasShare(u urgency) bool {
 	}
 	return q.placedOf(func(f *flight[R]) bool {
 		return f.urgency == u || u == background && f.urgency == change && q.options.Changes > 0
-	}) < (3*q.options.Places+3)/4
+	}) < q.share()
 }
+
+// share is how many places one kind of work may have.
+func (q *Queue[R]) share() int { return (3*q.options.Places + 3) / 4 }
 
 // placedOf counts the items of a sort that have a place.
 func (q *Queue[R]) placedOf(sort func(*flight[R]) bool) (n int) {

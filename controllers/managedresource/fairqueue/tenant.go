@@ -131,7 +131,8 @@ func (q *Queue[R]) firstTenant(s standing, u urgency) (first *tenant[R]) {
 // A queue that has ever known one tenant only leaves everything to it. Else, a tenant gets no more than half of the
 // places while others wait. Of the workers for lanes that are not known to be fast it never gets more than half, even
 // if the others are free: they may hang for as long as a run takes, and another tenant would find no free worker
-// meanwhile. Without places nothing is given up, so one quarter of the workers is kept for others likewise.
+// meanwhile. Of the places, its lanes that nothing is known of get three quarters of what one kind of work may have: all of
+// it would keep work of that kind for another tenant waiting until they have proved slow. Without places nothing is given up, so one quarter of the workers is kept for others likewise.
 func (q *Queue[R]) mayHave(t *tenant[R], s standing) bool {
 	if !q.several {
 		return true
@@ -150,6 +151,11 @@ func (q *Queue[R]) mayHave(t *tenant[R], s standing) bool {
 	}
 	if s == slow {
 		return t.busy[slow] < half((workers-places)/2)
+	}
+	if s == unknown && q.placedOf(func(f *flight[R]) bool {
+		return f.lane.tenant == t && f.lane.standing == unknown
+	}) >= max(1, q.share()-q.share()/4) {
+		return false
 	}
 	return !othersWait || t.placed < half(places)
 }

@@ -68,6 +68,22 @@ func TestTenantsShareThePlaces(t *testing.T) {
 	g.Expect(counts).To(Equal(map[string]int{"a": 4, "b": 4}))
 }
 
+// New lanes of one tenant that come alone leave places to another one whose work is of the same kind.
+func TestNewLanesOfOneTenantLeavePlacesOfTheirKindToOthers(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{
+		Tenant: tenantOf, Places: 20, Workers: 160, MaxInFlight: limit(1), Changes: 1,
+	})
+	q.Add("honest.0/0")
+	work(t, q, 1)
+	for i := range 30 {
+		q.Add(fmt.Sprintf("hostile.%d/0", i))
+	}
+	g.Expect(take(q)).To(HaveLen(12), "of 15 for one kind of work")
+	q.Add("honest.0/0")
+	g.Expect(take(q)).To(ContainElement("honest.0/0"))
+}
+
 // Registrations of one tenant that all hang, for as long as a run may take, leave workers to others: to lanes that are
 // known to be fast and to those that are not known.
 func TestTargetsOfOneTenantThatHangLeaveWorkersToOthers(t *testing.T) {
