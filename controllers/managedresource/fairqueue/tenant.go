@@ -115,11 +115,11 @@ func (q *Queue[R]) firstTenant(s standing, u urgency) (first *tenant[R]) {
 	if heap.len() == 0 {
 		return nil
 	}
-	if q.mayHave(heap.first(), s) {
+	if q.mayHave(heap.first(), s, u) {
 		return heap.first()
 	}
 	for _, t := range heap.things[1:] { // rare: most targets that hang belong to tenants with few targets
-		if (first == nil || t.before(first)) && q.mayHave(t, s) {
+		if (first == nil || t.before(first)) && q.mayHave(t, s, u) {
 			first = t
 		}
 	}
@@ -131,9 +131,10 @@ func (q *Queue[R]) firstTenant(s standing, u urgency) (first *tenant[R]) {
 // A queue that has ever known one tenant only leaves everything to it. Else, a tenant gets no more than half of the
 // places while others wait. Of the workers for lanes that are not known to be fast it never gets more than half, even
 // if the others are free: they may hang for as long as a run takes, and another tenant would find no free worker
-// meanwhile. Of the places, its lanes that nothing is known of get three quarters of what one kind of work may have: all of
-// it would keep work of that kind for another tenant waiting until they have proved slow. Without places nothing is given up, so one quarter of the workers is kept for others likewise.
-func (q *Queue[R]) mayHave(t *tenant[R], s standing) bool {
+// meanwhile. Of the places it gets three quarters of what one kind of work may have: with all of it, work of that kind
+// for another tenant would wait until those of its lanes that hang have proved slow. Without places nothing is given up,
+// so one quarter of the workers is kept for others likewise.
+func (q *Queue[R]) mayHave(t *tenant[R], s standing, u urgency) bool {
 	if !q.several {
 		return true
 	}
@@ -152,12 +153,12 @@ func (q *Queue[R]) mayHave(t *tenant[R], s standing) bool {
 	if s == slow {
 		return t.busy[slow] < half((workers-places)/2)
 	}
-	if s == unknown && q.placedOf(func(f *flight[R]) bool {
-		return f.lane.tenant == t && f.lane.standing == unknown
-	}) >= max(1, q.share()-q.share()/4) {
-		return false
+	if othersWait {
+		return t.placed < half(places)
 	}
-	return !othersWait || t.placed < half(places)
+	return q.placedOf(func(f *flight[R]) bool {
+		return f.lane.tenant == t && f.urgency == u
+	}) < max(1, q.share()-q.share()/4)
 }
 
 // half is the larger half of n, at least one.

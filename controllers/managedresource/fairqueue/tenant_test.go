@@ -68,8 +68,8 @@ func TestTenantsShareThePlaces(t *testing.T) {
 	g.Expect(counts).To(Equal(map[string]int{"a": 4, "b": 4}))
 }
 
-// New lanes of one tenant that come alone leave places to another one whose work is of the same kind.
-func TestNewLanesOfOneTenantLeavePlacesOfTheirKindToOthers(t *testing.T) {
+// Lanes of one tenant that begin to hang while no other one has work leave places to work of the same kind.
+func TestTenantThatIsAloneLeavesPlacesOfAKindToOthers(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{
 		Tenant: tenantOf, Places: 20, Workers: 160, MaxInFlight: limit(1), Changes: 1,
