@@ -20,6 +20,10 @@ import (
 // takes longer, the machine is overloaded.
 const parseTimeout = 10 * time.Second
 
+// startTimeout is how long the start waits for registrations to be read, those of all namespaces together. A namespace
+// with very many, of which each takes long, must not keep the hub from serving the others.
+const startTimeout = 3 * parseTimeout
+
 // registry knows the registration Secrets. It decides which of them have a place within the quota of their namespace,
 // and has their kubeconfigs read: outside of informer handlers, a few at a time, fair between namespaces.
 //
@@ -49,7 +53,8 @@ type entry struct {
 	version  int  // changes with each version of the Secret
 	done     int  // the version that was read last
 	reading  bool // a goroutine reads it
-	known    chan struct{}
+	// known is closed when the cache knows the registration, or it is gone.
+	known chan struct{}
 }
 
 // registrations are those of one namespace.
@@ -122,16 +127,17 @@ func (r *registry) remove(ctx context.Context, key ClusterKey) {
 	delete(r.entries, key)
 	r.withdrawLocked(e)
 	e.settle()
+	// One that got a place counts as refused until it was read, so that both may be there.
+	r.cache.unrefuse(key)
 	if e.admitted {
 		r.cache.unregister(key)
-	} else {
-		r.cache.unrefuse(key)
 	}
 	r.fillLocked(ctx, key.Namespace)
 }
 
-// finish returns when all registrations that exist now were read or refused, or ctx ended. From then on no registration
-// loses its place to an older one, since its target may be in use.
+// finish returns when all registrations that exist now are known to the cache, or ctx ended: they were read or refused,
+// or the time is over for those that were not. From then on no registration loses its place to an older one, since its
+// target may be in use.
 func (r *registry) finish(ctx context.Context) error {
 	r.mu.Lock()
 	r.complete = true
@@ -140,14 +146,40 @@ func (r *registry) finish(ctx context.Context) error {
 		awaited = append(awaited, e)
 	}
 	r.mu.Unlock()
+	timer := r.cache.options.Clock.NewTimer(startTimeout)
+	defer timer.Stop()
 	for _, e := range awaited {
 		select {
 		case <-e.known:
+		case <-timer.C():
+			r.postpone(awaited)
+			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 	return nil
+}
+
+// postpone registers those that were not read in time as unusable, since what is not registered may be taken for gone.
+// What is read of them later replaces that.
+func (r *registry) postpone(awaited []*entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	postponed := 0
+	for _, e := range awaited {
+		if e.isKnown() {
+			continue
+		}
+		r.cache.register(e.key, unread(e.secret, "the kubeconfig was not read within %s after the start of the hub, "+
+			"but will be", startTimeout))
+		e.settle()
+		postponed++
+	}
+	if postponed > 0 {
+		r.cache.options.Logger.Info("The start does not wait any longer for registrations that are yet to be read",
+			"registrations", postponed, "after", startTimeout)
+	}
 }
 
 // wait returns when no read is under way, after the end of the context of all calls.
@@ -289,20 +321,29 @@ func (r *registry) publish(e *entry, version int, result *registration, final bo
 
 // overdue is a registration that takes too long to read.
 func overdue(secret *corev1.Secret) *registration {
+	return unread(secret, "reading the kubeconfig takes longer than %s", parseTimeout)
+}
+
+// unread is a registration of which nothing but the metadata is known yet.
+func unread(secret *corev1.Secret, format string, args ...any) *registration {
 	r := describeRegistration(secret)
-	r.fault = &kubeconfig.FaultError{
-		Reason:  kubeconfig.ReasonInvalid,
-		Message: fmt.Sprintf("reading the kubeconfig takes longer than %s", parseTimeout),
-	}
+	r.fault = &kubeconfig.FaultError{Reason: kubeconfig.ReasonInvalid, Message: fmt.Sprintf(format, args...)}
 	return r
 }
 
-// settle notes that the first result of a registration is known.
+// settle notes that the cache knows the registration, or that it is gone.
 func (e *entry) settle() {
+	if !e.isKnown() {
+		close(e.known)
+	}
+}
+
+func (e *entry) isKnown() bool {
 	select {
 	case <-e.known:
+		return true
 	default:
-		close(e.known)
+		return false
 	}
 }
 
@@ -348,12 +389,13 @@ func (c *Cache) refuse(key ClusterKey, secret *corev1.Secret, message string) {
 	c.hub.Publish(key, EventRegistered)
 }
 
-// unrefuse drops a registration that had no place.
+// unrefuse drops a registration that had no place, if there is one.
 func (c *Cache) unrefuse(key ClusterKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	_, refused := c.refused[key.Namespace][key.Name]
 	c.unrefuseLocked(key)
-	if c.targets[key] == nil {
+	if refused && c.targets[key] == nil {
 		c.hub.Publish(key, EventGone)
 	}
 }

@@ -3,6 +3,8 @@ package clustercache
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,16 +13,18 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 )
 
-// blockade keeps registrations of one namespace from being read until it is lifted.
+// blockade keeps registrations of one namespace, or a single one of them, from being read until it is lifted.
 type blockade struct {
 	namespace string
+	name      string // of the target, or empty
 	lift      func()
-	reads     atomic.Int32 // of that namespace
+	reads     atomic.Int32 // of these
 	lifted    chan struct{}
 }
 
@@ -31,7 +35,7 @@ func block(namespace string) *blockade {
 }
 
 func (b *blockade) read(s *corev1.Secret, p kubeconfig.Policy) *registration {
-	if s.Namespace == b.namespace {
+	if s.Namespace == b.namespace && (b.name == "" || s.Labels[kubeconfig.ClusterNameLabel] == b.name) {
 		b.reads.Add(1)
 		<-b.lifted
 	}
@@ -127,6 +131,116 @@ func TestSyncedMeansRead(t *testing.T) {
 	g.Expect(cache.List("garden")).To(HaveLen(3))
 	cancel()
 	g.Eventually(ended, patience).Should(Receive(BeNil()))
+}
+
+// timerClock is a clock that tells which timers were asked for.
+type timerClock struct {
+	*clocktesting.FakeClock
+
+	mu     sync.Mutex
+	timers map[time.Duration]int
+}
+
+func newTimerClock() *timerClock {
+	return &timerClock{FakeClock: clocktesting.NewFakeClock(time.Now()), timers: map[time.Duration]int{}}
+}
+
+func (c *timerClock) NewTimer(d time.Duration) clock.Timer {
+	timer := c.FakeClock.NewTimer(d)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timers[d]++
+	return timer
+}
+
+// asked returns how many timers of that duration there were.
+func (c *timerClock) asked(d time.Duration) func() int {
+	return func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.timers[d]
+	}
+}
+
+// The start waits for a limited time in all, not for each registration: a namespace with many that take long does not
+// keep the hub from serving the others. Until they are read, its registrations are known, so that nothing takes them
+// for gone, and each of them is used when it was read.
+func TestStartDoesNotWaitForWhatTakesLong(t *testing.T) {
+	b, ticks := block("hostile"), newTimerClock()
+	h := &hub{WithT: NewWithT(t), t: t, secrets: newSecrets()}
+	h.SetDefaultEventuallyTimeout(patience)
+	a := newAPIServer(t, newStore("uid-a"))
+	begun := max(4, runtime.GOMAXPROCS(0)) / 2 // what is read of a namespace at a time
+	var keys []ClusterKey
+	for i := range begun + 10 {
+		keys = append(keys, ClusterKey{Namespace: "hostile", Name: fmt.Sprint("t-", i)})
+		h.secrets.set(registrationSecret(keys[i], a.kubeconfig("token")))
+	}
+	other := h.registered("a", 0, []byte("garbage"))
+	options := quick(Options{
+		Secrets: h.secrets, Clock: ticks, Addresses: onLoopback(), read: b.read,
+		ProbeTimeout: patience, ConnectTimeout: patience,
+	})
+	var err error
+	h.cache, err = New(options)
+	h.Expect(err).NotTo(HaveOccurred())
+	h.events = h.cache.GetClusterSource("test")
+	defer h.events.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.cache.Start(ctx) }()
+	defer func() {
+		cancel()
+		b.lift()
+		h.Eventually(ended).Should(Receive(BeNil()))
+	}()
+
+	h.Eventually(h.exists(other)).Should(BeTrue(), "others are read meanwhile")
+	h.Eventually(ticks.asked(startTimeout)).Should(Equal(1))
+	h.Eventually(b.reads.Load).Should(BeEquivalentTo(begun))
+	ticks.Step(startTimeout - 1)
+	h.Eventually(func() int { return len(h.cache.List("hostile")) }).Should(Equal(begun), "these are overdue")
+	h.Consistently(h.cache.synced, "100ms").ShouldNot(BeClosed(), "the others have not even begun")
+	ticks.Step(1)
+	h.Eventually(h.cache.synced).Should(BeClosed())
+
+	h.Expect(h.cache.List("hostile")).To(HaveLen(len(keys)))
+	h.Expect(b.reads.Load()).To(BeEquivalentTo(begun), "nothing more was read")
+	gone := keys[len(keys)-1]
+	h.pass(ticks.FakeClock, 0, keys...)
+	unread := func() (n int) {
+		for _, status := range h.cache.List("hostile") {
+			h.Expect(status.Labels).To(HaveKeyWithValue(kubeconfig.ClusterNameLabel, status.Cluster.Name))
+			if status.State == StateRefused && strings.Contains(status.Message, "was not read within 30s") {
+				h.Expect(status.Reason).To(Equal(ReasonKubeconfigInvalid))
+				n++
+			}
+		}
+		return n
+	}
+	h.Eventually(unread).Should(Equal(len(keys) - begun))
+	_, err = h.cache.GetClient(ctx, gone)
+	h.Expect(err).To(MatchError(ErrClusterNotConnected), "it is not unknown")
+	h.expectEvent(gone, EventRegistered)
+
+	// One of them may be deleted before it was read.
+	h.unregister(gone)
+	h.pass(ticks.FakeClock, 0, gone)
+	h.Eventually(h.exists(gone)).Should(BeFalse())
+	h.expectEvent(gone, EventGone)
+
+	b.lift()
+	for _, key := range keys {
+		if key == gone {
+			continue
+		}
+		h.Eventually(func() State {
+			h.pass(ticks.FakeClock, 100*time.Millisecond, key)
+			return h.state(key)
+		}).Should(Equal(StateConnected), key.Name)
+	}
+	h.Expect(h.exists(gone)()).To(BeFalse())
+	h.Expect(h.cache.List("hostile")).To(HaveLen(len(keys) - 1))
 }
 
 // The same holds at the end: no read is under way any more.
@@ -236,6 +350,30 @@ func TestQuotaOfANamespace(t *testing.T) {
 	h.Eventually(func() int { return len(h.cache.List("")) }).Should(BeZero())
 	h.Expect(h.cache.registry.namespaces).To(BeEmpty())
 	h.Expect(h.cache.registry.entries).To(BeEmpty())
+}
+
+// One that gets a place when another one is deleted counts as refused until it was read. It may be deleted before.
+func TestQuotaOfASecretThatGoesBeforeItIsRead(t *testing.T) {
+	b := block("garden")
+	b.name = "b"
+	h := startBlocked(t, b, Options{MaxRegistrations: 1})
+	first, second := h.registered("a", time.Hour, []byte("garbage")), h.registered("b", time.Minute, []byte("garbage"))
+	h.Eventually(func() string { return h.status(first).Reason }).Should(Equal(ReasonKubeconfigInvalid))
+	h.Expect(h.status(second).Reason).To(Equal(ReasonQuotaExceeded))
+	h.expectEvent(second, EventRegistered)
+
+	h.unregister(first)
+	h.Eventually(b.reads.Load).Should(BeEquivalentTo(1), "it got the place")
+	h.Expect(h.status(second).Reason).To(Equal(ReasonQuotaExceeded), "it is not known to be anything else")
+	h.unregister(second)
+	h.Expect(h.exists(second)()).To(BeFalse())
+	h.expectEvent(second, EventGone)
+	h.Expect(h.cache.refused).To(BeEmpty())
+	b.lift()
+	h.Eventually(h.cache.registry.pool.Held).Should(BeZero())
+	h.Expect(h.exists(second)()).To(BeFalse())
+	_, err := h.cache.GetClient(t.Context(), second)
+	h.Expect(err).To(MatchError(ErrClusterUnknown))
 }
 
 // Whichever order the Secrets come in at the start, the oldest have the places, and of those of one second the first by

@@ -283,14 +283,28 @@ func rsaKey(t testing.TB, modulus, exponent, prime int) []byte {
 	return sequenceOf(t, big.NewInt(0), odd(modulus), big.NewInt(65537), odd(exponent), p, p, p, p, p)
 }
 
-// pkcs8 puts a private key into the form that names its algorithm.
-func pkcs8(t testing.TB, key []byte) []byte {
+// forgedKey returns the numbers of an RSA key that crypto/rsa takes for a good one, and its certificate. Its factors
+// are no primes, which nothing checks: it is as costly to read as a real one of that length, but quickly made.
+func forgedKey(t testing.TB, bits int) (numbers []*big.Int, certificate []byte) {
 	t.Helper()
-	der, err := asn1.Marshal(struct {
-		Version   int
-		Algorithm pkix.AlgorithmIdentifier
-		Key       []byte
-	}{0, pkix.AlgorithmIdentifier{Algorithm: oidRSA, Parameters: asn1.NullRawValue}, key})
+	one, e := big.NewInt(1), big.NewInt(65537)
+	p := new(big.Int).Sub(new(big.Int).Lsh(one, uint(bits/2)), one)
+	q := new(big.Int).SetBit(odd(bits/2), bits/2-2, 1)
+	p1, q1 := new(big.Int).Sub(p, one), new(big.Int).Sub(q, one)
+	n := new(big.Int).Mul(p, q)
+	d := new(big.Int).ModInverse(e, new(big.Int).Mul(p1, q1))
+	NewWithT(t).Expect(n.BitLen()).To(Equal(bits))
+	numbers = []*big.Int{
+		{}, n, e, d, p, q, new(big.Int).Mod(d, p1), new(big.Int).Mod(d, q1), new(big.Int).ModInverse(q, p),
+	}
+	algorithm := pkix.AlgorithmIdentifier{Algorithm: oidRSA, Parameters: asn1.NullRawValue}
+	return numbers, inPEM("CERTIFICATE", withKey(t, algorithm, sequenceOf(t, n, e)))
+}
+
+// inPKCS8 puts a private key into the form that names its algorithm.
+func inPKCS8(t testing.TB, key []byte) []byte {
+	t.Helper()
+	der, err := asn1.Marshal(pkcs8{0, pkix.AlgorithmIdentifier{Algorithm: oidRSA, Parameters: asn1.NullRawValue}, key})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return der
 }
@@ -372,17 +386,17 @@ func TestKeysOfTheClient(t *testing.T) {
 		says             string
 	}{
 		"an elliptic curve":         {certificate, key, ""},
-		"a long modulus":            {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, maxKeyBits+8, 8, 8)), "bits"},
+		"a long modulus":            {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, maxClientKeyBits+8, 8, 8)), "bits"},
 		"a modulus of 300,000 bits": {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, 300_000, 8, 8)), "bits"},
 		"a long exponent":           {certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, 2048, 40_000, 8)), "bits"},
 		"long primes": {
-			certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, 2048, 2048, maxKeyBits+8)), "bits",
+			certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, 2048, 2048, maxClientKeyBits+8)), "bits",
 		},
 		"long further primes": {
 			certificate, inPEM("RSA PRIVATE KEY", bytes.Join([][]byte{primes}, nil)), "bits",
 		},
 		"PKCS #8": {
-			certificate, inPEM("PRIVATE KEY", pkcs8(t, rsaKey(t, 300_000, 8, 8))), "bits",
+			certificate, inPEM("PRIVATE KEY", inPKCS8(t, rsaKey(t, 300_000, 8, 8))), "bits",
 		},
 		"the name of another kind": {certificate, inPEM("EC PRIVATE KEY", rsaKey(t, 50_000, 8, 8)), "bits"},
 		"a good one before it": {
@@ -392,7 +406,7 @@ func TestKeysOfTheClient(t *testing.T) {
 			certificate, inPEM("RSA PRIVATE KEY", bytes.Repeat(rsaKey(t, 64, 64, 64), 200)), "bits",
 		},
 		"numbers that do not fit": {
-			certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, maxKeyBits, maxKeyBits, 8192)), "key pair",
+			certificate, inPEM("RSA PRIVATE KEY", rsaKey(t, maxClientKeyBits, maxClientKeyBits, maxClientKeyBits/2)), "key pair",
 		},
 		"a long key in the certificate": {
 			inPEM("CERTIFICATE", rsaCertificate(t, 300_000)), key, "client-certificate-data",
@@ -418,11 +432,101 @@ func TestKeysOfTheClient(t *testing.T) {
 	}
 }
 
+// A key that lacks something or has lengths that do not fit is refused before crypto/rsa computes with it, which would
+// take seconds at the largest modulus.
+func TestCostlyKeysOfTheClient(t *testing.T) {
+	const crt, long, pair = "CRT values (", "too long for its modulus", "key pair"
+	forged, certificate := forgedKey(t, maxClientKeyBits)
+	changed := func(at int, n *big.Int) []*big.Int {
+		numbers := slices.Clone(forged)
+		numbers[at] = n
+		return numbers
+	}
+	// longer has an element of another kind after the numbers, or between them.
+	longer := func(before []*big.Int, element []byte, after ...*big.Int) []byte {
+		numbers := func(ns []*big.Int) []byte { content, _ := sequence(sequenceOf(t, ns...)); return content }
+		der, err := asn1.Marshal(asn1.RawValue{
+			Tag: asn1.TagSequence, IsCompound: true,
+			Bytes: slices.Concat(numbers(before), element, numbers(after)),
+		})
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return der
+	}
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	of := certify(t, &small.PublicKey)
+	further, err := asn1.Marshal([]furtherPrime{{odd(8), odd(8), odd(8)}})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	half := maxClientKeyBits / 2
+	for name, c := range map[string]struct {
+		key         []byte
+		certificate []byte // nil: that of the forged key
+		says        string
+	}{
+		"the largest":              {sequenceOf(t, forged...), nil, ""},
+		"one of Go":                {x509.MarshalPKCS1PrivateKey(small), of, ""},
+		"primes as long as can be": {rsaKey(t, maxClientKeyBits, maxClientKeyBits, half+maxPrimeSurplus), nil, pair},
+		"no CRT values":            {sequenceOf(t, forged[:6]...), nil, crt},
+		"one CRT value":            {sequenceOf(t, forged[:7]...), nil, crt},
+		"two CRT values":           {sequenceOf(t, forged[:8]...), nil, crt},
+		"a first exponent of 0":    {sequenceOf(t, changed(6, new(big.Int))...), nil, crt},
+		"a second exponent of 0":   {sequenceOf(t, changed(7, new(big.Int))...), nil, crt},
+		"a coefficient of 0":       {sequenceOf(t, changed(8, new(big.Int))...), nil, crt},
+		"a negative coefficient":   {sequenceOf(t, changed(8, big.NewInt(-1))...), nil, crt},
+		"CRT values that are skipped": {
+			longer(forged[:6], []byte{asn1.TagNull, 0}, forged[6:]...), nil, crt,
+		},
+		"what follows is ignored": {longer(forged, []byte{asn1.TagNull, 0}), nil, ""},
+		"a long first prime":      {sequenceOf(t, changed(4, odd(half+maxPrimeSurplus+1))...), nil, long},
+		"a long second prime":     {sequenceOf(t, changed(5, odd(half+maxPrimeSurplus+1))...), nil, long},
+		"the longest primes": {
+			sequenceOf(t, slices.Replace(slices.Clone(forged), 4, 6, odd(maxClientKeyBits), odd(maxClientKeyBits))...), nil, long,
+		},
+		"the longest primes without CRT values": {
+			sequenceOf(t, slices.Concat(forged[:4], []*big.Int{odd(maxClientKeyBits), odd(maxClientKeyBits)})...), nil, crt,
+		},
+		"a short modulus":        {sequenceOf(t, changed(1, odd(1024))...), nil, long},
+		"a long first exponent":  {sequenceOf(t, changed(6, odd(half+1))...), nil, long},
+		"a long second exponent": {sequenceOf(t, changed(7, odd(half+1))...), nil, long},
+		"a long coefficient":     {sequenceOf(t, changed(8, odd(half+1))...), nil, long},
+		"three primes":           {longer(forged, further), nil, "more than two primes"},
+		"three primes and no CRT values": {
+			longer(forged[:6], further), nil, "more than two primes",
+		},
+	} {
+		for form, key := range map[string][]byte{
+			"PKCS #1": inPEM("RSA PRIVATE KEY", c.key), "PKCS #8": inPEM("PRIVATE KEY", inPKCS8(t, c.key)),
+			"the name of another kind": inPEM("EC PRIVATE KEY", inPKCS8(t, c.key)),
+			"a second one": slices.Concat(
+				inPEM("RSA PRIVATE KEY", sequenceOf(t, forged...)), inPEM("RSA PRIVATE KEY", c.key),
+			),
+		} {
+			t.Run(name+" in "+form, func(t *testing.T) {
+				g := NewWithT(t)
+				config := &Config{Server: "https://target", ClientCertificate: certificate, ClientKey: key}
+				if c.certificate != nil {
+					config.ClientCertificate = inPEM("CERTIFICATE", c.certificate)
+				}
+				if form == "a second one" && (c.says == pair || c.certificate != nil) {
+					return // the first key is used
+				}
+				err := config.validate(Policy{})
+				if c.says == "" {
+					g.Expect(err).NotTo(HaveOccurred())
+					return
+				}
+				expectFault(g, err, c.says)
+			})
+		}
+	}
+}
+
 // What a kubeconfig costs is bounded by its length, whatever it holds: what is allocated, and, as far as that tells,
 // what is computed. Without the bounds, some of these would take gigabytes or half a minute.
 func TestCostOfTheWorst(t *testing.T) {
 	certificate, _ := keyPair(t, time.Now().Add(time.Hour))
-	keyed := func(key []byte) string {
+	largest, certificateOfLargest := forgedKey(t, maxClientKeyBits)
+	keyed := func(certificate, key []byte) string {
 		encoded := base64.StdEncoding.EncodeToString
 		user := "client-certificate-data: " + encoded(certificate) +
 			", client-key-data: " + encoded(inPEM("RSA PRIVATE KEY", key))
@@ -445,9 +549,15 @@ func TestCostOfTheWorst(t *testing.T) {
 		"tags":               minimal + "a: [" + strings.Repeat("!x,", 20_000) + "]\n",
 		"quotes":             minimal + "a: " + strings.Repeat(`"" `, 20_000) + "\n",
 		"escapes":            minimal + `a: "` + strings.Repeat(`\x00`, 16_000) + "\"\n",
-		"a long key":         keyed(rsaKey(t, 250_000, 8, 8)),
-		"an allowed key":     keyed(rsaKey(t, maxKeyBits, maxKeyBits, 8192)),
-		"1 MiB":              minimal + "a: [" + strings.Repeat("x,", 1<<19) + "]\n",
+		"a long key":         keyed(certificate, rsaKey(t, 250_000, 8, 8)),
+		"an allowed key":     keyed(certificate, rsaKey(t, maxClientKeyBits, maxClientKeyBits, maxClientKeyBits/2)),
+		"the largest key":    keyed(certificateOfLargest, sequenceOf(t, largest...)),
+		"without CRT values": keyed(certificateOfLargest, sequenceOf(t, largest[:6]...)),
+		"long primes": keyed(certificate, sequenceOf(t, append(slices.Clone(largest[:4]),
+			odd(maxClientKeyBits), odd(maxClientKeyBits))...)),
+		"a wrong CRT value": keyed(certificateOfLargest, sequenceOf(t, append(slices.Clone(largest[:8]),
+			odd(maxClientKeyBits/2-1))...)),
+		"1 MiB": minimal + "a: [" + strings.Repeat("x,", 1<<19) + "]\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -1,19 +1,24 @@
 package kubeconfig
 
 import (
+	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/pem"
+	"math/big"
 	"strings"
 )
 
 // Bounds of keys and certificates. What is larger would take seconds to validate, or to verify a server with.
 const (
-	// maxKeyBits is the largest modulus of an RSA key.
+	// maxKeyBits is the largest modulus of an RSA key in a certificate.
 	maxKeyBits = 16384
+	// maxClientKeyBits is the same of a client's private key. Signing takes a tenth of a second with it at each handshake,
+	// and ten times that with twice as many bits. API servers verify no longer ones.
+	maxClientKeyBits = 8192
 	// maxPublicKeyBytes is the length of a public key in DER that is none of RSA. Those of all elliptic curves are much
 	// shorter.
 	maxPublicKeyBytes = 2048
-	// maxPrivateKeyBytes is the length of a private key in DER. One of RSA with two primes and 16,384 bits has 9.3 KiB.
+	// maxPrivateKeyBytes is the length of a private key in DER. One of RSA with two primes and 8,192 bits has 4.7 KiB.
 	maxPrivateKeyBytes = 12 << 10
 	// maxAuthorities and maxChain are how many certificates certificate-authority-data and client-certificate-data may
 	// hold.
@@ -22,6 +27,9 @@ const (
 	// maxKeyDepth is how deeply the parts of a private key are nested that are looked at: PKCS #8 around PKCS #1 with
 	// further primes.
 	maxKeyDepth = 5
+	// maxPrimeSurplus is by how many bits a prime of an RSA key may be longer than half of the modulus. Those that usual
+	// programs make are no longer than half of it.
+	maxPrimeSurplus = 8
 )
 
 const (
@@ -128,9 +136,63 @@ func judgePrivateKeys(text []byte) error {
 		if !strings.HasSuffix(block.Type, blockPrivateKey) {
 			continue
 		}
-		if len(block.Bytes) > maxPrivateKeyBytes || largestInteger(block.Bytes, 0) > maxKeyBits {
-			return invalid("client-key-data holds a key of more than %d bits", maxKeyBits)
+		if len(block.Bytes) > maxPrivateKeyBytes || largestInteger(block.Bytes, 0) > maxClientKeyBits {
+			return invalid("client-key-data holds a key of more than %d bits", maxClientKeyBits)
 		}
+		if err := judgeRSAKey(block.Bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pkcs8 is the form of a private key that names its algorithm.
+type pkcs8 struct {
+	Version   int
+	Algorithm pkix.AlgorithmIdentifier
+	Key       []byte
+}
+
+// pkcs1 is a private key of RSA. It is declared like its equivalent in crypto/x509, so that no key is read here in
+// another way than there.
+type pkcs1 struct {
+	Version      int
+	N            *big.Int
+	E            int
+	D, P, Q      *big.Int
+	DP, DQ, QInv *big.Int       `asn1:"optional"`
+	Further      []furtherPrime `asn1:"optional,omitempty"`
+}
+
+type furtherPrime struct{ Prime, Exponent, Coefficient *big.Int }
+
+// judgeRSAKey refuses an RSA key for which crypto/rsa would compute a power of large numbers before it finds out
+// whether they belong together. It does so if a CRT value is missing, and takes nine seconds if the primes are as long
+// as the longest modulus. With all CRT values it only multiplies and divides, which takes less than a tenth of a
+// second. All usual programs, among them OpenSSL and Go, write CRT values. Only lengths of numbers are looked at.
+func judgeRSAKey(der []byte) error {
+	var wrapped pkcs8
+	if _, err := asn1.Unmarshal(der, &wrapped); err == nil {
+		der = wrapped.Key
+	}
+	var key pkcs1
+	if _, err := asn1.Unmarshal(der, &key); err != nil {
+		return nil //nolint:nilerr // crypto/x509 cannot read it as a key of RSA either, and computes nothing
+	}
+	if len(key.Further) > 0 {
+		return invalid("client-key-data holds an RSA key with more than two primes")
+	}
+	for _, value := range []*big.Int{key.DP, key.DQ, key.QInv} {
+		if value == nil || value.Sign() <= 0 {
+			return invalid("client-key-data holds an RSA key without CRT values (exponent1, exponent2 and coefficient): " +
+				"create a key that has them, as openssl does")
+		}
+	}
+	// Long primes would also make each handshake expensive.
+	prime := key.N.BitLen()/2 + maxPrimeSurplus
+	if p, q := key.P.BitLen(), key.Q.BitLen(); p > prime || q > prime ||
+		key.DP.BitLen() > p || key.DQ.BitLen() > q || key.QInv.BitLen() > p {
+		return invalid("client-key-data holds an RSA key whose primes or CRT values are too long for its modulus")
 	}
 	return nil
 }
