@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -54,7 +55,8 @@ func referencesCases() []attack {
 		},
 	}, {
 		row: 7, name: "40,000 distinct references, and Secrets that change",
-		budget: oneTarget, window: 30 * time.Second,
+		budget: oneTarget, window: 30 * time.Second, calls: true,
+		check: func(ctx context.Context, s *scene) error { return s.judgeRefusal(ctx, "m") },
 		begin: func(ctx context.Context, s *scene) error {
 			refs := make([]string, 40_000)
 			for i := range refs {
@@ -87,7 +89,8 @@ func referencesCases() []attack {
 			}
 		},
 	}, {
-		row: 7, name: "50 Secrets of 1 MB in a ManagedResource, ten of those", budget: manyTargets,
+		row: 7, name: "50 Secrets of 1 MB in a ManagedResource, ten of those", budget: manyTargets, calls: true,
+		check: func(ctx context.Context, s *scene) error { return s.judgeRefusal(ctx, "m0") },
 		begin: func(ctx context.Context, s *scene) error {
 			var refs []string
 			for i := range 50 {
@@ -107,6 +110,17 @@ func referencesCases() []attack {
 		},
 	}}
 	return append(out, bundlesCases()...)
+}
+
+// judgeRefusal says whether the conditions of a ManagedResource say that it is over a bound.
+func (s *scene) judgeRefusal(ctx context.Context, name string) error {
+	mr := s.resource("t", name)
+	what := "the conditions say that the content is too large"
+	return s.Until(ctx, s.options.Patience, 100*time.Millisecond, what, func() (bool, error) {
+		err := s.Source.Client.Get(ctx, client.ObjectKeyFromObject(mr), mr)
+		applied := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
+		return applied != nil && applied.Reason == resourcesv1alpha1.ReasonContentTooLarge, err
+	})
 }
 
 // bundles are contents of Secrets that are some hundred bytes of Brotli.
