@@ -77,7 +77,10 @@ func TestHostileDiscovery(t *testing.T) {
 		"a very long name":  {without(`{"items":[{"metadata":{"name":"`, "aaaa"), "bytes"},
 		"a nested document": {without(`{"a":`, "["), "levels of nesting"},
 		"many kinds":        {text(groupsOf(1, maxKinds+1, "K")), "resources"},
-		"many versions":     {text(groupsOf(maxVersions+1, 1, "K")), "versions of groups"},
+		"many groups":       {text(groupsOf(maxVersions+1, 1, "K")), "groups"},
+		"many versions": {
+			text([]byte(`{"items":[{"versions":` + many(maxVersions+1, `{}`) + `}]}`)), "versions of groups",
+		},
 		"gzip of empty groups": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			zip := gzip.NewWriter(w)
@@ -124,8 +127,12 @@ func TestHostileUnaggregatedDiscovery(t *testing.T) {
 		raw, _ := json.Marshal(list)
 		return raw
 	}
+	oneOf := func(versions int) []byte {
+		return []byte(`{"groups":[{"name":"g","versions":` + many(versions, `{}`) + `}]}`)
+	}
 	empty := []byte(`{"groups":[` + strings.Repeat("{},", maxElements) + `{}]}`)
-	emptyResources := []byte(`{"resources":[` + strings.Repeat("{},", 20_000) + `{}]}`)
+	emptyResources := []byte(`{"resources":` + many(maxKinds+1, `{}`) + `}`)
+	subresources := []byte(`{"resources":` + many(1000, `{"name":"a/b"}`) + `}`)
 	longName := []byte(`{"resources":[{"name":"` + strings.Repeat("a", 600) + `"}]}`)
 	large := []byte(`{"resources":[{"name":"a","kind":"` + strings.Repeat("a", 200<<10) + `"}]}`)
 	for name, c := range map[string]struct {
@@ -134,9 +141,11 @@ func TestHostileUnaggregatedDiscovery(t *testing.T) {
 		what     string
 		requests int32
 	}{
-		"more versions than there may be": {groups(maxVersions + 1), nil, "versions of groups", 4},
+		"more groups than there may be":   {groups(maxVersions + 1), nil, "groups", 4},
+		"more versions than there may be": {oneOf(maxVersions + 1), nil, "versions of groups", 4},
 		"empty groups":                    {empty, nil, "elements", 4},
-		"empty resources":                 {groups(100), emptyResources, "elements", 104},
+		"empty resources":                 {groups(100), emptyResources, "resources", 104},
+		"subresources":                    {groups(100), subresources, "resources and subresources", 104},
 		"answers that are large together": {groups(100), large, "", 104},
 		"a long name":                     {groups(1), longName, "bytes in a name", 5},
 	} {
@@ -239,7 +248,8 @@ func TestFaultsAreNotShared(t *testing.T) {
 // FuzzDiscovery lets targets answer with arbitrary documents.
 func FuzzDiscovery(f *testing.F) {
 	f.Add(groupsOf(2, 2, "Kind"), false)
-	f.Add([]byte(`{"items":[{"versions":[{"resources":[{},{"responseKind":null,"subresources":[{}]}]}]}]}`), false)
+	f.Add([]byte(`{"items":[{"versions":[{"resources":[{},{"responseKind":null,"subresources":[{},null]}]}]}]}`), false)
+	f.Add([]byte(`{"items":[null,{"metadata":null,"versions":[null,{"resources":[null]}]}]}`), false)
 	f.Add([]byte(`{"groups":[{}],"versions":[""],"resources":[{"name":"/"}]}`), true)
 	f.Fuzz(func(t *testing.T, document []byte, legacy bool) {
 		client := &http.Client{Transport: answering(func(*http.Request) *http.Response {

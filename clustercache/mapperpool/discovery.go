@@ -2,18 +2,17 @@ package mapperpool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha512"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"hash"
+	"maps"
 	"mime"
 	"net/http"
 	"slices"
-	"strings"
 
-	apidiscovery "k8s.io/api/apidiscovery/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,7 +30,8 @@ const (
 	// maxBytes, maxElements and maxDepth bound what is read of a document, or of all of discovery that is not
 	// aggregated.
 	maxBytes, maxElements, maxDepth = 4 << 20, 128 << 10, 32
-	// maxVersions bounds the versions of groups, maxKinds the resources, and maxResources them and their subresources.
+	// maxVersions bounds the groups and their versions, maxKinds the resources, maxResources them and their
+	// subresources.
 	maxVersions, maxKinds, maxResources = 1500, 3000, 12_000
 )
 
@@ -40,9 +40,9 @@ var errNotAggregated = errors.New("server has no aggregated discovery")
 
 // document is one of the two parts of aggregated discovery.
 type document struct {
-	digest  string                              // of the content
-	tag     string                              // the ETag that the target gave to it, if any
-	content *apidiscovery.APIGroupDiscoveryList // nil if it is the one known already
+	digest  string   // of the content
+	tag     string   // the ETag that the target gave to it, if any
+	content *content // nil if it is the one known already
 }
 
 // discovered is an entry, and the ETags by which a target knows its documents.
@@ -137,8 +137,8 @@ func fetch(ctx context.Context, config *rest.Config, client *http.Client, path, 
 		kind != "application/json" || parameters["as"] != "APIGroupDiscoveryList" {
 		return document{}, errNotAggregated
 	}
-	content := &apidiscovery.APIGroupDiscoveryList{}
-	raw, _, err := decode(response.Body, maxBytes, maxElements, content)
+	content, left := newContent(), newRoom()
+	raw, err := decode(response.Body, left, func(w walker) error { return content.readDocument(w, left) })
 	if err != nil {
 		return document{}, err
 	}
@@ -156,41 +156,32 @@ func tagOf(response *http.Response) string {
 // maxTag is the length of the longest ETag that is kept. Those of a kube-apiserver have 130 bytes.
 const maxTag = 256
 
-// decode reads a document of so many bytes and elements at most. It returns its text and how many elements there are.
-func decode(from io.Reader, bytes int64, elements int, into any) (raw []byte, read int, err error) {
-	counted := untrusted.NewReader(from, untrusted.Bounds{Bytes: bytes, Elements: elements, Depth: maxDepth})
-	raw, err = io.ReadAll(counted)
-	if err != nil {
-		return nil, 0, fmt.Errorf("discovery: %w", err)
+// build makes an entry of the two parts of discovery.
+func build(core, groups *content) (*entry, error) {
+	all := newContent()
+	for _, part := range []*content{core, groups} {
+		all.groups = append(all.groups, part.groups...)
+		maps.Copy(all.resources, part.resources)
+		maps.Copy(all.failed, part.failed)
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return nil, 0, fmt.Errorf("discovery is no JSON: %w", err)
-	}
-	_, read = counted.Counted()
-	return raw, read, nil
-}
-
-func build(documents ...*apidiscovery.APIGroupDiscoveryList) (*entry, error) {
-	all := apidiscovery.APIGroupDiscoveryList{}
-	for _, document := range documents {
-		all.Items = append(all.Items, document.Items...)
-	}
-	list, resources, failed := discovery.SplitGroupsAndResources(all)
-	groups := make([]*metav1.APIGroup, len(list.Groups))
-	for i := range list.Groups {
-		groups[i] = &list.Groups[i]
-	}
-	if err := check(groups, resources); err != nil {
+	if err := all.check(); err != nil {
 		return nil, err
 	}
-	return assemble(groups, resources, failed), nil
+	all.dropRepeated()
+	return all.assemble(), nil
 }
 
-// check tells whether the content of discovery may be kept.
-func check(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*metav1.APIResourceList) error {
-	versions := 0
-	for _, group := range groups {
-		versions += len(group.Versions)
+// check tells whether the content may be kept.
+func (c *content) check() error {
+	if err := c.exceeded(); err != nil {
+		return fmt.Errorf("discovery: %w", err)
+	}
+	return nil
+}
+
+func (c *content) exceeded() error {
+	all := newRoom() // the two parts of discovery were read with one for each
+	for _, group := range c.groups {
 		if err := checkNames(untrusted.MaxName, group.Name); err != nil {
 			return err
 		}
@@ -199,35 +190,22 @@ func check(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*metav1.
 				return err
 			}
 		}
+		if err := cmp.Or(all.versions.take(int64(len(group.Versions))), all.groups.take(1)); err != nil {
+			return err
+		}
 	}
-	if max(versions, len(groups), len(resources)) > maxVersions {
-		return fmt.Errorf("discovery: %w", &untrusted.ExceededError{What: "versions of groups", Most: maxVersions})
-	}
-	kinds, all := 0, 0
-	for _, list := range resources {
-		all += len(list.APIResources)
+	for _, list := range c.resources {
 		for i := range list.APIResources {
 			r := &list.APIResources[i]
-			if !strings.Contains(r.Name, "/") {
-				kinds++
-			}
-			if err := checkNames(2*untrusted.MaxName, r.Name); err != nil { // it may be that of a subresource
-				return err
-			}
-			if err := checkNames(untrusted.MaxName, r.SingularName, r.Kind, r.Group); err != nil {
-				return err
-			}
-			if err := checkNames(untrusted.MaxToken, r.Version); err != nil {
+			if err := cmp.Or(
+				all.takeResource(r.Name),
+				checkNames(2*untrusted.MaxName, r.Name), // it may be that of a subresource
+				checkNames(untrusted.MaxName, r.SingularName, r.Kind, r.Group),
+				checkNames(untrusted.MaxToken, r.Version),
+			); err != nil {
 				return err
 			}
 		}
-	}
-	switch {
-	case kinds > maxKinds:
-		return fmt.Errorf("discovery: %w", &untrusted.ExceededError{What: "resources", Most: maxKinds})
-	case all > maxResources:
-		return fmt.Errorf("discovery: %w",
-			&untrusted.ExceededError{What: "resources and subresources", Most: maxResources})
 	}
 	return nil
 }
@@ -235,25 +213,40 @@ func check(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*metav1.
 func checkNames(most int, names ...string) error {
 	for _, name := range names {
 		if len(name) > most {
-			return fmt.Errorf("discovery: the name %q: %w", name[:20],
+			return fmt.Errorf("the name %q: %w", name[:20],
 				&untrusted.ExceededError{What: "bytes in a name", Most: int64(most)})
 		}
 	}
 	return nil
 }
 
-func assemble(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*metav1.APIResourceList, failed map[schema.GroupVersion]error) *entry {
-	all := make([]*restmapper.APIGroupResources, 0, len(groups))
-	for _, group := range groups {
+// dropRepeated drops versions that were named before: the mapper would have their resources as often as they are named.
+func (c *content) dropRepeated() {
+	named := map[schema.GroupVersion]bool{}
+	for _, group := range c.groups {
+		group.Versions = slices.DeleteFunc(group.Versions, func(version metav1.GroupVersionForDiscovery) bool {
+			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
+			before := named[gv]
+			named[gv] = true
+			return before
+		})
+	}
+}
+
+// assemble makes an entry.
+func (c *content) assemble() *entry {
+	all := make([]*restmapper.APIGroupResources, 0, len(c.groups))
+	for _, group := range c.groups {
 		versioned := map[string][]metav1.APIResource{}
 		for _, version := range group.Versions {
-			if list := resources[schema.GroupVersion{Group: group.Name, Version: version.Version}]; list != nil {
+			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
+			if list := c.resources[gv]; list != nil {
 				versioned[version.Version] = list.APIResources
 			}
 		}
 		all = append(all, &restmapper.APIGroupResources{Group: *group, VersionedResources: versioned})
 	}
-	return &entry{mapper: &remembering{RESTMapper: restmapper.NewDiscoveryRESTMapper(all)}, failed: failed}
+	return &entry{mapper: &remembering{RESTMapper: restmapper.NewDiscoveryRESTMapper(all)}, failed: c.failed}
 }
 
 // digestOf is the ETag that a kube-apiserver gives to a document: a hash of all but what kind of document it is. So the digests of
@@ -261,11 +254,16 @@ func assemble(groups []*metav1.APIGroup, resources map[schema.GroupVersion]*meta
 // kube-apiserver do, all counts.
 func digestOf(document []byte) string {
 	document = bytes.TrimSpace(document)
+	sum := sha512.New()
 	for _, version := range []string{"v2", "v2beta1"} {
 		if rest, ok := bytes.CutPrefix(document, []byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/`+version+`",`)); ok {
-			document = slices.Concat([]byte("{"), rest)
+			_, _ = sum.Write([]byte("{"))
+			document = rest
 			break
 		}
 	}
-	return fmt.Sprintf("\"%X\"", sha512.Sum512(document))
+	_, _ = sum.Write(document)
+	return digestOfSum(sum)
 }
+
+func digestOfSum(sum hash.Hash) string { return fmt.Sprintf("\"%X\"", sum.Sum(nil)) }

@@ -20,6 +20,10 @@
 // A refresh that failed is not repeated for as long as it took: a caller that asks for the kinds of many objects, one
 // after the other, gets the error of the first for all of them.
 //
+// Answers are decoded value by value, and only what a mapper needs of them. Each byte, element, group, version and
+// resource is counted before it is kept, over all answers that are read at the same time: a list of "{}" is a hundred
+// times as large in memory as on the wire. A version of a group counts once, however often it is named.
+//
 // A group whose server is down (a broken APIService) is not the same as a kind that does not exist: for kinds of such
 // groups the answer is the discovery error, never a NoMatch.
 package mapperpool

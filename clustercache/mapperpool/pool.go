@@ -5,6 +5,7 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -26,7 +27,9 @@ type Options struct {
 type Pool struct {
 	options Options
 
-	mu      sync.Mutex                    // guards building, so that equal targets that connect together build one mapper
+	building singleflight.Group // of entries, by their digests
+
+	mu      sync.Mutex                    // not held while an entry is built
 	entries *lru.Cache[documents, *entry] // by their digests
 	last    *entry                        // used last; offered to targets that have none yet
 }
@@ -74,16 +77,24 @@ func New(options Options) *Pool {
 // Len returns the number of distinct mappers kept.
 func (p *Pool) Len() int { return p.entries.Len() }
 
-// get returns the entry of the documents with these digests, building it if there is none.
+// get returns the entry of the documents with these digests, building it if there is none. Equal targets that connect
+// together build one, and others do not wait for it.
 func (p *Pool) get(digests documents, build func() (*entry, error)) (*entry, error) {
+	built, err, _ := p.building.Do(digests.core+digests.groups, func() (any, error) {
+		if known, ok := p.entries.Get(digests); ok {
+			return known, nil
+		}
+		return build()
+	})
+	if err != nil {
+		return nil, err
+	}
+	found, _ := built.(*entry)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	found, ok := p.entries.Get(digests)
-	if !ok {
-		var err error
-		if found, err = build(); err != nil {
-			return nil, err
-		}
+	if known, ok := p.entries.Get(digests); ok {
+		found = known
+	} else {
 		if found.digests == (documents{}) { // else targets still have it, and only the pool had dropped it
 			found.digests = digests
 		}

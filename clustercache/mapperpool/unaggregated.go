@@ -2,6 +2,7 @@ package mapperpool
 
 import (
 	"context"
+	"crypto/sha512"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,87 +26,119 @@ const versionsAtOnce = 16
 type unaggregated struct {
 	config *rest.Config
 	client *http.Client
+	left   *room // for all answers together
 
-	mu        sync.Mutex
-	bytes     int64 // that may still be read of all answers together
-	elements  int
-	resources map[schema.GroupVersion]*metav1.APIResourceList
-	failed    map[schema.GroupVersion]error
+	mu      sync.Mutex
+	content *content
 }
 
 // discoverUnaggregated asks a server without aggregated discovery, in one call for each group version.
 func (p *Pool) discoverUnaggregated(ctx context.Context, config *rest.Config, client *http.Client) (discovered, error) {
-	u := &unaggregated{
-		config: config, client: client, bytes: maxBytes, elements: maxElements,
-		resources: map[schema.GroupVersion]*metav1.APIResourceList{}, failed: map[schema.GroupVersion]error{},
+	u := &unaggregated{config: config, client: client, left: newRoom(), content: newContent()}
+	if err := u.readGroups(ctx); err != nil {
+		return discovered{}, err
 	}
-	groups, err := u.groups(ctx)
+	if err := u.content.check(); err != nil { // before it is asked for what is named
+		return discovered{}, err
+	}
+	u.content.dropRepeated()
+	if err := u.readAll(ctx); err != nil {
+		return discovered{}, err
+	}
+	if err := u.content.check(); err != nil {
+		return discovered{}, err
+	}
+	if len(u.content.failed) > 0 { // the error text of a target is not shown to others
+		return discovered{entry: u.content.assemble()}, nil
+	}
+	digest, err := u.content.digest()
 	if err != nil {
 		return discovered{}, err
 	}
-	if err := check(groups, nil); err != nil {
-		return discovered{}, err
-	}
-	if err := u.readAll(ctx, groups); err != nil {
-		return discovered{}, err
-	}
-	if err := check(groups, u.resources); err != nil {
-		return discovered{}, err
-	}
-	if len(u.failed) > 0 { // the error text of a target is not shown to others
-		return discovered{entry: assemble(groups, u.resources, u.failed)}, nil
-	}
-	var all []*metav1.APIResourceList
-	for _, group := range groups {
-		for _, version := range group.Versions {
-			all = append(all, u.resources[schema.GroupVersion{Group: group.Name, Version: version.Version}])
-		}
-	}
-	raw, err := json.Marshal([]any{groups, all})
-	if err != nil {
-		return discovered{}, fmt.Errorf("discovery: %w", err)
-	}
-	found, err := p.get(documents{groups: digestOf(raw)}, func() (*entry, error) {
-		return assemble(groups, u.resources, nil), nil
-	})
+	found, err := p.get(documents{groups: digest}, func() (*entry, error) { return u.content.assemble(), nil })
 	return discovered{entry: found}, err
 }
 
-// groups returns the groups that the server names.
-func (u *unaggregated) groups(ctx context.Context) ([]*metav1.APIGroup, error) {
-	var all []*metav1.APIGroup
-	var core metav1.APIVersions
-	if err := u.read(ctx, &core, "api"); err != nil && !isAbsent(err) {
-		return nil, err
+// digest is a hash of all there is. Single things are written, for the text of all can be six times what the server
+// sent.
+func (c *content) digest() (string, error) {
+	sum := sha512.New()
+	encoder := json.NewEncoder(sum)
+	for _, group := range c.groups {
+		if err := encoder.Encode(group); err != nil {
+			return "", fmt.Errorf("discovery: %w", err)
+		}
+	}
+	for _, group := range c.groups {
+		for _, version := range group.Versions {
+			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
+			list := c.resources[gv]
+			if err := encoder.Encode(gv.String()); err != nil {
+				return "", fmt.Errorf("discovery: %w", err)
+			}
+			for i := range list.APIResources {
+				if err := encoder.Encode(&list.APIResources[i]); err != nil {
+					return "", fmt.Errorf("discovery: %w", err)
+				}
+			}
+		}
+	}
+	return digestOfSum(sum), nil
+}
+
+// readGroups reads the groups that the server names.
+func (u *unaggregated) readGroups(ctx context.Context) error {
+	core := &metav1.APIGroup{}
+	err := u.read(ctx, func(w walker) error {
+		return w.listIn("versions", func() error {
+			var version string
+			if err := w.Decode(&version); err != nil {
+				return err
+			}
+			core.Versions = append(core.Versions,
+				metav1.GroupVersionForDiscovery{GroupVersion: version, Version: version})
+			return u.left.versions.take(1)
+		})
+	}, "api")
+	if err != nil && !isAbsent(err) {
+		return err
 	}
 	if len(core.Versions) > 0 {
-		group := &metav1.APIGroup{}
-		for _, version := range core.Versions {
-			group.Versions = append(group.Versions,
-				metav1.GroupVersionForDiscovery{GroupVersion: version, Version: version})
-		}
-		group.PreferredVersion = group.Versions[0]
-		all = append(all, group)
+		core.PreferredVersion = core.Versions[0]
+		u.content.groups = append(u.content.groups, core)
 	}
-	var named metav1.APIGroupList
-	if err := u.read(ctx, &named, "apis"); err != nil && !isAbsent(err) {
-		return nil, err
+	err = u.read(ctx, func(w walker) error {
+		return w.listIn("groups", func() error {
+			if err := u.left.groups.take(1); err != nil {
+				return err
+			}
+			var g struct {
+				Name             string                            `json:"name"`
+				Versions         []metav1.GroupVersionForDiscovery `json:"versions"`
+				PreferredVersion metav1.GroupVersionForDiscovery   `json:"preferredVersion"`
+			}
+			if err := w.Decode(&g); err != nil {
+				return err
+			}
+			u.content.groups = append(u.content.groups,
+				&metav1.APIGroup{Name: g.Name, Versions: g.Versions, PreferredVersion: g.PreferredVersion})
+			return u.left.versions.take(int64(len(g.Versions)))
+		})
+	}, "apis")
+	if err != nil && !isAbsent(err) {
+		return err
 	}
-	for i := range named.Groups {
-		g := &named.Groups[i]
-		all = append(all, &metav1.APIGroup{Name: g.Name, Versions: g.Versions, PreferredVersion: g.PreferredVersion})
-	}
-	return all, nil
+	return nil
 }
 
 func isAbsent(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
 
 // readAll reads what each version of each group has. One that cannot be read is among the failed ones, unless the hub
 // does not accept the answer.
-func (u *unaggregated) readAll(ctx context.Context, groups []*metav1.APIGroup) error {
+func (u *unaggregated) readAll(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(versionsAtOnce)
-	for _, group := range groups {
+	for _, group := range u.content.groups {
 		for _, version := range group.Versions {
 			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
 			all.Go(func() error {
@@ -118,7 +151,7 @@ func (u *unaggregated) readAll(ctx context.Context, groups []*metav1.APIGroup) e
 				}
 				u.mu.Lock()
 				defer u.mu.Unlock()
-				u.failed[gv] = err
+				u.content.failed[gv] = err
 				return nil
 			})
 		}
@@ -131,26 +164,37 @@ func (u *unaggregated) readVersion(ctx context.Context, gv schema.GroupVersion) 
 	if gv.Group == "" {
 		path = []string{"api", gv.Version}
 	}
-	list := &metav1.APIResourceList{}
-	if err := u.read(ctx, list, path...); err != nil {
+	list := &metav1.APIResourceList{GroupVersion: gv.String()}
+	if err := u.read(ctx, func(w walker) error {
+		return w.listIn("resources", func() error {
+			var r struct { // what a mapper needs of it
+				Name         string `json:"name"`
+				SingularName string `json:"singularName"`
+				Namespaced   bool   `json:"namespaced"`
+				Group        string `json:"group"`
+				Version      string `json:"version"`
+				Kind         string `json:"kind"`
+			}
+			if err := w.Decode(&r); err != nil {
+				return err
+			}
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: r.Name, SingularName: r.SingularName, Namespaced: r.Namespaced,
+				Group: r.Group, Version: r.Version, Kind: r.Kind,
+			})
+			return u.left.takeResource(r.Name)
+		})
+	}, path...); err != nil {
 		return err
-	}
-	kept := &metav1.APIResourceList{GroupVersion: gv.String()}
-	kept.APIResources = make([]metav1.APIResource, len(list.APIResources))
-	for i, r := range list.APIResources {
-		kept.APIResources[i] = metav1.APIResource{
-			Name: r.Name, SingularName: r.SingularName, Namespaced: r.Namespaced,
-			Group: r.Group, Version: r.Version, Kind: r.Kind,
-		}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.resources[gv] = kept
+	u.content.resources[gv] = list
 	return nil
 }
 
-// read reads one answer.
-func (u *unaggregated) read(ctx context.Context, into any, path ...string) error {
+// read asks for one answer, which decoding reads.
+func (u *unaggregated) read(ctx context.Context, decoding func(walker) error, path ...string) error {
 	base, _, err := rest.DefaultServerUrlFor(u.config)
 	if err != nil {
 		return fmt.Errorf("address of the target: %w", err)
@@ -170,19 +214,6 @@ func (u *unaggregated) read(ctx context.Context, into any, path ...string) error
 		return fmt.Errorf("discovery: %w", apierrors.NewGenericServerResponse(
 			response.StatusCode, http.MethodGet, schema.GroupResource{}, "", address.Path, 0, true))
 	}
-	u.mu.Lock()
-	bytes, elements := u.bytes, u.elements
-	u.mu.Unlock()
-	raw, read, err := decode(response.Body, max(bytes, 1), max(elements, 1), into)
-	if err != nil {
-		return err
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.bytes -= int64(len(raw))
-	u.elements -= read
-	if u.bytes < 0 {
-		return fmt.Errorf("discovery: %w", &untrusted.ExceededError{What: "bytes", Most: maxBytes})
-	}
-	return nil
+	_, err = decode(response.Body, u.left, decoding)
+	return err
 }
