@@ -77,8 +77,9 @@ func keep(buffer *[]byte) {
 }
 
 func newFrames(ctx context.Context, end context.CancelCauseFunc, response *http.Response, c *Collection) *frames {
-	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")) // what it is not is JSON
-	call := ctx
+	// What cannot be parsed is JSON.
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	call := ctx //nolint:contextcheck // that of the request has the pause of its deadline
 	if response.Request != nil {
 		call = response.Request.Context()
 	}
