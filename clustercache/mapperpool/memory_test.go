@@ -23,7 +23,7 @@ import (
 
 // mayAllocate bounds what a refresh allocates in all, the test server included, and so what is in memory at any time.
 // Without the bounds on items it was 60 MiB to 1 GiB for most of these answers.
-const mayAllocate = 32 << 20
+const mayAllocate = instrumented * 32 << 20
 
 func allocated(do func()) uint64 {
 	total := func() uint64 {
@@ -239,16 +239,14 @@ func TestGroupsAreCountedWhileTheyAreDecoded(t *testing.T) {
 	g.Expect(c.groups).To(HaveLen(maxVersions))
 }
 
-// Spaces are read once, however few of them come at a time.
-func TestSpacesTakeLittleTime(t *testing.T) {
+// Spaces are read once, however few of them come at a time: else this would take hours.
+func TestSpacesAreReadOnce(t *testing.T) {
 	g := NewWithT(t)
 	text := `{` + strings.Repeat(" ", 1<<20) + `}`
-	began := time.Now()
 	_, err := decode(iotest.OneByteReader(strings.NewReader(text)), newRoom(), func(w walker) error {
 		return w.object(func(string) error { return nil })
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
 }
 
 // What is read of aggregated discovery, whatever the order and whatever else is written.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/envelope"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
 const (
@@ -160,7 +161,8 @@ func (r *resource) patch(ctx context.Context, name string, kind types.PatchType,
 	}
 	switch {
 	case text.Len() > maxAnswer:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		exceeded := &untrusted.ExceededError{What: "bytes", Most: maxAnswer}
+		return nil, &answers.Error{Method: request.Method, Path: request.URL.Path, Err: exceeded}
 	case response.StatusCode >= http.StatusOK && response.StatusCode <= http.StatusPartialContent:
 		return decode(mediaType(response), text.Bytes())
 	default:

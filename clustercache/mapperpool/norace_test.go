@@ -1,0 +1,5 @@
+//go:build !race
+
+package mapperpool
+
+const instrumented = 1
