@@ -480,7 +480,8 @@ func TestCostlyKeysOfTheClient(t *testing.T) {
 		"a long first prime":      {sequenceOf(t, changed(4, odd(half+maxPrimeSurplus+1))...), nil, long},
 		"a long second prime":     {sequenceOf(t, changed(5, odd(half+maxPrimeSurplus+1))...), nil, long},
 		"the longest primes": {
-			sequenceOf(t, slices.Replace(slices.Clone(forged), 4, 6, odd(maxClientKeyBits), odd(maxClientKeyBits))...), nil, long,
+			sequenceOf(t, slices.Replace(slices.Clone(forged), 4, 6,
+				odd(maxClientKeyBits), odd(maxClientKeyBits))...), nil, long,
 		},
 		"the longest primes without CRT values": {
 			sequenceOf(t, slices.Concat(forged[:4], []*big.Int{odd(maxClientKeyBits), odd(maxClientKeyBits)})...), nil, crt,

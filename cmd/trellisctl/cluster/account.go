@@ -140,7 +140,9 @@ func (a *account) objects() []client.Object {
 		&rbacv1.ClusterRole{ObjectMeta: head("", a.identityRole()), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"}},
 		}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: head("", a.identityRole()), Subjects: subjects, RoleRef: role("ClusterRole", a.identityRole())},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: head("", a.identityRole()), Subjects: subjects, RoleRef: role("ClusterRole", a.identityRole()),
+		},
 		&rbacv1.Role{ObjectMeta: head(a.Namespace, name+":token"), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{a.Name}, Verbs: []string{"create"}},
 		}},

@@ -43,8 +43,8 @@ func isWide(value []byte) bool { return len(value) > 0 && value[0]&1 == 1 && val
 func isCompressed(key string) bool { return strings.HasSuffix(key, resourcesv1alpha1.BrotliSuffix) }
 
 // read returns the text of one data value: the value itself, or what it decompresses to, up to an error, which is valid
-// until the next one is read. It stops with ErrTooManyBytes as soon as the text is longer than the limit. length is how long the text
-// is if that is known, so that its memory is not allocated twice, or not at all for one that is too long.
+// until the next one is read. It stops with ErrTooManyBytes as soon as the text is longer than the limit. length is how
+// long the text is if that is known, so that its memory is not allocated twice, or not at all for one that is too long.
 //
 // Brotli streams carry no checksum. A damaged one may decompress into a different text without any error.
 func (d *desk) read(key string, value []byte, limit, length int64) (text []byte, err error) {

@@ -132,8 +132,8 @@ func (q *Queue[R]) firstTenant(s standing, u urgency) (first *tenant[R]) {
 // places while others wait. Of the workers for lanes that are not known to be fast it never gets more than half, even
 // if the others are free: they may hang for as long as a run takes, and another tenant would find no free worker
 // meanwhile. Of the places it gets three quarters of what one kind of work may have: with all of it, work of that kind
-// for another tenant would wait until those of its lanes that hang have proved slow. Without places nothing is given up,
-// so one quarter of the workers is kept for others likewise.
+// for another tenant would wait until those of its lanes that hang have proved slow. Without places nothing is given
+// up, so one quarter of the workers is kept for others likewise.
 func (q *Queue[R]) mayHave(t *tenant[R], s standing, u urgency) bool {
 	if !q.several {
 		return true
