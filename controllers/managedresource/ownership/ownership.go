@@ -428,13 +428,7 @@ func payload(set, own *fieldpath.Set, subresource string, exempt Exempt) *fieldp
 	if exempt == nil || left.Empty() {
 		return left
 	}
-	kept := fieldpath.NewSet()
-	left.Iterate(func(p fieldpath.Path) {
-		if !exempt(p, own, subresource) {
-			kept.Insert(p.Copy())
-		}
-	})
-	return kept
+	return filter(left, nil, func(p fieldpath.Path) bool { return !exempt(p, own, subresource) })
 }
 
 // ownDigest hashes our entry without its time, and the metadata values it names: an entry alone holds names, and values

@@ -33,6 +33,24 @@ func beside(set, own *fieldpath.Set) *fieldpath.Set {
 	return out
 }
 
+// filter returns the paths of a set that keep accepts, which must not hold on to them. prefix is where the set begins. No
+// path is copied: those of somebody else's fields may be many and deep.
+func filter(set *fieldpath.Set, prefix fieldpath.Path, keep func(fieldpath.Path) bool) *fieldpath.Set {
+	out := fieldpath.NewSet()
+	set.Members.Iterate(func(pe fieldpath.PathElement) {
+		if keep(append(prefix, pe)) {
+			out.Members.Insert(pe)
+		}
+	})
+	set.Children.Iterate(func(pe fieldpath.PathElement) {
+		child, _ := set.Children.Get(pe)
+		if kept := filter(child, append(prefix, pe), keep); !kept.Empty() {
+			*out.Children.Descend(pe) = *kept
+		}
+	})
+	return out
+}
+
 // union returns what is in any of some sets. Two at a time, the smallest number of times: one after the other, a
 // thousand managers would copy what the first of them has a thousand times.
 func union(sets []*fieldpath.Set) *fieldpath.Set {
