@@ -20,7 +20,7 @@ import (
 
 // Keys.
 const (
-	// ColourAnnotation, truthy on a Tree, paints it (spec/trees.md 1.2).
+	// ColourAnnotation, truthy on a Tree, paints it.
 	ColourAnnotation = "trees/colour"
 	// ColourGreen is what it is without ColourAnnotation.
 	ColourGreen = "green"

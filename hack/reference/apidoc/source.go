@@ -118,12 +118,8 @@ func (p *Package) constantsOf(block *doc.Value) []constant {
 	return constants
 }
 
-var (
-	// notes are references to documents that are not a part of the repository.
-	notes = regexp.MustCompile(` \((spec/|design\.md)[^)]*\)`)
-	// word is what may be a name of the source.
-	word = regexp.MustCompile(`[A-Z][A-Za-z0-9]+`)
-)
+// word is what may be a name of the source.
+var word = regexp.MustCompile(`[A-Z][A-Za-z0-9]+`)
 
 // cell makes a comment the content of a cell of a table. It begins with the name of what it is about, which stands in the
 // cell before it, so that is left out; names of constants become their values.
@@ -156,7 +152,7 @@ func (p *Package) prose(comment string) string {
 			lines = append(lines, line)
 		}
 	}
-	text := notes.ReplaceAllString(strings.Join(lines, " "), "")
+	text := strings.Join(lines, " ")
 	return strings.NewReplacer("<", "&lt;", ">", "&gt;").Replace(text)
 }
 
