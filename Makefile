@@ -4,7 +4,7 @@ GO            ?= go
 GOLANGCI_LINT := $(GO) tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
 TEST_TIMEOUT  ?= 20m
 # gomega waits for a second by default. On a busy machine a test may not run for as long as that.
-export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT ?= 30s
+export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT ?= 2m
 
 # The Gardener resource manager that tests of the migration run beside the hub, in the version that hack/grm/go.mod pins.
 GRM_MODULE := github.com/gardener/gardener

@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	klog.SetOutput(nothing{})
 	klog.LogToStderr(false)
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	goleak.VerifyTestMain(m)
 }

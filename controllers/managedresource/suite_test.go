@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 	ctx := context.Background()
 	klog.SetLogger(clientLog.Logger())
 	ctrllog.SetLogger(clientLog.Logger())
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	var err error
 	if source, err = hubtest.StartCluster(ctx, controlplane.Options{Name: "source", Audit: true}); err == nil {

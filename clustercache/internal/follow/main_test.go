@@ -9,6 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	gomega.SetDefaultEventuallyTimeout(20 * time.Second)
+	gomega.SetDefaultEventuallyTimeout(2 * time.Minute)
 	goleak.VerifyTestMain(m)
 }

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	}
 	ctrllog.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	SetDefaultEventuallyTimeout(60 * time.Second)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	code := m.Run()
 	hubtest.StopClusters(source, target)

@@ -36,7 +36,7 @@ func run(m *testing.M) int {
 	if testing.Short() {
 		return m.Run()
 	}
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	var err error
 	if cluster, err = hubtest.StartCluster(context.Background(), controlplane.Options{Name: "apply"}); err == nil {
 		defer cluster.Stop()

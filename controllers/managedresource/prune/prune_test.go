@@ -42,7 +42,7 @@ func run(m *testing.M) int {
 	if testing.Short() {
 		return m.Run()
 	}
-	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
 	var err error
 	if cluster, err = hubtest.StartCluster(context.Background(), controlplane.Options{Name: "prune"}); err != nil {
 		fmt.Fprintln(os.Stderr, err)

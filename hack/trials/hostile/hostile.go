@@ -72,6 +72,8 @@ const (
 	// oneTarget and manyTargets are what a hostile target, and ten of them in a namespace, may cost a hub, in bytes.
 	oneTarget   = 100 << 20
 	manyTargets = 300 << 20
+	// allRows is what one attack of each row may cost, each in a namespace of its own.
+	allRows = 400 << 20
 	// slowdown is how many times its baseline the drift of honest targets may take, and floor what it may take in any
 	// case, in milliseconds: the hub, its source and all targets share a few processors.
 	slowdown = 1.2
@@ -80,11 +82,8 @@ const (
 	connectFloor = 5
 	// silence is how old the heartbeat of the leader may be, in seconds. It is renewed every ten.
 	silence = 60
-	// impatient has the heartbeat and /healthz of a quick run fail as soon as they may after a loop is stuck: its
-	// attacks are too short for the defaults.
-	impatient      = "controllers: {heartbeat: {renewInterval: 1s, livenessStuckAfter: 10s}}\n"
-	impatientFor   = 15 // seconds, in place of silence
-	impatientLeast = 15 * time.Second
+	// impatient has /healthz fail soon after a loop is stuck, for attacks that are shorter than the default.
+	impatient = "controllers: {heartbeat: {renewInterval: 1s, livenessStuckAfter: 20s}}\n"
 	// share of the memory limit that the runtime of the hub is given, as the chart does it.
 	share = 0.9
 	// settling is how long honest targets are edited before anything is measured.
@@ -105,7 +104,8 @@ type attack struct {
 	window time.Duration
 	// long is how long it lasts if minutes are allowed. Zero: no longer.
 	long time.Duration
-	// stalls says that it aims at what liveness depends on. A quick run has it last for long enough to show that.
+	// stalls says that it aims at what liveness depends on. Its hubs are ones whose /healthz fails soon. A quick run,
+	// which judges no times, has the same hubs for all.
 	stalls bool
 	// before has it begin before the hubs start: what it leaves in the source stays through restarts.
 	before bool
@@ -254,7 +254,7 @@ func (r *run) play(ctx context.Context, a attack, baseline bool) (err error) {
 			}
 		}
 		s.end()
-		for _, namespace := range append(s.others, s.namespace) {
+		for _, namespace := range s.namespaces() {
 			err = errors.Join(err, r.remove(context.WithoutCancel(ctx), namespace))
 		}
 		if err != nil {
@@ -269,7 +269,7 @@ func (r *run) play(ctx context.Context, a attack, baseline bool) (err error) {
 	}
 	began := time.Now()
 	var out outcome
-	if failed := r.startHubs(ctx, a.before); failed != nil && (!a.before || ctx.Err() != nil) {
+	if failed := r.startHubs(ctx, a); failed != nil && (!a.before || ctx.Err() != nil) {
 		return failed
 	} else if failed != nil {
 		out.ended = []string{failed.Error()}
@@ -284,8 +284,8 @@ func (r *run) play(ctx context.Context, a attack, baseline bool) (err error) {
 }
 
 // startHubs starts a leader and a standby, and waits until honest targets are connected and watched. With an attack
-// under way, that is what it may delay.
-func (r *run) startHubs(ctx context.Context, attacked bool) error {
+// that began before, that is what it may delay.
+func (r *run) startHubs(ctx context.Context, a attack) error {
 	if r.well() { // a quick run goes on with those that it has
 		for _, p := range r.hubs {
 			p.reset()
@@ -298,7 +298,7 @@ func (r *run) startHubs(ctx context.Context, attacked bool) error {
 		return fmt.Errorf("deleting Leases of the hub: %w", err)
 	}
 	sections := ""
-	if r.options.Quick {
+	if a.stalls && !r.options.Quick {
 		sections = impatient
 	}
 	if err := r.StartHub(ctx, sections); err != nil {
@@ -310,7 +310,7 @@ func (r *run) startHubs(ctx context.Context, attacked bool) error {
 		return err
 	}
 	r.hubs = append(r.hubs, watched(ctx, standby, "standby", r.options.Limit))
-	if attacked {
+	if a.before {
 		return nil
 	}
 	if err := r.connected(ctx); err != nil {

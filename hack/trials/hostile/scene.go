@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,6 +32,8 @@ type scene struct {
 	// ends are called when the attack is over, and the others namespaces are removed besides its own.
 	ends   []func()
 	others []string
+	// parts are scenes within this one.
+	parts []*scene
 }
 
 // newScene makes a namespace and its tenant.
@@ -40,6 +43,15 @@ func (r *run) newScene(ctx context.Context) (*scene, error) {
 	var err error
 	s.tenant, err = r.newTenant(ctx, s.namespace)
 	return s, err
+}
+
+// beside makes a scene with a namespace and a tenant of its own, which is over when this one is.
+func (s *scene) beside(ctx context.Context) (*scene, error) {
+	part, err := s.newScene(ctx)
+	if err == nil {
+		s.parts = append(s.parts, part)
+	}
+	return part, err
 }
 
 // newTenant makes a namespace, and a client of somebody who may do nothing but what a tenant may there.
@@ -174,7 +186,19 @@ func (s *scene) struck() (n int64) {
 	for _, srv := range s.servers {
 		n += srv.struck.Load()
 	}
+	for _, part := range s.parts {
+		n += part.struck()
+	}
 	return n
+}
+
+// namespaces are all of the source that it has.
+func (s *scene) namespaces() []string {
+	all := append(slices.Clone(s.others), s.namespace)
+	for _, part := range s.parts {
+		all = append(all, part.namespaces()...)
+	}
+	return all
 }
 
 // end ends the servers.
@@ -184,6 +208,9 @@ func (s *scene) end() {
 	}
 	for _, srv := range s.servers {
 		srv.close()
+	}
+	for _, part := range s.parts {
+		part.end()
 	}
 }
 
