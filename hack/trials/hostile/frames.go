@@ -1,11 +1,14 @@
 package hostile
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +22,9 @@ import (
 type flood struct {
 	name string
 	// open says that it needs an open stream: it begins with a watch. Otherwise it begins with the connection.
-	open  bool
+	open bool
+	// first has it begin with the first request of any kind, not with a watch.
+	first bool
 	quick bool
 	write func(framer *http2.Framer, stream uint32) error
 }
@@ -180,7 +185,7 @@ func (c *connection) read(ctx context.Context) {
 			if err != nil {
 				return
 			}
-			if isWatch(r) {
+			if c.flood.first || isWatch(r) {
 				c.pour(stream)
 				return
 			}
@@ -275,7 +280,6 @@ func framesCases() []attack {
 			return nil
 		},
 	})
-	const registrations = 100
 	for _, v := range []struct {
 		name  string
 		http1 bool
@@ -291,28 +295,71 @@ func framesCases() []attack {
 			row: 13, name: "response headers on 100 registrations, " + v.name,
 			budget: manyTargets, quick: v.http1 && v.each > 4<<10,
 			begin: func(ctx context.Context, s *scene) error {
-				value := strings.Repeat("x", v.each)
-				headers := func(w http.ResponseWriter, r *http.Request) bool {
-					for i := range v.size / v.each {
-						w.Header().Set("X-"+strconv.Itoa(i), value)
-					}
-					if isVersion(r) {
-						_, _ = io.WriteString(w, `{"gitVersion":"v1.36.3"}`) // a client that left gets no answer
-					}
-					return true
+				serve := headersOfHTTP2(v.size, v.each)
+				if v.http1 {
+					serve = headersOfHTTP1(v.size, v.each)
 				}
-				srv, err := s.server(serverOptions{http1: v.http1, intercept: headers}) //nolint:contextcheck // it is closed
+				srv, err := s.server(serverOptions{http1: v.http1, connection: serve}) //nolint:contextcheck // it is closed
 				if err != nil {
 					return err
 				}
-				for i := range registrations {
-					if err := s.register(ctx, "t"+strconv.Itoa(i), srv.kubeconfig()); err != nil {
-						return err
-					}
-				}
-				return nil
+				return s.registerAll(ctx, 100, srv.kubeconfig())
 			},
 		})
 	}
 	return out
+}
+
+// headersOfHTTP1 answers all requests of a connection with headers of a size. They are encoded once: the honest
+// targets share the processors with the hostile servers.
+func headersOfHTTP1(size, each int) func(*server, *tls.Conn) {
+	const content = `{"gitVersion":"v1.36.3"}`
+	var answer bytes.Buffer
+	fmt.Fprintf(&answer, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", len(content))
+	value := strings.Repeat("x", each)
+	for i := range size / each {
+		fmt.Fprintf(&answer, "X-%d: %s\r\n", i, value)
+	}
+	answer.WriteString("\r\n" + content)
+	return func(s *server, conn *tls.Conn) {
+		requests := bufio.NewReader(conn)
+		for {
+			r, err := http.ReadRequest(requests)
+			if err != nil {
+				return
+			}
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return
+			}
+			s.struck.Add(1)
+			if _, err := conn.Write(answer.Bytes()); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// headersOfHTTP2 answers the first request of a connection with headers of a size, in as many frames as that takes.
+func headersOfHTTP2(size, each int) func(*server, *tls.Conn) {
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	encoder.SetMaxDynamicTableSize(0)
+	value := strings.Repeat("x", each)
+	_ = encoder.WriteField(hpack.HeaderField{Name: ":status", Value: "200"}) // it writes to memory
+	for i := range size / each {
+		_ = encoder.WriteField(hpack.HeaderField{Name: "x-" + strconv.Itoa(i), Value: value})
+	}
+	const largest = 16 << 10
+	fragments := slices.Collect(slices.Chunk(block.Bytes(), largest))
+	answers := flood{open: true, first: true, write: func(f *http2.Framer, stream uint32) error {
+		err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: fragments[0], EndStream: true})
+		for i := 1; i < len(fragments) && err == nil; i++ {
+			err = f.WriteContinuation(stream, i == len(fragments)-1, fragments[i])
+		}
+		if err == nil {
+			err = io.EOF // that was all
+		}
+		return err
+	}}
+	return answers.floods
 }
