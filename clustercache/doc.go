@@ -31,7 +31,9 @@
 //
 // A probe reads the UID of kube-system every few seconds. It is what identifies the cluster, so that a connection that
 // begins to lead elsewhere is dropped and verified again. Failing calls, new sockets and answers 401 only hint: they make
-// the loop probe at once, and the probe decides. What the hub itself did not send (Options.Withheld) is no news of the target.
+// the loop probe at once, and the probe decides. A socket that the probe itself opens is no hint, and while probes find nothing
+// wrong the pause before the next hint counts doubles up to the usual interval: a proxy without keep-alive has each call open
+// one. What the hub itself did not send (Options.Withheld) is no news of the target.
 //
 // A connection that is lost is held for a while (held.go): its sockets are closed, calls fail at once, and its watches wait at
 // the gate of the transport. If the same cluster answers again before long, they go on where they were, with one request

@@ -112,6 +112,12 @@ func (t *target) withheld(err error) bool {
 func (t *target) probeSucceeded(now time.Time, result probeResult) {
 	recovered := t.loop.failures > 0
 	t.loop.failures = 0
+	// Hints that come to nothing are worth less each time: where each call opens a socket, each call is one.
+	if t.loop.doubted {
+		t.loop.hintPause = min(2*max(t.loop.hintPause, hurry), t.cache.options.ProbeInterval)
+	} else {
+		t.loop.hintPause = 0
+	}
 	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
 	t.mu.Lock()
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
@@ -141,6 +147,7 @@ func (t *target) mendWatches(now time.Time) {
 
 func (t *target) probeFailed(now time.Time, g *generation, err error) {
 	t.loop.failures++
+	t.loop.hintPause = 0
 	t.loop.nextProbe = now.Add(jitter(hurry))
 	t.mu.Lock()
 	t.health.LastProbeTime = now

@@ -22,7 +22,7 @@ import (
 const (
 	// retryMin is the shortest pause before a failed connection attempt is repeated.
 	retryMin = time.Second
-	// hurry is the pause before a probe that follows a failed one or a hint.
+	// hurry is the pause before a probe that follows a failed one, and the shortest before one that follows a hint.
 	hurry = 500 * time.Millisecond
 	// drainCheck is how often Options.StillNeeded is asked.
 	drainCheck = time.Second
@@ -94,8 +94,9 @@ type loopState struct {
 
 	probing   bool
 	nextProbe time.Time
-	doubted   bool // the probe under way was started by a hint
-	withheld  bool // the last probe was not let out, so another one at once would not be either
+	doubted   bool          // the probe under way was started by a hint
+	hintPause time.Duration // after a probe, before one that a hint starts
+	withheld  bool          // the last probe was not let out, so another one at once would not be either
 	failures  int
 	probeNo   int
 }
@@ -431,7 +432,7 @@ func (t *target) proceed() {
 	}
 	t.bind(g)
 	if t.hinted.Load() && !t.loop.probing {
-		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(hurry))
+		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(max(t.loop.hintPause, hurry)))
 	}
 	if t.loop.failures == 0 && !t.loop.probing && !t.loop.withheld && t.asked() {
 		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(freshAnswer))

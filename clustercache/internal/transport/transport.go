@@ -67,7 +67,8 @@ type Options struct {
 	// Throttle is shared with other connections to the same target, and may be replaced at any time.
 	Throttle *atomic.Pointer[Throttle]
 	// Doubt is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
-	// call, an answer 401, a socket that was opened anew.
+	// call, an answer 401, a socket that was opened anew for a call of Guarded. Those that Control opens are no hint, for its
+	// calls are what finds out where the connection leads.
 	Doubt func()
 	// Unanswered is called, from any goroutine, with the errors of callers' calls that got no answer. Nil: it is not.
 	Unanswered func(error)
@@ -153,7 +154,7 @@ type wire struct {
 	pool   *h2.Pool // over connections that http opens
 	ctx    context.Context
 	cancel context.CancelFunc
-	onDial func() // hears of each socket but the first
+	onDial func() // hears of each socket but the first, and those of control calls
 	total  *Total
 
 	mu     sync.Mutex
@@ -237,13 +238,16 @@ func (w *wire) dialer(dial dialFunc) dialFunc {
 		}
 		tracked := &trackedConn{Conn: meteredConn{conn, w.total}, wire: w}
 		w.conns[tracked] = struct{}{}
-		if w.dialed {
+		if w.dialed && ctx.Value(controlCall{}) == nil {
 			w.onDial()
 		}
 		w.dialed = true
 		return tracked, nil
 	}
 }
+
+// controlCall is the key by which a dial tells that it is for a call of Control.
+type controlCall struct{}
 
 // open returns how many sockets there are.
 func (w *wire) open() int {

@@ -64,7 +64,7 @@ type discreetly struct {
 }
 
 func (d discreetly) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := d.next.RoundTrip(request)
+	response, err := d.next.RoundTrip(request.WithContext(context.WithValue(request.Context(), controlCall{}, true)))
 	if err != nil {
 		return nil, discreet(err, d.withheld)
 	}
