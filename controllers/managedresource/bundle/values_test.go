@@ -62,6 +62,31 @@ func TestJSONValuesHaveTheTypesOfUnstructuredContent(t *testing.T) {
 	}
 }
 
+// A text of several lines ends with a line feed whether the file does or not, as with kubectl.
+func TestTheLastLineIsAWholeOne(t *testing.T) {
+	for text, expected := range map[string]string{
+		"value: |\n  a\n  b":        "a\nb\n",
+		"value: |\n  a\n  b\n":      "a\nb\n",
+		"value: |\n  a\n  b\r":      "a\nb\n",
+		"value: |-\n  a\n  b":       "a\nb",
+		"value: |+\n  a\n  b":       "a\nb\n",
+		"value: |+\n  a\n  b\n":     "a\nb\n",
+		"value: |+\n  a\n  b\n\n":   "a\nb\n\n",
+		"value: >\n  a\n  b":        "a b\n",
+		"value: a":                  "a",
+		"value: |\n  a\n  # no end": "a\n# no end\n",
+	} {
+		t.Run(text, func(t *testing.T) {
+			g := NewWithT(t)
+			for _, text := range []string{text, "---\n" + text} {
+				bundle := decodeText(text)
+				g.Expect(faults(bundle)).To(BeEmpty())
+				g.Expect(bundle.Objects[0].Object).To(HaveKeyWithValue("value", expected))
+			}
+		})
+	}
+}
+
 func TestNullIsKept(t *testing.T) {
 	g := NewWithT(t)
 	for _, text := range []string{"value: ~", "value:", `{"value":null}`} {
