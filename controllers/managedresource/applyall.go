@@ -247,7 +247,8 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	if err := ctx.Err(); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.report(work, outcomes, pruned)
+	r.report(work, outcomes)
+	r.reportPruned(ctx, work, p.pruneCause(), pruned)
 	return r.conclude(ctx, work, input, p, old, released, outcomes, pruned, releaseErrors)
 }
 

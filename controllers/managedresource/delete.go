@@ -141,7 +141,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 	if err := ctx.Err(); err != nil {
 		return false, result, err
 	}
-	r.report(work, nil, outcomes)
+	r.reportPruned(ctx, work, cleanCause(work), outcomes)
 	var left []resourcesv1alpha1.ObjectReference
 	var pending []prune.Outcome
 	progress := false
@@ -239,13 +239,17 @@ func (r *reconciler) leave(work *run, why string) {
 
 // orphans are what an event lists of objects that stay behind.
 func orphans(refs []resourcesv1alpha1.ObjectReference, limit int) string {
+	return fmt.Sprintf("%d objects stay behind: %v", len(refs), names(refs, limit))
+}
+
+// names are those of the first of some objects, and the number of the rest.
+func names(refs []resourcesv1alpha1.ObjectReference, limit int) []string {
 	var names []string
 	for i, ref := range refs {
 		if i == limit {
-			names = append(names, fmt.Sprintf("and %d more", len(refs)-limit))
-			break
+			return append(names, fmt.Sprintf("and %d more", len(refs)-limit))
 		}
 		names = append(names, inventory.KeyOf(ref).String())
 	}
-	return fmt.Sprintf("%d objects stay behind: %v", len(refs), names)
+	return names
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
+	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
 	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
 )
 
@@ -32,6 +33,9 @@ const (
 	eventRecreated      = "Recreated"
 	eventApplied        = "Applied"
 	eventTakenBack      = "FieldsTakenBack"
+	eventPruned         = "Pruned"
+	eventAllPruned      = "AllPruned"
+	eventFinalized      = "FinalizersRemoved"
 )
 
 // maxManagers is how many managers a text names.
@@ -146,6 +150,44 @@ func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
 // them, so it needs no budget.
 func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string, refs []resourcesv1alpha1.ObjectReference) {
 	r.send(mr, nil, corev1.EventTypeWarning, eventReleased, "Release", fmt.Sprintf("Not deleted because %s: %s", why, orphans(refs, 20)))
+}
+
+// prunedNames is how many deleted objects an event names.
+const prunedNames = 20
+
+// pruned tells which objects a run deleted. It refers to the first of them, so that it is not taken for the one before.
+func (r *recorder) pruned(mr *resourcesv1alpha1.ManagedResource, cause pruneCause, deleted []prune.Outcome) {
+	refs := make([]resourcesv1alpha1.ObjectReference, 0, len(deleted))
+	claims := 0
+	for _, o := range deleted {
+		refs, claims = append(refs, o.Ref), claims+o.Claims
+	}
+	what := fmt.Sprintf("%d objects", len(refs))
+	if claims > 0 {
+		what += fmt.Sprintf(" and %d PersistentVolumeClaims of StatefulSets", claims)
+	}
+	note := fmt.Sprintf("Deleted %s%s: %v", what, pruneReasons[cause], names(refs, prunedNames))
+	r.write(mr, aboutDeleted(mr, deleted[0]), corev1.EventTypeNormal, eventPruned, "Delete", note)
+}
+
+// allPruned warns that a ManagedResource has no object any more, and what has led to it. An empty Secret may be what somebody
+// wants, or the output of a program that failed, so it needs no budget.
+func (r *recorder) allPruned(mr *resourcesv1alpha1.ManagedResource, deleted []prune.Outcome, of int, why string) {
+	note := fmt.Sprintf("Deleted %d of %d objects, because %s", len(deleted), of, why)
+	r.send(mr, aboutDeleted(mr, deleted[0]), corev1.EventTypeWarning, eventAllPruned, "Delete", note)
+}
+
+// aboutDeleted refers to an object that was deleted. The UID makes it another one than a later object of the same name.
+func aboutDeleted(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) *corev1.ObjectReference {
+	about := aboutObject(mr, o.Key, "")
+	about.APIVersion, about.UID = untrusted.Name(o.Ref.APIVersion), types.UID(untrusted.Name(string(o.Ref.UID)))
+	return about
+}
+
+// finalized warns that an object lost its finalizers, so that who had put them there could not do what they were for.
+func (r *recorder) finalized(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) {
+	r.write(mr, aboutDeleted(mr, o), corev1.EventTypeWarning, eventFinalized, "Finalize",
+		fmt.Sprintf("%s lost its finalizers %v, as its annotation %s asks for", o.Key, o.Finalized, resourcesv1alpha1.FinalizeDeletionAfterAnnotation))
 }
 
 // unknownFields warns of parts of a manifest that the target's API server does not know.

@@ -10,7 +10,6 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -33,8 +32,9 @@ var (
 	metricDeleting  = MetricDefinitions.Gauge("trellis_managedresources_deleting", "ManagedResources that are being deleted, by class.", "class")
 	metricDeletion  = MetricDefinitions.Gauge("trellis_managedresources_deletion_oldest_seconds", "How long the ManagedResource has been waiting for its deletion that has been for the longest, by class.", "class")
 	metricApplied   = MetricDefinitions.Counter("trellis_objects_applied_total", "Objects applied to targets, by class and result.", "class", "result")
-	metricPruned    = MetricDefinitions.Counter("trellis_objects_pruned_total", "Objects that left an inventory, by class and what became of them.", "class", "result")
-	metricDrift     = MetricDefinitions.Counter("trellis_drift_corrections_total",
+	metricPruned    = MetricDefinitions.Counter("trellis_objects_pruned_total", "Objects that left an inventory, by class, why they had to (removed: no manifest names them any more; emptied: no manifest is left at all; deleted: with the ManagedResource; transferred: to another class; moved: to another target) and what became of them.",
+		"class", "cause", "result")
+	metricDrift = MetricDefinitions.Counter("trellis_drift_corrections_total",
 		"Objects in targets brought back after somebody else changed or deleted them, by class, kind, what was done, and who had changed it.", "class", "kind", "action", "manager")
 	metricDriftTime = MetricDefinitions.Histogram("trellis_drift_correction_duration_seconds",
 		"How long drift lasted, from the moment when a watch showed it until the target had taken the correction.", latencyBuckets, "class")
@@ -67,12 +67,16 @@ type Metrics struct {
 
 // classMetrics are those of one class, looked up once.
 type classMetrics struct {
-	label                                            string
-	applied, applyFailed, pruneFailed, deleted, kept prometheus.Counter
-	driftTime, propagation, run, runFailed           prometheus.Observer
-	overdue                                          prometheus.Gauge
-	overdueTotal                                     prometheus.Counter
+	label                                  string
+	applied, applyFailed                   prometheus.Counter
+	pruned                                 map[pruneCause]pruneMetrics
+	driftTime, propagation, run, runFailed prometheus.Observer
+	overdue                                prometheus.Gauge
+	overdueTotal                           prometheus.Counter
 }
+
+// pruneMetrics are those of what one cause took out of inventories.
+type pruneMetrics struct{ deleted, kept, failed prometheus.Counter }
 
 // targetMetrics are those of one target.
 type targetMetrics struct {
@@ -124,10 +128,14 @@ func (m *Metrics) of(class string) *classMetrics {
 		c = &classMetrics{
 			label:   label,
 			applied: m.applied.WithLabelValues(label, "ok"), applyFailed: m.applied.WithLabelValues(label, "error"),
-			pruneFailed: m.pruned.WithLabelValues(label, "error"), deleted: m.pruned.WithLabelValues(label, "deleted"), kept: m.pruned.WithLabelValues(label, "kept"),
+			pruned:    make(map[pruneCause]pruneMetrics, len(pruneCauses)),
 			driftTime: m.driftTime.WithLabelValues(label), propagation: m.propagation.WithLabelValues(label),
 			run: m.runs.WithLabelValues(label, "success"), runFailed: m.runs.WithLabelValues(label, "error"),
 			overdue: m.overdue.WithLabelValues(label), overdueTotal: m.overdues.WithLabelValues(label),
+		}
+		for _, cause := range pruneCauses {
+			of := func(result string) prometheus.Counter { return m.pruned.WithLabelValues(label, string(cause), result) }
+			c.pruned[cause] = pruneMetrics{deleted: of("deleted"), kept: of("kept"), failed: of("error")}
 		}
 		m.classes[class] = c
 	}
@@ -239,8 +247,8 @@ func (m *Metrics) driftLastHour(cluster clustercache.ClusterKey, now time.Time) 
 	return sum
 }
 
-// report counts and tells what a run did.
-func (r *reconciler) report(work *run, outcomes []apply.Outcome, pruned []prune.Outcome) {
+// report counts and tells what a run applied.
+func (r *reconciler) report(work *run, outcomes []apply.Outcome) {
 	figures := r.metrics.of(work.class.Name)
 	for _, o := range outcomes {
 		if o.Unchanged {
@@ -263,20 +271,6 @@ func (r *reconciler) report(work *run, outcomes []apply.Outcome, pruned []prune.
 		}
 		if o.Err == nil && len(o.TakenBack) > 0 {
 			r.events.takenBack(work.mr, o)
-		}
-	}
-	for _, o := range pruned {
-		if len(o.Finalized) > 0 {
-			work.log.Info("Took the finalizers off an object", "object", o.Key.String(), "finalizers", o.Finalized)
-		}
-		switch {
-		case o.Err != nil:
-			figures.pruneFailed.Inc()
-		case o.Result == prune.Gone, o.Deleted:
-			figures.deleted.Inc()
-		case o.Result == prune.Kept:
-			figures.kept.Inc()
-			work.log.Info("Left an object in the target", "object", o.Key.String(), "reason", o.Reason)
 		}
 	}
 }

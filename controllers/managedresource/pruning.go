@@ -4,14 +4,19 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
@@ -135,6 +140,147 @@ func (r *reconciler) release(ctx context.Context, work *run, target apply.Target
 	}
 	wg.Wait()
 	return failed
+}
+
+// pruneCause is why objects leave an inventory, as metrics call it.
+type pruneCause string
+
+const (
+	causeRemoved     pruneCause = "removed"
+	causeEmptied     pruneCause = "emptied"
+	causeDeleted     pruneCause = "deleted"
+	causeTransferred pruneCause = "transferred"
+	causeMoved       pruneCause = "moved"
+)
+
+var pruneCauses = []pruneCause{causeRemoved, causeEmptied, causeDeleted, causeTransferred, causeMoved}
+
+// pruneReasons say of deleted objects why they were.
+var pruneReasons = map[pruneCause]string{
+	causeRemoved:     " that no manifest names any more",
+	causeEmptied:     " that no manifest names any more",
+	causeDeleted:     " with the ManagedResource",
+	causeTransferred: ", because another class has the ManagedResource now",
+	causeMoved:       " in the former target cluster",
+}
+
+// pruneCause is why objects that are not in a plan are pruned.
+func (p *plan) pruneCause() pruneCause {
+	if len(p.objects) == 0 && len(p.released) == 0 {
+		return causeEmptied
+	}
+	return causeRemoved
+}
+
+// cleanCause is why all objects of a ManagedResource are deleted from a target.
+func cleanCause(work *run) pruneCause {
+	switch {
+	case work.mr.DeletionTimestamp != nil:
+		return causeDeleted
+	case work.decision.Leaving:
+		return causeTransferred
+	default:
+		return causeMoved
+	}
+}
+
+// reportPruned counts and tells what a run deleted, and what it left.
+func (r *reconciler) reportPruned(ctx context.Context, work *run, cause pruneCause, outcomes []prune.Outcome) {
+	figures := r.metrics.of(work.class.Name).pruned[cause]
+	var deleted []prune.Outcome
+	released := map[string][]resourcesv1alpha1.ObjectReference{} // by reason
+	for _, o := range outcomes {
+		if len(o.Finalized) > 0 {
+			work.log.Info("Took the finalizers off an object", "object", o.Key.String(), "finalizers", o.Finalized)
+			r.events.finalized(work.mr, o)
+		}
+		if o.Claims > 0 {
+			work.log.Info("Deleted PersistentVolumeClaims of a StatefulSet", "object", o.Key.String(), "claims", o.Claims)
+		}
+		if o.Deleted {
+			deleted = append(deleted, o)
+			work.log.Info("Deleted an object", "object", o.Key.String(), "uid", o.Ref.UID, "cause", cause)
+		}
+		switch {
+		case o.Err != nil:
+			figures.failed.Inc()
+		case o.Result == prune.Gone:
+			figures.deleted.Inc()
+		case o.Result == prune.Kept:
+			figures.kept.Inc()
+			work.log.Info("Left an object in the target", "object", o.Key.String(), "reason", o.Reason)
+			if o.Released {
+				released[o.Reason] = append(released[o.Reason], o.Ref)
+			}
+		}
+	}
+	for _, why := range sortedKeys(released) {
+		r.events.released(work.mr, why, released[why])
+	}
+	if len(deleted) == 0 {
+		return
+	}
+	r.events.pruned(work.mr, cause, deleted)
+	if cause == causeEmptied {
+		why := r.emptiedBy(ctx, work)
+		r.events.allPruned(work.mr, deleted, len(outcomes), why)
+		work.log.Info("No manifest is left", "objects", len(outcomes), "deleted", len(deleted), "why", why)
+	}
+}
+
+// emptySecrets is how many Secrets are named that hold no manifest.
+const emptySecrets = 5
+
+// emptiedBy says of a ManagedResource without manifests which Secrets hold none, and who changed them last. What changed last
+// comes first, for that is what emptied it.
+func (r *reconciler) emptiedBy(ctx context.Context, work *run) string {
+	all := secretNames(work.mr)
+	if len(all) == 0 {
+		return "spec.secretRefs is empty"
+	}
+	changes := make([]change, 0, min(len(all), emptySecrets))
+	for _, name := range all[:min(len(all), emptySecrets)] {
+		changes = append(changes, r.lastChange(ctx, name))
+	}
+	slices.SortStableFunc(changes, func(a, b change) int { return b.at.Compare(a.at) })
+	texts := make([]string, 0, len(changes)+1)
+	for _, c := range changes {
+		texts = append(texts, c.String())
+	}
+	if rest := len(all) - len(changes); rest > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more Secrets", rest))
+	}
+	return "no manifest is left in " + strings.Join(texts, ", ")
+}
+
+// change is the last change of a Secret, as far as its managed fields tell.
+type change struct {
+	secret types.NamespacedName
+	at     time.Time
+	by     string
+}
+
+func (c change) String() string {
+	if c.at.IsZero() {
+		return fmt.Sprintf("Secret %s", c.secret)
+	}
+	return fmt.Sprintf("Secret %s (changed by %s at %s)", c.secret, c.by, c.at.UTC().Format(time.RFC3339))
+}
+
+// lastChange reads who changed a Secret last. It is for people, so it fails in silence.
+func (r *reconciler) lastChange(ctx context.Context, name types.NamespacedName) change {
+	last := change{secret: name}
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err := r.live.Get(ctx, name, secret); err != nil {
+		return last
+	}
+	for _, entry := range secret.ManagedFields {
+		if entry.Time != nil && entry.Time.After(last.at) {
+			last.at, last.by = entry.Time.Time, untrusted.Token(entry.Manager)
+		}
+	}
+	return last
 }
 
 // atDue makes the next attempt come when the first pending object may lose its finalizers, if that is sooner.

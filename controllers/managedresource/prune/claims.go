@@ -29,7 +29,7 @@ const maxFailures = 20
 // deleteClaims deletes the claims of a StatefulSet if the policy says so: those that its whole selector selects and that have
 // the name which it gives to a claim of one of its templates. The selector alone may select claims that others made, and so
 // may the name.
-func (r *run) deleteClaims(ctx context.Context, at place, live *metav1.PartialObjectMetadata) error {
+func (r *run) deleteClaims(ctx context.Context, out *Outcome, at place, live *metav1.PartialObjectMetadata) error {
 	group, kind := at.mapping.GroupVersionKind.Group, at.mapping.GroupVersionKind.Kind
 	if !r.policy.DeletePersistentVolumeClaims || kind != "StatefulSet" || group != "apps" && group != "extensions" {
 		return nil
@@ -61,7 +61,9 @@ func (r *run) deleteClaims(ctx context.Context, at place, live *metav1.PartialOb
 				continue
 			}
 			err := list.Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(claim.UID)}})
-			if err != nil && !apierrors.IsNotFound(err) && len(failed) < maxFailures {
+			if err == nil {
+				out.Claims++
+			} else if !apierrors.IsNotFound(err) && len(failed) < maxFailures {
 				failed = append(failed, fmt.Errorf("deleting its PersistentVolumeClaim %s: %w", claim.Name, err))
 			}
 		}

@@ -95,7 +95,7 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 		out.claimed = claimed
 		return end(Kept, reason)
 	}
-	if err := r.deleteClaims(ctx, at, live); err != nil {
+	if err := r.deleteClaims(ctx, out, at, live); err != nil {
 		return err
 	}
 	if live.DeletionTimestamp != nil {

@@ -107,6 +107,10 @@ type Outcome struct {
 	Result Result
 	// Deleted is true if this call sent the delete.
 	Deleted bool
+	// Released is true if the object is kept because it cannot be deleted, ever or at present.
+	Released bool
+	// Claims is how many claims of a StatefulSet this call deleted.
+	Claims int
 	// Finalized are the finalizers that this call took off.
 	Finalized []string
 	// Due is when a pending object is due for another look: when its finalizers may be removed, or when it may be known
