@@ -129,6 +129,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 		return false, result, err
 	}
 	policy := r.prunePolicy(ctx, work, key, status.UID, nil)
+	policy.Forced = resourcesv1alpha1.IsTruthy(work.mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
 	if err := r.tracker.Track(ctx, work.name, key, work.mr.Status.Resources, exact(work.mr)); err != nil && !isDown(err) {
 		return false, result, err
 	}

@@ -65,7 +65,7 @@ func TestObjectsGoBeforeTheirAPIService(t *testing.T) {
 	target := pooled(t, time.Second)
 	service := create(g, `{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.behind.example.com, annotations: {resources.gardener.cloud/origin: `+origin+`}},
 spec: {group: behind.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}`)
-	thing := reference("behind.example.com/v1", "Thing", "default", "a", "")
+	thing := reference("behind.example.com/v1", "Thing", "default", "a", "uid-of-thing")
 	own := reference(service.GetAPIVersion(), service.GetKind(), "", service.GetName(), service.GetUID())
 	g.Eventually(func() prune.Result { return outcomeOf(t, target, thing).Result }).Should(Equal(prune.Pending))
 	out := prune.Objects(t.Context(), target, []resourcesv1alpha1.ObjectReference{thing, own}, policy)

@@ -71,7 +71,7 @@ func servedBy(key, service inventory.Key) bool {
 func (r *run) held(ctx context.Context, phase int, order [phases][]int) func(inventory.Key) string {
 	first := func(phase int, which func(inventory.Key) bool) string {
 		for _, i := range order[phase] {
-			if r.outcomes[i].Result == Pending && which(r.outcomes[i].Key) {
+			if out := &r.outcomes[i]; out.Result == Pending && !out.passed && which(out.Key) {
 				return "waits for " + r.outcomes[i].Key.String()
 			}
 		}

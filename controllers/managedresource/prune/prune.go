@@ -84,6 +84,8 @@ type Policy struct {
 	KeepGarbageCollectable bool
 	// DeletePersistentVolumeClaims deletes the claims of a StatefulSet before the StatefulSet.
 	DeletePersistentVolumeClaims bool
+	// Forced gives up objects whose aggregated API cannot be reached: they are released.
+	Forced bool
 	// Parallel bounds the deletions at the same time; at least 1.
 	Parallel int
 	// Clock tells when the grace of finalize-deletion-after is over; default the real one.
@@ -123,6 +125,7 @@ type Outcome struct {
 
 	lingers bool // it is deleted and not gone
 	claimed bool // it is kept, and must not go with its namespace or its definition either
+	passed  bool // it is pending, and nothing waits for it
 }
 
 // Due is when the first of the pending objects is due for another look; zero if none is.
@@ -170,6 +173,7 @@ func Objects(ctx context.Context, t Target, refs []resourcesv1alpha1.ObjectRefer
 			}
 			r.one(ctx, out)
 		})
+		r.unreached(ctx, members)
 		for _, i := range members {
 			if r.outcomes[i].claimed {
 				r.staying = append(r.staying, i)
