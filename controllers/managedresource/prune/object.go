@@ -101,6 +101,12 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 	if live.DeletionTimestamp != nil {
 		return r.linger(ctx, out, at, live)
 	}
+	if undeletable[out.Key] {
+		if err := r.relinquish(ctx, out, at, live); err != nil {
+			return err
+		}
+		return end(Kept, "it belongs to every cluster, and no API server deletes it")
+	}
 	if who, err := r.holder(ctx, out.Key); err != nil {
 		return err
 	} else if who != "" {
