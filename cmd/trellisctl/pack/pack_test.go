@@ -120,7 +120,8 @@ func TestWhatCannotBePacked(t *testing.T) {
 		"no kind":          {"apiVersion: v1\nmetadata: {name: a}\n", "stdin, document 1 has no kind"},
 		"no name":          {"apiVersion: v1\nkind: ConfigMap\n", "stdin, document 1 has no metadata.name"},
 		"twice":            {configMap("a", "1") + "---\n" + configMap("a", "2"), "stdin, document 2: ConfigMap default/a is already in stdin, document 1"},
-		"a bad item":       {"apiVersion: v1\nkind: List\nitems: [1]\n", "stdin, document 1, item 1 has no apiVersion"},
+		"a bad item":       {"apiVersion: v1\nkind: List\nitems: [1]\n", "stdin, document 1, item 1: not an object but a number"},
+		"an invalid item":  {"apiVersion: v1\nkind: List\nitems: [{kind: ConfigMap, metadata: {name: a}}]\n", "stdin, document 1, item 1 has no apiVersion"},
 		"a number a label": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {x: 1}}\n", "not a string (quote it): x"},
 	} {
 		t.Run(name, func(t *testing.T) {

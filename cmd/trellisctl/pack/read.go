@@ -26,8 +26,7 @@ type Manifest struct {
 }
 
 // ReadFiles reads the manifests in files and directories; "-" is in. Of directories, files that end in .yaml, .yml or .json are
-// read, those of subdirectories only if recursive. Lists are taken apart. Whatever cannot be read is an error, and all of it is
-// told.
+// read, those of subdirectories only if recursive. Whatever cannot be read is an error, and all of it is told.
 func ReadFiles(paths []string, recursive bool, in io.Reader) ([]Manifest, error) {
 	var sources []bundle.Source
 	total := 0
@@ -104,16 +103,14 @@ func decode(sources []bundle.Source) ([]Manifest, error) {
 		problems = append(problems, fmt.Sprintf("%s: %v", place(fault.Position), fault.Err))
 	}
 	var manifests []Manifest
-	for _, o := range b.Objects {
-		manifests = append(manifests, items(Manifest{Unstructured: o.Unstructured, Place: place(o.Position)})...)
-	}
 	seen := map[inventory.Key]string{}
-	for _, m := range manifests {
-		at := bundle.Object{Unstructured: m.Unstructured}
-		if err := at.Invalid(); err != nil {
-			problems = append(problems, m.Place+strings.TrimPrefix(err.Error(), at.Position.String()))
+	for _, o := range b.Objects {
+		m := Manifest{Unstructured: o.Unstructured, Place: place(o.Position)}
+		if err := o.Invalid(); err != nil {
+			problems = append(problems, m.Place+strings.TrimPrefix(err.Error(), o.Position.String()))
 			continue
 		}
+		manifests = append(manifests, m)
 		key := inventory.KeyOfObject(m.Unstructured)
 		if before, twice := seen[key]; twice {
 			problems = append(problems, fmt.Sprintf("%s: %s is already in %s", m.Place, key, before))
@@ -126,26 +123,13 @@ func decode(sources []bundle.Source) ([]Manifest, error) {
 	return manifests, nil
 }
 
+// place is a position in words for people: a file has the place of a Secret.
 func place(p bundle.Position) string {
-	if p.Index == 0 {
+	switch {
+	case p.Index == 0:
 		return p.SecretName
+	case p.Item > 0:
+		return fmt.Sprintf("%s, document %d, item %d", p.SecretName, p.Index, p.Item)
 	}
 	return fmt.Sprintf("%s, document %d", p.SecretName, p.Index)
-}
-
-// items takes a list apart, as kubectl does. The hub does not.
-func items(m Manifest) []Manifest {
-	list, ok := m.Object["items"].([]any)
-	if m.GetKind() != "List" || m.GetAPIVersion() != "v1" || !ok {
-		return []Manifest{m}
-	}
-	var out []Manifest
-	for i, item := range list {
-		object, ok := item.(map[string]any)
-		if !ok {
-			object = map[string]any{} // of which Invalid says that it is none
-		}
-		out = append(out, items(Manifest{Unstructured: &unstructured.Unstructured{Object: object}, Place: fmt.Sprintf("%s, item %d", m.Place, i+1)})...)
-	}
-	return out
 }

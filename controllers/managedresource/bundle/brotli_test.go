@@ -50,7 +50,7 @@ func TestX1_BadBrotliEndsWithAFault(t *testing.T) {
 			if test.err != nil {
 				g.Expect(errors.Is(bundle.Faults[0].Err, test.err)).To(BeTrue(), bundle.Faults[0].String())
 			}
-			g.Expect(bundle.Faults[0].Position).To(Equal(Position{"garden", "addons", "bad.br", 0}))
+			g.Expect(bundle.Faults[0].Position).To(Equal(Position{"garden", "addons", "bad.br", 0, 0}))
 			g.Expect(names(bundle)).To(Equal([]string{"good"}), "nothing of a bad stream counts, and the other keys are read")
 		})
 	}

@@ -83,7 +83,7 @@ func (d *decoder) key(at place, value []byte) bool {
 }
 
 // document makes an object of a parsed document. What it counts for does not depend on other documents.
-func (d *decoder) document(value any) (document, error) {
+func (d *decoder) document(read part) (document, error) {
 	clear(d.seen)
 	n := &normalizer{
 		maxDepth:   d.limits.Depth,
@@ -92,7 +92,7 @@ func (d *decoder) document(value any) (document, error) {
 		keys:       d.keys,
 		seen:       d.seen,
 	}
-	normalized, err := n.value(value, 0)
+	normalized, err := n.value(read.value, read.depth)
 	if err != nil {
 		return document{}, err
 	}
@@ -107,6 +107,7 @@ func (d *decoder) document(value any) (document, error) {
 		return document{}, fmt.Errorf("not an object but a %s", typeName(normalized))
 	}
 	return document{
+		item:       read.item,
 		object:     &unstructured.Unstructured{Object: object},
 		text:       manifest.TextOf(object),
 		modeIgnore: modeIgnore(object),

@@ -47,7 +47,7 @@ func TestDecodeOrdersBySecretKeyAndDocument(t *testing.T) {
 	bundle := Decode([]Source{first, second}, Limits{})
 
 	g.Expect(names(bundle)).To(Equal([]string{"B", "a", "b1", "b2", "z"}))
-	g.Expect(bundle.Objects[3].Position).To(Equal(Position{"garden", "addons", "b.yaml", 2}))
+	g.Expect(bundle.Objects[3].Position).To(Equal(Position{"garden", "addons", "b.yaml", 2, 0}))
 	g.Expect(bundle.Objects[4].String()).To(Equal("document 1 of key a.yaml in Secret garden/more"))
 }
 
@@ -74,13 +74,6 @@ func TestDecodeWithoutContentIsComplete(t *testing.T) {
 			g.Expect(bundle.FaultMessage()).To(BeEmpty())
 		})
 	}
-}
-
-func TestDecodeDoesNotExpandLists(t *testing.T) {
-	g := NewWithT(t)
-	bundle := decodeText("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}]")
-	g.Expect(bundle.Objects).To(HaveLen(1))
-	g.Expect(bundle.Objects[0].GetKind()).To(Equal("List"))
 }
 
 func TestDecodeMarksModeIgnore(t *testing.T) {

@@ -5,8 +5,11 @@
 // YAML, JSON objects one after the other, or JSON documents with "---" between them. Every document has a Position that
 // says where it stands, in words a user can follow: Secret, key, and number of the document.
 //
-//	Source (Secret data) -> read (Brotli, size) -> split -> parse (JSON, YAML) -> normalize (depth, size) -> Object
-//	                                                                                     any step fails   -> Fault
+//	Source (Secret data) -> read (Brotli, size) -> split -> parse (JSON, YAML) -> lists -> normalize (depth, size) -> Object
+//	                                                                                              any step fails   -> Fault
+//
+// A document of a kind like List or RoleList that has items and no name stands for its items, as for kubectl. They count against
+// the limits like documents.
 //
 // Decode is a pure function. A Cache puts a least-recently-used memory in front of it, keyed by content: a chart that
 // is deployed into 500 targets is decompressed and parsed once. Where each target has values of its own, the documents

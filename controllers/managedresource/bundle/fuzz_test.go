@@ -16,6 +16,7 @@ func FuzzDecode(f *testing.F) {
 		"a: &a [*a]", "a: *hunter2", "? [a]\n: b", "a: !!int hunter2", "%YAML 1.1\n---\na: b\n", "a: |\n  ---\n", "\xef\xbb\xbfa: b",
 		"{a: 1, a: 2}", "{1: a, '1': b}", "<<: [a]", "a: !!binary hunter2", strings.Repeat("[", 300), strings.Repeat(`{"a":`, 300),
 		"a: 1e999", `{"a":1e999}`, "a: .inf", "a: 0b1", "a: 1_000", "a: 1:30", "!!set {a, b}", "--- |\nx\n...\n--- >\ny\n",
+		nested(3), nested(20), "apiVersion: v1\nkind: hunter2List\nitems: [{metadata: {name: a}}, 1, ~, {items: [hunter2]}]", "kind: List\nitems: hunter2",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"crypto/sha256"
+	"iter"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -18,11 +19,13 @@ type piece struct {
 	uses int
 }
 
-// document is one document. Its object is nil if the document is empty.
+// document is one document, or an item of a list. Its object is nil if the document is empty.
 type document struct {
 	object     *unstructured.Unstructured
 	text       *manifest.Text
 	modeIgnore bool
+	// item is its number in a list, 0 for a document of its own.
+	item int
 	// memory is about how many bytes the object takes, length how many as JSON.
 	memory, length int64
 }
@@ -38,13 +41,13 @@ func (d *decoder) chunk(at *place, c chunk) bool {
 		}
 	}
 	p, whole := &piece{digest: digest}, true
-	for value, err := range parse(c, d.limits) {
-		if !d.next(at) {
+	for read, err := range d.parts(c) {
+		if !d.next(at, read.item) {
 			return false
 		}
-		var doc document
-		if err == nil && value != nil {
-			doc, err = d.document(value)
+		doc := document{item: read.item}
+		if err == nil && read.value != nil {
+			doc, err = d.document(read)
 		}
 		if err != nil {
 			whole = false
@@ -63,10 +66,29 @@ func (d *decoder) chunk(at *place, c chunk) bool {
 	return true
 }
 
+// parts returns the documents of a chunk, with lists taken apart.
+func (d *decoder) parts(c chunk) iter.Seq2[part, error] {
+	return func(yield func(part, error) bool) {
+		for value, err := range parse(c, d.limits) {
+			if err != nil {
+				if !yield(part{}, err) {
+					return
+				}
+				continue
+			}
+			for read, err := range parts(value, d.limits.Depth) {
+				if !yield(read, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // reuse takes the documents that another bundle has, too. They count as if they had been read.
 func (d *decoder) reuse(at *place, p *piece) bool {
 	for _, doc := range p.documents {
-		if !d.next(at) {
+		if !d.next(at, doc.item) {
 			return false
 		}
 		if d.memoryLeft < doc.memory+doc.length {
@@ -79,12 +101,15 @@ func (d *decoder) reuse(at *place, p *piece) bool {
 	return true
 }
 
-// next goes to the next document. It returns false if there are too many, or ctx has ended.
-func (d *decoder) next(at *place) bool {
+// next goes to the next document, or to an item of a list. It returns false if there are too many, or ctx has ended.
+func (d *decoder) next(at *place, item int) bool {
 	if d.ctx.Err() != nil {
 		return false
 	}
-	at.index++
+	if item <= 1 {
+		at.index++
+	}
+	at.item = item
 	if d.documents++; d.documents > d.limits.Documents {
 		return d.fault(*at, ErrTooManyDocuments)
 	}

@@ -11,6 +11,8 @@ type Position struct {
 	// Index is the number of the document within the key, counted from 1; documents that are empty or hold nothing but
 	// comments count. 0 means the key as a whole.
 	Index int
+	// Item is the number of the item if the document is a list, counted from 1. 0 means the document as a whole.
+	Item int
 }
 
 // String returns the position as text for people, for instance "document 3 of key data.yaml in Secret garden/addons".
@@ -18,7 +20,11 @@ func (p Position) String() string {
 	if p.Index == 0 {
 		return fmt.Sprintf("key %s in Secret %s/%s", p.Key, p.SecretNamespace, p.SecretName)
 	}
-	return fmt.Sprintf("document %d of key %s in Secret %s/%s", p.Index, p.Key, p.SecretNamespace, p.SecretName)
+	text := fmt.Sprintf("document %d of key %s in Secret %s/%s", p.Index, p.Key, p.SecretNamespace, p.SecretName)
+	if p.Item > 0 {
+		return fmt.Sprintf("item %d of %s", p.Item, text)
+	}
+	return text
 }
 
 // place is a Position that does not know the Secret's name, only which one of the list it is.
@@ -26,6 +32,7 @@ type place struct {
 	source int
 	key    string
 	index  int
+	item   int
 }
 
 // in returns the position that the place has in the given Secrets.
@@ -35,5 +42,6 @@ func (p place) in(sources []Source) Position {
 		SecretName:      sources[p.source].Name,
 		Key:             p.key,
 		Index:           p.index,
+		Item:            p.item,
 	}
 }

@@ -1,0 +1,129 @@
+package bundle
+
+import (
+	"errors"
+	"iter"
+	"strings"
+)
+
+// part is a document, or an item of a list, as it was parsed.
+type part struct {
+	// value is nil for a document that is empty.
+	value any
+	// depth is how many maps and lists there are around it in its document.
+	depth int
+	// item is its number in a list, 0 for a document of its own.
+	item int
+}
+
+// parts returns what a parsed document stands for: itself, or the items of a list, as kubectl has it. Items of lists in a list
+// are numbered as if they were its own. A list without items is an empty document, wherever it is.
+func parts(document any, maxDepth int) iter.Seq2[part, error] {
+	return func(yield func(part, error) bool) {
+		l, err := listOf(document)
+		if l == nil || err != nil {
+			yield(part{value: document}, err)
+			return
+		}
+		number := 0
+		l.unpack(0, maxDepth, func(p part, err error) bool {
+			number++
+			p.item = number
+			return yield(p, err)
+		})
+	}
+}
+
+// list is a document, or an item of one, that stands for its items.
+type list struct {
+	items []any
+	// apiVersion and kind are what items without both of them are. They are empty for a list of kind List.
+	apiVersion, kind string
+}
+
+// listOf returns the list that a parsed value is, or nil. What bears a name is no list but an object, whatever its kind is
+// called: nothing but objects have names.
+func listOf(value any) (*list, error) {
+	kind, apiVersion := text(value, "kind"), text(value, "apiVersion")
+	items, listed := field(value, "items")
+	if !listed || !strings.HasSuffix(kind, "List") {
+		return nil, nil
+	}
+	metadata, _ := field(value, "metadata")
+	plain := kind == "List" && apiVersion == "v1" // of which there are no objects
+	if named := text(metadata, "name")+text(metadata, "generateName") != ""; named && !plain {
+		return nil, nil
+	}
+	l := &list{}
+	if kind != "List" {
+		l.apiVersion, l.kind = apiVersion, strings.TrimSuffix(kind, "List")
+	}
+	switch items := items.(type) {
+	case nil:
+	case []any:
+		l.items = items
+	default:
+		return nil, errors.New("its items are not a list")
+	}
+	return l, nil
+}
+
+// unpack passes the items on until it is told that no more are wanted, which it returns.
+func (l *list) unpack(depth, maxDepth int, yield func(part, error) bool) bool {
+	const around = 2 // the map of the list and its items
+	depth += around
+	switch {
+	case depth >= maxDepth:
+		return yield(part{}, ErrTooDeep)
+	case len(l.items) == 0:
+		return yield(part{}, nil)
+	}
+	for _, item := range l.items {
+		l.complete(item)
+		inner, err := listOf(item)
+		switch {
+		case inner != nil:
+			if !inner.unpack(depth, maxDepth, yield) {
+				return false
+			}
+			continue
+		case item == nil:
+			err = errors.New("not an object but nothing")
+		}
+		if !yield(part{value: item, depth: depth}, err) {
+			return false
+		}
+	}
+	return true
+}
+
+// complete gives an item the type that API servers leave out in lists of one kind.
+func (l *list) complete(item any) {
+	if text(item, "kind")+text(item, "apiVersion") != "" || l.kind == "" {
+		return
+	}
+	switch item := item.(type) {
+	case map[string]any:
+		item["apiVersion"], item["kind"] = l.apiVersion, l.kind
+	case map[any]any:
+		item["apiVersion"], item["kind"] = l.apiVersion, l.kind
+	}
+}
+
+// field returns a field of a map as either parser returns it.
+func field(of any, name string) (value any, found bool) {
+	switch of := of.(type) {
+	case map[string]any:
+		value, found = of[name]
+	case map[any]any:
+		value, found = of[name]
+	}
+	return value, found
+}
+
+// text returns a field that is a string, or "".
+func text(of any, name string) string {
+	value, _ := field(of, name)
+	s, _ := value.(string)
+	return s
+}
