@@ -83,8 +83,8 @@ func badContents() map[string]badContent {
 			says: []string{"document 2 of key objects.yaml in Secret", "has no apiVersion"},
 		},
 		"a document without name": {
-			content: text(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"lost"},"data":{"key":"` + marker + `"}}`), reason: failed, appliedAnyway: true,
-			says: []string{"document 2 of key objects.yaml in Secret", "has no metadata.name"},
+			content: text(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"lost"},"data":{"key":"` + marker + `"}}`), reason: undecodable, appliedAnyway: true,
+			says: []string{"document 2 of key objects.yaml in Secret", "metadata.generateName instead of metadata.name"},
 		},
 		"an unknown kind": {
 			content: text(`{"apiVersion":"example.org/v1","kind":"Unheard","metadata":{"name":"lost"},"spec":{"key":"` + marker + `"}}`), reason: failed, appliedAnyway: true,

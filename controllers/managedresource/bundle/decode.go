@@ -106,6 +106,9 @@ func (d *decoder) document(read part) (document, error) {
 	if !isMap {
 		return document{}, fmt.Errorf("not an object but a %s", typeName(normalized))
 	}
+	if err := nameless(object); err != nil {
+		return document{}, err
+	}
 	return document{
 		item:       read.item,
 		object:     &unstructured.Unstructured{Object: object},

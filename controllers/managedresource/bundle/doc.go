@@ -30,8 +30,8 @@
 //   - The text of a Fault never quotes the content of a Secret. The parsers' own messages do that now and then ("unknown
 //     anchor 'hunter2'"); only messages that are known to be constant get through.
 //
-// A document without kind, apiVersion or name is no Fault: it was read completely. It cannot be applied, and
-// Object.Invalid says why.
+// A document without kind or apiVersion is no Fault: it was read completely. It cannot be applied, and Object.Invalid says
+// why. One that has both and no name is a Fault.
 //
 // # The budget
 //

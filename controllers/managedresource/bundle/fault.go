@@ -61,6 +61,9 @@ var (
 	ErrDocumentTooLarge = errors.New("the document is too large")
 	// ErrTooManyElements means that a document exceeds Limits.Elements.
 	ErrTooManyElements = errors.New("the document has too many elements")
+	// ErrGenerateName means that an object leaves its name to the API server.
+	ErrGenerateName = errors.New("the object has metadata.generateName instead of metadata.name: " +
+		"name it, for every apply would make one more object")
 	// ErrTooDeep means that a document exceeds Limits.Depth.
 	ErrTooDeep = errors.New("maps and lists are nested too deeply")
 )

@@ -96,11 +96,14 @@ func TestListsAreSharedAsOtherDocumentsAre(t *testing.T) {
 
 func TestListsThatCannotBeRead(t *testing.T) {
 	for name, test := range map[string]struct{ text, fault string }{
-		"items that are a map":     {"apiVersion: v1\nkind: List\nitems: {hunter2: x}", "document 1 of key data.yaml in Secret garden/addons: its items are not a list"},
-		"items that are a text":    {"apiVersion: v1\nkind: RoleList\nitems: hunter2", "document 1 of key data.yaml in Secret garden/addons: its items are not a list"},
-		"an item that is a text":   {"apiVersion: v1\nkind: List\nitems: [hunter2]", "item 1 of document 1 of key data.yaml in Secret garden/addons: not an object but a string"},
-		"an item that is nothing":  {"apiVersion: v1\nkind: List\nitems: [~]", "item 1 of document 1 of key data.yaml in Secret garden/addons: not an object but nothing"},
-		"a list of lists of texts": {"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List, items: 1}]", "item 1 of document 1 of key data.yaml in Secret garden/addons: its items are not a list"},
+		"items that are a map":       {"apiVersion: v1\nkind: List\nitems: {hunter2: x}", "document 1 of key data.yaml in Secret garden/addons: its items are not a list"},
+		"items that are a text":      {"apiVersion: v1\nkind: RoleList\nitems: hunter2", "document 1 of key data.yaml in Secret garden/addons: its items are not a list"},
+		"an item that is a text":     {"apiVersion: v1\nkind: List\nitems: [hunter2]", "item 1 of document 1 of key data.yaml in Secret garden/addons: not an object but a string"},
+		"an item that is nothing":    {"apiVersion: v1\nkind: List\nitems: [~]", "item 1 of document 1 of key data.yaml in Secret garden/addons: not an object but nothing"},
+		"an item without a name":     {"apiVersion: v1\nkind: RoleList\nitems: [{metadata: {}}]", "item 1 of document 1 of key data.yaml in Secret garden/addons: the object has no metadata.name"},
+		"a list of lists of texts":   {"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List, items: 1}]", "item 1 of document 1 of key data.yaml in Secret garden/addons: its items are not a list"},
+		"a List without items":       {"apiVersion: v1\nkind: List", "document 1 of key data.yaml in Secret garden/addons: the list has no items, and the object no metadata.name"},
+		"a kind of list with a typo": {"apiVersion: v1\nkind: ConfigMapList\nitem: []", "document 1 of key data.yaml in Secret garden/addons: the list has no items, and the object no metadata.name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

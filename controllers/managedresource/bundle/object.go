@@ -1,9 +1,11 @@
 package bundle
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,6 +48,30 @@ func (o Object) Invalid() error {
 		return fmt.Errorf("%s %s", o.Position, problem)
 	}
 	return nil
+}
+
+// nameless returns why an object that has a type is none that anybody could apply: nobody knows which one it is. One that has no
+// type decodes, because a Gardener resource manager reports it as not applied and not as undecodable (spec MR-4).
+func nameless(object map[string]any) error {
+	kind := text(object, "kind")
+	if kind == "" || text(object, "apiVersion") == "" {
+		return nil
+	}
+	metadata := object["metadata"]
+	if _, isMap := metadata.(map[string]any); !isMap && metadata != nil {
+		return nil // Object.Invalid says so
+	}
+	if name, _ := field(metadata, "name"); name != nil && name != "" {
+		return nil
+	}
+	switch {
+	case text(metadata, "generateName") != "":
+		return ErrGenerateName
+	case strings.HasSuffix(kind, "List"):
+		return errors.New("the list has no items, and the object no metadata.name")
+	default:
+		return errors.New("the object has no metadata.name")
+	}
 }
 
 // invalid returns what is wrong with an object as the end of a sentence, or "".

@@ -11,10 +11,6 @@ func TestInvalidObjectsDecodeAndSayWhatIsWrong(t *testing.T) {
 	for text, problem := range map[string]string{
 		"kind: ConfigMap\nmetadata: {name: a}":                           "has no apiVersion",
 		"apiVersion: v1\nmetadata: {name: a}":                            "has no kind",
-		"apiVersion: v1\nkind: ConfigMap":                                "has no metadata.name",
-		"apiVersion: v1\nkind: ConfigMap\nmetadata:":                     "has no metadata.name",
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a}":   "has no metadata.name",
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ''}":          "has no metadata.name",
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 1}":           "has a metadata.name that is not a string",
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: text":                "has a metadata that is not a map",
 		"apiVersion: 1\nkind: ConfigMap\nmetadata: {name: a}":            "has a apiVersion that is not a string",
@@ -30,6 +26,27 @@ func TestInvalidObjectsDecodeAndSayWhatIsWrong(t *testing.T) {
 			g.Expect(faults(bundle)).To(BeEmpty())
 			g.Expect(bundle.Objects[0].Invalid()).To(Succeed())
 			g.Expect(bundle.Objects[1].Invalid()).To(MatchError("document 2 of key data.yaml in Secret garden/addons " + problem))
+		})
+	}
+}
+
+// Without a name nobody knows which object is meant, so nothing that is applied may be deleted for it.
+func TestObjectsWithoutANameAreFaults(t *testing.T) {
+	const generated = "the object has metadata.generateName instead of metadata.name: name it, for every apply would make one more object"
+	for text, fault := range map[string]string{
+		"apiVersion: v1\nkind: ConfigMap":                                        "the object has no metadata.name",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata:":                             "the object has no metadata.name",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ''}":                  "the object has no metadata.name",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: , namespace: a}":      "the object has no metadata.name",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a}":           generated,
+		"apiVersion: v1\nkind: ConfigMapList\nmetadata: {generateName: a}":       generated,
+		`{"apiVersion":"batch/v1","kind":"Job","metadata":{"generateName":"a"}}`: generated,
+	} {
+		t.Run(text, func(t *testing.T) {
+			g := NewWithT(t)
+			bundle := decodeText(configMap("fine") + "---\n" + text)
+			g.Expect(faults(bundle)).To(Equal([]string{"document 2 of key data.yaml in Secret garden/addons: " + fault}))
+			g.Expect(names(bundle)).To(Equal([]string{"fine"}))
 		})
 	}
 }
