@@ -250,7 +250,7 @@ func (c *Cache) GetClient(_ context.Context, cluster ClusterKey) (client.Client,
 	if err != nil {
 		return nil, err
 	}
-	return g.cached, nil
+	return g.clients.Load().cached, nil
 }
 
 // GetReader implements ClusterCache.
@@ -271,7 +271,7 @@ func (c *Cache) GetUncachedClient(_ context.Context, cluster ClusterKey) (client
 	if err != nil {
 		return nil, err
 	}
-	return g.uncached, nil
+	return g.clients.Load().uncached, nil
 }
 
 // GetMetadataClient implements ClusterCache.

@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/patching"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
@@ -25,12 +26,12 @@ type generation struct {
 	end       context.CancelCauseFunc
 	transport *transport.Transport
 
-	// config and clients are for callers, control is for the cache's own calls.
+	// config and clients are for callers, who call through guarded; control is for the cache's own calls.
 	config   *rest.Config
+	guarded  *http.Client
 	control  *http.Client
 	mapper   *mapperpool.Mapper
-	uncached client.Client
-	cached   client.Client
+	clients  *atomic.Pointer[clients]
 	metadata metadata.Interface
 	watching *watching.Connection
 
@@ -71,10 +72,11 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 func (g *generation) buildClients(t *target, previous *generation) error {
 	options := &t.cache.options
 	g.control = &http.Client{Transport: g.transport.Control(), CheckRedirect: noRedirect}
-	guarded := &http.Client{Transport: g.transport.Guarded(), CheckRedirect: noRedirect}
+	guarded := &rediscovery{next: g.transport.Guarded(), base: strings.TrimSuffix(g.transport.Base().Path, "/"), doubt: func(group string) { g.unserved(t, group) }}
+	g.guarded = &http.Client{Transport: guarded, CheckRedirect: noRedirect}
 	g.config = &rest.Config{
 		Host:                      g.transport.Host(),
-		Transport:                 g.transport.Guarded(),
+		Transport:                 guarded,
 		UserAgent:                 options.UserAgent,
 		QPS:                       -1, // the transport limits
 		WarningHandlerWithContext: rest.NoWarnings{},
@@ -83,21 +85,19 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 	if previous != nil {
 		seed = previous.mapper
 	}
-	g.mapper = t.cache.mappers.Mapper(g.ctx, g.config, guarded, seed)
-	uncached, err := client.New(g.config, client.Options{HTTPClient: guarded, Scheme: options.Scheme, Mapper: g.mapper})
-	if err != nil {
-		return fmt.Errorf("cannot build the client: %w", err)
+	g.mapper = t.cache.mappers.Mapper(g.ctx, g.config, g.guarded, seed)
+	g.clients = &atomic.Pointer[clients]{}
+	if err := g.renewClients(t); err != nil {
+		return err
 	}
-	g.uncached = scopedClient{uncached}
-	g.cached = &watching.Client{Client: g.uncached, Reader: t.reader()}
-	whole, err := metadata.NewForConfigAndClient(g.config, guarded)
+	whole, err := metadata.NewForConfigAndClient(g.config, g.guarded)
 	if err != nil {
 		return fmt.Errorf("cannot build the metadata client: %w", err)
 	}
-	g.metadata = patching.New(whole, guarded, g.transport.Base())
+	g.metadata = patching.New(whole, g.guarded, g.transport.Base())
 	g.watching = &watching.Connection{
 		Context: g.ctx, Held: g.transport.Gate().Closed, Withheld: options.Withheld, Await: g.transport.Gate().Await, Outages: g.transport.Gate().Holds,
-		Mapper: g.mapper, Client: guarded, Server: g.transport.Base(),
+		Mapper: g.mapper, Client: g.guarded, Server: g.transport.Base(),
 		Clock: options.Clock, SyncTimeout: options.SyncTimeout, SilenceTimeout: options.SilenceTimeout, Logger: t.log,
 		Events: &t.cache.metrics.watchEvents, Lists: t.lists, Budget: t.budget, Redact: func(text string) string {
 			if serving := t.current(); serving != nil { // its token may have been changed since

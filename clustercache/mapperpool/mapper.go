@@ -2,6 +2,7 @@ package mapperpool
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -24,11 +25,15 @@ type Mapper struct {
 	tags        documents // ETags of the target for what the entry was made of
 	reset       bool      // Reset was called since the last refresh
 	refreshedAt time.Time
-	failure     error     // of the last refresh
-	retryAt     time.Time // no refresh before it after a failure
-	flight      *flight   // the refresh under way, or nil
-	ended       bool      // its context has ended
+	failure     error                // of the last refresh
+	retryAt     time.Time            // no refresh before it after a failure
+	flight      *flight              // the refresh under way, or nil
+	ended       bool                 // its context has ended
+	doubted     map[string]time.Time // when a group was, a moment ago
 }
+
+// doubtPause is how long what discovery says of a group is not doubted again.
+const doubtPause = 5 * time.Second
 
 // flight is a refresh that several callers wait for.
 type flight struct {
@@ -74,6 +79,25 @@ func (m *Mapper) Reset() {
 
 // ResetWithContext is Reset, which waits for nothing.
 func (m *Mapper) ResetWithContext(context.Context) { m.Reset() }
+
+// Doubt is Reset after the target did not serve a resource of a group that it is said to serve. It returns false, and does nothing,
+// if that was said of the group just now, or discovery has just been asked for: a target that never serves what it promises must not be
+// asked all the time.
+func (m *Mapper) Doubt(group string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now, least := m.pool.options.Clock.Now(), m.pool.options.MinRefresh
+	if m.flight != nil || now.Sub(m.refreshedAt) < least || now.Sub(m.doubted[group]) < doubtPause {
+		return false
+	}
+	maps.DeleteFunc(m.doubted, func(_ string, at time.Time) bool { return now.Sub(at) >= doubtPause })
+	if m.doubted == nil {
+		m.doubted = map[string]time.Time{}
+	}
+	m.doubted[group] = now
+	m.reset = true
+	return true
+}
 
 // Refresh asks for discovery unless the mapper is up to date as far as it knows, even after a recent failure.
 func (m *Mapper) Refresh(ctx context.Context) error {
