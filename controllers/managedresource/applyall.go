@@ -247,6 +247,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	if err := ctx.Err(); err != nil {
 		return reconcile.Result{}, err
 	}
+	sayWhatNamespacesWaitFor(calls, target, outcomes)
 	r.report(work, outcomes)
 	r.reportPruned(ctx, work, p.pruneCause(), pruned)
 	return r.conclude(ctx, work, input, p, old, released, outcomes, pruned, releaseErrors)

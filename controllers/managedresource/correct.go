@@ -233,9 +233,9 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 			uids[o.Key] = o
 			if drifts[i].created || len(drifts[i].by) > 0 {
 				r.events.corrected(work.mr, drifts[i])
-				r.memory.fought(work.name, o.Key, describeForeign(drifts[i].by), now)
+				r.memory.fought(work.name, o.Key, drifts[i].who(), now)
 				r.metrics.corrected(work, drifts[i], now)
-				work.log.Info("Corrected drift", "object", o.Key.String(), "recreated", drifts[i].created, "changedBy", describeForeign(drifts[i].by))
+				work.log.Info("Corrected drift", "object", o.Key.String(), "recreated", drifts[i].created, "changedBy", drifts[i].who())
 			}
 		}
 	}

@@ -10,7 +10,9 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -143,6 +145,9 @@ func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
 	if by != "" {
 		note += " by " + by
 	}
+	if why := d.deletedBy(); why != "" {
+		note += ", and will be deleted again by " + why
+	}
 	r.write(mr, aboutObject(mr, d.intent.Key, by), corev1.EventTypeNormal, eventDriftCorrected, "Apply", note)
 }
 
@@ -154,6 +159,33 @@ func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string, r
 
 // prunedNames is how many deleted objects an event names.
 const prunedNames = 20
+
+// who says who changed an object, as far as that can be told.
+func (d drift) who() string {
+	if why := d.deletedBy(); why != "" {
+		return why
+	}
+	return describeForeign(d.by)
+}
+
+// deletedBy says of a deleted object what in its manifest has the target delete it by itself, again and again; empty if nothing
+// has.
+func (d drift) deletedBy() string {
+	obj := d.intent.Object
+	if !d.created || obj == nil {
+		return ""
+	}
+	if ttl, has, _ := unstructured.NestedInt64(obj.Object, "spec", "ttlSecondsAfterFinished"); has && d.intent.Key.GroupKind() == jobKind {
+		return fmt.Sprintf("the target's TTL controller, %d s after the Job has ended, as ttlSecondsAfterFinished of the manifest says", ttl)
+	}
+	if owners := obj.GetOwnerReferences(); len(owners) > 0 {
+		return fmt.Sprintf("the target's garbage collector, unless the owner exists that the manifest names: %s %s with UID %s",
+			untrusted.Name(owners[0].Kind), untrusted.Name(owners[0].Name), untrusted.Name(string(owners[0].UID)))
+	}
+	return ""
+}
+
+var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 
 // pruned tells which objects a run deleted. It refers to the first of them, so that it is not taken for the one before.
 func (r *recorder) pruned(mr *resourcesv1alpha1.ManagedResource, cause pruneCause, deleted []prune.Outcome) {

@@ -10,24 +10,12 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
 )
 
-// explainedServices bounds how many Services that do not go are explained.
-const explainedServices = 20
-
-// explain adds to the reasons of pending Services what their last Warning events say: it is a cloud's load balancer
-// that they wait for. It is for people, so it fails in silence.
-func (r *run) explain(ctx context.Context) {
-	var pending []int
-	for i := range r.outcomes {
-		out := &r.outcomes[i]
-		if out.Result == Pending && out.Key.Group == "" && out.Key.Kind == "Service" && out.lingers && len(pending) < explainedServices {
-			pending = append(pending, i)
-		}
+// lastWarnings is what the last Warning events of a Service say: it is a cloud's load balancer that it waits for.
+func (r *run) lastWarnings(ctx context.Context, service inventory.Key) string {
+	if texts := r.warnings(ctx, service); len(texts) > 0 {
+		return "last warnings: " + strings.Join(texts, "; ")
 	}
-	r.parallel(pending, func(out *Outcome) {
-		if texts := r.warnings(ctx, out.Key); len(texts) > 0 {
-			out.Reason += fmt.Sprintf("; last warnings: %s", strings.Join(texts, "; "))
-		}
-	})
+	return ""
 }
 
 // warnings are the texts of an object's last Warning events, in an order that does not change when one of them repeats.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -89,15 +90,42 @@ func Pending(pending []prune.Outcome) string {
 	return "Could not clean all old resources: " + List(texts)
 }
 
-// failures are the texts of failed applies in the form that consumers match, those first that may have caused others.
+// failures are the texts of failed applies in the form that consumers match, those first that may have caused others. What
+// fails many objects in the same way, and is no fault of theirs, is told once.
 func failures(outcomes []apply.Outcome) []string {
 	outcomes = slices.Clone(outcomes)
 	slices.SortStableFunc(outcomes, func(a, b apply.Outcome) int { return cmp.Compare(order(a), order(b)) })
 	texts := make([]string, 0, len(outcomes))
+	places := map[string]int{} // of what is common to several, in texts
+	more := map[int]int{}
 	for _, o := range outcomes {
+		if common := commonCause(o); common != "" {
+			if i, told := places[common]; told {
+				more[i]++
+				continue
+			}
+			places[common] = len(texts)
+		}
 		texts = append(texts, fmt.Sprintf("error during apply of object %q: %v", describe(o.Key), o.Err))
 	}
+	for i, n := range more {
+		texts[i] += fmt.Sprintf(" (%d more objects fail for the same reason)", n)
+	}
 	return texts
+}
+
+// commonCause names what keeps an object, and others with it, from being applied: that their namespace ends or does not exist,
+// or the failure of another object. It is empty if the failure is its own.
+func commonCause(o apply.Outcome) string {
+	switch {
+	case apierrors.HasStatusCause(o.Err, corev1.NamespaceTerminatingCause):
+		return "the end of namespace " + o.Key.Namespace
+	case isWithoutNamespace(o.Err):
+		return "no namespace " + o.Key.Namespace
+	case errors.Is(o.Err, apply.ErrNotTried):
+		return o.Err.Error()
+	}
+	return ""
 }
 
 // order is less for what may be the cause of other failures, and greater for what may be their consequence.

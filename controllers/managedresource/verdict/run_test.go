@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -104,6 +105,23 @@ func TestFailuresBeginWithTheirCauses(t *testing.T) {
 		order = append(order, match[1])
 	}
 	g.Expect(strings.Join(order, "")).To(Equal("012345678"))
+}
+
+// What keeps all objects of a namespace from being applied is no fault of theirs, and is told once.
+func TestCommonCauseIsToldOnce(t *testing.T) {
+	g := NewWithT(t)
+	var run verdict.Run
+	for i := range 100 {
+		err := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, fmt.Sprint(i), errors.New("unable to create new content in namespace a because it is being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		run.Failures = append(run.Failures, apply.Outcome{Key: key("ConfigMap", fmt.Sprint(i)), Err: fmt.Errorf("wrapped: %w", err)},
+			apply.Outcome{Key: key("Tree", fmt.Sprint(i)), Err: fmt.Errorf("%w: it needs x, which failed", apply.ErrNotTried)})
+	}
+	run.Failures = append(run.Failures, apply.Outcome{Key: key("Secret", "own"), Err: errors.New("no answer")})
+	g.Expect(run.Applied()).To(Equal(*values(no, "ApplyFailed", "Could not apply all new resources: 3 errors occurred: ["+
+		`error during apply of object "ConfigMap/a/0": wrapped: configmaps "0" is forbidden: unable to create new content in namespace a because it is being terminated (99 more objects fail for the same reason),`,
+		`error during apply of object "Secret/a/own": no answer,`,
+		`error during apply of object "Tree/a/0": not tried: it needs x, which failed (99 more objects fail for the same reason)]`)))
 }
 
 // Consumers tell a problem of the content from others by this.
