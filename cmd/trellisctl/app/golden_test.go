@@ -69,6 +69,7 @@ func run(t *testing.T, name string, objects []client.Object, args ...string) str
 		}
 		return fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(objects...).
 			WithStatusSubresource(&hubv1alpha1.TargetCluster{}, &resourcesv1alpha1.ManagedResource{}).
+			WithIndex(&corev1.Event{}, "involvedObject.uid", index(func(e *corev1.Event) string { return string(e.InvolvedObject.UID) })).
 			WithIndex(&corev1.Event{}, "involvedObject.name", index(func(e *corev1.Event) string { return e.InvolvedObject.Name })).
 			WithIndex(&corev1.Event{}, "involvedObject.kind", index(func(e *corev1.Event) string { return e.InvolvedObject.Kind })).Build(), nil
 	}
@@ -150,6 +151,8 @@ func TestOutput(t *testing.T) {
 		"events-warnings-json":  "events mr addons --warnings -o json",
 		"events-none":           "events mr well",
 		"events-name":           "events mr addons -o name",
+		"events-deleted":        "events mr deleted",
+		"events-typo":           "events mr addonz",
 		"reconcile-asked":       "reconcile mr well --wait=false -o yaml",
 		"unpack":                "unpack mr addons",
 		"unpack-show-secrets":   "unpack mr addons --show-secrets -o json",

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
@@ -43,7 +44,8 @@ func NewEvents(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "events (mr|cluster) NAME [flags]",
 		Short: "List the events about a ManagedResource or a cluster",
-		Long:  "List the events about a ManagedResource or a cluster, the latest last: what the hub did, who changed what, and when something turned bad.",
+		Long: `List the events about a ManagedResource or a cluster, the latest last: what the hub did, who changed what, and when something turned bad.
+If it does not exist any more, those that are left of it are listed.`,
 	}
 	env.TakeSubject(command, e.run, cli.KindManagedResource, cli.KindCluster)
 	e.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
@@ -61,14 +63,16 @@ func (e *events) run(ctx context.Context, subject cli.Subject) error {
 		return err
 	}
 	// Who asks for one that does not exist may mean one that was deleted, but without events it is a slip.
-	all, err := list(ctx, source, subject)
+	uid, missing := uidOf(ctx, source, subject)
+	if missing != nil && cli.ExitCode(missing) != cli.ExitNotFound {
+		return missing
+	}
+	all, err := list(ctx, source, subject, uid)
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 {
-		if err := exists(ctx, source, subject); err != nil {
-			return err
-		}
+	if len(all) == 0 && missing != nil {
+		return missing
 	}
 	if e.bad {
 		all = warnings(all)
@@ -96,22 +100,31 @@ func (e *events) run(ctx context.Context, subject cli.Subject) error {
 	return e.output.Table(e.env.Out, table)
 }
 
-func exists(ctx context.Context, source *cli.Source, subject cli.Subject) (err error) {
+func uidOf(ctx context.Context, source *cli.Source, subject cli.Subject) (types.UID, error) {
 	if subject.Kind == cli.KindCluster {
-		_, err = source.TargetCluster(ctx, subject.Name)
-	} else {
-		_, err = source.ManagedResource(ctx, subject.Name)
+		tc, err := source.TargetCluster(ctx, subject.Name)
+		if err != nil {
+			return "", err
+		}
+		return tc.UID, nil
 	}
-	return err
+	mr, err := source.ManagedResource(ctx, subject.Name)
+	if err != nil {
+		return "", err
+	}
+	return mr.UID, nil
 }
 
 // kindNames are the kinds as events refer to them.
 var kindNames = map[cli.Kind]string{cli.KindManagedResource: "ManagedResource", cli.KindCluster: "TargetCluster"}
 
-// list reads the events about something, the latest last.
-func list(ctx context.Context, source *cli.Source, subject cli.Subject) ([]Event, error) {
+// list reads the events about something, the latest last. With a UID they are not about another one that had its name before.
+func list(ctx context.Context, source *cli.Source, subject cli.Subject, uid types.UID) ([]Event, error) {
 	read := &corev1.EventList{}
 	about := client.MatchingFields{"involvedObject.name": subject.Name, "involvedObject.kind": kindNames[subject.Kind]}
+	if uid != "" {
+		about["involvedObject.uid"] = string(uid)
+	}
 	if err := source.List(ctx, read, client.InNamespace(source.Namespace), about, client.Limit(eventLimit)); err != nil {
 		return nil, fmt.Errorf("listing events: %w", err)
 	}

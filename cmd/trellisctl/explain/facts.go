@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -41,6 +42,17 @@ type Facts struct {
 	// Registration is the Secret of the cluster; nil if there is none, and RegistrationKnown is false if it could not be read.
 	Registration      *corev1.Secret
 	RegistrationKnown bool
+}
+
+// uid is that of what it is about, "" if there is none.
+func (f *Facts) uid() types.UID {
+	switch {
+	case f.ManagedResource != nil:
+		return f.ManagedResource.UID
+	case f.Cluster != nil:
+		return f.Cluster.UID
+	}
+	return ""
 }
 
 // gather reads the facts.

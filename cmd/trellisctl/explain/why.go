@@ -83,7 +83,7 @@ func (w *why) run(ctx context.Context, subject cli.Subject) error {
 	answer.OK = answer.Cause == nil
 	if !answer.OK {
 		// Events tell more where there are any. That they cannot be read is no reason to keep the cause back.
-		if events, err := list(ctx, source, subject); err == nil {
+		if events, err := list(ctx, source, subject, facts.uid()); err == nil {
 			answer.Events = warnings(events)
 			if w.output.Format != cli.FormatWide {
 				answer.Events = answer.Events[max(0, len(answer.Events)-shownEvents):]
