@@ -174,6 +174,43 @@ func TestValuesOfSecretsAreMasked(t *testing.T) {
 	g.Expect(Masked(configMap)).To(Equal(configMap))
 }
 
+func TestValuesOfMisspeltSecretsAreMasked(t *testing.T) {
+	const value = "geheim"
+	values := map[string]any{"password": value}
+	for name, obj := range map[string]map[string]any{
+		"a plural":                   {"apiVersion": "v1", "kind": "Secrets", "stringData": values},
+		"lower case":                 {"apiVersion": "v1", "kind": "secret", "data": values},
+		"a typo":                     {"apiVersion": "v1", "kind": "Secert", "data": values},
+		"two typos":                  {"apiVersion": "v1", "kind": "Secert", "sringData": values},
+		"no kind":                    {"apiVersion": "v1", "data": values},
+		"no apiVersion":              {"kind": "Secrets", "data": values},
+		"no type at all":             {"stringData": values},
+		"a wrong apiVersion":         {"apiVersion": "core/v1", "kind": "Secret", "data": values},
+		"an impossible apiVersion":   {"apiVersion": "a/b/c", "kind": "Secrets", "Data": values},
+		"a wrong group and a typo":   {"apiVersion": "core/v1", "kind": "Secrets", "data": values},
+		"fields of two kinds":        {"apiVersion": "v1", "kind": "ConfigMap", "stringData": values, "data": values},
+		"fields in lower case":       {"apiVersion": "core/v1", "kind": "Secrets", "stringdata": values},
+		"what kubectl noted of it":   {"apiVersion": "v1", "kind": "Secrets", "metadata": map[string]any{"annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": value}}},
+		"a list of a misspelt kind":  {"apiVersion": "v1", "kind": "SecretsList", "items": []any{map[string]any{"stringData": values}}},
+		"an item of a misspelt kind": {"apiVersion": "v1", "kind": "List", "items": []any{map[string]any{"apiVersion": "v1", "kind": "Secrets", "data": values}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(fmt.Sprint(Masked(obj))).To(And(Not(ContainSubstring(value)), ContainSubstring("(hidden")))
+		})
+	}
+	for name, obj := range map[string]map[string]any{
+		"a ConfigMap":                    {"apiVersion": "v1", "kind": "ConfigMap", "data": values, "binaryData": values},
+		"a Deployment":                   {"apiVersion": "apps/v1", "kind": "Deployment", "spec": values},
+		"a kind in a wrong group":        {"apiVersion": "v1", "kind": "Deployment", "spec": values, "status": values},
+		"a custom resource":              {"apiVersion": "example.org/v1", "kind": "ExternalSecret", "spec": values, "rules": []any{value}},
+		"a kind that Kubernetes defines": {"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": values},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Masked(obj)).To(Equal(obj))
+		})
+	}
+}
+
 func TestAWait(t *testing.T) {
 	type look struct {
 		done  bool

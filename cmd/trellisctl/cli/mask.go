@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -9,10 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // open are the fields of a Secret that may be shown. All others are not, because "stringdata" may be what "stringData" was to be.
 var open = []string{"apiVersion", "kind", "metadata", "type", "immutable"}
+
+// openOfOthers are fields that no Secret has, so that they are no values of one that is misspelt.
+var openOfOthers = []string{"spec", "status"}
 
 // Hidden tells whether the value at a path of an object, or what is below it, is a value of a Secret. What kubectl noted of an
 // applied Secret in an annotation has its values in clear text, too.
@@ -38,14 +43,45 @@ func HiddenValue(value any, stored bool) string {
 	return fmt.Sprintf("(hidden, %d bytes)", length)
 }
 
-// Masked returns an object without the values of Secrets. What is no Secret, and no list of them, is returned as it is.
+// known are the kinds that are what they are called.
+var known = Scheme()
+
+// maybeSecret tells whether an object is a Secret, or may have been meant to be one: a manifest may have any typo.
+func maybeSecret(obj map[string]any) bool {
+	kind, _ := obj["kind"].(string)
+	if strings.EqualFold(kind, "Secret") || hasField(obj, "stringData") {
+		return true
+	}
+	apiVersion, _ := obj["apiVersion"].(string)
+	gv, err := schema.ParseGroupVersion(cmp.Or(apiVersion, "v1"))
+	switch {
+	case err == nil && known.Recognizes(gv.WithKind(kind)):
+		return false
+	case err != nil || gv.Group == "":
+		return true // nobody else defines kinds in that group
+	}
+	return hasField(obj, "data")
+}
+
+// hasField tells whether an object has a field, however it writes it.
+func hasField(obj map[string]any, name string) bool {
+	for field := range obj {
+		if strings.EqualFold(field, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Masked returns an object without the values of Secrets, and of what may be a Secret whose kind is misspelt. What is neither,
+// and no list of them, is returned as it is.
 func Masked(obj map[string]any) map[string]any {
 	kind, _ := obj["kind"].(string)
 	switch {
-	case kind == "Secret":
+	case maybeSecret(obj):
 		obj = runtime.DeepCopyJSON(obj)
 		for field, content := range obj {
-			if slices.Contains(open, field) || content == nil {
+			if slices.Contains(open, field) || kind != "Secret" && slices.Contains(openOfOthers, field) || content == nil {
 				continue
 			}
 			values, isMap := content.(map[string]any)
