@@ -3,6 +3,8 @@ package pack
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,16 +22,17 @@ import (
 )
 
 type packer struct {
-	env       *cli.Env
-	options   Options
-	output    cli.Output
-	files     []string
-	recursive bool
-	apply     bool
-	force     bool
-	prune     bool
-	wait      bool
-	timeout   time.Duration
+	env        *cli.Env
+	options    Options
+	output     cli.Output
+	files      []string
+	recursive  bool
+	allowEmpty bool
+	apply      bool
+	force      bool
+	prune      bool
+	wait       bool
+	timeout    time.Duration
 }
 
 // New returns the command pack.
@@ -45,6 +48,9 @@ Equal manifests give equal output, whatever files they are in and in whatever or
 refused: documents that are no objects, objects that are there twice, more than fits into a Secret or into an inventory. Content that
 exceeds one Secret is spread over several.
 
+Each --filename has to have manifests: a pipeline that failed leaves stdin empty, and the hub deletes what is not there any more. With
+--allow-empty it need not.
+
 With --immutable, Secrets are immutable and their names end in a hash of their content. --prune then deletes those that the
 ManagedResource does not refer to any more, once the hub has applied the new ones.`,
 		Example: `  # Look at it, then apply it
@@ -59,6 +65,7 @@ ManagedResource does not refer to any more, once the hub has applied the new one
 	f := command.Flags()
 	f.StringSliceVarP(&p.files, "filename", "f", nil, "Files or directories with manifests; - reads stdin.")
 	f.BoolVarP(&p.recursive, "recursive", "R", false, "Read subdirectories, too.")
+	f.BoolVar(&p.allowEmpty, "allow-empty", false, "Take files, directories or stdin without manifests: all objects that were in them before are deleted.")
 	f.StringVar(&p.options.Name, "name", "", "Name of the ManagedResource.")
 	f.BoolVar(&p.options.Brotli, "brotli", false, "Compress the manifests.")
 	f.BoolVar(&p.options.Immutable, "immutable", false, "Make the Secrets immutable, with names that end in a hash of their content.")
@@ -100,6 +107,9 @@ func (p *packer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if empty := p.empty(manifests); len(empty) > 0 && !p.allowEmpty {
+		return cli.Refused("there are no manifests in %s: the hub would delete all objects that were; if that is meant, say --allow-empty", strings.Join(empty, ", "))
+	}
 	if len(manifests) == 0 {
 		p.env.Warn("there are no manifests: the ManagedResource will have no objects, and those that it had will be deleted")
 	}
@@ -116,6 +126,21 @@ func (p *packer) run(ctx context.Context) error {
 		return p.applied(ctx, packed)
 	}
 	return p.print(packed)
+}
+
+// empty are the files that have no manifests.
+func (p *packer) empty(manifests []Manifest) []string {
+	var empty []string
+	for _, file := range p.files {
+		if slices.ContainsFunc(manifests, func(m Manifest) bool { return m.From == file }) {
+			continue
+		}
+		if file == "-" {
+			file = "stdin"
+		}
+		empty = append(empty, file)
+	}
+	return empty
 }
 
 func (p *packer) print(packed *Packed) error {

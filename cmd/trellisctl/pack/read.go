@@ -23,6 +23,8 @@ type Manifest struct {
 	*unstructured.Unstructured
 	// Place names the file and the document, for people.
 	Place string
+	// From is the path that it was read for, a directory if its file is in one.
+	From string
 }
 
 // ReadFiles reads the manifests in files and directories; "-" is in. Of directories, files that end in .yaml, .yml or .json are
@@ -30,11 +32,11 @@ type Manifest struct {
 func ReadFiles(paths []string, recursive bool, in io.Reader) ([]Manifest, error) {
 	var sources []bundle.Source
 	total := 0
-	add := func(name string, content []byte) error {
+	add := func(path, name string, content []byte) error {
 		if total += len(content); total > maxInput {
 			return cli.Refused("the files have more than %d MiB together, and the hub takes no more of a ManagedResource", maxInput>>20)
 		}
-		sources = append(sources, bundle.Source{Name: name, Data: map[string][]byte{"data.yaml": content}})
+		sources = append(sources, bundle.Source{Namespace: path, Name: name, Data: map[string][]byte{"data.yaml": content}})
 		return nil
 	}
 	for _, path := range paths {
@@ -43,7 +45,7 @@ func ReadFiles(paths []string, recursive bool, in io.Reader) ([]Manifest, error)
 			if err != nil {
 				return nil, fmt.Errorf("reading stdin: %w", err)
 			}
-			if err := add("stdin", content); err != nil {
+			if err := add(path, "stdin", content); err != nil {
 				return nil, err
 			}
 			continue
@@ -57,7 +59,7 @@ func ReadFiles(paths []string, recursive bool, in io.Reader) ([]Manifest, error)
 			if err != nil {
 				return nil, fmt.Errorf("reading manifests: %w", err)
 			}
-			if err := add(file, content); err != nil {
+			if err := add(path, file, content); err != nil {
 				return nil, err
 			}
 		}
@@ -105,7 +107,7 @@ func decode(sources []bundle.Source) ([]Manifest, error) {
 	var manifests []Manifest
 	seen := map[inventory.Key]string{}
 	for _, o := range b.Objects {
-		m := Manifest{Unstructured: o.Unstructured, Place: place(o.Position)}
+		m := Manifest{Unstructured: o.Unstructured, Place: place(o.Position), From: o.SecretNamespace}
 		if err := o.Invalid(); err != nil {
 			problems = append(problems, m.Place+strings.TrimPrefix(err.Error(), o.Position.String()))
 			continue
@@ -123,7 +125,7 @@ func decode(sources []bundle.Source) ([]Manifest, error) {
 	return manifests, nil
 }
 
-// place is a position in words for people: a file has the place of a Secret.
+// place is a position in words for people: a file has the place of a Secret, and the path that it was read for that of a namespace.
 func place(p bundle.Position) string {
 	switch {
 	case p.Index == 0:
