@@ -42,6 +42,7 @@ status:
 
 // well is a healthy object of each kind.
 var well = map[string]string{
+	"APIService":               "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: v1.a}\nstatus: {conditions: [{type: Available, status: 'True'}]}",
 	"Deployment":               typicalDeployment,
 	"StatefulSet":              statefulSet + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, readyReplicas: 2, updatedReplicas: 2}",
 	"DaemonSet":                daemonSet + "status: {observedGeneration: 2, desiredNumberScheduled: 2, currentNumberScheduled: 2, updatedNumberScheduled: 2}",

@@ -205,6 +205,16 @@ func TestCustomResourceDefinitionHealth(t *testing.T) {
 	})
 }
 
+func TestAPIServiceHealth(t *testing.T) {
+	const service = "apiVersion: apiregistration.k8s.io/v1\nkind: APIService\nmetadata: {name: v1.a}\n"
+	testCheck(t, map[string]checkCase{
+		"available":     {service + "status: {conditions: [{type: Available, status: 'True', reason: Passed}]}", ""},
+		"not available": {service + "status: {conditions: [{type: Available, status: 'False', reason: MissingEndpoints, message: no endpoints}]}", "condition Available is False (MissingEndpoints): no endpoints"},
+		"not known":     {service + "status: {conditions: [{type: Available, status: Unknown}]}", "condition Available is Unknown"},
+		"new":           {service, ""},
+	})
+}
+
 // H-9: what is well is neither unhealthy nor progressing, in every kind that has criteria.
 func TestH9_TypicalObjectsAreWell(t *testing.T) {
 	covered := map[schema.GroupKind]bool{}
@@ -236,7 +246,6 @@ func TestH24_KindsWithoutCriteriaAreNotChecked(t *testing.T) {
 		"Ingress":                   "apiVersion: networking.k8s.io/v1\nkind: Ingress",
 		"ClusterRole":               "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole",
 		"FlowSchema":                "apiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: FlowSchema",
-		"APIService":                "apiVersion: apiregistration.k8s.io/v1\nkind: APIService",
 		"CertificateSigningRequest": "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest",
 		"Deployment of the core":    "apiVersion: v1\nkind: Deployment",
 		"nothing at all":            "a: b",
@@ -263,7 +272,7 @@ func TestEveryVersionOfAKindIsChecked(t *testing.T) {
 		for _, version := range []string{"v1", "v1beta1", "v2alpha7"} {
 			t.Run(gk.String()+" "+version, func(t *testing.T) {
 				g := NewWithT(t)
-				live := object(t, "metadata: {name: a, generation: 2}\nspec: {type: LoadBalancer}\nstatus: {conditions: [{type: Failed, status: 'True'}, {type: ConfigUnsupported, status: 'True'}]}")
+				live := object(t, "metadata: {name: a, generation: 2}\nspec: {type: LoadBalancer}\nstatus: {conditions: [{type: Failed, status: 'True'}, {type: ConfigUnsupported, status: 'True'}, {type: Available, status: 'False'}]}")
 				live.SetGroupVersionKind(gk.WithVersion(version))
 				result := Check(live)
 				g.Expect(result.Checked).To(BeTrue())

@@ -26,6 +26,7 @@ type kind struct {
 
 // Groups whose kinds have criteria, and no Go types here.
 const (
+	aggregationGroup = "apiregistration.k8s.io"
 	autoscalerGroup  = "autoscaling.k8s.io"
 	monitoringGroup  = "monitoring.coreos.com"
 	certificateGroup = "cert.gardener.cloud"
@@ -49,6 +50,7 @@ var kinds = map[schema.GroupKind]*kind{
 	{Group: corev1.GroupName, Kind: "Pod"}:                               {unhealthy: podUnhealthy},
 	{Group: corev1.GroupName, Kind: "Service"}:                           {unhealthy: serviceUnhealthy},
 	{Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition"}: {unhealthy: crdUnhealthy},
+	{Group: aggregationGroup, Kind: "APIService"}:                        {unhealthy: apiServiceUnhealthy},
 	{Group: autoscalerGroup, Kind: "VerticalPodAutoscaler"}:              {unhealthy: verticalPodAutoscalerUnhealthy},
 	{Group: monitoringGroup, Kind: "Prometheus"}:                         {unhealthy: monitoringUnhealthy, progressing: monitoringProgressing},
 	{Group: monitoringGroup, Kind: "Alertmanager"}:                       {unhealthy: monitoringUnhealthy, progressing: monitoringProgressing},
@@ -74,7 +76,7 @@ func kindOf(gk schema.GroupKind) *kind {
 // conditions, these are about something else, such as a claim that waits for its first consumer, and whoever writes
 // ManagedResources for Gardener's resource manager relies on that (H-24).
 var builtIn = func() sets.Set[string] {
-	groups := sets.New(apiextensionsv1.GroupName, "apiregistration.k8s.io") // these have clients of their own
+	groups := sets.New(apiextensionsv1.GroupName, aggregationGroup) // these have clients of their own
 	for _, version := range scheme.Scheme.PrioritizedVersionsAllGroups() {
 		groups.Insert(version.Group)
 	}

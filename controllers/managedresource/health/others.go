@@ -48,6 +48,12 @@ func crdUnhealthy(crd content) Problem {
 	)
 }
 
+// apiServiceUnhealthy goes beyond what a Gardener resource manager checks: while an APIService is not available, the API server
+// cannot tell what it serves, and no namespace can be deleted.
+func apiServiceUnhealthy(service content) Problem {
+	return unavailable(service.optional("Available", statusTrue))
+}
+
 // refused tells of a condition that has to be True: while it is missing, somebody is about to decide; after that, somebody
 // decided.
 func (c content) refused(conditionType string) Problem {
