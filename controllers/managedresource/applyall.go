@@ -213,7 +213,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 		return r.retryAfterFailure(work, input), r.setApplied(ctx, work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonInventoryTooLarge, message)
 	}
 	r.shared.Keep(work.name)
-	if err := r.writeAhead(ctx, work, ahead, p); err != nil {
+	if err := r.writeAhead(ctx, work, ahead, p, r.memory.failedWith(work.name, input)); err != nil {
 		return reconcile.Result{}, err
 	}
 	if err := r.tracker.Track(ctx, work.name, work.target, ahead, exact(work.mr)); err != nil {
@@ -333,13 +333,14 @@ func (r *reconciler) applyIntents(ctx context.Context, work *run, target apply.T
 	})
 }
 
-// writeAhead stores the inventory that may exist from now on, and says in the conditions that the content changed.
-func (r *reconciler) writeAhead(ctx context.Context, work *run, ahead []resourcesv1alpha1.ObjectReference, p *plan) error {
+// writeAhead stores the inventory that may exist from now on, and says in the conditions that the content changed. If a run has
+// failed with the same content, that was said, and more is known by now.
+func (r *reconciler) writeAhead(ctx context.Context, work *run, ahead []resourcesv1alpha1.ObjectReference, p *plan, again bool) error {
 	changed := !slices.EqualFunc(work.mr.Status.Resources, p.entries(), sameEntry) || ptr.Deref(work.mr.Status.SecretsDataChecksum, "") != p.checksum
 	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		s.Resources = ahead
 		r.endSilence(s)
-		if changed || wasIgnored(s) {
+		if changed && !again || wasIgnored(s) {
 			r.pendingConditions(s)
 		}
 	})
@@ -387,8 +388,8 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 		if finished {
 			s.ObservedGeneration = work.mr.Generation
 			s.SecretsDataChecksum = ptr.To(p.checksum)
-			r.assess(ctx, s, work)
 		}
+		r.assess(ctx, s, work)
 	})
 	if err != nil {
 		return reconcile.Result{}, err

@@ -2,6 +2,7 @@ package managedresource
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -53,16 +54,30 @@ func (r *reconciler) evaluateBeside(ctx context.Context, work *run, change func(
 func (r *reconciler) assess(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) {
 	if sight := r.see(ctx, s, work); sight != nil {
 		if c, known := sight.Healthy(); known {
-			r.set(s, resourcesv1alpha1.ConditionResourcesHealthy, c)
+			r.setAssessed(s, work, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, c)
 		}
 		if c, known := sight.Rollout(); known {
-			r.set(s, resourcesv1alpha1.ConditionResourcesProgressing, c)
+			r.setAssessed(s, work, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, c)
 		}
 	}
 }
 
-// assessFailure is for a run that failed, before it says so: health is not judged from then on, and what it found to be wrong
-// must not be left to read as healthy.
+// setAssessed sets a condition about health. While some objects are not applied, what is wrong with the others is said, but not
+// that all is well: nobody knows that of the rest. What was said to be well before they failed stays so, as H-3 has it.
+func (r *reconciler) setAssessed(s *resourcesv1alpha1.ManagedResourceStatus, work *run, t resourcesv1alpha1.ConditionType, good resourcesv1alpha1.ConditionStatus, c verdict.Condition) {
+	if work.partial && c.Status == good {
+		if before := resourcesv1alpha1.GetCondition(s.Conditions, t); before != nil && before.Status == good {
+			return
+		}
+		c = verdict.Condition{Status: resourcesv1alpha1.ConditionUnknown, Reason: resourcesv1alpha1.ReasonChecksPending, Message: messagePartial}
+	}
+	r.set(s, t, c)
+}
+
+const messagePartial = "Some objects are not applied; their checks are pending. Nothing is wrong with the others."
+
+// assessFailure is for a run that failed, before it says so: unless it is for objects that could not be applied, health is not
+// judged from then on, and what it found to be wrong must not be left to read as healthy.
 func (r *reconciler) assessFailure(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) {
 	if sight := r.see(ctx, s, work); sight != nil {
 		if c, known := sight.Healthy(); known && c.Status == resourcesv1alpha1.ConditionFalse {
@@ -77,17 +92,30 @@ func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResour
 		return nil
 	}
 	applied := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
-	if applied == nil || applied.Status != resourcesv1alpha1.ConditionTrue &&
-		applied.Reason != resourcesv1alpha1.ReasonDecodingFailed && applied.Reason != resourcesv1alpha1.ReasonOwnedByOther {
+	subject := view.Subject{
+		ManagedResource: work.name, Cluster: work.target, Resources: s.Resources,
+		Late: func(blind bool) bool { return r.memory.blindFor(work.name, blind, r.clock.Now()) >= syncGrace },
+	}
+	work.partial = false
+	switch {
+	case applied != nil && applied.Status == resourcesv1alpha1.ConditionTrue:
+		subject.Applied = true
+	case applied != nil && (applied.Reason == resourcesv1alpha1.ReasonDecodingFailed || applied.Reason == resourcesv1alpha1.ReasonOwnedByOther):
+	case applied != nil && applied.Status == resourcesv1alpha1.ConditionFalse && applied.Reason == resourcesv1alpha1.ReasonApplyFailed:
+		r.endSilence(s)
+		work.partial, subject.Partial, subject.Resources = true, true, onceApplied(s.Resources)
+	default:
 		r.endSilence(s)
 		return nil // only what was applied is assessed
 	}
-	seen := r.viewer.Look(view.Subject{
-		ManagedResource: work.name, Cluster: work.target, Resources: s.Resources, Applied: applied.Status == resourcesv1alpha1.ConditionTrue,
-		Late: func(blind bool) bool { return r.memory.blindFor(work.name, blind, r.clock.Now()) >= syncGrace },
-	})
+	seen := r.viewer.Look(subject)
 	work.unjudged, work.explained, work.reading = seen.Unjudged, len(seen.Explained) > 0, seen.Reading
 	return &seen.Sight
+}
+
+// onceApplied are the entries of objects that were applied, if not as they should be now. Others may never have been created.
+func onceApplied(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.ObjectReference {
+	return slices.DeleteFunc(slices.Clone(refs), func(ref resourcesv1alpha1.ObjectReference) bool { return ref.UID == "" })
 }
 
 // ask tells whether the target can be asked about the objects. If it cannot although it should, it sets the conditions.

@@ -109,11 +109,6 @@ func TestH03_WhatIsNotAppliedIsNotJudged(t *testing.T) {
 		says    resourcesv1alpha1.ConditionStatus
 		reason  string
 	}{
-		"failed": {
-			func(p place) {
-				p.content("content", p.deploymentManifest("app", "{}"), hubtest.ConfigMap(p.ns, "Not_A_Name", "1"))
-			}, no, resourcesv1alpha1.ReasonApplyFailed,
-		},
 		"waiting for what is to go": {
 			func(p place) { p.content("content", p.deploymentManifest("app", "{}")) }, ongoing, resourcesv1alpha1.ReasonDeletionPending,
 		},

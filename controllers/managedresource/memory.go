@@ -247,6 +247,12 @@ func (m *memory) failed(name types.NamespacedName, input string, now time.Time) 
 	return pause
 }
 
+// failedWith tells whether the last run failed with an input.
+func (m *memory) failedWith(name types.NamespacedName, input string) (yes bool) {
+	m.with(name, func(e *remembered) { yes = e.failures > 0 && e.failedInput == input })
+	return yes
+}
+
 // retryBy has the next attempt after a failed run be made at a time if it is not made before.
 func (m *memory) retryBy(name types.NamespacedName, at time.Time) {
 	m.with(name, func(e *remembered) {

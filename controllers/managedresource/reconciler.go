@@ -84,6 +84,8 @@ type run struct {
 	mr *resourcesv1alpha1.ManagedResource
 	// unjudged is true if the conditions were left pending because the watches did not show everything yet.
 	unjudged bool
+	// partial is true if the health of those objects alone was judged that are applied.
+	partial bool
 	// explained is true if the target's events tell more about unhealthy objects, and reading, if they are being read.
 	explained, reading bool
 	// present are the objects that the watches showed when the run began to write to the target.

@@ -33,6 +33,8 @@ type Subject struct {
 	// Applied is true if all of them were applied. Then one that nobody accepted since the start has to be compared first; else
 	// some may be left from before.
 	Applied bool
+	// Partial is true if Resources are some of the objects only. What the watches show of others does not matter.
+	Partial bool
 	// Late tells whether watches take too long to show something. It hears whether some show nothing at present.
 	Late func(blind bool) bool
 }
@@ -55,7 +57,7 @@ func (v *Viewer) Look(s Subject) *View {
 	l := &look{
 		Viewer: v, subject: s, judged: judged,
 		view:    &View{Sight: verdict.Sight{Failed: maps.Clone(judged.Failed)}, Unjudged: judged.Unseen > 0 || blind},
-		missing: setOf(judged.Missing), outdated: setOf(judged.Outdated), unlisted: map[string]bool{},
+		missing: setOf(judged.Missing), outdated: setOf(judged.Outdated), unlisted: map[string]bool{}, watches: map[string]bool{},
 		late: s.Late(blind),
 	}
 	if s.Applied {
@@ -70,7 +72,10 @@ func (v *Viewer) Look(s Subject) *View {
 		}
 	}
 	v.Warnings.Keep(s.ManagedResource, l.view.Explained...)
-	if !judged.Synced && !l.explained {
+	if s.Partial {
+		maps.DeleteFunc(l.view.Failed, func(watch string, _ error) bool { return !l.watches[watch] && watch != tracker.PodWatch })
+	}
+	if !judged.Synced && !l.explained && !s.Partial {
 		l.hide("The objects are not watched yet.")
 	}
 	l.view.Patient = !l.late && !judged.Overdue
@@ -94,6 +99,7 @@ type look struct {
 	unknown           map[inventory.Key]bool
 	accepted          map[inventory.Key]tracker.Accepted
 	unlisted          map[string]bool // kinds of which that was said
+	watches           map[string]bool // that show nothing of some of the objects
 	late              bool            // watches take too long to list something
 	explained         bool            // why not all watches are synced
 	pods              bool            // some objects are pods
@@ -126,7 +132,7 @@ func (l *look) at(key inventory.Key, ignored bool) {
 func (l *look) unlistedAt(key inventory.Key) {
 	watch := l.Tracker.WatchOf(l.subject.ManagedResource, key)
 	err := l.judged.Failed[watch]
-	l.explained = true
+	l.explained, l.watches[watch] = true, true
 	switch {
 	case meta.IsNoMatchError(err):
 		delete(l.view.Failed, watch)
