@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -141,6 +142,11 @@ func (l *look) unlistedAt(key inventory.Key) {
 			return
 		}
 		l.unhealthy(key, health.Problem{Severity: health.Missing, Message: err.Error()})
+	case apierrors.IsNotFound(err) && !l.late:
+		// A definition is announced a moment before its instances can be listed, and after that each attempt to watch them finds
+		// out anew.
+		delete(l.view.Failed, watch)
+		l.hideKind(key)
 	case err == nil:
 		l.hideKind(key)
 	}

@@ -3,6 +3,7 @@ package view_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -109,6 +111,21 @@ func TestH05_AllObjectsOfAKindThatIsNotServedAreMissing(t *testing.T) {
 	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/two"+none), "what is wrong with others is told meanwhile")
 	l.late = true
 	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/one" + none))
+}
+
+// The first instance of a definition may be watched before the server serves its kind.
+func TestKindThatIsAboutToBeServedIsNoFailure(t *testing.T) {
+	l := newLooking(t, tree("one"), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"one"}}`)
+	l.Tracker.Accept(mr, inventory.KeyOf(l.refs[0]), tracker.Accepted{UID: "u", ResourceVersion: "1"})
+	l.shows("ConfigMap.v1", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"one","uid":"v","resourceVersion":"1"}}`)
+	l.clusters.Sync(cluster, "ConfigMap.v1", true)
+	unserved := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{Group: "example.org", Resource: "trees"}, "", "404 page not found", 0, true)
+	l.clusters.Fail(cluster, "Tree.v1.example.org", fmt.Errorf("cannot watch: %w", unserved))
+	l.Expect(l.health()).To(HavePrefix("false"), "it is about to show")
+	_, known := l.look().Rollout()
+	l.Expect(known).To(BeFalse())
+	l.late = true
+	l.Expect(l.health()).To(HavePrefix("true False HealthCheckError: Tree.v1.example.org cannot be watched: "))
 }
 
 func TestOtherFailuresOfAWatchSayNothingOfObjects(t *testing.T) {
