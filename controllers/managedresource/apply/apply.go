@@ -25,7 +25,7 @@ import (
 )
 
 // attempts bounds how often one object is tried within one run when it changes under our hands.
-const attempts = 6
+const attempts = 8
 
 // ErrNotTried is the failure of an object that was not sent because of what happened before.
 var ErrNotTried = errors.New("not tried")
@@ -76,6 +76,9 @@ type Intent struct {
 	ForceLabels, ForceAnnotations bool
 	// Base is what the object's labels and annotations were to be at its last apply: the base of three-way merges.
 	Base Base
+	// Same says that this is what was applied last. Otherwise an object that exists may have fields that nobody owns but
+	// that a former manifest, or somebody else's, led to. They are looked for.
+	Same bool
 }
 
 // Base is the part of an inventory entry that later merges need: a label that was managed then, is not any more, and still

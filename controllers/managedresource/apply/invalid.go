@@ -12,77 +12,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
-	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 )
-
-// invalid deals with an object of which the server says that the update is invalid. What an apply leaves in place is taken
-// back first, immutable fields get their live value, and if nothing of that helps the object may have to make room for a new
-// one. done and a nil error have the meaning of attempt.
-func (o *object) invalid(live *unstructured.Unstructured, refusal error) (done bool, err error) {
-	if live == nil {
-		if o.look || merge.NeedsLive(o.manifest, o.options, o.uid != "") {
-			return false, refusal // it does not exist, so this is not an update
-		}
-		if live, err = o.read(); err != nil {
-			return false, err
-		}
-		if live == nil {
-			return false, refusal
-		}
-		o.look = true
-		changed, err := o.keepsMore(live)
-		if err != nil || changed {
-			return false, err
-		}
-	}
-	taken, err := o.takeBackFirst(live)
-	if err != nil || taken {
-		return false, err
-	}
-	if !apierrors.IsInvalid(refusal) {
-		return false, refusal
-	}
-	return o.replace(live, refusal)
-}
-
-// refusesNodePorts tells whether the server means that a Service has two ports with one node port. It calls that an internal
-// error.
-func refusesNodePorts(err error) bool { return strings.Contains(err.Error(), "duplicate nodePort") }
-
-// keepsMore tells whether the rules for live values change what is sent.
-func (o *object) keepsMore(live *unstructured.Unstructured) (bool, error) {
-	adapted, err := o.body(live)
-	if err != nil {
-		return false, err
-	}
-	plain, err := o.body(nil)
-	if err != nil {
-		return false, err
-	}
-	adapted.SetResourceVersion("")
-	return !sameContent(adapted, plain), nil
-}
-
-// takeBackFirst takes foreign payload back before an apply. An apply adds to what others own in lists, and the result may be
-// invalid: two ports of one name, if the number of a port changed.
-func (o *object) takeBackFirst(live *unstructured.Unstructured) (taken bool, err error) {
-	if len(o.out.TakenBack) > 0 {
-		return false, nil
-	}
-	record := ownership.Read(live, o.FieldManager)
-	foreign, err := record.Foreign(o.exempt)
-	if err != nil || len(foreign) == 0 {
-		return false, err
-	}
-	_, err = o.rewrite(partial(live), record, nil, nil)
-	if err != nil && !apierrors.IsConflict(err) {
-		return false, fmt.Errorf("taking back fields of %s: %w", managers(foreign), err)
-	}
-	if err == nil {
-		o.out.TakenBack = append(o.out.TakenBack, foreign...)
-	}
-	return true, nil
-}
 
 // replace deletes an object whose update is invalid, if its manifest asks for that or if it is an immutable ConfigMap
 // or Secret, which cannot be changed in another way. The next attempt creates it.
@@ -99,7 +29,9 @@ func (o *object) replace(live *unstructured.Unstructured, refusal error) (done b
 		return false, fmt.Errorf("%w; not deleted: %w", refusal, err)
 	}
 	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]
-	ours := origin == o.manifest.GetAnnotations()[resourcesv1alpha1.OriginAnnotation] || origin == "" && o.in.UID == live.GetUID()
+	// One that was put by hand in the place of an immutable one of ours is overruled like any other edit.
+	known := o.in.UID == live.GetUID() || immutable(o.in, refusal) && o.in.UID != ""
+	ours := origin == o.manifest.GetAnnotations()[resourcesv1alpha1.OriginAnnotation] || origin == "" && known
 	if !ours {
 		return false, fmt.Errorf("%w; not deleted because it is not known to be ours", refusal)
 	}

@@ -40,6 +40,8 @@ type object struct {
 	look     bool                       // the live object is read although the rules do not ask for it
 	tidied   bool                       // labels, annotations and owner references were cleaned up
 	adopting bool                       // it was not looked at yet what another manager made of the object
+	whole    bool                       // it was looked at yet whether an update would make another object
+	refused  int                        // how many times an apply was refused that an update can replace
 }
 
 // one applies a single intent.
@@ -99,7 +101,12 @@ func (o *object) attempt() (done bool, err error) {
 	answer, err := o.apply(body)
 	switch {
 	case err == nil:
-		return o.settle(answer, body)
+		done, err := o.settle(answer, body)
+		if err != nil || !done || o.in.Same || o.whole || o.created(answer) {
+			return done, err
+		}
+		o.whole = true
+		return o.updateWhole()
 	case live != nil && apierrors.IsConflict(err) && !mentionsUID(err):
 		return false, nil // it changed since it was read
 	case o.uid != "" && mentionsUID(err):
@@ -115,10 +122,17 @@ func (o *object) attempt() (done bool, err error) {
 	case refusesApply(err):
 		o.out.Duplicates = duplicates(err)
 		return o.update(live)
-	case apierrors.IsInvalid(err), refusesNodePorts(err):
-		return o.invalid(live, err)
+	case mayPassAsUpdate(err):
+		return o.overcome(live, err)
 	}
 	return false, err
+}
+
+// created tells of the answer to an apply whether it made the object. Times are those of seconds, so that of one that the
+// inventory does not know somebody else may have made it just before.
+func (o *object) created(answer *metav1.PartialObjectMetadata) bool {
+	entries := answer.ManagedFields
+	return answer.UID != o.in.UID && len(entries) == 1 && entries[0].Time != nil && entries[0].Time.Equal(&answer.CreationTimestamp)
 }
 
 // adopt makes ours what another manager applied for the same ManagedResource, so that the apply that follows finds nothing to
@@ -145,7 +159,7 @@ func (o *object) adopt() (adopted bool, err error) {
 	}
 	intended := ownership.Fields(o.manifest.Object)
 	if slices.ContainsFunc(foreign, func(f ownership.Foreign) bool { return !f.Within(intended) }) {
-		if _, err = o.rewrite(live, record, nil, nil); apierrors.IsConflict(err) {
+		if _, err = o.rewrite(live, record, nil, nil); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			return false, nil
 		} else if err != nil {
 			return false, fmt.Errorf("taking over the fields of another manager: %w", err)
@@ -243,19 +257,28 @@ func (o *object) settle(answer *metav1.PartialObjectMetadata, body *unstructured
 		return true, nil
 	}
 	after, err := o.rewrite(answer, record, passing, tidy)
-	if apierrors.IsConflict(err) {
-		return false, nil // somebody wrote in between; look again
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false, nil // somebody wrote in between, or deleted it; look again
 	}
 	if err != nil {
 		return false, fmt.Errorf("taking back what is not in the manifest: %w", err)
 	}
 	o.tidied = true
-	o.out.TakenBack = append(o.out.TakenBack, foreign...)
+	o.takenBack(foreign)
 	if len(foreign) > 0 {
 		return false, nil // now it is ours, and the next apply removes it
 	}
 	o.accept(after, ownership.Observe(after, o.FieldManager))
 	return true, nil
+}
+
+// takenBack notes what others lost. What an update of ours left to the server is nobody's.
+func (o *object) takenBack(foreign []ownership.Foreign) {
+	for _, f := range foreign {
+		if f.Manager != o.FieldManager {
+			o.out.TakenBack = append(o.out.TakenBack, f)
+		}
+	}
 }
 
 func (o *object) accept(answer metav1.Object, state ownership.State) {

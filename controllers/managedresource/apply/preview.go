@@ -34,8 +34,8 @@ type Preview struct {
 }
 
 // Preview finds out what Run would make of an intent. Nothing is written: the server is asked with its dry run. What Run does in
-// two steps, apply and take back, is rehearsed in two steps, too: the second one is an update of what the first one would leave,
-// without the fields of others, so that the server says itself what takes their place.
+// two steps, apply and update, is rehearsed in two steps, too, so that the server says itself what takes the place of
+// what is gone.
 func (a *Applier) Preview(ctx context.Context, t Target, in Intent) (Preview, error) {
 	if _, err := mappingFor(ctx, t.Mapper, in.Object); err != nil {
 		return Preview{}, err
@@ -82,6 +82,9 @@ func (o *object) rehearse(p *Preview) error {
 		}
 		if refusesApply(err) {
 			o.out.Duplicates = duplicates(err)
+		} else if manifest, changed := withoutNulls(o.manifest.Object); changed {
+			o.manifest = &unstructured.Unstructured{Object: manifest}
+			continue
 		}
 		return o.rehearseRest(p, err)
 	}
@@ -112,17 +115,14 @@ func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
 		p.After, err = o.rehearseCreate()
 		return err
 	}
-	if !refusesApply(refusal) && !apierrors.IsInvalid(refusal) && !refusesNodePorts(refusal) {
+	if !refusesApply(refusal) && !mayPassAsUpdate(refusal) {
 		return refusal
 	}
-	record := ownership.Read(p.Live, o.FieldManager)
-	options := o.options
-	options.ControlPlane = noteKeeper(record)
-	merged, err := merge.Object(o.manifest, p.Live, options)
+	merged, err := o.merged(p.Live)
 	if err != nil {
 		return err
 	}
-	if p.TakenBack, err = record.Foreign(o.exempt); err != nil {
+	if p.TakenBack, err = ownership.Read(p.Live, o.FieldManager).Foreign(o.exempt); err != nil {
 		p.TakenBack = nil // it serves to tell who is overruled
 	}
 	err = o.target.Client.Update(o.ctx, merged, client.DryRunAll, client.FieldOwner(o.FieldManager))
@@ -154,21 +154,21 @@ func (o *object) rehearseTakeBack(p *Preview) error {
 		return err
 	}
 	tidy := o.tidy(partial(p.After), record)
-	if len(foreign) == 0 && len(tidy) == 0 {
-		return nil
-	}
-	content, err := patched(p.After, tidy)
+	p.TakenBack = foreign
+	merged, err := o.merged(p.Live)
 	if err != nil {
 		return err
 	}
-	for _, f := range foreign {
-		removeAll(content.Object, f.Fields)
+	err = o.target.Client.Update(o.ctx, merged, client.DryRunAll, client.FieldOwner(o.FieldManager))
+	if err == nil {
+		p.After = merged // with what the server puts in the place of what is gone
+		return nil
 	}
-	p.TakenBack, p.After = foreign, content
-	settled := content.DeepCopy()
-	settled.SetManagedFields(nil)
-	if o.target.Client.Update(o.ctx, settled, client.DryRunAll, client.FieldOwner(o.FieldManager)) == nil {
-		p.After = settled // with what the server puts in the place of what is gone
+	if p.After, err = patched(p.After, tidy); err != nil {
+		return err
+	}
+	for _, f := range foreign {
+		removeAll(p.After.Object, f.Fields)
 	}
 	return nil
 }

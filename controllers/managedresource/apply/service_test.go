@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -37,8 +38,6 @@ func TestMR29Services(t *testing.T) {
 		want              kept
 	}{
 		"ClusterIP with other ports":                 {firstPorts: http, nowPorts: "{name: http, port: 81}", same: []string{"spec|clusterIP"}, want: kept{"spec|ports|0|port": 81, "spec|ports|1": nil}},
-		"ClusterIP with another address":             {firstPorts: http, now: "clusterIP: 10.96.0.77,", nowPorts: http, same: []string{"spec|clusterIP", "spec|clusterIPs|0"}},
-		"ClusterIP of its own with another address":  {first: "clusterIP: 10.96.0.78,", firstPorts: http, now: "clusterIP: 10.96.0.77, clusterIPs: [10.96.0.77],", nowPorts: http, same: []string{"spec|clusterIP", "spec|clusterIPs|0"}},
 		"ClusterIP of its own dropped":               {first: "clusterIP: 10.96.0.79,", firstPorts: http, nowPorts: http, same: []string{"spec|clusterIP"}},
 		"headless that is not said any more":         {first: "clusterIP: None,", firstPorts: http, nowPorts: http, want: kept{"spec|clusterIP": "None"}},
 		"ClusterIP to NodePort":                      {firstPorts: http, now: "type: NodePort,", nowPorts: http, same: []string{"spec|clusterIP"}, want: kept{"spec|type": "NodePort"}},
@@ -87,6 +86,46 @@ func TestMR29Services(t *testing.T) {
 					g.Expect(out.Err).NotTo(HaveOccurred())
 					g.Expect(out.UID).To(Equal(uid))
 					expectKept(g, live(t, obj), want)
+				}
+				g.Expect(cluster.Client.Delete(t.Context(), obj)).To(Succeed()) // addresses are few
+			})
+		}
+	}
+}
+
+// The address of a Service is never silently another one than that of the manifest: the server's refusal is reported, or
+// the Service makes room for a new one.
+func TestChangedClusterIPIsNotIgnored(t *testing.T) {
+	const http = "{name: http, port: 80}"
+	for name, c := range map[string]struct{ first, now string }{
+		"of the server's to one of its own": {"", "clusterIP: 10.96.0.81,"},
+		"of its own to another one":         {"clusterIP: 10.96.0.82,", "clusterIP: 10.96.0.83,"},
+		"to none":                           {"clusterIP: 10.96.0.84,", "clusterIP: None,"},
+		"of none":                           {"clusterIP: None,", "clusterIP: 10.96.0.85,"},
+	} {
+		for _, recreate := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, may be recreated: %t", name, recreate), func(t *testing.T) {
+				g := NewWithT(t)
+				ns := namespace(t)
+				service := func(spec string) string {
+					text := serviceWith(ns, spec, http)
+					if recreate {
+						text = strings.Replace(text, "metadata: {", "metadata: {annotations: {"+onInvalid+"}, ", 1)
+					}
+					return text
+				}
+				first := run1(t, service(c.first))
+				g.Expect(first.Err).NotTo(HaveOccurred())
+				obj := manifest(t, service(c.now))
+				before := find(live(t, obj).Object, "spec|clusterIP")
+				out := run1(t, service(c.now))
+				if !recreate {
+					g.Expect(out.Err).To(MatchError(ContainSubstring("is invalid")))
+					expectKept(g, live(t, obj), kept{"spec|clusterIP": before})
+				} else {
+					g.Expect(out.Err).NotTo(HaveOccurred())
+					g.Expect(out.Recreated).To(BeTrue())
+					expectKept(g, live(t, obj), kept{"spec|clusterIP": find(obj.Object, "spec|clusterIP")})
 				}
 				g.Expect(cluster.Client.Delete(t.Context(), obj)).To(Succeed()) // addresses are few
 			})

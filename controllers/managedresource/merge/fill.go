@@ -41,7 +41,9 @@ func fill(obj, live *unstructured.Unstructured) {
 			}
 		}
 	case "apiregistration.k8s.io/APIService":
-		take("spec", "caBundle")
+		if !InsecureAPI(obj) {
+			take("spec", "caBundle")
+		}
 	case "apiextensions.k8s.io/CustomResourceDefinition":
 		if mapAt(obj.Object, "spec", "conversion", "webhook", "clientConfig") != nil {
 			take("spec", "conversion", "webhook", "clientConfig", "caBundle")
@@ -62,4 +64,9 @@ func fill(obj, live *unstructured.Unstructured) {
 			}
 		}
 	}
+}
+
+// InsecureAPI tells of an APIService that its server's certificate is not to be verified, which rules a CA bundle out.
+func InsecureAPI(obj *unstructured.Unstructured) bool {
+	return mapAt(obj.Object, "spec")["insecureSkipTLSVerify"] == true
 }

@@ -122,7 +122,7 @@ func TestMR29Service(t *testing.T) {
 	const cluster, node, lb = "clusterIP: 10.0.0.1", "type: NodePort, clusterIP: 10.0.0.1, ports: [{port: 80, nodePort: 30000}]", "type: LoadBalancer, clusterIP: 10.0.0.1, externalTrafficPolicy: Local, healthCheckNodePort: 31000, loadBalancerIP: 1.2.3.4, ports: [{name: a, port: 80, nodePort: 30000}]"
 	for name, c := range map[string]struct{ desired, live, want string }{
 		"ClusterIP with other ports":             {"type: ClusterIP, ports: [{port: 81}]", cluster + ", ports: [{port: 80}]", "type: ClusterIP, " + cluster + ", ports: [{port: 81}]"},
-		"ClusterIP with another address":         {"clusterIP: 10.0.0.2", cluster, cluster},
+		"ClusterIP with another address":         {"clusterIP: 10.0.0.2", cluster, "clusterIP: 10.0.0.2"},
 		"ClusterIP to headless":                  {"clusterIP: None", cluster, "clusterIP: None"},
 		"ClusterIP without a type":               {"ports: [{port: 80}]", "type: ClusterIP, " + cluster, cluster + ", ports: [{port: 80}]"},
 		"ClusterIP to NodePort":                  {"type: NodePort, ports: [{port: 80}]", cluster + ", ports: [{port: 80}]", "type: NodePort, " + cluster + ", ports: [{port: 80}]"},

@@ -30,7 +30,7 @@ func (k keeper) service(spec, live map[string]any) {
 			k.unlessEmpty(spec, live, "loadBalancerIP")
 		}
 	}
-	if spec["clusterIP"] != "None" && serviceType(live) != "ExternalName" && !empty(live["clusterIP"]) {
+	if empty(spec["clusterIP"]) && serviceType(live) != "ExternalName" && !empty(live["clusterIP"]) {
 		k.ifThere(spec, live, "clusterIP", fields("spec"))
 		k.ifThere(spec, live, "clusterIPs", fields("spec"))
 	}

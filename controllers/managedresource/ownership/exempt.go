@@ -174,13 +174,15 @@ func rulesFor(obj *unstructured.Unstructured, autoscaled bool) []rule {
 				rules = append(rules, exact("spec.loadBalancerIP"))
 			}
 			rules = append(rules,
-				winning(exact("spec.clusterIP")), winning(subtree("spec.clusterIPs")), exact("spec.healthCheckNodePort"),
+				exact("spec.clusterIP"), subtree("spec.clusterIPs"), exact("spec.healthCheckNodePort"),
 				rule{path: []string{"spec", "ports", "*", "nodePort"}, onlyIn: 3})
 		}
 	case "admissionregistration.k8s.io":
 		rules = append(rules, exact("webhooks.*.clientConfig.caBundle"))
 	case "apiregistration.k8s.io":
-		rules = append(rules, exact("spec.caBundle"))
+		if !merge.InsecureAPI(obj) {
+			rules = append(rules, exact("spec.caBundle"))
+		}
 	case "apiextensions.k8s.io":
 		rules = append(rules, exact("spec.conversion.webhook.clientConfig.caBundle"))
 	case "rbac.authorization.k8s.io":
