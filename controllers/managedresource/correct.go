@@ -122,6 +122,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		_, yielded := yields[key]
 		d := drift{intent: prepared.Intent, entry: prepared.Entry}
 		d.intent.Base = apply.BaseOf(ref)
+		d.intent.Same = true // else all of it is applied
 		switch {
 		case head.absent():
 			if yielded && len(r.owners(ctx, work, key)) > 0 {
@@ -277,7 +278,8 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 		if wait > 0 {
 			result = forDrift(result, wait)
 		}
-		return r.withDrift(result, work, r.tracker.Compare(work.name), failures...), nil
+		// Each waits as long as its own corrections say: what else fails may wait for minutes.
+		return r.withDrift(result, work, r.tracker.Compare(work.name)), nil
 	}
 	switch {
 	case appliedTrue(work.mr):
