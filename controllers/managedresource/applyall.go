@@ -267,14 +267,15 @@ func intents(objects []apply.Prepared, known inventory.Book) []apply.Intent {
 }
 
 // right returns the objects that are as they were sent last, as the watches show, or as the target answered and the watches
-// cannot show yet: a run that is repeated while a busy hub opens its watches would send all of it once more. None if an apply
-// of everything is asked for.
+// cannot show yet: a run that is repeated while a busy hub opens its watches would send all of it once more. If an apply
+// of everything is asked for, only those that are done.
 func (r *reconciler) right(work *run) map[inventory.Key]tracker.Accepted {
+	right, _ := r.tracker.AcceptedStates(work.name)
 	if r.memory.applyDemanded(work.name) {
-		return nil
+		maps.DeleteFunc(right, func(_ inventory.Key, a tracker.Accepted) bool { return !a.Done })
+		return right
 	}
 	verdict := r.tracker.Judge(work.name)
-	right, _ := r.tracker.AcceptedStates(work.name)
 	for _, key := range slices.Concat(verdict.Drifted, verdict.Missing, verdict.Unknown) {
 		delete(right, key)
 	}

@@ -27,6 +27,9 @@ func (r *reconciler) evaluate(ctx context.Context, work *run, status clustercach
 // evaluateApplied is evaluate for a ManagedResource that is known to be applied, whatever its condition said in the
 // meantime: that it had no target, or was ignored.
 func (r *reconciler) evaluateApplied(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
+	if r.tracker.TakeDone(work.name) {
+		r.memory.note(work.name, r.clock.Now().Add(noteDelay)) // or a restart would run a Job again that is done
+	}
 	yields := r.memory.yields(work.name)
 	if appliedTrue(work.mr) && len(yields) == 0 {
 		return r.evaluate(ctx, work, status)

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -184,8 +183,6 @@ func (d drift) deletedBy() string {
 	}
 	return ""
 }
-
-var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 
 // pruned tells which objects a run deleted. It refers to the first of them, so that it is not taken for the one before.
 func (r *recorder) pruned(mr *resourcesv1alpha1.ManagedResource, cause pruneCause, deleted []prune.Outcome) {

@@ -137,12 +137,13 @@ func (r *reconciler) unchanged(ctx context.Context, work *run, status clustercac
 		if awaits() {
 			return r.awaitLists(ctx, work, status, verdict)
 		}
-		same := verdict.Synced && !verdict.AutoscalersUnknown && len(verdict.Missing) == 0 &&
+		same := verdict.Synced && !verdict.AutoscalersUnknown && !slices.ContainsFunc(verdict.Missing, mayNotBeDone) &&
 			(tracker.Fold(verdict.Observed) == applied.Fold || tracker.Fold(tracker.WithoutAutoscalers(verdict.Observed)) == applied.Fold)
 		if !same {
 			return false, result, nil
 		}
 		r.tracker.AcceptObserved(work.name, verdict.Observed)
+		r.tracker.AcceptDone(work.name, verdict.Missing, work.mr.Status.Resources)
 		r.memory.settled(work.name, input)
 		result, err = r.evaluateApplied(ctx, work, status)
 		return true, result, err
@@ -167,7 +168,7 @@ func (r *reconciler) awaitLists(ctx context.Context, work *run, status clusterca
 	switch {
 	case waited < syncGrace:
 		return true, reconcile.Result{RequeueAfter: syncGrace - waited}, nil
-	case waited >= listGrace, len(verdict.Missing) > 0:
+	case waited >= listGrace, slices.ContainsFunc(verdict.Missing, mayNotBeDone):
 		return false, result, nil
 	case waited >= startGrace:
 		result, err = r.evaluate(ctx, work, status)

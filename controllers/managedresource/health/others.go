@@ -6,11 +6,24 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // jobUnhealthy knows failed Jobs only: one that is not finished is healthy.
 func jobUnhealthy(job content) Problem {
 	return failed(job.optional(string(batchv1.JobFailed), statusFalse))
+}
+
+// IsDone tells of an object whether it is a Job that has succeeded and is to be removed because of that. When it is gone, it
+// has done what it was for.
+func IsDone(object *unstructured.Unstructured) bool {
+	if object.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}) {
+		return false
+	}
+	job := content(object.Object)
+	complete := job.condition(string(batchv1.JobComplete))
+	return job.field("spec", "ttlSecondsAfterFinished") != nil && complete["status"] == statusTrue
 }
 
 // podUnhealthy looks at the phase only: a running pod is healthy, ready or not.

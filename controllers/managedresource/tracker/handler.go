@@ -117,13 +117,18 @@ func (h *handler) OnDelete(cluster clustercache.ClusterKey, watch string, name t
 		h.autoscalerChanged(n, tgt, scaler, nil)
 	} else if need := tgt.watches[watch]; need != nil {
 		key := keyIn(need.watcher, name)
+		before, _ := old.(*Observation)
 		for m, o := range tgt.watchedBy(watch, key) {
 			o.missing = true
+			cause := CauseDrift
+			if before != nil && before.Done && m.finish(unique.Make(key), o, before.UID) {
+				cause = CauseHealth // it is right, and there is something else to note
+			}
 			if !m.busy {
-				n.add(m.name, CauseDrift)
+				n.add(m.name, cause)
 			}
 		}
-		if before, ok := old.(*Observation); ok && before.Pod != nil {
+		if before != nil && before.Pod != nil {
 			h.podChanged(n, tgt, name.Namespace, before.Pod, nil)
 		}
 	}

@@ -30,6 +30,8 @@ type Verdict struct {
 	// Believed are objects that are as they were accepted for all that is known: their watch did not show the last write yet,
 	// or delivers its first list yet and has not failed to. What it will show is judged then.
 	Believed []inventory.Key
+	// Done are Jobs that are gone because they have succeeded. They are among the believed.
+	Done []inventory.Key
 	// Outdated objects are shown as they were before their last write, or not at all without having been deleted, for longer
 	// than UnseenGrace. They are in Drifted or Missing, too, unless they are on their way out, because only the live object can
 	// tell. Until it was read, nothing may be said of their health: what is known is how they were before the write.
@@ -101,6 +103,8 @@ func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 			v.Overdue = true
 		}
 		switch {
+		case !found && m.isDone(h, o):
+			v.Done, v.Believed = append(v.Done, key), append(v.Believed, key)
 		case !found && o.known && !o.seen && !o.missing && o.since.After(unseenTooLong):
 			v.Unseen++
 			v.Believed = append(v.Believed, key)
@@ -161,6 +165,9 @@ func (t *Tracker) Settled(mr types.NamespacedName) bool {
 	}
 	for h, o := range m.objects {
 		obs, found, _ := t.observed(tgt.key, o.watch, h.Value())
+		if !found && m.isDone(h, o) {
+			continue
+		}
 		if !found || !o.known || o.missing || obs.Terminating || o.accepted.Autoscaled { // whether it still is takes another look
 			return false
 		}
@@ -267,7 +274,9 @@ func (t *Tracker) AcceptedStates(mr types.NamespacedName) (states map[inventory.
 			complete = false
 			continue
 		}
-		states[h.Value()] = o.accepted
+		accepted := o.accepted
+		accepted.Done = m.isDone(h, o)
+		states[h.Value()] = accepted
 	}
 	return states, complete
 }

@@ -19,6 +19,8 @@ type Observation struct {
 	Terminating bool
 	// Skipped objects are annotated to be left out of the checks.
 	Skipped bool
+	// Done is true for Jobs that have succeeded and are to be removed because of that.
+	Done bool
 	// Judgement is nil for objects that have no check.
 	Judgement *Judgement
 	// Pod is set for pods.
@@ -39,6 +41,7 @@ func (t *Tracker) transform(obj client.Object) any {
 		Skipped:     obj.GetAnnotations()[resourcesv1alpha1.SkipHealthCheckAnnotation] == "true",
 	}
 	full, isFull := wholeOf(obj)
+	o.Done = isFull && health.IsDone(full)
 	isPod := isFull && full.GroupVersionKind() == podKind
 	if !isPod || t.mayHaveWritten(obj) {
 		o.State = ownership.Observe(obj, t.fieldManager)

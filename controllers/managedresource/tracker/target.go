@@ -55,6 +55,10 @@ type tracked struct {
 	waiting bool
 	// unseen counts objects whose last write the watches did not show yet.
 	unseen int
+	// done are the UIDs of Jobs that were gone after they had succeeded; nil if there are none. doneNews is true since one was
+	// added, until somebody asks.
+	done     map[handle]types.UID
+	doneNews bool
 	// shown, if not nil, is closed when there are none left: somebody waits for it, and need not be notified.
 	shown chan struct{}
 }
@@ -83,6 +87,8 @@ type Accepted struct {
 	State ownership.State
 	// Autoscaled is true if an autoscaler had its replicas.
 	Autoscaled bool
+	// Done is true for a Job that is gone because it has succeeded. It is right, and not to be seen.
+	Done bool
 	// Intent is a digest of what was sent, zero if that is not known, as after a restart.
 	Intent uint64
 }

@@ -253,6 +253,7 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 			continue
 		}
 		delete(entry.objects, h)
+		delete(entry.done, h)
 		stop = tgt.release(old, stop)
 		tgt.disown(h, entry)
 	}
@@ -346,7 +347,7 @@ func (t *Tracker) setBusy(mr types.NamespacedName, busy bool, keys []inventory.K
 		}
 		// Delete events so far are what this run deals with. One that comes during it is about its own result.
 		for h, o := range m.objects {
-			if o.missing && (len(keys) == 0 || slices.Contains(keys, h.Value())) {
+			if o.missing && !m.isDone(h, o) && (len(keys) == 0 || slices.Contains(keys, h.Value())) {
 				o.missing, o.known = false, false
 			}
 		}
@@ -376,23 +377,32 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 		scaled = all[canonical(key)]
 		accepted.Autoscaled = accepted.Autoscaled || scaled
 	}
+	h := unique.Make(key)
+	if done, has := m.done[h]; has && done != accepted.UID {
+		delete(m.done, h)
+		o.missing = false
+	}
 	m.unseen -= o.unseen()
 	if !o.known || o.seen { // else the watch is late already, and a look at the live object does not make it less so
 		o.hidden = t.clock.Now()
 	}
 	o.known, o.accepted, o.since, o.scaledSeen = true, accepted, t.clock.Now(), scaled
 	obs, found, synced := t.observed(tgt.key, o.watch, key)
-	o.seen = synced && found && !obs.olderThan(accepted.ResourceVersion)
+	o.seen = synced && found && !obs.olderThan(accepted.ResourceVersion) || m.isDone(h, o)
 	m.unseen += o.unseen()
 }
 
-// Fold condenses the states of objects to one text. Equal folds mean equal states of the same objects.
+// Fold condenses the states of objects to one text. Equal folds mean equal states of the same objects, and that the same ones
+// are done.
 func Fold(states map[inventory.Key]Accepted) string {
 	keys := slices.SortedFunc(maps.Keys(states), inventory.Key.Compare)
 	hash := sha256.New()
 	var text []byte
 	for _, k := range keys {
 		s := states[k]
+		if s.Done {
+			continue // as somebody finds who sees the target only, after a restart
+		}
 		text = text[:0]
 		for _, part := range [...]string{k.Group, k.Kind, k.Namespace, k.Name, string(s.UID)} {
 			text = append(append(text, part...), '/')

@@ -58,7 +58,7 @@ func (v *Viewer) Look(s Subject) *View {
 	l := &look{
 		Viewer: v, subject: s, judged: judged,
 		view:    &View{Sight: verdict.Sight{Failed: maps.Clone(judged.Failed)}, Unjudged: judged.Unseen > 0 || blind},
-		missing: setOf(judged.Missing), outdated: setOf(judged.Outdated), unlisted: map[string]bool{}, watches: map[string]bool{},
+		missing: setOf(judged.Missing), outdated: setOf(judged.Outdated), done: setOf(judged.Done), unlisted: map[string]bool{}, watches: map[string]bool{},
 		late: s.Late(blind),
 	}
 	if s.Applied {
@@ -97,6 +97,7 @@ type look struct {
 	view    *View
 
 	missing, outdated map[inventory.Key]bool
+	done              map[inventory.Key]bool
 	unknown           map[inventory.Key]bool
 	accepted          map[inventory.Key]tracker.Accepted
 	unlisted          map[string]bool // kinds of which that was said
@@ -118,6 +119,7 @@ func (l *look) at(key inventory.Key, ignored bool) {
 	}
 	_, shown := l.judged.Observed[key]
 	switch {
+	case l.done[key]: // and its success is the last that was seen of it
 	case !found && l.missing[key] && !l.outdated[key]:
 		l.unhealthy(key, health.Problem{Severity: health.Missing})
 	case !found, !shown, l.outdated[key]:
