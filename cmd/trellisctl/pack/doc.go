@@ -10,6 +10,9 @@
 // and written with sorted keys. So a pipeline can compare, and immutable Secrets, whose names end in a hash of their content,
 // get another name exactly when the content changes.
 //
+// Applied Secrets have the ManagedResource as their owner, so that they go with it. It gets its UID only when it is applied, after
+// them: the first time, they are applied once more.
+//
 // # Trade-offs
 //
 // Comments and anchors of the manifests are lost. What the hub would refuse for its size is refused here: a Secret holds 1 MiB,

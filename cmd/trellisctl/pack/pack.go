@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +54,10 @@ Each --filename has to have manifests: a pipeline that failed leaves stdin empty
 --allow-empty it need not.
 
 With --immutable, Secrets are immutable and their names end in a hash of their content. --prune then deletes those that the
-ManagedResource does not refer to any more, once the hub has applied the new ones.`,
+ManagedResource does not refer to any more, once the hub has applied the new ones.
+
+Secrets that were applied with --apply belong to the ManagedResource: when it is deleted, the cluster's garbage collector deletes them,
+too.`,
 		Example: `  # Look at it, then apply it
   trellisctl -n shoot--foo--a pack -f manifests/ --name addons --brotli | less
   trellisctl -n shoot--foo--a pack -f manifests/ --name addons --brotli --apply --wait
@@ -205,24 +210,23 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 	if before.DeletionTimestamp != nil {
 		return cli.Refused("ManagedResource %s/%s is being deleted", source.Namespace, p.options.Name)
 	}
-	options := []client.ApplyOption{client.FieldOwner(cli.FieldManager)}
-	if p.force {
-		options = append(options, client.ForceOwnership)
-	}
+	owner := before.UID
 	for _, o := range packed.objects() {
-		content, err := plain(o)
+		applied, err := p.applyOne(ctx, source, o, owner)
 		if err != nil {
 			return err
 		}
-		u := &unstructured.Unstructured{Object: content}
-		err = source.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
-		if apierrors.IsConflict(err) {
-			return cli.Refused("applying %s: %w; --force-conflicts takes these fields over", cli.Name(source.Scheme(), o), err)
-		}
-		if err != nil {
-			return fmt.Errorf("applying %s: %w", cli.Name(source.Scheme(), o), err)
+		if o == packed.ManagedResource {
+			owner = applied.GetUID()
 		}
 		p.tell("%s applied", cli.Name(source.Scheme(), o))
+	}
+	if owner != before.UID { // it has a UID only now
+		for _, s := range packed.Secrets {
+			if _, err := p.applyOne(ctx, source, s, owner); err != nil {
+				return err
+			}
+		}
 	}
 	if p.output.Format != cli.FormatPeople {
 		if err := p.print(packed); err != nil {
@@ -236,6 +240,36 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 		}
 	}
 	return p.dispose(ctx, source, old)
+}
+
+// applyOne applies a Secret or the ManagedResource, and returns what is stored now. A Secret gets the ManagedResource as its owner,
+// if that has a UID yet.
+func (p *packer) applyOne(ctx context.Context, source *cli.Source, o client.Object, owner types.UID) (*unstructured.Unstructured, error) {
+	content, err := plain(o)
+	if err != nil {
+		return nil, err
+	}
+	u, name := &unstructured.Unstructured{Object: content}, cli.Name(source.Scheme(), o)
+	if _, isSecret := o.(*corev1.Secret); isSecret && owner != "" {
+		// The hub does not need Secrets to delete objects, so they may go before it has done so.
+		u.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: resourcesv1alpha1.GroupVersion.String(), Kind: "ManagedResource", Name: p.options.Name, UID: owner,
+		}})
+	}
+	options := []client.ApplyOption{client.FieldOwner(cli.FieldManager)}
+	if p.force {
+		options = append(options, client.ForceOwnership)
+	}
+	err = source.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
+	switch {
+	case apierrors.IsConflict(err):
+		return nil, cli.Refused("applying %s: %w; --force-conflicts takes these fields over", name, err)
+	case err != nil:
+		return nil, fmt.Errorf("applying %s: %w", name, err)
+	case u.GetDeletionTimestamp() != nil:
+		return nil, cli.Refused("%s is being deleted, perhaps with a former ManagedResource: try again when it is gone", name)
+	}
+	return u, nil
 }
 
 // unneeded are the Secrets that were packed for the ManagedResource and that it does not refer to any more.
