@@ -132,7 +132,7 @@ func (c *comparison) shown(value any, path []string) any {
 // itemKeys are the fields by which items of lists are told apart in most APIs.
 var itemKeys = []string{"name", "key", "type", "mountPath", "containerPort", "port", "ip", "topologyKey"}
 
-// lists compares two lists: by the name of their items if they have any, else by position.
+// lists compares two lists: by the name of their items if they have any, else by what they have in common.
 func (c *comparison) lists(before, after []any, path []string, text string) {
 	for _, key := range itemKeys {
 		b, bNames, ok := byKey(before, key)
@@ -155,16 +155,67 @@ func (c *comparison) lists(before, after []any, path []string, text string) {
 		}
 		return
 	}
-	for i := range max(len(before), len(after)) {
-		var b, a any
-		if i < len(before) {
-			b = before[i]
-		}
-		if i < len(after) {
-			a = after[i]
-		}
-		c.item(b, i < len(before), a, i < len(after), path, fmt.Sprintf("%s[%d]", text, i))
+	i, j := 0, 0
+	for _, same := range append(common(before, after), [2]int{len(before), len(after)}) {
+		c.gap(before[i:same[0]], after[j:same[1]], i, j, path, text)
+		i, j = same[0]+1, same[1]+1
 	}
+}
+
+// gap compares what is between two items that lists have in common. Items are changed one by one; what one side has more comes
+// or goes. They are told by their position in the list that has them.
+func (c *comparison) gap(before, after []any, i, j int, path []string, text string) {
+	for k := range max(len(before), len(after)) {
+		var b, a any
+		at := j + k
+		if k < len(before) {
+			b = before[k]
+		}
+		if k < len(after) {
+			a = after[k]
+		} else {
+			at = i + k
+		}
+		c.item(b, k < len(before), a, k < len(after), path, fmt.Sprintf("%s[%d]", text, at))
+	}
+}
+
+// commonLimit bounds the work for finding what lists have in common: the product of their lengths, which is that of the table.
+// Longer lists are compared by position.
+const commonLimit = 1 << 20
+
+// common returns the positions of equal items in two lists, as many as there can be in the same order.
+func common(before, after []any) (positions [][2]int) {
+	n, m := len(before), len(after)
+	if n*m > commonLimit {
+		return nil
+	}
+	// length has how many items the rests of both lists have in common, from each pair of positions on.
+	length := make([][]int, n+1)
+	for i := range length {
+		length[i] = make([]int, m+1)
+	}
+	for i := n - 1; i >= 0; i-- {
+		for j := m - 1; j >= 0; j-- {
+			if reflect.DeepEqual(before[i], after[j]) {
+				length[i][j] = length[i+1][j+1] + 1
+			} else {
+				length[i][j] = max(length[i+1][j], length[i][j+1])
+			}
+		}
+	}
+	for i, j := 0, 0; i < n && j < m; {
+		switch {
+		case reflect.DeepEqual(before[i], after[j]):
+			positions = append(positions, [2]int{i, j})
+			i, j = i+1, j+1
+		case length[i+1][j] >= length[i][j+1]:
+			i++
+		default:
+			j++
+		}
+	}
+	return positions
 }
 
 // item compares an item of a list. One that comes or goes is shown as a whole.

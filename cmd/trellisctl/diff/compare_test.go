@@ -41,6 +41,12 @@ func TestCompare(t *testing.T) {
 		"items by name":                    {"l: [{name: a, v: 1}, {name: b, v: 1}]", "l: [{name: b, v: 2}, {name: a, v: 1}]", []Field{{"l[b].v", int64(1), int64(2)}}},
 		"an item more":                     {"l: [{name: a}]", "l: [{name: a}, {name: b}]", []Field{{"l[b]", nil, map[string]any{"name": "b"}}}},
 		"items by position":                {"l: [a, b]", "l: [a, c, d]", []Field{{"l[1]", "b", "c"}, {"l[2]", nil, "d"}}},
+		"an item at the beginning":         {"l: [a, b]", "l: [x, a, b]", []Field{{"l[0]", nil, "x"}}},
+		"an item in the middle":            {"l: [{a: 1}, {b: 1}]", "l: [{a: 1}, {c: 1}, {b: 1}]", []Field{{"l[1]", nil, map[string]any{"c": int64(1)}}}},
+		"an item less":                     {"l: [a, b, c]", "l: [b, c]", []Field{{"l[0]", "a", nil}}},
+		"an item changed behind a new one": {"l: [a, {v: 1, w: 1}, c]", "l: [x, a, {v: 2, w: 1}, c]", []Field{{"l[0]", nil, "x"}, {"l[2].v", int64(1), int64(2)}}},
+		"an item moved":                    {"l: [a, b, c]", "l: [c, a, b]", []Field{{"l[0]", nil, "c"}, {"l[2]", "c", nil}}},
+		"equal items":                      {"l: [a, a, a]", "l: [a, a]", []Field{{"l[2]", "a", nil}}},
 		"items with one name":              {"l: [{name: a, v: 1}, {name: a, v: 2}]", "l: [{name: a, v: 1}, {name: a, v: 3}]", []Field{{"l[1].v", int64(2), int64(3)}}},
 		"another type":                     {"a: {b: 1}", "a: x", []Field{{"a", map[string]any{"b": int64(1)}, "x"}}},
 		"a value of a Secret":              {"kind: Secret\ndata: {a: Z2VoZWlt}", "kind: Secret\ndata: {a: YW5kZXJzLA==}", []Field{{"data.a", "(hidden, 6 bytes)", "(hidden, 7 bytes)"}}},
@@ -56,6 +62,28 @@ func TestCompare(t *testing.T) {
 			NewWithT(t).Expect(fields).To(Equal(test.fields))
 		})
 	}
+}
+
+// Rules of roles are an atomic list without names: whoever adds one at the beginning changes none of the others.
+func TestARuleMoreIsOneChange(t *testing.T) {
+	rule := func(resource string) string { return "{apiGroups: [''], resources: [" + resource + "], verbs: [get]}" }
+	role := func(rules ...string) *unstructured.Unstructured {
+		return object(t, "kind: Role\nrules: ["+strings.Join(rules, ", ")+"]")
+	}
+	fields := Compare(role(rule("pods"), rule("secrets")), role(rule("nodes"), rule("pods"), rule("secrets")))
+	NewWithT(t).Expect(fields).To(ConsistOf(And(HaveField("Path", "rules[0]"), HaveField("From", BeNil()), HaveField("To", HaveKeyWithValue("resources", []any{"nodes"})))))
+}
+
+func TestLongListsAreComparedByPosition(t *testing.T) {
+	long := func(first string) map[string]any {
+		list := []any{first}
+		for i := range 2000 {
+			list = append(list, fmt.Sprint(i))
+		}
+		return map[string]any{"kind": "ConfigMap", "l": list}
+	}
+	fields := Compare(&unstructured.Unstructured{Object: long("a")}, &unstructured.Unstructured{Object: long("b")})
+	NewWithT(t).Expect(fields).To(Equal([]Field{{"l[0]", "a", "b"}}))
 }
 
 // flow makes a document that can stand behind others of one that is written in braces.
