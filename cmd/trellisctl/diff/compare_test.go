@@ -7,10 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
-
-	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
@@ -92,18 +89,4 @@ func flow(text string) string {
 		return ""
 	}
 	return text
-}
-
-func TestLongTextsAreShownWhereTheyDiffer(t *testing.T) {
-	g := NewWithT(t)
-	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	d := &differ{env: cli.NewEnv(streams)}
-	var before []string
-	for i := range 20 {
-		before = append(before, fmt.Sprintf("line %d", i+1))
-	}
-	after := append([]string{}, before...)
-	after[9] = "another line\x1b[2J"
-	d.field(Field{Path: "data[config.yaml]", From: strings.Join(before, "\n"), To: strings.Join(after, "\n")}, cli.Colours(false))
-	g.Expect(out.String()).To(Equal("    ~ data[config.yaml], from line 10:\n      - line 10\n      + another line^[[2J\n"))
 }

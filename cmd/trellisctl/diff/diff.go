@@ -31,6 +31,7 @@ type differ struct {
 	name      string
 	managedBy string
 	clusterID string
+	full      bool
 }
 
 // Report is what diff finds out about one ManagedResource. It is what -o json prints.
@@ -82,6 +83,7 @@ objects that stay as they are.`,
 	f.StringVar(&d.name, "name", "", "With -f: ManagedResource that plain manifests are for. It need not exist.")
 	f.StringVar(&d.managedBy, "managed-by", "", "Value of the label that the hub puts on objects. Default: as on objects that are there, else \""+resourcesv1alpha1.ManagedByDefault+"\".")
 	f.StringVar(&d.clusterID, "cluster-id", "", "Cluster ID in the origins of objects. Default: as on objects that are there, else none.")
+	f.BoolVar(&d.full, "full", false, fmt.Sprintf("Print all that is to say of an object, not only the first %d lines. JSON and YAML always have all.", shownLines))
 	env.CompleteFlag(command, "name", cli.KindManagedResource)
 	return command
 }

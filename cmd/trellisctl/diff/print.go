@@ -2,7 +2,8 @@ package diff
 
 import (
 	"fmt"
-	"slices"
+	"io"
+	"math"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -89,38 +90,93 @@ func (d *differ) difference(difference *Difference, style cli.Style) error {
 	for _, note := range difference.Notes {
 		fmt.Fprintln(d.env.Out, "    "+style.Faint("# "+cli.Indent(note, "    # ")))
 	}
+	rest := &excerpt{out: d.env.Out, style: style, lines: shownLines, width: shownWidth}
+	if d.full {
+		rest.lines, rest.width = math.MaxInt, math.MaxInt
+	}
 	if difference.New != nil {
 		raw, err := yaml.Marshal(difference.New)
 		if err != nil {
 			return fmt.Errorf("encoding %s: %w", difference.Object, err)
 		}
 		for line := range strings.Lines(cli.Text(string(raw))) {
-			fmt.Fprintln(d.env.Out, style.Good("    + "+strings.TrimRight(line, "\n")))
+			rest.print(style.Good("    + " + rest.cut(strings.TrimRight(line, "\n"))))
 		}
 	}
 	for _, f := range difference.Fields {
-		d.field(f, style)
+		rest.field(f)
 	}
+	rest.end()
 	return nil
 }
 
-func (d *differ) field(f Field, style cli.Style) {
-	before, beforeIsText := f.From.(string)
-	after, afterIsText := f.To.(string)
-	switch {
-	case f.From == nil:
-		fmt.Fprintln(d.env.Out, style.Good(fmt.Sprintf("    + %s: %s", f.Path, render(f.To))))
-	case f.To == nil:
-		fmt.Fprintln(d.env.Out, style.Bad(fmt.Sprintf("    - %s: %s", f.Path, render(f.From))))
-	case beforeIsText && afterIsText && (strings.Contains(before, "\n") || strings.Contains(after, "\n")):
-		d.lines(f.Path, before, after, style)
-	default:
-		fmt.Fprintf(d.env.Out, "    ~ %s: %s -> %s\n", f.Path, style.Bad(render(f.From)), style.Good(render(f.To)))
+const (
+	// shownLines is how many lines are printed of an object unless all are asked for, shownWidth how many bytes of a line or value.
+	shownLines = 50
+	shownWidth = 500
+)
+
+// excerpt prints the beginning of what there is to say of an object: a definition alone may have a hundred thousand lines.
+type excerpt struct {
+	out   io.Writer
+	style cli.Style
+	// lines is how many more lines are printed, width how long they may be.
+	lines, width int
+	// omitted is how many lines were not printed, and shortened how many were cut.
+	omitted, shortened int
+}
+
+// print prints a line, if it is one of the first.
+func (e *excerpt) print(line string) {
+	if e.lines == 0 {
+		e.omitted++
+		return
+	}
+	e.lines--
+	fmt.Fprintln(e.out, line)
+}
+
+// cut returns the beginning of a text.
+func (e *excerpt) cut(text string) string {
+	if len(text) <= e.width {
+		return text
+	}
+	e.shortened++
+	return strings.ToValidUTF8(text[:e.width], "") + "..."
+}
+
+// end says what was left out.
+func (e *excerpt) end() {
+	var left []string
+	if e.omitted > 0 {
+		left = append(left, cli.Count(e.omitted, "line")+" more")
+	}
+	if e.shortened > 0 {
+		left = append(left, cli.Count(e.shortened, "long line")+" cut")
+	}
+	if len(left) > 0 {
+		fmt.Fprintln(e.out, "    "+e.style.Faint("# "+strings.Join(left, ", ")+"; --full prints all"))
 	}
 }
 
-// lines shows a text of several lines without what is the same at its beginning and at its end.
-func (d *differ) lines(path, before, after string, style cli.Style) {
+func (e *excerpt) field(f Field) {
+	before, beforeIsText := f.From.(string)
+	after, afterIsText := f.To.(string)
+	value := func(v any) string { return e.cut(render(v)) }
+	switch {
+	case f.From == nil:
+		e.print(e.style.Good(fmt.Sprintf("    + %s: %s", f.Path, value(f.To))))
+	case f.To == nil:
+		e.print(e.style.Bad(fmt.Sprintf("    - %s: %s", f.Path, value(f.From))))
+	case beforeIsText && afterIsText && (strings.Contains(before, "\n") || strings.Contains(after, "\n")):
+		e.text(f.Path, before, after)
+	default:
+		e.print(fmt.Sprintf("    ~ %s: %s -> %s", f.Path, e.style.Bad(value(f.From)), e.style.Good(value(f.To))))
+	}
+}
+
+// text shows a text of several lines without what is the same at its beginning and at its end.
+func (e *excerpt) text(path, before, after string) {
 	b, a := strings.Split(before, "\n"), strings.Split(after, "\n")
 	same := 0
 	for same < min(len(a), len(b)) && a[same] == b[same] {
@@ -130,11 +186,11 @@ func (d *differ) lines(path, before, after string, style cli.Style) {
 	for end < min(len(a), len(b))-same && a[len(a)-1-end] == b[len(b)-1-end] {
 		end++
 	}
-	fmt.Fprintf(d.env.Out, "    ~ %s, from line %d:\n", path, same+1)
-	for _, line := range slices.Clone(b[same : len(b)-end]) {
-		fmt.Fprintln(d.env.Out, style.Bad("      - "+cli.Text(line)))
+	e.print(fmt.Sprintf("    ~ %s, from line %d:", path, same+1))
+	for _, line := range b[same : len(b)-end] {
+		e.print(e.style.Bad("      - " + e.cut(cli.Text(line))))
 	}
-	for _, line := range slices.Clone(a[same : len(a)-end]) {
-		fmt.Fprintln(d.env.Out, style.Good("      + "+cli.Text(line)))
+	for _, line := range a[same : len(a)-end] {
+		e.print(e.style.Good("      + " + e.cut(cli.Text(line))))
 	}
 }
