@@ -155,7 +155,7 @@ func (cp *ControlPlane) prepareDir() (err error) {
 
 func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 	etcd, err := cp.run(Etcd, append([]string{
-		"--name=etcd", "--data-dir=etcd", "--unsafe-no-fsync", "--log-level=warn",
+		"--name=etcd", "--data-dir=" + etcdData, "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL,
 		"--listen-peer-urls=unix://peer.sock:0", "--initial-advertise-peer-urls=unix://peer.sock:0",
 		"--initial-cluster=etcd=unix://peer.sock:0",
