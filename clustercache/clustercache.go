@@ -160,6 +160,9 @@ type Status struct {
 	CredentialExpiry time.Time
 	// CredentialIssued is since when that credential is valid; zero if it does not tell.
 	CredentialIssued time.Time
+	// Rewinds is how often the target was found to have gone back in time since it was registered here, as when its etcd is restored from
+	// a backup. What was known of its objects before says nothing any more, not even which of two versions is the newer one.
+	Rewinds int64
 	// RoundTrip is the time of the last successful probe.
 	RoundTrip time.Duration
 	// NextAttempt is when a disconnected target is dialled again.
@@ -224,6 +227,7 @@ const (
 	EventConnected    EventType = "Connected"    // calls are possible (again)
 	EventDisconnected EventType = "Disconnected" // calls are no longer possible
 	EventRotated      EventType = "Rotated"      // a new generation or token serves, without a gap
+	EventRewound      EventType = "Rewound"      // the target went back in time, and its watches list anew
 	EventProbed       EventType = "Probed"       // status changed otherwise: probe results, refusals, expiry
 	EventDraining     EventType = "Draining"     // the registration is gone, the connection serves until released
 	EventGone         EventType = "Gone"         // nothing is left of the target

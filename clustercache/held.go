@@ -120,7 +120,7 @@ func (t *target) resumed(result attemptResult) {
 func (t *target) resume(g *generation, version string) {
 	now := t.clock.Now()
 	t.loop.held, t.loop.failures, t.loop.withheld, t.loop.retry = nil, 0, false, 0
-	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
+	t.loop.nextProbe, t.loop.unsure = now, true // its watches go on where they were, if that is its past still
 	t.hinted.Store(false)
 	t.mu.Lock()
 	t.gen = g

@@ -46,6 +46,7 @@ var (
 	metricWatched   = MetricDefinitions.Gauge("trellis_clustercache_watched_objects", "Objects that watches keep in memory.")
 	metricSilent    = MetricDefinitions.Counter("trellis_clustercache_silent_watches_total", "Watches that were opened again because they said nothing for long.")
 	metricBreaks    = MetricDefinitions.Counter("trellis_clustercache_breaks_total", "How often calls to a connected target were stopped for a while, since it had not answered others.")
+	metricRewinds   = MetricDefinitions.Counter("trellis_clustercache_rewinds_total", "How often a target was found to have gone back in time, as when its etcd is restored from a backup.")
 	metricEvents    = MetricDefinitions.Counter("trellis_clustercache_watch_events_total", "Objects that watches have brought, those of their initial lists included.")
 	metricBrownout  = MetricDefinitions.Gauge("trellis_clustercache_brownout", "1 while many targets are lost together, so that the hub suspects its own network.")
 	metricMappers   = MetricDefinitions.Gauge("trellis_clustercache_mappers", "Distinct REST mappers that targets share.")
@@ -58,19 +59,19 @@ var (
 type fleet struct {
 	connects, disconnects, rotations, probes *prometheus.CounterVec
 
-	silent, broken  prometheus.Counter
-	probeTime       prometheus.Observer
-	targetProbeTime *prometheus.HistogramVec // nil if it is switched off
-	traffic         transport.Total
-	watchEvents     atomic.Uint64
-	histograms      []prometheus.Collector
+	silent, broken, rewinds prometheus.Counter
+	probeTime               prometheus.Observer
+	targetProbeTime         *prometheus.HistogramVec // nil if it is switched off
+	traffic                 transport.Total
+	watchEvents             atomic.Uint64
+	histograms              []prometheus.Collector
 }
 
 func newFleet(targetHistograms bool) *fleet {
 	probeTime, callTime := metricProbeTime.Histogram(), metricCallTime.HistogramVec()
 	f := &fleet{
 		connects: metricConnects.CounterVec(), disconnects: metricDisconns.CounterVec(), rotations: metricRotations.CounterVec(), probes: metricProbes.CounterVec(),
-		silent: metricSilent.Counter(), broken: metricBreaks.Counter(),
+		silent: metricSilent.Counter(), broken: metricBreaks.Counter(), rewinds: metricRewinds.Counter(),
 		probeTime: probeTime, histograms: []prometheus.Collector{probeTime, callTime},
 	}
 	byVerb := make([]prometheus.Observer, len(transport.Verbs()))
@@ -126,7 +127,7 @@ func outcome(err error) string {
 }
 
 func (f *fleet) register(registerer prometheus.Registerer, c *Cache) error {
-	for _, collector := range append(f.histograms, f.connects, f.disconnects, f.rotations, f.probes, f.silent, f.broken, newCollector(c)) {
+	for _, collector := range append(f.histograms, f.connects, f.disconnects, f.rotations, f.probes, f.silent, f.broken, f.rewinds, newCollector(c)) {
 		if err := registerer.Register(collector); err != nil {
 			return err
 		}

@@ -12,6 +12,9 @@ import (
 // versionEvery is how many probes there are to each that also reads the version.
 const versionEvery = 12
 
+// pastShare is the part of the time for a probe that there is beside it for a look at the target's history.
+const pastShare = 4
+
 // probeResult is what a probe found.
 type probeResult struct {
 	gen     *generation
@@ -19,6 +22,7 @@ type probeResult struct {
 	uid     types.UID // empty if the target did not say
 	version string    // empty if it was not asked
 	took    time.Duration
+	past    *pastResult // nil if it was not asked for
 }
 
 func (t *target) lastProbe() time.Time {
@@ -31,11 +35,19 @@ func (t *target) lastProbe() time.Time {
 func (t *target) startProbe(g *generation) {
 	t.loop.probing = true
 	t.loop.doubted = t.hinted.Swap(false)
-	withVersion := t.loop.probeNo%versionEvery == 0
+	t.loop.unsure = t.loop.unsure || t.loop.doubted
+	withVersion, withPast, past := t.loop.probeNo%versionEvery == 0, t.asksPast(), t.remembered()
 	t.loop.probeNo++
+	patience, pastPatience := t.cache.options.ProbeTimeout, time.Duration(0)
+	if withPast { // beside the time for the answer that decides
+		pastPatience = patience / pastShare
+	}
 	t.work.Go(func() {
 		result := probeResult{gen: g}
-		result.err = t.cache.probes.do(g.ctx, t.key, t.cache.options.ProbeTimeout, func(ctx context.Context) error {
+		result.err = t.cache.probes.do(g.ctx, t.key, patience+pastPatience, func(ctx context.Context) error {
+			if withPast {
+				result.past = g.readPast(ctx, past, pastPatience)
+			}
 			started := t.clock.Now()
 			err := g.probe(ctx, withVersion, &result)
 			result.took = t.clock.Since(started)
@@ -93,6 +105,7 @@ func (t *target) probed(result probeResult) {
 	}
 	if result.err == nil {
 		t.probeSucceeded(now, result)
+		t.looked(result.past, g, now)
 		t.settle()
 		t.mendWatches(now)
 		return
@@ -147,7 +160,7 @@ func (t *target) mendWatches(now time.Time) {
 
 func (t *target) probeFailed(now time.Time, g *generation, err error) {
 	t.loop.failures++
-	t.loop.hintPause = 0
+	t.loop.hintPause, t.loop.unsure = 0, true
 	t.loop.nextProbe = now.Add(jitter(hurry))
 	t.mu.Lock()
 	t.health.LastProbeTime = now

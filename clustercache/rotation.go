@@ -207,6 +207,7 @@ func (t *target) install(next *generation, bindings map[*declaredWatch]*watching
 	t.loop.generations, t.loop.failures, t.loop.withheld = next.number, 0, false
 	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
 	t.hinted.Store(false)
+	t.loop.unsure = true
 	t.throttle.Load().Reset()
 	event := EventConnected
 	if previous != nil {
@@ -215,6 +216,9 @@ func (t *target) install(next *generation, bindings map[*declaredWatch]*watching
 	server := next.access.server()
 	t.mu.Lock()
 	t.gen = next
+	if t.status.UID != next.uid {
+		t.past = history{} // of another cluster
+	}
 	// Whoever gets the new connection must not take it for the old cluster, so its identity is published with it.
 	t.status.Generation, t.status.UID, t.status.Server = next.number, next.uid, server
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}

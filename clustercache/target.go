@@ -66,6 +66,7 @@ type target struct {
 	gen     *generation
 	watches map[string]*declaredWatch
 	asking  []func() // those who asked whether the target answers
+	past    history
 
 	loop loopState
 }
@@ -99,6 +100,10 @@ type loopState struct {
 	withheld  bool          // the last probe was not let out, so another one at once would not be either
 	failures  int
 	probeNo   int
+
+	unsure    bool      // the connection was lost or doubted since the target's history was looked at
+	rewound   bool      // the target went back in time, and it was too early to act on that
+	rewoundAt time.Time // when that was acted on last
 }
 
 // attempt is a connection attempt, or a rotation, under way.

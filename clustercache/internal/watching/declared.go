@@ -58,6 +58,7 @@ type Declared struct {
 	mu       sync.RWMutex
 	values   map[types.NamespacedName]any
 	bytes    int64    // that they take
+	foreign  bool     // they are of another history than what comes next: equal versions mean nothing
 	syncedBy *Binding // who keeps values up to date; nil while they cannot be relied upon
 	outages  uint64   // the connection of syncedBy had had by then: after another one values may be outdated
 }
@@ -120,6 +121,22 @@ func (w *Declared) trusts(b *Binding) bool {
 	defer w.mu.RUnlock()
 	return w.trustsLocked(b)
 }
+
+// Distrust stops the binding that counts. What is kept is of another history than what the next one brings: an object may be another
+// one although its version is the same. It stays until a list is complete, so that deletions are found.
+func (w *Declared) Distrust() {
+	w.deliver.Lock()
+	defer w.deliver.Unlock()
+	if w.feeder != nil {
+		w.feeder.cancel()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.syncedBy, w.foreign = nil, true
+}
+
+// sameLocked tells whether what is kept of an object is what has come.
+func (w *Declared) sameLocked(kept, value any) bool { return !w.foreign && unchanged(kept, value) }
 
 // doubt notes that a binding may have missed something.
 func (w *Declared) doubt(b *Binding) {
@@ -215,8 +232,8 @@ func (w *Declared) replace(b *Binding, list *list) {
 
 func (w *Declared) replaceLocked(b *Binding, list *list) {
 	w.mu.Lock()
-	before, values := w.values, list.values
-	w.values, w.bytes, w.syncedBy, w.outages = values, list.bytes, b, b.connection.outages()
+	before, values, foreign := w.values, list.values, w.foreign
+	w.values, w.bytes, w.syncedBy, w.outages, w.foreign = values, list.bytes, b, b.connection.outages(), false
 	w.mu.Unlock()
 	w.shrink()
 	w.spec.Room.fits(w)
@@ -225,7 +242,7 @@ func (w *Declared) replaceLocked(b *Binding, list *list) {
 	}
 	// The handler may look things up meanwhile; the maps are not written to, for that needs deliver.
 	for key, value := range values {
-		if old, existed := before[key]; !existed || !unchanged(old, value) {
+		if old, existed := before[key]; !existed || foreign || !unchanged(old, value) {
 			w.notify(func() { w.spec.Handler.OnUpdate(w.spec.Cluster, w.spec.Name, key, old, value) })
 		}
 	}

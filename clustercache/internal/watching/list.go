@@ -20,10 +20,11 @@ func (w *Declared) put(b *Binding, l *list, key types.NamespacedName, value any)
 	size := sizeOf(key, value)
 	w.mu.RLock()
 	old, existed := w.values[key]
+	same := existed && w.sameLocked(old, value)
 	kept := w.bytes
 	w.mu.RUnlock()
 	own := size
-	if existed && unchanged(old, value) {
+	if same {
 		value, own = old, 0
 	}
 	alone := Size{len(l.values) + 1, l.bytes + size}
@@ -67,8 +68,9 @@ func (w *Declared) take(l *list, key types.NamespacedName) {
 	l.bytes -= size
 	w.mu.RLock()
 	old, kept := w.values[key]
+	same := kept && w.sameLocked(old, value)
 	w.mu.RUnlock()
-	if !kept || !unchanged(old, value) {
+	if !same {
 		l.own = max(l.own-size, 0)
 	}
 }
