@@ -249,6 +249,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	}
 	sayWhatNamespacesWaitFor(calls, target, outcomes)
 	r.report(work, outcomes)
+	r.warnUnplaced(work, b, outcomes)
 	r.reportPruned(ctx, work, p.pruneCause(), pruned)
 	return r.conclude(ctx, work, input, p, old, released, outcomes, pruned, releaseErrors)
 }

@@ -71,6 +71,8 @@ type rehearsal struct {
 
 	intents  []apply.Intent
 	released map[inventory.Key]bool
+	// unplaced are objects whose manifests do not say in which namespace they are.
+	unplaced map[inventory.Key]bool
 	problems []string
 }
 
@@ -89,6 +91,9 @@ func (r *rehearsal) run(ctx context.Context) ([]Difference, error) {
 		wg.Go(func() {
 			for i := range next {
 				out[i] = r.object(ctx, r.intents[i])
+				if d := &out[i]; d.Action != Nothing && r.unplaced[d.key] {
+					d.note("the manifest has no namespace: it goes to the namespace %s", d.key.Namespace)
+				}
 			}
 		})
 	}
@@ -119,7 +124,7 @@ func (r *rehearsal) prepare(ctx context.Context) error {
 	}
 	scoped, book := apply.ScopeOfDefined(manifests), r.book()
 	at := map[inventory.Key]int{}
-	r.released = map[inventory.Key]bool{}
+	r.released, r.unplaced = map[inventory.Key]bool{}, map[inventory.Key]bool{}
 	for _, fault := range r.bundle.Faults {
 		r.problems = append(r.problems, fault.String())
 	}
@@ -144,6 +149,7 @@ func (r *rehearsal) prepare(ctx context.Context) error {
 			r.problems = append(r.problems, fmt.Sprintf("%s: the target does not serve %s", o.Position, prepared.Key.GroupKind()))
 		}
 		in := prepared.Intent
+		r.unplaced[in.Key] = o.GetNamespace() == "" && in.Object.GetNamespace() != ""
 		if ref := book.Find(in.Key); ref != nil {
 			in.UID, in.Base, in.Adopt = ref.UID, apply.BaseOf(ref), ref.UID == ""
 		}
