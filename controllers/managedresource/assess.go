@@ -107,6 +107,9 @@ func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResour
 	case applied != nil && applied.Status == resourcesv1alpha1.ConditionFalse && applied.Reason == resourcesv1alpha1.ReasonApplyFailed:
 		r.endSilence(s)
 		work.partial, subject.Partial, subject.Resources = true, true, onceApplied(s.Resources)
+		if len(subject.Resources) == 0 {
+			return nil
+		}
 	default:
 		r.endSilence(s)
 		return nil // only what was applied is assessed

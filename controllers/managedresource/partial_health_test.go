@@ -39,6 +39,15 @@ func TestHealthOfAppliedObjectsIsJudgedAlthoughAnotherOneFails(t *testing.T) {
 	p.await("mr", has(applied, yes, ""), has(healthy, no, "DeploymentUnhealthy", "none left"))
 }
 
+// Without anything that is applied, there is nothing to say of others.
+func TestHealthIsPendingIfNothingIsApplied(t *testing.T) {
+	t.Parallel()
+	p := registered(t)
+	p.content("content", hubtest.ConfigMap(p.ns, "Not_A_Name", "1"))
+	p.mr("mr", "content")
+	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed), has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending, "The content changed; its checks are pending."))
+}
+
 // H-3: what was said to be well before a failure stays so, and new content takes it back.
 func TestH03_FailureDoesNotMakeHealthyWhatWasNot(t *testing.T) {
 	t.Parallel()
