@@ -16,7 +16,7 @@ const (
 	OperationWaitForState = "wait-for-state"
 
 	// ForceDeletionAnnotation, truthy on a ManagedResource that is being deleted, gives up on a target that does not
-	// answer: the ManagedResource goes and its objects stay.
+	// answer, and on objects of an aggregated API that does not: the ManagedResource goes and its objects stay.
 	ForceDeletionAnnotation = "confirmation.gardener.cloud/force-deletion"
 )
 
