@@ -28,6 +28,7 @@ type drift struct {
 	entry   resourcesv1alpha1.ObjectReference
 	created bool                // it is gone and will be created again
 	by      []ownership.Foreign // who changed what, where that can be told
+	owner   string              // that it named when it went, as the watches showed
 }
 
 // correct brings single objects back to what the ManagedResource says. Objects whose drift keeps coming back wait.
@@ -132,7 +133,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 				}
 			}
 			delete(yields, key)
-			d.created, d.intent.UID = true, ""
+			d.created, d.intent.UID, d.owner = true, "", r.tracker.OwnerOf(work.name, key)
 		case head.err != nil:
 			unread = append(unread, apply.Outcome{Key: key, Err: fmt.Errorf("reading the live object: %w", head.err)})
 			continue

@@ -16,8 +16,8 @@ import (
 // An object that the target itself deletes again and again comes back each time. Why it goes stands in its manifest.
 func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 	for name, test := range map[string]struct {
-		manifest, says string
-		changed        bool
+		manifest, owner, says string
+		changed               bool
 	}{
 		"a Job with a time to live": {
 			manifest: `{"apiVersion":"batch/v1","kind":"Job","metadata":{"namespace":"a","name":"b"},"spec":{"ttlSecondsAfterFinished":7}}`,
@@ -26,6 +26,10 @@ func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 		"an owner that does not exist": {
 			manifest: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"b","ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"c","uid":"u"}]}}`,
 			says:     "will be deleted again by the target's garbage collector, unless the owner exists that the manifest names: Secret c with UID u",
+		},
+		"an owner that somebody wrote on it": {
+			manifest: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"b"}}`, owner: "Secret c",
+			says: "it is created again. Somebody had made Secret c its owner: if that does not exist, it was the target's garbage collector",
 		},
 		"somebody": {
 			manifest: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"b"},"spec":{"ttlSecondsAfterFinished":7}}`,
@@ -40,7 +44,7 @@ func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 			g := NewWithT(t)
 			var note lastNote
 			obj := live("%s", test.manifest)
-			d := drift{intent: apply.Intent{Object: obj, Key: inventory.KeyOfObject(obj)}, created: !test.changed}
+			d := drift{intent: apply.Intent{Object: obj, Key: inventory.KeyOfObject(obj)}, created: !test.changed, owner: test.owner}
 			newRecorder(&note, testclock.NewFakePassiveClock(time.Now())).corrected(&resourcesv1alpha1.ManagedResource{}, d)
 			g.Expect(string(note)).To(HaveSuffix(test.says))
 		})

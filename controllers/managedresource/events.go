@@ -144,8 +144,11 @@ func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
 	if by != "" {
 		note += " by " + by
 	}
-	if why := d.deletedBy(); why != "" {
+	switch why := d.deletedBy(); {
+	case why != "":
 		note += ", and will be deleted again by " + why
+	case d.created && d.owner != "":
+		note += fmt.Sprintf(". Somebody had made %s its owner: if that does not exist, it was the target's garbage collector", d.owner)
 	}
 	r.write(mr, aboutObject(mr, d.intent.Key, by), corev1.EventTypeNormal, eventDriftCorrected, "Apply", note)
 }

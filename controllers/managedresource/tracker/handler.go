@@ -120,6 +120,7 @@ func (h *handler) OnDelete(cluster clustercache.ClusterKey, watch string, name t
 		before, _ := old.(*Observation)
 		for m, o := range tgt.watchedBy(watch, key) {
 			o.missing = true
+			m.noteOwner(unique.Make(key), before)
 			cause := CauseDrift
 			if before != nil && before.Done && m.finish(unique.Make(key), o, before.UID) {
 				cause = CauseHealth // it is right, and there is something else to note

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/managedresource/health"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 )
@@ -21,6 +22,8 @@ type Observation struct {
 	Skipped bool
 	// Done is true for Jobs that have succeeded and are to be removed because of that.
 	Done bool
+	// Owner is the first owner that the object names; nil if it names none.
+	Owner *string
 	// Judgement is nil for objects that have no check.
 	Judgement *Judgement
 	// Pod is set for pods.
@@ -41,6 +44,9 @@ func (t *Tracker) transform(obj client.Object) any {
 		Skipped:     obj.GetAnnotations()[resourcesv1alpha1.SkipHealthCheckAnnotation] == "true",
 	}
 	full, isFull := wholeOf(obj)
+	if owners := obj.GetOwnerReferences(); len(owners) > 0 {
+		o.Owner = new(untrusted.Name(owners[0].Kind) + " " + untrusted.Name(owners[0].Name))
+	}
 	o.Done = isFull && health.IsDone(full)
 	isPod := isFull && full.GroupVersionKind() == podKind
 	if !isPod || t.mayHaveWritten(obj) {

@@ -55,6 +55,8 @@ type tracked struct {
 	waiting bool
 	// unseen counts objects whose last write the watches did not show yet.
 	unseen int
+	// owned are the owners of objects that are gone; nil if there are none.
+	owned map[handle]string
 	// done are the UIDs of Jobs that were gone after they had succeeded; nil if there are none. doneNews is true since one was
 	// added, until somebody asks.
 	done     map[handle]types.UID

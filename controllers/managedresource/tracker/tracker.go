@@ -254,6 +254,7 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 		}
 		delete(entry.objects, h)
 		delete(entry.done, h)
+		delete(entry.owned, h)
 		stop = tgt.release(old, stop)
 		tgt.disown(h, entry)
 	}

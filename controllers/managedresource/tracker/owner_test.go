@@ -1,0 +1,24 @@
+package tracker_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Whoever names an owner that does not exist has the garbage collector delete the object. When it is gone, nothing else tells.
+func TestOwnerOfAnObjectThatWentIsKnown(t *testing.T) {
+	g, s := settled(t)
+	owned := configMap("11", "")
+	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "Secret", Name: "gone", UID: "nobody"}}
+	s.clusters.Put(cluster, watch, owned)
+	g.Expect(s.OwnerOf(mr1, key)).To(BeEmpty())
+	s.clusters.Delete(cluster, watch, key.NamespacedName())
+	g.Expect(s.OwnerOf(mr1, key)).To(Equal("Secret gone"))
+
+	s.clusters.Put(cluster, watch, configMap("12", ""))
+	s.clusters.Delete(cluster, watch, key.NamespacedName())
+	g.Expect(s.OwnerOf(mr1, key)).To(BeEmpty(), "it is the last time that counts")
+	g.Expect(s.OwnerOf(mr2, key)).To(BeEmpty())
+}
