@@ -35,13 +35,15 @@ type object struct {
 	exempt   ownership.Exempt
 	out      *Outcome
 
-	manifest *unstructured.Unstructured // the intent's object, without what the server does not know
-	uid      types.UID                  // of the live object, empty if there is none or it is not known
-	look     bool                       // the live object is read although the rules do not ask for it
-	tidied   bool                       // labels, annotations and owner references were cleaned up
-	adopting bool                       // it was not looked at yet what another manager made of the object
-	whole    bool                       // it was looked at yet whether an update would make another object
-	refused  int                        // how many times an apply was refused that an update can replace
+	manifest   *unstructured.Unstructured // the intent's object, without what the server does not know
+	uid        types.UID                  // of the live object, empty if there is none or it is not known
+	look       bool                       // the live object is read although the rules do not ask for it
+	tidied     bool                       // labels, annotations and owner references were cleaned up
+	adopting   bool                       // it was not looked at yet what another manager made of the object
+	whole      bool                       // it was updated as a whole, or cannot be
+	updated    bool                       // by that, it was changed
+	generation int64                      // after that
+	refused    int                        // how many times an apply was refused that an update can replace
 }
 
 // one applies a single intent.
@@ -88,6 +90,11 @@ func (o *object) attempt() (done bool, err error) {
 			return false, err
 		}
 	}
+	if o.uid != "" && !o.in.Same && !o.whole {
+		if done, err := o.updateWhole(); err != nil || !done {
+			return false, err
+		}
+	}
 	var live *unstructured.Unstructured
 	if o.look || merge.NeedsLive(o.manifest, o.options, o.uid != "") {
 		if live, err = o.read(); err != nil {
@@ -102,11 +109,18 @@ func (o *object) attempt() (done bool, err error) {
 	switch {
 	case err == nil:
 		done, err := o.settle(answer, body)
-		if err != nil || !done || o.in.Same || o.whole || o.created(answer) {
+		switch {
+		case err != nil || !done || o.created(answer):
 			return done, err
+		case o.whole:
+			// The update before was right: if the content is another one now, an empty list went with its neighbours.
+			o.whole = answer.Generation == o.generation || !hasEmpty(o.manifest.Object)
+			return o.whole, nil
+		case o.in.Same && !o.mayHaveLostEmpty():
+			return true, nil
 		}
-		o.whole = true
-		return o.updateWhole()
+		done, err = o.updateWhole()
+		return done && !o.updated, err
 	case live != nil && apierrors.IsConflict(err) && !mentionsUID(err):
 		return false, nil // it changed since it was read
 	case o.uid != "" && mentionsUID(err):
@@ -126,6 +140,28 @@ func (o *object) attempt() (done bool, err error) {
 		return o.overcome(live, err)
 	}
 	return false, err
+}
+
+// mayHaveLostEmpty tells whether taking back what others owned may have taken an empty map or list of the manifest along:
+// an apply owns no list that is empty, and takes off what somebody gave up together with parents that seem empty then.
+func (o *object) mayHaveLostEmpty() bool {
+	return len(o.out.TakenBack) > 0 && hasEmpty(o.manifest.Object)
+}
+
+// hasEmpty tells whether there is an empty map or list anywhere below a node.
+func hasEmpty(node any) bool {
+	switch node := node.(type) {
+	case map[string]any:
+		for _, value := range node {
+			if hasEmpty(value) {
+				return true
+			}
+		}
+		return len(node) == 0
+	case []any:
+		return len(node) == 0 || slices.ContainsFunc(node, hasEmpty)
+	}
+	return false
 }
 
 // created tells of the answer to an apply whether it made the object. Times are those of seconds, so that of one that the
@@ -264,21 +300,12 @@ func (o *object) settle(answer *metav1.PartialObjectMetadata, body *unstructured
 		return false, fmt.Errorf("taking back what is not in the manifest: %w", err)
 	}
 	o.tidied = true
-	o.takenBack(foreign)
+	o.out.TakenBack = append(o.out.TakenBack, foreign...)
 	if len(foreign) > 0 {
 		return false, nil // now it is ours, and the next apply removes it
 	}
 	o.accept(after, ownership.Observe(after, o.FieldManager))
 	return true, nil
-}
-
-// takenBack notes what others lost. What an update of ours left to the server is nobody's.
-func (o *object) takenBack(foreign []ownership.Foreign) {
-	for _, f := range foreign {
-		if f.Manager != o.FieldManager {
-			o.out.TakenBack = append(o.out.TakenBack, f)
-		}
-	}
 }
 
 func (o *object) accept(answer metav1.Object, state ownership.State) {

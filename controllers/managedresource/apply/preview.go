@@ -82,9 +82,6 @@ func (o *object) rehearse(p *Preview) error {
 		}
 		if refusesApply(err) {
 			o.out.Duplicates = duplicates(err)
-		} else if manifest, changed := withoutNulls(o.manifest.Object); changed {
-			o.manifest = &unstructured.Unstructured{Object: manifest}
-			continue
 		}
 		return o.rehearseRest(p, err)
 	}
@@ -109,7 +106,7 @@ func (o *object) rehearseCreate() (*unstructured.Unstructured, error) {
 // rehearseRest rehearses what is done where an apply is refused: an update, or another object in its place.
 func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
 	if p.Live == nil {
-		if !refusesApply(refusal) {
+		if !refusesApply(refusal) && !(mayPassAsUpdate(refusal) && hasNulls(o.manifest.Object)) {
 			return refusal
 		}
 		p.After, err = o.rehearseCreate()

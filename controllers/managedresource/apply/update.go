@@ -3,7 +3,6 @@ package apply
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -106,15 +105,15 @@ func (o *object) put(live *unstructured.Unstructured, afresh bool) (*unstructure
 		return nil, err
 	}
 	if merged.GetResourceVersion() != live.GetResourceVersion() {
-		o.takenBack(foreign)
+		o.out.TakenBack = append(o.out.TakenBack, foreign...)
 	}
 	return merged, nil
 }
 
-// updateWhole updates an object that was applied. An apply leaves what nobody owns: fields that the server set to
-// defaults of a former manifest, or that were left when their owner went. Where that changes anything, the object is
-// applied once more, so that what the update wrote is ours like all else. Fields that an update may not change stay as
-// the apply left them.
+// updateWhole updates an object beside its apply, which leaves what nobody owns: fields that the server set to defaults
+// of a former manifest, or that were left when their owner went. An object that is known to exist is updated first, so
+// that its content changes once, and the apply makes it ours. Where an update is refused, the apply decides: it leaves
+// fields that nobody may change. done is false without an error if the object went or was written to meanwhile.
 func (o *object) updateWhole() (done bool, err error) {
 	uid := o.uid
 	live, err := o.read()
@@ -122,21 +121,22 @@ func (o *object) updateWhole() (done bool, err error) {
 		return false, err
 	}
 	if live == nil || live.GetUID() != uid {
-		return false, nil // it went meanwhile
+		return false, nil
 	}
 	written, err := o.put(live, false)
 	switch {
-	case apierrors.IsConflict(err):
-		o.whole = false
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-		return true, nil
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsInternalError(err):
 	case err != nil:
-		return false, fmt.Errorf("updating what nobody owns: %w", o.discreet(err))
+		return false, fmt.Errorf("updating the object: %w", o.discreet(err))
+	default:
+		o.updated = written.GetResourceVersion() != live.GetResourceVersion()
+		live = written
 	}
-	return written.GetResourceVersion() == live.GetResourceVersion(), nil
+	o.generation = live.GetGeneration()
+	o.whole = true
+	return true, nil
 }
 
 // mayPassAsUpdate tells of the refusal of an apply whether an update may pass: the server merges an apply into what the
@@ -145,15 +145,14 @@ func mayPassAsUpdate(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err) || apierrors.IsAlreadyExists(err)
 }
 
-// overcome deals with an object whose apply is refused. Nulls are left out, immutable fields get their live value, and
-// then it is updated as a whole, whose content is the manifest's whatever the object had, and applied once more to own it.
-// If an apply is refused nevertheless, its record of owners is written afresh; if that does not help either, the updated
-// object stays as it is. One that cannot be updated may have to make room for a new one. done and a nil error have the
-// meaning of attempt.
+// overcome deals with an object whose apply is refused. Nulls are what an apply cannot express: the server knows which of
+// them to take out of what is created or updated. Otherwise immutable fields get their live value, and then it is updated
+// as a whole, whose content is the manifest's whatever the object had, and applied once more to own it. If an apply is
+// refused nevertheless, its record of owners is written afresh; if that does not help either, the updated object stays as
+// it is. One that cannot be updated may have to make room for a new one. done and a nil error have the meaning of attempt.
 func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done bool, err error) {
-	if manifest, changed := withoutNulls(o.manifest.Object); changed {
-		o.manifest = &unstructured.Unstructured{Object: manifest}
-		return false, nil
+	if hasNulls(o.manifest.Object) {
+		return o.update(live)
 	}
 	if live == nil {
 		if o.look || merge.NeedsLive(o.manifest, o.options, o.uid != "") {
@@ -202,51 +201,19 @@ func (o *object) keepsMore(live *unstructured.Unstructured) (bool, error) {
 	return !sameContent(adapted, plain), nil
 }
 
-// withoutNulls returns a node without fields that are null, and whether there were any. Servers take them out of what is
-// created or updated, and not out of what is applied. Only what differs is a copy.
-func withoutNulls(fields map[string]any) (left map[string]any, changed bool) {
-	left = fields
-	put := func(name string, value any) {
-		if !changed {
-			left, changed = maps.Clone(fields), true
-		}
-		left[name] = value
-	}
-	for name, value := range fields {
-		switch value := value.(type) {
-		case nil:
-			put(name, nil)
-			delete(left, name)
-		case map[string]any:
-			if below, less := withoutNulls(value); less {
-				put(name, below)
-			}
-		case []any:
-			if items, less := withoutNullsIn(value); less {
-				put(name, items)
+// hasNulls tells whether a field or item is null anywhere below a node.
+func hasNulls(node any) bool {
+	switch node := node.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		for _, value := range node {
+			if hasNulls(value) {
+				return true
 			}
 		}
+	case []any:
+		return slices.ContainsFunc(node, hasNulls)
 	}
-	return left, changed
-}
-
-// withoutNullsIn does that for the items of a list. Items that are null stay.
-func withoutNullsIn(items []any) (left []any, changed bool) {
-	left = items
-	for i, item := range items {
-		var less bool
-		switch value := item.(type) {
-		case map[string]any:
-			item, less = withoutNulls(value)
-		case []any:
-			item, less = withoutNullsIn(value)
-		}
-		if less {
-			if !changed {
-				left, changed = slices.Clone(items), true
-			}
-			left[i] = item
-		}
-	}
-	return left, changed
+	return false
 }

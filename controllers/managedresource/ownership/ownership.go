@@ -18,8 +18,8 @@ import (
 // State condenses the ownership of one object. Two equal states of the same object mean that nobody touched what the hub
 // set and that nobody added or gave up payload beside it. The zero value stands for an object that the hub never applied.
 type State struct {
-	// Own is a digest of our Apply entry, of the values of the labels and annotations it names, and of all owner references:
-	// those are to be exactly what the manifest says, also if it says none.
+	// Own is a digest of our Apply entry, of that of our updates beside it, of the values of the labels and annotations
+	// the first names, and of all owner references: those are to be exactly what the manifest says, also if it says none.
 	Own uint64
 	// Foreign is a digest of the payload that others own beside ours, zero if there is none.
 	Foreign uint64
@@ -143,7 +143,7 @@ func Read(obj metav1.Object, manager string) *Record {
 	}
 	for i := range r.entries { // an object that was written by updates, because the server refuses to apply it
 		e := &r.entries[i]
-		if e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" && e.readNames() {
+		if isUpdate(e.ManagedFieldsEntry, manager) && e.readNames() {
 			r.own = i
 		}
 	}
@@ -162,10 +162,12 @@ func (r *Record) Owned() *fieldpath.Set {
 	return set
 }
 
-// others iterates over the entries of others that may hold payload.
+// others iterates over the entries of others that may hold payload. What our updates wrote beside an apply is ours: an
+// apply owns no list that is empty.
 func (r *Record) others(f func(e *entry, set *fieldpath.Set, err error)) {
 	for i := range r.entries {
-		if e := &r.entries[i]; i != r.own && !isOwn(e.ManagedFieldsEntry, r.manager) && e.hasFields() {
+		e := &r.entries[i]
+		if i != r.own && !isOwn(e.ManagedFieldsEntry, r.manager) && !isUpdate(e.ManagedFieldsEntry, r.manager) && e.hasFields() {
 			set, err := e.fields()
 			f(e, set, err)
 		}
@@ -189,6 +191,11 @@ func (r *Record) State() State {
 	if r.own >= 0 {
 		own = *r.entries[r.own].names
 		state.Own = ownDigest(r.obj, r.entries[r.own].ManagedFieldsEntry, own)
+		for i := range r.entries {
+			if e := &r.entries[i]; i != r.own && isUpdate(e.ManagedFieldsEntry, r.manager) && e.hasFields() {
+				state.Own ^= xxhash.Sum64(e.FieldsV1.GetRawBytes())
+			}
+		}
 	}
 	state.Labels = restDigest(r.obj.GetLabels(), own.labels, nil)
 	state.Annotations = restDigest(r.obj.GetAnnotations(), own.annotations, r.ByControlPlane)
@@ -332,7 +339,7 @@ func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Pat
 			continue
 		}
 		left := payload(set, ownSet, e.Subresource, exempt)
-		if left.Empty() {
+		if left.Empty() || applied && isUpdate(e.ManagedFieldsEntry, r.manager) {
 			out = append(out, *e.ManagedFieldsEntry)
 			continue
 		}
@@ -379,6 +386,11 @@ func rawFields(raw []byte) *metav1.FieldsV1 {
 
 func isOwn(e *metav1.ManagedFieldsEntry, manager string) bool {
 	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+}
+
+// isUpdate tells of an entry whether it is that of our updates.
+func isUpdate(e *metav1.ManagedFieldsEntry, manager string) bool {
+	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
 }
 
 // parse reads the fields of the entry, if they are within bounds.
@@ -431,11 +443,15 @@ func payload(set, own *fieldpath.Set, subresource string, exempt Exempt) *fieldp
 	return filter(left, nil, func(p fieldpath.Path) bool { return !exempt(p, own, subresource) })
 }
 
-// ownDigest hashes our entry without its time, and the metadata values it names: an entry alone holds names, and values
-// of labels and annotations come with the metadata for free.
+// ownDigest hashes our entry, and the metadata values it names: an entry alone holds names, and values of labels and annotations
+// come with the metadata for free. Its time is that of our last write that changed something. It alone tells that write from an earlier one
+// of other values, which comes back when the etcd of a target is restored from a backup.
 func ownDigest(obj metav1.Object, own *metav1.ManagedFieldsEntry, named names) uint64 {
 	hash := xxhash.New()
 	_, _ = hash.WriteString(own.APIVersion)
+	if own.Time != nil {
+		_, _ = hash.Write(binary.LittleEndian.AppendUint64(nil, uint64(own.Time.Unix()))) //nolint:gosec // any number will do
+	}
 	_, _ = hash.Write(own.FieldsV1.GetRawBytes())
 	writeValues(hash, named.labels, obj.GetLabels())
 	writeValues(hash, named.annotations, obj.GetAnnotations())
