@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// closing has a server speak HTTP/1.1 and close each connection after one answer, as a proxy without keep-alive does. It returns when
-// the server was asked what identifies the cluster, as each probe does.
+// closing has a server speak HTTP/1.1 and close each connection after one answer, as a proxy without keep-alive does.
+// It returns when the server was asked what identifies the cluster, as each probe does.
 func closing(a *apiServer) (probed func() []time.Time) {
 	config := a.serving.Load().Clone()
 	config.NextProtos = []string{"http/1.1"}
@@ -41,7 +41,8 @@ func (h *hub) read(key ClusterKey) {
 	h.t.Helper()
 	c, err := h.cache.GetUncachedClient(h.t.Context(), key)
 	h.Expect(err).NotTo(HaveOccurred())
-	h.Expect(client.IgnoreNotFound(c.Get(h.t.Context(), types.NamespacedName{Namespace: "default", Name: "one"}, &corev1.ConfigMap{}))).To(Succeed())
+	name := types.NamespacedName{Namespace: "default", Name: "one"}
+	h.Expect(client.IgnoreNotFound(c.Get(h.t.Context(), name, &corev1.ConfigMap{}))).To(Succeed())
 }
 
 func TestSocketOfAProbeIsNoReasonToProbe(t *testing.T) {

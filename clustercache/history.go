@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// leasesPath has the Leases that are renewed all the time in nearly every cluster: those of API servers and of the controllers of the
-	// control plane. leasesMost is how many are looked at.
+	// leasesPath has the Leases that are renewed all the time in nearly every cluster: those of API servers and of
+	// the controllers of the control plane. leasesMost is how many are looked at.
 	leasesPath = "/apis/coordination.k8s.io/v1/namespaces/" + metav1.NamespaceSystem + "/leases"
 	leasesMost = 20
-	// rewindPause is the least time from one rewind of a target to the next. Each has all of its watches list anew, and a target may say
-	// anything of its versions.
+	// rewindPause is the least time from one rewind of a target to the next. Each has all of its watches list anew,
+	// and a target may say anything of its versions.
 	rewindPause = 5 * time.Minute
 )
 
@@ -61,13 +61,14 @@ type pastResult struct {
 	rewound  bool
 }
 
-// readPast finds out whether the past that is remembered of a target is its past still. Answers that do not tell, because the hub may not
-// read Leases, or a version cannot be compared or is forgotten, are no evidence.
+// readPast finds out whether the past that is remembered of a target is its past still. Answers that do not tell,
+// because the hub may not read Leases, or a version cannot be compared or is forgotten, are no evidence.
 func (g *generation) readPast(ctx context.Context, past history, patience time.Duration) *pastResult {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var present leases
-	// Without a version it is a consistent read: the answer is not older than any that was given before, whichever API server gives it.
+	// Without a version it is a consistent read: the answer is not older than any that was given before, whichever
+	// API server gives it.
 	err := g.call(ctx, http.MethodGet, leasesPath+"?limit="+strconv.Itoa(leasesMost), nil, &present)
 	if err != nil {
 		return &pastResult{answered: isAnswered(err), now: past}
@@ -92,8 +93,9 @@ func (g *generation) readPast(ctx context.Context, past history, patience time.D
 	return result
 }
 
-// misses tells whether a change that was found once is no part of the history of a target. A target that went back and has had as many
-// changes since has another one of that version, and be it of the same Lease, it was renewed at another time.
+// misses tells whether a change that was found once is no part of the history of a target. A target that went back
+// and has had as many changes since has another one of that version, and be it of the same Lease, it was renewed at
+// another time.
 func (g *generation) misses(ctx context.Context, mark lease) (bool, error) {
 	version := mark.Metadata.ResourceVersion
 	query := url.Values{
@@ -114,8 +116,8 @@ func (g *generation) misses(ctx context.Context, mark lease) (bool, error) {
 func (l *leases) youngest() (youngest lease) {
 	for _, item := range l.Items {
 		m := item.Metadata
-		usable := untrusted.Name(m.Name) == m.Name && untrusted.Token(m.UID) == m.UID && isVersion(m.ResourceVersion) &&
-			untrusted.Token(item.Spec.RenewTime) == item.Spec.RenewTime
+		usable := untrusted.Name(m.Name) == m.Name && untrusted.Token(m.UID) == m.UID &&
+			isVersion(m.ResourceVersion) && untrusted.Token(item.Spec.RenewTime) == item.Spec.RenewTime
 		if usable && (youngest == (lease{}) || isOlder(youngest.Metadata.ResourceVersion, m.ResourceVersion)) {
 			youngest = item
 		}
@@ -141,8 +143,9 @@ func isAnswered(err error) bool {
 	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError && !apierrors.IsTooManyRequests(err)
 }
 
-// asksPast tells whether the next probe is to find out whether the target still has the past that is remembered of it: now and then, and as
-// soon as the connection was lost or is doubted, for nobody restores etcd without a restart of the API servers.
+// asksPast tells whether the next probe is to find out whether the target still has the past that is remembered of
+// it: now and then, and as soon as the connection was lost or is doubted, for nobody restores etcd without a restart
+// of the API servers.
 func (t *target) asksPast() bool {
 	return t.loop.failures == 0 && (t.loop.unsure || t.loop.probeNo%versionEvery == 0)
 }
@@ -177,8 +180,8 @@ func (t *target) mayRewind(now time.Time) bool {
 	return t.loop.rewound && (t.loop.rewoundAt.IsZero() || now.Sub(t.loop.rewoundAt) >= rewindPause)
 }
 
-// rewind has all of a target looked at anew that went back in time. Versions of another history cannot be compared with those of this one,
-// and a watch that goes on from one shows what never was.
+// rewind has all of a target looked at anew that went back in time. Versions of another history cannot be compared
+// with those of this one, and a watch that goes on from one shows what never was.
 func (t *target) rewind(g *generation, now time.Time) {
 	t.loop.rewound, t.loop.rewoundAt = false, now
 	t.cache.metrics.rewinds.Inc()

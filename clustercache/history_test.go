@@ -234,7 +234,8 @@ func TestWhatIsNoEvidenceOfAnotherPast(t *testing.T) {
 	}
 }
 
-// A target may say anything of its versions. That costs itself a list of each kind now and then, and no other target anything.
+// A target may say anything of its versions. That costs itself a list of each kind now and then, and no other target
+// anything.
 func TestTargetThatLiesAboutItsVersions(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	tg := &target{clock: clock}

@@ -11,9 +11,9 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
 
-// rediscovery notices answers by which a target says that a resource is not where discovery said that it is, as after a CRD was
-// deleted and made again with another scope. The watch of such a kind goes on as if nothing had happened: that of all namespaces has
-// the same address in both scopes.
+// rediscovery notices answers by which a target says that a resource is not where discovery said that it is, as after
+// a CRD was deleted and made again with another scope. The watch of such a kind goes on as if nothing had happened:
+// that of all namespaces has the same address in both scopes.
 type rediscovery struct {
 	next  http.RoundTripper
 	base  string // the path of the API server, without a slash at its end
@@ -31,8 +31,8 @@ func (r *rediscovery) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err //nolint:wrapcheck // it is that of the next one
 }
 
-// isUnserved tells of an answer whether it is about the address, and not about the object there: where that is not found, an API server
-// says so in a Status, and an address that it does not know is answered in plain text.
+// isUnserved tells of an answer whether it is about the address, and not about the object there: where that is not
+// found, an API server says so in a Status, and an address that it does not know is answered in plain text.
 func isUnserved(response *http.Response) bool {
 	switch response.StatusCode {
 	case http.StatusMethodNotAllowed:
@@ -59,8 +59,8 @@ func groupOf(path string) (group string, ok bool) {
 // clients are those for callers.
 type clients struct{ uncached, cached client.Client }
 
-// unserved notes that a target does not serve a resource of a group as discovery said. The clients are made anew, for they remember for
-// good what they learned of each kind.
+// unserved notes that a target does not serve a resource of a group as discovery said. The clients are made anew, for
+// they remember for good what they learned of each kind.
 func (g *generation) unserved(t *target, group string) {
 	if !g.mapper.Doubt(group) {
 		return
