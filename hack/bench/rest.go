@@ -205,6 +205,8 @@ func describe(e controlplane.AuditEntry) string {
 	switch {
 	case e.Verb == "get" && e.Resource == "namespaces" && e.Name == "kube-system":
 		return "probe (get namespace)"
+	case e.Verb == "list" && e.Resource == "leases" && e.Namespace == "kube-system":
+		return "probe (list leases)"
 	case e.Resource == "" && strings.HasPrefix(e.RequestURI, "/version"):
 		return "probe (" + e.Verb + " " + e.RequestURI + ")"
 	case e.Resource == "":

@@ -30,7 +30,8 @@ func (e *env) requests() func() []controlplane.AuditEntry {
 		all, err := target.AuditEntries()
 		e.Expect(err).NotTo(HaveOccurred())
 		return slices.DeleteFunc(all, func(r controlplane.AuditEntry) bool {
-			return r.Time.Before(began) || r.UserAgent != "trellis" || r.Resource == "" || r.Name == "kube-system" || r.Resource == "selfsubjectreviews"
+			return r.Time.Before(began) || r.UserAgent != "trellis" || r.Resource == "" || r.Name == "kube-system" || r.Resource == "selfsubjectreviews" ||
+				r.Resource == "leases" && r.Namespace == "kube-system"
 		})
 	}
 }

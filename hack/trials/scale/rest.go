@@ -151,7 +151,7 @@ func judgeRest(step *figures.Step, counts journal.Counts, targets int, length, i
 	for _, what := range []struct {
 		name   string
 		probes journal.Counts
-	}{{"probes", counts.Where(identity)}, {"probes for versions", counts.Where(version)}} {
+	}{{"probes", counts.Where(identity)}, {"probes for versions", counts.Where(version)}, {"probes for the past", counts.Where(past)}} {
 		n := float64(what.probes.Sum().Requests)
 		step.Add(what.name, n/length.Seconds(), "/s").Holds(fmt.Sprintf("<= %.2f", due/length.Seconds()), n <= due).Strictly()
 	}
@@ -159,13 +159,16 @@ func judgeRest(step *figures.Step, counts journal.Counts, targets int, length, i
 }
 
 // probe tells which requests are probes.
-func probe(c journal.Count) bool { return identity(c) || version(c) }
+func probe(c journal.Count) bool { return identity(c) || version(c) || past(c) }
 
 // identity is the request for what identifies a cluster: its namespace kube-system.
 func identity(c journal.Count) bool { return c.Verb == "get" && c.Resource == "namespaces" }
 
 // version is the request for the version of a server, which probes make now and then.
 func version(c journal.Count) bool { return c.Verb == "get" && c.Resource == "/version" }
+
+// past is the request for what tells whether a cluster went back in time, which probes make now and then.
+func past(c journal.Count) bool { return c.Verb == "list" && c.Resource == "leases" }
 
 // merged adds sections of YAML to others; a section in both is put together, and the latter wins.
 func merged(sections ...string) (string, error) {
