@@ -60,6 +60,8 @@ type remembered struct {
 	failures    int
 	retryAt     time.Time
 
+	rewinds int64 // of the target, as of the last run
+
 	noAnswer bool // to some call of the last run
 
 	corrections map[inventory.Key]*corrections
@@ -108,6 +110,12 @@ func (m *memory) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.each, name)
+}
+
+// rewound tells whether the target of a ManagedResource went back in time since this was asked last.
+func (m *memory) rewound(name types.NamespacedName, rewinds int64) (yes bool) {
+	m.with(name, func(e *remembered) { yes, e.rewinds = e.rewinds != rewinds, rewinds })
+	return yes
 }
 
 // waited is how long it has been since this was asked first and not settled.

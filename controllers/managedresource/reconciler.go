@@ -170,6 +170,7 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (resul
 			r.resumeStopwatches(work)
 		}
 	}()
+	r.followRewinds(work)
 	if !decision.ElsewhereUntil.IsZero() && !work.class.DryRun { // whoever is there is not disturbed by a plan
 		r.forget(ctx, work.name)
 		return reconcile.Result{RequeueAfter: decision.ElsewhereUntil.Sub(r.clock.Now()) + time.Second}, nil
@@ -233,6 +234,19 @@ func (r *reconciler) resumeStopwatches(work *run) {
 // needsNoTarget tells whether all that is left to do is to let go of the ManagedResource.
 func (r *run) needsNoTarget() bool {
 	return (r.mr.DeletionTimestamp != nil || r.decision.Leaving) && (len(r.mr.Status.Resources) == 0 || deref(r.mr.Spec.KeepObjects))
+}
+
+// followRewinds forgets what is known of the objects of a ManagedResource if its target went back in time. What its watches show decides
+// then, as after a start.
+func (r *reconciler) followRewinds(work *run) {
+	status, _ := r.clusters.GetStatus(work.target)
+	if !r.memory.rewound(work.name, status.Rewinds) {
+		return
+	}
+	r.tracker.Unlearn(work.name)
+	r.warnings.Forget(work.name)
+	r.memory.forget(work.name)
+	r.memory.rewound(work.name, status.Rewinds)
 }
 
 // forget drops everything in memory about a ManagedResource that is gone or not ours.

@@ -73,6 +73,9 @@ func (h *handler) OnUpdate(cluster clustercache.ClusterKey, watch string, name t
 // update judges one object of one ManagedResource.
 func (m *tracked) update(n news, o *object, before, obs *Observation) {
 	if o.known && obs.olderThan(o.accepted.ResourceVersion) {
+		if !m.busy && before != nil && before.UID == obs.UID && obs.olderThan(before.ResourceVersion) {
+			n.add(m.name, CauseDrift) // the watch is not late: the target went back in time
+		}
 		return
 	}
 	o.missing = false
