@@ -57,6 +57,7 @@ func TestController(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *hub){
 		"shows a target through its life":                       testLife,
 		"writes nothing while nothing happens":                  testSteady,
+		"tells of a target that went back in time":              testRewinds,
 		"looks at ManagedResources when it is told of some":     testSettled,
 		"leaves a TargetCluster alone that was made in advance": testMadeInAdvance,
 		"deletes no memory before it is sure":                   testNotSure,
@@ -251,6 +252,19 @@ func testInUse(t *testing.T, h *hub) {
 	h.setInUse(false)
 	h.clusters.Emit(key, clustercache.EventGone)
 	h.eventuallyGone(g, key)
+}
+
+func testRewinds(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
+	h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
+	status, _ := h.clusters.GetStatus(key)
+	status.Rewinds = 1
+	h.clusters.SetStatus(status)
+	h.clusters.Emit(key, clustercache.EventRewound)
+	h.expectEvent(g, "Warning WentBackInTime")
 }
 
 func testIdentity(t *testing.T, h *hub) {

@@ -24,6 +24,8 @@ const (
 
 	// reasonIdentityConfirmed is that of the event about a target that is another cluster from now on.
 	reasonIdentityConfirmed = "IdentityConfirmed"
+	// reasonWentBack is that of the event about a target whose history is another one from now on.
+	reasonWentBack = "WentBackInTime"
 
 	// maxNote is what the API allows for the note of an event.
 	maxNote = 1024
@@ -41,12 +43,26 @@ type recorder struct {
 
 	mu      sync.Mutex
 	budgets map[types.NamespacedName]*budget // of those that had events in this term
+	rewinds map[types.NamespacedName]int64   // how often they had gone back in time at the last look in this term
 }
 
 // budget is what may be written about one TargetCluster.
 type budget struct {
 	identity, others *rate.Limiter
 	leftOut          int // events since the last one that was written
+}
+
+// rewound tells that a target went back in time since the last look in this term. Before the first one, another leader told.
+func (r *recorder) rewound(tc *hubv1alpha1.TargetCluster, rewinds int64) {
+	key := types.NamespacedName{Namespace: tc.Namespace, Name: tc.Name}
+	r.mu.Lock()
+	before, known := r.rewinds[key]
+	r.rewinds[key] = rewinds
+	r.mu.Unlock()
+	if known && rewinds > before {
+		r.emit(tc, corev1.EventTypeWarning, reasonWentBack,
+			"the cluster went back in time, as when its etcd is restored from a backup; everything in it is looked at anew")
+	}
 }
 
 func newBudget() *budget {
@@ -56,7 +72,7 @@ func newBudget() *budget {
 // of returns the part for events with a reason.
 func (b *budget) of(reason string) *rate.Limiter {
 	switch reason {
-	case reasonIdentityConfirmed, hubv1alpha1.ReasonIdentityChanged, hubv1alpha1.ReasonDuplicateRegistration:
+	case reasonIdentityConfirmed, reasonWentBack, hubv1alpha1.ReasonIdentityChanged, hubv1alpha1.ReasonDuplicateRegistration:
 		return b.identity
 	default:
 		return b.others
@@ -64,7 +80,7 @@ func (b *budget) of(reason string) *rate.Limiter {
 }
 
 func newRecorder(to events.EventRecorder, clock clock.PassiveClock) *recorder {
-	return &recorder{events: to, clock: clock, budgets: map[types.NamespacedName]*budget{}}
+	return &recorder{events: to, clock: clock, budgets: map[types.NamespacedName]*budget{}, rewinds: map[types.NamespacedName]int64{}}
 }
 
 // may takes an event from the budget of a TargetCluster, if there is one left, and tells how many were left out before it.
@@ -84,11 +100,12 @@ func (r *recorder) may(key types.NamespacedName, reason string) (leftOut int, ok
 	return leftOut, true
 }
 
-// forget forgets the budget of a TargetCluster that is gone.
+// forget forgets what is remembered of a TargetCluster that is gone.
 func (r *recorder) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.budgets, key)
+	delete(r.rewinds, key)
 }
 
 // statusChanged tells about the difference between an older status and the one that a TargetCluster has now. Conditions

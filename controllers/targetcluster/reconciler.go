@@ -152,6 +152,7 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 	case tc == nil:
 		return reconcile.Result{}, r.create(ctx, key, status.SecretName) // its appearance brings it back
 	}
+	r.events.rewound(tc, status.Rewinds)
 	o := r.observe(ctx, tc, status)
 	o.told = told
 	return r.update(ctx, tc, r.withMembers(ctx, tc, o))
