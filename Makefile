@@ -125,6 +125,11 @@ histories: kube ## Take N random steps against real API servers, with crashes at
 	$(GO) test -count=1 -timeout 0 -v ./hack/histories -run TestNeverAWrongDelete \
 		-args -history.steps=$(or $(N),100000) -history.seed=$(or $(SEED),0) -history.out=$(or $(OUT),$(CURDIR)/bin/histories)
 
+.PHONY: differential
+differential: kube ## Compare what the engine makes of objects with what updates make of them, N (default 5000) manifests. SEED=s repeats
+	$(GO) test -count=1 -timeout 0 -v ./hack/differential \
+		-args -differential.transitions=$(or $(N),5000) -differential.seed=$(or $(SEED),0)
+
 .PHONY: licences
 licences: ## Fail if what is shipped has a licence that it must not have, and write the texts and a bill of materials to bin/licences
 	@$(GO) -C hack/licences build -o $(CURDIR)/bin/tools/licences .

@@ -43,6 +43,7 @@ type object struct {
 	whole      bool                       // it was updated as a whole, or cannot be
 	updated    bool                       // by that, it was changed
 	generation int64                      // after that
+	spoiled    bool                       // an apply changed it nevertheless
 	refused    int                        // how many times an apply was refused that an update can replace
 }
 
@@ -114,8 +115,14 @@ func (o *object) attempt() (done bool, err error) {
 			return done, err
 		case o.whole:
 			// The update before was right: if the content is another one now, an empty list went with its neighbours.
-			o.whole = answer.Generation == o.generation || !hasEmpty(o.manifest.Object)
-			return o.whole, nil
+			if answer.Generation == o.generation || !hasEmpty(o.manifest.Object) {
+				return true, nil
+			}
+			if o.spoiled {
+				return o.update(nil)
+			}
+			o.whole, o.spoiled = false, true
+			return false, nil
 		case o.in.Same && !o.mayHaveLostEmpty():
 			return true, nil
 		}
