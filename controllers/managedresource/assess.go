@@ -67,12 +67,15 @@ func (r *reconciler) assess(ctx context.Context, s *resourcesv1alpha1.ManagedRes
 
 // setAssessed sets a condition about health. While some objects are not applied, what is wrong with the others is said, but not
 // that all is well: nobody knows that of the rest. What was said to be well before they failed stays so, as H-3 has it.
-func (r *reconciler) setAssessed(s *resourcesv1alpha1.ManagedResourceStatus, work *run, t resourcesv1alpha1.ConditionType, good resourcesv1alpha1.ConditionStatus, c verdict.Condition) {
+func (r *reconciler) setAssessed(s *resourcesv1alpha1.ManagedResourceStatus, work *run, t resourcesv1alpha1.ConditionType,
+	good resourcesv1alpha1.ConditionStatus, c verdict.Condition) {
 	if work.partial && c.Status == good {
 		if before := resourcesv1alpha1.GetCondition(s.Conditions, t); before != nil && before.Status == good {
 			return
 		}
-		c = verdict.Condition{Status: resourcesv1alpha1.ConditionUnknown, Reason: resourcesv1alpha1.ReasonChecksPending, Message: messagePartial}
+		c = verdict.Condition{
+			Status: resourcesv1alpha1.ConditionUnknown, Reason: resourcesv1alpha1.ReasonChecksPending, Message: messagePartial,
+		}
 	}
 	r.set(s, t, c)
 }
@@ -101,10 +104,13 @@ func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResour
 	}
 	work.partial = false
 	switch {
-	case applied != nil && applied.Status == resourcesv1alpha1.ConditionTrue:
+	case applied == nil:
+		r.endSilence(s)
+		return nil
+	case applied.Status == resourcesv1alpha1.ConditionTrue:
 		subject.Applied = true
-	case applied != nil && (applied.Reason == resourcesv1alpha1.ReasonDecodingFailed || applied.Reason == resourcesv1alpha1.ReasonOwnedByOther):
-	case applied != nil && applied.Status == resourcesv1alpha1.ConditionFalse && applied.Reason == resourcesv1alpha1.ReasonApplyFailed:
+	case applied.Reason == resourcesv1alpha1.ReasonDecodingFailed, applied.Reason == resourcesv1alpha1.ReasonOwnedByOther:
+	case applied.Status == resourcesv1alpha1.ConditionFalse && applied.Reason == resourcesv1alpha1.ReasonApplyFailed:
 		r.endSilence(s)
 		work.partial, subject.Partial, subject.Resources = true, true, onceApplied(s.Resources)
 		if len(subject.Resources) == 0 {

@@ -111,7 +111,8 @@ func (r *reconciler) targetOfObjects(ctx context.Context, work *run) (clustercac
 func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.ClusterKey, status clustercache.Status) (gone bool, result reconcile.Result, err error) {
 	bound := types.UID(work.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
 	if !reachable(status) || bound != "" && status.UID != bound {
-		return false, result, r.setApplied(ctx, work, resourcesv1alpha1.ConditionProgressing, resourcesv1alpha1.ReasonDeletionPending, waitsForTarget(work, key, status))
+		message := waitsForTarget(work, key, status)
+		return false, result, r.setApplied(ctx, work, resourcesv1alpha1.ConditionProgressing, resourcesv1alpha1.ReasonDeletionPending, message)
 	}
 	if paused, err := r.paused(ctx, key); err != nil {
 		return false, result, err
@@ -188,7 +189,8 @@ func (r *reconciler) sayPaused(ctx context.Context, work *run) error {
 
 // waitsForTarget says of a deletion what it waits for, and what ends that if anything does (givenUp).
 func waitsForTarget(work *run, key clustercache.ClusterKey, status clustercache.Status) string {
-	message := fmt.Sprintf("Waiting for the target cluster to delete %d objects: %s.", len(work.mr.Status.Resources), describeState(key, status))
+	message := fmt.Sprintf("Waiting for the target cluster to delete %d objects: %s.",
+		len(work.mr.Status.Resources), describeState(key, status))
 	if !reachable(status) {
 		message += fmt.Sprintf(" The annotation %s=true gives up on them.", resourcesv1alpha1.ForceDeletionAnnotation)
 	}

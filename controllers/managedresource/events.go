@@ -148,7 +148,8 @@ func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
 	case why != "":
 		note += ", and will be deleted again by " + why
 	case d.created && d.owner != "":
-		note += fmt.Sprintf(". Somebody had made %s its owner: if that does not exist, it was the target's garbage collector", d.owner)
+		note += fmt.Sprintf(". Somebody had made %s its owner: if that does not exist, "+
+			"it was the target's garbage collector", d.owner)
 	}
 	r.write(mr, aboutObject(mr, d.intent.Key, by), corev1.EventTypeNormal, eventDriftCorrected, "Apply", note)
 }
@@ -177,8 +178,10 @@ func (d drift) deletedBy() string {
 	if !d.created || obj == nil {
 		return ""
 	}
-	if ttl, has, _ := unstructured.NestedInt64(obj.Object, "spec", "ttlSecondsAfterFinished"); has && d.intent.Key.GroupKind() == jobKind {
-		return fmt.Sprintf("the target's TTL controller, %d s after the Job has ended, as ttlSecondsAfterFinished of the manifest says", ttl)
+	ttl, has, _ := unstructured.NestedInt64(obj.Object, "spec", "ttlSecondsAfterFinished")
+	if has && d.intent.Key.GroupKind() == jobKind {
+		return fmt.Sprintf("the target's TTL controller, %d s after the Job has ended, "+
+			"as ttlSecondsAfterFinished of the manifest says", ttl)
 	}
 	if owners := obj.GetOwnerReferences(); len(owners) > 0 {
 		return fmt.Sprintf("the target's garbage collector, unless the owner exists that the manifest names: %s %s with UID %s",
@@ -218,8 +221,9 @@ func aboutDeleted(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) *corev
 
 // finalized warns that an object lost its finalizers, so that who had put them there could not do what they were for.
 func (r *recorder) finalized(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) {
-	r.write(mr, aboutDeleted(mr, o), corev1.EventTypeWarning, eventFinalized, "Finalize",
-		fmt.Sprintf("%s lost its finalizers %v, as its annotation %s asks for", o.Key, o.Finalized, resourcesv1alpha1.FinalizeDeletionAfterAnnotation))
+	const annotation = resourcesv1alpha1.FinalizeDeletionAfterAnnotation
+	note := fmt.Sprintf("%s lost its finalizers %v, as its annotation %s asks for", o.Key, o.Finalized, annotation)
+	r.write(mr, aboutDeleted(mr, o), corev1.EventTypeWarning, eventFinalized, "Finalize", note)
 }
 
 // unknownFields warns of parts of a manifest that the target's API server does not know.

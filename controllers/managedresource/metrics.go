@@ -32,7 +32,10 @@ var (
 	metricDeleting  = MetricDefinitions.Gauge("trellis_managedresources_deleting", "ManagedResources that are being deleted, by class.", "class")
 	metricDeletion  = MetricDefinitions.Gauge("trellis_managedresources_deletion_oldest_seconds", "How long the ManagedResource has been waiting for its deletion that has been for the longest, by class.", "class")
 	metricApplied   = MetricDefinitions.Counter("trellis_objects_applied_total", "Objects applied to targets, by class and result.", "class", "result")
-	metricPruned    = MetricDefinitions.Counter("trellis_objects_pruned_total", "Objects that left an inventory, by class, why they had to (removed: no manifest names them any more; emptied: no manifest is left at all; deleted: with the ManagedResource; transferred: to another class; moved: to another target) and what became of them.",
+	metricPruned    = MetricDefinitions.Counter("trellis_objects_pruned_total",
+		"Objects that left an inventory, by class, why they had to (removed: no manifest names them any more; "+
+			"emptied: no manifest is left at all; deleted: with the ManagedResource; transferred: to another class; "+
+			"moved: to another target) and what became of them.",
 		"class", "cause", "result")
 	metricDrift = MetricDefinitions.Counter("trellis_drift_corrections_total",
 		"Objects in targets brought back after somebody else changed or deleted them, by class, kind, what was done, and who had changed it.", "class", "kind", "action", "manager")

@@ -85,7 +85,8 @@ var builtIn = func() sets.Set[string] {
 
 // Fields are the paths of all that the checks read beside apiVersion, kind and metadata, whatever the kind.
 var Fields = [][]string{
-	{"spec", "replicas"}, {"spec", "selector"}, {"spec", "ttlSecondsAfterFinished"}, {"spec", "type"}, {"spec", "updateStrategy"}, {"status"},
+	{"spec", "replicas"}, {"spec", "selector"}, {"spec", "ttlSecondsAfterFinished"}, {"spec", "type"},
+	{"spec", "updateStrategy"}, {"status"},
 }
 
 // NeedsFullObject reports whether the checks of a kind read more than metadata. All other kinds can be watched as

@@ -101,7 +101,8 @@ func (r *run) instancesLeft(ctx context.Context, crd inventory.Key) string {
 		item := &list.Items[i]
 		name := untrusted.Name(strings.TrimPrefix(item.Namespace+"/"+item.Name, "/"))
 		if len(item.Finalizers) > 0 {
-			name += fmt.Sprintf(" (finalizers %s)", untrusted.Message(strings.Join(slices.Sorted(slices.Values(item.Finalizers)), " ")))
+			finalizers := strings.Join(slices.Sorted(slices.Values(item.Finalizers)), " ")
+			name += fmt.Sprintf(" (finalizers %s)", untrusted.Message(finalizers))
 		}
 		names = append(names, name)
 	}

@@ -99,7 +99,8 @@ func (r *run) unreached(ctx context.Context, members []int) {
 			out.passed = out.Ref.UID == "" || b.gone
 			out.Reason = b.away
 			if !out.passed {
-				out.Reason += "; the annotation " + resourcesv1alpha1.ForceDeletionAnnotation + "=true gives up on it once the ManagedResource is being deleted"
+				out.Reason += "; once the ManagedResource is being deleted, the annotation " +
+					resourcesv1alpha1.ForceDeletionAnnotation + "=true gives up on it"
 			}
 		}
 	}

@@ -35,7 +35,8 @@ func (r *run) relinquish(ctx context.Context, out *Outcome, at place, live *meta
 	if err != nil {
 		return fmt.Errorf("encoding an empty intent: %w", err)
 	}
-	_, err = at.objects.Patch(ctx, live.Name, types.ApplyPatchType, nothing, metav1.PatchOptions{FieldManager: r.policy.FieldManager, Force: ptr.To(true)})
+	options := metav1.PatchOptions{FieldManager: r.policy.FieldManager, Force: ptr.To(true)}
+	_, err = at.objects.Patch(ctx, live.Name, types.ApplyPatchType, nothing, options)
 	if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err) { // what it cannot do without stays
 		return fmt.Errorf("giving up the fields: %w", err)
 	}

@@ -9,6 +9,8 @@
 // write costs no request. An event that is older than the last write is no news. Absence means something only in a synced
 // watch, and only for an object that was seen there or has a delete event; then the caller reads it live before he acts.
 //
+// A Job that is gone because it has succeeded is neither missing nor drift (done.go).
+//
 // Health is judged when an event comes (package health), from the whole object, and only what follows from it is kept: the
 // Observation is what a transform that trims to the fields that are read would leave, and less. An event is news of health if
 // it changes what is said of an object, and one of a pod if it changes what is said of a workload that selects it. Nothing is

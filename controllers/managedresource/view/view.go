@@ -58,7 +58,8 @@ func (v *Viewer) Look(s Subject) *View {
 	l := &look{
 		Viewer: v, subject: s, judged: judged,
 		view:    &View{Sight: verdict.Sight{Failed: maps.Clone(judged.Failed)}, Unjudged: judged.Unseen > 0 || blind},
-		missing: setOf(judged.Missing), outdated: setOf(judged.Outdated), done: setOf(judged.Done), unlisted: map[string]bool{}, watches: map[string]bool{},
+		missing: setOf(judged.Missing), outdated: setOf(judged.Outdated), done: setOf(judged.Done),
+		unlisted: map[string]bool{}, watches: map[string]bool{},
 		late: s.Late(blind),
 	}
 	if s.Applied {
