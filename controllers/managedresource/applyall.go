@@ -228,7 +228,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	}
 	r.noteAutoscalers(ctx, work, target, p.planned(), false)
 	right := r.right(work)
-	todo := intents(p.objects, book)
+	todo := r.intents(work, input, p.objects, book)
 	calls, cancel := context.WithTimeout(ctx, r.callsTimeout())
 	defer cancel()
 	r.begin(work)
@@ -254,11 +254,17 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	return r.conclude(ctx, work, input, p, old, released, outcomes, pruned, releaseErrors)
 }
 
-// intents are the planned objects, addressed by the UIDs that the inventory knows.
-func intents(objects []apply.Prepared, known inventory.Book) []apply.Intent {
+// intents are the planned objects, addressed by the UIDs that the inventory knows. Those whose manifests are what was
+// applied last say so. After a restart that is known of the whole only.
+func (r *reconciler) intents(work *run, input string, objects []apply.Prepared, known inventory.Book) []apply.Intent {
+	noted, ok := parseApplied(work.mr.Annotations[hubv1alpha1.AppliedAnnotation])
+	same := ok && noted.Input == input
+	accepted, _ := r.tracker.AcceptedStates(work.name)
 	out := make([]apply.Intent, 0, len(objects))
 	for i := range objects {
 		in := objects[i].Intent
+		was, applied := accepted[in.Key]
+		in.Same = same || applied && was.Intent != 0 && was.Intent == in.Digest
 		if ref := known.Find(in.Key); ref != nil {
 			in.UID, in.Base, in.Adopt = ref.UID, apply.BaseOf(ref), ref.UID == ""
 		}
