@@ -279,8 +279,11 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 		if wait > 0 {
 			result = forDrift(result, wait)
 		}
-		// Each waits as long as its own corrections say: what else fails may wait for minutes.
-		return r.withDrift(result, work, r.tracker.Compare(work.name)), nil
+		// Those that failed are tried again at their own pace: what else fails may have to wait for minutes.
+		for _, o := range failures {
+			result = forDrift(result, max(r.memory.mayCorrect(work.name, o.Key, now), retryFirst))
+		}
+		return r.withDrift(result, work, r.tracker.Compare(work.name), failures...), nil
 	}
 	switch {
 	case appliedTrue(work.mr):
