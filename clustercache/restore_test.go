@@ -99,7 +99,10 @@ func TestRealTargetWhoseEtcdIsRestored(t *testing.T) {
 			}
 			h.Expect(cp.Restore(ctx, backup)).To(Succeed())
 			h.Expect(write("left-alone", "another").ResourceVersion).To(Satisfy(func(v string) bool { return isOlder(v, seen) }), "else there is nothing to be seen")
-			for i := 0; !test.reached(write("others", fmt.Sprint(i)).ResourceVersion, seen); i++ {
+			for i := 0; ; i++ {
+				if test.reached(write("others", fmt.Sprint(i)).ResourceVersion, seen) {
+					break
+				}
 			}
 			cut.Store(false)
 			h.Eventually(h.rewinds(key)).WithTimeout(longer).Should(BeEquivalentTo(1))

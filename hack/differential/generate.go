@@ -32,7 +32,7 @@ func Builtin() (kinds []Kind, err error) {
 		return nil, fmt.Errorf("kinds.yaml: %w", err)
 	}
 	for i := range kinds {
-		kinds[i].Base = integers(kinds[i].Base).(map[string]any)
+		kinds[i].Base, _ = integers(kinds[i].Base).(map[string]any)
 		maps.Copy(kinds[i].Parts, kinds[i].More)
 		for path, forms := range kinds[i].Parts {
 			kinds[i].Parts[path], _ = integers(forms).([]any)

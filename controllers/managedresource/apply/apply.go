@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 	"github.com/trellis-hub/trellis/controllers/managedresource/manifest"
 	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
@@ -235,12 +233,4 @@ func resourceFor(c metadata.Interface, mapping *meta.RESTMapping, namespace stri
 		return c.Resource(mapping.Resource).Namespace(namespace)
 	}
 	return c.Resource(mapping.Resource)
-}
-
-func managers(foreign []ownership.Foreign) string {
-	names := make([]string, 0, len(foreign))
-	for _, f := range foreign {
-		names = append(names, fmt.Sprintf("%q", untrusted.Token(f.Manager)))
-	}
-	return strings.Join(names, ", ")
 }

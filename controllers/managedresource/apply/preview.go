@@ -106,7 +106,7 @@ func (o *object) rehearseCreate() (*unstructured.Unstructured, error) {
 // rehearseRest rehearses what is done where an apply is refused: an update, or another object in its place.
 func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
 	if p.Live == nil {
-		if !refusesApply(refusal) && !(mayPassAsUpdate(refusal) && hasNulls(o.manifest.Object)) {
+		if !refusesApply(refusal) && (!mayPassAsUpdate(refusal) || !hasNulls(o.manifest.Object)) {
 			return refusal
 		}
 		p.After, err = o.rehearseCreate()
