@@ -42,7 +42,7 @@ type object struct {
 	adopting   bool                       // it was not looked at yet what another manager made of the object
 	whole      bool                       // it was updated as a whole, or cannot be
 	updated    bool                       // by that, it was changed
-	generation int64                      // after that
+	generation int64                      // after that; notUpdated if it cannot be
 	spoiled    bool                       // an apply changed it nevertheless
 	refused    int                        // how many times an apply was refused that an update can replace
 }
@@ -115,7 +115,7 @@ func (o *object) attempt() (done bool, err error) {
 			return done, err
 		case o.whole:
 			// The update before was right: if the content is another one now, an empty list went with its neighbours.
-			if answer.Generation == o.generation || !hasEmpty(o.manifest.Object) {
+			if o.generation == notUpdated || answer.Generation == o.generation || !hasEmpty(o.manifest.Object) {
 				return true, nil
 			}
 			if o.spoiled {

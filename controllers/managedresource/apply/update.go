@@ -110,13 +110,20 @@ func (o *object) put(live *unstructured.Unstructured, afresh bool) (*unstructure
 	return merged, nil
 }
 
+// notUpdated is the generation of an object that could not be updated.
+const notUpdated = -1
+
 // updateWhole updates an object beside its apply, which leaves what nobody owns: fields that the server set to defaults
 // of a former manifest, or that were left when their owner went. An object that is known to exist is updated first, so
-// that its content changes once, and the apply makes it ours. Where an update is refused, the apply decides: it leaves
-// fields that nobody may change. done is false without an error if the object went or was written to meanwhile.
+// that its content changes once, and the apply makes it ours. Where a look or an update is refused, the apply decides: it
+// leaves fields that nobody may change. done is false without an error if the object went or was written to meanwhile.
 func (o *object) updateWhole() (done bool, err error) {
 	uid := o.uid
 	live, err := o.read()
+	if apierrors.IsForbidden(err) { // an identity that may write only
+		o.whole, o.generation = true, notUpdated
+		return true, nil
+	}
 	if err != nil {
 		return false, err
 	}
@@ -128,13 +135,12 @@ func (o *object) updateWhole() (done bool, err error) {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsInternalError(err):
+		o.generation = notUpdated
 	case err != nil:
 		return false, fmt.Errorf("updating the object: %w", o.discreet(err))
 	default:
-		o.updated = written.GetResourceVersion() != live.GetResourceVersion()
-		live = written
+		o.updated, o.generation = written.GetResourceVersion() != live.GetResourceVersion(), written.GetGeneration()
 	}
-	o.generation = live.GetGeneration()
 	o.whole = true
 	return true, nil
 }
