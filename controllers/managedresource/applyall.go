@@ -403,6 +403,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 		return reconcile.Result{}, err
 	}
 	r.memory.appliedAll(work.name, r.clock.Now())
+	r.bring(work, outcomes)
 	waitsFor := awaited(failures, pending)
 	r.memory.await(work.name, waitsFor)
 	r.events.applied(work.mr, before, c)
@@ -424,7 +425,10 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 			}
 			return result, nil
 		}
-		result := r.withDrift(r.atDue(work, r.retryAfterFailure(work, input), pending), work, r.tracker.Compare(work.name), failures...)
+		retry := r.retryAfterFailure(work, input)
+		lacks := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return verdict.Lacks(o.Err) })
+		r.memory.lack(work.name, work.target, lacks)
+		result := r.withDrift(r.atDue(work, retry, pending), work, r.tracker.Compare(work.name), failures...)
 		if r.wentMeanwhile(work, waitsFor) {
 			return sooner(result, busyRetry), nil
 		}
@@ -533,6 +537,19 @@ func (r *reconciler) inventoryAfter(work *run, p *plan, old []resourcesv1alpha1.
 	}
 	inventory.Sort(inv)
 	return inv, pending
+}
+
+// bring has ManagedResources tried again for which this run may have brought what they lack in the target.
+func (r *reconciler) bring(work *run, outcomes []apply.Outcome) {
+	for _, o := range outcomes {
+		if gk := o.Key.GroupKind(); o.Err != nil || o.Unchanged || !inventory.IsNamespace(gk) && !inventory.ServesKinds(gk) {
+			continue
+		}
+		for _, name := range r.memory.lacking(work.target, r.clock.Now()) {
+			r.enqueue(name)
+		}
+		return
+	}
 }
 
 // unmarkApplied takes back the note that an input was applied, after a run that failed with the same input.

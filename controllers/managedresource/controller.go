@@ -155,6 +155,7 @@ func New(o Options) (*Controller, error) {
 		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
 		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate,
 		parallelObjects: o.ParallelObjects, keepGarbageCollectable: o.KeepGarbageCollectable,
+		enqueue: func(name types.NamespacedName) { c.notify(name, tracker.CauseHealth) },
 		forward: c.dispatcher.Forward, drifts: newStopwatches(), changes: newStopwatches(), timeout: o.RunTimeout,
 	}
 	c.supervisor = newSupervisor(c.reconciler.Reconcile, o.Clock, o.Logger)

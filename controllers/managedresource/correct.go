@@ -149,6 +149,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 			d.created = ref.UID != "" && ref.UID != live.UID && live.Annotations[resourcesv1alpha1.OriginAnnotation] == ""
 			was, ok := accepted[key]
 			if ok && r.isUndisturbed(live, prepared, was, exact(work.mr)) {
+				r.memory.undisturbed(work.name, key, r.clock.Now())
 				r.tracker.Accept(work.name, key, tracker.Accepted{
 					UID: live.UID, ResourceVersion: live.ResourceVersion, State: ownership.Observe(live, r.applier.FieldManager),
 					Autoscaled: was.Autoscaled, Intent: was.Intent,

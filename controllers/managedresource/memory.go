@@ -21,7 +21,8 @@ import (
 const sourceRetryLast = 15 * time.Second
 
 // Pauses between attempts. A whole run that failed is tried again after 1 s, doubled up to 5 min. An object whose drift
-// comes back is corrected at once for a few times, then after 1 s, doubled up to 1 min, until it was quiet for 10 min.
+// comes back is corrected at once for a few times, then after 1 s, doubled up to 1 min, until it was quiet for 10 min. One
+// that is looked at again and again although nothing is wrong waits for 2 s at most: the next change may be drift.
 // A run that finds no room for its bundle is tried again after about a second, doubled up to 8 s.
 const (
 	retryFirst = time.Second
@@ -34,6 +35,7 @@ const (
 	driftFirst  = time.Second
 	driftLast   = time.Minute
 	driftMemory = 10 * time.Minute
+	lookLast    = 2 * time.Second
 )
 
 // memory is what a reconciler remembers of ManagedResources between runs. All of it may be lost.
@@ -64,6 +66,9 @@ type remembered struct {
 
 	noAnswer bool // to some call of the last run
 
+	lacks   bool                    // something that others may bring
+	lacksIn clustercache.ClusterKey // the target that it is missing in
+
 	corrections map[inventory.Key]*corrections
 	fights      map[inventory.Key]*fight
 
@@ -86,6 +91,7 @@ type remembered struct {
 
 type corrections struct {
 	count int
+	looks int // that found nothing wrong
 	last  time.Time
 	next  time.Time
 }
@@ -149,6 +155,7 @@ func (m *memory) settled(name types.NamespacedName, input string) {
 	m.with(name, func(e *remembered) {
 		e.input = input
 		e.since, e.demanded, e.cut, e.failures, e.failedInput, e.awaited = time.Time{}, false, false, 0, "", nil
+		e.lacks = false
 	})
 }
 
@@ -398,6 +405,41 @@ func (m *memory) corrected(name types.NamespacedName, key inventory.Key, now tim
 			c.next = now.Add(doubled(driftFirst, driftLast, over))
 		}
 	})
+}
+
+// undisturbed notes that the last look at an object, which corrected has counted, found nothing wrong.
+func (m *memory) undisturbed(name types.NamespacedName, key inventory.Key, now time.Time) {
+	m.with(name, func(e *remembered) {
+		c := e.corrections[key]
+		if c == nil {
+			return
+		}
+		c.count--
+		c.looks++
+		c.next = now
+		if over := c.looks - driftFree; over >= 0 {
+			c.next = now.Add(doubled(driftFirst, lookLast, over))
+		}
+	})
+}
+
+// lack notes whether something is missing in a target that others may bring: a kind, or a namespace.
+func (m *memory) lack(name types.NamespacedName, target clustercache.ClusterKey, lacks bool) {
+	m.with(name, func(e *remembered) { e.lacks, e.lacksIn = lacks, target })
+}
+
+// lacking returns the ManagedResources that lack something in a target. Their pauses begin anew: a kind is announced a
+// moment before it is served.
+func (m *memory) lacking(target clustercache.ClusterKey, now time.Time) (names []types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, e := range m.each {
+		if e.lacks && e.lacksIn == target && e.failures > 0 {
+			e.retryAt, e.failures = now, 1
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func doubled(first, last time.Duration, times int) time.Duration {

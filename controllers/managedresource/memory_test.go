@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
@@ -87,4 +88,52 @@ func TestCorrectionsCountForTenMinutes(t *testing.T) {
 	m.contested(name, now.Add(max(fightWindow, driftMemory)+1))
 	g.Expect(kept()).To(BeEmpty(), "a look is enough, without another correction")
 	g.Expect(slowed()).To(BeEmpty(), "and so it is for what slows down others")
+}
+
+// What a ManagedResource lacks in its target may come by another one. It is tried at once then, and soon again if that
+// was too early.
+func TestWhatComesEndsThePausesOfThoseThatLackIt(t *testing.T) {
+	g := NewWithT(t)
+	m := newMemory()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	here, elsewhere := clustercache.ClusterKey{Namespace: "a", Name: "here"}, clustercache.ClusterKey{Namespace: "a", Name: "elsewhere"}
+	fail := func(name string, target clustercache.ClusterKey, lacks bool) types.NamespacedName {
+		n := types.NamespacedName{Namespace: "a", Name: name}
+		for range 8 {
+			now = now.Add(m.failed(n, "input", now))
+		}
+		m.failed(n, "input", now)
+		m.lack(n, target, lacks)
+		return n
+	}
+	waits := fail("waits", here, true)
+	others := []types.NamespacedName{fail("another-target", elsewhere, true), fail("another-fault", here, false)}
+	g.Expect(m.lacking(here, now)).To(ConsistOf(waits))
+	g.Expect(m.backoff(waits, "input", now)).To(BeZero())
+	for _, n := range others {
+		g.Expect(m.backoff(n, "input", now)).NotTo(BeZero(), n.Name)
+	}
+	g.Expect(m.failed(waits, "input", now)).To(Equal(2 * time.Second))
+
+	m.settled(waits, "input")
+	g.Expect(m.lacking(here, now)).To(BeEmpty())
+}
+
+// Looks that found nothing wrong do not slow down the correction of what is.
+func TestLooksThatFoundNothingAreNoCorrections(t *testing.T) {
+	g := NewWithT(t)
+	m, name, key := newMemory(), types.NamespacedName{Namespace: "a", Name: "b"}, inventory.Key{Kind: "Plant", Name: "c"}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for range 30 {
+		now = now.Add(m.mayCorrect(name, key, now))
+		m.corrected(name, key, now)
+		m.undisturbed(name, key, now)
+		g.Expect(m.mayCorrect(name, key, now)).To(BeNumerically("<=", lookLast))
+	}
+	g.Expect(m.mayCorrect(name, key, now)).To(Equal(lookLast), "but they get fewer")
+	now = now.Add(lookLast)
+	for range driftFree {
+		g.Expect(m.mayCorrect(name, key, now)).To(BeZero())
+		m.corrected(name, key, now)
+	}
 }

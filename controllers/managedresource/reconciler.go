@@ -65,6 +65,7 @@ type reconciler struct {
 	// keepGarbageCollectable leaves ConfigMaps and Secrets with the garbage collector's label to it.
 	keepGarbageCollectable bool
 
+	enqueue func(name types.NamespacedName)
 	forward func(decision claim.Decision, name types.NamespacedName, priority int)
 
 	drifts  *stopwatches // since a watch showed drift

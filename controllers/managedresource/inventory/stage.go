@@ -67,3 +67,8 @@ func IsCustomResourceDefinition(gk schema.GroupKind) bool {
 
 // IsNamespace tells whether a kind is the core Namespace.
 func IsNamespace(gk schema.GroupKind) bool { return gk.Group == "" && gk.Kind == "Namespace" }
+
+// ServesKinds tells whether objects of a kind have the API server serve others.
+func ServesKinds(gk schema.GroupKind) bool {
+	return IsCustomResourceDefinition(gk) || gk.Group == "apiregistration.k8s.io" && gk.Kind == "APIService"
+}

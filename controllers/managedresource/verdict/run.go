@@ -144,6 +144,9 @@ func order(o apply.Outcome) int {
 	}
 }
 
+// Lacks tells of the failure of an object whether the target lacks its kind or its namespace, which others may bring.
+func Lacks(err error) bool { return meta.IsNoMatchError(err) || isWithoutNamespace(err) }
+
 // isWithoutNamespace tells of an answer whether it is about the namespace of the object.
 func isWithoutNamespace(err error) bool {
 	var status apierrors.APIStatus
