@@ -49,7 +49,10 @@ func Ready(conditions []resourcesv1alpha1.Condition, generation, observed int64)
 			problem = c
 		}
 	}
+	applied := resourcesv1alpha1.GetCondition(conditions, resourcesv1alpha1.ConditionResourcesApplied)
 	switch {
+	case problem == nil && applied != nil && applied.Reason == resourcesv1alpha1.ReasonManagedResourceIgnored:
+		return Condition{resourcesv1alpha1.ConditionTrue, applied.Reason, applied.Message} // whatever its objects are like
 	case problem != nil:
 		status := resourcesv1alpha1.ConditionFalse
 		if problem.Status == resourcesv1alpha1.ConditionUnknown {

@@ -40,7 +40,7 @@ func TestReady(t *testing.T) {
 		want       *verdict.Condition
 	}{
 		"all is well": {has(applied, healthy, done), values(yes, "Ready", "All resources are applied, healthy and rolled out.")},
-		"ignored":     {has(ignored, ignored, stopped), values(yes, "Ready", "All resources are applied, healthy and rolled out.")},
+		"ignored":     {has(ignored, ignored, stopped), values(yes, "ManagedResourceIgnored", "It is ignored.")},
 
 		"not reachable":                        {has(applied, silent, silent), values(unknown, "TargetUnreachable", silent.Message)},
 		"not reachable goes before a failure":  {has(failed, silent, silent), values(unknown, "TargetUnreachable", silent.Message)},
