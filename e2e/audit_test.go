@@ -42,7 +42,7 @@ func isConnectionCheck(e request) bool {
 }
 
 // isRead tells whether a request lists or watches.
-func isRead(e request) bool { return e.Verb == "list" || e.Verb == "watch" }
+func isRead(e request) bool { return (e.Verb == "list" || e.Verb == "watch") && !isConnectionCheck(e) }
 
 // isWrite tells whether a request changes an object.
 func isWrite(e request) bool {

@@ -228,7 +228,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	}
 	r.noteAutoscalers(ctx, work, target, p.planned(), false)
 	right := r.right(work)
-	todo := r.intents(work, input, p.objects, book)
+	todo := intents(p.objects, book)
 	calls, cancel := context.WithTimeout(ctx, r.callsTimeout())
 	defer cancel()
 	r.begin(work)
@@ -254,17 +254,11 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	return r.conclude(ctx, work, input, p, old, released, outcomes, pruned, releaseErrors)
 }
 
-// intents are the planned objects, addressed by the UIDs that the inventory knows. Those whose manifests are what was
-// applied last say so. After a restart that is known of the whole only.
-func (r *reconciler) intents(work *run, input string, objects []apply.Prepared, known inventory.Book) []apply.Intent {
-	noted, ok := parseApplied(work.mr.Annotations[hubv1alpha1.AppliedAnnotation])
-	same := ok && noted.Input == input
-	accepted, _ := r.tracker.AcceptedStates(work.name)
+// intents are the planned objects, addressed by the UIDs that the inventory knows.
+func intents(objects []apply.Prepared, known inventory.Book) []apply.Intent {
 	out := make([]apply.Intent, 0, len(objects))
 	for i := range objects {
 		in := objects[i].Intent
-		was, applied := accepted[in.Key]
-		in.Same = same || applied && was.Intent != 0 && was.Intent == in.Digest
 		if ref := known.Find(in.Key); ref != nil {
 			in.UID, in.Base, in.Adopt = ref.UID, apply.BaseOf(ref), ref.UID == ""
 		}
@@ -387,6 +381,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 		r.tracker.AwaitShown(ctx, work.name, shownPatience) // or else the health needs a write of its own right afterwards
 	}
 	before := r.memory.concluded(work.name, c)
+	r.bring(work, outcomes)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		s.Resources = inv
 		if !finished {
@@ -403,7 +398,6 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 		return reconcile.Result{}, err
 	}
 	r.memory.appliedAll(work.name, r.clock.Now())
-	r.bring(work, outcomes)
 	waitsFor := awaited(failures, pending)
 	r.memory.await(work.name, waitsFor)
 	r.events.applied(work.mr, before, c)
@@ -539,14 +533,20 @@ func (r *reconciler) inventoryAfter(work *run, p *plan, old []resourcesv1alpha1.
 	return inv, pending
 }
 
-// bring has ManagedResources tried again for which this run may have brought what they lack in the target.
+// bring has others tried again for which this run has created what they lack in the target.
 func (r *reconciler) bring(work *run, outcomes []apply.Outcome) {
+	known := bookOf(work.mr)
 	for _, o := range outcomes {
-		if gk := o.Key.GroupKind(); o.Err != nil || o.Unchanged || !inventory.IsNamespace(gk) && !inventory.ServesKinds(gk) {
+		if gk := o.Key.GroupKind(); o.UID == "" || o.Unchanged || !inventory.IsNamespace(gk) && !inventory.ServesKinds(gk) {
+			continue
+		}
+		if ref := known.Find(o.Key); ref != nil && ref.UID == o.UID {
 			continue
 		}
 		for _, name := range r.memory.lacking(work.target, r.clock.Now()) {
-			r.enqueue(name)
+			if name != work.name {
+				r.enqueue(name)
+			}
 		}
 		return
 	}

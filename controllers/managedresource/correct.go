@@ -123,7 +123,7 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		_, yielded := yields[key]
 		d := drift{intent: prepared.Intent, entry: prepared.Entry}
 		d.intent.Base = apply.BaseOf(ref)
-		d.intent.Same = true // else all of it is applied
+		was, ok := accepted[key]
 		switch {
 		case head.absent():
 			if yielded && len(r.owners(ctx, work, key)) > 0 {
@@ -147,7 +147,8 @@ func (r *reconciler) examine(ctx context.Context, work *run, target apply.Target
 		default:
 			d.intent.UID = live.UID
 			d.created = ref.UID != "" && ref.UID != live.UID && live.Annotations[resourcesv1alpha1.OriginAnnotation] == ""
-			was, ok := accepted[key]
+			// After a start it is not known what was applied last, but that it was this.
+			d.intent.Same = ok && was.UID == live.UID && (was.Intent == prepared.Digest || was.Intent == 0 && !yielded)
 			if ok && r.isUndisturbed(live, prepared, was, exact(work.mr)) {
 				r.memory.undisturbed(work.name, key, r.clock.Now())
 				r.tracker.Accept(work.name, key, tracker.Accepted{
@@ -212,7 +213,11 @@ func (r *reconciler) removed(live *metav1.PartialObjectMetadata, prepared *apply
 	if taken := ownership.LostTo(live, r.applier.FieldManager, toBeOurs(prepared), nil); len(taken) > 0 {
 		return nil // by somebody whose value wins
 	}
-	return []ownership.Foreign{{Fields: record.Gone(toBeOurs(prepared), prepared.Kept())}}
+	gone := record.Gone(toBeOurs(prepared), prepared.Kept())
+	if gone.Empty() {
+		return nil
+	}
+	return []ownership.Foreign{{Fields: gone}}
 }
 
 // toBeOurs are the fields that nobody else may change: those of the manifest, but for what counts at creation only, and the

@@ -41,6 +41,7 @@ type object struct {
 	tidied     bool                       // labels, annotations and owner references were cleaned up
 	adopting   bool                       // it was not looked at yet what another manager made of the object
 	whole      bool                       // it was updated as a whole, or cannot be
+	wrote      bool                       // an update of ours changed it in this run
 	updated    bool                       // by that, it was changed
 	generation int64                      // after that; notUpdated if it cannot be
 	spoiled    bool                       // an apply changed it nevertheless
@@ -133,6 +134,7 @@ func (o *object) attempt() (done bool, err error) {
 	case o.uid != "" && mentionsUID(err):
 		// The object that we knew is gone. What is there now, if anything, is looked at before it is written to.
 		o.uid, err = o.presentUID()
+		o.in.Same = false
 		return false, err
 	}
 	if unknown := o.cut(err); len(unknown) > 0 {
@@ -286,6 +288,9 @@ func (o *object) settle(answer *metav1.PartialObjectMetadata, body *unstructured
 	}
 	o.uid = answer.UID
 	record := ownership.Read(answer, o.FieldManager)
+	if o.wrote {
+		record.DropUpdates()
+	}
 	foreign, err := record.Foreign(o.exempt)
 	if err != nil {
 		return false, err
@@ -295,7 +300,7 @@ func (o *object) settle(answer *metav1.PartialObjectMetadata, body *unstructured
 	if !o.tidied { // once: what comes back at once is put there by the target itself
 		tidy = o.tidy(answer, record)
 	}
-	if len(foreign) == 0 && len(passing) == 0 && len(tidy) == 0 {
+	if len(foreign) == 0 && len(passing) == 0 && len(tidy) == 0 && !record.HasUpdates() {
 		o.accept(answer, record.State())
 		return true, nil
 	}

@@ -106,6 +106,7 @@ func (o *object) put(live *unstructured.Unstructured, afresh bool) (*unstructure
 	}
 	if merged.GetResourceVersion() != live.GetResourceVersion() {
 		o.out.TakenBack = append(o.out.TakenBack, foreign...)
+		o.wrote = true
 	}
 	return merged, nil
 }
@@ -134,7 +135,7 @@ func (o *object) updateWhole() (done bool, err error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil
-	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsInternalError(err):
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		o.generation = notUpdated
 	case err != nil:
 		return false, fmt.Errorf("updating the object: %w", o.discreet(err))
@@ -157,7 +158,7 @@ func mayPassAsUpdate(err error) bool {
 // refused nevertheless, its record of owners is written afresh; if that does not help either, the updated object stays as
 // it is. One that cannot be updated may have to make room for a new one. done and a nil error have the meaning of attempt.
 func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done bool, err error) {
-	if hasNulls(o.manifest.Object) {
+	if hasNulls(o.manifest.Object) && !apierrors.IsInternalError(refusal) {
 		return o.update(live)
 	}
 	if live == nil {
@@ -176,21 +177,29 @@ func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done 
 			return false, err
 		}
 	}
-	written, err := o.put(live, o.refused > 0)
+	written, err := o.put(live, o.refused > 0 && isAboutRecord(refusal))
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil // look again
-	case apierrors.IsInvalid(err):
+	case apierrors.IsInvalid(err) && apierrors.IsInvalid(refusal):
 		return o.replace(live, refusal)
 	case err != nil:
 		return false, refusal
 	}
 	o.refused++
-	if o.refused <= 2 {
+	if o.refused == 1 || o.refused == 2 && isAboutRecord(refusal) {
 		return false, nil
+	}
+	if apierrors.IsInternalError(refusal) {
+		return false, refusal
 	}
 	o.accept(written, ownership.Observe(written, o.FieldManager))
 	return true, nil
+}
+
+// isAboutRecord tells whether an apply may be refused for what the record of owners says, and not by a webhook.
+func isAboutRecord(refusal error) bool {
+	return !apierrors.IsInvalid(refusal) && !strings.Contains(refusal.Error(), "webhook")
 }
 
 // keepsMore tells whether the rules for live values change what is sent.

@@ -28,6 +28,12 @@ func fill(obj, live *unstructured.Unstructured) {
 		}
 	case "/PersistentVolume":
 		take("spec", "claimRef")
+		claim, liveClaim := mapAt(obj.Object, "spec", "claimRef"), mapAt(live.Object, "spec", "claimRef")
+		if text(claim["namespace"]) == text(liveClaim["namespace"]) && text(claim["name"]) == text(liveClaim["name"]) {
+			for field := range liveClaim { // a claim that is bound has a UID: without it, it would be lost
+				take("spec", "claimRef", field)
+			}
+		}
 	case "/PersistentVolumeClaim":
 		take("spec", "volumeName")
 	case "/Pod":

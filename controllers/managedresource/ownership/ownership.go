@@ -18,8 +18,8 @@ import (
 // State condenses the ownership of one object. Two equal states of the same object mean that nobody touched what the hub
 // set and that nobody added or gave up payload beside it. The zero value stands for an object that the hub never applied.
 type State struct {
-	// Own is a digest of our Apply entry, of that of our updates beside it, of the values of the labels and annotations
-	// the first names, and of all owner references: those are to be exactly what the manifest says, also if it says none.
+	// Own is a digest of our Apply entry, of the values of the labels and annotations it names, and of all owner references:
+	// those are to be exactly what the manifest says, also if it says none.
 	Own uint64
 	// Foreign is a digest of the payload that others own beside ours, zero if there is none.
 	Foreign uint64
@@ -82,6 +82,8 @@ type Record struct {
 	manager string
 	entries []entry
 	own     int // index of our entry, -1 without one
+
+	dropUpdates bool
 }
 
 // entry is one entry. What was written as status is parsed only where it matters.
@@ -162,16 +164,36 @@ func (r *Record) Owned() *fieldpath.Set {
 	return set
 }
 
-// others iterates over the entries of others that may hold payload. What our updates wrote beside an apply is ours: an
-// apply owns no list that is empty.
+// others iterates over the entries of others that may hold payload.
 func (r *Record) others(f func(e *entry, set *fieldpath.Set, err error)) {
 	for i := range r.entries {
-		e := &r.entries[i]
-		if i != r.own && !isOwn(e.ManagedFieldsEntry, r.manager) && !isUpdate(e.ManagedFieldsEntry, r.manager) && e.hasFields() {
+		if e := &r.entries[i]; i != r.own && !isOwn(e.ManagedFieldsEntry, r.manager) && !r.dropped(i) && e.hasFields() {
 			set, err := e.fields()
 			f(e, set, err)
 		}
 	}
+}
+
+// DropUpdates has the record let go of what our updates wrote beside our apply: after an update of the whole object, that
+// is what the server set to defaults, and lists that are empty, which no apply owns. At any other time it is foreign.
+func (r *Record) DropUpdates() {
+	r.dropUpdates = r.own >= 0 && isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager)
+}
+
+// HasUpdates tells whether there is anything that DropUpdates lets go of.
+func (r *Record) HasUpdates() bool {
+	for i := range r.entries {
+		if r.dropped(i) {
+			if set, err := r.entries[i].fields(); err == nil && set != nil && !payload(set, r.Owned(), "", nil).Empty() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *Record) dropped(i int) bool {
+	return r.dropUpdates && isUpdate(r.entries[i].ManagedFieldsEntry, r.manager)
 }
 
 // Observe computes the state of an object for a field manager. Only the metadata of the object is read. Entries that
@@ -191,11 +213,6 @@ func (r *Record) State() State {
 	if r.own >= 0 {
 		own = *r.entries[r.own].names
 		state.Own = ownDigest(r.obj, r.entries[r.own].ManagedFieldsEntry, own)
-		for i := range r.entries {
-			if e := &r.entries[i]; i != r.own && isUpdate(e.ManagedFieldsEntry, r.manager) && e.hasFields() {
-				state.Own ^= xxhash.Sum64(e.FieldsV1.GetRawBytes())
-			}
-		}
 	}
 	state.Labels = restDigest(r.obj.GetLabels(), own.labels, nil)
 	state.Annotations = restDigest(r.obj.GetAnnotations(), own.annotations, r.ByControlPlane)
@@ -339,7 +356,11 @@ func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Pat
 			continue
 		}
 		left := payload(set, ownSet, e.Subresource, exempt)
-		if left.Empty() || applied && isUpdate(e.ManagedFieldsEntry, r.manager) {
+		if r.dropped(i) && !left.Empty() {
+			changed = true
+			continue
+		}
+		if left.Empty() {
 			out = append(out, *e.ManagedFieldsEntry)
 			continue
 		}

@@ -13,8 +13,9 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
-// backendGrace is for how long the Service of an APIService has to be missing until it counts as gone for good.
-const backendGrace = time.Minute
+// firstAnswer is how long after its creation an APIService gets its first condition at the latest. One that has not been
+// available by then, and never since, has served nothing.
+const firstAnswer = time.Minute
 
 // maxWords bounds what is told of the words of a target about one object.
 const maxWords = 512
@@ -23,8 +24,8 @@ const maxWords = 512
 type backend struct {
 	// away says why it cannot be reached; empty if it can, or if nobody can tell.
 	away string
-	// gone is true if its Service does not exist, and has not for a while.
-	gone bool
+	// never is true if it has not been available since the APIService was created.
+	never bool
 }
 
 // backendOf tells how the server is that serves a version of a group.
@@ -47,7 +48,8 @@ func (r *run) backendOf(ctx context.Context, gv schema.GroupVersion) backend {
 	since, err := time.Parse(time.RFC3339, stringIn(available, "lastTransitionTime"))
 	return backend{
 		away: untrusted.Text(fmt.Sprintf("APIService %s is not available (%s): %s", name, reason, message), maxWords),
-		gone: reason == "ServiceNotFound" && err == nil && r.policy.Clock.Since(since) >= backendGrace,
+		// The time is that of the last change between available and not available.
+		never: err == nil && since.Sub(live.GetCreationTimestamp().Time) <= firstAnswer,
 	}
 }
 
@@ -71,8 +73,8 @@ func stringIn(fields map[string]any, name string) string {
 // as long as it is there, keeps every namespace of the target from being deleted, that of its backend among them, so it must
 // not wait for what nobody can delete before it is gone:
 //
-//   - An object that was never created, as far as the inventory knows, holds nothing back.
-//   - Nor does one whose backend has no Service any more: who could serve it again is gone.
+//   - An object that was never created holds nothing back: the inventory does not know its UID, and its API was never
+//     available. Without the latter it may have been created by another manager, or by a call whose answer was lost.
 //   - Others are waited for until the API is back, or a user gives them up, as with a target that cannot be reached.
 func (r *run) unreached(ctx context.Context, members []int) {
 	backends := map[schema.GroupVersion]backend{}
@@ -96,7 +98,7 @@ func (r *run) unreached(ctx context.Context, members []int) {
 			out.Result, out.Err, out.Released = Kept, nil, true
 			out.Reason = "it cannot be reached and its deletion is forced: " + b.away
 		default:
-			out.passed = out.Ref.UID == "" || b.gone
+			out.passed = out.Ref.UID == "" && b.never
 			out.Reason = b.away
 			if !out.passed {
 				out.Reason += "; once the ManagedResource is being deleted, the annotation " +

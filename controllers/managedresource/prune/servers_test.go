@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
@@ -16,8 +15,8 @@ import (
 )
 
 // aggregated is a bundle with an aggregated API of a group of its own, whose server does not answer: the APIService, its
-// Service unless that is missing, and a Thing with a UID.
-func aggregated(t *testing.T, group string, uid types.UID, serviceIsThere bool) (prune.Target, []resourcesv1alpha1.ObjectReference) {
+// Service, and a Thing with a UID.
+func aggregated(t *testing.T, group string, uid types.UID) (prune.Target, []resourcesv1alpha1.ObjectReference) {
 	t.Helper()
 	g := NewWithT(t)
 	ns := hubtest.Namespace(t, nil, cluster)
@@ -29,9 +28,7 @@ func aggregated(t *testing.T, group string, uid types.UID, serviceIsThere bool) 
 	}
 	made(create(g, fmt.Sprintf(`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.%[1]s, %[2]s},
 spec: {group: %[1]s, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {namespace: %[3]s, name: server}}}`, group, own, ns)))
-	if serviceIsThere {
-		made(create(g, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: server, %s}, spec: {ports: [{port: 443}]}}`, ns, own)))
-	}
+	made(create(g, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: server, %s}, spec: {ports: [{port: 443}]}}`, ns, own)))
 	thing := reference(group+"/v1", "Thing", ns, "a", uid)
 	g.Eventually(func() prune.Outcome { return outcomeOf(t, target, thing) }).Should(SatisfyAll(
 		HaveField("Result", prune.Pending), HaveField("Reason", ContainSubstring("APIService v1."+group+" is not available ("))))
@@ -52,7 +49,7 @@ func of(outcomes []prune.Outcome, kind string) prune.Outcome {
 // never be created because of that.
 func TestObjectThatWasNeverCreatedHoldsNothingBack(t *testing.T) {
 	g := NewWithT(t)
-	target, refs := aggregated(t, "never.example.com", "", true)
+	target, refs := aggregated(t, "never.example.com", "")
 	out := prune.Objects(t.Context(), target, refs, policy)
 	g.Expect(of(out, "APIService").Result).To(Equal(prune.Gone))
 	g.Expect(of(out, "Service").Result).To(Equal(prune.Gone))
@@ -63,8 +60,8 @@ func TestObjectThatWasNeverCreatedHoldsNothingBack(t *testing.T) {
 // An object that exists is waited for, as long as its server may come back.
 func TestObjectBehindAServerThatIsAwayIsWaitedFor(t *testing.T) {
 	g := NewWithT(t)
-	target, refs := aggregated(t, "away.example.com", "uid-of-thing", true)
-	out := prune.Objects(t.Context(), target, refs, later(time.Hour))
+	target, refs := aggregated(t, "away.example.com", "uid-of-thing")
+	out := prune.Objects(t.Context(), target, refs, policy)
 	g.Expect(of(out, "APIService")).To(SatisfyAll(HaveField("Result", prune.Pending), HaveField("Reason", HavePrefix("waits for Thing.away.example.com "))))
 	g.Expect(of(out, "Service").Result).To(Equal(prune.Pending))
 	g.Expect(of(out, "Thing").Reason).To(ContainSubstring(resourcesv1alpha1.ForceDeletionAnnotation))
@@ -75,22 +72,4 @@ func TestObjectBehindAServerThatIsAwayIsWaitedFor(t *testing.T) {
 	g.Expect(of(out, "APIService").Result).To(Equal(prune.Gone))
 	g.Expect(of(out, "Service").Result).To(Equal(prune.Gone))
 	g.Expect(of(out, "Thing")).To(SatisfyAll(HaveField("Result", prune.Kept), HaveField("Released", true), HaveField("Err", BeNil())))
-}
-
-// Whose Service is gone, and stays so, does not come back by itself.
-func TestAPIServiceWithoutAServiceDoesNotWaitForWhatIsBehindIt(t *testing.T) {
-	g := NewWithT(t)
-	target, refs := aggregated(t, "gone.example.com", "uid-of-thing", false)
-	out := prune.Objects(t.Context(), target, refs, policy)
-	g.Expect(of(out, "APIService").Result).To(Equal(prune.Pending), "its Service may be about to be created again")
-	out = prune.Objects(t.Context(), target, refs, later(2*time.Minute))
-	g.Expect(of(out, "APIService").Result).To(Equal(prune.Gone))
-	g.Eventually(func() prune.Result { return of(prune.Objects(t.Context(), target, refs, policy), "Thing").Result }).Should(Equal(prune.Gone))
-}
-
-// later is the policy after a while.
-func later(after time.Duration) prune.Policy {
-	p := policy
-	p.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(after))
-	return p
 }
