@@ -11,7 +11,8 @@
 // get another name exactly when the content changes.
 //
 // Applied Secrets have the ManagedResource as their owner, so that they go with it. It gets its UID only when it is applied, after
-// them: the first time, they are applied once more.
+// them: the first time, they are applied once more. A Secret that exists and was not packed for the ManagedResource is
+// refused, and one that another ManagedResource refers to gets no owner: it would be lost to that one.
 //
 // # Trade-offs
 //

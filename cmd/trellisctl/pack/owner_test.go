@@ -3,11 +3,13 @@ package pack_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +22,7 @@ import (
 )
 
 // patience is how long the garbage collector may take.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 func TestSecretsGoWithTheirManagedResource(t *testing.T) {
 	if testing.Short() {
@@ -98,4 +100,100 @@ func TestSecretsGoWithTheirManagedResource(t *testing.T) {
 	code, said := run(one, "guarded")
 	g.Expect(code).To(Equal(cli.ExitRefused))
 	g.Expect(said).To(ContainSubstring("secret/managedresource-guarded is being deleted"))
+
+	t.Run("Secrets of others are refused", func(t *testing.T) { refusesSecretsOfOthers(t, source.Client, ns, run) })
+	t.Run("Secrets that others refer to stay", func(t *testing.T) { leavesSharedSecrets(t, source.Client, ns, run) })
+}
+
+// large fills two Secrets.
+var large = func() string {
+	value := strings.Repeat("x", 700_000)
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {key: " + value + "}\n---\n" +
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: two}\ndata: {key: " + value + "}\n"
+}()
+
+const small = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: small}\n"
+
+type runner func(content, name string, args ...string) (code int, said string)
+
+func refusesSecretsOfOthers(t *testing.T, c client.Client, ns string, run runner) {
+	g := NewWithT(t)
+	for content, name := range map[string]string{large: "a", small: "b-2"} {
+		code, said := run(content, name)
+		g.Expect(code).To(Equal(cli.ExitOK), said)
+	}
+	label := map[string]string{"trellisctl.hub.gardener.cloud/packed-for": "owned"}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "owner"}}
+	g.Expect(c.Create(t.Context(), owner)).To(Succeed())
+	references := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: owner.UID}}
+	for _, meta := range []metav1.ObjectMeta{
+		{Namespace: ns, Name: "managedresource-manual"},
+		{Namespace: ns, Name: "managedresource-owned", Labels: label, OwnerReferences: references},
+	} {
+		g.Expect(c.Create(t.Context(), &corev1.Secret{ObjectMeta: meta})).To(Succeed())
+	}
+	versions := func() map[string]string {
+		secrets, mrs, found := &corev1.SecretList{}, &resourcesv1alpha1.ManagedResourceList{}, map[string]string{}
+		g.Expect(c.List(t.Context(), secrets, client.InNamespace(ns))).To(Succeed())
+		g.Expect(c.List(t.Context(), mrs, client.InNamespace(ns))).To(Succeed())
+		for _, s := range secrets.Items {
+			found["Secret "+s.Name] = s.ResourceVersion
+		}
+		for _, mr := range mrs.Items {
+			found["ManagedResource "+mr.Name] = mr.ResourceVersion
+		}
+		return found
+	}
+
+	before := versions()
+	g.Expect(before).To(And(HaveKey("Secret managedresource-a-2"), HaveKey("Secret managedresource-b-2")))
+	for _, test := range []struct{ content, name, says string }{
+		{small, "a-2", "secret/managedresource-a-2 was packed for ManagedResource a and not for ManagedResource a-2"},
+		{large, "b", "secret/managedresource-b-2 was packed for ManagedResource b-2 and not for ManagedResource b"},
+		{small, "manual", "secret/managedresource-manual exists and was not packed for ManagedResource manual"},
+		{small, "owned", "secret/managedresource-owned belongs to ConfigMap owner and not to ManagedResource owned"},
+	} {
+		code, said := run(test.content, test.name, "--force-conflicts")
+		g.Expect(code).To(Equal(cli.ExitRefused), said)
+		g.Expect(said).To(ContainSubstring(test.says))
+		g.Expect(versions()).To(Equal(before), "nothing was written")
+	}
+}
+
+func leavesSharedSecrets(t *testing.T, c client.Client, ns string, run runner) {
+	g := NewWithT(t)
+	get := func(name string) (*corev1.Secret, error) {
+		s := &corev1.Secret{}
+		return s, c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, s)
+	}
+	refer := func(name, secret string) {
+		g.Expect(c.Create(t.Context(), hubtest.ManagedResource(ns, name, secret))).To(Succeed())
+	}
+	const warning = "secret/%s gets no owner and stays when ManagedResource %s is deleted: " +
+		"ManagedResource %s refers to it, too"
+
+	// Somebody refers to it later: what owned it does so no more.
+	code, said := run(large, "shared")
+	g.Expect(code).To(Equal(cli.ExitOK), said)
+	g.Expect(get("managedresource-shared-2")).To(HaveField("OwnerReferences", HaveLen(1)))
+	refer("other", "managedresource-shared-2")
+	code, said = run(large, "shared")
+	g.Expect(code).To(Equal(cli.ExitOK), said)
+	g.Expect(said).To(ContainSubstring(warning, "managedresource-shared-2", "shared", "other"))
+	g.Expect(get("managedresource-shared")).To(HaveField("OwnerReferences", HaveLen(1)))
+	g.Expect(get("managedresource-shared-2")).To(HaveField("OwnerReferences", BeEmpty()))
+
+	// Somebody referred to it before it was there.
+	refer("early", "managedresource-late")
+	code, said = run(small, "late")
+	g.Expect(code).To(Equal(cli.ExitOK), said)
+	g.Expect(said).To(ContainSubstring(warning, "managedresource-late", "late", "early"))
+	g.Expect(get("managedresource-late")).To(HaveField("OwnerReferences", BeEmpty()))
+
+	g.Expect(c.Delete(t.Context(), hubtest.ManagedResource(ns, "shared"))).To(Succeed())
+	g.Eventually(func() bool {
+		_, err := get("managedresource-shared")
+		return apierrors.IsNotFound(err)
+	}).WithTimeout(patience).Should(BeTrue())
+	g.Expect(get("managedresource-shared-2")).To(HaveField("DeletionTimestamp", BeNil()))
 }

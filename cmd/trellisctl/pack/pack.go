@@ -35,6 +35,8 @@ type packer struct {
 	prune      bool
 	wait       bool
 	timeout    time.Duration
+
+	shared sets.Set[string] // Secrets that other ManagedResources refer to
 }
 
 // New returns the command pack.
@@ -57,7 +59,8 @@ With --immutable, Secrets are immutable and their names end in a hash of their c
 ManagedResource does not refer to any more, once the hub has applied the new ones.
 
 Secrets that were applied with --apply belong to the ManagedResource: when it is deleted, the cluster's garbage collector deletes them,
-too.`,
+too, but not those that another ManagedResource referred to. --apply refuses Secrets that exist and were not packed
+for it.`,
 		Example: `  # Look at it, then apply it
   trellisctl -n shoot--foo--a pack -f manifests/ --name addons --brotli | less
   trellisctl -n shoot--foo--a pack -f manifests/ --name addons --brotli --apply --wait
@@ -210,6 +213,14 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 	if before.DeletionTimestamp != nil {
 		return cli.Refused("ManagedResource %s/%s is being deleted", source.Namespace, p.options.Name)
 	}
+	for _, s := range packed.Secrets {
+		if err := p.mayWrite(ctx, source, s); err != nil {
+			return err
+		}
+	}
+	if p.shared, err = p.sharedSecrets(ctx, source, packed.Secrets); err != nil {
+		return err
+	}
 	owner := before.UID
 	for _, o := range packed.objects() {
 		applied, err := p.applyOne(ctx, source, o, owner)
@@ -223,6 +234,9 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 	}
 	if owner != before.UID { // it has a UID only now
 		for _, s := range packed.Secrets {
+			if p.shared.Has(s.Name) {
+				continue
+			}
 			if _, err := p.applyOne(ctx, source, s, owner); err != nil {
 				return err
 			}
@@ -243,14 +257,14 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 }
 
 // applyOne applies a Secret or the ManagedResource, and returns what is stored now. A Secret gets the ManagedResource as its owner,
-// if that has a UID yet.
+// if that has a UID yet and no other one refers to it.
 func (p *packer) applyOne(ctx context.Context, source *cli.Source, o client.Object, owner types.UID) (*unstructured.Unstructured, error) {
 	content, err := plain(o)
 	if err != nil {
 		return nil, err
 	}
 	u, name := &unstructured.Unstructured{Object: content}, cli.Name(source.Scheme(), o)
-	if _, isSecret := o.(*corev1.Secret); isSecret && owner != "" {
+	if _, isSecret := o.(*corev1.Secret); isSecret && owner != "" && !p.shared.Has(o.GetName()) {
 		// The hub does not need Secrets to delete objects, so they may go before it has done so.
 		u.SetOwnerReferences([]metav1.OwnerReference{{
 			APIVersion: resourcesv1alpha1.GroupVersion.String(), Kind: "ManagedResource", Name: p.options.Name, UID: owner,
@@ -267,7 +281,7 @@ func (p *packer) applyOne(ctx context.Context, source *cli.Source, o client.Obje
 	case err != nil:
 		return nil, fmt.Errorf("applying %s: %w", name, err)
 	case u.GetDeletionTimestamp() != nil:
-		return nil, cli.Refused("%s is being deleted, perhaps with a former ManagedResource: try again when it is gone", name)
+		return nil, refuseGoing(name)
 	}
 	return u, nil
 }
