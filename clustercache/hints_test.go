@@ -45,8 +45,15 @@ func (h *hub) read(key ClusterKey) {
 	h.Expect(client.IgnoreNotFound(c.Get(h.t.Context(), name, &corev1.ConfigMap{}))).To(Succeed())
 }
 
+// seldom are options with which a target is probed by hints alone, and no answer counts as none because it is slow.
+func seldom() Options {
+	options := patiently()
+	options.ProbeInterval = time.Hour
+	return options
+}
+
 func TestSocketOfAProbeIsNoReasonToProbe(t *testing.T) {
-	h := start(t, Options{ProbeInterval: time.Hour})
+	h := start(t, seldom())
 	a := newAPIServer(t, newStore("uid-a"))
 	probed := closing(a)
 	key := h.register("a", a.kubeconfig("x"))
@@ -62,7 +69,7 @@ func TestSocketOfAProbeIsNoReasonToProbe(t *testing.T) {
 }
 
 func TestProbesByHintsThatComeToNothingBecomeRare(t *testing.T) {
-	h := start(t, Options{ProbeInterval: time.Hour})
+	h := start(t, seldom())
 	a := newAPIServer(t, newStore("uid-a"))
 	probed := closing(a)
 	key := h.register("a", a.kubeconfig("x"))

@@ -34,7 +34,23 @@ func (m *tracked) isDone(h handle, o *object) bool {
 	return done && o.known && o.missing && o.accepted.UID == uid
 }
 
-// TakeDone tells whether objects of a ManagedResource were done since it was asked last.
+// showsAgain takes back that an object is done when its watch shows it: a target whose etcd was restored may have the same one
+// again, which is yet to succeed.
+func (m *tracked) showsAgain(n news, key inventory.Key, o *object) {
+	if len(m.done) == 0 {
+		return
+	}
+	h := unique.Make(key)
+	if m.isDone(h, o) {
+		m.doneNews = true
+		if !m.busy {
+			n.add(m.name, CauseHealth)
+		}
+	}
+	delete(m.done, h)
+}
+
+// TakeDone tells whether objects of a ManagedResource were done since it was asked last, or turned out not to be.
 func (t *Tracker) TakeDone(mr types.NamespacedName) bool {
 	tgt, m := t.lock(mr)
 	if m == nil {

@@ -10,6 +10,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
 )
 
@@ -108,4 +109,43 @@ func TestJobIsDoneAfterARestartIfAFoldSaysSo(t *testing.T) {
 	g.Expect(s.Known(mr1)).To(BeTrue())
 	g.Expect(s.Judge(mr1)).To(SatisfyAll(HaveField("Missing", BeEmpty()), HaveField("Done", ConsistOf(jobKey))))
 	g.Expect(s.TakeDone(mr1)).To(BeFalse())
+}
+
+// After etcd of a target was restored, the same Job runs once more, and may fail this time.
+func TestJobThatShowsAgainIsNotDone(t *testing.T) {
+	for name, version := range map[string]string{"as it was accepted": "10", "as it was before": "9"} {
+		t.Run(name, func(t *testing.T) {
+			g, s := withJob(t)
+			s.Accept(mr1, jobKey, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(job("uid", "10", "Suspended"), "trellis")})
+			s.clusters.Put(cluster, jobs, job("uid", "11", "Complete"))
+			s.clusters.Delete(cluster, jobs, jobKey.NamespacedName())
+			g.Expect(s.Judge(mr1).Done).To(ConsistOf(jobKey))
+			g.Expect(s.TakeDone(mr1)).To(BeTrue())
+			s.news()
+
+			s.clusters.Put(cluster, jobs, job("uid", version, "Suspended"))
+			g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "it counts again")
+			g.Expect(s.TakeDone(mr1)).To(BeTrue(), "the note that it is done is wrong")
+			g.Expect(s.Judge(mr1)).To(SatisfyAll(HaveField("Missing", BeEmpty()), HaveField("Done", BeEmpty())))
+			states, _ := s.AcceptedStates(mr1)
+			g.Expect(states[jobKey].Done).To(BeFalse())
+
+			s.clusters.Put(cluster, jobs, job("uid", "21", "Failed"))
+			s.news()
+			s.clusters.Delete(cluster, jobs, jobKey.NamespacedName())
+			g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
+			g.Expect(s.TakeDone(mr1)).To(BeFalse())
+			g.Expect(s.Judge(mr1)).To(SatisfyAll(HaveField("Missing", ConsistOf(jobKey)), HaveField("Done", BeEmpty())))
+		})
+	}
+}
+
+func TestUnlearnedJobIsNotDone(t *testing.T) {
+	g, s := withJob(t)
+	s.clusters.Put(cluster, jobs, job("uid", "11", "Complete"))
+	s.clusters.Delete(cluster, jobs, jobKey.NamespacedName())
+	g.Expect(s.Judge(mr1).Done).To(ConsistOf(jobKey))
+	s.Unlearn(mr1)
+	g.Expect(s.TakeDone(mr1)).To(BeFalse())
+	g.Expect(s.Judge(mr1)).To(SatisfyAll(HaveField("Missing", ConsistOf(jobKey)), HaveField("Done", BeEmpty())))
 }

@@ -56,6 +56,7 @@ func (h *handler) OnUpdate(cluster clustercache.ClusterKey, watch string, name t
 	if need := tgt.watches[watch]; need != nil {
 		key := keyIn(need.watcher, name)
 		for m, o := range tgt.watchedBy(watch, key) {
+			m.showsAgain(n, key, o)
 			m.update(n, o, before, obs)
 		}
 		if obs.Pod != nil {
