@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,10 @@ func TestObjectsOfANamespaceThatEndsFailOnceAndSayWhatItWaitsFor(t *testing.T) {
 		Message: "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
 	}}
 	p.Expect(target.Client.Status().Update(p.ctx, ns)).To(Succeed()) // as the namespace controller does, which does not run here
+
+	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "probe"}}
+	p.Eventually(func() error { return target.Client.Create(p.ctx, probe.DeepCopy(), client.DryRunAll) }).
+		Should(Satisfy(func(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }))
 
 	var documents []string
 	for i := range 30 {

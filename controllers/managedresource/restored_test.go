@@ -3,8 +3,11 @@ package managedresource_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
@@ -26,7 +30,7 @@ func TestTargetWhoseEtcdIsRestoredGetsItsObjectsBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, ctx := NewWithT(t), context.Background()
 			start := func(name string) *hubtest.Cluster {
-				c, err := hubtest.StartCluster(t.Context(), controlplane.Options{Name: name})
+				c, err := hubtest.StartCluster(t.Context(), controlplane.Options{Name: name, Audit: name == "target"})
 				g.Expect(err).NotTo(HaveOccurred())
 				t.Cleanup(c.Stop)
 				return c
@@ -35,7 +39,9 @@ func TestTargetWhoseEtcdIsRestoredGetsItsObjectsBack(t *testing.T) {
 			g.Expect(hubtest.InstallSource(ctx, source.Client)).To(Succeed())
 			ns := hubtest.Namespace(t, nil, source, target)
 			run := func() (stop func()) {
-				h, err := hubtest.StartHub(ctx, source, hubtest.HubOptions{})
+				h, err := hubtest.StartHub(ctx, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+					c.ClusterCache.ProbeInterval.Duration = 300 * time.Millisecond // each 12th looks at the past
+				}})
 				g.Expect(err).NotTo(HaveOccurred())
 				return func() { h.Stop(); g.Expect(h.Err()).NotTo(HaveOccurred()) }
 			}
@@ -86,6 +92,18 @@ func TestTargetWhoseEtcdIsRestoredGetsItsObjectsBack(t *testing.T) {
 				g.Eventually(mr(name)).Should(SatisfyAll(has(ready, yes, "Ready"), observed()))
 				g.Eventually(note(name)).Should(And(Not(BeEmpty()), Not(Equal(first))))
 			}
+			looks := func(since time.Time) func() int {
+				return func() (n int) {
+					entries, err := target.AuditEntries()
+					g.Expect(err).NotTo(HaveOccurred())
+					for _, e := range entries {
+						if e.Time.After(since) && e.Verb == "list" && e.Resource == "leases" && strings.Contains(e.RequestURI, "?limit=") && e.Code == http.StatusOK {
+							n++
+						}
+					}
+					return n
+				}
+			}
 			if down {
 				stop()
 				g.Expect(target.Restore(ctx, backup)).To(Succeed())
@@ -93,6 +111,8 @@ func TestTargetWhoseEtcdIsRestoredGetsItsObjectsBack(t *testing.T) {
 				g.Expect(value("new")()).To(BeEmpty())
 				stop = run()
 			} else {
+				// The hub has to know of what the backup lacks. What the first look found is noted before the second begins.
+				g.Eventually(looks(time.Now())).Should(BeNumerically(">=", 2))
 				g.Expect(target.Restore(ctx, backup)).To(Succeed())
 			}
 			for _, name := range []string{"changed", "new"} {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -173,11 +174,15 @@ func hasEmpty(node any) bool {
 	return false
 }
 
-// created tells of the answer to an apply whether it made the object. Times are those of seconds, so that of one that the
-// inventory does not know somebody else may have made it just before.
+// created tells of the answer to an apply whether it made the object: nobody else has written to it, and it is as old as
+// our entry, give or take what a busy server needs between the two. An older one of ours may be what is left of a call
+// whose answer was lost.
 func (o *object) created(answer *metav1.PartialObjectMetadata) bool {
 	entries := answer.ManagedFields
-	return answer.UID != o.in.UID && len(entries) == 1 && entries[0].Time != nil && entries[0].Time.Equal(&answer.CreationTimestamp)
+	if answer.UID == o.in.UID || answer.Generation > 1 || len(entries) != 1 || entries[0].Time == nil {
+		return false
+	}
+	return entries[0].Time.Sub(answer.CreationTimestamp.Time).Abs() <= 5*time.Second
 }
 
 // adopt makes ours what another manager applied for the same ManagedResource, so that the apply that follows finds nothing to
