@@ -40,10 +40,10 @@ func (p place) replicas(name string) func() int32 {
 	return func() int32 { return *read(p, p.deployment(name)).Spec.Replicas }
 }
 
-// patchesOf keeps writes of the hub to a Deployment.
+// patchesOf keeps patches of a Deployment by the hub. Updates that change nothing go before some.
 func (p place) patchesOf(name string) func(controlplane.AuditEntry) bool {
 	return func(e controlplane.AuditEntry) bool {
-		return p.writes(e) && e.Resource == "deployments" && e.Name == name
+		return p.writes(e) && e.Verb == "patch" && e.Resource == "deployments" && e.Name == name
 	}
 }
 
