@@ -61,7 +61,7 @@ func TestEmptyBundlePrunesAllAndSaysWhoseChangeThatWas(t *testing.T) {
 	}{
 		"the Secret": {
 			func(p place) { p.contentAs("a-program", "content", "") },
-			[]string{"Warning AllPruned: Deleted 2 of 3 objects, because no manifest is left in Secret NS/content (changed by a-program at 2", ", Secret NS/second (changed by "},
+			[]string{"Warning AllPruned: Deleted 2 of 3 objects, because no manifest is left in Secret NS/", "Secret NS/content (changed by a-program at 2", "Secret NS/second (changed by "},
 		},
 		"the references": {
 			func(p place) {
