@@ -213,6 +213,11 @@ func (r *Record) State() State {
 	if r.own >= 0 {
 		own = *r.entries[r.own].names
 		state.Own = ownDigest(r.obj, r.entries[r.own].ManagedFieldsEntry, own)
+		for i := range r.entries { // what our updates wrote beside it tells one write from another, too
+			if e := &r.entries[i]; i != r.own && isUpdate(e.ManagedFieldsEntry, r.manager) {
+				state.Own = 31*state.Own + ownDigest(r.obj, e.ManagedFieldsEntry, names{})
+			}
+		}
 	}
 	state.Labels = restDigest(r.obj.GetLabels(), own.labels, nil)
 	state.Annotations = restDigest(r.obj.GetAnnotations(), own.annotations, r.ByControlPlane)
