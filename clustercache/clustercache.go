@@ -160,8 +160,9 @@ type Status struct {
 	CredentialExpiry time.Time
 	// CredentialIssued is since when that credential is valid; zero if it does not tell.
 	CredentialIssued time.Time
-	// Rewinds is how often the target was found to have gone back in time since it was registered here, as when its etcd is restored from
-	// a backup. What was known of its objects before says nothing any more, not even which of two versions is the newer one.
+	// Rewinds is how often the target was found to have gone back in time since it was registered here, as when its
+	// etcd is restored from a backup. What was known of its objects before says nothing any more, not even which of
+	// two versions is the newer one.
 	Rewinds int64
 	// RoundTrip is the time of the last successful probe.
 	RoundTrip time.Duration

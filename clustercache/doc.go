@@ -31,26 +31,28 @@
 //
 // A probe reads the UID of kube-system every few seconds. It is what identifies the cluster, so that a connection that
 // begins to lead elsewhere is dropped and verified again. Failing calls, new sockets and answers 401 only hint: they make
-// the loop probe at once, and the probe decides. A socket that the probe itself opens is no hint, and while probes find nothing
-// wrong the pause before the next hint counts doubles up to the usual interval: a proxy without keep-alive has each call open
-// one. What the hub itself did not send (Options.Withheld) is no news of the target.
+// the loop probe at once, and the probe decides. A socket that the probe itself opens is no hint, and while probes
+// find nothing wrong the pause before the next hint counts doubles up to the usual interval: a proxy without
+// keep-alive has each call open one. What the hub itself did not send (Options.Withheld) is no news of the target.
 //
 // # When a target goes back in time
 //
-// If etcd is restored from a backup, versions come again that were there before, for other content, and a watch that goes on
-// where it was shows what never was, or nothing. So the past of each target is remembered (history.go): the highest version
-// of it, and a mark, which is the Lease in kube-system that was renewed last, as it was then. The first probe after a connection
-// was lost or doubted, and one a minute, lists those Leases by a consistent read, which no API server answers with what is
-// older than an earlier answer. A lower version means that the target went back. If it is not lower, as many changes may have
-// come since: then the mark is asked for once more, as of its version. In the past that is remembered it was written just
-// then; in another one, another change has that version, and if it is one of the same Lease, it was renewed at another time.
-// That tells all three apart, a version that is lower, equal or higher, and needs no write, and two small requests a minute.
-// What does not tell is no evidence: versions that cannot be compared or are compacted, or no right to read Leases. A restore
-// as etcd recommends it (with a bump of the revision) is of that sort, and does not need it: it has each watch list anew.
+// If etcd is restored from a backup, versions come again that were there before, for other content, and a watch that
+// goes on where it was shows what never was, or nothing. So the past of each target is remembered (history.go): the
+// highest version of it, and a mark, which is the Lease in kube-system that was renewed last, as it was then. The
+// first probe after a connection was lost or doubted, and one a minute, lists those Leases by a consistent read,
+// which no API server answers with what is older than an earlier answer. A lower version means that the target went
+// back. If it is not lower, as many changes may have come since: then the mark is asked for once more, as of its
+// version. In the past that is remembered it was written just then; in another one, another change has that version,
+// and if it is one of the same Lease, it was renewed at another time. That tells all three apart, a version that is
+// lower, equal or higher, and needs no write, and two small requests a minute. What does not tell is no evidence:
+// versions that cannot be compared or are compacted, or no right to read Leases. A restore as etcd recommends it
+// (with a bump of the revision) is of that sort, and does not need it: it has each watch list anew.
 //
-// The watches of a target that went back list anew over the connection that there is, and consumers learn of it by EventRewound
-// and Status.Rewinds, for what they noted of versions is void. A target that lies about its versions costs itself that much
-// work, once in five minutes. What happened to etcd in the seconds between the last mark and the backup is not told apart.
+// The watches of a target that went back list anew over the connection that there is, and consumers learn of it by
+// EventRewound and Status.Rewinds, for what they noted of versions is void. A target that lies about its versions
+// costs itself that much work, once in five minutes. What happened to etcd in the seconds between the last mark and
+// the backup is not told apart.
 //
 // # When a connection is lost
 //

@@ -10,7 +10,8 @@
 //
 // A Mapper belongs to one connection. It asks for discovery when it is used first, when a kind is not known, after
 // Reset, and when the target was found not to serve a resource where discovery said (Doubt), but never more often than
-// Options.MinRefresh except after Reset: an unknown kind in a bundle must not turn into a stream of discovery calls. With an ETag such a call is answered 304 and costs next to nothing. A new target offers
+// Options.MinRefresh except after Reset: an unknown kind in a bundle must not turn into a stream of discovery calls.
+// With an ETag such a call is answered 304 and costs next to nothing. A new target offers
 // the ETags that were seen last, and if it is like its neighbours it never downloads discovery at all.
 //
 // No lock is held during a call: callers that need the same refresh share one flight, which has a deadline of its own

@@ -80,9 +80,9 @@ func (m *Mapper) Reset() {
 // ResetWithContext is Reset, which waits for nothing.
 func (m *Mapper) ResetWithContext(context.Context) { m.Reset() }
 
-// Doubt is Reset after the target did not serve a resource of a group that it is said to serve. It returns false, and does nothing,
-// if that was said of the group just now, or discovery has just been asked for: a target that never serves what it promises must not be
-// asked all the time.
+// Doubt is Reset after the target did not serve a resource of a group that it is said to serve. It returns false, and
+// does nothing, if that was said of the group just now, or discovery has just been asked for: a target that never
+// serves what it promises must not be asked all the time.
 func (m *Mapper) Doubt(group string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -268,8 +268,8 @@ func intents(objects []apply.Prepared, known inventory.Book) []apply.Intent {
 }
 
 // right returns the objects that are as they were sent last, as the watches show, or as the target answered and the watches
-// cannot show yet: a run that is repeated while a busy hub opens its watches would send all of it once more. If an apply
-// of everything is asked for, only those that are done.
+// cannot show yet: a run that is repeated while a busy hub opens its watches would send all of it once more. If an
+// apply of everything is asked for, only those that are done.
 func (r *reconciler) right(work *run) map[inventory.Key]tracker.Accepted {
 	right, _ := r.tracker.AcceptedStates(work.name)
 	if r.memory.applyDemanded(work.name) {
@@ -335,8 +335,8 @@ func (r *reconciler) applyIntents(ctx context.Context, work *run, target apply.T
 	})
 }
 
-// writeAhead stores the inventory that may exist from now on, and says in the conditions that the content changed. If a run has
-// failed with the same content, that was said, and more is known by now.
+// writeAhead stores the inventory that may exist from now on, and says in the conditions that the content changed. If
+// a run has failed with the same content, that was said, and more is known by now.
 func (r *reconciler) writeAhead(ctx context.Context, work *run, ahead []resourcesv1alpha1.ObjectReference, p *plan, again bool) error {
 	changed := !slices.EqualFunc(work.mr.Status.Resources, p.entries(), sameEntry) || ptr.Deref(work.mr.Status.SecretsDataChecksum, "") != p.checksum
 	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {

@@ -65,8 +65,9 @@ func (r *reconciler) assess(ctx context.Context, s *resourcesv1alpha1.ManagedRes
 	}
 }
 
-// setAssessed sets a condition about health. While some objects are not applied, what is wrong with the others is said, but not
-// that all is well: nobody knows that of the rest. What was said to be well before they failed stays so, as H-3 has it.
+// setAssessed sets a condition about health. While some objects are not applied, what is wrong with the others is
+// said, but not that all is well: nobody knows that of the rest. What was said to be well before they failed stays
+// so, as H-3 has it.
 func (r *reconciler) setAssessed(s *resourcesv1alpha1.ManagedResourceStatus, work *run, t resourcesv1alpha1.ConditionType,
 	good resourcesv1alpha1.ConditionStatus, c verdict.Condition) {
 	if work.partial && c.Status == good {
@@ -82,8 +83,8 @@ func (r *reconciler) setAssessed(s *resourcesv1alpha1.ManagedResourceStatus, wor
 
 const messagePartial = "Some objects are not applied; their checks are pending. Nothing is wrong with the others."
 
-// assessFailure is for a run that failed, before it says so: unless it is for objects that could not be applied, health is not
-// judged from then on, and what it found to be wrong must not be left to read as healthy.
+// assessFailure is for a run that failed, before it says so: unless it is for objects that could not be applied,
+// health is not judged from then on, and what it found to be wrong must not be left to read as healthy.
 func (r *reconciler) assessFailure(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) {
 	if sight := r.see(ctx, s, work); sight != nil {
 		if c, known := sight.Healthy(); known && c.Status == resourcesv1alpha1.ConditionFalse {
@@ -125,7 +126,8 @@ func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResour
 	return &seen.Sight
 }
 
-// onceApplied are the entries of objects that were applied, if not as they should be now. Others may never have been created.
+// onceApplied are the entries of objects that were applied, if not as they should be now. Others may never have been
+// created.
 func onceApplied(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.ObjectReference {
 	return slices.DeleteFunc(slices.Clone(refs), func(ref resourcesv1alpha1.ObjectReference) bool { return ref.UID == "" })
 }

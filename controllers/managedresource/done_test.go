@@ -129,8 +129,8 @@ func TestJobThatIsDoneDoesNotRunAgainAfterARestart(t *testing.T) {
 
 	stop = run()
 	defer func() { stop() }()
-	// Another one that comes later is applied, so the hub had its time. An edit of the first one would not do: before the
-	// hub has looked at it, that has all of it applied again, Job included.
+	// Another one that comes later is applied, so the hub had its time. An edit of the first one would not do: before
+	// the hub has looked at it, that has all of it applied again, Job included.
 	p.Expect(own.Client.Create(p.ctx, hubtest.Content(p.ns, "more", manifests, hubtest.ConfigMap(p.ns, "two", "1")))).To(Succeed())
 	p.Expect(own.Client.Create(p.ctx, hubtest.ManagedResource(p.ns, "later", "more"))).To(Succeed())
 	p.awaitValue("two", "1")

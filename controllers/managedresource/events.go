@@ -171,8 +171,8 @@ func (d drift) who() string {
 	return describeForeign(d.by)
 }
 
-// deletedBy says of a deleted object what in its manifest has the target delete it by itself, again and again; empty if nothing
-// has.
+// deletedBy says of a deleted object what in its manifest has the target delete it by itself, again and again; empty
+// if nothing has.
 func (d drift) deletedBy() string {
 	obj := d.intent.Object
 	if !d.created || obj == nil {
@@ -205,8 +205,8 @@ func (r *recorder) pruned(mr *resourcesv1alpha1.ManagedResource, cause pruneCaus
 	r.write(mr, aboutDeleted(mr, deleted[0]), corev1.EventTypeNormal, eventPruned, "Delete", note)
 }
 
-// allPruned warns that a ManagedResource has no object any more, and what has led to it. An empty Secret may be what somebody
-// wants, or the output of a program that failed, so it needs no budget.
+// allPruned warns that a ManagedResource has no object any more, and what has led to it. An empty Secret may be what
+// somebody wants, or the output of a program that failed, so it needs no budget.
 func (r *recorder) allPruned(mr *resourcesv1alpha1.ManagedResource, deleted []prune.Outcome, of int, why string) {
 	note := fmt.Sprintf("Deleted %d of %d objects, because %s", len(deleted), of, why)
 	r.send(mr, aboutDeleted(mr, deleted[0]), corev1.EventTypeWarning, eventAllPruned, "Delete", note)

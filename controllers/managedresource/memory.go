@@ -21,8 +21,9 @@ import (
 const sourceRetryLast = 15 * time.Second
 
 // Pauses between attempts. A whole run that failed is tried again after 1 s, doubled up to 5 min. An object whose drift
-// comes back is corrected at once for a few times, then after 1 s, doubled up to 1 min, until it was quiet for 10 min. One
-// that is looked at again and again although nothing is wrong waits for 2 s at most: the next change may be drift.
+// comes back is corrected at once for a few times, then after 1 s, doubled up to 1 min, until it was quiet for 10
+// min. One that is looked at again and again although nothing is wrong waits for 2 s at most: the next change may be
+// drift.
 // A run that finds no room for its bundle is tried again after about a second, doubled up to 8 s.
 const (
 	retryFirst = time.Second

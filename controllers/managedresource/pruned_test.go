@@ -17,7 +17,7 @@ import (
 // pruned counts by cause.
 const pruned = "trellis_objects_pruned_total"
 
-// What is deleted is told, whatever the cause, with the names and in the log.
+// What is deleted is reported, whatever the cause, with the names and in the log.
 func TestDeletionsAreTold(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -51,8 +51,8 @@ func TestDeletionsAreTold(t *testing.T) {
 	}
 }
 
-// An empty Secret may be what somebody wants, or the output of a program that failed: everything goes, and it is said loudly
-// whose change that was.
+// An empty Secret may be what somebody wants, or the output of a program that failed: everything goes, and it is said
+// loudly whose change that was.
 func TestEmptyBundlePrunesAllAndSaysWhoseChangeThatWas(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -231,8 +231,8 @@ func (r *reconciler) reportPruned(ctx context.Context, work *run, cause pruneCau
 // emptySecrets is how many Secrets are named that hold no manifest.
 const emptySecrets = 5
 
-// emptiedBy says of a ManagedResource without manifests which Secrets hold none, and who changed them last. What changed last
-// comes first, for that is what emptied it.
+// emptiedBy says of a ManagedResource without manifests which Secrets hold none, and who changed them last. What
+// changed last comes first, for that is what emptied it.
 func (r *reconciler) emptiedBy(ctx context.Context, work *run) string {
 	all := secretNames(work.mr)
 	if len(all) == 0 {

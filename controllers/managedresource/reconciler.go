@@ -237,8 +237,8 @@ func (r *run) needsNoTarget() bool {
 	return (r.mr.DeletionTimestamp != nil || r.decision.Leaving) && (len(r.mr.Status.Resources) == 0 || deref(r.mr.Spec.KeepObjects))
 }
 
-// followRewinds forgets what is known of the objects of a ManagedResource if its target went back in time. What its watches show decides
-// then, as after a start.
+// followRewinds forgets what is known of the objects of a ManagedResource if its target went back in time. What its
+// watches show decides then, as after a start.
 func (r *reconciler) followRewinds(work *run) {
 	status, _ := r.clusters.GetStatus(work.target)
 	if !r.memory.rewound(work.name, status.Rewinds) {

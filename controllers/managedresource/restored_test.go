@@ -111,7 +111,8 @@ func TestTargetWhoseEtcdIsRestoredGetsItsObjectsBack(t *testing.T) {
 				g.Expect(value("new")()).To(BeEmpty())
 				stop = run()
 			} else {
-				// The hub has to know of what the backup lacks. What the first look found is noted before the second begins.
+				// The hub has to know of what the backup lacks. What the first look found is noted before the second
+				// begins.
 				g.Eventually(looks(time.Now())).Should(BeNumerically(">=", 2))
 				g.Expect(target.Restore(ctx, backup)).To(Succeed())
 			}

@@ -16,8 +16,8 @@ import (
 // explainedNamespaces is how many namespaces that are being deleted are asked what they wait for.
 const explainedNamespaces = 5
 
-// sayWhatNamespacesWaitFor adds to failures that come from the deletion of a namespace why that does not end: the objects
-// cannot be applied before, and their manifests are not to blame.
+// sayWhatNamespacesWaitFor adds to failures that come from the deletion of a namespace why that does not end: the
+// objects cannot be applied before, and their manifests are not to blame.
 func sayWhatNamespacesWaitFor(ctx context.Context, target apply.Target, outcomes []apply.Outcome) {
 	waits := map[string]string{}
 	for i := range outcomes {

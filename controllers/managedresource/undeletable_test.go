@@ -12,8 +12,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// A ManagedResource that labels a namespace of every cluster cannot have it deleted, and does not wait for ever: it gives up
-// its labels.
+// A ManagedResource that labels a namespace of every cluster cannot have it deleted, and does not wait for ever: it
+// gives up its labels.
 func TestNamespaceOfEveryClusterIsReleased(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

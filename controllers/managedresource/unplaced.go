@@ -18,8 +18,8 @@ const eventDefaultNamespace = "DefaultNamespace"
 // shownUnplaced is how many objects a warning names.
 const shownUnplaced = 10
 
-// warnUnplaced warns of objects that were just applied to the namespace "default" because their manifests name none. Mostly
-// they were meant for another one.
+// warnUnplaced warns of objects that were just applied to the namespace "default" because their manifests name none.
+// Mostly they were meant for another one.
 func (r *reconciler) warnUnplaced(work *run, b *bundle.Bundle, outcomes []apply.Outcome) {
 	unplaced := sets.Set[inventory.Key]{}
 	for _, o := range b.Objects {

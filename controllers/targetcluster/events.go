@@ -52,7 +52,8 @@ type budget struct {
 	leftOut          int // events since the last one that was written
 }
 
-// rewound tells that a target went back in time since the last look in this term. Before the first one, another leader told.
+// rewound tells that a target went back in time since the last look in this term. Before the first one, another
+// leader told.
 func (r *recorder) rewound(tc *hubv1alpha1.TargetCluster, rewinds int64) {
 	key := types.NamespacedName{Namespace: tc.Namespace, Name: tc.Name}
 	r.mu.Lock()

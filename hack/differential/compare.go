@@ -37,8 +37,8 @@ func Wanted() (map[string][]string, error) {
 	return out, nil
 }
 
-// Content is what is compared of an object, in YAML: all but its status, what the server alone sets, and what may differ.
-// Its name and namespace stand for those of its twin, too.
+// Content is what is compared of an object, in YAML: all but its status, what the server alone sets, and what may
+// differ. Its name and namespace stand for those of its twin, too.
 func Content(obj *unstructured.Unstructured, but []string) (string, error) {
 	content := runtime.DeepCopyJSON(obj.Object)
 	delete(content, "status")

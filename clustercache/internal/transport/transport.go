@@ -67,8 +67,8 @@ type Options struct {
 	// Throttle is shared with other connections to the same target, and may be replaced at any time.
 	Throttle *atomic.Pointer[Throttle]
 	// Doubt is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
-	// call, an answer 401, a socket that was opened anew for a call of Guarded. Those that Control opens are no hint, for its
-	// calls are what finds out where the connection leads.
+	// call, an answer 401, a socket that was opened anew for a call of Guarded. Those that Control opens are no hint,
+	// for its calls are what finds out where the connection leads.
 	Doubt func()
 	// Unanswered is called, from any goroutine, with the errors of callers' calls that got no answer. Nil: it is not.
 	Unanswered func(error)

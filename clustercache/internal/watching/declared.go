@@ -122,8 +122,9 @@ func (w *Declared) trusts(b *Binding) bool {
 	return w.trustsLocked(b)
 }
 
-// Distrust stops the binding that counts. What is kept is of another history than what the next one brings: an object may be another
-// one although its version is the same. It stays until a list is complete, so that deletions are found.
+// Distrust stops the binding that counts. What is kept is of another history than what the next one brings: an object
+// may be another one although its version is the same. It stays until a list is complete, so that deletions are
+// found.
 func (w *Declared) Distrust() {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()

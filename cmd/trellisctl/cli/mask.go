@@ -73,8 +73,8 @@ func hasField(obj map[string]any, name string) bool {
 	return false
 }
 
-// Masked returns an object without the values of Secrets, and of what may be a Secret whose kind is misspelt. What is neither,
-// and no list of them, is returned as it is.
+// Masked returns an object without the values of Secrets, and of what may be a Secret whose kind is misspelt. What is
+// neither, and no list of them, is returned as it is.
 func Masked(obj map[string]any) map[string]any {
 	kind, _ := obj["kind"].(string)
 	switch {

@@ -162,8 +162,8 @@ func (c *comparison) lists(before, after []any, path []string, text string) {
 	}
 }
 
-// gap compares what is between two items that lists have in common. Items are changed one by one; what one side has more comes
-// or goes. They are told by their position in the list that has them.
+// gap compares what is between two items that lists have in common. Items are changed one by one; what one side has
+// more comes or goes. They are named by their position in the list that has them.
 func (c *comparison) gap(before, after []any, i, j int, path []string, text string) {
 	for k := range max(len(before), len(after)) {
 		var b, a any
@@ -180,8 +180,8 @@ func (c *comparison) gap(before, after []any, i, j int, path []string, text stri
 	}
 }
 
-// commonLimit bounds the work for finding what lists have in common: the product of their lengths, which is that of the table.
-// Longer lists are compared by position.
+// commonLimit bounds the work for finding what lists have in common: the product of their lengths, which is that of
+// the table. Longer lists are compared by position.
 const commonLimit = 1 << 20
 
 // common returns the positions of equal items in two lists, as many as there can be in the same order.

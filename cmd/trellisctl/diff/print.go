@@ -111,12 +111,14 @@ func (d *differ) difference(difference *Difference, style cli.Style) error {
 }
 
 const (
-	// shownLines is how many lines are printed of an object unless all are asked for, shownWidth how many bytes of a line or value.
+	// shownLines is how many lines are printed of an object unless all are asked for, shownWidth how many bytes of a
+	// line or value.
 	shownLines = 50
 	shownWidth = 500
 )
 
-// excerpt prints the beginning of what there is to say of an object: a definition alone may have a hundred thousand lines.
+// excerpt prints the beginning of what there is to say of an object: a definition alone may have a hundred thousand
+// lines.
 type excerpt struct {
 	out   io.Writer
 	style cli.Style

@@ -118,7 +118,8 @@ func uidOf(ctx context.Context, source *cli.Source, subject cli.Subject) (types.
 // kindNames are the kinds as events refer to them.
 var kindNames = map[cli.Kind]string{cli.KindManagedResource: "ManagedResource", cli.KindCluster: "TargetCluster"}
 
-// list reads the events about something, the latest last. With a UID they are not about another one that had its name before.
+// list reads the events about something, the latest last. With a UID they are not about another one that had its name
+// before.
 func list(ctx context.Context, source *cli.Source, subject cli.Subject, uid types.UID) ([]Event, error) {
 	read := &corev1.EventList{}
 	about := client.MatchingFields{"involvedObject.name": subject.Name, "involvedObject.kind": kindNames[subject.Kind]}

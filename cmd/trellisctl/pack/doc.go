@@ -10,9 +10,10 @@
 // and written with sorted keys. So a pipeline can compare, and immutable Secrets, whose names end in a hash of their content,
 // get another name exactly when the content changes.
 //
-// Applied Secrets have the ManagedResource as their owner, so that they go with it. It gets its UID only when it is applied, after
-// them: the first time, they are applied once more. A Secret that exists and was not packed for the ManagedResource is
-// refused, and one that another ManagedResource refers to gets no owner: it would be lost to that one.
+// Applied Secrets have the ManagedResource as their owner, so that they go with it. It gets its UID only when it is
+// applied, after them: the first time, they are applied once more. A Secret that exists and was not packed for the
+// ManagedResource is refused, and one that another ManagedResource refers to gets no owner: it would be lost to that
+// one.
 //
 // # Trade-offs
 //

@@ -256,8 +256,8 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 	return p.dispose(ctx, source, old)
 }
 
-// applyOne applies a Secret or the ManagedResource, and returns what is stored now. A Secret gets the ManagedResource as its owner,
-// if that has a UID yet and no other one refers to it.
+// applyOne applies a Secret or the ManagedResource, and returns what is stored now. A Secret gets the ManagedResource
+// as its owner, if that has a UID yet and no other one refers to it.
 func (p *packer) applyOne(ctx context.Context, source *cli.Source, o client.Object, owner types.UID) (*unstructured.Unstructured, error) {
 	content, err := plain(o)
 	if err != nil {

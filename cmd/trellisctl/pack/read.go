@@ -28,7 +28,7 @@ type Manifest struct {
 }
 
 // ReadFiles reads the manifests in files and directories; "-" is in. Of directories, files that end in .yaml, .yml or .json are
-// read, those of subdirectories only if recursive. Whatever cannot be read is an error, and all of it is told.
+// read, those of subdirectories only if recursive. Whatever cannot be read is an error, and all of it is reported.
 func ReadFiles(paths []string, recursive bool, in io.Reader) ([]Manifest, error) {
 	var sources []bundle.Source
 	total := 0
@@ -125,7 +125,8 @@ func decode(sources []bundle.Source) ([]Manifest, error) {
 	return manifests, nil
 }
 
-// place is a position in words for people: a file has the place of a Secret, and the path that it was read for that of a namespace.
+// place is a position in words for people: a file has the place of a Secret, and the path that it was read for that
+// of a namespace.
 func place(p bundle.Position) string {
 	switch {
 	case p.Index == 0:

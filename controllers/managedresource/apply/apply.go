@@ -74,8 +74,8 @@ type Intent struct {
 	ForceLabels, ForceAnnotations bool
 	// Base is what the object's labels and annotations were to be at its last apply: the base of three-way merges.
 	Base Base
-	// Same says that this is what was applied last. Otherwise an object that exists may have fields that nobody owns but
-	// that a former manifest, or somebody else's, led to. They are looked for.
+	// Same says that this is what was applied last. Otherwise an object that exists may have fields that nobody owns
+	// but that a former manifest, or somebody else's, led to. They are looked for.
 	Same bool
 }
 

@@ -152,8 +152,9 @@ func (o *object) attempt() (done bool, err error) {
 	return false, err
 }
 
-// mayHaveLostEmpty tells whether taking back what others owned may have taken an empty map or list of the manifest along:
-// an apply owns no list that is empty, and takes off what somebody gave up together with parents that seem empty then.
+// mayHaveLostEmpty tells whether taking back what others owned may have taken an empty map or list of the manifest
+// along: an apply owns no list that is empty, and takes off what somebody gave up together with parents that seem
+// empty then.
 func (o *object) mayHaveLostEmpty() bool {
 	return len(o.out.TakenBack) > 0 && hasEmpty(o.manifest.Object)
 }
@@ -174,9 +175,9 @@ func hasEmpty(node any) bool {
 	return false
 }
 
-// created tells of the answer to an apply whether it made the object: nobody else has written to it, and it is as old as
-// our entry, give or take what a busy server needs between the two. An older one of ours may be what is left of a call
-// whose answer was lost.
+// created tells of the answer to an apply whether it made the object: nobody else has written to it, and it is as old
+// as our entry, give or take what a busy server needs between the two. An older one of ours may be what is left of a
+// call whose answer was lost.
 func (o *object) created(answer *metav1.PartialObjectMetadata) bool {
 	entries := answer.ManagedFields
 	if answer.UID == o.in.UID || answer.Generation > 1 || len(entries) != 1 || entries[0].Time == nil {

@@ -93,8 +93,8 @@ func TestMR29Services(t *testing.T) {
 	}
 }
 
-// The address of a Service is never silently another one than that of the manifest: the server's refusal is reported, or
-// the Service makes room for a new one.
+// The address of a Service is never silently another one than that of the manifest: the server's refusal is reported,
+// or the Service makes room for a new one.
 func TestChangedClusterIPIsNotIgnored(t *testing.T) {
 	const http = "{name: http, port: 80}"
 	for name, c := range map[string]struct{ first, now string }{

@@ -116,8 +116,9 @@ const notUpdated = -1
 
 // updateWhole updates an object beside its apply, which leaves what nobody owns: fields that the server set to defaults
 // of a former manifest, or that were left when their owner went. An object that is known to exist is updated first, so
-// that its content changes once, and the apply makes it ours. Where a look or an update is refused, the apply decides: it
-// leaves fields that nobody may change. done is false without an error if the object went or was written to meanwhile.
+// that its content changes once, and the apply makes it ours. Where a look or an update is refused, the apply
+// decides: it leaves fields that nobody may change. done is false without an error if the object went or was written
+// to meanwhile.
 func (o *object) updateWhole() (done bool, err error) {
 	uid := o.uid
 	live, err := o.read()
@@ -152,11 +153,12 @@ func mayPassAsUpdate(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err) || apierrors.IsAlreadyExists(err)
 }
 
-// overcome deals with an object whose apply is refused. Nulls are what an apply cannot express: the server knows which of
-// them to take out of what is created or updated. Otherwise immutable fields get their live value, and then it is updated
-// as a whole, whose content is the manifest's whatever the object had, and applied once more to own it. If an apply is
-// refused nevertheless, its record of owners is written afresh; if that does not help either, the updated object stays as
-// it is. One that cannot be updated may have to make room for a new one. done and a nil error have the meaning of attempt.
+// overcome deals with an object whose apply is refused. Nulls are what an apply cannot express: the server knows
+// which of them to take out of what is created or updated. Otherwise immutable fields get their live value, and then
+// it is updated as a whole, whose content is the manifest's whatever the object had, and applied once more to own it.
+// If an apply is refused nevertheless, its record of owners is written afresh; if that does not help either, the
+// updated object stays as it is. One that cannot be updated may have to make room for a new one. done and a nil error
+// have the meaning of attempt.
 func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done bool, err error) {
 	if hasNulls(o.manifest.Object) && !apierrors.IsInternalError(refusal) {
 		return o.update(live)

@@ -8,8 +8,8 @@
 //	Source (Secret data) -> read (Brotli, size) -> split -> parse (JSON, YAML) -> lists -> normalize (depth, size) -> Object
 //	                                                                                              any step fails   -> Fault
 //
-// A document of a kind like List or RoleList that has items and no name stands for its items, as for kubectl. They count against
-// the limits like documents.
+// A document of a kind like List or RoleList that has items and no name stands for its items, as for kubectl. They
+// count against the limits like documents.
 //
 // Decode is a pure function. A Cache puts a least-recently-used memory in front of it, keyed by content: a chart that
 // is deployed into 500 targets is decompressed and parsed once. Where each target has values of its own, the documents
@@ -30,8 +30,8 @@
 //   - The text of a Fault never quotes the content of a Secret. The parsers' own messages do that now and then ("unknown
 //     anchor 'hunter2'"); only messages that are known to be constant get through.
 //
-// A document without kind or apiVersion is no Fault: it was read completely. It cannot be applied, and Object.Invalid says
-// why. One that has both and no name is a Fault.
+// A document without kind or apiVersion is no Fault: it was read completely. It cannot be applied, and Object.Invalid
+// says why. One that has both and no name is a Fault.
 //
 // # The budget
 //

@@ -5,8 +5,8 @@ import "cmp"
 // Limits bound what decoding one bundle may cost, and what all of them may cost together. A zero field means its
 // default.
 type Limits struct {
-	// Documents is how many documents a bundle may hold, the empty ones included. Each item of a list counts as one. Default
-	// 10,000.
+	// Documents is how many documents a bundle may hold, the empty ones included. Each item of a list counts as one.
+	// Default 10,000.
 	Documents int
 	// Bytes is how much a bundle may hold over all its Secrets: as they hold it, and as text after decompression.
 	// Default 32 MiB: a Secret has at most 1 MiB, and manifests shrink about tenfold.

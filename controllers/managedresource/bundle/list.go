@@ -16,8 +16,8 @@ type part struct {
 	item int
 }
 
-// parts returns what a parsed document stands for: itself, or the items of a list, as kubectl has it. Items of lists in a list
-// are numbered as if they were its own. A list without items is an empty document, wherever it is.
+// parts returns what a parsed document stands for: itself, or the items of a list, as kubectl has it. Items of lists
+// in a list are numbered as if they were its own. A list without items is an empty document, wherever it is.
 func parts(document any, maxDepth int) iter.Seq2[part, error] {
 	return func(yield func(part, error) bool) {
 		l, err := listOf(document)
@@ -41,8 +41,8 @@ type list struct {
 	apiVersion, kind string
 }
 
-// listOf returns the list that a parsed value is, or nil. What bears a name is no list but an object, whatever its kind is
-// called: nothing but objects have names.
+// listOf returns the list that a parsed value is, or nil. What bears a name is no list but an object, whatever its
+// kind is called: nothing but objects have names.
 func listOf(value any) (*list, error) {
 	kind, apiVersion := text(value, "kind"), text(value, "apiVersion")
 	items, listed := field(value, "items")
@@ -68,7 +68,7 @@ func listOf(value any) (*list, error) {
 	return l, nil
 }
 
-// unpack passes the items on until it is told that no more are wanted, which it returns.
+// unpack passes the items on until yield says that no more are wanted, which it returns.
 func (l *list) unpack(depth, maxDepth int, yield func(part, error) bool) bool {
 	const around = 2 // the map of the list and its items
 	depth += around

@@ -50,8 +50,9 @@ func (o Object) Invalid() error {
 	return nil
 }
 
-// nameless returns why an object that has a type is none that anybody could apply: nobody knows which one it is. One that has no
-// type decodes, because a Gardener resource manager reports it as not applied and not as undecodable (spec MR-4).
+// nameless returns why an object that has a type is none that anybody could apply: nobody knows which one it is. One
+// that has no type decodes, because a Gardener resource manager reports it as not applied and not as undecodable
+// (spec MR-4).
 func nameless(object map[string]any) error {
 	kind := text(object, "kind")
 	if kind == "" || text(object, "apiVersion") == "" {

@@ -21,7 +21,8 @@ func parseYAML(c chunk, limits Limits, yield func(any, error) bool) {
 		yield(nil, ErrTooManyElements)
 		return
 	}
-	// The last line counts as a whole one, as for kubectl: or else a text that ends with it would end without a line feed.
+	// The last line counts as a whole one, as for kubectl: or else a text that ends with it would end without a line
+	// feed.
 	text := io.Reader(bytes.NewReader(c.text))
 	if !bytes.HasSuffix(c.text, []byte("\n")) {
 		text = io.MultiReader(text, strings.NewReader("\n"))

@@ -15,8 +15,8 @@ func jobUnhealthy(job content) Problem {
 	return failed(job.optional(string(batchv1.JobFailed), statusFalse))
 }
 
-// IsDone tells of an object whether it is a Job that has succeeded and is to be removed because of that. When it is gone, it
-// has done what it was for.
+// IsDone tells of an object whether it is a Job that has succeeded and is to be removed because of that. When it is
+// gone, it has done what it was for.
 func IsDone(object *unstructured.Unstructured) bool {
 	if object.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}) {
 		return false
@@ -61,8 +61,8 @@ func crdUnhealthy(crd content) Problem {
 	)
 }
 
-// apiServiceUnhealthy goes beyond what a Gardener resource manager checks: while an APIService is not available, the API server
-// cannot tell what it serves, and no namespace can be deleted.
+// apiServiceUnhealthy goes beyond what a Gardener resource manager checks: while an APIService is not available, the
+// API server cannot tell what it serves, and no namespace can be deleted.
 func apiServiceUnhealthy(service content) Problem {
 	return unavailable(service.optional("Available", statusTrue))
 }

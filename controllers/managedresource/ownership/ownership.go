@@ -174,8 +174,9 @@ func (r *Record) others(f func(e *entry, set *fieldpath.Set, err error)) {
 	}
 }
 
-// DropUpdates has the record let go of what our updates wrote beside our apply: after an update of the whole object, that
-// is what the server set to defaults, and lists that are empty, which no apply owns. At any other time it is foreign.
+// DropUpdates has the record let go of what our updates wrote beside our apply: after an update of the whole object,
+// that is what the server set to defaults, and lists that are empty, which no apply owns. At any other time it is
+// foreign.
 func (r *Record) DropUpdates() {
 	r.dropUpdates = r.own >= 0 && isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager)
 }
@@ -469,9 +470,10 @@ func payload(set, own *fieldpath.Set, subresource string, exempt Exempt) *fieldp
 	return filter(left, nil, func(p fieldpath.Path) bool { return !exempt(p, own, subresource) })
 }
 
-// ownDigest hashes our entry, and the metadata values it names: an entry alone holds names, and values of labels and annotations
-// come with the metadata for free. Its time is that of our last write that changed something. It alone tells that write from an earlier one
-// of other values, which comes back when the etcd of a target is restored from a backup.
+// ownDigest hashes our entry, and the metadata values it names: an entry alone holds names, and values of labels and
+// annotations come with the metadata for free. Its time is that of our last write that changed something. It alone
+// tells that write from an earlier one of other values, which comes back when the etcd of a target is restored from a
+// backup.
 func ownDigest(obj metav1.Object, own *metav1.ManagedFieldsEntry, named names) uint64 {
 	hash := xxhash.New()
 	_, _ = hash.WriteString(own.APIVersion)

@@ -33,8 +33,8 @@ func beside(set, own *fieldpath.Set) *fieldpath.Set {
 	return out
 }
 
-// filter returns the paths of a set that keep accepts, which must not hold on to them. prefix is where the set begins. No
-// path is copied: those of somebody else's fields may be many and deep.
+// filter returns the paths of a set that keep accepts, which must not hold on to them. prefix is where the set
+// begins. No path is copied: those of somebody else's fields may be many and deep.
 func filter(set *fieldpath.Set, prefix fieldpath.Path, keep func(fieldpath.Path) bool) *fieldpath.Set {
 	out := fieldpath.NewSet()
 	set.Members.Iterate(func(pe fieldpath.PathElement) {

@@ -16,7 +16,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
-// Bounds of what is told of what an object waits for.
+// Bounds of what is reported of what an object waits for.
 const (
 	// explainedObjects is how many objects are explained in one run.
 	explainedObjects = 20
@@ -30,8 +30,8 @@ var namespaceConditions = []corev1.NamespaceConditionType{
 	corev1.NamespaceFinalizersRemaining, corev1.NamespaceContentRemaining,
 }
 
-// NamespaceWaits says what keeps a namespace from ending, in the words of its own conditions: an API group that does not
-// answer, finalizers, objects. It is empty if the namespace is not being deleted, or nobody can tell.
+// NamespaceWaits says what keeps a namespace from ending, in the words of its own conditions: an API group that does
+// not answer, finalizers, objects. It is empty if the namespace is not being deleted, or nobody can tell.
 func NamespaceWaits(ctx context.Context, reader client.Reader, name string) string {
 	ns := &unstructured.Unstructured{}
 	ns.SetAPIVersion("v1")
@@ -48,8 +48,8 @@ func NamespaceWaits(ctx context.Context, reader client.Reader, name string) stri
 	return untrusted.Text(strings.Join(texts, "; "), maxWords)
 }
 
-// explain adds to the reasons of objects that do not go what holds them, as far as the target tells. It is for people, so it
-// fails in silence.
+// explain adds to the reasons of objects that do not go what holds them, as far as the target tells. It is for
+// people, so it fails in silence.
 func (r *run) explain(ctx context.Context) {
 	if r.Client == nil {
 		return

@@ -12,12 +12,12 @@
 // the webhooks, workloads and settings for custom resources that may need them to end, access and configuration for the
 // workloads whose pods use them (uses.go), a definition for its own instances, a namespace for its own contents.
 //
-// What blocks others goes first: the webhooks, and an APIService whose server is away, unless there may be objects behind it
-// that come back with it (servers.go). What no API server deletes is released (undeletable.go).
+// What blocks others goes first: the webhooks, and an APIService whose server is away, unless there may be objects
+// behind it that come back with it (servers.go). What no API server deletes is released (undeletable.go).
 //
 // Nothing here waits: what is not gone yet is reported as pending, and the caller comes back when a watch says so, or
-// when the grace of finalize-deletion-after is over (grace.go). Its reason says what holds it, in the words of the target
-// (blockers.go). Of a StatefulSet, the claims go first if that is asked for (claims.go).
+// when the grace of finalize-deletion-after is over (grace.go). Its reason says what holds it, in the words of the
+// target (blockers.go). Of a StatefulSet, the claims go first if that is asked for (claims.go).
 //
 // Trade-offs: an object costs two calls, a look and a delete whose answer tells what is left. A kind that is not served
 // counts as gone only if discovery is whole and nothing defines it (kinds.go), which costs a few calls for such kinds.

@@ -13,11 +13,11 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/untrusted"
 )
 
-// firstAnswer is how long after its creation an APIService gets its first condition at the latest. One that has not been
-// available by then, and never since, has served nothing.
+// firstAnswer is how long after its creation an APIService gets its first condition at the latest. One that has not
+// been available by then, and never since, has served nothing.
 const firstAnswer = time.Minute
 
-// maxWords bounds what is told of the words of a target about one object.
+// maxWords bounds what is quoted of a target about one object.
 const maxWords = 512
 
 // backend is the server behind an APIService, as far as the API server tells.
@@ -69,9 +69,9 @@ func stringIn(fields map[string]any, name string) string {
 	return value
 }
 
-// unreached deals with objects that could not be looked at because the aggregated API that serves them is away. Its APIService,
-// as long as it is there, keeps every namespace of the target from being deleted, that of its backend among them, so it must
-// not wait for what nobody can delete before it is gone:
+// unreached deals with objects that could not be looked at because the aggregated API that serves them is away. Its
+// APIService, as long as it is there, keeps every namespace of the target from being deleted, that of its backend
+// among them, so it must not wait for what nobody can delete before it is gone:
 //
 //   - An object that was never created holds nothing back: the inventory does not know its UID, and its API was never
 //     available. Without the latter it may have been created by another manager, or by a call whose answer was lost.

@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// aggregated is a bundle with an aggregated API of a group of its own, whose server does not answer: the APIService, its
-// Service, and a Thing with a UID.
+// aggregated is a bundle with an aggregated API of a group of its own, whose server does not answer: the APIService,
+// its Service, and a Thing with a UID.
 func aggregated(t *testing.T, group string, uid types.UID) (prune.Target, []resourcesv1alpha1.ObjectReference) {
 	t.Helper()
 	g := NewWithT(t)
@@ -45,8 +45,8 @@ func of(outcomes []prune.Outcome, kind string) prune.Outcome {
 	return prune.Outcome{}
 }
 
-// While an APIService is not available, no namespace of the target can be deleted. It must not wait for an object that could
-// never be created because of that.
+// While an APIService is not available, no namespace of the target can be deleted. It must not wait for an object
+// that could never be created because of that.
 func TestObjectThatWasNeverCreatedHoldsNothingBack(t *testing.T) {
 	g := NewWithT(t)
 	target, refs := aggregated(t, "never.example.com", "")

@@ -13,8 +13,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
-// undeletable are objects that belong to every cluster. The API server refuses to delete all but kube-node-lease, for ever,
-// and that one holds the heartbeats of all nodes.
+// undeletable are objects that belong to every cluster. The API server refuses to delete all but kube-node-lease, for
+// ever, and that one holds the heartbeats of all nodes.
 var undeletable = map[inventory.Key]bool{
 	{Kind: "Namespace", Name: metav1.NamespaceDefault}: true,
 	{Kind: "Namespace", Name: metav1.NamespaceSystem}:  true,
@@ -25,8 +25,8 @@ var undeletable = map[inventory.Key]bool{
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass", Name: "system-node-critical"}:    true,
 }
 
-// relinquish takes what was applied off an object that stays, as far as nobody else wants it, too: labels and annotations, and
-// the marks among them.
+// relinquish takes what was applied off an object that stays, as far as nobody else wants it, too: labels and
+// annotations, and the marks among them.
 func (r *run) relinquish(ctx context.Context, out *Outcome, at place, live *metav1.PartialObjectMetadata) error {
 	nothing, err := json.Marshal(map[string]any{
 		"apiVersion": at.mapping.GroupVersionKind.GroupVersion().String(), "kind": at.mapping.GroupVersionKind.Kind,

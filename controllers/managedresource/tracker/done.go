@@ -9,11 +9,11 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
-// A Job that its time to live removed after it had succeeded is done: it is not missing, and is not created again until its
-// manifest changes.
+// A Job that its time to live removed after it had succeeded is done: it is not missing, and is not created again
+// until its manifest changes.
 
-// finish notes that an object with a UID is gone because it has done what it was for, and tells whether that is the one that
-// was accepted. One that goes before it is accepted is, too, as soon as it is.
+// finish notes that an object with a UID is gone because it has done what it was for, and tells whether that is the
+// one that was accepted. One that goes before it is accepted is, too, as soon as it is.
 func (m *tracked) finish(h handle, o *object, uid types.UID) bool {
 	if m.done == nil {
 		m.done = map[handle]types.UID{}
@@ -34,8 +34,8 @@ func (m *tracked) isDone(h handle, o *object) bool {
 	return done && o.known && o.missing && o.accepted.UID == uid
 }
 
-// showsAgain takes back that an object is done when its watch shows it: a target whose etcd was restored may have the same one
-// again, which is yet to succeed.
+// showsAgain takes back that an object is done when its watch shows it: a target whose etcd was restored may have the
+// same one again, which is yet to succeed.
 func (m *tracked) showsAgain(n news, key inventory.Key, o *object) {
 	if len(m.done) == 0 {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
 )
 
-// noteOwner keeps which owner an object named when it went. The garbage collector of its target deletes what has no owner.
+// noteOwner keeps which owner an object named when it went. The garbage collector of its target deletes what has no
+// owner.
 func (m *tracked) noteOwner(h handle, before *Observation) {
 	if before == nil || before.Owner == nil {
 		delete(m.owned, h)

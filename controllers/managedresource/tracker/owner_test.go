@@ -7,7 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Whoever names an owner that does not exist has the garbage collector delete the object. When it is gone, nothing else tells.
+// Whoever names an owner that does not exist has the garbage collector delete the object. When it is gone, nothing
+// else tells.
 func TestOwnerOfAnObjectThatWentIsKnown(t *testing.T) {
 	g, s := settled(t)
 	owned := configMap("11", "")

@@ -57,8 +57,8 @@ type tracked struct {
 	unseen int
 	// owned are the owners of objects that are gone; nil if there are none.
 	owned map[handle]string
-	// done are the UIDs of Jobs that were gone after they had succeeded; nil if there are none. doneNews is true since one was
-	// added, or turned out not to be done, until somebody asks.
+	// done are the UIDs of Jobs that were gone after they had succeeded; nil if there are none. doneNews is true
+	// since one was added, or turned out not to be done, until somebody asks.
 	done     map[handle]types.UID
 	doneNews bool
 	// shown, if not nil, is closed when there are none left: somebody waits for it, and need not be notified.

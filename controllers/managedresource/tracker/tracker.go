@@ -393,8 +393,8 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 	m.unseen += o.unseen()
 }
 
-// Fold condenses the states of objects to one text. Equal folds mean equal states of the same objects, and that the same ones
-// are done.
+// Fold condenses the states of objects to one text. Equal folds mean equal states of the same objects, and that the
+// same ones are done.
 func Fold(states map[inventory.Key]Accepted) string {
 	keys := slices.SortedFunc(maps.Keys(states), inventory.Key.Compare)
 	hash := sha256.New()

@@ -90,8 +90,8 @@ func Pending(pending []prune.Outcome) string {
 	return "Could not clean all old resources: " + List(texts)
 }
 
-// failures are the texts of failed applies in the form that consumers match, those first that may have caused others. What
-// fails many objects in the same way, and is no fault of theirs, is told once.
+// failures are the texts of failed applies in the form that consumers match, those first that may have caused others.
+// What fails many objects in the same way, and is no fault of theirs, is reported once.
 func failures(outcomes []apply.Outcome) []string {
 	outcomes = slices.Clone(outcomes)
 	slices.SortStableFunc(outcomes, func(a, b apply.Outcome) int { return cmp.Compare(order(a), order(b)) })
@@ -114,8 +114,8 @@ func failures(outcomes []apply.Outcome) []string {
 	return texts
 }
 
-// commonCause names what keeps an object, and others with it, from being applied: that their namespace ends or does not exist,
-// or the failure of another object. It is empty if the failure is its own.
+// commonCause names what keeps an object, and others with it, from being applied: that their namespace ends or does
+// not exist, or the failure of another object. It is empty if the failure is its own.
 func commonCause(o apply.Outcome) string {
 	switch {
 	case apierrors.HasStatusCause(o.Err, corev1.NamespaceTerminatingCause):

@@ -107,7 +107,7 @@ func TestFailuresBeginWithTheirCauses(t *testing.T) {
 	g.Expect(strings.Join(order, "")).To(Equal("012345678"))
 }
 
-// What keeps all objects of a namespace from being applied is no fault of theirs, and is told once.
+// What keeps all objects of a namespace from being applied is no fault of theirs, and is reported once.
 func TestCommonCauseIsToldOnce(t *testing.T) {
 	g := NewWithT(t)
 	var run verdict.Run

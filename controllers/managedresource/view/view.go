@@ -146,8 +146,8 @@ func (l *look) unlistedAt(key inventory.Key) {
 		}
 		l.unhealthy(key, health.Problem{Severity: health.Missing, Message: err.Error()})
 	case apierrors.IsNotFound(err) && !l.late:
-		// A definition is announced a moment before its instances can be listed, and after that each attempt to watch them finds
-		// out anew.
+		// A definition is announced a moment before its instances can be listed, and after that each attempt to watch
+		// them finds out anew.
 		delete(l.view.Failed, watch)
 		l.hideKind(key)
 	case err == nil:

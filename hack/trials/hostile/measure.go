@@ -86,7 +86,8 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// attack lets an attack that began last for a while from the first hostile answer on, registers honest targets meanwhile, and
+// attack lets an attack that began last for a while from the first hostile answer on, registers honest targets
+// meanwhile, and
 // returns after how many seconds each was connected.
 func (r *run) attack(ctx context.Context, a attack, s *scene, window time.Duration) (connected []float64, err error) {
 	for began := time.Now(); !a.calls && s.struck() == 0 && r.alive() && time.Since(began) < r.options.Patience; {
