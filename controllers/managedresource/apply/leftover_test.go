@@ -178,3 +178,57 @@ func TestConversionWebhookWithAnInjectedBundleGoes(t *testing.T) {
 	}
 	expectKept(g, live(t, crd), kept{"spec|conversion|strategy": "None", "spec|conversion|webhook": nil})
 }
+
+// A changed object is updated before it is applied, unless nothing is in it but what we own: then an apply is enough.
+func TestChangesAreUpdatesOnlyWhereAnApplyIsNotEnough(t *testing.T) {
+	role := func(ns, verbs string) string {
+		return fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {namespace: %s, name: reader}
+rules: [{apiGroups: [""], resources: [pods], verbs: [%s]}]
+`, ns, verbs)
+	}
+	const container = "containers: [{name: web, image: 'x:1'}]"
+	for name, c := range map[string]struct {
+		first, now func(ns string) string
+		updates    int32
+	}{
+		"a value": {
+			first: func(ns string) string { return configMap(ns, "cm", "a") },
+			now:   func(ns string) string { return configMap(ns, "cm", "b") },
+		},
+		"a field is gone": {
+			first: func(ns string) string { return configMap(ns, "cm", "a") + "immutable: false\n" },
+			now:   func(ns string) string { return configMap(ns, "cm", "a") },
+		},
+		"a list that is replaced as a whole": {
+			first: func(ns string) string { return role(ns, "get, list") },
+			now:   func(ns string) string { return role(ns, "get") },
+		},
+		"an object with defaults": {
+			first:   func(ns string) string { return web(ns, container, "") },
+			now:     func(ns string) string { return web(ns, container, "paused: true") },
+			updates: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			ns := namespace(t)
+			first := run1(t, c.first(ns))
+			g.Expect(first.Err).NotTo(HaveOccurred())
+			counted := &limited{}
+			now := prepare(t, manifest(t, c.now(ns)))
+			now[0].UID = first.UID
+			out := applier.Run(t.Context(), counted.target(t), now, nil)[0]
+			g.Expect(out.Err).NotTo(HaveOccurred())
+			g.Expect(counted.updates.Load()).To(Equal(c.updates))
+			g.Expect(out.ResourceVersion).NotTo(Equal(first.ResourceVersion))
+			for _, field := range []string{"data", "rules"} {
+				if want, ok := now[0].Object.Object[field]; ok {
+					g.Expect(live(t, now[0].Object).Object).To(HaveKeyWithValue(field, want))
+				}
+			}
+		})
+	}
+}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
 	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
@@ -116,9 +117,9 @@ const notUpdated = -1
 
 // updateWhole updates an object beside its apply, which leaves what nobody owns: fields that the server set to defaults
 // of a former manifest, or that were left when their owner went. An object that is known to exist is updated first, so
-// that its content changes once, and the apply makes it ours. Where a look or an update is refused, the apply
-// decides: it leaves fields that nobody may change. done is false without an error if the object went or was written
-// to meanwhile.
+// that its content changes once, and the apply makes it ours; not if the apply leaves nothing anyway, as with most
+// ConfigMaps and Secrets. Where a look or an update is refused, the apply decides: it leaves fields that nobody may
+// change. done is false without an error if the object went or was written to meanwhile.
 func (o *object) updateWhole() (done bool, err error) {
 	uid := o.uid
 	live, err := o.read()
@@ -131,6 +132,16 @@ func (o *object) updateWhole() (done bool, err error) {
 	}
 	if live == nil || live.GetUID() != uid {
 		return false, nil
+	}
+	if !o.in.Same && len(o.out.TakenBack) == 0 && !hasNulls(o.manifest.Object) && !hasEmpty(o.manifest.Object) {
+		merged, err := o.merged(live)
+		if err != nil {
+			return false, err
+		}
+		if leavesNothing(live.Object, merged.Object, ownership.Read(live, o.FieldManager).Owned()) {
+			o.in.Same = true // an apply does what the update would do
+			return true, nil
+		}
 	}
 	written, err := o.put(live, false)
 	switch {
@@ -145,6 +156,35 @@ func (o *object) updateWhole() (done bool, err error) {
 	}
 	o.whole = true
 	return true, nil
+}
+
+// leavesNothing tells whether an apply makes of a live object what an update with the merged one does: all that is not
+// in the merged one is owned by us, so that the apply takes it off, and lists are ours as a whole or the same. Lists
+// whose items have owners of their own are not looked into, since only the server knows their keys.
+func leavesNothing(live, merged map[string]any, owned *fieldpath.Set) bool {
+	if owned == nil {
+		return false
+	}
+	for name, value := range live {
+		element := field(name)
+		below, isParent := owned.Children.Get(element)
+		if !isParent {
+			below = fieldpath.NewSet()
+		}
+		want := merged[name]
+		valueMap, isMap := value.(map[string]any)
+		wantMap, wantsMap := want.(map[string]any)
+		switch {
+		case isMap && wantsMap:
+			if !leavesNothing(valueMap, wantMap, below) {
+				return false
+			}
+		case !isMap && !isParent && owned.Members.Has(element):
+		case !semantic.DeepEqual(value, want):
+			return false
+		}
+	}
+	return true
 }
 
 // mayPassAsUpdate tells of the refusal of an apply whether an update may pass: the server merges an apply into what the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -229,10 +230,31 @@ func (w *world) writesOfHub() journal.Counts {
 	return w.journal.Counts().Writes().Where(func(c journal.Count) bool { return byHub(journal.Change{UserAgent: c.UserAgent}) })
 }
 
+// requestsOfHub are how many of those there were, by verb.
+func (w *world) requestsOfHub() map[string]int64 {
+	requests := map[string]int64{}
+	for _, count := range w.writesOfHub() {
+		requests[count.Verb] += count.Requests
+	}
+	return requests
+}
+
 // eventuallyWritten waits until those are so many. They are counted when they are answered, a moment after others see the change.
-func (w *world) eventuallyWritten(n int) {
+func (w *world) eventuallyWritten(requests map[string]int64) {
 	w.t.Helper()
-	w.Eventually(func() int64 { return w.writesOfHub().Sum().Requests }).Should(BeEquivalentTo(n), func() string { return fmt.Sprintf("%+v", w.writesOfHub()) })
+	w.Eventually(w.requestsOfHub).Should(Equal(requests), func() string { return fmt.Sprintf("%+v", w.writesOfHub()) })
+}
+
+// eventuallyWritesNothing waits until the hub has not written for some seconds.
+func (w *world) eventuallyWritesNothing() {
+	w.t.Helper()
+	before, still := w.requestsOfHub(), time.Now()
+	w.Eventually(func() time.Duration {
+		if now := w.requestsOfHub(); !maps.Equal(now, before) {
+			before, still = now, time.Now()
+		}
+		return time.Since(still)
+	}).WithPolling(time.Second).Should(BeNumerically(">", 5*time.Second))
 }
 
 // watchesOfHub are the resources that the hub watches in a target, since the last reset of the journal.

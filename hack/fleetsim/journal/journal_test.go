@@ -59,6 +59,7 @@ func somebodyDeletes(before uint64, more ...written) written {
 
 func uid(uid types.UID) written            { return func(c *Change) { c.UID = uid } }
 func named(name string) written            { return func(c *Change) { c.Name = name } }
+func verb(verb string) written             { return func(c *Change) { c.Verb = verb } }
 func resource(resource string) written     { return func(c *Change) { c.Resource = resource } }
 func changed(c *Change)                    { c.Changed = true }
 func replica(name string) written          { return func(c *Change) { c.UserAgent = "trellis/v1 " + name } }
