@@ -342,7 +342,7 @@ func (r *reconciler) writeAhead(ctx context.Context, work *run, ahead []resource
 	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		s.Resources = ahead
 		r.endSilence(s)
-		if changed && !again || wasIgnored(s) {
+		if changed && !again {
 			r.pendingConditions(s)
 		}
 	})

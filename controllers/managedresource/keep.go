@@ -41,6 +41,11 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 	if err := r.takeUp(ctx, work); err != nil {
 		return reconcile.Result{}, err
 	}
+	if wasIgnored(&work.mr.Status) { // whatever follows, it is not ignored any more
+		if err := r.updateStatus(ctx, work, r.pendingConditions); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	status, _ := r.clusters.GetStatus(work.target)
 	if moved, result, err := r.leaveOldTarget(ctx, work, status); moved || err != nil {
 		return result, err
