@@ -2,15 +2,12 @@ package managedresource
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -125,35 +122,26 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 	return true, nil
 }
 
-// wouldChange asks the server what an apply would make of an object: create, update or nothing.
+// wouldChange asks the server what a run would make of an object: create, update or nothing.
 func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, prepared apply.Prepared) (string, error) {
 	ctx, done := clustercache.HoldAnswers(ctx)
 	defer done()
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(prepared.Object.GroupVersionKind())
-	err := target.Client.Get(ctx, client.ObjectKeyFromObject(prepared.Object), live)
+	_, err := target.Head(ctx, prepared.Intent)
 	switch {
-	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err): // its namespace or kind may be in the bundle, too
 		return "create", nil
 	case err != nil:
 		return "", fmt.Errorf("reading the live object: %w", err)
 	case prepared.CreateOnly:
 		return "", nil
 	}
-	body, err := r.applier.Planned(prepared.Intent, live)
-	if err != nil {
+	preview, err := r.applier.Preview(ctx, target, prepared.Intent)
+	switch {
+	case err != nil:
 		return "", err
-	}
-	raw, err := json.Marshal(body.Object)
-	if err != nil {
-		return "", fmt.Errorf("encoding the manifest: %w", err)
-	}
-	after := body
-	if err := target.Client.Patch(ctx, after, client.RawPatch(types.ApplyPatchType, raw),
-		client.DryRunAll, client.ForceOwnership, client.FieldOwner(r.applier.FieldManager)); err != nil {
-		return "", apply.Discreet(prepared.Object, err)
-	}
-	if semantic.DeepEqual(stripped(live), stripped(after)) {
+	case preview.Live == nil: // it is being created, or was deleted this moment
+		return "create", nil
+	case !preview.Recreated && semantic.DeepEqual(stripped(preview.Live), stripped(preview.After)):
 		return "", nil
 	}
 	return "update", nil

@@ -256,12 +256,6 @@ func (o *object) body(live *unstructured.Unstructured) (*unstructured.Unstructur
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// Planned is what an apply of an intent says to a server that has the live object. The intent is not changed.
-func (a *Applier) Planned(in Intent, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	o := &object{Applier: a, in: in, options: in.options(), manifest: in.Object}
-	return o.body(live)
-}
-
 func (o *object) apply(body *unstructured.Unstructured) (*metav1.PartialObjectMetadata, error) {
 	raw, err := o.in.text.Append(nil, body.Object)
 	if err != nil {

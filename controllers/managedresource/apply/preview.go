@@ -53,7 +53,9 @@ func (a *Applier) Preview(ctx context.Context, t Target, in Intent) (Preview, er
 		p.After = live.DeepCopy()
 		unstructured.RemoveNestedField(p.After.Object, "metadata", "annotations", resourcesv1alpha1.DescriptionAnnotation)
 	default:
-		err = o.rehearse(&p)
+		if err = o.rehearse(&p); err == nil && p.Live != nil && !p.Recreated {
+			o.withoutStamps(p)
+		}
 	}
 	p.UnknownFields, p.Duplicates = o.out.UnknownFields, o.out.Duplicates
 	return p, o.discreet(err)
@@ -168,6 +170,48 @@ func (o *object) rehearseTakeBack(p *Preview) error {
 		removeAll(p.After.Object, f.Fields)
 	}
 	return nil
+}
+
+// withoutStamps leaves out of a preview what the admission of the target sets anew with each write, such as a counter or
+// the time: nothing is written for that. It shows in the rehearsal of an update that changes nothing.
+func (o *object) withoutStamps(p Preview) {
+	if sameContent(p.After, p.Live) {
+		return
+	}
+	stamped := p.Live.DeepCopy()
+	if err := o.target.Client.Update(o.ctx, stamped, client.DryRunAll, client.FieldOwner(o.FieldManager)); err != nil {
+		return // then the preview shows them
+	}
+	stamped.SetManagedFields(p.Live.GetManagedFields())
+	stamped.SetResourceVersion(p.Live.GetResourceVersion())
+	stamped.SetGeneration(p.Live.GetGeneration())
+	unstamp(p.After.Object, p.Live.Object, stamped.Object, o.manifest.Object)
+}
+
+// unstamp has the fields of after that a write stamps be as they are in the live object, but for those of the manifest.
+func unstamp(after, live, stamped, manifest map[string]any) {
+	for name := range stamped {
+		was, stamp := live[name], stamped[name]
+		if semantic.DeepEqual(was, stamp) {
+			continue
+		}
+		wasMap, isMap := was.(map[string]any)
+		stampMap, isStampMap := stamp.(map[string]any)
+		afterMap, isAfterMap := after[name].(map[string]any)
+		if isMap && isStampMap && isAfterMap {
+			below, _ := manifest[name].(map[string]any)
+			unstamp(afterMap, wasMap, stampMap, below)
+			continue
+		}
+		if _, intended := manifest[name]; intended {
+			continue
+		}
+		if was == nil {
+			delete(after, name)
+		} else {
+			after[name] = was
+		}
+	}
 }
 
 func patched(obj *unstructured.Unstructured, ops []patchOperation) (*unstructured.Unstructured, error) {

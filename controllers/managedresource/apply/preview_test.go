@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -129,4 +130,60 @@ func TestAPreviewTellsOfRefusals(t *testing.T) {
 
 	_, err = applier.Preview(t.Context(), access, prepare(t, manifest(t, configMap("does-not-exist", "a", "1")))[0])
 	g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+}
+
+// What the admission of a target sets anew with each write is no change: nothing is written for it.
+func TestAPreviewLeavesStampsOut(t *testing.T) {
+	g := NewWithT(t)
+	ns := namespace(t)
+	for _, text := range []string{`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: >
+        Object{metadata: Object.metadata{annotations: {"stamp.trellis.test/writes":
+        oldObject == null ? "1" : oldObject.metadata.?annotations["stamp.trellis.test/writes"].orValue("") + "1"}}}
+`, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s, matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}}}
+`} {
+		obj := manifest(t, fmt.Sprintf(text, ns))
+		g.Expect(cluster.Client.Create(t.Context(), obj)).To(Succeed())
+		t.Cleanup(func() { _ = cluster.Client.Delete(context.Background(), obj) })
+	}
+	probe := manifest(t, configMap(ns, "probe", "1"))
+	stamp := func(obj *unstructured.Unstructured) string { return obj.GetAnnotations()["stamp.trellis.test/writes"] }
+	g.Eventually(func() (string, error) {
+		made := probe.DeepCopy()
+		err := cluster.Client.Create(t.Context(), made, client.DryRunAll)
+		return stamp(made), err
+	}).Should(Equal("1"), "policies take effect after a moment")
+
+	first := run1(t, configMap(ns, "cm", "1"))
+	g.Expect(first.Err).NotTo(HaveOccurred())
+	before := live(t, manifest(t, configMap(ns, "cm", "1")))
+	g.Expect(stamp(before)).NotTo(BeEmpty())
+
+	in := prepare(t, manifest(t, configMap(ns, "cm", "1")))[0]
+	in.UID = first.UID
+	same, err := applier.Preview(t.Context(), access, in)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(content(same.After)).To(Equal(content(same.Live)))
+
+	in = prepare(t, manifest(t, configMap(ns, "cm", "2")))[0]
+	in.UID = first.UID
+	other, err := applier.Preview(t.Context(), access, in)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(other.After.Object["data"]).To(Equal(map[string]any{"key": "2"}))
+	g.Expect(stamp(other.After)).To(Equal(stamp(before)))
 }
