@@ -10,6 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
@@ -118,6 +119,7 @@ func clean(obj *unstructured.Unstructured) {
 		foldStringData(obj)
 	}
 	dropEmpty(obj)
+	dropNullQuantities(obj)
 }
 
 // checkSecret refuses values that are no strings, such as an unquoted number. An API server would, too, but its answer
@@ -196,14 +198,34 @@ func dropEmpty(obj *unstructured.Unstructured) {
 	}
 }
 
-func dropEmptyAt(obj *unstructured.Unstructured, path []string) {
-	if left, changed := withoutEmpty(obj.Object, path); changed {
+// dropNullQuantities removes nulls from what containers ask for. Whoever writes "cpu: null" wants none, and an API
+// server reads a quantity of zero.
+func dropNullQuantities(obj *unstructured.Unstructured) {
+	gk := obj.GroupVersionKind().GroupKind()
+	path := merge.TemplatePath(gk)
+	if path == nil && gk != (schema.GroupKind{Kind: "Pod"}) {
+		return
+	}
+	for _, containers := range []string{"containers", "initContainers"} {
+		for _, amounts := range []string{"limits", "requests"} {
+			dropAt(obj, slices.Concat(path, []string{"spec", containers, "*", "resources", amounts, "*"}), isNull)
+		}
+	}
+}
+
+func isNull(value any) bool { return value == nil }
+
+func dropEmptyAt(obj *unstructured.Unstructured, path []string) { dropAt(obj, path, isEmpty) }
+
+func dropAt(obj *unstructured.Unstructured, path []string, drop func(any) bool) {
+	if left, changed := without(obj.Object, path, drop); changed {
 		obj.Object, _ = left.(map[string]any)
 	}
 }
 
-// withoutEmpty returns a node without what is empty at a path, and whether there was anything. Only what differs is a copy.
-func withoutEmpty(node any, path []string) (left any, changed bool) {
+// without returns a node without what is to be dropped at a path, and whether there was anything. Only what differs is
+// a copy.
+func without(node any, path []string, drop func(any) bool) (left any, changed bool) {
 	switch node := node.(type) {
 	case []any:
 		if path[0] != "*" || len(path) == 1 {
@@ -211,7 +233,7 @@ func withoutEmpty(node any, path []string) (left any, changed bool) {
 		}
 		items := node
 		for i, item := range node {
-			if item, dropped := withoutEmpty(item, path[1:]); dropped {
+			if item, dropped := without(item, path[1:], drop); dropped {
 				if !changed {
 					items, changed = slices.Clone(node), true
 				}
@@ -225,17 +247,17 @@ func withoutEmpty(node any, path []string) (left any, changed bool) {
 			if field != path[0] && path[0] != "*" {
 				continue
 			}
-			dropped, drop := false, len(path) == 1 && isEmpty(value)
+			dropped, goes := false, len(path) == 1 && drop(value)
 			if len(path) > 1 {
-				value, dropped = withoutEmpty(value, path[1:])
+				value, dropped = without(value, path[1:], drop)
 			}
-			if !drop && !dropped {
+			if !goes && !dropped {
 				continue
 			}
 			if !changed {
 				fields, changed = maps.Clone(node), true
 			}
-			if drop {
+			if goes {
 				delete(fields, field)
 			} else {
 				fields[field] = value

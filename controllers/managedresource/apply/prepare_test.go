@@ -141,6 +141,37 @@ webhooks: [{name: one, clientConfig: {caBundle: "", url: "https://x"}}, {name: t
 	g.Expect(fmt.Sprint(p.Object.Object["webhooks"])).To(Equal("[map[clientConfig:map[url:https://x] name:one] map[clientConfig:map[caBundle:Zm9v] name:two]]"))
 }
 
+// Whoever writes null wants no limit, and an API server reads a quantity of zero.
+func TestPrepareDropsNullQuantities(t *testing.T) {
+	const container = "[{name: a, resources: {limits: {cpu: null, memory: 1Gi}, requests: {cpu: null}}}, {name: b}]"
+	const want = "[map[name:a resources:map[limits:map[memory:1Gi] requests:map[]]] map[name:b]]"
+	for name, c := range map[string]struct {
+		manifest string
+		path     []string
+		want     string
+	}{
+		"Deployment": {"apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {containers: %s}}}", []string{"spec", "template", "spec", "containers"}, want},
+		"CronJob": {
+			"apiVersion: batch/v1\nkind: CronJob\nspec: {jobTemplate: {spec: {template: {spec: {initContainers: %s}}}}}",
+			[]string{"spec", "jobTemplate", "spec", "template", "spec", "initContainers"}, want,
+		},
+		"Pod": {"apiVersion: v1\nkind: Pod\nspec: {containers: %s}", []string{"spec", "containers"}, want},
+		"a custom kind": {
+			"apiVersion: example.com/v1\nkind: Pod\nspec: {containers: %s}", []string{"spec", "containers"},
+			"[map[name:a resources:map[limits:map[cpu:<nil> memory:1Gi] requests:map[cpu:<nil>]]] map[name:b]]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p, err := apply.Prepare(t.Context(), manifest(t, fmt.Sprintf(c.manifest, container)+"\nmetadata: {name: a}"), nil, mapper(), nil, marks)
+			g.Expect(err).NotTo(HaveOccurred())
+			got, _, err := unstructured.NestedSlice(p.Object.Object, c.path...)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(fmt.Sprint(got)).To(Equal(c.want))
+		})
+	}
+}
+
 // A field that is sent empty is owned, and taken from whoever is to fill it.
 func TestPrepareDropsWhatIsLeftToOthers(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -182,6 +213,7 @@ func TestPrepareLeavesTheManifestAlone(t *testing.T) {
 		"a Secret in plain text":      "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: Yg==}\nstringData: {c: d}",
 		"webhooks": "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a}\n" +
 			"webhooks: [{name: a, clientConfig: {url: 'https://x'}}, {name: b, clientConfig: {caBundle: '', url: 'https://y'}}, {name: c, clientConfig: {caBundle: null}}]",
+		"quantities of null":  "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, resources: {limits: {cpu: null}}}, {name: b}]}",
 		"a claim":             "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\nspec: {volumeName: '', resources: {}}",
 		"a node":              "apiVersion: v1\nkind: Node\nmetadata: {name: a, namespace: b}\nspec: {taints: [], podCIDR: '', providerID: x}",
 		"an aggregated role":  "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: []\naggregationRule: {x: z}",
