@@ -55,6 +55,7 @@ func (f *Form) Decode(doc []byte) (*unstructured.Unstructured, []error, error) {
 	if actual := o.GroupVersionKind().GroupVersion(); actual != f.gvk.GroupVersion() {
 		return nil, nil, &form.VersionError{Actual: actual, Expected: f.gvk.GroupVersion()}
 	}
+	dropNulls(o.Object, f.structural)
 	o, unknown, err := f.fill(o)
 	return o, append(strict, unknown...), err
 }
@@ -119,6 +120,35 @@ func coerceMetadata(o *unstructured.Unstructured) ([]error, error) {
 		}
 	}
 	return strict, nil
+}
+
+// dropNulls removes nulls where a schema has none and no default, as an API server does with what it is sent, but not with
+// what an apply makes of that.
+func dropNulls(value any, s *structuralschema.Structural) {
+	if s == nil {
+		return
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for name, content := range v {
+			inner, known := s.Properties[name]
+			if !known {
+				if s.AdditionalProperties == nil || s.AdditionalProperties.Structural == nil {
+					continue
+				}
+				inner = *s.AdditionalProperties.Structural
+			}
+			if content == nil && !inner.Nullable && inner.Default.Object == nil {
+				delete(v, name)
+			} else {
+				dropNulls(content, &inner)
+			}
+		}
+	case []any:
+		for _, item := range v {
+			dropNulls(item, s.Items)
+		}
+	}
 }
 
 // fillDefaults adds what a schema has defaults for.

@@ -135,6 +135,7 @@ func ofKind(obj Object) field.ErrorList {
 		return claim(o)
 	case *appsv1.Deployment:
 		errs := append(replicas(o.Spec.Replicas), selector(o.Spec.Selector, spec.Child("selector"), "deployment", true)...)
+		errs = append(errs, strategy(o.Spec.Strategy)...)
 		return append(errs, workload(o.Spec.Selector, &o.Spec.Template)...)
 	case *appsv1.ReplicaSet:
 		errs := append(replicas(o.Spec.Replicas), selector(o.Spec.Selector, spec.Child("selector"), "replicaset", true)...)

@@ -41,6 +41,15 @@ func workload(s *metav1.LabelSelector, template *corev1.PodTemplateSpec) field.E
 	return errs
 }
 
+// strategy refuses the other branch of a union.
+func strategy(s appsv1.DeploymentStrategy) field.ErrorList {
+	if s.Type != appsv1.RecreateDeploymentStrategyType || s.RollingUpdate == nil {
+		return nil
+	}
+	at := spec.Child("strategy", "rollingUpdate")
+	return field.ErrorList{field.Forbidden(at, "may not be specified when strategy `type` is '"+string(s.Type)+"'")}
+}
+
 func selectorUnchanged(s, old *metav1.LabelSelector) field.ErrorList {
 	return same(s, old, spec.Child("selector"))
 }
