@@ -2,7 +2,7 @@
 
 GO            ?= go
 GOLANGCI_LINT := $(GO) tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
-TEST_TIMEOUT  ?= 20m
+TEST_TIMEOUT  ?= 30m
 # gomega waits for a second by default. On a busy machine a test may not run for as long as that.
 export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT ?= 2m
 

@@ -119,7 +119,8 @@ const notUpdated = -1
 // of a former manifest, or that were left when their owner went. An object that is known to exist is updated first, so
 // that its content changes once, and the apply makes it ours; not if the apply leaves nothing anyway, as with most
 // ConfigMaps and Secrets. Where a look or an update is refused, the apply decides: it leaves fields that nobody may
-// change. done is false without an error if the object went or was written to meanwhile.
+// change, such as what admission gave a Pod or a claim at its creation. done is false without an error if the object
+// went or was written to meanwhile.
 func (o *object) updateWhole() (done bool, err error) {
 	uid := o.uid
 	live, err := o.read()

@@ -161,6 +161,9 @@ func (k keeper) payload(body, live *unstructured.Unstructured, o Options) error 
 	case job:
 		if spec != nil {
 			k.always(spec, liveSpec, "selector", fields("spec"))
+			if _, set := spec["completions"]; !set { // nobody may change it, and it may be a default
+				k.ifThere(spec, liveSpec, "completions", fields("spec"))
+			}
 		}
 		k.jobLabels(body.Object, live.Object)
 	case service:
