@@ -29,10 +29,7 @@ func (p *Pair) Write(ctx context.Context, manifest *unstructured.Unstructured) (
 	var intents [2]apply.Prepared
 	for i := range intents {
 		m := manifest.DeepCopy()
-		m.SetNamespace(p.Namespaces[i])
-		if m.GetName() == "" {
-			m.SetName(p.Names[i])
-		}
+		p.name(m, i)
 		var err error
 		if intents[i], err = apply.Prepare(ctx, m, nil, p.Target.Mapper, nil, apply.Marks{Origin: "ns/mr"}); err != nil {
 			return [2]error{err, err}
@@ -71,8 +68,8 @@ func (p *Pair) update(ctx context.Context, in apply.Prepared) error {
 // one, whose fields the server drops then.
 func (p *Pair) Creatable(ctx context.Context, manifest *unstructured.Unstructured) bool {
 	another := manifest.DeepCopy()
-	another.SetNamespace(p.Namespaces[0])
-	another.SetName("another." + p.Names[0])
+	others := &Pair{Namespaces: p.Namespaces, Names: [2]string{"another." + p.Names[0]}}
+	others.name(another, 0)
 	return p.Target.Client.Create(ctx, another, client.DryRunAll) == nil
 }
 
@@ -113,7 +110,19 @@ func (p *Pair) Delete(ctx context.Context, manifest *unstructured.Unstructured) 
 func (p *Pair) twin(manifest *unstructured.Unstructured, i int) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(manifest.GroupVersionKind())
+	p.name(obj, i)
+	return obj
+}
+
+// name has an object be one of the two. An APIService is called what it serves.
+func (p *Pair) name(obj *unstructured.Unstructured, i int) {
 	obj.SetNamespace(p.Namespaces[i])
 	obj.SetName(p.Names[i])
-	return obj
+	if obj.GetKind() != "APIService" {
+		return
+	}
+	obj.SetName("v1." + p.Names[i])
+	if spec, ok := obj.Object["spec"].(map[string]any); ok {
+		spec["group"] = p.Names[i]
+	}
 }
