@@ -35,7 +35,7 @@ type exception struct {
 	manager string
 	// ready is set if the ManagedResource has to become healthy and rolled out with it.
 	ready bool
-	// extra is how many writes the hub needs to create the object, beside the first one.
+	// extra is how many patches the hub needs to create the object, beside the first one.
 	extra int
 }
 
@@ -299,10 +299,10 @@ func (e exception) run(p place) {
 	p.nudge(obj)
 	same("after a correction")
 	p.nudge(obj)
-	p.awaitWrites(obj, 1+e.extra+2)
+	p.awaitPatches(obj, 1+e.extra+2)
 	same("after two corrections")
 	p.reapply("mr")
-	p.awaitWrites(obj, 1+e.extra+3)
+	p.awaitPatches(obj, 1+e.extra+3)
 	same("after all was applied again")
 	p.expectUndisturbed("mr")
 
@@ -312,7 +312,7 @@ func (e exception) run(p place) {
 	p.awaitApplied("mr")
 	p.nudge(obj)
 	same("after new content")
-	p.awaitWrites(obj, 1+e.extra+5)
+	p.awaitPatches(obj, 1+e.extra+5)
 	for _, note := range p.corrections() {
 		p.Expect(note).To(ContainSubstring("nudger"), "nobody else was corrected")
 		for _, manager := range managers(first) {
@@ -357,5 +357,5 @@ func TestJobFinishes(t *testing.T) {
 		g.Expect(live.Status.Succeeded).To(BeEquivalentTo(1))
 	}).Should(Succeed())
 	p.awaitReady("mr")
-	p.awaitWrites(job[0], 1)
+	p.awaitPatches(job[0], 1)
 }

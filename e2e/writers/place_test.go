@@ -244,11 +244,12 @@ func (p place) writes(obj *unstructured.Unstructured) []string {
 	return out
 }
 
-// awaitWrites waits until the audit log holds as many writes of the hub to an object. It holds them a moment after they were
-// answered; more than wanted never become less.
-func (p place) awaitWrites(obj *unstructured.Unstructured, n int) {
+// awaitPatches waits until the audit log holds as many patches of an object by the hub. It holds them a moment after they
+// were answered; more than wanted never become less. Updates go before those that bring another manifest.
+func (p place) awaitPatches(obj *unstructured.Unstructured, n int) {
 	p.t.Helper()
-	p.Eventually(func() []string { return p.writes(obj) }).WithPolling(500*time.Millisecond).Should(HaveLen(n),
+	isUpdate := func(write string) bool { return strings.HasPrefix(write, "update ") }
+	p.Eventually(func() []string { return slices.DeleteFunc(p.writes(obj), isUpdate) }).WithPolling(500*time.Millisecond).Should(HaveLen(n),
 		func() string { return hub.Log.About(p.ns) })
 }
 
