@@ -13,7 +13,7 @@ import (
 
 // engine changes when a new version of the hub would send other objects for the same input; then everything is applied
 // once, which is a no-op where nothing differs.
-const engine = "2"
+const engine = "3"
 
 // applied is the content of the applied annotation: what was applied and how the objects were afterwards. It is compared,
 // never trusted: a wrong one costs an apply that changes nothing.

@@ -348,13 +348,6 @@ func (r *reconciler) writeAhead(ctx context.Context, work *run, ahead []resource
 	})
 }
 
-// wasIgnored tells whether the conditions are those of a ManagedResource that is ignored. They say nothing about one that is
-// not.
-func wasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
-	c := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
-	return c != nil && c.Reason == resourcesv1alpha1.ReasonManagedResourceIgnored
-}
-
 // sameEntry compares entries but for UIDs, which the desired side does not know.
 func sameEntry(a, b resourcesv1alpha1.ObjectReference) bool {
 	a.UID, b.UID = "", ""

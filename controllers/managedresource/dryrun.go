@@ -97,8 +97,8 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 		return false, err
 	}
 	r.noteAutoscalers(ctx, work, target, p.planned(), false)
-	for i := range p.objects {
-		change, err := r.wouldChange(ctx, target, p.objects[i])
+	for i, in := range intents(p.objects, bookOf(work.mr)) {
+		change, err := r.wouldChange(ctx, target, in)
 		if err != nil {
 			work.log.Info("Dry run: the apply would fail", "object", p.objects[i].Key.String(), "error", err.Error())
 			continue
@@ -123,19 +123,19 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 }
 
 // wouldChange asks the server what a run would make of an object: create, update or nothing.
-func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, prepared apply.Prepared) (string, error) {
+func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, in apply.Intent) (string, error) {
 	ctx, done := clustercache.HoldAnswers(ctx)
 	defer done()
-	_, err := target.Head(ctx, prepared.Intent)
+	_, err := target.Head(ctx, in)
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err): // its namespace or kind may be in the bundle, too
 		return "create", nil
 	case err != nil:
 		return "", fmt.Errorf("reading the live object: %w", err)
-	case prepared.CreateOnly:
+	case in.CreateOnly:
 		return "", nil
 	}
-	preview, err := r.applier.Preview(ctx, target, prepared.Intent)
+	preview, err := r.applier.Preview(ctx, target, in)
 	switch {
 	case err != nil:
 		return "", err

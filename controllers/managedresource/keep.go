@@ -42,7 +42,7 @@ func (r *reconciler) keep(ctx context.Context, work *run) (reconcile.Result, err
 		return reconcile.Result{}, err
 	}
 	if wasIgnored(&work.mr.Status) { // whatever follows, it is not ignored any more
-		if err := r.updateStatus(ctx, work, r.pendingConditions); err != nil {
+		if err := r.updateStatus(ctx, work, r.notIgnored); err != nil {
 			return reconcile.Result{}, err
 		}
 	}

@@ -99,6 +99,24 @@ func (r *reconciler) ignored(ctx context.Context, work *run) error {
 	})
 }
 
+// wasIgnored tells whether a condition says that the ManagedResource is ignored. It says nothing about one that is not.
+func wasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
+	return slices.ContainsFunc([]resourcesv1alpha1.ConditionType{
+		resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionResourcesHealthy,
+	}, func(t resourcesv1alpha1.ConditionType) bool {
+		c := resourcesv1alpha1.GetCondition(s.Conditions, t)
+		return c != nil && c.Reason == resourcesv1alpha1.ReasonManagedResourceIgnored
+	})
+}
+
+// notIgnored ends what ignored said. What is true instead shows when the target is asked.
+func (r *reconciler) notIgnored(s *resourcesv1alpha1.ManagedResourceStatus) {
+	const message = "The ManagedResource is not ignored any more; its checks are pending."
+	r.unknownHealth(s, resourcesv1alpha1.ReasonChecksPending, message)
+	r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
+		resourcesv1alpha1.ReasonApplyProgressing, "The resources are being applied.")
+}
+
 // withoutTarget says that there is no target, or too many. Events bring it back.
 func (r *reconciler) withoutTarget(ctx context.Context, work *run) (reconcile.Result, error) {
 	r.tracker.Forget(ctx, work.name)

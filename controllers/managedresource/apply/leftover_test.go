@@ -179,6 +179,19 @@ func TestConversionWebhookWithAnInjectedBundleGoes(t *testing.T) {
 	expectKept(g, live(t, crd), kept{"spec|conversion|strategy": "None", "spec|conversion|webhook": nil})
 }
 
+func autoscaler(ns, version, spec string) string {
+	return fmt.Sprintf(`
+apiVersion: %s
+kind: HorizontalPodAutoscaler
+metadata: {namespace: %s, name: web}
+spec:
+  minReplicas: 1
+  maxReplicas: 3
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  %s
+`, version, ns, spec)
+}
+
 // A changed object is updated before it is applied, unless nothing is in it but what we own: then an apply is enough.
 func TestChangesAreUpdatesOnlyWhereAnApplyIsNotEnough(t *testing.T) {
 	role := func(ns, verbs string) string {
@@ -206,6 +219,11 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [%s]}]
 			first: func(ns string) string { return role(ns, "get, list") },
 			now:   func(ns string) string { return role(ns, "get") },
 		},
+		"a manifest in another version": {
+			first:   func(ns string) string { return autoscaler(ns, "autoscaling/v1", "targetCPUUtilizationPercentage: 50") },
+			now:     func(ns string) string { return autoscaler(ns, "autoscaling/v2", "") },
+			updates: 1,
+		},
 		"an object with defaults": {
 			first:   func(ns string) string { return web(ns, container, "") },
 			now:     func(ns string) string { return web(ns, container, "paused: true") },
@@ -231,4 +249,32 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [%s]}]
 			}
 		})
 	}
+}
+
+// What an update of ours owns beside an apply is not taken off by the next apply alone, and nobody else is blamed for it.
+func TestFieldsOfFormerUpdatesGoWithTheManifest(t *testing.T) {
+	g := NewWithT(t)
+	ns := namespace(t)
+	text := func(data string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: cm}\ndata: {%s}\n", ns, data)
+	}
+	uid := types.UID("")
+	apply := func(data string) {
+		t.Helper()
+		in := prepare(t, manifest(t, text(data)))
+		in[0].UID = uid
+		out := applier.Run(t.Context(), access, in, nil)[0]
+		g.Expect(out.Err).NotTo(HaveOccurred())
+		for _, f := range out.TakenBack {
+			g.Expect(f.Manager).To(Equal("someone"))
+		}
+		uid = out.UID
+	}
+	apply("a: '1', b: '1'")
+	obj := live(t, manifest(t, text("")))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"c":"1"}}`))
+	g.Expect(cluster.Client.Patch(t.Context(), obj, patch, client.FieldOwner("someone"))).To(Succeed())
+	apply("a: '2', b: '1'")
+	apply("b: '1'")
+	g.Expect(live(t, obj).Object["data"]).To(Equal(map[string]any{"b": "1"}))
 }

@@ -140,6 +140,7 @@ func (o *object) attempt() (done bool, err error) {
 	}
 	if unknown := o.cut(err); len(unknown) > 0 {
 		o.out.UnknownFields = append(o.out.UnknownFields, unknown...)
+		o.in.Same = false // it says something else now
 		return false, nil
 	}
 	switch {

@@ -247,17 +247,17 @@ func without(node any, path []string, drop func(any) bool) (left any, changed bo
 			if field != path[0] && path[0] != "*" {
 				continue
 			}
-			dropped, goes := false, len(path) == 1 && drop(value)
+			dropped, removed := false, len(path) == 1 && drop(value)
 			if len(path) > 1 {
 				value, dropped = without(value, path[1:], drop)
 			}
-			if !goes && !dropped {
+			if !removed && !dropped {
 				continue
 			}
 			if !changed {
 				fields, changed = maps.Clone(node), true
 			}
-			if goes {
+			if removed {
 				delete(fields, field)
 			} else {
 				fields[field] = value

@@ -9,6 +9,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -136,7 +137,7 @@ func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
 	}
 	created, createErr := o.rehearseCreate()
 	if createErr != nil && !apierrors.IsAlreadyExists(createErr) {
-		return fmt.Errorf("%w; a new object would be refused as well: %w", err, createErr)
+		return fmt.Errorf("%w; a new object would be refused as well: %w", o.discreet(err), o.discreet(createErr))
 	}
 	p.After, p.Recreated, p.TakenBack = created, true, nil
 	return nil
@@ -172,8 +173,8 @@ func (o *object) rehearseTakeBack(p *Preview) error {
 	return nil
 }
 
-// withoutStamps leaves out of a preview what the admission of the target sets anew with each write, such as a counter or
-// the time: nothing is written for that. It shows in the rehearsal of an update that changes nothing.
+// withoutStamps leaves out of a preview what the admission of the target sets anew with each write, such as a counter
+// or the time: a run writes nothing for that alone. It shows in the rehearsal of an update that changes nothing.
 func (o *object) withoutStamps(p Preview) {
 	if sameContent(p.After, p.Live) {
 		return
@@ -203,13 +204,14 @@ func unstamp(after, live, stamped, manifest map[string]any) {
 			unstamp(afterMap, wasMap, stampMap, below)
 			continue
 		}
-		if _, intended := manifest[name]; intended {
-			continue
-		}
-		if was == nil {
+		_, intended := manifest[name]
+		_, stays := after[name]
+		switch {
+		case intended, !stays: // it is the manifest's, or goes
+		case was == nil:
 			delete(after, name)
-		} else {
-			after[name] = was
+		default:
+			after[name] = runtime.DeepCopyJSONValue(was)
 		}
 	}
 }

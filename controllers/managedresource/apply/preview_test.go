@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -151,6 +152,11 @@ spec:
       expression: >
         Object{metadata: Object.metadata{annotations: {"stamp.trellis.test/writes":
         oldObject == null ? "1" : oldObject.metadata.?annotations["stamp.trellis.test/writes"].orValue("") + "1"}}}
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: >
+        "counted" in object.?data.orValue({}) ?
+        [JSONPatch{op: "replace", path: "/data/counted", value: object.data["counted"] + "1"}] : []
 `, `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
@@ -186,4 +192,14 @@ spec: {policyName: %[1]s, matchResources: {namespaceSelector: {matchLabels: {kub
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(other.After.Object["data"]).To(Equal(map[string]any{"key": "2"}))
 	g.Expect(stamp(other.After)).To(Equal(stamp(before)))
+
+	// What goes with the manifest goes, whatever a write would make of it.
+	counted := run1(t, strings.Replace(configMap(ns, "counted", "1"), "{key:", "{counted: '1', key:", 1))
+	g.Expect(counted.Err).NotTo(HaveOccurred())
+	in = prepare(t, manifest(t, configMap(ns, "counted", "1")))[0]
+	in.UID = counted.UID
+	less, err := applier.Preview(t.Context(), access, in)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(less.Live.Object["data"]).To(HaveKey("counted"))
+	g.Expect(less.After.Object["data"]).To(Equal(map[string]any{"key": "1"}))
 }

@@ -139,7 +139,8 @@ func (o *object) updateWhole() (done bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if leavesNothing(live.Object, merged.Object, ownership.Read(live, o.FieldManager).Owned()) {
+		all, alone := ownership.Read(live, o.FieldManager).Applied(o.manifest.GetAPIVersion())
+		if all != nil && leavesNothing(live.Object, merged.Object, all, alone) {
 			o.in.Same = true // an apply does what the update would do
 			return true, nil
 		}
@@ -159,25 +160,30 @@ func (o *object) updateWhole() (done bool, err error) {
 	return true, nil
 }
 
-// leavesNothing tells whether an apply makes of a live object what an update with the merged one does: all that is not
-// in the merged one is owned by us, so that the apply takes it off, and lists are ours as a whole or the same. Lists
+// leavesNothing tells whether an apply makes of a live object what an update with the merged one does: what is not in
+// the merged one is owned by us alone, so that the apply takes it off, and lists are ours as a whole or the same. Lists
 // whose items have owners of their own are not looked into, since only the server knows their keys.
-func leavesNothing(live, merged map[string]any, owned *fieldpath.Set) bool {
-	if owned == nil {
-		return false
-	}
+func leavesNothing(live, merged map[string]any, owned, alone *fieldpath.Set) bool {
 	for name, value := range live {
 		element := field(name)
+		want, stays := merged[name]
 		below, isParent := owned.Children.Get(element)
-		if !isParent {
-			below = fieldpath.NewSet()
-		}
-		want := merged[name]
 		valueMap, isMap := value.(map[string]any)
 		wantMap, wantsMap := want.(map[string]any)
 		switch {
 		case isMap && wantsMap:
-			if !leavesNothing(valueMap, wantMap, below) {
+			belowAlone, found := alone.Children.Get(element)
+			if !isParent {
+				below = fieldpath.NewSet()
+			}
+			if !found {
+				belowAlone = fieldpath.NewSet()
+			}
+			if !leavesNothing(valueMap, wantMap, below, belowAlone) {
+				return false
+			}
+		case !stays:
+			if isMap || isParent || !alone.Members.Has(element) {
 				return false
 			}
 		case !isMap && !isParent && owned.Members.Has(element):

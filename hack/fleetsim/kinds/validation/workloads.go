@@ -41,7 +41,7 @@ func workload(s *metav1.LabelSelector, template *corev1.PodTemplateSpec) field.E
 	return errs
 }
 
-// strategy refuses the other branch of a union.
+// strategy refuses the parameters of a rolling update beside another strategy.
 func strategy(s appsv1.DeploymentStrategy) field.ErrorList {
 	if s.Type != appsv1.RecreateDeploymentStrategyType || s.RollingUpdate == nil {
 		return nil
