@@ -126,9 +126,9 @@ func judge(check string, histories []History, writers Writers, begin func(Histor
 	return verdict
 }
 
-// Repeated finds writes that wrote what was there already: the server changed nothing, or nothing but managedFields. Who
-// writes an object for the first time may find it as it should be, and take it over; and who updated an object may apply
-// the same, to own it.
+// Repeated finds writes that wrote what was there already: the server changed nothing, or nothing but managedFields.
+// Who writes an object for the first time may find it as it should be, and take it over; and who updated an object may
+// apply the same, to own it.
 func Repeated(writers Writers, histories ...History) Verdict {
 	return judge("written although it was there already", histories, writers, func(History) func(Change, bool) (string, []Change) {
 		latest := map[string]Change{} // by object and subresource, of judged writers
@@ -146,7 +146,8 @@ func Repeated(writers Writers, histories ...History) Verdict {
 			switch {
 			case !c.Changed:
 				return "a write that changed nothing", shownBy
-			case c.Before == c.After && c.Verb != VerbDelete && !c.subresource() && wrote && before.UID == c.UID && !owns(before, c):
+			case c.Before == c.After && c.Verb != VerbDelete && !c.subresource() && wrote && before.UID == c.UID &&
+				!owns(before, c):
 				return "the same content was written again", shownBy
 			}
 			return "", nil

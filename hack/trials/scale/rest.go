@@ -147,7 +147,8 @@ func judgeRest(step *figures.Step, counts journal.Counts, targets int, length, i
 	for _, c := range asked {
 		goal += fmt.Sprintf("; there were %d of %s %s", c.Requests, c.Verb, c.Resource)
 	}
-	step.Add("gets and lists of targets, but for probes", float64(asked.Sum().Requests), "").Holds(goal, len(asked) == 0).Strictly()
+	step.Add("gets and lists of targets, but for probes", float64(asked.Sum().Requests), "").
+		Holds(goal, len(asked) == 0).Strictly()
 	// What is asked for more often than probes are due is none. Intervals vary by a fifth.
 	due := 0.0
 	if interval > 0 {

@@ -122,8 +122,8 @@ func coerceMetadata(o *unstructured.Unstructured) ([]error, error) {
 	return strict, nil
 }
 
-// dropNulls removes nulls where a schema has none and no default, as an API server does with what it is sent, but not with
-// what an apply makes of that.
+// dropNulls removes nulls where a schema has none and no default, as an API server does with what it is sent, but not
+// with what an apply makes of that.
 func dropNulls(value any, s *structuralschema.Structural) {
 	if s == nil {
 		return
