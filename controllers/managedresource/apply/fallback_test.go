@@ -70,9 +70,11 @@ type limited struct {
 	refuseMetadata   bool // answers 406 to those who want metadata only
 	noManagedFields  bool
 	updates, creates atomic.Int32
+	requests         atomic.Int32
 }
 
 func (l *limited) RoundTrip(req *http.Request) (*http.Response, error) {
+	l.requests.Add(1)
 	accept := req.Header.Get("Accept")
 	switch {
 	case l.refuseMetadata && strings.Contains(accept, "PartialObjectMetadata"):
@@ -110,7 +112,7 @@ func refusal(req *http.Request, code int) *http.Response {
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(raw)), ContentLength: int64(len(raw))}
 }
 
-func (l *limited) target(t *testing.T) apply.Target {
+func (l *limited) target(t testing.TB) apply.Target {
 	t.Helper()
 	config := rest.CopyConfig(cluster.RESTConfig())
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper { l.base = base; return l })
