@@ -3,6 +3,7 @@ package explain
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -315,7 +316,6 @@ func notObserved(f *Facts) Cause {
 
 // conditionRemedies say what to do about a ManagedResource, by the reason of a condition.
 var conditionRemedies = map[string]string{
-	resourcesv1alpha1.ReasonApplyFailed:          "Correct the manifests, or what the target answers. \"diff mr %[2]s\" rehearses the apply; the hub tries again by itself.",
 	resourcesv1alpha1.ReasonDecodingFailed:       "Correct the document that the message names. \"unpack mr %[2]s\" shows what can be read. Nothing is deleted meanwhile.",
 	resourcesv1alpha1.ReasonCannotReadSecret:     "Create the Secret of the message, or take it out of spec.secretRefs.",
 	resourcesv1alpha1.ReasonOwnedByOther:         "Take the object out of one of the two ManagedResources; the message names the other one.",
@@ -333,6 +333,38 @@ var conditionRemedies = map[string]string{
 	resourcesv1alpha1.ReasonDeletionPending:      "The message says what each object waits for: finalizers, others that need it, or the target. A target that never comes back: kubectl -n %[1]s annotate managedresource %[2]s " + resourcesv1alpha1.ForceDeletionAnnotation + "=true gives its objects up.",
 	resourcesv1alpha1.ReasonObjectsContested:     "Take the fields out of the manifests, or stop the other writer of the message.",
 	resourcesv1alpha1.ReasonConditionInitialized: "Wait: the hub has only just noticed it.",
+}
+
+// applyRemedies say what to do about a failed apply, by what the message has of the target's answer. The first that is
+// found counts. What the manifests cannot help with comes before.
+var applyRemedies = []struct {
+	answer *regexp.Regexp
+	remedy string
+}{
+	{
+		regexp.MustCompile(`being terminated|is being deleted`),
+		"Nothing is wrong with the manifests: something is being deleted, and the message says what that waits for. What is to be there is created when it is gone.",
+	},
+	{regexp.MustCompile(`no matches for kind`), "Install what defines the kind, or correct its name and version in the manifests. The hub applies it as soon as the kind is there."},
+	{regexp.MustCompile(`namespaces "[^"]*" not found`), "Create the namespace, in this ManagedResource or another one. The hub applies what is in it as soon as it is there."},
+	{regexp.MustCompile(`failed calling webhook`), "A webhook in the target does not answer: mend it, or remove its configuration. The manifests may be right."},
+	{regexp.MustCompile(`denied the request|ValidatingAdmissionPolicy`), "A policy of the target refuses it: change the policy, or the manifests so that they comply."},
+	{regexp.MustCompile(`forbidden: User`), "The identity of the hub in the target lacks the right that the message names: give it to the account of the registration."},
+	{
+		regexp.MustCompile(`the server is currently unable|connection refused|context deadline exceeded|etcdserver`),
+		"The API server of the target, or one behind it, does not work as it should. The manifests may be right.",
+	},
+}
+
+// applyRemedy says what to do about a failed apply.
+func applyRemedy(message string) string {
+	const rehearse = ` "diff mr %[2]s" rehearses the apply; the hub tries again by itself.`
+	for _, r := range applyRemedies {
+		if r.answer.MatchString(message) {
+			return r.remedy + rehearse
+		}
+	}
+	return "Correct the manifests, or what the target answers." + rehearse
 }
 
 // conditions is the cause that the hub names itself: the first condition that is not good, in the order of causes.
@@ -353,7 +385,10 @@ func conditions(f *Facts) Cause {
 			continue
 		}
 		unblock, known := conditionRemedies[c.Reason]
-		if !known {
+		switch {
+		case c.Reason == resourcesv1alpha1.ReasonApplyFailed:
+			unblock = applyRemedy(c.Message)
+		case !known:
 			unblock = fmt.Sprintf("Look at the object in the target; \"tree mr %s\" shows its pods.", mr.Name)
 		}
 		return Cause{

@@ -193,3 +193,30 @@ func TestCausesOfClusters(t *testing.T) {
 func condition(f *explain.Facts, conditionType string, status metav1.ConditionStatus, reason string) {
 	f.Cluster.Status.Conditions = append(f.Cluster.Status.Conditions, metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: "said the hub", LastTransitionTime: then})
 }
+
+// What the manifests cannot help with is not asked of them.
+func TestRemediesOfFailedApplies(t *testing.T) {
+	for message, want := range map[string]string{
+		`configmaps "a" is forbidden: unable to create new content in namespace b because it is being terminated; namespace b waits: pods`: "Nothing is wrong with the manifests",
+		`the object is being deleted; it is created again when it is gone`:                                                                 "Nothing is wrong with the manifests",
+		`no matches for kind "Bar" in version "foo/v1"`:                                                                                    "Install what defines the kind",
+		`namespaces "b" not found`: "Create the namespace",
+		`Internal error occurred: failed calling webhook "a": connect: connection refused`:                "A webhook in the target does not answer",
+		`configmaps "a" is forbidden: ValidatingAdmissionPolicy 'no' with binding 'no' denied request: x`: "A policy of the target refuses it",
+		`configmaps "a" is forbidden: User "trellis" cannot patch resource "configmaps"`:                  "lacks the right",
+		`the server is currently unable to handle the request`:                                            "does not work as it should",
+		`Service "a" is invalid: spec.ports: Required value`:                                              "Correct the manifests",
+	} {
+		t.Run(message, func(t *testing.T) {
+			g := NewWithT(t)
+			f := &explain.Facts{ManagedResource: &resourcesv1alpha1.ManagedResource{}}
+			f.ManagedResource.Name = "a"
+			f.ManagedResource.Status.Conditions = []resourcesv1alpha1.Condition{{
+				Type: resourcesv1alpha1.ConditionResourcesApplied, Status: resourcesv1alpha1.ConditionFalse,
+				Reason: resourcesv1alpha1.ReasonApplyFailed, Message: message,
+			}}
+			cause := explain.OfManagedResource(f)
+			g.Expect(cause.Unblock).To(And(ContainSubstring(want), ContainSubstring(`"diff mr a"`)))
+		})
+	}
+}
