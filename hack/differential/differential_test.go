@@ -75,7 +75,7 @@ func TestObjectsAreWhatAnUpdateMakesOfThem(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	target := access(g)
 
-	each := max(*transitions/len(kinds), 2)
+	each := max((*transitions+len(kinds)-1)/len(kinds), 2)
 	var both, refused int
 	for i, kind := range kinds {
 		t.Run(kind.Name(), func(t *testing.T) {
