@@ -33,8 +33,7 @@ func TestQuickly(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	report := figures.NewReport("fleet", nil)
 	err = scale.Run(t.Context(), root, scale.Options{
-		Targets: 4, Objects: 60, Extra: 2, Struck: 30, Rounds: 2, Flood: 200, Void: 10 * time.Second, Window: 2 * time.Second, Rest: 10 * time.Second,
-		RestTries: 3, Rate: 5, Patience: 5 * time.Minute, Limit: 15 * time.Minute,
+		Targets: 4, Objects: 60, Extra: 2, Struck: 30, Rounds: 2, Flood: 200, Void: 10 * time.Second, Window: 2 * time.Second, Rest: 10 * time.Second, Rate: 5, Patience: 5 * time.Minute, Limit: 15 * time.Minute,
 	}, report)
 	var table strings.Builder
 	g.Expect(report.Print(&table)).To(Succeed())

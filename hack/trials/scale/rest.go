@@ -75,14 +75,26 @@ func (r *run) restUntil(ctx context.Context, step *figures.Step, unprobed bool) 
 	if err := rig.Pause(ctx, settle); err != nil {
 		return err
 	}
-	m, err := r.measureRest(ctx)
-	for tries := 1; err == nil && r.options.RestTries > tries && m.disturbed(); tries++ {
-		m, err = r.measureRest(ctx)
-	}
+	r.Journal.Reset()
+	before, err := r.Source.Requests(ctx)
 	if err != nil {
 		return err
 	}
-	before, after, cpu, later, counts := m.before, m.after, m.cpu, m.later, m.counts
+	cpu, err := r.CPU()
+	if err != nil {
+		return err
+	}
+	if err := rig.Pause(ctx, r.options.Rest); err != nil {
+		return err
+	}
+	later, err := r.CPU()
+	if err != nil {
+		return err
+	}
+	after, err := r.Source.Requests(ctx)
+	if err != nil {
+		return err
+	}
 	used := step.Add("hub CPU", later.Millicores(cpu), "m")
 	if unprobed {
 		// The goal is for a thousand targets.
@@ -93,6 +105,7 @@ func (r *run) restUntil(ctx context.Context, step *figures.Step, unprobed bool) 
 			}
 		}
 	}
+	counts := byHub(r.Journal.Counts())
 	for _, c := range counts {
 		step.Count(fmt.Sprintf("target: %s %s %d", c.Verb, c.Resource, c.Code), c.Requests)
 	}
@@ -115,38 +128,6 @@ func (r *run) restUntil(ctx context.Context, step *figures.Step, unprobed bool) 
 	step.Add("RSS as it is", mib(memory.RSS), "MiB").AtMost(r.memoryGoal())
 	step.Add("anonymous memory as it is", mib(memory.Anonymous), "MiB").AtMost(r.memoryGoal())
 	return r.profile(ctx, step.Name, r.options.Rest)() // it would be measured with the rest
-}
-
-// restMeasure is what was asked of the targets and the source while nothing happened.
-type restMeasure struct {
-	before, after map[string]int64 // requests to the source
-	cpu, later    rig.CPU
-	counts        journal.Counts // of requests to targets, by the hub
-}
-
-// disturbed tells whether more was asked of targets than probes.
-func (m restMeasure) disturbed() bool {
-	polls := m.counts.Verbs("get", "list").Where(func(c journal.Count) bool { return !probe(c) })
-	return len(m.counts.Writes()) > 0 || len(polls) > 0
-}
-
-func (r *run) measureRest(ctx context.Context) (m restMeasure, err error) {
-	r.Journal.Reset()
-	if m.before, err = r.Source.Requests(ctx); err != nil {
-		return m, err
-	}
-	if m.cpu, err = r.CPU(); err != nil {
-		return m, err
-	}
-	if err = rig.Pause(ctx, r.options.Rest); err != nil {
-		return m, err
-	}
-	if m.later, err = r.CPU(); err != nil {
-		return m, err
-	}
-	m.counts = byHub(r.Journal.Counts())
-	m.after, err = r.Source.Requests(ctx)
-	return m, err
 }
 
 // probeInterval is that of the hub as it ships.

@@ -28,9 +28,6 @@ type Options struct {
 	Steps []string
 	// Window is how long a measurement of drift takes, and Rest one of rest.
 	Window, Rest time.Duration
-	// RestTries is how often rest is measured until nothing disturbs it. Zero: once. On a busy machine a probe may get no
-	// answer in time, and what the hub asks after that is no poll.
-	RestTries int
 	// Struck is the part of the targets that hang, and that vanish in an outage, in percent.
 	Struck int
 	// Rounds is how often the same targets vanish and come back in an outage.
