@@ -174,7 +174,9 @@ func identity(c journal.Count) bool { return c.Verb == "get" && c.Resource == "n
 func version(c journal.Count) bool { return c.Verb == "get" && c.Resource == "/version" }
 
 // past is the request for what tells whether a cluster went back in time, which probes make now and then.
-func past(c journal.Count) bool { return c.Verb == "list" && c.Resource == "leases.coordination.k8s.io" }
+func past(c journal.Count) bool {
+	return c.Verb == "list" && c.Resource == "leases.coordination.k8s.io"
+}
 
 // merged adds sections of YAML to others; a section in both is put together, and the latter wins.
 func merged(sections ...string) (string, error) {
