@@ -379,7 +379,7 @@ func TestSharedFieldsAreNoDrift(t *testing.T) {
 			p.Expect(managers(p.live(obj))).To(ContainElement("like-minded"))
 			p.nudge(obj)
 			p.nudge(obj)
-			p.awaitPatches(obj, 3)
+			p.awaitPatches(obj, 3, 0)
 			live := p.live(obj)
 			p.Expect(payloadOf(live)).To(Equal(payloadOf(right)))
 			p.Expect(live.GetGeneration()).To(Equal(right.GetGeneration()))

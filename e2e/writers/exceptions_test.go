@@ -299,10 +299,10 @@ func (e exception) run(p place) {
 	p.nudge(obj)
 	same("after a correction")
 	p.nudge(obj)
-	p.awaitPatches(obj, 1+e.extra+2)
+	p.awaitPatches(obj, 1+e.extra+2, 0)
 	same("after two corrections")
 	p.reapply("mr")
-	p.awaitPatches(obj, 1+e.extra+3)
+	p.awaitPatches(obj, 1+e.extra+3, 1)
 	same("after all was applied again")
 	p.expectUndisturbed("mr")
 
@@ -312,7 +312,7 @@ func (e exception) run(p place) {
 	p.awaitApplied("mr")
 	p.nudge(obj)
 	same("after new content")
-	p.awaitPatches(obj, 1+e.extra+5)
+	p.awaitPatches(obj, 1+e.extra+5, 2)
 	for _, note := range p.corrections() {
 		p.Expect(note).To(ContainSubstring("nudger"), "nobody else was corrected")
 		for _, manager := range managers(first) {
@@ -357,5 +357,5 @@ func TestJobFinishes(t *testing.T) {
 		g.Expect(live.Status.Succeeded).To(BeEquivalentTo(1))
 	}).Should(Succeed())
 	p.awaitReady("mr")
-	p.awaitPatches(job[0], 1)
+	p.awaitPatches(job[0], 1, 0)
 }

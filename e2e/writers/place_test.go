@@ -244,13 +244,23 @@ func (p place) writes(obj *unstructured.Unstructured) []string {
 	return out
 }
 
-// awaitPatches waits until the audit log holds as many patches of an object by the hub. It holds them a moment after they
-// were answered; more than wanted never become less. Updates go before those that bring another manifest.
-func (p place) awaitPatches(obj *unstructured.Unstructured, n int) {
+// awaitPatches waits until the audit log holds as many patches of an object by the hub, and no more updates of it than
+// there may be: one goes before a patch that may bring another manifest. The log holds them a moment after they were
+// answered; more than wanted never become less.
+func (p place) awaitPatches(obj *unstructured.Unstructured, patches, updates int) {
 	p.t.Helper()
-	isUpdate := func(write string) bool { return strings.HasPrefix(write, "update ") }
-	p.Eventually(func() []string { return slices.DeleteFunc(p.writes(obj), isUpdate) }).WithPolling(500*time.Millisecond).Should(HaveLen(n),
+	of := func(verb string) (out []string) {
+		for _, write := range p.writes(obj) {
+			if strings.HasPrefix(write, verb+" ") {
+				out = append(out, write)
+			}
+		}
+		return out
+	}
+	p.Eventually(func() []string { return of("patch") }).WithPolling(500*time.Millisecond).Should(HaveLen(patches),
 		func() string { return hub.Log.About(p.ns) })
+	p.Expect(len(of("update"))).To(BeNumerically("<=", updates), "%v", p.writes(obj))
+	p.Expect(p.writes(obj)).To(HaveLen(patches + len(of("update"))))
 }
 
 // audit lists what the hub asked of the target.

@@ -335,21 +335,39 @@ var conditionRemedies = map[string]string{
 	resourcesv1alpha1.ReasonConditionInitialized: "Wait: the hub has only just noticed it.",
 }
 
-// applyRemedies say what to do about a failed apply, by what the message has of the target's answer. The first that is
-// found counts. What the manifests cannot help with comes before.
+// applyRemedies say what to do about a failed apply, by what the message has of the target's answer. The first one that
+// matches counts.
 var applyRemedies = []struct {
 	answer *regexp.Regexp
 	remedy string
 }{
 	{
 		regexp.MustCompile(`being terminated|is being deleted`),
-		"Nothing is wrong with the manifests: something is being deleted, and the message says what that waits for. What is to be there is created when it is gone.",
+		"Nothing is wrong with the manifests: something is being deleted, and the message says what that waits for. " +
+			"What is to be there is created when it is gone.",
 	},
-	{regexp.MustCompile(`no matches for kind`), "Install what defines the kind, or correct its name and version in the manifests. The hub applies it as soon as the kind is there."},
-	{regexp.MustCompile(`namespaces "[^"]*" not found`), "Create the namespace, in this ManagedResource or another one. The hub applies what is in it as soon as it is there."},
-	{regexp.MustCompile(`failed calling webhook`), "A webhook in the target does not answer: mend it, or remove its configuration. The manifests may be right."},
-	{regexp.MustCompile(`denied the request|ValidatingAdmissionPolicy`), "A policy of the target refuses it: change the policy, or the manifests so that they comply."},
-	{regexp.MustCompile(`forbidden: User`), "The identity of the hub in the target lacks the right that the message names: give it to the account of the registration."},
+	{
+		regexp.MustCompile(`no matches for kind`),
+		"Install what defines the kind, or correct its name and version in the manifests. " +
+			"The hub applies it as soon as the kind is there.",
+	},
+	{
+		regexp.MustCompile(`namespaces "[^"]*" not found`),
+		"Create the namespace, in this ManagedResource or another one. The hub applies what is in it as soon as it is there.",
+	},
+	{
+		regexp.MustCompile(`failed calling webhook`),
+		"A webhook in the target does not answer: mend it, or remove its configuration. The manifests may be right.",
+	},
+	{
+		regexp.MustCompile(`denied the request|ValidatingAdmissionPolicy`),
+		"A policy of the target refuses it: change the policy, or the manifests so that they comply.",
+	},
+	{
+		regexp.MustCompile(`forbidden: User`),
+		"The identity of the hub in the target lacks the right that the message names: " +
+			"give it to the account of the registration.",
+	},
 	{
 		regexp.MustCompile(`the server is currently unable|connection refused|context deadline exceeded|etcdserver`),
 		"The API server of the target, or one behind it, does not work as it should. The manifests may be right.",

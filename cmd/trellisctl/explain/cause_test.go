@@ -196,16 +196,26 @@ func condition(f *explain.Facts, conditionType string, status metav1.ConditionSt
 
 // What the manifests cannot help with is not asked of them.
 func TestRemediesOfFailedApplies(t *testing.T) {
+	const remedyOfDeletion = "Nothing is wrong with the manifests"
+	const forbidden = `configmaps "a" is forbidden: `
 	for message, want := range map[string]string{
-		`configmaps "a" is forbidden: unable to create new content in namespace b because it is being terminated; namespace b waits: pods`: "Nothing is wrong with the manifests",
-		`the object is being deleted; it is created again when it is gone`:                                                                 "Nothing is wrong with the manifests",
-		`no matches for kind "Bar" in version "foo/v1"`:                                                                                    "Install what defines the kind",
+		forbidden + `unable to create new content in namespace b because it is being terminated`: remedyOfDeletion,
+
+		`the object is being deleted; it is created again when it is gone`: remedyOfDeletion,
+
+		`no matches for kind "Bar" in version "foo/v1"`: "Install what defines the kind",
+
 		`namespaces "b" not found`: "Create the namespace",
-		`Internal error occurred: failed calling webhook "a": connect: connection refused`:                "A webhook in the target does not answer",
-		`configmaps "a" is forbidden: ValidatingAdmissionPolicy 'no' with binding 'no' denied request: x`: "A policy of the target refuses it",
-		`configmaps "a" is forbidden: User "trellis" cannot patch resource "configmaps"`:                  "lacks the right",
-		`the server is currently unable to handle the request`:                                            "does not work as it should",
-		`Service "a" is invalid: spec.ports: Required value`:                                              "Correct the manifests",
+
+		`Internal error occurred: failed calling webhook "a": connection refused`: "A webhook in the target does not",
+
+		forbidden + `ValidatingAdmissionPolicy 'no' with binding 'no' denied request`: "A policy of the target refuses it",
+
+		forbidden + `User "trellis" cannot patch resource "configmaps"`: "lacks the right",
+
+		`the server is currently unable to handle the request`: "does not work as it should",
+
+		`Service "a" is invalid: spec.ports: Required value`: "Correct the manifests",
 	} {
 		t.Run(message, func(t *testing.T) {
 			g := NewWithT(t)

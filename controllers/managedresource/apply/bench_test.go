@@ -41,8 +41,9 @@ func BenchmarkPrepareAndEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkRun measures what an object costs that exists, on a real API server: as it was applied last, and with another
-// manifest each time. A ConfigMap is applied; a Deployment, which has defaults, is updated before. Requests are counted.
+// BenchmarkRun measures what an object costs that exists, on a real API server: as it was applied last, and with
+// another manifest each time. A ConfigMap is applied; a Deployment, which has defaults, is updated before. Requests are
+// counted.
 func BenchmarkRun(b *testing.B) {
 	if testing.Short() {
 		b.Skip("starts a control plane")

@@ -179,19 +179,6 @@ func TestConversionWebhookWithAnInjectedBundleGoes(t *testing.T) {
 	expectKept(g, live(t, crd), kept{"spec|conversion|strategy": "None", "spec|conversion|webhook": nil})
 }
 
-func autoscaler(ns, version, spec string) string {
-	return fmt.Sprintf(`
-apiVersion: %s
-kind: HorizontalPodAutoscaler
-metadata: {namespace: %s, name: web}
-spec:
-  minReplicas: 1
-  maxReplicas: 3
-  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
-  %s
-`, version, ns, spec)
-}
-
 // A changed object is updated before it is applied, unless nothing is in it but what we own: then an apply is enough.
 func TestChangesAreUpdatesOnlyWhereAnApplyIsNotEnough(t *testing.T) {
 	role := func(ns, verbs string) string {
@@ -218,11 +205,6 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [%s]}]
 		"a list that is replaced as a whole": {
 			first: func(ns string) string { return role(ns, "get, list") },
 			now:   func(ns string) string { return role(ns, "get") },
-		},
-		"a manifest in another version": {
-			first:   func(ns string) string { return autoscaler(ns, "autoscaling/v1", "targetCPUUtilizationPercentage: 50") },
-			now:     func(ns string) string { return autoscaler(ns, "autoscaling/v2", "") },
-			updates: 1,
 		},
 		"an object with defaults": {
 			first:   func(ns string) string { return web(ns, container, "") },
@@ -251,7 +233,8 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [%s]}]
 	}
 }
 
-// What an update of ours owns beside an apply is not taken off by the next apply alone, and nobody else is blamed for it.
+// What an update of ours owns beside an apply is not taken off by the next apply alone, and nobody else is blamed for
+// it.
 func TestFieldsOfFormerUpdatesGoWithTheManifest(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)

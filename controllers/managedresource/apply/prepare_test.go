@@ -150,7 +150,10 @@ func TestPrepareDropsNullQuantities(t *testing.T) {
 		path     []string
 		want     string
 	}{
-		"Deployment": {"apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {containers: %s}}}", []string{"spec", "template", "spec", "containers"}, want},
+		"Deployment": {
+			"apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {containers: %s}}}",
+			[]string{"spec", "template", "spec", "containers"}, want,
+		},
 		"CronJob": {
 			"apiVersion: batch/v1\nkind: CronJob\nspec: {jobTemplate: {spec: {template: {spec: {initContainers: %s}}}}}",
 			[]string{"spec", "jobTemplate", "spec", "template", "spec", "initContainers"}, want,
@@ -163,7 +166,8 @@ func TestPrepareDropsNullQuantities(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p, err := apply.Prepare(t.Context(), manifest(t, fmt.Sprintf(c.manifest, container)+"\nmetadata: {name: a}"), nil, mapper(), nil, marks)
+			o := manifest(t, fmt.Sprintf(c.manifest, container)+"\nmetadata: {name: a}")
+			p, err := apply.Prepare(t.Context(), o, nil, mapper(), nil, marks)
 			g.Expect(err).NotTo(HaveOccurred())
 			got, _, err := unstructured.NestedSlice(p.Object.Object, c.path...)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -213,7 +217,8 @@ func TestPrepareLeavesTheManifestAlone(t *testing.T) {
 		"a Secret in plain text":      "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: Yg==}\nstringData: {c: d}",
 		"webhooks": "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a}\n" +
 			"webhooks: [{name: a, clientConfig: {url: 'https://x'}}, {name: b, clientConfig: {caBundle: '', url: 'https://y'}}, {name: c, clientConfig: {caBundle: null}}]",
-		"quantities of null":  "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, resources: {limits: {cpu: null}}}, {name: b}]}",
+		"quantities of null": "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n" +
+			"spec: {containers: [{name: a, resources: {limits: {cpu: null}}}, {name: b}]}",
 		"a claim":             "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\nspec: {volumeName: '', resources: {}}",
 		"a node":              "apiVersion: v1\nkind: Node\nmetadata: {name: a, namespace: b}\nspec: {taints: [], podCIDR: '', providerID: x}",
 		"an aggregated role":  "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\nrules: []\naggregationRule: {x: z}",

@@ -156,7 +156,7 @@ func TestMR24_MR25_BUG15_LiveValuesThatWin(t *testing.T) {
 		"selector and labels of a Job": {
 			first: "apiVersion: batch/v1\nkind: Job\nmetadata: {namespace: %[1]s, name: web}\nspec: {template: {metadata: {labels: {a: '1', b: '1'}}, spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}\n",
 			now:   "apiVersion: batch/v1\nkind: Job\nmetadata: {namespace: %[1]s, name: web}\nspec: {parallelism: 3, template: {metadata: {labels: {a: '1'}}, spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}\n",
-			want:  kept{"spec|template|metadata|labels|b": "1", "spec|parallelism": 3}},
+			want:  kept{"spec|template|metadata|labels|b": "1", "spec|parallelism": 3, "spec|completions": 1}},
 		"a restart in a CronJob": {taken: true,
 			first:  "apiVersion: batch/v1\nkind: CronJob\nmetadata: {namespace: %[1]s, name: web}\nspec: {schedule: '* * * * *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}}}\n",
 			change: `{"spec":{"suspend":true,"jobTemplate":{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}}}`,

@@ -66,7 +66,11 @@ func (o *object) update(live *unstructured.Unstructured) (done bool, err error) 
 		o.accept(created, ownership.Observe(created, o.FieldManager))
 		return true, nil
 	}
-	written, err := o.put(live, false)
+	merged, err := o.merged(live)
+	if err != nil {
+		return false, err
+	}
+	written, err := o.put(live, merged)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil // look again
@@ -86,16 +90,9 @@ func (o *object) merged(live *unstructured.Unstructured) (*unstructured.Unstruct
 	return merge.Object(o.manifest, live, options)
 }
 
-// put writes the merged object if it differs from the live one, and returns what is there then. afresh has the server
-// forget who set which field.
-func (o *object) put(live *unstructured.Unstructured, afresh bool) (*unstructured.Unstructured, error) {
-	merged, err := o.merged(live)
-	if err != nil {
-		return nil, err
-	}
-	if afresh {
-		merged.SetManagedFields([]metav1.ManagedFieldsEntry{{}}) // none at all would mean that they stay
-	} else if sameContent(merged, live) {
+// put writes the merged object if it differs from the live one, and returns what is there then.
+func (o *object) put(live, merged *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if sameContent(merged, live) {
 		return live, nil
 	}
 	foreign, err := ownership.Read(live, o.FieldManager).Foreign(o.exempt)
@@ -134,18 +131,15 @@ func (o *object) updateWhole() (done bool, err error) {
 	if live == nil || live.GetUID() != uid {
 		return false, nil
 	}
-	if !o.in.Same && len(o.out.TakenBack) == 0 && !hasNulls(o.manifest.Object) && !hasEmpty(o.manifest.Object) {
-		merged, err := o.merged(live)
-		if err != nil {
-			return false, err
-		}
-		all, alone := ownership.Read(live, o.FieldManager).Applied(o.manifest.GetAPIVersion())
-		if all != nil && leavesNothing(live.Object, merged.Object, all, alone) {
-			o.in.Same = true // an apply does what the update would do
-			return true, nil
-		}
+	merged, err := o.merged(live)
+	if err != nil {
+		return false, err
 	}
-	written, err := o.put(live, false)
+	if o.applyIsEnough(live, merged) {
+		o.in.Same = true
+		return true, nil
+	}
+	written, err := o.put(live, merged)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil
@@ -158,6 +152,16 @@ func (o *object) updateWhole() (done bool, err error) {
 	}
 	o.whole = true
 	return true, nil
+}
+
+// applyIsEnough tells whether an apply that is to come makes of a live object what an update with the merged one does.
+// Nulls, and empty maps and lists beside fields that go, are what it makes something else of.
+func (o *object) applyIsEnough(live, merged *unstructured.Unstructured) bool {
+	if o.in.Same || len(o.out.TakenBack) > 0 || hasNulls(o.manifest.Object) || hasEmpty(o.manifest.Object) {
+		return false
+	}
+	all, alone := ownership.Read(live, o.FieldManager).Applied(o.manifest.GetAPIVersion())
+	return all != nil && leavesNothing(live.Object, merged.Object, all, alone)
 }
 
 // leavesNothing tells whether an apply makes of a live object what an update with the merged one does: what is not in
@@ -226,7 +230,14 @@ func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done 
 			return false, err
 		}
 	}
-	written, err := o.put(live, o.refused > 0 && isAboutRecord(refusal))
+	merged, err := o.merged(live)
+	if err != nil {
+		return false, err
+	}
+	if o.refused > 0 && isAboutRecord(refusal) { // the server is to forget who set which field
+		merged.SetManagedFields([]metav1.ManagedFieldsEntry{{}}) // none at all would mean that they stay
+	}
+	written, err := o.put(live, merged)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil // look again

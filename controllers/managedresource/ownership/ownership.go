@@ -164,9 +164,9 @@ func (r *Record) Owned() *fieldpath.Set {
 	return set
 }
 
-// Applied returns the fields of our entry if an apply in a version wrote it, and those among them that no other entry has,
-// of our own updates neither: the next apply without them takes them off. Both are nil for an entry of an update or of
-// another version, and if an entry cannot be read.
+// Applied returns the fields of our entry if an apply in a version wrote it, and those among them that no other entry
+// has, of our own updates neither: the next apply without them takes them off. Both are nil for an entry of an update
+// or of another version, and if an entry cannot be read.
 func (r *Record) Applied(apiVersion string) (all, alone *fieldpath.Set) {
 	if r.own < 0 || !isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager) || r.entries[r.own].APIVersion != apiVersion {
 		return nil, nil

@@ -125,7 +125,8 @@ func prepare(ctx context.Context, s *server) error {
 
 // table is all rows, by topic.
 func table() []row {
-	return slices.Concat(applyRows, leftoverRows, writeRows, deleteRows, readRows, watchRows, kindRows, customRows, discoveryRows)
+	return slices.Concat(applyRows, leftoverRows,
+		writeRows, deleteRows, readRows, watchRows, kindRows, customRows, discoveryRows)
 }
 
 // TestSimulatorAnswersAsARealServer runs the table.

@@ -127,8 +127,8 @@ func judge(check string, histories []History, writers Writers, begin func(Histor
 }
 
 // Repeated finds writes that wrote what was there already: the server changed nothing, or nothing but managedFields.
-// Who writes an object for the first time may find it as it should be, and take it over; and who updated an object may
-// apply the same, to own it.
+// Two such writes are in order: the first write of a writer takes over an object that is as it should be, and an apply
+// right after an update of the same writer takes ownership of what was updated.
 func Repeated(writers Writers, histories ...History) Verdict {
 	return judge("written although it was there already", histories, writers, func(History) func(Change, bool) (string, []Change) {
 		latest := map[string]Change{} // by object and subresource, of judged writers
@@ -147,7 +147,7 @@ func Repeated(writers Writers, histories ...History) Verdict {
 			case !c.Changed:
 				return "a write that changed nothing", shownBy
 			case c.Before == c.After && c.Verb != VerbDelete && !c.subresource() && wrote && before.UID == c.UID &&
-				!owns(before, c):
+				!appliesUpdated(before, c):
 				return "the same content was written again", shownBy
 			}
 			return "", nil
@@ -155,8 +155,8 @@ func Repeated(writers Writers, histories ...History) Verdict {
 	})
 }
 
-// owns tells of two writes to an object whether the second one applies what the first one updated.
-func owns(before, c Change) bool {
+// appliesUpdated tells of two writes to an object whether the second one applies what the first one updated.
+func appliesUpdated(before, c Change) bool {
 	return before.Verb == "update" && c.Verb == VerbApply && before.Manager == c.Manager
 }
 
