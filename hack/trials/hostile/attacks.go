@@ -24,8 +24,7 @@ func attacks() []attack {
 	return append(all, together(all))
 }
 
-// together plays the representative selection of the attacks at the same time, each in a namespace of its own. A quick
-// run, which has all of them one after the other, does without.
+// together plays the representative selection of the attacks at the same time, each in a namespace of its own.
 func together(all []attack) attack {
 	var chosen []attack
 	for _, a := range all {
@@ -35,7 +34,7 @@ func together(all []attack) attack {
 	}
 	scenes := make([]*scene, len(chosen)) // one run at a time has them
 	return attack{
-		name: "one of each row at once", budget: allRows, window: time.Minute, stalls: true,
+		name: "one of each row at once", budget: allRows, window: time.Minute, quick: true, stalls: true,
 		begin: func(ctx context.Context, s *scene) error {
 			for i, a := range chosen {
 				var err error
