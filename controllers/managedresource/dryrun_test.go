@@ -66,14 +66,16 @@ func TestDryRunDoesNotTellWhatIsInASecret(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
 	p.inTarget(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "secret"}})
-	p.content("content", fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":"secret"},"type":%q}`, p.ns, marker))
+	p.content("content", fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":"secret"},"type":%q}`, p.ns, marker))
 	mr := hubtest.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("planned")
 	p.inSource(mr)
 	registration := hubtest.Registration(p.ns, "a", target.Kubeconfig())
 	registration.Labels[hubv1alpha1.ClassLabel] = "planned"
 	p.inSource(registration)
-	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(SatisfyAll(ContainSubstring("the apply would fail"), ContainSubstring("(not shown)")))
+	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(SatisfyAll(
+		ContainSubstring("the apply would fail"), ContainSubstring("(not shown)")))
 	p.expectNoLeak()
 }
 

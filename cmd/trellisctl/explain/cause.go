@@ -353,7 +353,8 @@ var applyRemedies = []struct {
 	},
 	{
 		regexp.MustCompile(`namespaces "[^"]*" not found`),
-		"Create the namespace, in this ManagedResource or another one. The hub applies what is in it as soon as it is there.",
+		"Create the namespace, in this ManagedResource or another one. " +
+			"The hub applies what is in it as soon as it is there.",
 	},
 	{
 		regexp.MustCompile(`failed calling webhook`),
