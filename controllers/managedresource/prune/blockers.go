@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,7 +58,7 @@ func (r *run) explain(ctx context.Context) {
 	explanations := map[schema.GroupKind]func(context.Context, inventory.Key) string{
 		{Kind: "Service"}:   r.lastWarnings,
 		{Kind: "Namespace"}: func(ctx context.Context, k inventory.Key) string { return NamespaceWaits(ctx, r.Client, k.Name) },
-		definitionKind:      r.instancesLeft,
+		definitionKind:      r.definitionWaits,
 	}
 	var pending []int
 	for i := range r.outcomes {
@@ -75,13 +76,26 @@ func (r *run) explain(ctx context.Context) {
 
 var definitionKind = schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
 
-// instancesLeft names instances that a definition waits for, and how many there are.
-func (r *run) instancesLeft(ctx context.Context, crd inventory.Key) string {
+// definitionWaits says what keeps a definition from ending: its instances or, if none are left, why the API server could
+// not delete them. Until it tries again it can take minutes.
+func (r *run) definitionWaits(ctx context.Context, crd inventory.Key) string {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(definitionKind.WithVersion(definitions.Version))
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: crd.Name}, live); err != nil {
 		return ""
 	}
+	if left := r.instancesLeft(ctx, live); left != "" {
+		return left
+	}
+	c := conditionOf(live, string(apiextensionsv1.Terminating))
+	if c["status"] != "True" || c["reason"] == "InstanceDeletionInProgress" {
+		return ""
+	}
+	return untrusted.Text(stringIn(c, "message"), maxWords)
+}
+
+// instancesLeft names instances that a definition waits for, and how many there are.
+func (r *run) instancesLeft(ctx context.Context, live *unstructured.Unstructured) string {
 	resource := schema.GroupVersionResource{Version: servedVersion(live)}
 	resource.Group, _, _ = unstructured.NestedString(live.Object, "spec", "group")
 	resource.Resource, _, _ = unstructured.NestedString(live.Object, "spec", "names", "plural")

@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
@@ -54,4 +56,27 @@ func TestDefinitionThatDoesNotEndNamesTheInstances(t *testing.T) {
 	w.Expect(out.Result).To(Equal(prune.Pending))
 	w.Expect(out.Reason).To(Equal(fmt.Sprintf("waits for finalizers [customresourcecleanup.apiextensions.k8s.io]; 5 instances are left: "+
 		"%[1]s/users-0 (finalizers %[2]s), %[1]s/users-1 (finalizers %[2]s), %[1]s/users-2 (finalizers %[2]s), 2 more", w.ns, hold)))
+}
+
+// A definition without instances may wait because the API server could not delete any. It says why.
+func TestDefinitionThatDoesNotEndTellsWhyItsInstancesAreNotDeleted(t *testing.T) {
+	w := newWorld(t, []string{"crd"})
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: w.object("crd").GetName()}}
+	w.Expect(cluster.Client.Patch(w.ctx, crd, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["`+hold+`"]}}`)))).To(Succeed())
+	t.Cleanup(func() {
+		_ = cluster.Client.Patch(w.ctx, crd, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+	})
+	w.prune(policy)
+	w.Eventually(func() ([]string, error) {
+		err := cluster.Client.Get(w.ctx, client.ObjectKeyFromObject(crd), crd)
+		return crd.Finalizers, err
+	}).Should(ConsistOf(hold))
+	for reason, text := range map[string]string{
+		"InstanceDeletionInProgress": "waits for finalizers [" + hold + "]",
+		"InstanceDeletionFailed":     "waits for finalizers [" + hold + "]; could not list instances: storage is (re)initializing",
+	} {
+		w.Expect(cluster.Client.Status().Patch(w.ctx, crd, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":[{"type":"Terminating","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z",
+"reason":"`+reason+`","message":"could not list instances: storage is (re)initializing"}]}}`)))).To(Succeed())
+		w.Expect(w.prune(policy)["crd"].Reason).To(Equal(text))
+	}
 }
