@@ -127,6 +127,7 @@ func TestForgedBindingsDecideNothing(t *testing.T) {
 				ref(group+"/v1", "Thing", extra, "any", ""))
 			victim.fence() // the hub has seen that
 
+			hubtest.AwaitInstances(t, target, "things."+group)
 			victim.content("mr", hubtest.ConfigMap(victim.ns, "two", "2"))
 			victim.awaitAbsent(one)
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "things." + group}}

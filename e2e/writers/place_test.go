@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,21 +77,11 @@ func (p place) dismiss(name string) {
 	p.t.Helper()
 	for _, ref := range p.mr(name).Status.Resources {
 		if ref.Kind == "CustomResourceDefinition" {
-			p.listed(ref.Name)
+			hubtest.AwaitInstances(p.t, target, ref.Name)
 		}
 	}
 	p.Expect(source.Client.Delete(p.ctx, hubtest.ManagedResource(p.ns, name))).To(Succeed())
 	p.Eventually(p.all).Should(BeEmpty())
-}
-
-// listed waits until the instances of a definition of the test can be listed. The API server fails to delete them before,
-// and tries again when its informers resync, minutes later.
-func (p place) listed(crd string) {
-	p.t.Helper()
-	_, group, _ := strings.Cut(crd, ".")
-	things := &unstructured.UnstructuredList{}
-	things.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "ThingList"})
-	p.Eventually(func() error { return target.Client.List(p.ctx, things) }).Should(Succeed())
 }
 
 func (p place) all() []resourcesv1alpha1.ManagedResource {

@@ -14,6 +14,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
@@ -139,6 +140,22 @@ func ManagedResource(namespace, name string, secrets ...string) *resourcesv1alph
 // ConfigMap is the manifest of a ConfigMap with one key.
 func ConfigMap(namespace, name, value string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":%q},"data":{"key":%q}}`, namespace, name, value)
+}
+
+// AwaitInstances waits until the instances of a definition can be listed. Before that an API server fails to delete them
+// with their definition, and may try again only when its informers resync, minutes later.
+func AwaitInstances(t testing.TB, c *Cluster, name string) {
+	t.Helper()
+	NewWithT(t).Eventually(func() error {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, crd); err != nil {
+			return err
+		}
+		instances := &unstructured.UnstructuredList{}
+		instances.SetAPIVersion(crd.Spec.Group + "/" + crd.Spec.Versions[0].Name)
+		instances.SetKind(crd.Spec.Names.Kind + "List")
+		return c.Client.List(t.Context(), instances)
+	}).Should(Succeed())
 }
 
 var counter atomic.Int64

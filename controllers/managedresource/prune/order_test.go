@@ -73,6 +73,9 @@ func newWorld(t *testing.T, objects []string, stuck ...string) *world {
 			}
 			return cluster.Client.Create(w.ctx, obj) // its kind may not be served yet
 		}).Should(Succeed())
+		if obj.GetKind() == "CustomResourceDefinition" {
+			hubtest.AwaitInstances(t, cluster, obj.GetName())
+		}
 		w.refs[name] = reference(obj.GetAPIVersion(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), obj.GetUID())
 	}
 	return w
