@@ -1,7 +1,6 @@
 package managedresource_test
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -140,38 +139,23 @@ func TestAdoptedObjectIsNotScaledDown(t *testing.T) {
 // A hub that was not there when things happened finds out what they were.
 func TestRestartedHubKnowsWhatIsScaled(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	own, err := hubtest.StartCluster(t.Context(), controlplane.Options{Name: "source", Audit: true})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(own.Stop)
-	g.Expect(hubtest.InstallSource(t.Context(), own.Client)).To(Succeed())
-	p := place{WithT: g, t: t, ctx: context.Background(), ns: hubtest.Namespace(t, nil, own, target)}
-	run := func() (stop func()) {
-		h, err := hubtest.StartHub(p.ctx, own, hubtest.HubOptions{})
-		p.Expect(err).NotTo(HaveOccurred())
-		return func() { h.Stop(); p.Expect(h.Err()).NotTo(HaveOccurred()) }
-	}
+	p := apart(t, nil)
+	p.register("a", target.Kubeconfig())
 	ready := func(name string) {
 		p.t.Helper()
-		p.Eventually(func(g Gomega) {
-			mr := &resourcesv1alpha1.ManagedResource{}
-			g.Expect(own.Client.Get(p.ctx, client.ObjectKey{Namespace: p.ns, Name: name}, mr)).To(Succeed())
-			g.Expect(mr).To(SatisfyAll(has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), observed(),
-				HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation))))
-		}).Should(Succeed())
+		p.await(name, has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), observed(), HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation)))
 	}
 	fences := 0
 	fence := func() {
 		fences++
 		name := "fence-" + string(rune('a'+fences))
-		p.Expect(own.Client.Create(p.ctx, hubtest.Content(p.ns, name, manifests, hubtest.ConfigMap(p.ns, name, "1")))).To(Succeed())
-		p.Expect(own.Client.Create(p.ctx, hubtest.ManagedResource(p.ns, name, name))).To(Succeed())
+		p.content(name, hubtest.ConfigMap(p.ns, name, "1"))
+		p.mr(name, name)
 		ready(name)
 	}
-	p.Expect(own.Client.Create(p.ctx, hubtest.Registration(p.ns, "a", target.Kubeconfig()))).To(Succeed())
-	p.Expect(own.Client.Create(p.ctx, hubtest.Content(p.ns, "content", manifests, p.deploymentManifest("app", "{}")))).To(Succeed())
-	p.Expect(own.Client.Create(p.ctx, hubtest.ManagedResource(p.ns, "mr", "content"))).To(Succeed())
-	stop := run()
+	p.content("content", p.deploymentManifest("app", "{}"))
+	p.mr("mr", "content")
+	stop := p.run(hubtest.HubOptions{})
 	ready("mr")
 	writes := func() int { return len(p.requests(target, p.patchesOf("app"))) }
 
@@ -179,13 +163,13 @@ func TestRestartedHubKnowsWhatIsScaled(t *testing.T) {
 	before := writes()
 	hpa := p.autoscaler("hpa", "apps/v1", "Deployment", "app")
 	p.inTarget(hpa)
-	stop = run()
+	stop = p.run(hubtest.HubOptions{})
 	fence()
 	p.Expect(writes()).To(Equal(before), "one that appeared while the hub was away changes nothing")
 
 	stop()
 	p.autoscale(p.deployment("app"), 6)
-	stop = run()
+	stop = p.run(hubtest.HubOptions{})
 	fence()
 	p.Expect(p.replicas("app")()).To(Equal(int32(6)), "scaled while the hub was away")
 	p.autoscale(p.deployment("app"), 8)
@@ -194,13 +178,13 @@ func TestRestartedHubKnowsWhatIsScaled(t *testing.T) {
 
 	stop()
 	before = writes()
-	stop = run()
+	stop = p.run(hubtest.HubOptions{})
 	fence()
 	p.Expect(writes()).To(Equal(before), "nothing happened")
 
 	stop()
 	p.Expect(target.Client.Delete(p.ctx, hpa)).To(Succeed())
-	stop = run()
+	stop = p.run(hubtest.HubOptions{})
 	defer func() { stop() }()
 	p.Eventually(p.replicas("app")).Should(Equal(int32(2)), "its autoscaler left while the hub was away")
 }

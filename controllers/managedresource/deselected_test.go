@@ -1,7 +1,6 @@
 package managedresource_test
 
 import (
-	"context"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -14,7 +13,6 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -22,61 +20,47 @@ import (
 // does not answer does not know which cluster that is, and waits as well.
 func TestDeletionInADeselectedNamespaceStillWaitsAfterARestart(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	own, err := hubtest.StartCluster(t.Context(), controlplane.Options{Name: "source"})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(own.Stop)
-	g.Expect(hubtest.InstallSource(t.Context(), own.Client)).To(Succeed())
-	p := place{WithT: g, t: t, ctx: context.Background(), ns: hubtest.Namespace(t, map[string]string{"chosen": "true"}, own, target)}
-	other := hubtest.Namespace(t, nil, own, target)
-	run := func() (stop func()) {
-		h, err := hubtest.StartHub(p.ctx, own, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
-			c.Classes = []configv1alpha1.Class{
-				{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}},
-				{Name: "fixed", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetRegistration, Namespace: other, Name: "fixed"},
-					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"chosen": "true"}}},
-			}
-		}})
-		p.Expect(err).NotTo(HaveOccurred())
-		return func() { h.Stop(); p.Expect(h.Err()).NotTo(HaveOccurred()) }
-	}
+	p := apart(t, map[string]string{"chosen": "true"})
+	other := hubtest.Namespace(t, nil, p.source, target)
+	options := hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+		c.Classes = []configv1alpha1.Class{
+			{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}},
+			{Name: "fixed", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetRegistration, Namespace: other, Name: "fixed"},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"chosen": "true"}}},
+		}
+	}}
 	get := func(ns, name string) func() (*resourcesv1alpha1.ManagedResource, error) {
 		return func() (*resourcesv1alpha1.ManagedResource, error) {
 			mr := &resourcesv1alpha1.ManagedResource{}
-			return mr, own.Client.Get(p.ctx, client.ObjectKey{Namespace: ns, Name: name}, mr)
-		}
-	}
-	create := func(objects ...client.Object) {
-		for _, o := range objects {
-			p.Expect(own.Client.Create(p.ctx, o)).To(Succeed())
+			return mr, p.source.Client.Get(p.ctx, client.ObjectKey{Namespace: ns, Name: name}, mr)
 		}
 	}
 	register := func(kubeconfig []byte) {
 		s := hubtest.Registration(other, "fixed", nil)
-		p.edit(own, s, func() { s.Data = hubtest.Registration(other, "fixed", kubeconfig).Data })
+		p.edit(p.source, s, func() { s.Data = hubtest.Registration(other, "fixed", kubeconfig).Data })
 	}
 	choose := func(value string) {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns}}
-		p.edit(own, ns, func() { ns.Labels["chosen"] = value })
+		p.edit(p.source, ns, func() { ns.Labels["chosen"] = value })
 	}
 	mr := hubtest.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("fixed")
-	create(hubtest.Registration(other, "fixed", target.Kubeconfig()), hubtest.Content(p.ns, "content", manifests, hubtest.ConfigMap(p.ns, "one", "1")), mr)
-	stop := run()
+	p.inSource(hubtest.Registration(other, "fixed", target.Kubeconfig()), hubtest.Content(p.ns, "content", manifests, hubtest.ConfigMap(p.ns, "one", "1")), mr)
+	stop := p.run(options)
 	p.Eventually(get(p.ns, "mr")).Should(has(ready, yes, ""))
 	choose("false")
 	p.Eventually(get(p.ns, "mr")).Should(has(applied, no, resourcesv1alpha1.ReasonTargetNotFound))
-	p.Expect(own.Client.Delete(p.ctx, mr)).To(Succeed())
+	p.Expect(p.source.Client.Delete(p.ctx, mr)).To(Succeed())
 	p.Eventually(get(p.ns, "mr")).Should(has(applied, ongoing, resourcesv1alpha1.ReasonDeletionPending, "not selected"))
 	stop()
 
 	register(badRegistrations()["a closed port"].kubeconfig(p))
-	stop = run()
+	stop = p.run(options)
 	defer func() { stop() }()
-	create(hubtest.Registration(other, "good", target.Kubeconfig()), hubtest.Content(other, "content", manifests, hubtest.ConfigMap(other, "fence", "1")))
+	p.inSource(hubtest.Registration(other, "good", target.Kubeconfig()), hubtest.Content(other, "content", manifests, hubtest.ConfigMap(other, "fence", "1")))
 	fence := hubtest.ManagedResource(other, "fence", "content")
 	fence.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "good"}
-	create(fence)
+	p.inSource(fence)
 	p.Eventually(get(other, "fence")).Should(has(ready, yes, ""))
 	p.Expect(get(p.ns, "mr")()).To(has(applied, ongoing, resourcesv1alpha1.ReasonDeletionPending, "not selected"))
 

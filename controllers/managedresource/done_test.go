@@ -1,7 +1,6 @@
 package managedresource_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
@@ -101,39 +99,23 @@ func TestJobThatDidNotSucceedIsCreatedAgain(t *testing.T) {
 // That a Job is done is not forgotten when the hub is started again.
 func TestJobThatIsDoneDoesNotRunAgainAfterARestart(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
-	own, err := hubtest.StartCluster(t.Context(), controlplane.Options{Name: "source"})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(own.Stop)
-	g.Expect(hubtest.InstallSource(t.Context(), own.Client)).To(Succeed())
-	p := place{WithT: g, t: t, ctx: context.Background(), ns: hubtest.Namespace(t, nil, own, target)}
-	run := func() (stop func()) {
-		h, err := hubtest.StartHub(p.ctx, own, hubtest.HubOptions{})
-		p.Expect(err).NotTo(HaveOccurred())
-		return func() { h.Stop(); p.Expect(h.Err()).NotTo(HaveOccurred()) }
-	}
-	mr := func() *resourcesv1alpha1.ManagedResource {
-		mr := &resourcesv1alpha1.ManagedResource{}
-		p.Expect(own.Client.Get(p.ctx, client.ObjectKey{Namespace: p.ns, Name: "mr"}, mr)).To(Succeed())
-		return mr
-	}
-	p.Expect(own.Client.Create(p.ctx, hubtest.Registration(p.ns, "a", target.Kubeconfig()))).To(Succeed())
-	p.Expect(own.Client.Create(p.ctx, hubtest.Content(p.ns, "content", manifests, hubtest.ConfigMap(p.ns, "one", "1"), p.jobManifest("setup", "example.org/setup:1")))).To(Succeed())
-	p.Expect(own.Client.Create(p.ctx, hubtest.ManagedResource(p.ns, "mr", "content"))).To(Succeed())
-	stop := run()
-	p.Eventually(mr).Should(SatisfyAll(has(ready, yes, ""), HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation))))
-	before := mr().Annotations[hubv1alpha1.AppliedAnnotation]
+	p := apart(t, nil)
+	p.register("a", target.Kubeconfig())
+	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.jobManifest("setup", "example.org/setup:1"))
+	p.mr("mr", "content")
+	stop := p.run(hubtest.HubOptions{})
+	before := p.await("mr", has(ready, yes, ""), HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation))).Annotations[hubv1alpha1.AppliedAnnotation]
 	p.end("setup", succeeded)
-	p.Eventually(mr).Should(HaveField("Annotations", HaveKeyWithValue(hubv1alpha1.AppliedAnnotation, Not(Equal(before)))))
+	p.await("mr", HaveField("Annotations", HaveKeyWithValue(hubv1alpha1.AppliedAnnotation, Not(Equal(before)))))
 	stop()
 
-	stop = run()
+	stop = p.run(hubtest.HubOptions{})
 	defer func() { stop() }()
 	// Another one that comes later is applied, so the hub had its time. An edit of the first one would not do: before
 	// the hub has looked at it, that has all of it applied again, Job included.
-	p.Expect(own.Client.Create(p.ctx, hubtest.Content(p.ns, "more", manifests, hubtest.ConfigMap(p.ns, "two", "1")))).To(Succeed())
-	p.Expect(own.Client.Create(p.ctx, hubtest.ManagedResource(p.ns, "later", "more"))).To(Succeed())
+	p.content("more", hubtest.ConfigMap(p.ns, "two", "1"))
+	p.mr("later", "more")
 	p.awaitValue("two", "1")
 	p.expectAbsent(p.job("setup"))
-	p.Expect(mr()).To(has(ready, yes, ""))
+	p.Expect(p.get("mr")).To(has(ready, yes, ""))
 }

@@ -52,30 +52,50 @@ const (
 // place is where a test works: a namespace of its own, in the source and in the target.
 type place struct {
 	*WithT
-	t   *testing.T
-	ctx context.Context
-	ns  string
+	t      *testing.T
+	ctx    context.Context
+	ns     string
+	source *hubtest.Cluster
 }
 
 // unregistered returns a place without a registration.
 func unregistered(t *testing.T, labels map[string]string) place {
 	t.Helper()
-	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: hubtest.Namespace(t, labels, source, target)}
+	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: hubtest.Namespace(t, labels, source, target), source: source}
 	t.Cleanup(p.abandon)
 	return p
+}
+
+// apart returns a place with a source of its own, in which no hub runs yet.
+func apart(t *testing.T, labels map[string]string) place {
+	t.Helper()
+	g := NewWithT(t)
+	own, err := hubtest.StartCluster(t.Context(), controlplane.Options{Name: "source"})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(own.Stop)
+	g.Expect(hubtest.InstallSource(t.Context(), own.Client)).To(Succeed())
+	return place{WithT: g, t: t, ctx: context.Background(), ns: hubtest.Namespace(t, labels, own, target), source: own}
+}
+
+// run starts a hub on the source of a place, which stop ends.
+func (p place) run(o hubtest.HubOptions) (stop func()) {
+	p.t.Helper()
+	h, err := hubtest.StartHub(p.ctx, p.source, o)
+	p.Expect(err).NotTo(HaveOccurred())
+	return func() { h.Stop(); p.Expect(h.Err()).NotTo(HaveOccurred()) }
 }
 
 // abandon leaves nothing of a place for the hub to work on, whatever state it is in. All places register the same cluster,
 // and each TargetCluster names the others.
 func (p place) abandon() {
 	for _, mr := range p.all() {
-		p.Expect(client.IgnoreNotFound(source.Client.Patch(p.ctx, &mr, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+		p.Expect(client.IgnoreNotFound(p.source.Client.Patch(p.ctx, &mr, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
 	}
 	for _, obj := range []client.Object{&resourcesv1alpha1.ManagedResource{}, &corev1.Secret{}} {
-		p.Expect(source.Client.DeleteAllOf(p.ctx, obj, client.InNamespace(p.ns))).To(Succeed())
+		p.Expect(p.source.Client.DeleteAllOf(p.ctx, obj, client.InNamespace(p.ns))).To(Succeed())
 	}
 	for _, mr := range p.all() { // the hub may have put its finalizer back on
-		p.Expect(client.IgnoreNotFound(source.Client.Patch(p.ctx, &mr, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+		p.Expect(client.IgnoreNotFound(p.source.Client.Patch(p.ctx, &mr, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
 	}
 }
 
@@ -83,7 +103,7 @@ func (p place) abandon() {
 func registered(t *testing.T) place {
 	t.Helper()
 	p := unregistered(t, nil)
-	p.inSource(hubtest.Registration(p.ns, "a", target.Kubeconfig()))
+	p.register("a", target.Kubeconfig())
 	return p
 }
 
@@ -91,7 +111,7 @@ func registered(t *testing.T) place {
 func (p place) inSource(objects ...client.Object) {
 	p.t.Helper()
 	for _, o := range objects {
-		p.Expect(source.Client.Create(p.ctx, o)).To(Succeed())
+		p.Expect(p.source.Client.Create(p.ctx, o)).To(Succeed())
 	}
 }
 
@@ -112,9 +132,9 @@ func (p place) secret(name, key string, value []byte) {
 func (p place) secretData(name string, data map[string][]byte) {
 	p.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: name}, Data: data}
-	err := source.Client.Create(p.ctx, s)
+	err := p.source.Client.Create(p.ctx, s)
 	if apierrors.IsAlreadyExists(err) {
-		p.edit(source, s, func() { s.Data = data })
+		p.edit(p.source, s, func() { s.Data = data })
 		return
 	}
 	p.Expect(err).NotTo(HaveOccurred())
@@ -150,7 +170,7 @@ func (p place) edit(c *hubtest.Cluster, obj client.Object, change func()) {
 func (p place) editMR(name string, change func(mr *resourcesv1alpha1.ManagedResource)) {
 	p.t.Helper()
 	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: name}}
-	p.edit(source, mr, func() { change(mr) })
+	p.edit(p.source, mr, func() { change(mr) })
 }
 
 // operation sets the operation annotation.
@@ -168,7 +188,7 @@ func (p place) annotateMR(name, key, value string) {
 func (p place) get(name string) *resourcesv1alpha1.ManagedResource {
 	p.t.Helper()
 	mr := &resourcesv1alpha1.ManagedResource{}
-	p.Expect(source.Client.Get(p.ctx, types.NamespacedName{Namespace: p.ns, Name: name}, mr)).To(Succeed())
+	p.Expect(p.source.Client.Get(p.ctx, types.NamespacedName{Namespace: p.ns, Name: name}, mr)).To(Succeed())
 	return mr
 }
 
@@ -178,7 +198,7 @@ func (p place) await(name string, matchers ...gomegatypes.GomegaMatcher) *resour
 	var mr *resourcesv1alpha1.ManagedResource
 	p.Eventually(func(g Gomega) {
 		mr = &resourcesv1alpha1.ManagedResource{}
-		g.Expect(source.Client.Get(p.ctx, types.NamespacedName{Namespace: p.ns, Name: name}, mr)).To(Succeed())
+		g.Expect(p.source.Client.Get(p.ctx, types.NamespacedName{Namespace: p.ns, Name: name}, mr)).To(Succeed())
 		g.Expect(mr).To(SatisfyAll(matchers...))
 	}).Should(Succeed(), func() string { return "log of the hub about it:\n" + hub.Log.About(p.ns) })
 	return mr
@@ -200,13 +220,13 @@ func (p place) awaitApplied(name string) *resourcesv1alpha1.ManagedResource {
 func (p place) awaitGone(name string) {
 	p.t.Helper()
 	p.Eventually(func() error {
-		return source.Client.Get(p.ctx, types.NamespacedName{Namespace: p.ns, Name: name}, &resourcesv1alpha1.ManagedResource{})
+		return p.source.Client.Get(p.ctx, types.NamespacedName{Namespace: p.ns, Name: name}, &resourcesv1alpha1.ManagedResource{})
 	}).Should(Satisfy(apierrors.IsNotFound), func() string { return hub.Log.About(p.ns) })
 }
 
 func (p place) deleteMR(name string) {
 	p.t.Helper()
-	p.Expect(source.Client.Delete(p.ctx, hubtest.ManagedResource(p.ns, name))).To(Succeed())
+	p.Expect(p.source.Client.Delete(p.ctx, hubtest.ManagedResource(p.ns, name))).To(Succeed())
 }
 
 // has matches a ManagedResource by one of its conditions. An empty reason matches any; texts are parts of the message.
@@ -335,7 +355,7 @@ type history struct {
 
 func (p place) history(name string) *history {
 	p.t.Helper()
-	c, err := client.NewWithWatch(source.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
+	c, err := client.NewWithWatch(p.source.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
 	p.Expect(err).NotTo(HaveOccurred())
 	list := &resourcesv1alpha1.ManagedResourceList{}
 	options := []client.ListOption{client.InNamespace(p.ns), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)}}
@@ -376,7 +396,7 @@ func reset() gomegatypes.GomegaMatcher {
 func (p place) events() []string {
 	p.t.Helper()
 	list := &eventsv1.EventList{}
-	p.Expect(source.Client.List(p.ctx, list, client.InNamespace(p.ns))).To(Succeed())
+	p.Expect(p.source.Client.List(p.ctx, list, client.InNamespace(p.ns))).To(Succeed())
 	var out []string
 	for _, e := range list.Items {
 		out = append(out, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
@@ -388,7 +408,7 @@ func (p place) events() []string {
 func (p place) targetCluster(name string) *hubv1alpha1.TargetCluster {
 	p.t.Helper()
 	tc := &hubv1alpha1.TargetCluster{}
-	err := source.Client.Get(p.ctx, types.NamespacedName{Namespace: p.ns, Name: name}, tc)
+	err := p.source.Client.Get(p.ctx, types.NamespacedName{Namespace: p.ns, Name: name}, tc)
 	p.Expect(client.IgnoreNotFound(err)).To(Succeed())
 	return tc
 }
@@ -434,8 +454,8 @@ func (p place) writes(e controlplane.AuditEntry) bool {
 func (p place) expectNoLeak() {
 	p.t.Helper()
 	mrs, tcs := &resourcesv1alpha1.ManagedResourceList{}, &hubv1alpha1.TargetClusterList{}
-	p.Expect(source.Client.List(p.ctx, mrs, client.InNamespace(p.ns))).To(Succeed())
-	p.Expect(source.Client.List(p.ctx, tcs, client.InNamespace(p.ns))).To(Succeed())
+	p.Expect(p.source.Client.List(p.ctx, mrs, client.InNamespace(p.ns))).To(Succeed())
+	p.Expect(p.source.Client.List(p.ctx, tcs, client.InNamespace(p.ns))).To(Succeed())
 	for _, list := range []any{mrs, tcs} {
 		raw, err := json.Marshal(list)
 		p.Expect(err).NotTo(HaveOccurred())
@@ -473,6 +493,6 @@ func at(value any, path string) any {
 func (p place) all() []resourcesv1alpha1.ManagedResource {
 	p.t.Helper()
 	list := &resourcesv1alpha1.ManagedResourceList{}
-	p.Expect(source.Client.List(p.ctx, list, client.InNamespace(p.ns))).To(Succeed())
+	p.Expect(p.source.Client.List(p.ctx, list, client.InNamespace(p.ns))).To(Succeed())
 	return list.Items
 }

@@ -133,9 +133,9 @@ func mute(p place) string {
 func (p place) register(name string, kubeconfig []byte) {
 	p.t.Helper()
 	s := hubtest.Registration(p.ns, name, kubeconfig)
-	err := source.Client.Create(p.ctx, s)
+	err := p.source.Client.Create(p.ctx, s)
 	if apierrors.IsAlreadyExists(err) {
-		p.edit(source, s, func() { s.Data = map[string][]byte{"value": kubeconfig} })
+		p.edit(p.source, s, func() { s.Data = map[string][]byte{"value": kubeconfig} })
 		return
 	}
 	p.Expect(err).NotTo(HaveOccurred())
