@@ -207,6 +207,15 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 	desired := p.entries()
 	book := bookOf(work.mr)
 	old, released := p.leaving(book, before)
+	if len(old)+len(released) > 0 {
+		torn, err := r.torn(ctx, work, input)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if torn {
+			return reconcile.Result{RequeueAfter: busyRetry}, nil
+		}
+	}
 	ahead := inventory.Union(before, book.Inherit(desired))
 	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
 		message := inventoryTooLarge(len(ahead), len(size))

@@ -221,15 +221,7 @@ func (r *reconciler) learnSecrets(ctx context.Context, work *run) {
 		if _, known := r.secrets.Get(name); known || name.Name == "" {
 			continue
 		}
-		secret := &metav1.PartialObjectMetadata{}
-		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		reading := r.secrets.Begin(name)
-		switch err := r.live.Get(ctx, name, secret); {
-		case err == nil:
-			reading.Found(secretindex.Version{UID: secret.UID, ResourceVersion: secret.ResourceVersion})
-		case apierrors.IsNotFound(err):
-			reading.Found(secretindex.Version{})
-		}
+		_, _ = r.lookAtSecret(ctx, name) // what cannot be looked up stays unknown
 	}
 }
 

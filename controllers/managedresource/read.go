@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -113,6 +115,38 @@ func (r *reconciler) readSecret(ctx context.Context, name types.NamespacedName) 
 		reading.Found(secretindex.Version{})
 	}
 	return secret, err
+}
+
+// lookAtSecret returns the version of a Secret in the source without its data. One that does not exist has the zero version.
+func (r *reconciler) lookAtSecret(ctx context.Context, name types.NamespacedName) (secretindex.Version, error) {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	reading := r.secrets.Begin(name)
+	err := r.live.Get(ctx, name, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return secretindex.Version{}, fmt.Errorf("looking at Secret %s: %w", name, err)
+	}
+	version := secretindex.Version{UID: secret.UID, ResourceVersion: secret.ResourceVersion} // zero if it was not found
+	reading.Found(version)
+	return version, nil
+}
+
+// torn tells whether a Secret has changed since read returned input. Secrets are read one after the other, so an object
+// that was moved from one to another meanwhile may be in neither of what was read, although it was wanted all the time.
+func (r *reconciler) torn(ctx context.Context, work *run, input string) (bool, error) {
+	names, err := references.Of(work.mr)
+	if err != nil || len(names) < 2 {
+		return false, err
+	}
+	versions := make([]secretindex.Version, 0, len(names))
+	for _, name := range names {
+		version, err := r.lookAtSecret(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		versions = append(versions, version)
+	}
+	return inputOf(work, r.managedBy, versions) != input, nil
 }
 
 // recall is read for an input that was applied, and reads the Secrets only if their content is not kept: correcting an
