@@ -90,7 +90,8 @@ test: kube ## Run all tests on real API servers, all but the trials with race de
 	$(GO) -C hack/kube test ./...
 	$(GO) test -run TestStacksOfWatches ./clustercache # the race detector makes stacks larger
 	# Runs share most of a ManagedResource with the informers: who changes that is found out.
-	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -timeout $(TEST_TIMEOUT) $(ARGS) $$($(GO) list ./... | grep -v /hack/trials/)
+	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -timeout $(TEST_TIMEOUT) $(ARGS) \
+		$$($(GO) list ./... | grep -v /hack/trials/)
 	# Trials attack and measure hubs in processes of their own: what plays their targets must not be what is slow.
 	$(GO) test -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./hack/trials/...
 

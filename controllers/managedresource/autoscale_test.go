@@ -143,7 +143,8 @@ func TestRestartedHubKnowsWhatIsScaled(t *testing.T) {
 	p.register("a", target.Kubeconfig())
 	ready := func(name string) {
 		p.t.Helper()
-		p.await(name, has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), observed(), HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation)))
+		noted := HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation))
+		p.await(name, has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), observed(), noted)
 	}
 	fences := 0
 	fence := func() {

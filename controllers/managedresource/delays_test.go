@@ -89,8 +89,8 @@ func TestWhatLacksAKindIsAppliedWhenThatComes(t *testing.T) {
 	p.soon(c, func() bool { ok, err := has(ready, yes, "").Match(p.get("mr")); return ok && err == nil })
 }
 
-// An object that is deleted while it is corrected, and cannot be created at first, comes back at its own pace: what else of
-// its ManagedResource fails, and for how long that is not tried again, is nothing to it.
+// An object that is deleted while it is corrected, and cannot be created at first, comes back at its own pace: what
+// else of its ManagedResource fails, and for how long that is not tried again, is nothing to it.
 func TestObjectDeletedAmidItsCorrectionComesBackBesideFailures(t *testing.T) {
 	t.Parallel()
 	p, c := apart(t, nil), newStepped()
@@ -108,7 +108,8 @@ func TestObjectDeletedAmidItsCorrectionComesBackBesideFailures(t *testing.T) {
 					return nil, err
 				}
 			case 0:
-				refusal := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not now","reason":"Forbidden","code":403}`
+				const refusal = `{"kind":"Status","apiVersion":"v1","status":"Failure",` +
+					`"message":"not now","reason":"Forbidden","code":403}`
 				return &http.Response{
 					StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
 					Body: io.NopCloser(strings.NewReader(refusal)), ContentLength: int64(len(refusal)),
@@ -127,21 +128,30 @@ func TestObjectDeletedAmidItsCorrectionComesBackBesideFailures(t *testing.T) {
 	p.edit(target, one, func() { one.Data["key"] = "by hand" })
 	p.soon(c, func() bool {
 		live := p.configMap("one")
-		return target.Client.Get(p.ctx, client.ObjectKeyFromObject(live), live) == nil && live.UID != before && live.Data["key"] == "1"
+		err := target.Client.Get(p.ctx, client.ObjectKeyFromObject(live), live)
+		return err == nil && live.UID != before && live.Data["key"] == "1"
 	})
 	p.Expect(disturbed.Load()).To(BeNumerically("<", 0))
 }
 
-// Whoever changes what he may change causes a look at the object. However many there were, what is wrong is corrected at
-// once.
+// Whoever changes what he may change causes a look at the object. However many there were, what is wrong is corrected
+// at once.
 func TestLooksThatFoundNothingDelayNoCorrection(t *testing.T) {
 	t.Parallel()
 	p, c := apart(t, nil), newStepped()
 	p.register("a", target.Kubeconfig())
 	defer p.run(hubtest.HubOptions{Clock: c})()
-	p.content("content", fmt.Sprintf(`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: %s}, webhooks: [{
-name: a.trellis.test, failurePolicy: Ignore, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {service: {namespace: nowhere, name: nothing}},
-rules: [{apiGroups: [nothing.trellis.test], apiVersions: [v1], operations: [CREATE], resources: [things], scope: "*"}]}]}`, p.ns))
+	p.content("content", fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: %s}
+webhooks:
+- name: a.trellis.test
+  clientConfig: {service: {namespace: nowhere, name: nothing}}
+  failurePolicy: Ignore
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  rules: [{apiGroups: [nothing.trellis.test], apiVersions: [v1], operations: [CREATE], resources: [things], scope: "*"}]
+`, p.ns))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: p.ns}}
@@ -149,12 +159,14 @@ rules: [{apiGroups: [nothing.trellis.test], apiVersions: [v1], operations: [CREA
 	for i := range 12 {
 		ca := base64.StdEncoding.EncodeToString([][]byte{target.RESTConfig().CAData, p.source.RESTConfig().CAData}[i%2])
 		patch := fmt.Sprintf(`{"webhooks":[{"name":"a.trellis.test","clientConfig":{"caBundle":%q}}]}`, ca)
-		injector := client.FieldOwner(fmt.Sprint("injector-", i))
-		p.Expect(target.Client.Patch(p.ctx, webhook, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), injector)).To(Succeed())
+		injected := client.RawPatch(types.StrategicMergePatchType, []byte(patch))
+		p.Expect(target.Client.Patch(p.ctx, webhook, injected, client.FieldOwner(fmt.Sprint("injector-", i)))).To(Succeed())
 		c.step(2 * time.Second)
 		p.fence()
 	}
 	p.edit(target, webhook, func() { webhook.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Fail) })
 	c.step(2 * time.Second)
-	p.Eventually(func() admissionregistrationv1.FailurePolicyType { return *read(p, webhook).Webhooks[0].FailurePolicy }).Should(Equal(admissionregistrationv1.Ignore))
+	p.Eventually(func() admissionregistrationv1.FailurePolicyType {
+		return *read(p, webhook).Webhooks[0].FailurePolicy
+	}).Should(Equal(admissionregistrationv1.Ignore))
 }

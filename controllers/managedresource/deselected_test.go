@@ -23,10 +23,13 @@ func TestDeletionInADeselectedNamespaceStillWaitsAfterARestart(t *testing.T) {
 	p := apart(t, map[string]string{"chosen": "true"})
 	other := hubtest.Namespace(t, nil, p.source, target)
 	options := hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+		fixed := configv1alpha1.ClassTarget{Type: configv1alpha1.TargetRegistration, Namespace: other, Name: "fixed"}
 		c.Classes = []configv1alpha1.Class{
 			{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}},
-			{Name: "fixed", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetRegistration, Namespace: other, Name: "fixed"},
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"chosen": "true"}}},
+			{
+				Name: "fixed", Target: fixed,
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"chosen": "true"}},
+			},
 		}
 	}}
 	get := func(ns, name string) func() (*resourcesv1alpha1.ManagedResource, error) {
@@ -45,7 +48,8 @@ func TestDeletionInADeselectedNamespaceStillWaitsAfterARestart(t *testing.T) {
 	}
 	mr := hubtest.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("fixed")
-	p.inSource(hubtest.Registration(other, "fixed", target.Kubeconfig()), hubtest.Content(p.ns, "content", manifests, hubtest.ConfigMap(p.ns, "one", "1")), mr)
+	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.inSource(hubtest.Registration(other, "fixed", target.Kubeconfig()), mr)
 	stop := p.run(options)
 	p.Eventually(get(p.ns, "mr")).Should(has(ready, yes, ""))
 	choose("false")
@@ -57,7 +61,8 @@ func TestDeletionInADeselectedNamespaceStillWaitsAfterARestart(t *testing.T) {
 	register(badRegistrations()["a closed port"].kubeconfig(p))
 	stop = p.run(options)
 	defer func() { stop() }()
-	p.inSource(hubtest.Registration(other, "good", target.Kubeconfig()), hubtest.Content(other, "content", manifests, hubtest.ConfigMap(other, "fence", "1")))
+	p.inSource(hubtest.Registration(other, "good", target.Kubeconfig()),
+		hubtest.Content(other, "content", manifests, hubtest.ConfigMap(other, "fence", "1")))
 	fence := hubtest.ManagedResource(other, "fence", "content")
 	fence.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "good"}
 	p.inSource(fence)

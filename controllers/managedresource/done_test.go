@@ -104,7 +104,8 @@ func TestJobThatIsDoneDoesNotRunAgainAfterARestart(t *testing.T) {
 	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.jobManifest("setup", "example.org/setup:1"))
 	p.mr("mr", "content")
 	stop := p.run(hubtest.HubOptions{})
-	before := p.await("mr", has(ready, yes, ""), HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation))).Annotations[hubv1alpha1.AppliedAnnotation]
+	noted := HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation))
+	before := p.await("mr", has(ready, yes, ""), noted).Annotations[hubv1alpha1.AppliedAnnotation]
 	p.end("setup", succeeded)
 	p.await("mr", HaveField("Annotations", HaveKeyWithValue(hubv1alpha1.AppliedAnnotation, Not(Equal(before)))))
 	stop()

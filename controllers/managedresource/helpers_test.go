@@ -61,7 +61,8 @@ type place struct {
 // unregistered returns a place without a registration.
 func unregistered(t *testing.T, labels map[string]string) place {
 	t.Helper()
-	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: hubtest.Namespace(t, labels, source, target), source: source}
+	ns := hubtest.Namespace(t, labels, source, target)
+	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: ns, source: source}
 	t.Cleanup(p.abandon)
 	return p
 }
@@ -88,14 +89,15 @@ func (p place) run(o hubtest.HubOptions) (stop func()) {
 // abandon leaves nothing of a place for the hub to work on, whatever state it is in. All places register the same cluster,
 // and each TargetCluster names the others.
 func (p place) abandon() {
+	unblocked := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	for _, mr := range p.all() {
-		p.Expect(client.IgnoreNotFound(p.source.Client.Patch(p.ctx, &mr, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+		p.Expect(client.IgnoreNotFound(p.source.Client.Patch(p.ctx, &mr, unblocked))).To(Succeed())
 	}
 	for _, obj := range []client.Object{&resourcesv1alpha1.ManagedResource{}, &corev1.Secret{}} {
 		p.Expect(p.source.Client.DeleteAllOf(p.ctx, obj, client.InNamespace(p.ns))).To(Succeed())
 	}
 	for _, mr := range p.all() { // the hub may have put its finalizer back on
-		p.Expect(client.IgnoreNotFound(p.source.Client.Patch(p.ctx, &mr, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+		p.Expect(client.IgnoreNotFound(p.source.Client.Patch(p.ctx, &mr, unblocked))).To(Succeed())
 	}
 }
 
@@ -220,7 +222,8 @@ func (p place) awaitApplied(name string) *resourcesv1alpha1.ManagedResource {
 func (p place) awaitGone(name string) {
 	p.t.Helper()
 	p.Eventually(func() error {
-		return p.source.Client.Get(p.ctx, types.NamespacedName{Namespace: p.ns, Name: name}, &resourcesv1alpha1.ManagedResource{})
+		key := types.NamespacedName{Namespace: p.ns, Name: name}
+		return p.source.Client.Get(p.ctx, key, &resourcesv1alpha1.ManagedResource{})
 	}).Should(Satisfy(apierrors.IsNotFound), func() string { return hub.Log.About(p.ns) })
 }
 

@@ -117,7 +117,8 @@ func (r *reconciler) readSecret(ctx context.Context, name types.NamespacedName) 
 	return secret, err
 }
 
-// lookAtSecret returns the version of a Secret in the source without its data. One that does not exist has the zero version.
+// lookAtSecret returns the version of a Secret in the source without its data. One that does not exist has the zero
+// version.
 func (r *reconciler) lookAtSecret(ctx context.Context, name types.NamespacedName) (secretindex.Version, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))

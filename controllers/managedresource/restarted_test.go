@@ -19,7 +19,8 @@ func TestHubThatEndsBeforeItsNoteChangesNothingWhenItStarts(t *testing.T) {
 	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.deploymentManifest("app", "{}"))
 	p.mr("mr", "content")
 	stop := p.run(hubtest.HubOptions{})
-	before := p.await("mr", has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), has(healthy, no, "DeploymentUnhealthy"), noted)
+	before := p.await("mr",
+		has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), has(healthy, no, "DeploymentUnhealthy"), noted)
 	stop()
 
 	unnoted := before.DeepCopy()

@@ -17,11 +17,13 @@ func TestObjectThatMovesBetweenSecretsAmidTheirReadingIsNotDeleted(t *testing.T)
 	t.Parallel()
 	p := apart(t, nil)
 	p.register("a", target.Kubeconfig())
-	one, two, three := hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"), hubtest.ConfigMap(p.ns, "three", "1")
+	one, two := hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1")
+	three := hubtest.ConfigMap(p.ns, "three", "1")
 	var armed atomic.Bool
 	defer p.run(hubtest.HubOptions{WrapSource: func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/secrets/from") && armed.CompareAndSwap(true, false) {
+			reads := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/secrets/from")
+			if reads && armed.CompareAndSwap(true, false) {
 				p.content("to", two, one)
 				p.content("from", three)
 			}

@@ -142,8 +142,8 @@ func ConfigMap(namespace, name, value string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":%q},"data":{"key":%q}}`, namespace, name, value)
 }
 
-// AwaitInstances waits until the instances of a definition can be listed. Before that an API server fails to delete them
-// with their definition, and may try again only when its informers resync, minutes later.
+// AwaitInstances waits until the instances of a definition can be listed. Before that an API server fails to delete
+// them with their definition, and may try again only when its informers resync, minutes later.
 func AwaitInstances(t testing.TB, c *Cluster, name string) {
 	t.Helper()
 	NewWithT(t).Eventually(func() error {

@@ -76,8 +76,8 @@ func (r *run) explain(ctx context.Context) {
 
 var definitionKind = schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
 
-// definitionWaits says what keeps a definition from ending: its instances or, if none are left, why the API server could
-// not delete them. Until it tries again it can take minutes.
+// definitionWaits says what keeps a definition from ending: its instances or, if none are left, why the API server
+// could not delete them. Until it tries again it can take minutes.
 func (r *run) definitionWaits(ctx context.Context, crd inventory.Key) string {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(definitionKind.WithVersion(definitions.Version))

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
@@ -62,21 +63,22 @@ func TestDefinitionThatDoesNotEndNamesTheInstances(t *testing.T) {
 func TestDefinitionThatDoesNotEndTellsWhyItsInstancesAreNotDeleted(t *testing.T) {
 	w := newWorld(t, []string{"crd"})
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: w.object("crd").GetName()}}
-	w.Expect(cluster.Client.Patch(w.ctx, crd, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["`+hold+`"]}}`)))).To(Succeed())
-	t.Cleanup(func() {
-		_ = cluster.Client.Patch(w.ctx, crd, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
-	})
+	merge := func(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
+	w.Expect(cluster.Client.Patch(w.ctx, crd, merge(`{"metadata":{"finalizers":["`+hold+`"]}}`))).To(Succeed())
+	t.Cleanup(func() { _ = cluster.Client.Patch(w.ctx, crd, merge(`{"metadata":{"finalizers":null}}`)) })
 	w.prune(policy)
 	w.Eventually(func() ([]string, error) {
 		err := cluster.Client.Get(w.ctx, client.ObjectKeyFromObject(crd), crd)
 		return crd.Finalizers, err
 	}).Should(ConsistOf(hold))
+	const message = "could not list instances: storage is (re)initializing"
 	for reason, text := range map[string]string{
 		"InstanceDeletionInProgress": "waits for finalizers [" + hold + "]",
-		"InstanceDeletionFailed":     "waits for finalizers [" + hold + "]; could not list instances: storage is (re)initializing",
+		"InstanceDeletionFailed":     "waits for finalizers [" + hold + "]; " + message,
 	} {
-		w.Expect(cluster.Client.Status().Patch(w.ctx, crd, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":[{"type":"Terminating","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z",
-"reason":"`+reason+`","message":"could not list instances: storage is (re)initializing"}]}}`)))).To(Succeed())
+		status := fmt.Sprintf(`{"status":{"conditions":[{"type":"Terminating","status":"True",
+"lastTransitionTime":"2026-01-01T00:00:00Z","reason":%q,"message":%q}]}}`, reason, message)
+		w.Expect(cluster.Client.Status().Patch(w.ctx, crd, merge(status))).To(Succeed())
 		w.Expect(w.prune(policy)["crd"].Reason).To(Equal(text))
 	}
 }
