@@ -311,7 +311,8 @@ func (j *judge) refresh(m int, now time.Time) {
 	}
 }
 
-// narrow gives up what a change is about to give up. It is called before the change is sent.
+// narrow gives up what a change is about to give up, and allows what it is about to ask for. It is called before the
+// change is sent.
 func (j *judge) narrow(next *state) {
 	now := time.Now()
 	j.mu.Lock()
@@ -324,9 +325,11 @@ func (j *judge) narrow(next *state) {
 		}
 	}
 	for m := range j.seen {
-		_, possible, _ := j.state.bundle(m)
-		for o := range possible {
-			j.asked[m][o] = now
+		for _, s := range []*state{j.state, next} { // the hub may act before the change is answered
+			_, possible, _ := s.bundle(m)
+			for o := range possible {
+				j.asked[m][o] = now
+			}
 		}
 		wishes := j.wishes(next, m)
 		for c := range clusters {

@@ -219,6 +219,12 @@ func TestWritesAreJudged(t *testing.T) {
 		"in another cluster": {0, east, func(*court) {}, "the inventory is written ahead"},
 		"not listed":         {5, west, func(c *court) { c.change(func(s *state) { s.secrets[0].entries[5] = entry{} }) }, "the inventory is written ahead"},
 		"never asked for":    {5, west, func(c *court) { c.resource(0, 5) }, "only what is asked for is written"},
+		"asked for by a change that is not answered yet": {5, west, func(c *court) {
+			c.resource(0, 5)
+			next := c.state.clone()
+			next.secrets[0].entries[5] = entry{}
+			c.narrow(next)
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCourt(t)
