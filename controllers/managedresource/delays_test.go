@@ -142,7 +142,8 @@ webhooks:
 		p.fence()
 	}
 	p.edit(target, webhook, func() { webhook.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Fail) })
+	// The correction of an object that is fought over would wait for a minute.
 	p.Eventually(func() admissionregistrationv1.FailurePolicyType {
 		return *read(p, webhook).Webhooks[0].FailurePolicy
-	}).WithTimeout(45 * time.Second).Should(Equal(admissionregistrationv1.Ignore)) // a fight over it would wait for a minute
+	}).WithTimeout(45 * time.Second).Should(Equal(admissionregistrationv1.Ignore))
 }
