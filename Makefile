@@ -92,7 +92,7 @@ test: kube ## Run all tests on real API servers, all but the trials with race de
 	# Runs share most of a ManagedResource with the informers: who changes that is found out.
 	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -timeout $(TEST_TIMEOUT) $(ARGS) \
 		$$($(GO) list ./... | grep -v /hack/trials/)
-	# Trials attack and measure hubs in processes of their own: what plays their targets must not be what is slow.
+	# Trials measure hubs in processes of their own. The race detector would only slow down what plays their targets.
 	$(GO) test -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./hack/trials/...
 
 .PHONY: unit

@@ -248,15 +248,7 @@ func (w *world) deleteDeployment(ctx context.Context) error {
 		return err
 	}
 	w.measured(took, "a Deployment in gamma was deleted, and is there again")
-	follower, err := follow(ctx, w.gamma, deployment())
-	if err != nil {
-		return err
-	}
-	defer follower.Stop()
-	seen, err := follower.Until(ctx, func(u *unstructured.Unstructured) bool {
-		available, _, _ := unstructured.NestedInt64(u.Object, "status", "availableReplicas")
-		return other(u) && available == 3
-	})
+	seen, err := available(ctx, w.gamma, other)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
@@ -26,19 +28,21 @@ func (w *world) rolloutGetsStuck(ctx context.Context) error {
 	if impossible == manifest {
 		return errors.New("the manifest has no containers")
 	}
+	// It was scaled by hand: its pods have to serve again before they can serve on.
+	if _, err := available(ctx, w.beta, func(*unstructured.Unstructured) bool { return true }); err != nil {
+		return err
+	}
 	began := time.Now()
 	if err := content(impossible); err != nil {
 		return err
 	}
 	entry, err := w.board.Await(ctx, ref, func(e stage.Entry) bool {
 		_, _, message := e.Condition("ResourcesProgressing")
-		return e.Is("ResourcesProgressing", "True") && strings.Contains(message, "Unschedulable")
+		stuck := e.Is("ResourcesProgressing", "True") && strings.Contains(message, "Unschedulable")
+		return stuck && e.Is("ResourcesHealthy", "True") // the old pods serve on
 	})
 	if err != nil {
 		return err
-	}
-	if !entry.Is("ResourcesHealthy", "True") {
-		return errors.New("beta's ManagedResource does not count as healthy, although the old pods serve on")
 	}
 	_, _, message := entry.Condition("Ready")
 	w.measured(entry.Since.Sub(began), "new pods in beta fit no node, and the ManagedResource says so")

@@ -250,6 +250,21 @@ func followSoon(ctx context.Context, cluster *stage.Cluster, object client.Objec
 	}
 }
 
+// available waits until the pods of the Deployment of a target are available, and returns when they were. It must be the
+// one that is wanted, as its controller sees it now.
+func available(ctx context.Context, c *stage.Cluster, wanted func(*unstructured.Unstructured) bool) (time.Time, error) {
+	follower, err := follow(ctx, c, deployment())
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer follower.Stop()
+	return follower.Until(ctx, func(u *unstructured.Unstructured) bool {
+		pods, _, _ := unstructured.NestedInt64(u.Object, "status", "availableReplicas")
+		generation, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+		return wanted(u) && pods == 3 && generation == u.GetGeneration()
+	})
+}
+
 // restored meddles with an object of a target and measures until it is back: from the answer to the last request of meddle to
 // the moment that a watch on the target shows the object as it should be, in a version that is not the one before.
 func restored(ctx context.Context, cluster *stage.Cluster, object client.Object, meddle func() error, back func(*unstructured.Unstructured) bool) (time.Duration, error) {
