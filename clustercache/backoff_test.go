@@ -21,12 +21,15 @@ func (h *hub) fleet(clock *clocktesting.FakeClock, a *apiServer, n int) []Cluste
 	return keys
 }
 
-// pass lets time pass for the loops of targets, one of which may be about to set its timer by the time before.
+// pass lets time pass for the loops of targets, one of which may be about to set its timer by the time before. A target
+// that was deleted meanwhile has no loop any more.
 func (h *hub) pass(clock *clocktesting.FakeClock, d time.Duration, keys ...ClusterKey) {
 	h.t.Helper()
 	clock.Step(d)
 	for _, key := range keys {
-		h.cache.target(key).poke()
+		if target := h.cache.target(key); target != nil {
+			target.poke()
+		}
 	}
 }
 
