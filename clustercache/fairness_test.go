@@ -39,8 +39,8 @@ func TestTargetConnectsBesideFiveHundredThatHangInTheSecondStep(t *testing.T) {
 	h.Eventually(hanging.Load).WithTimeout(2*time.Minute).Should(BeNumerically(">=", 64), "more than there are places")
 	h.expectState(h.register("a", good.kubeconfig("token")), StateConnected)
 	h.Expect(hanging.Load()).To(BeNumerically(">=", 64), "they hang all the time")
-	for _, status := range h.cache.List("hostile") {
-		h.Expect(status.State).To(Equal(StateConnecting))
+	for _, status := range h.cache.List("hostile") { // a server that is busy ends some of the connections
+		h.Expect(status.State).To(Or(Equal(StateConnecting), Equal(StateDisconnected)))
 	}
 }
 
