@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 )
 
 // creators write an object the way other tools do.
@@ -124,11 +126,13 @@ func TestForeignPayloadOfCustomResourcesIsTakenBack(t *testing.T) {
 			before := run1(t, text)
 			g.Expect(before.Err).NotTo(HaveOccurred())
 			obj := live(t, manifest(t, text))
+			was := owned(t, obj)
 			write(g, t, obj)
 			out := run1(t, text)
 			g.Expect(out.Err).NotTo(HaveOccurred())
 			g.Expect(out.TakenBack).NotTo(BeEmpty())
-			g.Expect(out.State).To(Equal(before.State))
+			g.Expect(owned(t, obj)).To(Equal(was))
+			g.Expect(out.State).To(Equal(ownership.Observe(live(t, obj), applier.FieldManager)))
 			g.Expect(live(t, obj).Object["spec"]).To(Equal(map[string]any{"size": int64(3), "parts": []any{map[string]any{"name": "a"}}}))
 		})
 	}

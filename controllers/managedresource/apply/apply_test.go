@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 )
 
 func restHTTPClient(config *rest.Config) (*http.Client, error) { return rest.HTTPClientFor(config) }
@@ -110,7 +111,7 @@ func TestForeignPayloadIsTakenBack(t *testing.T) {
 			before := run1(t, text)
 			g.Expect(before.Err).NotTo(HaveOccurred())
 			obj := live(t, manifest(t, text))
-			generation := obj.GetGeneration()
+			generation, was := obj.GetGeneration(), owned(t, obj)
 			write(g, t, obj)
 			g.Expect(live(t, obj).GetGeneration()).To(BeNumerically(">", generation))
 
@@ -118,7 +119,8 @@ func TestForeignPayloadIsTakenBack(t *testing.T) {
 			g.Expect(after.Err).NotTo(HaveOccurred())
 			g.Expect(after.TakenBack).NotTo(BeEmpty())
 			g.Expect(after.UID).To(Equal(before.UID))
-			g.Expect(after.State).To(Equal(before.State), "ownership is as it was before the edit")
+			g.Expect(owned(t, obj)).To(Equal(was), "ownership is as it was before the edit")
+			g.Expect(after.State).To(Equal(ownership.Observe(live(t, obj), applier.FieldManager)))
 			_, container := container(g, live(t, obj))
 			g.Expect(container["env"]).To(Equal([]any{map[string]any{"name": "A", "value": "1"}}))
 		})

@@ -178,7 +178,7 @@ func TestMR27OwnerReferencesAreExactlyTheManifests(t *testing.T) {
 		g.Expect(cluster.Client.Create(t.Context(), o)).To(Succeed())
 	}
 	plain := configMap(ns, "a", "1")
-	owned := "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: " + ns + ", name: a, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: " + string(owner.GetUID()) + "}]}\ndata: {key: '1'}\n"
+	withOwner := "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: " + ns + ", name: a, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: " + string(owner.GetUID()) + "}]}\ndata: {key: '1'}\n"
 	refTo := func(o *unstructured.Unstructured) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: o.GetName(), UID: o.GetUID()}
 	}
@@ -186,20 +186,21 @@ func TestMR27OwnerReferencesAreExactlyTheManifests(t *testing.T) {
 		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), refTo(other)))
 		NewWithT(t).Expect(cluster.Client.Update(t.Context(), obj, client.FieldOwner("someone"))).To(Succeed())
 	}
-	was := run1(t, plain)
+	g.Expect(run1(t, plain).Err).NotTo(HaveOccurred())
 	obj := live(t, manifest(t, plain))
+	was := owned(t, obj)
 	foreign(t, obj)
 	out := run1(t, plain)
 	g.Expect(out.Err).NotTo(HaveOccurred())
-	g.Expect(out.State).To(Equal(was.State))
+	g.Expect(owned(t, obj)).To(Equal(was))
 	g.Expect(live(t, obj).GetOwnerReferences()).To(BeEmpty(), "the manifest has none")
 
-	was = run1(t, owned)
-	g.Expect(was.Err).NotTo(HaveOccurred())
+	g.Expect(run1(t, withOwner).Err).NotTo(HaveOccurred())
+	was = owned(t, obj)
 	foreign(t, live(t, obj))
-	out = run1(t, owned)
+	out = run1(t, withOwner)
 	g.Expect(out.Err).NotTo(HaveOccurred())
-	g.Expect(out.State).To(Equal(was.State))
+	g.Expect(owned(t, obj)).To(Equal(was))
 	g.Expect(live(t, obj).GetOwnerReferences()).To(ConsistOf(refTo(owner)))
 
 	g.Expect(run1(t, plain).Err).NotTo(HaveOccurred())

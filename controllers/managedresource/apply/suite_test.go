@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
@@ -100,6 +101,18 @@ func live(t testing.TB, like *unstructured.Unstructured) *unstructured.Unstructu
 	obj.SetGroupVersionKind(like.GroupVersionKind())
 	NewWithT(t).Expect(cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(like), obj)).To(Succeed())
 	return obj
+}
+
+// owned is the ownership of a live object but for the times of writes, of which a correction may be a later one.
+func owned(t testing.TB, like *unstructured.Unstructured) ownership.State {
+	t.Helper()
+	obj := live(t, like)
+	entries := obj.GetManagedFields()
+	for i := range entries {
+		entries[i].Time = nil
+	}
+	obj.SetManagedFields(entries)
+	return ownership.Observe(obj, applier.FieldManager)
 }
 
 func namespace(t testing.TB) string { return hubtest.Namespace(t, nil, cluster) }
