@@ -220,7 +220,9 @@ func TestWatchesThatHangDoNotKeepThePlaces(t *testing.T) {
 }
 
 func TestRotationsAreFewAtATime(t *testing.T) {
-	h := start(t, Options{RotateParallel: 2})
+	options := patiently()
+	options.RotateParallel = 2
+	h := start(t, options)
 	s := newStore("uid-a")
 	old, next := newAPIServer(t, s), newAPIServer(t, s)
 	keys := h.crowd(8, old)
@@ -242,7 +244,9 @@ func TestRotationsAreFewAtATime(t *testing.T) {
 
 // A hub that starts does not dial all of its targets in one moment. Whoever is known already is not held up.
 func TestTargetsAreMetAtARate(t *testing.T) {
-	h := start(t, Options{ConnectRate: 20})
+	options := patiently()
+	options.ConnectRate = 20
+	h := start(t, options)
 	a := newAPIServer(t, newStore("uid-a"))
 	began := time.Now()
 	h.crowd(30, a) // five at once, and then 20 a second
