@@ -31,7 +31,7 @@ import (
 )
 
 // patience is how long tests wait for what takes milliseconds on an idle machine.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // secrets stands for the informer of registration Secrets.
 type secrets struct {
@@ -140,7 +140,7 @@ func quick(options Options) Options {
 
 // patiently are options with which nothing is given up because this machine is slow: for targets that always answer.
 func patiently() Options {
-	return Options{ProbeTimeout: patience, ConnectTimeout: patience, ResumeTimeout: patience}
+	return Options{ProbeTimeout: patience, ConnectTimeout: patience, ResumeTimeout: patience, SyncTimeout: patience}
 }
 
 // onLoopback allows the addresses that the servers of tests have.

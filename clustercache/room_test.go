@@ -14,7 +14,9 @@ import (
 // notices. (What becomes of the watch, and when it is tried again, is tested in package watching.)
 func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 	const most = 100
-	h, a, key := connected(t, Options{MaxObjects: most})
+	options := patiently()
+	options.MaxObjects = most
+	h, a, key := connected(t, options)
 	other := newAPIServer(t, newStore("uid-b"))
 	fine := h.register("b", other.kubeconfig("x"))
 	h.expectState(fine, StateConnected)
@@ -53,7 +55,9 @@ func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 
 // The list is as long as nobody thinks of. It is given up long before it is read, and another target goes on.
 func TestTargetWithAHundredThousandObjects(t *testing.T) {
-	h, a, key := connected(t, Options{MaxObjects: 5000})
+	options := patiently()
+	options.MaxObjects = 5000
+	h, a, key := connected(t, options)
 	other := newAPIServer(t, newStore("uid-b"))
 	fine := h.register("b", other.kubeconfig("x"))
 	h.expectState(fine, StateConnected)
@@ -95,7 +99,7 @@ func TestRoomOfAStaticTarget(t *testing.T) {
 
 // A few very large objects are bounded, too, and so is what the targets of one namespace keep together.
 func TestTargetWithObjectsThatAreTooLarge(t *testing.T) {
-	h, a, key := connected(t, Options{})
+	h, a, key := connected(t, patiently())
 	for i := range leastBytes>>20 + 2 {
 		a.store.put("configmaps", "default", fmt.Sprint("cm-", i), map[string]any{"data": strings.Repeat("x", 1<<20)})
 	}
@@ -125,7 +129,7 @@ func TestBytesThatMayBeKept(t *testing.T) {
 
 // The targets of one namespace have one pool, others have another one, and static ones have none.
 func TestPoolsOfNamespaces(t *testing.T) {
-	h, a, key := connected(t, Options{})
+	h, a, key := connected(t, patiently())
 	other := h.register("b", a.kubeconfig("x"))
 	h.expectState(other, StateConnected)
 	pools := func() int {

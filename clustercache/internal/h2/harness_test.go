@@ -19,7 +19,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // site is a server of net/http, and a pool that leads to it.
 type site struct {

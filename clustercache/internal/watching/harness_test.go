@@ -22,7 +22,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // expired is the event of a watch whose version the server has forgotten.
 const expired = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`

@@ -30,7 +30,7 @@ import (
 
 // patience is how long a test waits for what must happen; brief for how long it looks for what must not.
 const (
-	patience = 30 * time.Second
+	patience = time.Minute
 	brief    = 300 * time.Millisecond
 )
 
