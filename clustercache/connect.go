@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/trellis-hub/trellis/clustercache/semaphore"
+	"github.com/trellis-hub/trellis/semaphore"
 )
 
 // pool bounds how many of the cache's own calls are under way, fair between namespaces first and then between targets.

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
-	"github.com/trellis-hub/trellis/clustercache/semaphore"
+	"github.com/trellis-hub/trellis/semaphore"
 )
 
 // parseTimeout is how long reading a kubeconfig may take. It takes milliseconds, since its size is bounded, so if it

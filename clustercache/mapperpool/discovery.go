@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 // A cluster with 1,000 CRDs has about 2 MiB of discovery. A resource takes a few KiB in a mapper, and each target may

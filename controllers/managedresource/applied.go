@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
+	"github.com/trellis-hub/trellis/engine/apply"
 )
 
 // engine changes when a new version of the hub would send other objects for the same input; then everything is applied

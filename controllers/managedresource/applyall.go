@@ -23,13 +23,13 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
-	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/prune"
 )
 
 // inventoryLimit bounds the inventory in the status. An API server takes requests of about 1.5 MiB, and the rest of the
@@ -371,7 +371,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 	if r.lost(ctx, work, failures, pending) {
 		return r.concludeLost(ctx, work, inv)
 	}
-	came := verdict.Run{Faults: p.faults, Undecoded: p.decoding, Failures: failures, Pending: pending, Unreleased: releaseErrors, Yielded: r.memory.yields(work.name)}
+	came := conditions.Run{Faults: p.faults, Undecoded: p.decoding, Failures: failures, Pending: pending, Unreleased: releaseErrors, Yielded: r.memory.yields(work.name)}
 	c := came.Applied()
 	finished := c.Reason == resourcesv1alpha1.ReasonApplySucceeded || c.Reason == resourcesv1alpha1.ReasonDecodingFailed ||
 		c.Reason == resourcesv1alpha1.ReasonOwnedByOther
@@ -422,7 +422,7 @@ func (r *reconciler) conclude(ctx context.Context, work *run, input string, p *p
 			return result, nil
 		}
 		retry := r.retryAfterFailure(work, input)
-		lacks := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return verdict.Lacks(o.Err) })
+		lacks := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return conditions.Lacks(o.Err) })
 		r.memory.lack(work.name, work.target, lacks)
 		result := r.withDrift(r.atDue(work, retry, pending), work, r.tracker.Compare(work.name), failures...)
 		if r.wentMeanwhile(work, waitsFor) {

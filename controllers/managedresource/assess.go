@@ -9,8 +9,8 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
-	"github.com/trellis-hub/trellis/controllers/managedresource/view"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
 )
 
 var semantic = equality.Semantic
@@ -35,7 +35,7 @@ func (r *reconciler) evaluateApplied(ctx context.Context, work *run, status clus
 		return r.evaluate(ctx, work, status)
 	}
 	return r.evaluateBeside(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		came := verdict.Run{Yielded: yields}
+		came := conditions.Run{Yielded: yields}
 		r.set(s, resourcesv1alpha1.ConditionResourcesApplied, came.Applied())
 	})
 }
@@ -69,12 +69,12 @@ func (r *reconciler) assess(ctx context.Context, s *resourcesv1alpha1.ManagedRes
 // said, but not that all is well: nobody knows that of the rest. What was said to be well before they failed stays
 // so, as H-3 has it.
 func (r *reconciler) setAssessed(s *resourcesv1alpha1.ManagedResourceStatus, work *run, t resourcesv1alpha1.ConditionType,
-	good resourcesv1alpha1.ConditionStatus, c verdict.Condition) {
+	good resourcesv1alpha1.ConditionStatus, c conditions.Condition) {
 	if work.partial && c.Status == good {
 		if before := resourcesv1alpha1.GetCondition(s.Conditions, t); before != nil && before.Status == good {
 			return
 		}
-		c = verdict.Condition{
+		c = conditions.Condition{
 			Status: resourcesv1alpha1.ConditionUnknown, Reason: resourcesv1alpha1.ReasonChecksPending, Message: messagePartial,
 		}
 	}
@@ -94,7 +94,7 @@ func (r *reconciler) assessFailure(ctx context.Context, s *resourcesv1alpha1.Man
 }
 
 // see returns what the watches show of the objects of a ManagedResource; nil if its health is not to be judged.
-func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) *verdict.Sight {
+func (r *reconciler) see(ctx context.Context, s *resourcesv1alpha1.ManagedResourceStatus, work *run) *conditions.Sight {
 	if !r.ask(ctx, s, work) {
 		return nil
 	}

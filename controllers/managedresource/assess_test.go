@@ -30,14 +30,14 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
-	"github.com/trellis-hub/trellis/controllers/managedresource/store"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
-	"github.com/trellis-hub/trellis/controllers/managedresource/view"
-	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
 // judging is a reconciler with one ManagedResource that is applied: a ConfigMap and a Deployment, accepted at version 10.
@@ -84,7 +84,7 @@ func judged(t *testing.T) *judging {
 	j.work = &run{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr}
 	j.reconciler = &reconciler{
 		source: store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {}), reader: j.server, clusters: j.clusters, memory: newMemory(), clock: j.clock, syncPeriod: time.Hour,
-		warnings: warnings.New(warnings.Options{Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {}}),
+		warnings: notes.New(notes.Options{Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {}}),
 		tracker:  tracker.New(tracker.Options{Clusters: j.clusters, FieldManager: hubv1alpha1.FieldManager, Selector: labels.Everything(), Clock: j.clock, Notify: func(types.NamespacedName, tracker.Cause) { j.news++ }}),
 	}
 	j.viewer = &view.Viewer{Tracker: j.tracker, Warnings: j.warnings}
@@ -430,7 +430,7 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	})).To(Succeed())
 	writes := j.writes
 	j.clock.Step(time.Minute)
-	j.Expect(j.look()).To(Equal(warnings.Deadline))
+	j.Expect(j.look()).To(Equal(notes.Deadline))
 	j.Expect(j.writes).To(Equal(writes))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HaveSuffix(before))
 
@@ -527,7 +527,7 @@ func TestCorrectionThatFailsComesBackForTheRest(t *testing.T) {
 			j := judged(t)
 			j.events = newRecorder(events.NewFakeRecorder(10), j.clock)
 			j.metrics = NewMetrics(prometheus.NewRegistry(), false)
-			j.work.class = &claim.Class{}
+			j.work.class = &assignment.Class{}
 			j.shown()
 			j.look()
 			told := j.news

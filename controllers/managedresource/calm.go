@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 )
 
 // Pauses between writes that are about health alone. In a roll-out the counts change with every pod, and an object may flap:
@@ -39,7 +39,7 @@ func (r *reconciler) updateHealth(ctx context.Context, work *run, change func(*r
 	}
 	if pause == calmText && work.reading { // a moment later there is more to say, and maybe only what was said before
 		work.mr = base
-		return warnings.Deadline, nil
+		return notes.Deadline, nil
 	}
 	blind := pause > 0 && blinded(&base.Status, &work.mr.Status)
 	if blind {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
 // Two writers fight over an object when it was corrected so often within so long.
@@ -96,5 +96,5 @@ func (r *reconciler) contest(s *resourcesv1alpha1.ManagedResourceStatus, name ty
 		lines = append(lines, line)
 	}
 	r.setCondition(s, resourcesv1alpha1.ConditionContested, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonObjectsContested,
-		"Corrections are slowed down: "+verdict.List(lines))
+		"Corrections are slowed down: "+conditions.List(lines))
 }

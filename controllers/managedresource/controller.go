@@ -24,24 +24,24 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
-	"github.com/trellis-hub/trellis/controllers/managedresource/catchup"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
-	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
-	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
-	"github.com/trellis-hub/trellis/controllers/managedresource/store"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
-	"github.com/trellis-hub/trellis/controllers/managedresource/view"
-	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/catchup"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
 // ClassOptions is a class with the size of its pool.
 type ClassOptions struct {
-	*claim.Class
+	*assignment.Class
 	// ConcurrentSyncs is the number of ManagedResources that are worked on at the same time; default 5.
 	ConcurrentSyncs int
 }
@@ -98,10 +98,10 @@ type Options struct {
 // Controller keeps ManagedResources for one term of leadership. It is used once.
 type Controller struct {
 	options    Options
-	claims     *claim.Claims
+	claims     *assignment.Claims
 	tracker    *tracker.Tracker
 	shared     *sharing.Index
-	warnings   *warnings.Reader
+	warnings   *notes.Reader
 	dispatcher *dispatch.Dispatcher
 	reconciler *reconciler
 	supervisor *supervisor
@@ -129,7 +129,7 @@ func New(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the value of label %s: %w", resourcesv1alpha1.ManagedByLabel, err)
 	}
-	claims := &claim.Claims{Classes: map[string]*claim.Class{}, Clusters: o.Clusters, Reader: o.Cache, Clock: o.Clock}
+	claims := &assignment.Claims{Classes: map[string]*assignment.Class{}, Clusters: o.Clusters, Reader: o.Cache, Clock: o.Clock}
 	for _, class := range o.Classes {
 		claims.Classes[class.Name] = class.Class
 	}
@@ -143,7 +143,7 @@ func New(o Options) (*Controller, error) {
 		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead, Shown: source.Shown, Clock: o.Clock, Logger: o.Logger,
 		TakePending: func(mr types.NamespacedName) bool { return c.reconciler.memory.takePending(mr) },
 	})
-	c.warnings = warnings.New(warnings.Options{
+	c.warnings = notes.New(notes.Options{
 		Client: o.Clusters.GetUncachedClient, Clock: o.Clock, Logger: o.Logger,
 		Notify: func(mr types.NamespacedName) { c.notify(mr, tracker.CauseHealth) },
 	})

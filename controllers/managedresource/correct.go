@@ -14,12 +14,12 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
-	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
 // drift is one object that is not as it was accepted, with what a look at it showed.
@@ -252,7 +252,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, work *run, input st
 	}
 	r.measureDrift(work, uids, now, len(apply.Failures(outcomes)) > 0)
 	failures := slices.DeleteFunc(apply.Failures(outcomes), func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
-	came := verdict.Run{Failures: failures, Yielded: r.memory.yields(work.name)}
+	came := conditions.Run{Failures: failures, Yielded: r.memory.yields(work.name)}
 	c := came.Applied()
 	// What the last attempt at everything found stands until the next one: this run looked at some of it only.
 	concerned := len(failures) > 0 && !failed(work.mr) || appliedTrue(work.mr) || owned(work.mr)

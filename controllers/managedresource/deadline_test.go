@@ -19,11 +19,11 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/prune"
 )
 
 // slowDiscovery is a target whose discovery takes 9 seconds and then fails, or hangs.
@@ -77,7 +77,7 @@ func (d *slowDiscovery) steps() map[string]func(ctx context.Context) (failed int
 			r := &reconciler{}
 			work := &run{
 				mr:    &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}},
-				class: &claim.Class{},
+				class: &assignment.Class{},
 				name:  types.NamespacedName{Namespace: "a", Name: "b"},
 			}
 			p, err := r.plan(ctx, work, b, d.target)

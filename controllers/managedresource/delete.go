@@ -13,10 +13,10 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
-	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/prune"
 )
 
 // delete cleans up for a ManagedResource that is being deleted or handed over to another class, and lets go of it.
@@ -155,7 +155,7 @@ func (r *reconciler) clean(ctx context.Context, work *run, key clustercache.Clus
 		s.Resources = left
 		if len(pending) > 0 {
 			r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
-				resourcesv1alpha1.ReasonDeletionPending, verdict.Pending(pending))
+				resourcesv1alpha1.ReasonDeletionPending, conditions.Pending(pending))
 		}
 	})
 	if err != nil || len(pending) == 0 {
@@ -215,7 +215,7 @@ func describeState(key clustercache.ClusterKey, status clustercache.Status) stri
 // letGo removes our finalizer and marks. A ManagedResource that lives on under another class starts with an empty
 // inventory: what is in it was ours, in our target.
 func (r *reconciler) letGo(ctx context.Context, work *run) error {
-	others := slices.ContainsFunc(r.claims.Holders(work.mr), func(c *claim.Class) bool { return c != work.class })
+	others := slices.ContainsFunc(r.claims.Holders(work.mr), func(c *assignment.Class) bool { return c != work.class })
 	if (work.decision.Leaving || others) && len(work.mr.Status.Resources) > 0 {
 		if err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { s.Resources = nil }); err != nil {
 			return err

@@ -9,8 +9,8 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
 // An object that the target itself deletes again and again comes back each time. Why it goes stands in its manifest.

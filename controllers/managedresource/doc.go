@@ -1,25 +1,22 @@
 // Package managedresource keeps ManagedResources: it applies what their Secrets say to their targets, keeps it that way,
 // and says in their conditions how it is.
 //
-// The package is the thin part over an engine whose pieces can be read alone:
+// The package is the part between the engine, a library that makes a target look like manifests, and the clusters. Its own
+// packages can be read alone:
 //
-//	claim        who is responsible, and for which target
-//	dispatch     whom an event concerns
-//	store        reading and writing ManagedResources
-//	references   which Secrets a ManagedResource refers to
-//	secretindex  when the content of a ManagedResource changed
-//	bundle       what the Secrets hold
-//	apply        making a target look like the manifests
-//	ownership    what managedFields tell about drift
-//	prune        deleting, and only what may be deleted
-//	inventory    what a ManagedResource owns
-//	tracker      watching what it owns
-//	catchup      beginning a term with what the last one wrote
-//	health       judging it
-//	view         what the watches show of it
-//	verdict      what is said of it in the conditions
-//	warnings     what the target's events say beside
-//	fairqueue    whose turn it is
+//	source/assignment   who is responsible, and for which target
+//	source/store        reading and writing ManagedResources
+//	source/references   which Secrets a ManagedResource refers to
+//	source/secretindex  when the content of a ManagedResource changed
+//	source/sharing      who else lists an object
+//	source/catchup      beginning a term with what the last one wrote
+//	source/canon        equal texts of ManagedResources, kept once
+//	observe/tracker     watching what a ManagedResource owns
+//	observe/view        what the watches show of it
+//	observe/conditions  what is said of it in the conditions
+//	observe/notes       what the target's events say beside
+//	dispatch            whom an event concerns
+//	fairqueue           who is served next
 //
 // Every class has a queue and workers of its own; queues are fair between namespaces, then targets. A dispatcher sends
 // events to the queue that is responsible: changes of ManagedResources and Secrets, drift, targets that connect and

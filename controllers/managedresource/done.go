@@ -4,7 +4,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
 var jobKind = schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}

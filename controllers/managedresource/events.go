@@ -17,12 +17,12 @@ import (
 	"k8s.io/utils/clock"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
-	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
-	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/ownership"
+	"github.com/trellis-hub/trellis/engine/prune"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 // Reasons of events on ManagedResources.
@@ -253,7 +253,7 @@ func (r *recorder) takenBack(mr *resourcesv1alpha1.ManagedResource, o apply.Outc
 
 // applied tells that the result of a run is another than that of the run before: that it failed and why, or that it did
 // not fail any more.
-func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *verdict.Condition, c verdict.Condition) {
+func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *conditions.Condition, c conditions.Condition) {
 	if before != nil && *before == c {
 		return
 	}

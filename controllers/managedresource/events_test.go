@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
-	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
 // counting counts what reaches the events client. It stands for a client whose events nobody sees.
@@ -62,8 +62,8 @@ func TestBudgetsOfEventsGoWithTheirManagedResources(t *testing.T) {
 	g := NewWithT(t)
 	j := judged(t)
 	r := newRecorder(counting{}, j.clock)
-	j.events, j.claims, j.drifts, j.changes = r, &claim.Claims{}, newStopwatches(), newStopwatches()
-	j.work.class, j.work.log = &claim.Class{}, logr.Discard()
+	j.events, j.claims, j.drifts, j.changes = r, &assignment.Claims{}, newStopwatches(), newStopwatches()
+	j.work.class, j.work.log = &assignment.Class{}, logr.Discard()
 	r.recreated(j.work.mr, inventory.Key{})
 	g.Expect(r.spent.Len()).To(Equal(1))
 	g.Expect(j.letGo(j.ctx, j.work)).To(Succeed())
@@ -144,12 +144,12 @@ func TestEventsHaveNotesThatAreAccepted(t *testing.T) {
 }
 
 func TestW19_EventsTellOfChangesOnly(t *testing.T) {
-	failed := verdict.Condition{Status: resourcesv1alpha1.ConditionFalse, Reason: resourcesv1alpha1.ReasonApplyFailed, Message: "one failed"}
-	failedToo := verdict.Condition{Status: resourcesv1alpha1.ConditionFalse, Reason: resourcesv1alpha1.ReasonApplyFailed, Message: "two failed"}
-	fine := verdict.Condition{Status: resourcesv1alpha1.ConditionTrue, Reason: resourcesv1alpha1.ReasonApplySucceeded, Message: "all applied"}
+	failed := conditions.Condition{Status: resourcesv1alpha1.ConditionFalse, Reason: resourcesv1alpha1.ReasonApplyFailed, Message: "one failed"}
+	failedToo := conditions.Condition{Status: resourcesv1alpha1.ConditionFalse, Reason: resourcesv1alpha1.ReasonApplyFailed, Message: "two failed"}
+	fine := conditions.Condition{Status: resourcesv1alpha1.ConditionTrue, Reason: resourcesv1alpha1.ReasonApplySucceeded, Message: "all applied"}
 	for name, c := range map[string]struct {
-		before *verdict.Condition
-		now    verdict.Condition
+		before *conditions.Condition
+		now    conditions.Condition
 		told   int
 	}{
 		"the first run fails":       {nil, failed, 1},

@@ -11,7 +11,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -180,7 +180,7 @@ var counted = map[resourcesv1alpha1.ConditionType]bool{
 func (c *Controller) place(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) (class string, target clustercache.ClusterKey, ours bool) {
 	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
 	if target, tracked := c.tracker.Target(name); tracked {
-		class := claim.SpecClass(mr)
+		class := assignment.SpecClass(mr)
 		if c.claims.Classes[class] == nil {
 			return metrics.Other, target, true // it is about to leave for a class that is not ours, and may have any name
 		}

@@ -17,10 +17,10 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/references"
-	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
+	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
 const (

@@ -12,9 +12,9 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/crowd"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
 // sourceRetryLast is the longest pause after the source did not take a write.
@@ -73,7 +73,7 @@ type remembered struct {
 	corrections map[inventory.Key]*corrections
 	fights      map[inventory.Key]*fight
 
-	last   *verdict.Condition                     // the result of the last run of everything
+	last   *conditions.Condition                  // the result of the last run of everything
 	yields map[inventory.Key]types.NamespacedName // objects that were left to another ManagedResource
 	absent map[inventory.Key]time.Time            // since when such an object is gone
 	input  string                                 // what was applied as far as it is ours to apply; empty if not all of it was
@@ -318,7 +318,7 @@ func (m *memory) appliedHere(name types.NamespacedName, input string) (yes bool)
 }
 
 // concluded notes the result of a run and returns that of the run before, nil if there was none.
-func (m *memory) concluded(name types.NamespacedName, c verdict.Condition) (before *verdict.Condition) {
+func (m *memory) concluded(name types.NamespacedName, c conditions.Condition) (before *conditions.Condition) {
 	m.with(name, func(e *remembered) { before, e.last = e.last, &c })
 	return before
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
 func TestPausesAfterFailuresDoubleUpToFiveMinutes(t *testing.T) {

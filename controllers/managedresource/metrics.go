@@ -8,8 +8,8 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/metrics"
 )
 

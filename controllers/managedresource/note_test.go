@@ -21,9 +21,9 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/store"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
+	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
 // noting is a reconciler right after a run of everything, with all that it takes to note it.

@@ -7,16 +7,16 @@ import (
 	"k8s.io/utils/clock"
 
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
 // A run that panics is tried again. What happens to the objects is heard of meanwhile, and after.
 func TestEventsAreHeardOfAfterARunPanicked(t *testing.T) {
 	j := judged(t)
-	j.work.class, j.shared = &claim.Class{}, sharing.NewIndex()
+	j.work.class, j.shared = &assignment.Class{}, sharing.NewIndex()
 	j.bundles = bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})
 	j.clusters.Add(j.work.target, clustersfake.Target{Client: j.server})
 	j.track(j.work.mr.Status.Resources...)

@@ -16,10 +16,10 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/prune"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 // pruneTarget is the access for deletions to a target whose other clients are known to lead to the cluster with a UID.

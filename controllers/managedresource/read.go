@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/clustercache/semaphore"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
-	"github.com/trellis-hub/trellis/controllers/managedresource/references"
-	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/semaphore"
 )
 
 // secretNames are the Secrets that are read for a ManagedResource, none if there are too many.

@@ -19,17 +19,17 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
-	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
-	"github.com/trellis-hub/trellis/controllers/managedresource/store"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
-	"github.com/trellis-hub/trellis/controllers/managedresource/view"
-	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -42,12 +42,12 @@ type reconciler struct {
 	reader   client.Reader // informers of the source
 	live     client.Reader // the source itself
 	clusters clustercache.ClusterCache
-	claims   *claim.Claims
+	claims   *assignment.Claims
 	secrets  *secretindex.Index
 	bundles  *bundle.Cache
 	tracker  *tracker.Tracker
 	shared   *sharing.Index
-	warnings *warnings.Reader
+	warnings *notes.Reader
 	viewer   *view.Viewer
 	applier  *apply.Applier
 	events   *recorder
@@ -66,7 +66,7 @@ type reconciler struct {
 	keepGarbageCollectable bool
 
 	enqueue func(name types.NamespacedName)
-	forward func(decision claim.Decision, name types.NamespacedName, priority int)
+	forward func(decision assignment.Decision, name types.NamespacedName, priority int)
 
 	drifts  *stopwatches // since a watch showed drift
 	changes *stopwatches // since a watch showed that a Secret changed
@@ -77,8 +77,8 @@ type reconciler struct {
 // run is the work on one ManagedResource.
 type run struct {
 	name     types.NamespacedName
-	decision claim.Decision
-	class    *claim.Class
+	decision assignment.Decision
+	class    *assignment.Class
 	target   clustercache.ClusterKey
 	log      logr.Logger
 	// mr is the state that the next write is based on. It is replaced by what the server answers.
@@ -380,7 +380,7 @@ func (r *reconciler) settled(work *run, v tracker.Verdict) reconcile.Result {
 		result = sooner(result, until.Sub(now)+time.Second)
 	}
 	if work.explained {
-		result = sooner(result, warnings.Pause)
+		result = sooner(result, notes.Pause)
 	}
 	result = r.withDrift(result, work, v)
 	switch {

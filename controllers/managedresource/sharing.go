@@ -13,12 +13,12 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
-	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
 // ownerGrace is how long the owner of a shared object has to bring it back before another one that lists it does.
@@ -42,8 +42,8 @@ func (r *reconciler) sharers(ctx context.Context, work *run, uid types.UID, thro
 		index: r.shared, name: work.name,
 		places: []sharing.Place{sharing.Cluster(uid),
 			sharing.Unbound{Namespace: work.name.Namespace, Finalizer: work.class.Finalizer}},
-		verified: func(namespace string) bool { return r.claims.SayIn(ctx, namespace, uid, through) == claim.FullSay },
-		possible: func(namespace string) bool { return r.claims.SayIn(ctx, namespace, uid, through) != claim.NoSay },
+		verified: func(namespace string) bool { return r.claims.SayIn(ctx, namespace, uid, through) == assignment.FullSay },
+		possible: func(namespace string) bool { return r.claims.SayIn(ctx, namespace, uid, through) != assignment.NoSay },
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 )
 
 // restarting is such a reconciler, with a target that is connected since a time.
@@ -27,7 +27,7 @@ func restarted(t *testing.T) *restarting {
 	j.shown()
 	states, complete := j.tracker.AcceptedStates(j.work.name)
 	j.Expect(complete).To(BeTrue())
-	j.work.class = &claim.Class{Finalizer: "trellis"}
+	j.work.class = &assignment.Class{Finalizer: "trellis"}
 	j.work.mr.Finalizers = []string{"trellis"}
 	j.work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = applied{Input: content, Fold: tracker.Fold(states)}.String()
 	j.Expect(j.server.Update(j.ctx, j.work.mr)).To(Succeed())

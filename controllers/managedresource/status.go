@@ -12,7 +12,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/controllers/managedresource/verdict"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
 )
 
 // updateStatus patches the status if change makes a difference. The summary follows from the other conditions.
@@ -31,17 +31,17 @@ func (r *reconciler) changeStatus(work *run, change func(*resourcesv1alpha1.Mana
 	change(s)
 	r.contest(s, work.name)
 	if len(s.Conditions) > 0 {
-		r.set(s, resourcesv1alpha1.ConditionReady, verdict.Ready(s.Conditions, work.mr.Generation, s.ObservedGeneration))
+		r.set(s, resourcesv1alpha1.ConditionReady, conditions.Ready(s.Conditions, work.mr.Generation, s.ObservedGeneration))
 	}
 	return base
 }
 
 func (r *reconciler) setCondition(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string) {
-	r.set(s, t, verdict.Condition{Status: status, Reason: reason, Message: message})
+	r.set(s, t, conditions.Condition{Status: status, Reason: reason, Message: message})
 }
 
-func (r *reconciler) set(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType, c verdict.Condition) {
-	s.Conditions = resourcesv1alpha1.SetCondition(r.clock.Now(), s.Conditions, t, c.Status, c.Reason, verdict.Bound(c.Message))
+func (r *reconciler) set(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType, c conditions.Condition) {
+	s.Conditions = resourcesv1alpha1.SetCondition(r.clock.Now(), s.Conditions, t, c.Status, c.Reason, conditions.Bound(c.Message))
 }
 
 // setApplied writes ResourcesApplied alone.

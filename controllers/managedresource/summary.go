@@ -14,7 +14,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 )
 
 // Summary is what only this controller knows of a target. What its ManagedResources say is for all to see.
@@ -120,7 +120,7 @@ func (c *Controller) InUse(cluster clustercache.ClusterKey) bool {
 
 // dependence is that of ManagedResources on a registration.
 type dependence struct {
-	claims       *claim.Claims
+	claims       *assignment.Claims
 	registration clustercache.ClusterKey
 	uid          types.UID // of its cluster
 }
@@ -133,7 +133,7 @@ func (d dependence) of(ctx context.Context, mr *resourcesv1alpha1.ManagedResourc
 		return false
 	}
 	for name, class := range d.claims.Classes {
-		ours := name == claim.SpecClass(mr) || slices.Contains(mr.Finalizers, resourcesv1alpha1.Finalizer(name))
+		ours := name == assignment.SpecClass(mr) || slices.Contains(mr.Finalizers, resourcesv1alpha1.Finalizer(name))
 		if ours && class.FixedTarget() == d.registration &&
 			(mr.Namespace == d.registration.Namespace || d.claims.Selects(ctx, class, mr.Namespace)) {
 			return true
@@ -155,9 +155,9 @@ const releaseGrace = 5 * time.Second
 // target whose registration is gone: one that is being deleted and has objects there, or may be about to be, as all of a namespace
 // are that is being deleted. clusters is only called by that function.
 func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache, classes []configv1alpha1.Class) func(clustercache.ClusterKey) bool {
-	known := make(map[string]*claim.Class, len(classes))
+	known := make(map[string]*assignment.Class, len(classes))
 	for _, c := range classes {
-		if class, err := claim.NewClass(c, ""); err == nil { // the configuration was validated
+		if class, err := assignment.NewClass(c, ""); err == nil { // the configuration was validated
 			known[class.Name] = class
 		}
 	}
@@ -168,7 +168,7 @@ func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache
 		if !ok || st.UID == "" {
 			return false
 		}
-		d := dependence{claims: &claim.Claims{Classes: known, Clusters: clusters(), Reader: reader},
+		d := dependence{claims: &assignment.Claims{Classes: known, Clusters: clusters(), Reader: reader},
 			registration: cluster, uid: st.UID}
 		waiting := st.State != clustercache.StateDraining || time.Since(st.Since) < releaseGrace
 		list, err := inCluster(ctx, reader, st.UID)

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/prune"
 )
 
 // explainedNamespaces is how many namespaces that are being deleted are asked what they wait for.

@@ -12,8 +12,8 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 const (

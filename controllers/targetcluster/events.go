@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 const (

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
 
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/differential"
 	"github.com/trellis-hub/trellis/hack/hubtest"

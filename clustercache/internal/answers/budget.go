@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/trellis-hub/trellis/clustercache/semaphore"
+	"github.com/trellis-hub/trellis/semaphore"
 )
 
 // maxWait bounds how long an answer waits for its place, in addition to the context of the request.

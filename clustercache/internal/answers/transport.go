@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trellis-hub/trellis/clustercache/semaphore"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
+	"github.com/trellis-hub/trellis/semaphore"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 const (

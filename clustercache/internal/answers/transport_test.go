@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/h2"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 // answer is what a server answers to everything.

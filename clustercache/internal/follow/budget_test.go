@@ -9,7 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
-	"github.com/trellis-hub/trellis/clustercache/semaphore"
+	"github.com/trellis-hub/trellis/semaphore"
 )
 
 // reader is a stream of a target that reads large documents.

@@ -15,7 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/envelope"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 // Types of events.

@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/trellis-hub/trellis/clustercache/semaphore"
+	"github.com/trellis-hub/trellis/semaphore"
 )
 
 const hold = 2 * time.Second

@@ -23,7 +23,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/envelope"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 const (

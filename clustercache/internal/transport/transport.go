@@ -32,7 +32,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/h2"
 	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
-	"github.com/trellis-hub/trellis/clustercache/semaphore"
+	"github.com/trellis-hub/trellis/semaphore"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"net/http"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 // Unreachable is the only explanation that tenants get if a call got no answer.

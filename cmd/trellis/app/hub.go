@@ -41,15 +41,15 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 	"github.com/trellis-hub/trellis/controllers/heartbeat"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
-	"github.com/trellis-hub/trellis/controllers/managedresource/canon"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
-	"github.com/trellis-hub/trellis/controllers/managedresource/references"
-	"github.com/trellis-hub/trellis/controllers/managedresource/secretindex"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/canon"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
+	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/leader"
 )
 
@@ -234,7 +234,7 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 				&resourcesv1alpha1.ManagedResource{}: {Transform: trimManagedResources(o.Clock)},
 				&hubv1alpha1.TargetCluster{}:         {},
 				&corev1.Secret{}:                     registrations(o.Config.Classes),
-				&coordinationv1.Lease{}:              {Field: fields.OneTermEqualSelector("metadata.name", claim.ResourceManagerLease)},
+				&coordinationv1.Lease{}:              {Field: fields.OneTermEqualSelector("metadata.name", assignment.ResourceManagerLease)},
 				&corev1.Namespace{}:                  {Transform: trimNamespace},
 			},
 		},
@@ -368,7 +368,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		if err != nil {
 			return nil, err
 		}
-		options.Static = map[clustercache.ClusterKey]*rest.Config{claim.SourceTarget: source}
+		options.Static = map[clustercache.ClusterKey]*rest.Config{assignment.SourceTarget: source}
 	}
 	clusters, err := clustercache.New(options)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestHubEndsInOrderAlthoughATargetHangs(t *testing.T) {
 	e.Expect(target.Freeze()).To(Succeed())
 	// A worker has something to do there when the end comes.
 	e.Expect(source.Client.Update(e.ctx, hubtest.Content(e.name, "mr", "objects.yaml", hubtest.ConfigMap(e.name, "one", "2")))).To(Succeed())
-	e.Eventually(termGoroutines).Should(ContainElement(ContainSubstring("managedresource/apply.")))
+	e.Eventually(termGoroutines).Should(ContainElement(ContainSubstring("engine/apply.")))
 	e.stop(hub)
 	e.Expect(target.Thaw()).To(Succeed())
 	e.expectNoGoroutines(before)

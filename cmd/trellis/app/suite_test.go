@@ -192,8 +192,8 @@ func termGoroutines() []string {
 	var found []string
 	for stack := range strings.SplitSeq(all.String(), "\n\n") {
 		const module = "github.com/trellis-hub/trellis/"
-		controllers := strings.Contains(strings.ReplaceAll(stack, module+"controllers/managedresource/secretindex", ""), module+"controllers/")
-		if controllers || strings.Contains(stack, module+"clustercache/internal/watching") {
+		controllers := strings.Contains(strings.ReplaceAll(stack, module+"controllers/managedresource/source/secretindex", ""), module+"controllers/")
+		if controllers || strings.Contains(stack, module+"engine/") || strings.Contains(stack, module+"clustercache/internal/watching") {
 			found = append(found, stack)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
 )
 
@@ -117,7 +117,7 @@ func (h *hub) classes(ctx context.Context) ([]managedresource.ClassOptions, erro
 			}
 			c.ClusterID = &own
 		}
-		class, err := claim.NewClass(c, all)
+		class, err := assignment.NewClass(c, all)
 		if err != nil {
 			return nil, err
 		}

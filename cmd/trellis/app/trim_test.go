@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/controllers/managedresource/references"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
 )
 
 // Of a ManagedResource that is as large as the source allows, no more is kept than of a large legitimate one.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/engine/apply"
 )
 
 // readOnly is a target with a service account that is cluster-admin and one of a tenant. Every write except a note on

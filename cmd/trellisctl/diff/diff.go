@@ -17,9 +17,9 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/pack"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
-	"github.com/trellis-hub/trellis/controllers/managedresource/references"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/bundle"
 )
 
 type differ struct {

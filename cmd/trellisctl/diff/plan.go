@@ -17,12 +17,12 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/merge"
-	"github.com/trellis-hub/trellis/controllers/managedresource/prune"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/merge"
+	"github.com/trellis-hub/trellis/engine/prune"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 )
 
 // Cause is why something is not as it should be. The zero value says that nothing is wrong.
@@ -135,12 +135,12 @@ func noTarget(f *Facts) Cause {
 	if ready := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionReady); ready != nil {
 		return Cause{} // conditions says it, with what to do
 	}
-	class := className(claim.SpecClass(mr))
+	class := className(assignment.SpecClass(mr))
 	cause := Cause{
 		Reason: ReasonNotClaimed, Since: since(mr.CreationTimestamp),
 		Message: fmt.Sprintf("No hub feels responsible: no registration in namespace %s serves class %s%s.", mr.Namespace, class, f.served()),
 		Unblock: fmt.Sprintf("Register a cluster for it: trellisctl -n %s cluster add NAME --from-kubeconfig FILE%s. If the class has a target of its own, see classes in the configuration of the hub, and whether their namespaceSelector matches namespace %s.",
-			mr.Namespace, classFlag(claim.SpecClass(mr)), mr.Namespace),
+			mr.Namespace, classFlag(assignment.SpecClass(mr)), mr.Namespace),
 	}
 	if name := mr.Labels[hubv1alpha1.ClusterNameLabel]; name != "" {
 		cause.Message = fmt.Sprintf("No hub feels responsible: its label %s asks for cluster %s, which no registration for class %s in namespace %s has as its name%s.",
@@ -170,7 +170,7 @@ func (f *Facts) served() string {
 	}
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(f.Classes)) {
-		parts = append(parts, fmt.Sprintf("%s serves %s", name, className(claim.Normalize(f.Classes[name]))))
+		parts = append(parts, fmt.Sprintf("%s serves %s", name, className(assignment.Normalize(f.Classes[name]))))
 	}
 	return " (" + strings.Join(parts, ", ") + ")"
 }
@@ -212,12 +212,12 @@ func transition(tc *hubv1alpha1.TargetCluster, conditionType, reason string) *me
 // handover is the cause if an instance of another class has to finish first.
 func handover(f *Facts) Cause {
 	mr := f.ManagedResource
-	own := resourcesv1alpha1.Finalizer(claim.SpecClass(mr))
+	own := resourcesv1alpha1.Finalizer(assignment.SpecClass(mr))
 	for _, finalizer := range mr.Finalizers {
 		if strings.HasPrefix(finalizer, resourcesv1alpha1.FinalizerBase) && finalizer != own && mr.DeletionTimestamp == nil {
 			return Cause{
 				Reason:  ReasonHandover,
-				Message: fmt.Sprintf("It changed its class to %s, and whoever is responsible for the former one has not let go of it: the finalizer %s is still there.", className(claim.SpecClass(mr)), finalizer),
+				Message: fmt.Sprintf("It changed its class to %s, and whoever is responsible for the former one has not let go of it: the finalizer %s is still there.", className(assignment.SpecClass(mr)), finalizer),
 				Unblock: "The hub or resource manager of the former class removes its objects and then the finalizer. It has to run, and its target has to answer.",
 			}
 		}
@@ -236,7 +236,7 @@ func notSeen(f *Facts) Cause {
 	}
 	return Cause{
 		Reason: ReasonNotSeen, Since: since(mr.CreationTimestamp),
-		Message: fmt.Sprintf("No hub has looked at it yet. Class %s may not be configured in any that runs, or be one with dryRun.", className(claim.SpecClass(mr))),
+		Message: fmt.Sprintf("No hub has looked at it yet. Class %s may not be configured in any that runs, or be one with dryRun.", className(assignment.SpecClass(mr))),
 		Unblock: "Look at classes in the configuration of the hub, and whether it runs.",
 	}
 }

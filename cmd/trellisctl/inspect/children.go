@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/trellis-hub/trellis/controllers/managedresource/health"
+	"github.com/trellis-hub/trellis/engine/health"
 )
 
 // parseKind reads "apps/v1 ReplicaSet".

@@ -15,9 +15,9 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
-	"github.com/trellis-hub/trellis/controllers/managedresource/health"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/warnings"
+	"github.com/trellis-hub/trellis/engine/health"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/warnings"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 )
 
 // Report is what status and tree find out. It is what -o json prints.
@@ -94,7 +94,7 @@ func (i *inspection) run(ctx context.Context, subject cli.Subject) error {
 // report looks at everything.
 func (i *inspection) report(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) *Report {
 	r := &Report{
-		Namespace: mr.Namespace, Name: mr.Name, Class: claim.SpecClass(mr),
+		Namespace: mr.Namespace, Name: mr.Name, Class: assignment.SpecClass(mr),
 		Suspended:  resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]),
 		Generation: mr.Generation, AppliedGeneration: mr.Status.ObservedGeneration, Conditions: slices.Clone(mr.Status.Conditions),
 		Objects: unseen(mr.Status.Resources),

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
+	"github.com/trellis-hub/trellis/engine/bundle"
 )
 
 func configMap(name, value string) string {

@@ -22,8 +22,8 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/controllers/managedresource/bundle"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	"github.com/trellis-hub/trellis/addresses"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/controllers/managedresource/apply"
+	"github.com/trellis-hub/trellis/engine/apply"
 )
 
 // requestTimeout bounds each request to a target.

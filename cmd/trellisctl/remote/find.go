@@ -18,7 +18,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 )
 
 // SourceName is how the source cluster is called as a target.
@@ -73,7 +73,7 @@ func Of(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedRe
 }
 
 func className(mr *resourcesv1alpha1.ManagedResource) string {
-	if class := claim.SpecClass(mr); class != resourcesv1alpha1.DefaultClass {
+	if class := assignment.SpecClass(mr); class != resourcesv1alpha1.DefaultClass {
 		return class
 	}
 	return resourcesv1alpha1.DefaultClassName
@@ -148,7 +148,7 @@ func candidates(ctx context.Context, source *cli.Source, here []hubv1alpha1.Targ
 			}
 			return nil, err
 		}
-		if claim.Normalize(registration.Labels[hubv1alpha1.ClassLabel]) == claim.SpecClass(mr) {
+		if assignment.Normalize(registration.Labels[hubv1alpha1.ClassLabel]) == assignment.SpecClass(mr) {
 			out = append(out, *tc)
 		}
 	}

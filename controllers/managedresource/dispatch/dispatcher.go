@@ -25,9 +25,9 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
-	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
 )
 
 // Options of a Dispatcher. All fields are required.
@@ -35,7 +35,7 @@ type Options struct {
 	// Cache holds the informers of the source.
 	Cache    ctrlcache.Cache
 	Clusters clustercache.ClusterCache
-	Claims   *claim.Claims
+	Claims   *assignment.Claims
 	Tracker  *tracker.Tracker
 	// Shared hears of what ManagedResources list.
 	Shared *sharing.Index
@@ -112,11 +112,11 @@ func (d *Dispatcher) enqueueAfter(ctx context.Context, mr *resourcesv1alpha1.Man
 }
 
 // Forward queues a ManagedResource where a decision wants it.
-func (d *Dispatcher) Forward(decision claim.Decision, name types.NamespacedName, priority int) {
+func (d *Dispatcher) Forward(decision assignment.Decision, name types.NamespacedName, priority int) {
 	d.forward(decision, name, priority, 0)
 }
 
-func (d *Dispatcher) forward(decision claim.Decision, name types.NamespacedName, priority int, after time.Duration) {
+func (d *Dispatcher) forward(decision assignment.Decision, name types.NamespacedName, priority int, after time.Duration) {
 	request := Request{NamespacedName: name}
 	class := ""
 	if decision.Class != nil {
@@ -204,7 +204,7 @@ func (d *Dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
 				d.concerned(ctx, d.Shared.Forget(client.ObjectKeyFromObject(mr), mr.UID))
 				// Whoever it belonged to: a run that finds nothing forgets what is remembered of it.
-				d.Forward(claim.Decision{}, client.ObjectKeyFromObject(mr), PriorityResync)
+				d.Forward(assignment.Decision{}, client.ObjectKeyFromObject(mr), PriorityResync)
 			}
 		},
 	}
@@ -238,7 +238,7 @@ func (d *Dispatcher) concerned(ctx context.Context, change sharing.Change) {
 			}
 			does, known := reaches[through]
 			if !known {
-				does = d.Claims.SayIn(ctx, change.Namespace, types.UID(cluster), through) != claim.NoSay
+				does = d.Claims.SayIn(ctx, change.Namespace, types.UID(cluster), through) != assignment.NoSay
 				reaches[through] = does
 			}
 			if !does {
@@ -279,7 +279,7 @@ func becameUnhealthy(a, b *resourcesv1alpha1.ManagedResource) bool {
 // marksLost tells whether somebody took off what says where the objects are, or what keeps the ManagedResource until they
 // are gone. If it was us, there is nothing left to do.
 func marksLost(a, b *resourcesv1alpha1.ManagedResource) bool {
-	own := resourcesv1alpha1.Finalizer(claim.SpecClass(b))
+	own := resourcesv1alpha1.Finalizer(assignment.SpecClass(b))
 	return a.Annotations[hubv1alpha1.TargetUIDAnnotation] != "" && (b.Annotations[hubv1alpha1.TargetUIDAnnotation] == "" ||
 		slices.Contains(a.Finalizers, own) && !slices.Contains(b.Finalizers, own))
 }
@@ -298,7 +298,7 @@ func foreignAnnotations(mr *resourcesv1alpha1.ManagedResource) map[string]string
 func foreignFinalizers(mr *resourcesv1alpha1.ManagedResource) []string {
 	own := ""
 	if mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != "" {
-		own = resourcesv1alpha1.Finalizer(claim.SpecClass(mr))
+		own = resourcesv1alpha1.Finalizer(assignment.SpecClass(mr))
 	}
 	var out []string
 	for _, f := range mr.Finalizers {
@@ -345,7 +345,7 @@ func (d *Dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventH
 			obj = tombstone.Obj
 		}
 		lease, ok := obj.(*coordinationv1.Lease)
-		if !ok || lease.Name != claim.ResourceManagerLease {
+		if !ok || lease.Name != assignment.ResourceManagerLease {
 			return
 		}
 		before, now := told[lease.Namespace], d.Clock.Now()
@@ -479,7 +479,7 @@ func (d *Dispatcher) eachIn(ctx context.Context, cluster clustercache.ClusterKey
 		}
 	}
 	for _, class := range d.Claims.Classes {
-		fixed := class.Target.Type == configv1alpha1.TargetSource && cluster == claim.SourceTarget ||
+		fixed := class.Target.Type == configv1alpha1.TargetSource && cluster == assignment.SourceTarget ||
 			class.Target.Type == configv1alpha1.TargetRegistration && cluster.Namespace == class.Target.Namespace && cluster.Name == class.Target.Name
 		if fixed {
 			d.eachOfClass(ctx, class, f)
@@ -487,10 +487,10 @@ func (d *Dispatcher) eachIn(ctx context.Context, cluster clustercache.ClusterKey
 	}
 }
 
-func (d *Dispatcher) eachOfClass(ctx context.Context, class *claim.Class, f func(*resourcesv1alpha1.ManagedResource)) {
+func (d *Dispatcher) eachOfClass(ctx context.Context, class *assignment.Class, f func(*resourcesv1alpha1.ManagedResource)) {
 	d.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) {
 		// Those that are leaving the class still have their objects in its target.
-		if claim.SpecClass(mr) == class.Name || slices.Contains(mr.Finalizers, class.Finalizer) {
+		if assignment.SpecClass(mr) == class.Name || slices.Contains(mr.Finalizers, class.Finalizer) {
 			f(mr)
 		}
 	})

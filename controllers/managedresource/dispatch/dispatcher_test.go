@@ -25,11 +25,11 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
-	"github.com/trellis-hub/trellis/controllers/managedresource/inventory"
-	"github.com/trellis-hub/trellis/controllers/managedresource/ownership"
-	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
 // added is a queue that notes what is added, and how urgent it is.
@@ -138,7 +138,7 @@ func TestWhatTheInformerNeverShowedIsUndone(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			g := NewWithT(t)
-			class, err := claim.NewClass(configv1alpha1.Class{
+			class, err := assignment.NewClass(configv1alpha1.Class{
 				Name: "seed", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetSource}, NamespaceSelector: &metav1.LabelSelector{},
 			}, "")
 			g.Expect(err).NotTo(HaveOccurred())
@@ -146,7 +146,7 @@ func TestWhatTheInformerNeverShowedIsUndone(t *testing.T) {
 			queue := &added{}
 			d := New(Options{
 				Shared: sharing.NewIndex(), Tracker: tracker.New(tracker.Options{}),
-				Claims: &claim.Claims{Classes: map[string]*claim.Class{class.Name: class}, Reader: namespaces},
+				Claims: &assignment.Claims{Classes: map[string]*assignment.Class{class.Name: class}, Reader: namespaces},
 				Ahead:  func(types.NamespacedName) *resourcesv1alpha1.ManagedResource { return test.acted },
 			})
 			d.SetQueue(class.Name, queue)
@@ -165,13 +165,13 @@ func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
 	scheme := runtime.NewScheme()
 	g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
 	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	class, err := claim.NewClass(configv1alpha1.Class{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}, "")
+	class, err := assignment.NewClass(configv1alpha1.Class{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}, "")
 	g.Expect(err).NotTo(HaveOccurred())
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).Build()
 	queue := &added{}
 	d := New(Options{
 		Cache: informers{Reader: reader}, Clusters: clusters, Tracker: tracker.New(tracker.Options{}), Clock: clock.RealClock{},
-		Claims: &claim.Claims{Classes: map[string]*claim.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
+		Claims: &assignment.Claims{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
 	})
 	d.SetQueue(class.Name, queue)
 	before := map[clustercache.ClusterKey]told{}
@@ -299,14 +299,14 @@ func TestTargetGetsTheOldestFirst(t *testing.T) {
 			Namespace: "a", Name: name, CreationTimestamp: metav1.NewTime(began.Add(age)),
 		}})
 	}
-	class, err := claim.NewClass(configv1alpha1.Class{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}, "")
+	class, err := assignment.NewClass(configv1alpha1.Class{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}, "")
 	g.Expect(err).NotTo(HaveOccurred())
 	clusters := clustersfake.New(nil)
 	clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateConnected})
 	reader, queue := objects.Build(), &added{}
 	d := New(Options{
 		Cache: informers{Reader: reader}, Clusters: clusters, Tracker: tracker.New(tracker.Options{}), Clock: clock.RealClock{},
-		Claims: &claim.Claims{Classes: map[string]*claim.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
+		Claims: &assignment.Claims{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
 	})
 	d.SetQueue(class.Name, queue)
 	d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]told{})

@@ -1,7 +1,7 @@
 // Package dispatch brings events to the queue of the class that is responsible for a ManagedResource.
 //
 // A Dispatcher hears of ManagedResources, TargetClusters, Leases and Namespaces in the source, and of targets that come, go
-// and change. From each event follow the ManagedResources that it concerns; the claim of each (package claim) says which
+// and change. From each event follow the ManagedResources that it concerns; the claim of each (package assignment) says which
 // class and which target it is for, and its Request is put into the queue of the class. What the hub writes itself concerns
 // nobody, or every write would bring a run.
 //

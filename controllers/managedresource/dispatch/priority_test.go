@@ -19,10 +19,10 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
-	"github.com/trellis-hub/trellis/controllers/managedresource/claim"
 	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
-	"github.com/trellis-hub/trellis/controllers/managedresource/sharing"
-	"github.com/trellis-hub/trellis/controllers/managedresource/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
 )
 
 // prioritized is a dispatcher with a ManagedResource in a connected target.
@@ -34,14 +34,14 @@ func prioritized(t *testing.T) (*Dispatcher, *added, clustercache.ClusterKey, *r
 	g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
 	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "uid"}}
-	class, err := claim.NewClass(configv1alpha1.Class{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}, "")
+	class, err := assignment.NewClass(configv1alpha1.Class{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}, "")
 	g.Expect(err).NotTo(HaveOccurred())
 	clusters := clustersfake.New(nil)
 	clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateConnected})
 	reader, queue := fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).Build(), &added{}
 	d := New(Options{
 		Cache: informers{Reader: reader}, Clusters: clusters, Tracker: tracker.New(tracker.Options{}), Shared: sharing.NewIndex(), Clock: clock.RealClock{},
-		Claims: &claim.Claims{Classes: map[string]*claim.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
+		Claims: &assignment.Claims{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
 	})
 	d.SetQueue(class.Name, queue)
 	return d, queue, key, mr
@@ -59,7 +59,7 @@ func TestEachEventIsAsUrgentAsItIs(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	labelled := namespace.DeepCopy()
 	labelled.Labels = map[string]string{"class": "another"}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: claim.ResourceManagerLease}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: assignment.ResourceManagerLease}}
 
 	for what, test := range map[string]struct {
 		happens  func(context.Context, *Dispatcher, clustercache.ClusterKey, *resourcesv1alpha1.ManagedResource)
@@ -128,7 +128,7 @@ func TestQueueOfATargetServesUsersFirst(t *testing.T) {
 		name     string
 		priority int
 	}{{"resync", PriorityResync}, {"retry", PriorityRetry}, {"user", PriorityUser}, {"drift", PriorityDrift}} {
-		d.Forward(claim.Decision{Target: key, HasTarget: true}, types.NamespacedName{Namespace: "a", Name: e.name}, e.priority)
+		d.Forward(assignment.Decision{Target: key, HasTarget: true}, types.NamespacedName{Namespace: "a", Name: e.name}, e.priority)
 	}
 	var order []string
 	for range 4 {

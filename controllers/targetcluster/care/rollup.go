@@ -13,7 +13,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/fake"
-	"github.com/trellis-hub/trellis/clustercache/untrusted"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 func TestStateOfANode(t *testing.T) {

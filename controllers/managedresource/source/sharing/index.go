@@ -1,0 +1,379 @@
+package sharing
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/engine/inventory"
+)
+
+// Place is where objects are: in a Cluster, or where those of Unbound ManagedResources are. Places of different types
+// are never the same, whatever is in them.
+type Place interface{ isPlace() }
+
+// Cluster is the cluster whose kube-system namespace has a UID, as a ManagedResource says by its annotation. A Verifier
+// knows whether that is true.
+type Cluster types.UID
+
+// Unbound stands for the target of the ManagedResources of a namespace that carry a finalizer and are not bound to a
+// cluster by this hub: a Gardener resource manager of that class applied them.
+type Unbound struct{ Namespace, Finalizer string }
+
+func (Cluster) isPlace() {}
+func (Unbound) isPlace() {}
+
+// Verifier tells whether the hub itself verified that the ManagedResources of a namespace reach the place that is asked
+// about. It is only asked about namespaces other than that of the ManagedResource concerned, must answer from memory,
+// and must not call the Index. A nil Verifier knows of none.
+type Verifier func(namespace string) bool
+
+// Index holds what ManagedResources list. The zero value is not ready for use; NewIndex makes one.
+type Index struct {
+	mu    sync.RWMutex
+	lists map[types.NamespacedName]*list
+	// objects are the ManagedResources that list an object of a place, and namespaces those that list any, by
+	// their namespaces.
+	objects    map[Place]map[handle][]types.NamespacedName
+	namespaces map[Place]map[string]map[types.NamespacedName]struct{}
+}
+
+// handle is a key in little memory: nearly all clusters have objects of the same names.
+type handle = unique.Handle[inventory.Key]
+
+// list is what one ManagedResource lists.
+type list struct {
+	uid             types.UID
+	resourceVersion string
+	place           Place    // nil for none
+	keys            []handle // in the order of the keys
+	// leaving is true if it deletes its objects itself.
+	leaving bool
+	// givenUp are objects that it is about to stop listing, without deleting them, because others list them or own them.
+	givenUp map[inventory.Key]bool
+}
+
+// wants tells whether it has a say in an object that it lists.
+func (l *list) wants(key inventory.Key) bool { return !l.leaving && !l.givenUp[key] }
+
+// NewIndex returns an empty index.
+func NewIndex() *Index {
+	return &Index{
+		lists:      map[types.NamespacedName]*list{},
+		objects:    map[Place]map[handle][]types.NamespacedName{},
+		namespaces: map[Place]map[string]map[types.NamespacedName]struct{}{},
+	}
+}
+
+// placeOf is the place of the objects of a ManagedResource by its own account, nil if there is none.
+func placeOf(mr *resourcesv1alpha1.ManagedResource) Place {
+	if uid := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]; uid != "" {
+		return Cluster(uid)
+	}
+	for _, f := range mr.Finalizers {
+		if strings.HasPrefix(f, resourcesv1alpha1.FinalizerBase) {
+			return Unbound{Namespace: mr.Namespace, Finalizer: f}
+		}
+	}
+	return nil
+}
+
+// Change is what a ManagedResource does not list any more, or leaves to others from now on.
+type Change struct {
+	// Namespace is that of the ManagedResource.
+	Namespace string
+	// Place is where it listed it, nil for nowhere.
+	Place Place
+	// Concerned are the other ManagedResources that list something of it, in order. Those of other namespaces are
+	// concerned only as far as a Verifier confirms it.
+	Concerned []types.NamespacedName
+}
+
+// Observe records a ManagedResource as it was read or written, and returns what that changes for others. A state that
+// is older than the known one changes nothing.
+func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) Change {
+	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
+	now := &list{
+		uid: mr.UID, resourceVersion: mr.ResourceVersion, place: placeOf(mr),
+		leaving: mr.DeletionTimestamp != nil && (mr.Spec.KeepObjects == nil || !*mr.Spec.KeepObjects),
+	}
+	if now.place != nil {
+		now.keys = make([]handle, 0, len(mr.Status.Resources))
+		for i := range mr.Status.Resources {
+			now.keys = append(now.keys, unique.Make(inventory.KeyOf(mr.Status.Resources[i])))
+		}
+		slices.SortFunc(now.keys, compareHandles)
+		now.keys = slices.Compact(now.keys)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before := x.lists[name]
+	if before != nil && older(now.resourceVersion, before.resourceVersion) {
+		return Change{}
+	}
+	x.lists[name] = now
+	if before == nil {
+		x.add(name, now.place, now.keys)
+		return Change{}
+	}
+	if before.uid == now.uid {
+		now.givenUp = before.givenUp
+	}
+	if before.place == now.place && slices.Equal(before.keys, now.keys) {
+		now.keys = before.keys // one copy
+		if now.leaving && !before.leaving {
+			return x.change(name, now.place, now.keys)
+		}
+		return Change{}
+	}
+	gone := before.keys
+	if before.place == now.place {
+		gone = without(before.keys, now.keys)
+		x.remove(name, before.place, gone)
+		x.add(name, now.place, without(now.keys, before.keys))
+		if len(now.keys) > 0 {
+			x.enter(name, now.place)
+		}
+	} else {
+		x.remove(name, before.place, gone)
+		x.add(name, now.place, now.keys)
+	}
+	if now.leaving && !before.leaving {
+		gone = before.keys
+	}
+	return x.change(name, before.place, gone)
+}
+
+// Forget drops a ManagedResource that does not exist any more, and returns what that changes for others. uid is that of
+// the one that is gone; another one of the same name that was observed meanwhile stays.
+func (x *Index) Forget(name types.NamespacedName, uid types.UID) Change {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before := x.lists[name]
+	if before == nil || before.uid != uid {
+		return Change{}
+	}
+	delete(x.lists, name)
+	x.remove(name, before.place, before.keys)
+	return x.change(name, before.place, before.keys)
+}
+
+// Others returns, sorted, the ManagedResources but one that list an object in a place and have a say in it: those of
+// its namespace, and those of namespaces that were verified.
+func (x *Index) Others(place Place, key inventory.Key, except types.NamespacedName,
+	verified Verifier) []types.NamespacedName {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	counts := countsFor(except, verified)
+	var others []types.NamespacedName
+	for _, name := range x.objects[place][unique.Make(key)] {
+		if name != except && x.lists[name].wants(key) && counts(name) {
+			others = append(others, name)
+		}
+	}
+	slices.SortFunc(others, compareNames)
+	return others
+}
+
+// countsFor tells whether what a ManagedResource lists counts for another one. It asks about each namespace once,
+// however many ManagedResources of it list an object.
+func countsFor(who types.NamespacedName, verified Verifier) func(types.NamespacedName) bool {
+	known := map[string]bool{who.Namespace: true}
+	return func(name types.NamespacedName) bool {
+		is, ok := known[name.Namespace]
+		if !ok {
+			is = verified != nil && verified(name.Namespace)
+			known[name.Namespace] = is
+		}
+		return is
+	}
+}
+
+// GiveUp tells whether another ManagedResource lists an object in one of the places and has a say in it, and if so,
+// that this one has none any more. If two give up an object at the same time, one of them learns that it is the last.
+func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, verified Verifier, places ...Place) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	h, counts := unique.Make(key), countsFor(name, verified)
+	for _, place := range places {
+		for _, other := range x.objects[place][h] {
+			if other == name || !x.lists[other].wants(key) || !counts(other) {
+				continue
+			}
+			x.giveUp(name, key)
+			return true
+		}
+	}
+	return false
+}
+
+// Decline is GiveUp without the question: a ManagedResource has no say any more in an object that it leaves where it is.
+func (x *Index) Decline(name types.NamespacedName, key inventory.Key) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.giveUp(name, key)
+}
+
+func (x *Index) giveUp(name types.NamespacedName, key inventory.Key) {
+	l := x.lists[name]
+	if l == nil {
+		return
+	}
+	if l.givenUp == nil {
+		l.givenUp = map[inventory.Key]bool{}
+	}
+	l.givenUp[key] = true
+}
+
+// Keep ends all GiveUps and Declines of a ManagedResource: a run begins, and what it lists now it may want again.
+func (x *Index) Keep(name types.NamespacedName) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if l := x.lists[name]; l != nil {
+		l.givenUp = nil
+	}
+}
+
+// Any returns the first, in order, of the objects of a place for which match is true and that a ManagedResource other
+// than one lists and has a say in, with that ManagedResource. It walks over everything that is listed there by those
+// that count; what namespaces list that were not verified costs nothing.
+func (x *Index) Any(place Place, except types.NamespacedName, verified Verifier, match func(inventory.Key) bool) (
+	key inventory.Key, by types.NamespacedName, found bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for namespace, names := range x.namespaces[place] {
+		if namespace != except.Namespace && (verified == nil || !verified(namespace)) {
+			continue
+		}
+		for name := range names {
+			if name == except {
+				continue
+			}
+			l := x.lists[name]
+			for _, h := range l.keys {
+				k := h.Value()
+				if !match(k) || !l.wants(k) {
+					continue
+				}
+				if !found || cmp.Or(compareKeys(k, key), compareNames(name, by)) < 0 {
+					key, by, found = k, name, true
+				}
+				break // the keys are in order
+			}
+		}
+	}
+	return key, by, found
+}
+
+// Len returns how many ManagedResources and how many of their objects are known.
+func (x *Index) Len() (managedResources, objects int) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for l := range maps.Values(x.lists) {
+		objects += len(l.keys)
+	}
+	return len(x.lists), objects
+}
+
+func (x *Index) add(name types.NamespacedName, place Place, keys []handle) {
+	if len(keys) == 0 {
+		return
+	}
+	x.enter(name, place)
+	objects := x.objects[place]
+	if objects == nil {
+		objects = make(map[handle][]types.NamespacedName, len(keys))
+		x.objects[place] = objects
+	}
+	for _, key := range keys {
+		objects[key] = append(objects[key], name)
+	}
+}
+
+// enter notes that a ManagedResource lists something in a place.
+func (x *Index) enter(name types.NamespacedName, place Place) {
+	if x.namespaces[place] == nil {
+		x.namespaces[place] = map[string]map[types.NamespacedName]struct{}{}
+	}
+	if x.namespaces[place][name.Namespace] == nil {
+		x.namespaces[place][name.Namespace] = map[types.NamespacedName]struct{}{}
+	}
+	x.namespaces[place][name.Namespace][name] = struct{}{}
+}
+
+// remove takes keys out. A ManagedResource that still lists others enters again.
+func (x *Index) remove(name types.NamespacedName, place Place, keys []handle) {
+	objects := x.objects[place]
+	for _, key := range keys {
+		left := slices.DeleteFunc(objects[key], func(n types.NamespacedName) bool { return n == name })
+		if len(left) == 0 {
+			delete(objects, key)
+		} else {
+			objects[key] = left
+		}
+	}
+	if objects != nil && len(objects) == 0 {
+		delete(x.objects, place)
+	}
+	namespaces := x.namespaces[place]
+	delete(namespaces[name.Namespace], name)
+	if len(namespaces[name.Namespace]) == 0 {
+		delete(namespaces, name.Namespace)
+	}
+	if namespaces != nil && len(namespaces) == 0 {
+		delete(x.namespaces, place)
+	}
+}
+
+// change is that a ManagedResource does not list some keys any more, or leaves them to others.
+func (x *Index) change(name types.NamespacedName, place Place, keys []handle) Change {
+	names := map[types.NamespacedName]bool{}
+	for _, key := range keys {
+		for _, other := range x.objects[place][key] {
+			if other != name {
+				names[other] = true
+			}
+		}
+	}
+	return Change{Namespace: name.Namespace, Place: place, Concerned: slices.SortedFunc(maps.Keys(names), compareNames)}
+}
+
+// without returns the sorted keys of a that are not in the sorted b.
+func without(a, b []handle) []handle {
+	var out []handle
+	for _, key := range a {
+		if _, found := slices.BinarySearchFunc(b, key, compareHandles); !found {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+func compareHandles(a, b handle) int {
+	if a == b {
+		return 0
+	}
+	return compareKeys(a.Value(), b.Value())
+}
+
+func compareKeys(a, b inventory.Key) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// older tells whether a resource version is older than another. Versions that cannot be compared count as newer.
+func older(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c < 0
+}

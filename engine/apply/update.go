@@ -1,0 +1,294 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/trellis-hub/trellis/engine/merge"
+	"github.com/trellis-hub/trellis/engine/ownership"
+)
+
+var semantic = equality.Semantic
+
+// refusesApply tells whether an object cannot be applied, but perhaps updated: the server does not know apply for this kind,
+// or the manifest is something that apply cannot express, such as two list items with the same key.
+func refusesApply(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	switch status.Status().Code {
+	case http.StatusUnsupportedMediaType, http.StatusMethodNotAllowed, http.StatusNotAcceptable:
+		return true
+	case http.StatusInternalServerError, http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return strings.Contains(err.Error(), "failed to create typed patch object") || strings.Contains(err.Error(), "duplicate entries for key")
+	}
+	return false
+}
+
+// duplicateKey matches one place with several list items of the same key in the answer of a server.
+var duplicateKey = regexp.MustCompile(`(?m)(\.[^\s].*?: duplicate entries for key .*?)$`)
+
+func duplicates(err error) (places []string) {
+	for _, m := range duplicateKey.FindAllStringSubmatch(err.Error(), -1) {
+		places = append(places, strings.TrimSpace(m[1]))
+	}
+	return places
+}
+
+// update writes the object by reading, merging and replacing it, for what cannot be applied. Others' payload goes with it.
+func (o *object) update(live *unstructured.Unstructured) (done bool, err error) {
+	if live == nil {
+		if live, err = o.read(); err != nil {
+			return false, err
+		}
+	}
+	if live == nil {
+		created := o.manifest.DeepCopy()
+		err := o.target.Client.Create(o.ctx, created, client.FieldOwner(o.FieldManager))
+		if apierrors.IsAlreadyExists(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, o.discreet(err)
+		}
+		o.accept(created, ownership.Observe(created, o.FieldManager))
+		return true, nil
+	}
+	merged, err := o.merged(live)
+	if err != nil {
+		return false, err
+	}
+	written, err := o.put(live, merged)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return false, nil // look again
+	case apierrors.IsInvalid(err):
+		return o.replace(live, o.discreet(err))
+	case err != nil:
+		return false, o.discreet(err)
+	}
+	o.accept(written, ownership.Observe(written, o.FieldManager))
+	return true, nil
+}
+
+// merged is the whole object that an update writes.
+func (o *object) merged(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	options := o.options
+	options.ControlPlane = noteKeeper(ownership.Read(live, o.FieldManager))
+	return merge.Object(o.manifest, live, options)
+}
+
+// put writes the merged object if it differs from the live one, and returns what is there then.
+func (o *object) put(live, merged *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if sameContent(merged, live) {
+		return live, nil
+	}
+	foreign, err := ownership.Read(live, o.FieldManager).Foreign(o.exempt)
+	if err != nil {
+		foreign = nil // it serves to tell who is overruled
+	}
+	if err := o.target.Client.Update(o.ctx, merged, client.FieldOwner(o.FieldManager)); err != nil {
+		return nil, err
+	}
+	if merged.GetResourceVersion() != live.GetResourceVersion() {
+		o.out.TakenBack = append(o.out.TakenBack, foreign...)
+		o.wrote = true
+	}
+	return merged, nil
+}
+
+// notUpdated is the generation of an object that could not be updated.
+const notUpdated = -1
+
+// updateWhole updates an object beside its apply, which leaves what nobody owns: fields that the server set to defaults
+// of a former manifest, or that were left when their owner went. An object that is known to exist is updated first, so
+// that its content changes once, and the apply makes it ours; not if the apply leaves nothing anyway, as with most
+// ConfigMaps and Secrets. Where a look or an update is refused, the apply decides: it leaves fields that nobody may
+// change, such as what admission gave a Pod or a claim at its creation. done is false without an error if the object
+// went or was written to meanwhile.
+func (o *object) updateWhole() (done bool, err error) {
+	uid := o.uid
+	live, err := o.read()
+	if apierrors.IsForbidden(err) { // an identity that may write only
+		o.whole, o.generation = true, notUpdated
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if live == nil || live.GetUID() != uid {
+		return false, nil
+	}
+	merged, err := o.merged(live)
+	if err != nil {
+		return false, err
+	}
+	if o.applyIsEnough(live, merged) {
+		o.in.Same = true
+		return true, nil
+	}
+	written, err := o.put(live, merged)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return false, nil
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		o.generation = notUpdated
+	case err != nil:
+		return false, fmt.Errorf("updating the object: %w", o.discreet(err))
+	default:
+		o.updated, o.generation = written.GetResourceVersion() != live.GetResourceVersion(), written.GetGeneration()
+	}
+	o.whole = true
+	return true, nil
+}
+
+// applyIsEnough tells whether an apply that is to come makes of a live object what an update with the merged one does.
+// Nulls, and empty maps and lists beside fields that go, are what it makes something else of.
+func (o *object) applyIsEnough(live, merged *unstructured.Unstructured) bool {
+	if o.in.Same || len(o.out.TakenBack) > 0 || hasNulls(o.manifest.Object) || hasEmpty(o.manifest.Object) {
+		return false
+	}
+	all, alone := ownership.Read(live, o.FieldManager).Applied(o.manifest.GetAPIVersion())
+	return all != nil && leavesNothing(live.Object, merged.Object, all, alone)
+}
+
+// leavesNothing tells whether an apply makes of a live object what an update with the merged one does: what is not in
+// the merged one is owned by us alone, so that the apply takes it off, and lists are ours as a whole or the same. Lists
+// whose items have owners of their own are not looked into, since only the server knows their keys.
+func leavesNothing(live, merged map[string]any, owned, alone *fieldpath.Set) bool {
+	for name, value := range live {
+		element := field(name)
+		want, stays := merged[name]
+		below, isParent := owned.Children.Get(element)
+		valueMap, isMap := value.(map[string]any)
+		wantMap, wantsMap := want.(map[string]any)
+		switch {
+		case isMap && wantsMap:
+			belowAlone, found := alone.Children.Get(element)
+			if !isParent {
+				below = fieldpath.NewSet()
+			}
+			if !found {
+				belowAlone = fieldpath.NewSet()
+			}
+			if !leavesNothing(valueMap, wantMap, below, belowAlone) {
+				return false
+			}
+		case !stays:
+			if isMap || isParent || !alone.Members.Has(element) {
+				return false
+			}
+		case !isMap && !isParent && owned.Members.Has(element):
+		case !semantic.DeepEqual(value, want):
+			return false
+		}
+	}
+	return true
+}
+
+// mayPassAsUpdate tells of the refusal of an apply whether an update may pass: the server merges an apply into what the
+// object has, and the result, or what it says about its owners, may be what is refused.
+func mayPassAsUpdate(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err) || apierrors.IsAlreadyExists(err)
+}
+
+// overcome deals with an object whose apply is refused. Nulls are what an apply cannot express: the server knows
+// which of them to take out of what is created or updated. Otherwise immutable fields get their live value, and then
+// it is updated as a whole, whose content is the manifest's whatever the object had, and applied once more to own it.
+// If an apply is refused nevertheless, its record of owners is written afresh; if that does not help either, the
+// updated object stays as it is. One that cannot be updated may have to make room for a new one. done and a nil error
+// have the meaning of attempt.
+func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done bool, err error) {
+	if hasNulls(o.manifest.Object) && !apierrors.IsInternalError(refusal) {
+		return o.update(live)
+	}
+	if live == nil {
+		if o.look || merge.NeedsLive(o.manifest, o.options, o.uid != "") {
+			return false, refusal // it does not exist, so this is not an update
+		}
+		if live, err = o.read(); err != nil {
+			return false, err
+		}
+		if live == nil {
+			return false, refusal
+		}
+		o.look = true
+		changed, err := o.keepsMore(live)
+		if err != nil || changed {
+			return false, err
+		}
+	}
+	merged, err := o.merged(live)
+	if err != nil {
+		return false, err
+	}
+	if o.refused > 0 && isAboutRecord(refusal) { // the server is to forget who set which field
+		merged.SetManagedFields([]metav1.ManagedFieldsEntry{{}}) // none at all would mean that they stay
+	}
+	written, err := o.put(live, merged)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return false, nil // look again
+	case apierrors.IsInvalid(err) && apierrors.IsInvalid(refusal):
+		return o.replace(live, refusal)
+	case err != nil:
+		return false, refusal
+	}
+	o.refused++
+	if o.refused == 1 || o.refused == 2 && isAboutRecord(refusal) {
+		return false, nil
+	}
+	if apierrors.IsInternalError(refusal) {
+		return false, refusal
+	}
+	o.accept(written, ownership.Observe(written, o.FieldManager))
+	return true, nil
+}
+
+// isAboutRecord tells whether an apply may be refused for what the record of owners says, and not by a webhook.
+func isAboutRecord(refusal error) bool {
+	return !apierrors.IsInvalid(refusal) && !strings.Contains(refusal.Error(), "webhook")
+}
+
+// keepsMore tells whether the rules for live values change what is sent.
+func (o *object) keepsMore(live *unstructured.Unstructured) (bool, error) {
+	adapted, err := o.body(live)
+	if err != nil {
+		return false, err
+	}
+	plain, err := o.body(nil)
+	if err != nil {
+		return false, err
+	}
+	adapted.SetResourceVersion("")
+	return !sameContent(adapted, plain), nil
+}
+
+// hasNulls tells whether a field or item is null anywhere below a node.
+func hasNulls(node any) bool {
+	switch node := node.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		for _, value := range node {
+			if hasNulls(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(node, hasNulls)
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package health
+
+import "github.com/trellis-hub/trellis/untrusted"
+
+// Severity says how bad a problem is. Greater is worse, so that the worst comes first where not all can be told.
+type Severity int
+
+const (
+	// Fine is the severity of what is no problem.
+	Fine Severity = iota
+	// Waiting is for what normally gets better by itself, soon: the status speaks about an earlier generation, a container
+	// is starting.
+	Waiting
+	// Unavailable is for what does not work now and may get better by itself.
+	Unavailable
+	// Failed is for what hardly gets better before somebody changes something.
+	Failed
+	// Missing is for callers who find no object at all. Nothing here returns it.
+	Missing
+)
+
+// Problem is what is wrong with an object. The zero value is that of an object with which nothing is wrong.
+type Problem struct {
+	Severity Severity
+	// Message names the cause, not the object. It is bounded.
+	Message string
+}
+
+// waiting, unavailable and failed make a problem of a message, unless it is empty. They bound it.
+func waiting(message string) Problem     { return problem(Waiting, message) }
+func unavailable(message string) Problem { return problem(Unavailable, message) }
+func failed(message string) Problem      { return problem(Failed, message) }
+
+func problem(severity Severity, message string) Problem {
+	if message == "" {
+		return Problem{}
+	}
+	return Problem{Severity: severity, Message: untrusted.Text(message, maxMessage)}
+}
+
+// worst returns the most severe problem; of several the first.
+func worst(problems ...Problem) (worst Problem) {
+	for _, p := range problems {
+		if p.Severity > worst.Severity {
+			worst = p
+		}
+	}
+	return worst
+}
