@@ -44,7 +44,7 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 			sent := a.count("GET /api/v1/namespaces/default/configmaps/one")
 			h.Expect(get(held)).To(MatchError(ErrClusterNotConnected))
 			h.Expect(a.count("GET /api/v1/namespaces/default/configmaps/one")).To(Equal(sent), "calls fail at once, without being sent")
-			_, found, synced := h.cache.Lookup(key, "cm", types.NamespacedName{Namespace: "default", Name: "one"})
+			_, found, synced := h.lookup(key, "cm", types.NamespacedName{Namespace: "default", Name: "one"})
 			h.Expect(found).To(BeTrue(), "what was known is kept")
 			h.Expect(synced).To(BeFalse(), "and not relied upon")
 

@@ -85,10 +85,10 @@ func BenchmarkWatch(b *testing.B) {
 func watchMany(h *hub, key ClusterKey, name string, n int, synced *atomic.Int32) {
 	want := synced.Load() + int32(n)
 	for i := range n {
-		h.Expect(h.cache.Watch(context.Background(), key, Watcher{
-			Name: fmt.Sprint(name, i), Kind: configMapKind, Namespace: "default", MetadataOnly: true,
+		h.watch(key, Watcher{
+			Name: fmt.Sprint(name, i), Form: fmt.Sprint(i), Kind: configMapKind, Namespace: "default", MetadataOnly: true,
 			LabelSelector: labels.SelectorFromSet(labels.Set{"none": "has-it"}), Handler: countSyncs{synced},
-		})).To(Succeed())
+		})
 	}
 	h.Eventually(synced.Load).Should(Equal(want))
 }

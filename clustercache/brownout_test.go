@@ -32,7 +32,7 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 	h.Expect(get(held)).To(MatchError(ErrClusterNotConnected))
 	_, err = h.cache.GetClient(context.Background(), key)
 	h.Expect(err).To(MatchError(ErrClusterNotConnected))
-	_, found, synced := h.cache.Lookup(key, "cm", nameOf("one"))
+	_, found, synced := h.lookup(key, "cm", nameOf("one"))
 	h.Expect(found).To(BeTrue())
 	h.Expect(synced).To(BeFalse(), "what is known is not relied upon")
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(BeZero(), "nothing is left open")
@@ -105,7 +105,7 @@ const listRequests = "GET /api/v1/configmaps watch all"
 
 // relied tells whether absence is concluded from what the watch of ConfigMaps shows.
 func (h *hub) relied(key ClusterKey) func() bool {
-	return func() bool { _, _, synced := h.cache.Lookup(key, "cm", nameOf("none")); return synced }
+	return func() bool { _, _, synced := h.lookup(key, "cm", nameOf("none")); return synced }
 }
 
 func TestLoneTargetIsGivenUpAfterTheGrace(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -302,52 +301,15 @@ func (c *Cache) GetRESTMapper(_ context.Context, cluster ClusterKey) (meta.RESTM
 }
 
 // Watch implements ClusterCache.
-func (c *Cache) Watch(_ context.Context, cluster ClusterKey, watcher Watcher) error {
+func (c *Cache) Watch(_ context.Context, cluster ClusterKey, watcher Watcher) (Subscription, error) {
 	if watcher.Name == "" || watcher.Kind.Kind == "" || watcher.Kind.Version == "" {
-		return fmt.Errorf("target %s: a watch needs a name and a kind with its version", cluster)
+		return nil, fmt.Errorf("target %s: a watch needs a name and a kind with its version", cluster)
 	}
 	t, err := c.known(cluster)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return t.declare(watcher)
-}
-
-// Unwatch implements ClusterCache.
-func (c *Cache) Unwatch(_ context.Context, cluster ClusterKey, name string) error {
-	if t := c.target(cluster); t != nil {
-		t.withdraw(name)
-	}
-	return nil
-}
-
-// Lookup implements ClusterCache.
-func (c *Cache) Lookup(cluster ClusterKey, watch string, key types.NamespacedName) (value any, found, synced bool) {
-	if w := c.declared(cluster, watch); w != nil {
-		return w.Lookup(key)
-	}
-	return nil, false, false
-}
-
-// Range implements ClusterCache.
-func (c *Cache) Range(cluster ClusterKey, watch string, f func(key types.NamespacedName, value any) bool) (synced bool) {
-	if w := c.declared(cluster, watch); w != nil {
-		return w.Range(f)
-	}
-	return false
-}
-
-func (c *Cache) declared(cluster ClusterKey, watch string) *watching.Declared {
-	t := c.target(cluster)
-	if t == nil {
-		return nil
-	}
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if w := t.watches[watch]; w != nil {
-		return w.Declared
-	}
-	return nil
+	return t.subscribe(watcher)
 }
 
 // GetHealthCheckingState implements ClusterCache.

@@ -153,7 +153,7 @@ func TestTargetThatFlapsLeavesNothing(t *testing.T) {
 	h.Expect(r.faults).To(BeEmpty())
 }
 
-// Several consumers declare and withdraw watches of one kind all the time.
+// Several consumers subscribe and unsubscribe all the time.
 func TestWatchesThatComeAndGoAllTheTime(t *testing.T) {
 	h, a, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{QPS: -1} }})
 	a.store.put("configmaps", "default", "one", nil)
@@ -164,16 +164,17 @@ func TestWatchesThatComeAndGoAllTheTime(t *testing.T) {
 		consumers.Go(func() {
 			for n := range 250 {
 				r := newRecorder()
-				w := Watcher{Name: fmt.Sprint("cm-", i%2), Kind: configMapKind, MetadataOnly: true, Handler: r} // two share a name
-				if err := h.cache.Watch(context.Background(), key, w); err != nil {
+				// Two share a stream.
+				w := Watcher{Name: fmt.Sprint("cm-", i), Form: fmt.Sprint(i % 2), Kind: configMapKind, MetadataOnly: true, Handler: r}
+				s, err := h.cache.Watch(context.Background(), key, w)
+				if err != nil {
 					t.Error(err)
+					return
 				}
 				if n%10 == 0 {
 					time.Sleep(5 * time.Millisecond)
 				}
-				if err := h.cache.Unwatch(context.Background(), key, w.Name); err != nil {
-					t.Error(err)
-				}
+				s.Close()
 				if len(r.faultsNow()) > 0 {
 					t.Error(r.faultsNow())
 				}
@@ -187,7 +188,7 @@ func TestWatchesThatComeAndGoAllTheTime(t *testing.T) {
 	h.Eventually(stays.names).Should(ConsistOf("one", "two"), "the one that stays goes on")
 	h.Expect(stays.syncs()).To(Equal(1))
 	last := newRecorder()
-	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm-0", Kind: configMapKind, MetadataOnly: true, Handler: last})).To(Succeed())
+	h.watch(key, Watcher{Name: "cm-0", Form: "0", Kind: configMapKind, MetadataOnly: true, Handler: last})
 	h.Eventually(last.names).Should(ConsistOf("one", "two"), "no handler is stranded")
 }
 

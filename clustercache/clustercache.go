@@ -60,17 +60,11 @@ type ClusterCache interface {
 	// GetRESTMapper returns the target's mapper. It re-reads discovery when a kind is not known, at a bounded rate.
 	GetRESTMapper(ctx context.Context, cluster ClusterKey) (meta.RESTMapper, error)
 
-	// Watch declares that a kind is to be watched in a target. It returns at once; the watch is started as soon as the
-	// target is connected, lives in the connection's generation and is started again in each later one, until Unwatch.
-	// A second call with the same name replaces nothing and is free.
-	Watch(ctx context.Context, cluster ClusterKey, watcher Watcher) error
-	// Unwatch ends a declared watch. Unknown names are fine.
-	Unwatch(ctx context.Context, cluster ClusterKey, name string) error
-	// Lookup returns what a declared watch keeps of an object. synced is false until the watch delivered its initial
-	// list in the present generation; absence means something only if it is true.
-	Lookup(cluster ClusterKey, watch string, key types.NamespacedName) (value any, found, synced bool)
-	// Range calls f for everything a declared watch keeps, until f returns false. f must not call the cache.
-	Range(cluster ClusterKey, watch string, f func(key types.NamespacedName, value any) bool) (synced bool)
+	// Watch subscribes to the objects of a kind in a target. It returns at once. The stream behind it is shared by all
+	// subscriptions to the same kind, selection and form; it is opened as soon as the target is connected and again in
+	// each later connection, and ends with the last of its subscriptions, or with the target. Each call makes a
+	// subscription of its own.
+	Watch(ctx context.Context, cluster ClusterKey, watcher Watcher) (Subscription, error)
 
 	// GetHealthCheckingState returns when the target was probed last and with what result.
 	GetHealthCheckingState(ctx context.Context, cluster ClusterKey) HealthCheckingState
@@ -180,9 +174,10 @@ type HealthCheckingState struct {
 	ConsecutiveFailures  int
 }
 
-// Watcher declares a watch. Names are unique within a target; all consumers of a name share one watch.
+// Watcher says what is watched, and who hears of it.
 type Watcher struct {
-	// Name identifies the watch.
+	// Name is what Handler hears the subscription called, and what a stream is called in logs and messages that its first
+	// subscription opened.
 	Name string
 	// Kind is what is watched, in the version that is asked for.
 	Kind schema.GroupVersionKind
@@ -201,11 +196,28 @@ type Watcher struct {
 	// It is called before the object is stored, once per event, and must not retain the object if it returns another
 	// value.
 	Transform func(obj client.Object) any
-	// Handler hears of changes. Calls of one watch are sequential; they must return quickly and may call Lookup.
+	// Form names what Transform makes of objects: subscriptions with the same Form have the same Transform, and share a
+	// stream if all above but Name is the same, too. Without it a watcher with a Transform shares with nobody.
+	Form string
+	// Handler hears of changes, and first of all that a shared stream keeps already. Calls of one stream are sequential;
+	// they must return quickly, and may subscribe, look things up and close subscriptions. Nil: nobody does.
 	Handler WatchHandler
 }
 
-// WatchHandler receives the events of a watch.
+// Subscription is a consumer's part in a stream of objects.
+type Subscription interface {
+	// Lookup returns what is kept of an object. synced is false until the stream has brought its initial list in the
+	// present connection, and the handler knows of it; absence means something only if it is true.
+	Lookup(key types.NamespacedName) (value any, found, synced bool)
+	// Range calls f for everything that is kept, until f returns false. f must not call the cache.
+	Range(f func(key types.NamespacedName, value any) bool) (synced bool)
+	// Live is false once the subscription was closed or its target is gone. Whoever wants to go on subscribes anew.
+	Live() bool
+	// Close ends the subscription, and nobody else's. No call of the handler begins after it, and nothing is found.
+	Close()
+}
+
+// WatchHandler receives the events of a subscription, whose name they bear.
 type WatchHandler interface {
 	// OnUpdate is called for objects that are new (old == nil) or changed.
 	OnUpdate(cluster ClusterKey, watch string, key types.NamespacedName, old, value any)

@@ -1,7 +1,6 @@
 package clustercache
 
 import (
-	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -108,7 +107,7 @@ func TestOneKindThatIsForbiddenUnderAConnection(t *testing.T) {
 	h, a, key := connected(t, Options{})
 	configMaps, secrets := h.watchConfigMaps(key), newRecorder()
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
-	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "secrets", Kind: kind, MetadataOnly: true, Handler: secrets})).To(Succeed())
+	h.watch(key, Watcher{Name: "secrets", Kind: kind, MetadataOnly: true, Handler: secrets})
 	h.Eventually(secrets.syncs).Should(Equal(1))
 
 	a.setFault(answer(http.StatusForbidden, "/secrets"))
@@ -117,10 +116,10 @@ func TestOneKindThatIsForbiddenUnderAConnection(t *testing.T) {
 	h.Expect(apierrors.IsForbidden(secrets.lastErr())).To(BeTrue(), "%v", secrets.lastErr())
 	a.store.put("configmaps", "default", "one", nil)
 	h.Eventually(configMaps.names).Should(ConsistOf("one"))
-	_, _, synced := h.cache.Lookup(key, "cm", types.NamespacedName{})
+	_, _, synced := h.lookup(key, "cm", types.NamespacedName{})
 	h.Expect(synced).To(BeTrue())
 	h.Expect(configMaps.errors()).To(BeZero())
-	_, _, synced = h.cache.Lookup(key, "secrets", types.NamespacedName{})
+	_, _, synced = h.lookup(key, "secrets", types.NamespacedName{})
 	h.Expect(synced).To(BeFalse())
 	h.Consistently(func() State { return h.state(key) }).Should(Equal(StateConnected))
 	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))

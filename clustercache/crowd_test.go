@@ -102,7 +102,7 @@ func (h *hub) watchTimes(n int, keys []ClusterKey) {
 	h.t.Helper()
 	for _, key := range keys {
 		for i := range n {
-			h.Expect(h.cache.Watch(h.t.Context(), key, Watcher{Name: fmt.Sprint("cm-", i), Kind: configMapKind, MetadataOnly: true})).To(Succeed())
+			h.watch(key, Watcher{Name: fmt.Sprint("cm-", i), Form: fmt.Sprint(i), Kind: configMapKind, MetadataOnly: true})
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestListsOfAllTargetsAreFewAtATime(t *testing.T) {
 		for i := range 3 {
 			r := newRecorder()
 			recorders = append(recorders, r)
-			h.Expect(h.cache.Watch(t.Context(), key, Watcher{Name: fmt.Sprint("cm-", i), Kind: configMapKind, MetadataOnly: true, Handler: r})).To(Succeed())
+			h.watch(key, Watcher{Name: fmt.Sprint("cm-", i), Form: fmt.Sprint(i), Kind: configMapKind, MetadataOnly: true, Handler: r})
 		}
 	}
 	for _, r := range recorders {
@@ -179,7 +179,7 @@ func TestListsThatHangDoNotKeepThePlaces(t *testing.T) {
 	h.watchTimes(8, stuck)
 	h.Eventually(h.cache.lists.Held).Should(Equal(2))
 	h.watchConfigMaps(key)
-	h.Expect(h.cache.Watch(t.Context(), key, Watcher{Name: "again", Kind: configMapKind, MetadataOnly: true})).To(Succeed())
+	h.watch(key, Watcher{Name: "again", Form: "again", Kind: configMapKind, MetadataOnly: true})
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(2))
 }
 

@@ -9,9 +9,9 @@
 // Kubeconfigs of the others are read a few at a time, fair between namespaces. For each one, and for each static
 // target, the cache keeps one connection: one HTTP/2 transport of its own, one rate limit, one bound on calls in
 // flight, clients for objects and for metadata, a REST mapper whose content is shared with similar targets (package
-// mapperpool), and the watches that consumers declared. Consumers never connect, never wait for a connection and never
-// learn of credentials: a getter answers at once, with a client or with ErrClusterNotConnected, and an EventSource
-// reports when it is worth asking again.
+// mapperpool), and the streams that consumers subscribed to. Consumers never connect, never wait for a connection and
+// never learn of credentials: a getter answers at once, with a client or with ErrClusterNotConnected, and an
+// EventSource reports when it is worth asking again.
 //
 // # How it works
 //
@@ -82,10 +82,15 @@
 //
 // # Watches
 //
-// A declared watch (package internal/watching) outlives generations. In each of them a binding runs a Follower (package
-// internal/follow) whose sink is the declared watch itself: no informer, no index, no queue, no resync. Objects are transformed as
-// they come and before they are stored. What was kept stays while a target is away, and the next complete list is compared with it, so that
-// deletions that nobody saw are reported. Lookup's synced is false meanwhile.
+// Any number of consumers subscribe to the objects of a kind (subscription.go). Those that ask for the same kind,
+// selection and form share a stream (package internal/watching) and what it keeps; each has a handler and an end of its
+// own, and the stream ends with the last of them. One that comes later hears of everything that is kept before it hears
+// of changes.
+//
+// A stream outlives generations. In each of them a binding runs a Follower (package internal/follow) whose sink is the
+// stream itself: no informer, no index, no queue, no resync. Objects are transformed as they come and before they are
+// stored. What was kept stays while a target is away, and the next complete list is compared with it, so that deletions
+// that nobody saw are reported. Lookup's synced is false meanwhile.
 //
 // A watch may be open and say nothing, because something on the way lost the stream. API servers send a bookmark about every
 // minute, so one that was silent for minutes is opened again where it was, after a probe that succeeded; if it goes on like

@@ -124,6 +124,49 @@ type hub struct {
 	secrets *secrets
 	events  EventSource
 	stop    func()
+	watches sync.Map // watchName -> Subscription
+}
+
+// watchName is what tests know a subscription by.
+type watchName struct {
+	key  ClusterKey
+	name string
+}
+
+// watch subscribes under a name that the other methods know.
+func (h *hub) watch(key ClusterKey, w Watcher) Subscription {
+	h.t.Helper()
+	s, err := h.cache.Watch(h.t.Context(), key, w)
+	h.Expect(err).NotTo(HaveOccurred())
+	h.watches.Store(watchName{key, w.Name}, s)
+	return s
+}
+
+// unwatch closes a subscription, which may be unknown.
+func (h *hub) unwatch(key ClusterKey, name string) {
+	if s := h.subscription(key, name); s != nil {
+		s.Close()
+	}
+}
+
+func (h *hub) subscription(key ClusterKey, name string) Subscription {
+	found, _ := h.watches.Load(watchName{key, name})
+	s, _ := found.(Subscription)
+	return s
+}
+
+func (h *hub) lookup(key ClusterKey, name string, object types.NamespacedName) (value any, found, synced bool) {
+	if s := h.subscription(key, name); s != nil {
+		return s.Lookup(object)
+	}
+	return nil, false, false
+}
+
+func (h *hub) ranged(key ClusterKey, name string, f func(key types.NamespacedName, value any) bool) (synced bool) {
+	if s := h.subscription(key, name); s != nil {
+		return s.Range(f)
+	}
+	return false
 }
 
 // quick are options with which faults show within a test's patience.

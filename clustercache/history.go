@@ -192,7 +192,7 @@ func (t *target) rewind(g *generation, now time.Time) {
 		t.retryNow()
 	}
 	g.mapper.Reset()
-	for _, w := range t.declared() {
+	for _, w := range t.streams() {
 		w.Distrust()
 		w.boundTo = 0
 	}

@@ -170,7 +170,7 @@ func TestTargetThatWentBackInTimeIsLookedAtAnew(t *testing.T) {
 			key := h.register("a", a.kubeconfig("x"))
 			h.expectState(key, StateConnected)
 			r := newRecorder()
-			h.Expect(h.cache.Watch(t.Context(), key, Watcher{Name: "cm", Kind: configMapKind, Handler: r})).To(Succeed())
+			h.watch(key, Watcher{Name: "cm", Kind: configMapKind, Handler: r})
 			h.Eventually(r.syncs).Should(Equal(1))
 			h.looksBack(key, p)
 			h.Expect(h.rewinds(key)()).To(BeZero())

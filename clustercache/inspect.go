@@ -21,7 +21,7 @@ type Inspection struct {
 	Watches []WatchInspection
 }
 
-// WatchInspection is one declared watch of a target.
+// WatchInspection is one stream of objects of a target, under the name of the subscription that opened it.
 type WatchInspection struct {
 	Name string
 	// Synced is true if the watch shows everything.

@@ -56,7 +56,7 @@ func TestRealKindThatIsNotServedAsMetadata(t *testing.T) {
 			h.expectState(key, StateConnected)
 			watch := func(name string) *recorder {
 				r := newRecorder()
-				h.Expect(h.cache.Watch(ctx, key, Watcher{
+				h.watch(key, Watcher{
 					Name: name, Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r,
 					Transform: func(obj client.Object) any {
 						if partial, ok := obj.(*metav1.PartialObjectMetadata); ok && len(partial.ManagedFields) > 0 {
@@ -64,12 +64,12 @@ func TestRealKindThatIsNotServedAsMetadata(t *testing.T) {
 						}
 						return fmt.Sprintf("not what was asked for: %#v", obj)
 					},
-				})).To(Succeed())
+				})
 				return r
 			}
 			lookup := func(w, name string) func() any {
 				return func() any {
-					value, _, _ := h.cache.Lookup(key, w, types.NamespacedName{Namespace: namespace, Name: name})
+					value, _, _ := h.lookup(key, w, types.NamespacedName{Namespace: namespace, Name: name})
 					return value
 				}
 			}

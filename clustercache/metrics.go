@@ -42,16 +42,17 @@ var (
 	metricRequests  = MetricDefinitions.Counter("trellis_clustercache_requests_total", "Requests to targets, by verb (APPLY is a server-side apply) and code; the code is none where there was no answer. Probes are not counted.", "verb", "code")
 	metricCallTime  = MetricDefinitions.Histogram("trellis_clustercache_request_duration_seconds", "How long requests to targets waited for the begin of their answer, watches and the wait for limits not included.", requestBuckets, "verb")
 	metricBytes     = MetricDefinitions.Counter("trellis_clustercache_transferred_bytes_total", "Bytes on the sockets to targets, by direction: received or sent.", "direction")
-	metricWatches   = MetricDefinitions.Gauge("trellis_clustercache_watches", "Declared watches, by state: synced or unsynced.", "state")
-	metricWatched   = MetricDefinitions.Gauge("trellis_clustercache_watched_objects", "Objects that watches keep in memory.")
-	metricSilent    = MetricDefinitions.Counter("trellis_clustercache_silent_watches_total", "Watches that were opened again because they said nothing for long.")
-	metricBreaks    = MetricDefinitions.Counter("trellis_clustercache_breaks_total", "How often calls to a connected target were stopped for a while, since it had not answered others.")
-	metricRewinds   = MetricDefinitions.Counter("trellis_clustercache_rewinds_total", "How often a target was found to have gone back in time, as when its etcd is restored from a backup.")
-	metricEvents    = MetricDefinitions.Counter("trellis_clustercache_watch_events_total", "Objects that watches have brought, those of their initial lists included.")
-	metricBrownout  = MetricDefinitions.Gauge("trellis_clustercache_brownout", "1 while many targets are lost together, so that the hub suspects its own network.")
-	metricMappers   = MetricDefinitions.Gauge("trellis_clustercache_mappers", "Distinct REST mappers that targets share.")
-	probeBuckets    = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 4}
-	requestBuckets  = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}
+	metricWatches   = MetricDefinitions.Gauge("trellis_clustercache_watches",
+		"Streams of objects of all targets, by state: synced or unsynced.", "state")
+	metricWatched  = MetricDefinitions.Gauge("trellis_clustercache_watched_objects", "Objects that watches keep in memory.")
+	metricSilent   = MetricDefinitions.Counter("trellis_clustercache_silent_watches_total", "Watches that were opened again because they said nothing for long.")
+	metricBreaks   = MetricDefinitions.Counter("trellis_clustercache_breaks_total", "How often calls to a connected target were stopped for a while, since it had not answered others.")
+	metricRewinds  = MetricDefinitions.Counter("trellis_clustercache_rewinds_total", "How often a target was found to have gone back in time, as when its etcd is restored from a backup.")
+	metricEvents   = MetricDefinitions.Counter("trellis_clustercache_watch_events_total", "Objects that watches have brought, those of their initial lists included.")
+	metricBrownout = MetricDefinitions.Gauge("trellis_clustercache_brownout", "1 while many targets are lost together, so that the hub suspects its own network.")
+	metricMappers  = MetricDefinitions.Gauge("trellis_clustercache_mappers", "Distinct REST mappers that targets share.")
+	probeBuckets   = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 4}
+	requestBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}
 )
 
 // fleet counts what happens over all targets. What is told of each target is read when it is asked for, so that a

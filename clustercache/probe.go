@@ -149,7 +149,7 @@ func (t *target) probeSucceeded(now time.Time, result probeResult) {
 
 // mendWatches has watches opened again that are silent though the target answers.
 func (t *target) mendWatches(now time.Time) {
-	for _, w := range t.declared() {
+	for _, w := range t.streams() {
 		if mend := w.Silent(now); mend != nil {
 			t.cache.metrics.silent.Inc()
 			t.log.V(1).Info("A watch is silent; it is opened again", "watch", w.Name())

@@ -101,13 +101,13 @@ func TestRealClusterIsConnectedAndWatched(t *testing.T) {
 	for _, metadataOnly := range []bool{true, false} {
 		r := newRecorder()
 		name := fmt.Sprintf("cm-%t", metadataOnly)
-		h.Expect(h.cache.Watch(ctx, key, Watcher{Name: name, Kind: configMapKind, Namespace: namespace, MetadataOnly: metadataOnly, Handler: r})).To(Succeed())
+		h.watch(key, Watcher{Name: name, Kind: configMapKind, Namespace: namespace, MetadataOnly: metadataOnly, Handler: r})
 		h.Eventually(r.syncs).Should(Equal(1))
 		h.Expect(r.names()).To(ContainElement("one"))
 		extra := "extra-" + name
 		h.Expect(c.Create(ctx, configMap(namespace, extra))).To(Succeed())
 		h.Eventually(r.names).Should(ContainElement(extra))
-		_, found, synced := h.cache.Lookup(key, name, types.NamespacedName{Namespace: namespace, Name: extra})
+		_, found, synced := h.lookup(key, name, types.NamespacedName{Namespace: namespace, Name: extra})
 		h.Expect(found).To(BeTrue())
 		h.Expect(synced).To(BeTrue())
 		h.Expect(c.Delete(ctx, configMap(namespace, extra))).To(Succeed())
@@ -217,7 +217,7 @@ func TestRealTokenRotationKeepsWatches(t *testing.T) {
 	key := h.register("rotated", kubeconfig())
 	h.expectState(key, StateConnected)
 	r := newRecorder()
-	h.Expect(h.cache.Watch(ctx, key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.watch(key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})
 	h.Eventually(r.syncs).Should(Equal(1))
 	target, err := h.cache.GetUncachedClient(ctx, key)
 	h.Expect(err).NotTo(HaveOccurred())
@@ -248,7 +248,7 @@ func TestRealCertificateRotationMissesNothing(t *testing.T) {
 	key := h.register("cert", kubeconfig())
 	h.expectState(key, StateConnected)
 	r := newRecorder()
-	h.Expect(h.cache.Watch(ctx, key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.watch(key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})
 	h.Eventually(r.syncs).Should(Equal(1))
 	stop := make(chan struct{})
 	var group errgroup.Group
@@ -303,7 +303,7 @@ func TestRealCRDThatAppearsLater(t *testing.T) {
 	h.expectState(key, StateConnected)
 	kind := schema.GroupVersionKind{Group: namespace + ".example.com", Version: "v1", Kind: "Gadget"}
 	r := newRecorder()
-	h.Expect(h.cache.Watch(ctx, key, Watcher{Name: "gadgets", Kind: kind, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.watch(key, Watcher{Name: "gadgets", Kind: kind, MetadataOnly: true, Handler: r})
 	h.Eventually(r.errors).Should(BeNumerically(">", 0))
 	mapper, err := h.cache.GetRESTMapper(ctx, key)
 	h.Expect(err).NotTo(HaveOccurred())
@@ -358,7 +358,7 @@ func TestRealAPIServerGoesAwayAndComesBack(t *testing.T) {
 	h.expectState(key, StateConnected)
 	admin, namespace := realNamespace(t, cp)
 	r := newRecorder()
-	h.Expect(h.cache.Watch(ctx, key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.watch(key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})
 	h.Eventually(r.syncs).Should(Equal(1))
 
 	cp.KillAPIServer()

@@ -321,7 +321,7 @@ func TestQuotaOfANamespace(t *testing.T) {
 	// They cannot be used, but they are known.
 	_, err := h.cache.GetClient(t.Context(), third)
 	h.Expect(err).To(MatchError(ErrClusterNotConnected))
-	err = h.cache.Watch(t.Context(), third, Watcher{Name: "cm", Kind: configMapKind})
+	_, err = h.cache.Watch(t.Context(), third, Watcher{Name: "cm", Kind: configMapKind})
 	h.Expect(err).To(MatchError(ErrClusterNotConnected))
 	h.Expect(waiting.sockets()).To(BeZero(), "nothing is dialled")
 

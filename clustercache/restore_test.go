@@ -83,7 +83,7 @@ func TestRealTargetWhoseEtcdIsRestored(t *testing.T) {
 			key := h.register("restored", cp.Kubeconfig())
 			h.expectState(key, StateConnected)
 			r := newRecorder()
-			h.Expect(h.cache.Watch(ctx, key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})).To(Succeed())
+			h.watch(key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})
 			h.Eventually(r.versions).Should(Equal(listed()))
 			target := h.cache.target(key)
 			h.Eventually(func() bool {

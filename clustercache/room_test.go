@@ -1,7 +1,6 @@
 package clustercache
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -25,7 +24,7 @@ func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 		a.store.put("configmaps", "default", fmt.Sprint("cm-", i), nil)
 	}
 	r := newRecorder()
-	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.watch(key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: r})
 	h.Eventually(r.syncs).Should(Equal(1))
 	h.Expect(h.status(key).Overfull).To(BeEmpty())
 
@@ -39,16 +38,16 @@ func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 	h.Expect(r.names()).To(HaveLen(most), "what was known stays")
 
 	healthy := newRecorder()
-	h.Expect(h.cache.Watch(context.Background(), fine, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: healthy})).To(Succeed())
+	h.watch(fine, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: healthy})
 	h.Eventually(healthy.syncs).Should(Equal(1))
 	h.Expect(healthy.names()).To(HaveLen(most))
 	for _, in := range h.cache.Inspect() {
 		h.Expect(in.Watches).To(HaveEach(HaveField("Objects", most)))
 	}
 
-	h.Expect(h.cache.Unwatch(context.Background(), key, "cm")).To(Succeed())
+	h.unwatch(key, "cm")
 	h.Eventually(func() string { return h.status(key).Overfull }).Should(BeEmpty())
-	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true})).To(Succeed())
+	h.watch(key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true})
 	h.Eventually(func() string { return h.status(key).Overfull }).ShouldNot(BeEmpty())
 	h.Expect(h.cache.Inspect()[0].Watches).To(HaveExactElements(WatchInspection{Name: "cm"}))
 }
@@ -90,7 +89,7 @@ func TestRoomOfAStaticTarget(t *testing.T) {
 		a.store.put("configmaps", "default", fmt.Sprint("cm-", i), nil)
 	}
 	r := newRecorder()
-	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.watch(key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: r})
 	h.Eventually(r.syncs).Should(Equal(1))
 	a.store.put("configmaps", "default", "one-more", nil)
 	h.Eventually(func() string { return h.status(key).Overfull }).Should(Equal("there are more than 100 objects; not all are known of: cm"))
@@ -105,7 +104,7 @@ func TestTargetWithObjectsThatAreTooLarge(t *testing.T) {
 	}
 	r := newRecorder()
 	w := Watcher{Name: "cm", Kind: configMapKind, Handler: r}
-	h.Expect(h.cache.Watch(context.Background(), key, w)).To(Succeed())
+	h.watch(key, w)
 	h.Eventually(func() string { return h.status(key).Overfull }).Should(
 		Equal("the objects take more than 24 MiB of memory; not all are known of: cm"))
 	h.Eventually(r.lastErr).Should(MatchError(ErrTooManyObjects))

@@ -79,7 +79,7 @@ func (t *target) changeToken(ctx context.Context, g *generation, r *registration
 // have.
 func (t *target) buildNext(
 	ctx context.Context, number int64, r *registration, g *generation,
-) (next *generation, bindings map[*declaredWatch]*watching.Binding, err error) {
+) (next *generation, bindings map[*watch]*watching.Binding, err error) {
 	done, err := t.rotations.Acquire(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -88,11 +88,11 @@ func (t *target) buildNext(
 	if next, err = t.connect(ctx, number, r, g); err != nil {
 		return nil, nil, err
 	}
-	watches := t.declared()
-	bindings = make(map[*declaredWatch]*watching.Binding, len(watches))
+	watches := t.streams()
+	bindings = make(map[*watch]*watching.Binding, len(watches))
 	var awaited []awaitedWatch
 	for _, w := range watches {
-		b := watching.Bind(w.Declared, next.watching)
+		b := watching.Bind(w.Stream, next.watching)
 		bindings[w] = b
 		if w.Synced() {
 			awaited = append(awaited, awaitedWatch{w, b})
@@ -108,7 +108,7 @@ func (t *target) buildNext(
 
 // awaitedWatch is a watch that works, with the binding that is to take over.
 type awaitedWatch struct {
-	*declaredWatch
+	*watch
 	next *watching.Binding
 }
 
@@ -202,7 +202,7 @@ func (t *target) installToken(g *generation, r *registration) {
 }
 
 // install lets a generation serve.
-func (t *target) install(next *generation, bindings map[*declaredWatch]*watching.Binding, previous *generation) {
+func (t *target) install(next *generation, bindings map[*watch]*watching.Binding, previous *generation) {
 	now := t.clock.Now()
 	t.loop.generations, t.loop.failures, t.loop.withheld = next.number, 0, false
 	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))

@@ -22,7 +22,7 @@ import (
 func (h *hub) declareConfigMaps(key ClusterKey) *recorder {
 	h.t.Helper()
 	r := newRecorder()
-	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.watch(key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true, Handler: r})
 	return r
 }
 
@@ -229,7 +229,7 @@ func TestNewServerAndCAWithoutMissedEvents(t *testing.T) {
 		h.register("a", next.kubeconfig("x"))
 		h.expectEvent(key, EventRotated)
 		old, next = next, old
-		_, _, synced := h.cache.Lookup(key, "cm", types.NamespacedName{})
+		_, _, synced := h.lookup(key, "cm", types.NamespacedName{})
 		h.Expect(synced).To(BeTrue(), "absence can be relied upon all the time")
 	}
 	close(stop)

@@ -155,7 +155,7 @@ func TestSecretThatLeadsToAnotherClusterAndBack(t *testing.T) {
 	for range 3 {
 		h.register("a", b.kubeconfig("token"))
 		h.Expect(h.expectState(key, StateRefused).Reason).To(Equal(ReasonIdentityChanged))
-		_, _, synced := h.cache.Lookup(key, "cm", types.NamespacedName{})
+		_, _, synced := h.lookup(key, "cm", types.NamespacedName{})
 		h.Expect(synced).To(BeFalse())
 		h.register("a", a.kubeconfig("token"))
 		h.expectState(key, StateConnected)

@@ -87,7 +87,7 @@ func TestRealWatchThatIsOpenedAgainMissesNothing(t *testing.T) {
 	key := h.register("real", cp.Kubeconfig())
 	h.expectState(key, StateConnected)
 	r := newRecorder()
-	h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})).To(Succeed())
+	h.watch(key, Watcher{Name: "cm", Kind: configMapKind, Namespace: namespace, MetadataOnly: true, Handler: r})
 	h.Eventually(r.syncs).Should(Equal(1))
 	var wanted []any
 	for i := range 12 {

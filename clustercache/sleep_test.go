@@ -49,7 +49,7 @@ func TestHibernatedTargetIsLeftAlone(t *testing.T) {
 	h.Expect(up()).To(BeZero(), "nobody is alarmed")
 	_, err := h.cache.GetClient(context.Background(), key)
 	h.Expect(err).To(MatchError(ErrClusterNotConnected))
-	_, found, synced := h.cache.Lookup(key, "cm", nameOf("one"))
+	_, found, synced := h.lookup(key, "cm", nameOf("one"))
 	h.Expect(found).To(BeTrue(), "what was known is kept")
 	h.Expect(synced).To(BeFalse())
 

@@ -64,7 +64,7 @@ type target struct {
 	status  Status
 	health  HealthCheckingState
 	gen     *generation
-	watches map[string]*declaredWatch
+	watches map[watchKey]*watch
 	asking  []func() // those who asked whether the target answers
 	past    history
 
@@ -120,7 +120,7 @@ type attemptResult struct {
 	attempt *attempt
 	// gen is the new generation, with bindings that collect for it; nil if only the token changed.
 	gen      *generation
-	bindings map[*declaredWatch]*watching.Binding
+	bindings map[*watch]*watching.Binding
 	err      error
 	// resumes is the connection that was held and could go on, with the version that the target has now.
 	resumes *generation
@@ -144,7 +144,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		probes:   make(chan probeResult, 1),
 		inbox:    inbox{registration: r},
 		status:   Status{Cluster: key, State: StateConnecting, Since: now},
-		watches:  map[string]*declaredWatch{},
+		watches:  map[watchKey]*watch{},
 	}
 	t.room = watching.NewRoom(c.options.maxKept(key), c.pools[key.Namespace], t.roomChanged)
 	t.budget = c.budget.Share(key)

@@ -1,7 +1,6 @@
 package clustercache
 
 import (
-	"context"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -20,15 +19,15 @@ func TestWatchOfAVersionThatIsNotServedGetsTheKind(t *testing.T) {
 			a.store.put("widgets", "default", "one", nil)
 			if knownFirst {
 				served := newRecorder()
-				h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "served", Kind: widgetKind, Handler: served, MetadataOnly: true})).To(Succeed())
+				h.watch(key, Watcher{Name: "served", Kind: widgetKind, Handler: served, MetadataOnly: true})
 				h.Eventually(served.names).Should(ConsistOf("one"))
 			}
 			r := newRecorder()
 			old := schema.GroupVersionKind{Group: widgetKind.Group, Version: "v1beta1", Kind: widgetKind.Kind}
-			h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "old", Kind: old, Handler: r, MetadataOnly: true})).To(Succeed())
+			h.watch(key, Watcher{Name: "old", Kind: old, Handler: r, MetadataOnly: true})
 			h.Eventually(r.names).Should(ConsistOf("one"))
 			h.Expect(r.errors()).To(BeZero())
-			_, found, synced := h.cache.Lookup(key, "old", types.NamespacedName{Namespace: "default", Name: "one"})
+			_, found, synced := h.lookup(key, "old", types.NamespacedName{Namespace: "default", Name: "one"})
 			h.Expect(found && synced).To(BeTrue())
 			a.store.delete("widgets", "default", "one")
 			h.Eventually(r.names).Should(BeEmpty())
@@ -55,7 +54,7 @@ func TestBusyServerIsNoFailedWatch(t *testing.T) {
 				return true
 			})
 			r := newRecorder()
-			h.Expect(h.cache.Watch(context.Background(), key, Watcher{Name: "cm", Kind: configMapKind, Handler: r, MetadataOnly: true})).To(Succeed())
+			h.watch(key, Watcher{Name: "cm", Kind: configMapKind, Handler: r, MetadataOnly: true})
 			h.Eventually(r.names).Should(ConsistOf("one"))
 			h.Expect(refused.Load()).To(BeEquivalentTo(attemptsToList))
 			h.Expect(r.errors()).To(BeZero())

@@ -1,5 +1,6 @@
-// Package engine is the parent of a library: manifests in, a cluster that looks like them out. Its packages know objects and
-// clients, but no queues, no connections and no informers, so that controllers, webhooks and trellisctl use them alike.
+// Package engine is the parent of a library: manifests in, a cluster that looks like them out. Its packages know
+// objects and clients, but no queues, no connections and no informers, so that controllers, webhooks and trellisctl use
+// them alike.
 //
 //	bundle     what Secrets hold: decoding within bounds, kept once for equal content
 //	manifest   what an object must have to be applied

@@ -39,10 +39,21 @@ type target struct {
 	watches map[string]*watch
 }
 
+// watch is what the test feeds under a name, for all subscriptions of that name.
 type watch struct {
 	clustercache.Watcher
 	values map[types.NamespacedName]any
 	synced bool
+	fault  error
+	subs   []*subscription
+}
+
+type subscription struct {
+	cache *Cache
+	key   clustercache.ClusterKey
+	watch *watch
+	clustercache.Watcher
+	closed bool
 }
 
 // Target is what the getters return for a target. Client is needed; the others as far as the test uses them.
@@ -141,7 +152,7 @@ func (c *Cache) Emit(key clustercache.ClusterKey, events ...clustercache.EventTy
 	c.hub.Publish(key, events...)
 }
 
-// Watches returns what is declared in a target, by name.
+// Watches returns what is subscribed to in a target, by name.
 func (c *Cache) Watches(key clustercache.ClusterKey) map[string]clustercache.Watcher {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,9 +182,7 @@ func (c *Cache) PutValue(key clustercache.ClusterKey, name string, object types.
 	old := w.values[object]
 	w.values[object] = value
 	c.mu.Unlock()
-	if w.Handler != nil {
-		w.Handler.OnUpdate(key, name, object, old, value)
-	}
+	c.notify(w, func(h clustercache.WatchHandler) { h.OnUpdate(key, name, object, old, value) })
 }
 
 // Delete delivers that an object left a watch's selection.
@@ -183,19 +192,17 @@ func (c *Cache) Delete(key clustercache.ClusterKey, name string, object types.Na
 	old := w.values[object]
 	delete(w.values, object)
 	c.mu.Unlock()
-	if w.Handler != nil {
-		w.Handler.OnDelete(key, name, object, old)
-	}
+	c.notify(w, func(h clustercache.WatchHandler) { h.OnDelete(key, name, object, old) })
 }
 
 // Sync makes the initial list of a watch complete, or incomplete.
 func (c *Cache) Sync(key clustercache.ClusterKey, name string, synced bool) {
 	w := c.mustWatch(key, name)
 	c.mu.Lock()
-	w.synced = synced
+	w.synced, w.fault = synced, nil
 	c.mu.Unlock()
-	if synced && w.Handler != nil {
-		w.Handler.OnSynced(key, name)
+	if synced {
+		c.notify(w, func(h clustercache.WatchHandler) { h.OnSynced(key, name) })
 	}
 }
 
@@ -203,10 +210,20 @@ func (c *Cache) Sync(key clustercache.ClusterKey, name string, synced bool) {
 func (c *Cache) Fail(key clustercache.ClusterKey, name string, err error) {
 	w := c.mustWatch(key, name)
 	c.mu.Lock()
-	w.synced = false
+	w.synced, w.fault = false, err
 	c.mu.Unlock()
-	if w.Handler != nil {
-		w.Handler.OnError(key, name, err)
+	c.notify(w, func(h clustercache.WatchHandler) { h.OnError(key, name, err) })
+}
+
+// notify calls the handlers of a watch, without a lock.
+func (c *Cache) notify(w *watch, call func(clustercache.WatchHandler)) {
+	c.mu.Lock()
+	subs := slices.Clone(w.subs)
+	c.mu.Unlock()
+	for _, s := range subs {
+		if s.Handler != nil && s.Live() {
+			call(s.Handler)
+		}
 	}
 }
 
@@ -216,7 +233,7 @@ func (c *Cache) mustWatch(key clustercache.ClusterKey, name string) *watch {
 	if t := c.targets[key]; t != nil && t.watches[name] != nil {
 		return t.watches[name]
 	}
-	panic(fmt.Sprintf("fake: no watch %q is declared in target %s", name, key))
+	panic(fmt.Sprintf("fake: no watch %q in target %s", name, key))
 }
 
 func serves(state clustercache.State) bool {
@@ -276,55 +293,92 @@ func (c *Cache) GetRESTMapper(_ context.Context, key clustercache.ClusterKey) (m
 	return t.RESTMapper, err
 }
 
-// Watch implements clustercache.ClusterCache.
-func (c *Cache) Watch(_ context.Context, key clustercache.ClusterKey, watcher clustercache.Watcher) error {
+// Watch implements clustercache.ClusterCache. Subscriptions of the same name share what the test feeds.
+func (c *Cache) Watch(
+	_ context.Context, key clustercache.ClusterKey, watcher clustercache.Watcher,
+) (clustercache.Subscription, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	t := c.targets[key]
 	if t == nil {
-		return fmt.Errorf("target %s: %w", key, clustercache.ErrClusterUnknown)
+		c.mu.Unlock()
+		return nil, fmt.Errorf("target %s: %w", key, clustercache.ErrClusterUnknown)
 	}
-	if t.watches[watcher.Name] == nil {
-		t.watches[watcher.Name] = &watch{Watcher: watcher, values: map[types.NamespacedName]any{}}
+	w := t.watches[watcher.Name]
+	if w == nil {
+		w = &watch{Watcher: watcher, values: map[types.NamespacedName]any{}}
+		t.watches[watcher.Name] = w
 	}
-	return nil
+	s := &subscription{cache: c, key: key, watch: w, Watcher: watcher}
+	w.subs = append(w.subs, s)
+	values, synced, fault := maps.Clone(w.values), w.synced, w.fault
+	c.mu.Unlock()
+	if h := watcher.Handler; h != nil {
+		for object, value := range values {
+			h.OnUpdate(key, watcher.Name, object, nil, value)
+		}
+		switch {
+		case synced:
+			h.OnSynced(key, watcher.Name)
+		case fault != nil:
+			h.OnError(key, watcher.Name, fault)
+		}
+	}
+	return s, nil
 }
 
-// Unwatch implements clustercache.ClusterCache.
-func (c *Cache) Unwatch(_ context.Context, key clustercache.ClusterKey, name string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.targets[key]; t != nil {
-		delete(t.watches, name)
-	}
-	return nil
+// liveLocked tells whether a subscription shows anything. It is called with the lock.
+func (s *subscription) liveLocked() bool {
+	t := s.cache.targets[s.key]
+	return !s.closed && t != nil && t.watches[s.Name] == s.watch
 }
 
-// Lookup implements clustercache.ClusterCache.
-func (c *Cache) Lookup(key clustercache.ClusterKey, name string, object types.NamespacedName) (value any, found, synced bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.targets[key]; t != nil && t.watches[name] != nil {
-		value, found = t.watches[name].values[object]
-		return value, found, t.watches[name].synced && serves(t.status.State)
-	}
-	return nil, false, false
+// Live implements clustercache.Subscription.
+func (s *subscription) Live() bool {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	return s.liveLocked()
 }
 
-// Range implements clustercache.ClusterCache.
-func (c *Cache) Range(key clustercache.ClusterKey, name string, f func(key types.NamespacedName, value any) bool) (synced bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t := c.targets[key]
-	if t == nil || t.watches[name] == nil {
+// Lookup implements clustercache.Subscription.
+func (s *subscription) Lookup(object types.NamespacedName) (value any, found, synced bool) {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	if !s.liveLocked() {
+		return nil, false, false
+	}
+	value, found = s.watch.values[object]
+	return value, found, s.watch.synced && serves(s.cache.targets[s.key].status.State)
+}
+
+// Range implements clustercache.Subscription.
+func (s *subscription) Range(f func(key types.NamespacedName, value any) bool) (synced bool) {
+	s.cache.mu.Lock()
+	defer s.cache.mu.Unlock()
+	if !s.liveLocked() {
 		return false
 	}
-	for object, value := range t.watches[name].values {
+	for object, value := range s.watch.values {
 		if !f(object, value) {
 			break
 		}
 	}
-	return t.watches[name].synced && serves(t.status.State)
+	return s.watch.synced && serves(s.cache.targets[s.key].status.State)
+}
+
+// Close implements clustercache.Subscription.
+func (s *subscription) Close() {
+	c := s.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.closed {
+		return
+	}
+	live := s.liveLocked()
+	s.closed = true
+	s.watch.subs = slices.DeleteFunc(s.watch.subs, func(other *subscription) bool { return other == s })
+	if live && len(s.watch.subs) == 0 {
+		delete(c.targets[s.key].watches, s.Name)
+	}
 }
 
 // GetHealthCheckingState implements clustercache.ClusterCache.

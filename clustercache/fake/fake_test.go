@@ -77,28 +77,38 @@ func TestWatchesAreFedByTheTest(t *testing.T) {
 	g := NewWithT(t)
 	c := New(nil)
 	watcher := clustercache.Watcher{Name: "cm", Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}
-	g.Expect(c.Watch(ctx, key, watcher)).To(MatchError(clustercache.ErrClusterUnknown))
+	_, err := c.Watch(ctx, key, watcher)
+	g.Expect(err).To(MatchError(clustercache.ErrClusterUnknown))
 	c.Add(key, Target{Client: fakeclient.NewClientBuilder().Build()})
 	h := &handler{}
 	watcher.Handler = h
 	watcher.Transform = func(obj client.Object) any { return obj.GetName() }
-	g.Expect(c.Watch(ctx, key, watcher)).To(Succeed())
+	s, err := c.Watch(ctx, key, watcher)
+	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.Watches(key)).To(HaveKey("cm"))
 
 	c.Put(key, "cm", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}})
 	c.Sync(key, "cm", true)
 	one := types.NamespacedName{Namespace: "ns", Name: "one"}
-	value, found, synced := c.Lookup(key, "cm", one)
+	value, found, synced := s.Lookup(one)
 	g.Expect([]any{value, found, synced}).To(Equal([]any{"one", true, true}))
 	n := 0
-	g.Expect(c.Range(key, "cm", func(types.NamespacedName, any) bool { n++; return true })).To(BeTrue())
+	g.Expect(s.Range(func(types.NamespacedName, any) bool { n++; return true })).To(BeTrue())
 	g.Expect(n).To(Equal(1))
 	c.Delete(key, "cm", one)
 	c.Fail(key, "cm", errors.New("broken"))
 	g.Expect(h.calls).To(Equal([]string{"update one", "synced", "delete one", "error"}))
-	_, found, synced = c.Lookup(key, "cm", one)
+	_, found, synced = s.Lookup(one)
 	g.Expect(found || synced).To(BeFalse())
-	g.Expect(c.Unwatch(ctx, key, "cm")).To(Succeed())
+	late := &handler{}
+	watcher.Handler = late
+	other, err := c.Watch(ctx, key, watcher)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(late.calls).To(Equal([]string{"error"}), "it hears of what is")
+	s.Close()
+	g.Expect(s.Live()).To(BeFalse())
+	g.Expect(other.Live()).To(BeTrue())
+	other.Close()
 	g.Expect(c.Watches(key)).To(BeEmpty())
 	g.Expect(func() { c.Sync(key, "cm", true) }).To(PanicWith(ContainSubstring(`no watch "cm"`)))
 }

@@ -244,11 +244,11 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			later: tracker.UnseenGrace, health: "Unknown ChecksPending: " + notShown, rollout: "Unknown ChecksPending: " + notShown,
 		},
 		"nothing is tracked": {
-			happens: func(j *judging) { j.tracker.Forget(j.ctx, j.work.name) }, health: kept, rollout: kept,
+			happens: func(j *judging) { j.tracker.Forget(j.work.name) }, health: kept, rollout: kept,
 		},
 		"nothing is accepted, as after a restart": {
 			happens: func(j *judging) {
-				j.tracker.Forget(j.ctx, j.work.name)
+				j.tracker.Forget(j.work.name)
 				j.track(j.work.mr.Status.Resources...)
 				j.shown()
 			},
@@ -451,7 +451,7 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 func TestNothingIsSaidOfNothingBeforeItIsTracked(t *testing.T) {
 	j := judged(t)
 	j.work.mr.Status.Resources = nil
-	j.tracker.Forget(j.ctx, j.work.name)
+	j.tracker.Forget(j.work.name)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
 	j.track()

@@ -25,7 +25,6 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
@@ -36,6 +35,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -224,7 +224,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	<-ctx.Done()
 	c.options.Secrets.SetHandler(nil)
 	wg.Wait()
-	c.tracker.Close(context.WithoutCancel(ctx))
+	c.tracker.Close()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
 		return cause
 	}

@@ -22,7 +22,7 @@ import (
 // delete cleans up for a ManagedResource that is being deleted or handed over to another class, and lets go of it.
 func (r *reconciler) delete(ctx context.Context, work *run) (reconcile.Result, error) {
 	if states, _ := r.tracker.AcceptedStates(work.name); len(states) == 0 && !slices.Contains(work.mr.Finalizers, work.class.Finalizer) {
-		r.forget(ctx, work.name) // nothing of it is ours: see takeUp
+		r.forget(work.name) // nothing of it is ours: see takeUp
 		return reconcile.Result{}, nil
 	}
 	if err := r.updateStatus(ctx, work, r.deletionConditions); err != nil {
@@ -221,7 +221,7 @@ func (r *reconciler) letGo(ctx context.Context, work *run) error {
 			return err
 		}
 	}
-	r.forget(ctx, work.name)
+	r.forget(work.name)
 	r.events.forget(work.mr.UID)
 	base := work.mr.DeepCopy()
 	work.mr.Finalizers = slices.DeleteFunc(work.mr.Finalizers, func(f string) bool { return f == work.class.Finalizer })

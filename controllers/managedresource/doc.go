@@ -1,8 +1,8 @@
 // Package managedresource keeps ManagedResources: it applies what their Secrets say to their targets, keeps it that way,
 // and says in their conditions how it is.
 //
-// The package is the part between the engine, a library that makes a target look like manifests, and the clusters. Its own
-// packages can be read alone:
+// The package is the part between the engine, a library that makes a target look like manifests, and the clusters. Its
+// own packages can be read alone:
 //
 //	source/assignment   who is responsible, and for which target
 //	source/store        reading and writing ManagedResources
@@ -16,7 +16,6 @@
 //	observe/conditions  what is said of it in the conditions
 //	observe/notes       what the target's events say beside
 //	dispatch            whom an event concerns
-//	fairqueue           who is served next
 //
 // Every class has a queue and workers of its own; queues are fair between namespaces, then targets. A dispatcher sends
 // events to the queue that is responsible: changes of ManagedResources and Secrets, drift, targets that connect and

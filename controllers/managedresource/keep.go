@@ -280,7 +280,7 @@ func (r *reconciler) leaveOldTarget(ctx context.Context, work *run, now clusterc
 		}
 	}
 	work.log.Info("Moving to another target", "oldTargetUID", bound, "newTargetUID", now.UID)
-	r.forget(ctx, work.name)
+	r.forget(work.name)
 	if err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { s.Resources = nil }); err != nil {
 		return true, result, err
 	}

@@ -144,7 +144,7 @@ func TestNoteThatFailedStaysDue(t *testing.T) {
 
 func TestNothingIsNotedWhileSomethingIsNotKnown(t *testing.T) {
 	n := ran(t)
-	n.tracker.Forget(t.Context(), n.work.name)
+	n.tracker.Forget(n.work.name)
 	n.Expect(n.tracker.Track(t.Context(), n.work.name, n.work.target, n.work.mr.Status.Resources, tracker.Exact{})).To(Succeed())
 	n.clock.Step(noteDelay)
 	n.look(content, later)

@@ -140,7 +140,7 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (resul
 		return reconcile.Result{}, err
 	}
 	if mr == nil {
-		r.forget(ctx, req.NamespacedName)
+		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if mr.Annotations[resourcesv1alpha1.OperationAnnotation] == resourcesv1alpha1.OperationWaitForState {
@@ -152,7 +152,7 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (resul
 		return reconcile.Result{}, err
 	}
 	if decision.Class == nil {
-		r.forget(ctx, req.NamespacedName)
+		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if decision.HasTarget && decision.Target != req.Target || !decision.HasTarget && req.Target != (clustercache.ClusterKey{}) {
@@ -173,7 +173,7 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (resul
 	}()
 	r.followRewinds(work)
 	if !decision.ElsewhereUntil.IsZero() && !work.class.DryRun { // whoever is there is not disturbed by a plan
-		r.forget(ctx, work.name)
+		r.forget(work.name)
 		return reconcile.Result{RequeueAfter: decision.ElsewhereUntil.Sub(r.clock.Now()) + time.Second}, nil
 	}
 	paused, err := r.paused(ctx, work.target)
@@ -193,7 +193,7 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (resul
 			return reconcile.Result{}, err
 		}
 		if !until.IsZero() {
-			r.forget(ctx, work.name)
+			r.forget(work.name)
 			return reconcile.Result{RequeueAfter: until.Sub(r.clock.Now()) + time.Second}, nil
 		}
 	}
@@ -209,7 +209,7 @@ func (r *reconciler) reconcile(ctx context.Context, req dispatch.Request) (resul
 	deleting := mr.DeletionTimestamp != nil
 	switch {
 	case resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]) && !deleting:
-		r.tracker.Forget(ctx, work.name)
+		r.tracker.Forget(work.name)
 		r.memory.read(work.name, "", nil)
 		return reconcile.Result{}, r.ignored(ctx, work)
 	case deleting || decision.Leaving:
@@ -251,8 +251,8 @@ func (r *reconciler) followRewinds(work *run) {
 }
 
 // forget drops everything in memory about a ManagedResource that is gone or not ours.
-func (r *reconciler) forget(ctx context.Context, name types.NamespacedName) {
-	r.tracker.Forget(ctx, name)
+func (r *reconciler) forget(name types.NamespacedName) {
+	r.tracker.Forget(name)
 	r.warnings.Forget(name)
 	r.memory.forget(name)
 	r.drifts.stop(name)

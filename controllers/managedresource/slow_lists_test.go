@@ -32,7 +32,7 @@ func restarted(t *testing.T) *restarting {
 	j.work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = applied{Input: content, Fold: tracker.Fold(states)}.String()
 	j.Expect(j.server.Update(j.ctx, j.work.mr)).To(Succeed())
 	refs := j.work.mr.Status.Resources
-	j.tracker.Forget(j.ctx, j.work.name)
+	j.tracker.Forget(j.work.name)
 	j.memory.forget(j.work.name)
 	j.track(refs...)
 	for name := range j.clusters.Watches(j.work.target) {

@@ -119,7 +119,7 @@ func (r *reconciler) notIgnored(s *resourcesv1alpha1.ManagedResourceStatus) {
 
 // withoutTarget says that there is no target, or too many. Events bring it back.
 func (r *reconciler) withoutTarget(ctx context.Context, work *run) (reconcile.Result, error) {
-	r.tracker.Forget(ctx, work.name)
+	r.tracker.Forget(work.name)
 	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
 		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, work.decision.Reason, work.decision.Message)
 		r.unknownHealth(s, work.decision.Reason, work.decision.Message)

@@ -170,7 +170,7 @@ func (c *Controller) OldestRun() time.Time {
 // Start works until ctx ends, and returns when nothing is left of the controller. It can be called once.
 func (c *Controller) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer c.reconciler.nodes.Close(context.WithoutCancel(ctx))
+	defer c.reconciler.nodes.Close()
 	defer c.sources.wait()
 	defer cancel()
 	return c.inner.Start(ctx)

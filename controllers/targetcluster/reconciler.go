@@ -179,7 +179,8 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 	if tc == nil {
 		r.Guard.Forget(key)
 		r.forget(key)
-		return reconcile.Result{}, r.nodes.Forget(ctx, key)
+		r.nodes.Forget(key)
+		return reconcile.Result{}, nil
 	}
 	secretName := cmp.Or(tc.Status.SecretName, tc.Annotations[hubv1alpha1.RegistrationAnnotation])
 	if secretName == "" {

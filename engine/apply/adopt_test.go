@@ -11,8 +11,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/apply"
 )
 
-// What another manager applied for the same ManagedResource changes its owner and nothing else, though it is described in
-// other words; and whatever that one had beside the manifest goes.
+// What another manager applied for the same ManagedResource changes its owner and nothing else, though it is described
+// in other words; and whatever that one had beside the manifest goes.
 func TestAdoptionChangesNothing(t *testing.T) {
 	const theirs = "Kept by another manager."
 	for name, c := range map[string]struct {

@@ -61,8 +61,8 @@ type Intent struct {
 	Key    inventory.Key
 	// UID is that of the live object if it is known to exist, else empty.
 	UID types.UID
-	// Adopt says that the object was probably applied by another manager for the same ManagedResource: the inventory has it,
-	// but not its UID.
+	// Adopt says that the object was probably applied by another manager for the same ManagedResource: the inventory has
+	// it, but not its UID.
 	Adopt bool
 	// Digest condenses Object.
 	Digest uint64
@@ -79,8 +79,8 @@ type Intent struct {
 	Same bool
 }
 
-// Base is the part of an inventory entry that later merges need: a label that was managed then, is not any more, and still
-// has the value of then, goes.
+// Base is the part of an inventory entry that later merges need: a label that was managed then, is not any more, and
+// still has the value of then, goes.
 type Base struct {
 	Labels, Annotations map[string]string
 }
@@ -161,8 +161,8 @@ func Discreet(obj *unstructured.Unstructured, err error) error {
 	return err
 }
 
-// withoutValues cuts what a server quotes of an object from its answer, and what follows: nobody can tell where a value of
-// several lines ends.
+// withoutValues cuts what a server quotes of an object from its answer, and what follows: nobody can tell where a value
+// of several lines ends.
 func withoutValues(err error) error {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) || !quotedValue.MatchString(status.ErrStatus.Message) {

@@ -11,7 +11,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/shoot20"
 )
 
-// BenchmarkPrepare measures what is done to a manifest for each target that it goes to, until there is something to be sent.
+// BenchmarkPrepare measures what is done to a manifest for each target that it goes to, until there is something to be
+// sent.
 func BenchmarkPrepareAndEncode(b *testing.B) {
 	objects := shoot20.New(shoot20.Options{}).Objects("")
 	texts := make([]*manifests.Text, 0, len(objects))

@@ -17,9 +17,9 @@ import (
 // replace deletes an object whose update is invalid, if its manifest asks for that or if it is an immutable ConfigMap
 // or Secret, which cannot be changed in another way. The next attempt creates it.
 //
-// It is not deleted if it is not ours, if keep-object is on the live object, which promises that the hub never deletes it,
-// or unless a rehearsal shows that a new object would be taken: what refuses it now, be it the manifest, a webhook or a quota,
-// would refuse it then, and nothing would take its place.
+// It is not deleted if it is not ours, if keep-object is on the live object, which promises that the hub never deletes
+// it, or unless a rehearsal shows that a new object would be taken: what refuses it now, be it the manifest, a webhook
+// or a quota, would refuse it then, and nothing would take its place.
 func (o *object) replace(live *unstructured.Unstructured, refusal error) (done bool, err error) {
 	asked, propagation, err := merge.DeleteOnInvalidUpdate(merge.Annotations(o.manifest, live, o.options))
 	if !asked && !immutable(o.in, refusal) {

@@ -187,11 +187,11 @@ func (o *object) created(answer *metav1.PartialObjectMetadata) bool {
 	return entries[0].Time.Sub(answer.CreationTimestamp.Time).Abs() <= 5*time.Second
 }
 
-// adopt makes ours what another manager applied for the same ManagedResource, so that the apply that follows finds nothing to
-// change where the content is the same. A description in other words stays until more than that is to be changed: a new one
-// would raise the generation of every Deployment, whose controller would have to look at each. What is taken over is not
-// reported: it is all that the other one wrote, and next to nothing of it is to go. Where the manifest sets all that the
-// other one set, the apply alone does. adopted is false if the object changed meanwhile.
+// adopt makes ours what another manager applied for the same ManagedResource, so that the apply that follows finds
+// nothing to change where the content is the same. A description in other words stays until more than that is to be
+// changed: a new one would raise the generation of every Deployment, whose controller would have to look at each. What
+// is taken over is not reported: it is all that the other one wrote, and next to nothing of it is to go. Where the
+// manifest sets all that the other one set, the apply alone does. adopted is false if the object changed meanwhile.
 func (o *object) adopt() (adopted bool, err error) {
 	live, err := o.resource.Get(o.ctx, o.in.Key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -375,8 +375,8 @@ func noteKeeper(record *ownership.Record) func(key string) bool {
 	return func(key string) bool { return notes != nil && notes.Members.Has(field(key)) }
 }
 
-// rewrite makes foreign payload ours, lets go of passing fields, and tidies up, provided that nobody wrote since the answer
-// was given.
+// rewrite makes foreign payload ours, lets go of passing fields, and tidies up, provided that nobody wrote since the
+// answer was given.
 func (o *object) rewrite(seen *metav1.PartialObjectMetadata, record *ownership.Record, passing []fieldpath.Path, tidy []patchOperation) (*metav1.PartialObjectMetadata, error) {
 	entries, changed, err := record.Rewrite(o.in.Object.GetAPIVersion(), o.exempt, passing)
 	if err != nil {

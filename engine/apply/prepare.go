@@ -27,7 +27,8 @@ type Marks struct {
 	Labels map[string]string
 	// Origin names the ManagedResource.
 	Origin string
-	// ForceLabels and ForceAnnotations are set if objects are to have no labels or annotations but the manifest's and ours.
+	// ForceLabels and ForceAnnotations are set if objects are to have no labels or annotations but the manifest's and
+	// ours.
 	ForceLabels, ForceAnnotations bool
 }
 
@@ -39,10 +40,11 @@ type Prepared struct {
 	Unserved bool
 }
 
-// Prepare turns a manifest into what is sent to the target. The manifest is not changed, and the result shares with it what is
-// the same. text is how it is written, nil if that is to be found out. Its namespace is settled with the
-// mapper: namespaced kinds default to "default", cluster-scoped ones lose theirs. scoped tells for kinds that the mapper
-// does not know yet, because their definition is in the same bundle, whether they are namespaced; nil knows none.
+// Prepare turns a manifest into what is sent to the target. The manifest is not changed, and the result shares with it
+// what is the same. text is how it is written, nil if that is to be found out. Its namespace is settled with the
+// mapper: namespaced kinds default to "default", cluster-scoped ones lose theirs. scoped tells for kinds that the
+// mapper does not know yet, because their definition is in the same bundle, whether they are namespaced; nil knows
+// none.
 func Prepare(ctx context.Context, original *unstructured.Unstructured, text *manifest.Text, mapper meta.RESTMapper,
 	scoped func(*unstructured.Unstructured) (namespaced, known bool), marks Marks) (Prepared, error) {
 	if err := checkSecret(original); err != nil {
@@ -87,8 +89,8 @@ func Prepare(ctx context.Context, original *unstructured.Unstructured, text *man
 	return prepared, nil
 }
 
-// shallow returns an object that shares with another what is in its fields, but for those of the metadata. Whoever changes
-// more than these and the metadata's own copies first.
+// shallow returns an object that shares with another what is in its fields, but for those of the metadata. Whoever
+// changes more than these and the metadata's own copies first.
 func shallow(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	content := maps.Clone(obj.Object)
 	if metadata, ok := content["metadata"].(map[string]any); ok {
@@ -145,8 +147,8 @@ func checkSecret(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// foldStringData moves stringData into data. Sent as it is, a key that later vanishes from stringData would stay in data,
-// because the server owns the conversion and not we.
+// foldStringData moves stringData into data. Sent as it is, a key that later vanishes from stringData would stay in
+// data, because the server owns the conversion and not we.
 func foldStringData(obj *unstructured.Unstructured) {
 	plain, found, _ := unstructured.NestedMap(obj.Object, "stringData")
 	if !found {
@@ -168,8 +170,8 @@ func foldStringData(obj *unstructured.Unstructured) {
 	}
 }
 
-// leftToOthers are fields that somebody else fills (package ownership), by group and kind. "*" stands for all fields of a
-// map or all items of a list.
+// leftToOthers are fields that somebody else fills (package ownership), by group and kind. "*" stands for all fields of
+// a map or all items of a list.
 var leftToOthers = map[string][][]string{
 	"/Namespace":             {{"spec", "finalizers"}},
 	"/Node":                  {{"spec", "*"}},
@@ -282,9 +284,9 @@ func isEmpty(value any) bool {
 	return false
 }
 
-// settleNamespace also tells whether the target serves the kind, or will once the bundle is applied. The mapper is asked only
-// once for both: it may ask the target each time, and an answer that does not come the second time must not count as another
-// one than what it said the first time.
+// settleNamespace also tells whether the target serves the kind, or will once the bundle is applied. The mapper is
+// asked only once for both: it may ask the target each time, and an answer that does not come the second time must not
+// count as another one than what it said the first time.
 func settleNamespace(ctx context.Context, obj *unstructured.Unstructured, mapper meta.RESTMapper,
 	scoped func(*unstructured.Unstructured) (bool, bool)) (served bool, err error) {
 	namespaced := !inventory.IsNamespace(obj.GroupVersionKind().GroupKind())

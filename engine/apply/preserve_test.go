@@ -211,7 +211,8 @@ func TestMR24_MR25_BUG15_LiveValuesThatWin(t *testing.T) {
 	}
 }
 
-// Beginning to preserve something is no reason to change it. (A Deployment's generation would rise with any annotation.)
+// Beginning to preserve something is no reason to change it. (A Deployment's generation would rise with any
+// annotation.)
 func TestPreservationChangesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		by          string // a change by somebody else, who owns the field from then on

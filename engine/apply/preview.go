@@ -34,9 +34,9 @@ type Preview struct {
 	Recreated bool
 }
 
-// Preview finds out what Run would make of an intent. Nothing is written: the server is asked with its dry run. What Run does in
-// two steps, apply and update, is rehearsed in two steps, too, so that the server says itself what takes the place of
-// what is gone.
+// Preview finds out what Run would make of an intent. Nothing is written: the server is asked with its dry run. What
+// Run does in two steps, apply and update, is rehearsed in two steps, too, so that the server says itself what takes
+// the place of what is gone.
 func (a *Applier) Preview(ctx context.Context, t Target, in Intent) (Preview, error) {
 	if _, err := mappingFor(ctx, t.Mapper, in.Object); err != nil {
 		return Preview{}, err

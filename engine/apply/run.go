@@ -19,8 +19,9 @@ import (
 // kindPoll is the pause between looks for a kind whose definition was just applied.
 const kindPoll = 150 * time.Millisecond
 
-// Run applies intents stage by stage and returns one outcome for each, in the same order. done, if not nil, is called with
-// each outcome as soon as it is there, from several goroutines. When ctx ends, what was not tried yet fails with its error.
+// Run applies intents stage by stage and returns one outcome for each, in the same order. done, if not nil, is called
+// with each outcome as soon as it is there, from several goroutines. When ctx ends, what was not tried yet fails with
+// its error.
 func (a *Applier) Run(ctx context.Context, t Target, intents []Intent, done func(Outcome)) []Outcome {
 	outcomes := make([]Outcome, len(intents))
 	stages := make([][]int, inventory.Stages)
@@ -75,8 +76,8 @@ func (a *Applier) parallel(indexes []int, f func(int)) {
 	wg.Wait()
 }
 
-// oneWithRetry applies one intent, and again if the server does not serve a kind yet whose definition was just applied: a
-// definition is announced a moment before it is served.
+// oneWithRetry applies one intent, and again if the server does not serve a kind yet whose definition was just applied:
+// a definition is announced a moment before it is served.
 func (a *Applier) oneWithRetry(ctx context.Context, t Target, needs *needs, in Intent) Outcome {
 	out := a.one(ctx, t, in)
 	if out.Err == nil || !needs.definedHere(in.Key.GroupKind()) || !apierrors.IsNotFound(out.Err) {

@@ -13,8 +13,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/apply"
 )
 
-// The kind was not known when the object was planned, so that it got a namespace, and it is now. Under the key of the plan
-// it would be recorded as an object that does not exist.
+// The kind was not known when the object was planned, so that it got a namespace, and it is now. Under the key of the
+// plan it would be recorded as an object that does not exist.
 func TestObjectThatWasPlannedWithANamespaceItCannotHaveIsNotApplied(t *testing.T) {
 	g := NewWithT(t)
 	priority := manifest(t, fmt.Sprintf("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: %s}, value: 7}", namespace(t)))

@@ -21,8 +21,8 @@ import (
 
 var semantic = equality.Semantic
 
-// refusesApply tells whether an object cannot be applied, but perhaps updated: the server does not know apply for this kind,
-// or the manifest is something that apply cannot express, such as two list items with the same key.
+// refusesApply tells whether an object cannot be applied, but perhaps updated: the server does not know apply for this
+// kind, or the manifest is something that apply cannot express, such as two list items with the same key.
 func refusesApply(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -47,7 +47,8 @@ func duplicates(err error) (places []string) {
 	return places
 }
 
-// update writes the object by reading, merging and replacing it, for what cannot be applied. Others' payload goes with it.
+// update writes the object by reading, merging and replacing it, for what cannot be applied. Others' payload goes with
+// it.
 func (o *object) update(live *unstructured.Unstructured) (done bool, err error) {
 	if live == nil {
 		if live, err = o.read(); err != nil {

@@ -39,7 +39,8 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkFleet measures what the objects of one more target cost whose bundles differ a little from those of all others.
+// BenchmarkFleet measures what the objects of one more target cost whose bundles differ a little from those of all
+// others.
 func BenchmarkFleet(b *testing.B) {
 	const targets = 8
 	fixture := shoot20.New(shoot20.Options{})

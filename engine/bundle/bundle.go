@@ -12,8 +12,8 @@ type Bundle struct {
 	Hash Hash
 }
 
-// Complete reports whether everything in the Secrets was read. What an incomplete bundle lacks may just be unreadable, so
-// nothing may be pruned by it (BUG-2 of the specification).
+// Complete reports whether everything in the Secrets was read. What an incomplete bundle lacks may just be unreadable,
+// so nothing may be pruned by it (BUG-2 of the specification).
 func (b *Bundle) Complete() bool {
 	return len(b.Faults) == 0
 }

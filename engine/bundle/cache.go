@@ -18,9 +18,9 @@ import (
 )
 
 // Cache remembers decoded bundles by the content of their Secrets, whatever their names and whoever asks. A content is
-// decoded once, even if many ask for it at the same time, and no lock is held meanwhile. Of a content that is new, only those
-// documents are parsed that are not in another one that it remembers. It is asked by a Session, within a budget over
-// all of them.
+// decoded once, even if many ask for it at the same time, and no lock is held meanwhile. Of a content that is new, only
+// those documents are parsed that are not in another one that it remembers. It is asked by a Session, within a budget
+// over all of them.
 type Cache struct {
 	limits   Limits
 	maxBytes int64
@@ -72,8 +72,8 @@ type CacheStats struct {
 	Displaced, Unused int64
 }
 
-// NewCache returns an empty cache of about maxBytes for bundles decoded under the given limits. With maxBytes 0 it keeps
-// nothing, but still decodes equal content once at a time. The clock says when a content was asked for.
+// NewCache returns an empty cache of about maxBytes for bundles decoded under the given limits. With maxBytes 0 it
+// keeps nothing, but still decodes equal content once at a time. The clock says when a content was asked for.
 func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 	limits = limits.withDefaults()
 	slots := min(maxDecoders, int64(runtime.GOMAXPROCS(0)))
@@ -177,8 +177,8 @@ func (c *Cache) piece(digest [sha256.Size]byte) *piece {
 	return c.pieces[digest]
 }
 
-// share has the pieces of a content remembered, and returns what it takes beside them, and which they are. Of two pieces that
-// were read from the same text at the same time, one is not shared.
+// share has the pieces of a content remembered, and returns what it takes beside them, and which they are. Of two
+// pieces that were read from the same text at the same time, one is not shared.
 func (c *Cache) share(decoded *content) (own int64, shared []*piece) {
 	own = decoded.size
 	for _, p := range decoded.pieces {
@@ -215,8 +215,8 @@ func (c *Cache) takes(decoded *content) int64 {
 	return all
 }
 
-// Forget drops what nobody has asked for since a time. What is applied is not looked at again until it changes or somebody
-// changes its objects, and of a fleet that is as it should be next to nothing is.
+// Forget drops what nobody has asked for since a time. What is applied is not looked at again until it changes or
+// somebody changes its objects, and of a fleet that is as it should be next to nothing is.
 func (c *Cache) Forget(unused time.Time) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -230,8 +230,8 @@ func (c *Cache) Forget(unused time.Time) {
 	}
 }
 
-// add remembers a content and forgets those that were not asked for the longest. A content that alone is larger than the
-// cache is not remembered, so that it does not push out all the others.
+// add remembers a content and forgets those that were not asked for the longest. A content that alone is larger than
+// the cache is not remembered, so that it does not push out all the others.
 func (c *Cache) add(decoded *content) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -1,9 +1,9 @@
 // Package bundle decodes what the Secrets of a ManagedResource hold: raw bytes in, objects and faults out.
 //
-// A bundle is read in a fixed order: Secrets as they are referenced, the keys of a Secret sorted bytewise, the documents
-// of a key from top to bottom. A key that ends in ".br" is Brotli-compressed. Beneath that, a value is multi-document
-// YAML, JSON objects one after the other, or JSON documents with "---" between them. Every document has a Position that
-// says where it stands, in words a user can follow: Secret, key, and number of the document.
+// A bundle is read in a fixed order: Secrets as they are referenced, the keys of a Secret sorted bytewise, the
+// documents of a key from top to bottom. A key that ends in ".br" is Brotli-compressed. Beneath that, a value is
+// multi-document YAML, JSON objects one after the other, or JSON documents with "---" between them. Every document has
+// a Position that says where it stands, in words a user can follow: Secret, key, and number of the document.
 //
 //	Source (Secret data) -> read (Brotli, size) -> split -> parse (JSON, YAML) -> lists -> normalize (depth, size) -> Object
 //	                                                                                              any step fails   -> Fault
@@ -57,7 +57,7 @@
 // before any of it is used, and code that works on slices. It is decompressed once before that, to determine its size,
 // which takes a few percent of the time to parse it.
 //
-// YAML is read by go.yaml.in/yaml/v2, as kubectl and Gardener do: YAML 1.1, where yes and on are booleans and the last of
-// two equal keys wins. Its tree is converted here rather than by sigs.k8s.io/yaml, because that package turns YAML
+// YAML is read by go.yaml.in/yaml/v2, as kubectl and Gardener do: YAML 1.1, where yes and on are booleans and the last
+// of two equal keys wins. Its tree is converted here rather than by sigs.k8s.io/yaml, because that package turns YAML
 // into JSON text first: a few kilobytes of aliases to one long string become gigabytes there before anyone can count.
 package bundle

@@ -9,8 +9,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// parseJSON reads JSON values that follow each other. It returns false, having answered nothing, if the first of them is
-// not JSON.
+// parseJSON reads JSON values that follow each other. It returns false, having answered nothing, if the first of them
+// is not JSON.
 func parseJSON(c chunk, limits Limits, yield func(any, error) bool) bool {
 	decoder := json.NewDecoder(bytes.NewReader(c.text))
 	for first := true; ; first = false {

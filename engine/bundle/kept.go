@@ -6,14 +6,15 @@ import (
 	"weak"
 )
 
-// keptOverhead is about what it takes to keep a content beside the content, keptKey what each key takes beside its name and value.
+// keptOverhead is about what it takes to keep a content beside the content, keptKey what each key takes beside its name
+// and value.
 const (
 	keptOverhead = 300
 	keptKey      = 100
 )
 
-// Kept is what Secrets hold, in the form in which they hold it: compressed, if its author did so. It stays in memory for as long as somebody
-// has it.
+// Kept is what Secrets hold, in the form in which they hold it: compressed, if its author did so. It stays in memory
+// for as long as somebody has it.
 type Kept struct {
 	hash Hash
 	data []map[string][]byte // of the Secrets, in their order
@@ -37,9 +38,10 @@ type shelf struct {
 	kept  map[Hash]weak.Pointer[Kept]
 }
 
-// Keep returns what the Secrets of a bundle hold, for Open: who has it need not read them again. All whose Secrets hold the same get the same.
-// It returns nil for a bundle that is not complete, and if there is no room: then they have to be read when they are needed. All that is kept
-// may take as much as all decoded bundles. The Data of the sources must not be changed any more.
+// Keep returns what the Secrets of a bundle hold, for Open: who has it need not read them again. All whose Secrets hold
+// the same get the same. It returns nil for a bundle that is not complete, and if there is no room: then they have to
+// be read when they are needed. All that is kept may take as much as all decoded bundles. The Data of the sources must
+// not be changed any more.
 func (c *Cache) Keep(sources []Source, b *Bundle) *Kept {
 	if !b.Complete() {
 		return nil

@@ -20,8 +20,8 @@ type normalizer struct {
 	seen map[string]struct{}
 }
 
-// Memory that values take on a 64-bit machine: an empty map, each seven entries of it, an element of a list, and a value
-// that an interface points to.
+// Memory that values take on a 64-bit machine: an empty map, each seven entries of it, an element of a list, and a
+// value that an interface points to.
 const (
 	mapMemory     = 48
 	groupMemory   = 272

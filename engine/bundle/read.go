@@ -12,8 +12,8 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// desk is what a bundle is decompressed with: window, tables and text take a few times as much as a bundle of ordinary size,
-// so they are kept for others.
+// desk is what a bundle is decompressed with: window, tables and text take a few times as much as a bundle of ordinary
+// size, so they are kept for others.
 type desk struct {
 	value  bytes.Reader
 	brotli *brotli.Reader

@@ -61,8 +61,8 @@ func yamlValue(decoder *yaml.Decoder) (value any, err error) {
 // yamlMessage takes a message of the YAML parser apart: the number of the line, if there is one, and the problem.
 var yamlMessage = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// constantProblems are the beginnings of those problems whose text the parser takes from its own source only. All others
-// may quote the document: "unknown anchor 'hunter2' referenced" is what it says about "password: *hunter2".
+// constantProblems are the beginnings of those problems whose text the parser takes from its own source only. All
+// others may quote the document: "unknown anchor 'hunter2' referenced" is what it says about "password: *hunter2".
 var constantProblems = []string{
 	"block sequence entries are not allowed",
 	"control characters are not allowed",

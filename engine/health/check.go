@@ -6,8 +6,8 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// Result is the answer to whether an object is healthy. The zero value says "not checked, not healthy", which Check never
-// returns.
+// Result is the answer to whether an object is healthy. The zero value says "not checked, not healthy", which Check
+// never returns.
 type Result struct {
 	// Checked is false if there is nothing to check but the object's existence: its kind has no criteria, the object says
 	// nothing of how it is, or it is annotated with skip-health-check.

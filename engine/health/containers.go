@@ -19,10 +19,10 @@ const notReady = "it is not ready"
 
 // podProblem returns why a pod is not ready, or nothing if it is, or has ended well.
 //
-// The texts are those of states that last. What the kubelet goes back and forth between on the same grounds, an image that
-// it tries to pull and one that it waits to try again, a container that fails and one that runs until it fails again, has
-// one text, so that a pod that stays broken is no news every few minutes. Nothing that a container or a hook wrote itself
-// gets in here, such as its termination message, for that may be anything.
+// The texts are those of states that last. What the kubelet goes back and forth between on the same grounds, an image
+// that it tries to pull and one that it waits to try again, a container that fails and one that runs until it fails
+// again, has one text, so that a pod that stays broken is no news every few minutes. Nothing that a container or a hook
+// wrote itself gets in here, such as its termination message, for that may be anything.
 func (c content) podProblem() Problem {
 	status, _ := c.field("status").(map[string]any)
 	pod := content(status)
@@ -77,8 +77,9 @@ const (
 	restartsOfCrashLoop = 2 // the first restart comes at once, only then the kubelet waits
 )
 
-// toldReasons are those of containers that wait whose message is the kubelet's own, or the runtime's, about something that did
-// not run. Others may hold what a command wrote: that of a hook that failed comes with its output, secrets and all.
+// toldReasons are those of containers that wait whose message is the kubelet's own, or the runtime's, about something
+// that did not run. Others may hold what a command wrote: that of a hook that failed comes with its output, secrets and
+// all.
 var toldReasons = []string{
 	reasonPullBackOff, "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
 	"CreateContainerConfigError", "CreateContainerError", reasonRunError, reasonStartError,
@@ -157,8 +158,8 @@ func exit(ended content) string {
 	return text
 }
 
-// pullError takes from the message about an image that is not there what is the same in every attempt, and while waiting
-// for the next one.
+// pullError takes from the message about an image that is not there what is the same in every attempt, and while
+// waiting for the next one.
 func pullError(message string) string {
 	if strings.HasPrefix(message, "Back-off pulling image") {
 		if _, cause, found := strings.Cut(message, ": "+reasonPull+": "); found {

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// FuzzCheck judges whatever object: nothing panics, what is said is bounded, and the answers do not contradict each other.
+// FuzzCheck judges whatever object: nothing panics, what is said is bounded, and the answers do not contradict each
+// other.
 func FuzzCheck(f *testing.F) {
 	for gk := range kinds {
 		for _, rest := range []string{
@@ -50,7 +51,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzWaitingContainer has a container wait for whatever reason, with a message that must not be told but for some reasons.
+// FuzzWaitingContainer has a container wait for whatever reason, with a message that must not be told but for some
+// reasons.
 func FuzzWaitingContainer(f *testing.F) {
 	const secret = "topsecretword"
 	for _, reason := range []string{"PostStartHookError", "PreStartHookError", "ContainerCreating", "CrashLoopBackOff", "ErrImagePull ", ""} {

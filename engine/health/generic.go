@@ -29,7 +29,8 @@ func genericUnhealthy(object content) Problem {
 	return worst(object.stalled(), object.notReady(), object.unobserved())
 }
 
-// genericProgressing tells what an object that follows the convention is waiting for. One that is stalled waits for nothing.
+// genericProgressing tells what an object that follows the convention is waiting for. One that is stalled waits for
+// nothing.
 func genericProgressing(object content) Problem {
 	if object.isTerminating() {
 		return waiting(beingDeleted)
@@ -61,8 +62,8 @@ func (c content) notReady() Problem {
 	return Problem{}
 }
 
-// unobserved returns why nothing is known of the present generation: the status as a whole is about an earlier one, or the
-// condition Ready is.
+// unobserved returns why nothing is known of the present generation: the status as a whole is about an earlier one, or
+// the condition Ready is.
 func (c content) unobserved() Problem {
 	generation := c.number(0, "metadata", "generation")
 	if observed, has := c.observedGeneration(); has && observed < generation {
@@ -84,8 +85,8 @@ func (c content) verdict(conditionType string) content {
 	return nil
 }
 
-// present returns a condition if it is about the present generation. What a condition itself says about that counts more
-// than what the status says of all: some controllers note only there what they could not bring to its end.
+// present returns a condition if it is about the present generation. What a condition itself says about that counts
+// more than what the status says of all: some controllers note only there what they could not bring to its end.
 func (c content) present(conditionType string) content {
 	condition := c.verdict(conditionType)
 	generation := c.number(0, "metadata", "generation")

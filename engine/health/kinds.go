@@ -72,9 +72,9 @@ func kindOf(gk schema.GroupKind) *kind {
 	return anyKind
 }
 
-// builtIn are the groups that kube-apiserver serves itself. Objects of such kinds are well if they exist: where they have
-// conditions, these are about something else, such as a claim that waits for its first consumer, and whoever writes
-// ManagedResources for Gardener's resource manager relies on that (H-24).
+// builtIn are the groups that kube-apiserver serves itself. Objects of such kinds are well if they exist: where they
+// have conditions, these are about something else, such as a claim that waits for its first consumer, and whoever
+// writes ManagedResources for Gardener's resource manager relies on that (H-24).
 var builtIn = func() sets.Set[string] {
 	groups := sets.New(apiextensionsv1.GroupName, aggregationGroup) // these have clients of their own
 	for _, version := range scheme.Scheme.PrioritizedVersionsAllGroups() {

@@ -4,8 +4,8 @@ import "fmt"
 
 // Kinds of operators that have criteria in spec 3.2 and 3.3.
 
-// verticalPodAutoscalerUnhealthy does not ask for which generation the conditions are. The recommender, which sets them, may
-// have to be scaled by one of these to get going.
+// verticalPodAutoscalerUnhealthy does not ask for which generation the conditions are. The recommender, which sets
+// them, may have to be scaled by one of these to get going.
 func verticalPodAutoscalerUnhealthy(autoscaler content) Problem {
 	return failed(autoscaler.optional("ConfigUnsupported", statusFalse))
 }

@@ -67,8 +67,8 @@ func apiServiceUnhealthy(service content) Problem {
 	return unavailable(service.optional("Available", statusTrue))
 }
 
-// refused tells of a condition that has to be True: while it is missing, somebody is about to decide; after that, somebody
-// decided.
+// refused tells of a condition that has to be True: while it is missing, somebody is about to decide; after that,
+// somebody decided.
 func (c content) refused(conditionType string) Problem {
 	if c.condition(conditionType) == nil {
 		return unavailable(c.required(conditionType, statusTrue))

@@ -37,9 +37,9 @@ func PodOf(pod *unstructured.Unstructured) Pod {
 // selector matches are as many as wanted, neither more nor fewer (spec 3.3). The result says what it is waiting for
 // otherwise. For a progress result that does not count pods they do not matter, and none is looked at.
 //
-// The pods that the caller knows of may not be all: those without the label that is watched for are missing, such as the old
-// pods of a Deployment that was just adopted, and pods and Deployments are watched apart, so the pods may be those of a moment
-// ago. What the Deployment itself says of terminating pods closes both gaps.
+// The pods that the caller knows of may not be all: those without the label that is watched for are missing, such as
+// the old pods of a Deployment that was just adopted, and pods and Deployments are watched apart, so the pods may be
+// those of a moment ago. What the Deployment itself says of terminating pods closes both gaps.
 func PodsRolledOut(progress ProgressResult, pods iter.Seq[*Pod]) (done bool, message string) {
 	if !progress.CountPods {
 		return !progress.Progressing, progress.Message
@@ -69,9 +69,9 @@ func PodsRolledOut(progress ProgressResult, pods iter.Seq[*Pod]) (done bool, mes
 }
 
 // Explain tells which problem of its pods explains best why a workload is unhealthy or still rolling out: the worst; of
-// several one of a pod with the template that is being rolled out, and then the first by the pods' names, so that equal pods
-// give equal answers. The message names the pod. Problems that are less severe than least are left out: a healthy roll-out
-// consists of pods that are not ready yet, and each in turn would be named.
+// several one of a pod with the template that is being rolled out, and then the first by the pods' names, so that equal
+// pods give equal answers. The message names the pod. Problems that are less severe than least are left out: a healthy
+// roll-out consists of pods that are not ready yet, and each in turn would be named.
 //
 // The zero Problem means that the pods explain nothing. A nil selector has no pods.
 func Explain(selector labels.Selector, pods iter.Seq[*Pod], least Severity) Problem {
@@ -143,9 +143,9 @@ func isEnding(pod *unstructured.Unstructured) bool {
 // lostReasons are parts of the reason in the status of pods that the kubelet or the node lifecycle gave up.
 var lostReasons = []string{"Evicted", "NodeAffinity", "NodeLost", "Preempting"}
 
-// RelevantPod reports whether a live pod counts for the roll-out of its Deployment (spec 3.3). A terminating pod does: it
-// may still hold what its successor needs. A pod that has ended, that its node has lost or rejected, or that is being
-// evicted does not, because it can stay for long without any roll-out going on.
+// RelevantPod reports whether a live pod counts for the roll-out of its Deployment (spec 3.3). A terminating pod does:
+// it may still hold what its successor needs. A pod that has ended, that its node has lost or rejected, or that is
+// being evicted does not, because it can stay for long without any roll-out going on.
 func RelevantPod(pod *unstructured.Unstructured) bool {
 	c := content(pod.Object)
 	switch corev1.PodPhase(c.text("status", "phase")) {

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ProgressResult is the answer to whether an object is rolled out. The zero value is that of an object without roll-outs.
+// ProgressResult is the answer to whether an object is rolled out. The zero value is that of an object without
+// roll-outs.
 type ProgressResult struct {
 	// Checked is false if the object has no roll-outs, or is annotated with skip-health-check.
 	Checked bool
@@ -26,7 +27,8 @@ type ProgressResult struct {
 	Replicas int64
 	// Ending is how many pods the workload itself knows to be terminating. Servers before Kubernetes 1.35 do not say.
 	Ending int64
-	// Told is what the workload itself says of its pods if CountPods is set. It stands in for them where they are not watched.
+	// Told is what the workload itself says of its pods if CountPods is set. It stands in for them where they are not
+	// watched.
 	Told Problem
 }
 
@@ -57,8 +59,8 @@ func Progress(object *unstructured.Unstructured) ProgressResult {
 	return result
 }
 
-// podSelector returns what selects the pods of a workload, labels and expressions alike. A selector that is empty selects
-// nothing: to Kubernetes' own function it means all pods of the namespace (BUG-5 of the specification).
+// podSelector returns what selects the pods of a workload, labels and expressions alike. A selector that is empty
+// selects nothing: to Kubernetes' own function it means all pods of the namespace (BUG-5 of the specification).
 func (c content) podSelector() (labels.Selector, error) {
 	given, _ := c.field("spec", "selector").(map[string]any)
 	expressions, _ := given["matchExpressions"].([]any)

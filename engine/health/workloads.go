@@ -58,8 +58,8 @@ func (c content) tooMany() Problem {
 	return Problem{}
 }
 
-// podsTold is what a Deployment that has not too many pods says of them: that some are missing, are of a former template, or
-// are still terminating.
+// podsTold is what a Deployment that has not too many pods says of them: that some are missing, are of a former
+// template, or are still terminating.
 func (c content) podsTold(wanted, ending int64) Problem {
 	switch missing, old := c.notEnough("pods", "replicas", wanted), c.notEnough("updated pods", "updatedReplicas", wanted); {
 	case missing != "":
@@ -88,8 +88,8 @@ func statefulSetProgressing(statefulSet content) Problem {
 	return unavailable(statefulSet.notEnough("updated replicas", "updatedReplicas", wanted))
 }
 
-// replicasUnhealthy is for ReplicaSets and ReplicationControllers. Other than a StatefulSet, they are not checked if the
-// number of replicas is not given.
+// replicasUnhealthy is for ReplicaSets and ReplicationControllers. Other than a StatefulSet, they are not checked if
+// the number of replicas is not given.
 func replicasUnhealthy(object content) Problem {
 	if outdated := object.outdated(); outdated != (Problem{}) {
 		return outdated
@@ -131,8 +131,8 @@ func daemonSetProgressing(daemonSet content) Problem {
 	return unavailable(daemonSet.notEnough("updated pods", "updatedNumberScheduled", daemonSet.number(0, "status", "desiredNumberScheduled")))
 }
 
-// maxUnavailable returns how many pods of a DaemonSet may be missing during a roll-out: of a percentage the part that is
-// surely allowed, and none unless the DaemonSet says otherwise.
+// maxUnavailable returns how many pods of a DaemonSet may be missing during a roll-out: of a percentage the part that
+// is surely allowed, and none unless the DaemonSet says otherwise.
 func (c content) maxUnavailable(desired int64) int64 {
 	if c.text("spec", "updateStrategy", "type") != string(appsv1.RollingUpdateDaemonSetStrategyType) {
 		return 0

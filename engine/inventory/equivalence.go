@@ -15,8 +15,8 @@ type Equivalences struct {
 	sets map[schema.GroupKind]*[]schema.GroupKind
 }
 
-// NewEquivalences returns the default sets extended by additional ones. A set with a member that is known already joins the
-// set of the first such member; every member of it then counts to that set alone.
+// NewEquivalences returns the default sets extended by additional ones. A set with a member that is known already joins
+// the set of the first such member; every member of it then counts to that set alone.
 func NewEquivalences(additional ...[]metav1.GroupKind) Equivalences {
 	e := Equivalences{sets: map[schema.GroupKind]*[]schema.GroupKind{}}
 	for kind, group := range map[string]string{
@@ -79,7 +79,8 @@ func NewBook(refs []resourcesv1alpha1.ObjectReference, equivalences Equivalences
 	return Book{entries: Index(refs), equivalences: equivalences}
 }
 
-// Find returns the entry with the key, or else that of the same object under an equivalent kind; nil if there is neither.
+// Find returns the entry with the key, or else that of the same object under an equivalent kind; nil if there is
+// neither.
 func (b Book) Find(key Key) *resourcesv1alpha1.ObjectReference {
 	if same := b.Same(key); len(same) > 0 {
 		return same[0]
@@ -87,9 +88,9 @@ func (b Book) Find(key Key) *resourcesv1alpha1.ObjectReference {
 	return nil
 }
 
-// Same returns the entries of one object, the one that Find returns first. There are several while an object moves from one
-// kind to another: the new entry is written ahead of the object, with the UID that the old one has (Inherit). Entries of
-// equivalent kinds with other UIDs are other objects.
+// Same returns the entries of one object, the one that Find returns first. There are several while an object moves from
+// one kind to another: the new entry is written ahead of the object, with the UID that the old one has (Inherit).
+// Entries of equivalent kinds with other UIDs are other objects.
 func (b Book) Same(key Key) []*resourcesv1alpha1.ObjectReference {
 	var same []*resourcesv1alpha1.ObjectReference
 	take := func(k Key) {
@@ -106,8 +107,8 @@ func (b Book) Same(key Key) []*resourcesv1alpha1.ObjectReference {
 	return same
 }
 
-// Inherit returns entries for objects that are about to be applied, with what the book knows of them: UID, and the labels and
-// annotations of the last apply.
+// Inherit returns entries for objects that are about to be applied, with what the book knows of them: UID, and the
+// labels and annotations of the last apply.
 func (b Book) Inherit(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.ObjectReference {
 	out := slices.Clone(refs)
 	for i := range out {

@@ -102,8 +102,8 @@ func Index(refs []resourcesv1alpha1.ObjectReference) map[Key]*resourcesv1alpha1.
 	return out
 }
 
-// Union returns the sorted inventory that may exist once the desired objects are written on top of the old ones. Entries
-// that exist keep what they have: UID, labels and annotations.
+// Union returns the sorted inventory that may exist once the desired objects are written on top of the old ones.
+// Entries that exist keep what they have: UID, labels and annotations.
 func Union(old, desired []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.ObjectReference {
 	out := slices.Clone(old)
 	known := Index(old)

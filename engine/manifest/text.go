@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Text is a manifest in JSON, field by field. It is made when it is used first, and may be used by many at a time. The nil Text
-// knows nothing, and encodes all of an object.
+// Text is a manifest in JSON, field by field. It is made when it is used first, and may be used by many at a time. The
+// nil Text knows nothing, and encodes all of an object.
 type Text struct {
 	content map[string]any
 	fields  func() map[string][]byte
@@ -23,8 +23,8 @@ func TextOf(content map[string]any) *Text {
 	return &Text{content: content, fields: sync.OnceValue(func() map[string][]byte { return encode(content) })}
 }
 
-// encode encodes the fields of a manifest that are as they are in all targets. One that cannot be encoded is left out: whoever
-// has to send it hears why.
+// encode encodes the fields of a manifest that are as they are in all targets. One that cannot be encoded is left out:
+// whoever has to send it hears why.
 func encode(content map[string]any) map[string][]byte {
 	fields := make(map[string][]byte, len(content))
 	for name, value := range content {

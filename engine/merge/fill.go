@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// fill gives an object that is written in full what others own and the manifest leaves empty. It is the counterpart of the
-// exemptions in package ownership, for writes that would otherwise take it away.
+// fill gives an object that is written in full what others own and the manifest leaves empty. It is the counterpart of
+// the exemptions in package ownership, for writes that would otherwise take it away.
 func fill(obj, live *unstructured.Unstructured) {
 	take := func(path ...string) {
 		last := len(path) - 1

@@ -11,8 +11,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/merge"
 )
 
-// FuzzMerge merges whatever two objects: nothing panics, merging the result again changes nothing, and what no rule keeps is
-// as the manifest says.
+// FuzzMerge merges whatever two objects: nothing panics, merging the result again changes nothing, and what no rule
+// keeps is as the manifest says.
 func FuzzMerge(f *testing.F) {
 	for _, pair := range [][2]string{
 		{`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80},{"port":81,"name":"x"}]}}`,

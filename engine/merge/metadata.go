@@ -80,8 +80,8 @@ func stays(kind schema.GroupKind, key string, controlPlane func(string) bool) bo
 	return kind == service && strings.HasPrefix(key, "loadbalancer.openstack.org") || ByServer(key) || controlPlane != nil && controlPlane(key)
 }
 
-// ByServer tells of an annotation whether it is the API server's own way to show a field that a version of a kind does not
-// have. Nobody can remove such.
+// ByServer tells of an annotation whether it is the API server's own way to show a field that a version of a kind does
+// not have. Nobody can remove such.
 func ByServer(key string) bool {
 	return key == "deprecated.daemonset.template.generation" || strings.HasPrefix(key, "autoscaling.alpha.kubernetes.io/")
 }
@@ -158,9 +158,9 @@ func sameOwner(a, b metav1.OwnerReference) bool {
 		yes(a.Controller) == yes(b.Controller) && yes(a.BlockOwnerDeletion) == yes(b.BlockOwnerDeletion)
 }
 
-// DeleteOnInvalidUpdate tells whether an object with these annotations is to be deleted when its update is called invalid,
-// and how. A propagation that does not exist is an error, and then nothing is to be deleted. No propagation leaves the choice
-// to the API server.
+// DeleteOnInvalidUpdate tells whether an object with these annotations is to be deleted when its update is called
+// invalid, and how. A propagation that does not exist is an error, and then nothing is to be deleted. No propagation
+// leaves the choice to the API server.
 func DeleteOnInvalidUpdate(annotations map[string]string) (yes bool, propagation *metav1.DeletionPropagation, err error) {
 	yes = resourcesv1alpha1.IsTruthy(annotations[resourcesv1alpha1.DeleteOnInvalidUpdateAnnotation])
 	value, set := annotations[resourcesv1alpha1.DeletionPropagationOnInvalidUpdateAnnotation]

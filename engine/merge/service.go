@@ -47,8 +47,8 @@ func (k keeper) unlessEmpty(spec, live map[string]any, field string) {
 	}
 }
 
-// nodePorts gives ports without a node port that of the live port which is most like it: it has the same name or the same
-// number. Of equally good ones the last wins; no two ports of a protocol get the same.
+// nodePorts gives ports without a node port that of the live port which is most like it: it has the same name or the
+// same number. Of equally good ones the last wins; no two ports of a protocol get the same.
 func (k keeper) nodePorts(spec, live map[string]any) {
 	ports, _ := spec["ports"].([]any)
 	livePorts, _ := live["ports"].([]any)

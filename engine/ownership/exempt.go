@@ -12,8 +12,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/merge"
 )
 
-// Exempt tells whether foreign payload at a path stays with its owner. own are the fields of our Apply entry (nil without
-// one); subresource is the one through which the owner wrote, empty for the object itself.
+// Exempt tells whether foreign payload at a path stays with its owner. own are the fields of our Apply entry (nil
+// without one); subresource is the one through which the owner wrote, empty for the object itself.
 type Exempt func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool
 
 // ExemptFor returns the foreign payload that is never taken back from an object of the manifest's kind. All of it holds
@@ -32,8 +32,8 @@ func ExemptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 	}
 }
 
-// KeptFor returns the part of ExemptFor that stays whatever the manifest sets: fields whose live value wins, and those that
-// the manifest does leave empty.
+// KeptFor returns the part of ExemptFor that stays whatever the manifest sets: fields whose live value wins, and those
+// that the manifest does leave empty.
 func KeptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 	rules := rulesFor(manifest, autoscaled)
 	return func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool {
@@ -49,8 +49,8 @@ func KeptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 // maxSearched is how many items of a list are searched for one. Longer lists count as if they had it.
 const maxSearched = 1000
 
-// isSet tells whether there is anything at a path. Items of lists are found by their keys; without keys they count as there
-// if the list is.
+// isSet tells whether there is anything at a path. Items of lists are found by their keys; without keys they count as
+// there if the list is.
 func isSet(node any, path fieldpath.Path) bool {
 	for _, pe := range path {
 		switch {
@@ -90,7 +90,8 @@ type rule struct {
 	deep bool
 	// parents exempts the path's own ancestors below the named depth as well: their presence carries no content.
 	parents int
-	// onlyIn restricts the rule to items that we own: the path's prefix of that length must be in our entry, once there is one.
+	// onlyIn restricts the rule to items that we own: the path's prefix of that length must be in our entry, once there is
+	// one.
 	onlyIn int
 	// wins is set if the live value wins over the manifest's.
 	wins bool

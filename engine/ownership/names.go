@@ -24,9 +24,9 @@ func has(names [][]byte, name string) bool {
 	return found
 }
 
-// namesIn reads the names from the text of an entry. The state of an object asks no more of our own entry, which is read at
-// each write and at each event of a watch, and to parse all of it costs twenty times as much. ok is false if the text is not
-// written as API servers write it: then it is for the parser to say what it means.
+// namesIn reads the names from the text of an entry. The state of an object asks no more of our own entry, which is
+// read at each write and at each event of a watch, and to parse all of it costs twenty times as much. ok is false if
+// the text is not written as API servers write it: then it is for the parser to say what it means.
 func namesIn(text []byte) (n names, ok bool) {
 	t := &fieldsText{text: text}
 	ok = t.object(func(key []byte) bool {

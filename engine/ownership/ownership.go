@@ -15,11 +15,12 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// State condenses the ownership of one object. Two equal states of the same object mean that nobody touched what the hub
-// set and that nobody added or gave up payload beside it. The zero value stands for an object that the hub never applied.
+// State condenses the ownership of one object. Two equal states of the same object mean that nobody touched what the
+// hub set and that nobody added or gave up payload beside it. The zero value stands for an object that the hub never
+// applied.
 type State struct {
-	// Own is a digest of our Apply entry, of the values of the labels and annotations it names, and of all owner references:
-	// those are to be exactly what the manifest says, also if it says none.
+	// Own is a digest of our Apply entry, of the values of the labels and annotations it names, and of all owner
+	// references: those are to be exactly what the manifest says, also if it says none.
 	Own uint64
 	// Foreign is a digest of the payload that others own beside ours, zero if there is none.
 	Foreign uint64
@@ -30,8 +31,8 @@ type State struct {
 	Annotations uint64
 }
 
-// Within leaves what counts. Labels and annotations of others belong to the object, unless its ManagedResource wants to have
-// exactly its own.
+// Within leaves what counts. Labels and annotations of others belong to the object, unless its ManagedResource wants to
+// have exactly its own.
 func (s State) Within(exactLabels, exactAnnotations bool) State {
 	if !exactLabels {
 		s.Labels = 0
@@ -42,8 +43,8 @@ func (s State) Within(exactLabels, exactAnnotations bool) State {
 	return s
 }
 
-// ControlPlane tells of a field manager whether it is a part of the control plane whose annotations on an object are not
-// anybody's wish but a record of what it did.
+// ControlPlane tells of a field manager whether it is a part of the control plane whose annotations on an object are
+// not anybody's wish but a record of what it did.
 func ControlPlane(manager string) bool {
 	return manager == "kube-controller-manager" || manager == "kube-scheduler"
 }
@@ -75,8 +76,8 @@ func (f Foreign) Within(intended *fieldpath.Set) bool {
 	return within
 }
 
-// Record is what the managedFields of an object say. Each entry is parsed once, when it is asked for, so a Record is of use to
-// one goroutine, and as long as the object does not change.
+// Record is what the managedFields of an object say. Each entry is parsed once, when it is asked for, so a Record is of
+// use to one goroutine, and as long as the object does not change.
 type Record struct {
 	obj     metav1.Object
 	manager string
@@ -224,8 +225,8 @@ func (r *Record) dropped(i int) bool {
 // Observe computes the state of an object for a field manager. Only the metadata of the object is read. Entries that
 // cannot be parsed count as foreign, so that they lead to an apply and never to silence.
 //
-// An object that has no managedFields at all comes from a server that does not keep them. Then its generation stands for
-// its payload, or its resourceVersion if it has none, and all its labels and annotations count.
+// An object that has no managedFields at all comes from a server that does not keep them. Then its generation stands
+// for its payload, or its resourceVersion if it has none, and all its labels and annotations count.
 func Observe(obj metav1.Object, manager string) State { return Read(obj, manager).State() }
 
 // State condenses the record.
@@ -298,8 +299,8 @@ func (r *Record) Foreign(exempt Exempt) (out []Foreign, err error) {
 	return out, err
 }
 
-// LostTo lists who holds fields that an intent sets and that we do not own any more: the writers whose changes an apply is
-// about to undo. Elements of lists count with their list. What is kept (KeptFor) is not undone.
+// LostTo lists who holds fields that an intent sets and that we do not own any more: the writers whose changes an apply
+// is about to undo. Elements of lists count with their list. What is kept (KeptFor) is not undone.
 func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, kept Exempt) []Foreign {
 	r := Read(obj, manager)
 	ownSet := r.Owned()
@@ -321,8 +322,8 @@ func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, kept Exe
 	return out
 }
 
-// Gone lists what an intent sets and nobody owns any more: somebody took it away, and that leaves no name. Elements of lists
-// count with their list. What is kept (KeptFor) may be missing.
+// Gone lists what an intent sets and nobody owns any more: somebody took it away, and that leaves no name. Elements of
+// lists count with their list. What is kept (KeptFor) may be missing.
 func (r *Record) Gone(intended *fieldpath.Set, kept Exempt) *fieldpath.Set {
 	var sets []*fieldpath.Set
 	for i := range r.entries {
@@ -352,14 +353,15 @@ func isPayloadOrMark(p fieldpath.Path) bool {
 	}
 }
 
-// TakeBack returns the managedFields in which everything that ForeignPayload lists belongs to our Apply entry, and whether
-// that differs from what the object has. apiVersion is the version of our applies; it is used if we have no entry yet.
+// TakeBack returns the managedFields in which everything that ForeignPayload lists belongs to our Apply entry, and
+// whether that differs from what the object has. apiVersion is the version of our applies; it is used if we have no
+// entry yet.
 func TakeBack(obj metav1.Object, manager, apiVersion string, exempt Exempt) ([]metav1.ManagedFieldsEntry, bool, error) {
 	return Read(obj, manager).Rewrite(apiVersion, exempt, nil)
 }
 
-// Rewrite returns the managedFields in which foreign payload that is not exempt is ours, and the fields to let go of are
-// nobody's, and whether that differs from what the object has. Only an Apply entry can hold what is ours.
+// Rewrite returns the managedFields in which foreign payload that is not exempt is ours, and the fields to let go of
+// are nobody's, and whether that differs from what the object has. Only an Apply entry can hold what is ours.
 func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Path) ([]metav1.ManagedFieldsEntry, bool, error) {
 	applied := r.own >= 0 && isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager)
 	var ownSet *fieldpath.Set
@@ -518,8 +520,8 @@ func writeOwners(hash *xxhash.Digest, obj metav1.Object) {
 	}
 }
 
-// restDigest hashes the values whose keys are neither our own nor in the set, whatever their order; zero if there are none.
-// but is asked for only if it matters.
+// restDigest hashes the values whose keys are neither our own nor in the set, whatever their order; zero if there are
+// none. but is asked for only if it matters.
 func restDigest(values map[string]string, own [][]byte, but func() *fieldpath.Set) (sum uint64) {
 	var others *fieldpath.Set
 	asked := but == nil
@@ -542,8 +544,8 @@ func restDigest(values map[string]string, own [][]byte, but func() *fieldpath.Se
 	return sum
 }
 
-// ByControlPlane returns the annotations that parts of the control plane own, through whatever subresource; nil if there
-// are none.
+// ByControlPlane returns the annotations that parts of the control plane own, through whatever subresource; nil if
+// there are none.
 func (r *Record) ByControlPlane() *fieldpath.Set {
 	var sets []*fieldpath.Set
 	for i := range r.entries {

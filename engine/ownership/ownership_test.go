@@ -405,8 +405,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// What the state asks of our own entry is read without parsing it, where it is written as API servers write it. With a blank
-// before it, it is parsed.
+// What the state asks of our own entry is read without parsing it, where it is written as API servers write it. With a
+// blank before it, it is parsed.
 func TestStateIsThatOfTheParsedEntry(t *testing.T) {
 	for name, own := range map[string]string{
 		"nothing":                 `{}`,

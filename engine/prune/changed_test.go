@@ -21,7 +21,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// meddler is a client of a target in which something happens after each look at an object, and that knows what was asked.
+// meddler is a client of a target in which something happens after each look at an object, and that knows what was
+// asked.
 type meddler struct {
 	metadata.Interface
 	afterGet func()
@@ -110,8 +111,9 @@ func TestObjectThatKeepsChangingIsPending(t *testing.T) {
 	g.Expect(exists(g, cm)).To(BeTrue())
 }
 
-// While the kind of an object is not known, the entry has a namespace. If the kind turns out to have none, the object with that
-// name is another entry's, if there is one; else a Gardener resource manager applied it (BUG-14), and it is deleted like others.
+// While the kind of an object is not known, the entry has a namespace. If the kind turns out to have none, the object
+// with that name is another entry's, if there is one; else a Gardener resource manager applied it (BUG-14), and it is
+// deleted like others.
 func TestBUG14_EntryWithANamespaceOfAClusterScopedKind(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(class *schedulingv1.PriorityClass)

@@ -26,9 +26,9 @@ var claims = schema.GroupVersionResource{Version: "v1", Resource: "persistentvol
 // maxFailures bounds how many failures one error names.
 const maxFailures = 20
 
-// deleteClaims deletes the claims of a StatefulSet if the policy says so: those that its whole selector selects and that have
-// the name which it gives to a claim of one of its templates. The selector alone may select claims that others made, and so
-// may the name.
+// deleteClaims deletes the claims of a StatefulSet if the policy says so: those that its whole selector selects and
+// that have the name which it gives to a claim of one of its templates. The selector alone may select claims that
+// others made, and so may the name.
 func (r *run) deleteClaims(ctx context.Context, out *Outcome, at place, live *metav1.PartialObjectMetadata) error {
 	group, kind := at.mapping.GroupVersionKind.Group, at.mapping.GroupVersionKind.Kind
 	if !r.policy.DeletePersistentVolumeClaims || kind != "StatefulSet" || group != "apps" && group != "extensions" {

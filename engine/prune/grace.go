@@ -78,8 +78,8 @@ func (r *run) finalize(ctx context.Context, at place, live *metav1.PartialObject
 	return err
 }
 
-// finalizeNamespace takes both kinds of finalizers off a namespace; those in its spec can only be changed by the subresource
-// finalize. What is left in the namespace is not looked at.
+// finalizeNamespace takes both kinds of finalizers off a namespace; those in its spec can only be changed by the
+// subresource finalize. What is left in the namespace is not looked at.
 func (r *run) finalizeNamespace(ctx context.Context, seen *metav1.PartialObjectMetadata) ([]string, error) {
 	live := &unstructured.Unstructured{}
 	live.SetAPIVersion("v1")

@@ -104,8 +104,8 @@ func TestMR18_FinalizersOfOthersStay(t *testing.T) {
 	}
 }
 
-// The finalizer of the spec can only be taken off by a subresource of its own; here nothing else takes it off, for there is
-// no namespace controller.
+// The finalizer of the spec can only be taken off by a subresource of its own; here nothing else takes it off, for
+// there is no namespace controller.
 func TestX06_BUG04_NamespaceLosesBothKindsOfFinalizers(t *testing.T) {
 	g := NewWithT(t)
 	ns := &corev1.Namespace{}

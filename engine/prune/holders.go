@@ -12,8 +12,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// within returns a function that tells which objects go when the one with a key is deleted; nil if none do. It is safe for
-// concurrent use.
+// within returns a function that tells which objects go when the one with a key is deleted; nil if none do. It is safe
+// for concurrent use.
 func (r *run) within(ctx context.Context, key inventory.Key) func(inventory.Key) bool {
 	switch gk := key.GroupKind(); {
 	case inventory.IsNamespace(gk):
@@ -69,7 +69,8 @@ func (r *run) holder(ctx context.Context, key inventory.Key) (string, error) {
 	return "", nil
 }
 
-// retain makes kept objects pending whose namespace or definition is not deleted yet: the next pass has to know of them.
+// retain makes kept objects pending whose namespace or definition is not deleted yet: the next pass has to know of
+// them.
 func (r *run) retain(ctx context.Context) {
 	for j := range r.outcomes {
 		held := &r.outcomes[j]

@@ -30,8 +30,8 @@ type kinds struct {
 
 	// anew has discovery asked once more, if it is asked for at all.
 	anew sync.Once
-	// absences lets objects of one kind share the calls that tell whether it is absent, and absent is what came of them: kinds
-	// that the target does not have, with an error if that is not certain.
+	// absences lets objects of one kind share the calls that tell whether it is absent, and absent is what came of them:
+	// kinds that the target does not have, with an error if that is not certain.
 	absences singleflight.Group
 	absent   sync.Map // schema.GroupKind -> absence
 }
@@ -112,15 +112,16 @@ func (k *kinds) unserved(ctx context.Context, gvk schema.GroupVersionKind) error
 	return k.defined(ctx, gvk.GroupKind())
 }
 
-// isUnserved tells whether an answer says that the server does not know the kind, rather than that there is no such object.
+// isUnserved tells whether an answer says that the server does not know the kind, rather than that there is no such
+// object.
 func isUnserved(err error) bool {
 	var status *apierrors.StatusError
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.ErrStatus.Details != nil &&
 		slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
 }
 
-// defined returns an error unless a kind that is not served has no definition either. A definition that is not served yet,
-// or not any more, still has its objects.
+// defined returns an error unless a kind that is not served has no definition either. A definition that is not served
+// yet, or not any more, still has its objects.
 func (k *kinds) defined(ctx context.Context, gk schema.GroupKind) error {
 	if gk.Group == "" || k.Client == nil {
 		return nil

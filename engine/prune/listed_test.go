@@ -28,8 +28,8 @@ func TestObjectThatAnotherManagedResourceListsLosesOurOrigin(t *testing.T) {
 	g.Expect(exists(g, cm)).To(BeFalse())
 }
 
-// Of two that give up an object at the same time, one finds the origin of the other on it, and that one finds that it is still
-// listed. One of them has to delete it.
+// Of two that give up an object at the same time, one finds the origin of the other on it, and that one finds that it
+// is still listed. One of them has to delete it.
 func TestObjectIsNotLeftToWhoIsLeavingItToUs(t *testing.T) {
 	g := NewWithT(t)
 	namespace := hubtest.Namespace(t, nil, cluster)

@@ -155,9 +155,9 @@ func (r *run) leave(ctx context.Context, ref resourcesv1alpha1.ObjectReference) 
 	return r.policy.GiveUp == nil || r.policy.GiveUp(key), nil
 }
 
-// declines says that we leave an object to the ManagedResource whose origin it bears, and tells whether there is one. That one
-// may be leaving it to us in this moment. It takes its origin off first, and asks then whether we still list the object; we
-// say no first, and look then whether its origin is still there. So one of the two deletes it.
+// declines says that we leave an object to the ManagedResource whose origin it bears, and tells whether there is one.
+// That one may be leaving it to us in this moment. It takes its origin off first, and asks then whether we still list
+// the object; we say no first, and look then whether its origin is still there. So one of the two deletes it.
 func (r *run) declines(live *metav1.PartialObjectMetadata, key inventory.Key) bool {
 	origin := live.Annotations[resourcesv1alpha1.OriginAnnotation]
 	if origin == "" || origin == r.policy.Origin || r.policy.Decline == nil {
@@ -241,8 +241,8 @@ func (p place) path(name string) []string {
 	return append(segments, resource.Resource, name)
 }
 
-// keepReason says why a live object must stay, empty if it may be deleted. It is claimed if it must not go with its namespace
-// or its definition either.
+// keepReason says why a live object must stay, empty if it may be deleted. It is claimed if it must not go with its
+// namespace or its definition either.
 func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, policy Policy) (reason string, claimed bool) {
 	origin := live.Annotations[resourcesv1alpha1.OriginAnnotation]
 	switch {
@@ -261,9 +261,9 @@ func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.Object
 }
 
 // createdToBeIgnored tells whether we created an object that bears no marks because its manifest asks to ignore it. It
-// matters only if the hub died between creating it and noting its UID. Such an object is created, not applied, and the entry
-// of who does that is as old as the object. That we wrote to an object does not make it ours: another hub has the same field
-// manager, and an object that another ManagedResource released still bears the fields that it applied.
+// matters only if the hub died between creating it and noting its UID. Such an object is created, not applied, and the
+// entry of who does that is as old as the object. That we wrote to an object does not make it ours: another hub has the
+// same field manager, and an object that another ManagedResource released still bears the fields that it applied.
 func createdToBeIgnored(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, manager string) bool {
 	return resourcesv1alpha1.IsTruthy(ref.Annotations[resourcesv1alpha1.IgnoreAnnotation]) &&
 		slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {

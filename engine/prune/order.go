@@ -12,7 +12,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// Phases in their order. An object waits for another one only if something says that it is needed until that one is gone.
+// Phases in their order. An object waits for another one only if something says that it is needed until that one is
+// gone.
 const (
 	phaseGates     = iota // what stands between clients and the API server; everything waits for it
 	phaseInstances        // custom resources and every other kind
@@ -60,14 +61,15 @@ func isAPIService(gk schema.GroupKind) bool {
 	return gk.Group == "apiregistration.k8s.io" && gk.Kind == "APIService"
 }
 
-// servedBy tells whether an object is reached through an APIService. Their names are <version>.<group>; the version says
-// nothing, for a group's versions are the same objects.
+// servedBy tells whether an object is reached through an APIService. Their names are <version>.<group>; the version
+// says nothing, for a group's versions are the same objects.
 func servedBy(key, service inventory.Key) bool {
 	_, group, _ := strings.Cut(service.Name, ".")
 	return key.Group != "" && key.Group == group
 }
 
-// held returns a function that says what an object of a phase waits for, empty if it may go. It is safe for concurrent use.
+// held returns a function that says what an object of a phase waits for, empty if it may go. It is safe for concurrent
+// use.
 func (r *run) held(ctx context.Context, phase int, order [phases][]int) func(inventory.Key) string {
 	first := func(phase int, which func(inventory.Key) bool) string {
 		for _, i := range order[phase] {

@@ -218,8 +218,8 @@ func (w *world) annotate(name, key, value string) {
 	w.Expect(cluster.Client.Patch(w.ctx, w.object(name), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
-// An object that stays must not go with its namespace or its definition. Both remain in the inventory, for without its entry
-// the next pass would not know of it.
+// An object that stays must not go with its namespace or its definition. Both remain in the inventory, for without its
+// entry the next pass would not know of it.
 func TestMR17_NamespaceAndDefinitionWaitForWhatIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		key, value, because string

@@ -63,22 +63,22 @@ type Policy struct {
 	Undecided func(inventory.Key) bool
 	// ListedByOther tells whether another ManagedResource that has a say in the object lists it. Nil means no.
 	ListedByOther func(inventory.Key) bool
-	// GiveUp is ListedByOther for an object that is left to that one; false if that one has given it up meanwhile. Nil means
-	// ListedByOther.
+	// GiveUp is ListedByOther for an object that is left to that one; false if that one has given it up meanwhile. Nil
+	// means ListedByOther.
 	GiveUp func(inventory.Key) bool
-	// Decline is told of an object that is left to whose origin it bears, so that this one does not leave it to us. Nil tells
-	// nobody.
+	// Decline is told of an object that is left to whose origin it bears, so that this one does not leave it to us. Nil
+	// tells nobody.
 	Decline func(inventory.Key)
 	// Wanted tells whether the ManagedResource wants an object. Nil means no.
 	Wanted func(inventory.Key) bool
-	// Released are objects that the ManagedResource does not manage any more, and that are to stay. A namespace or a definition
-	// waits for them.
+	// Released are objects that the ManagedResource does not manage any more, and that are to stay. A namespace or a
+	// definition waits for them.
 	Released []resourcesv1alpha1.ObjectReference
-	// HolderIn names who lists an object in a namespace that is to stay, empty if nobody does. Deleting the namespace would
-	// delete that object. Nil means nobody.
+	// HolderIn names who lists an object in a namespace that is to stay, empty if nobody does. Deleting the namespace
+	// would delete that object. Nil means nobody.
 	HolderIn func(namespace string) string
-	// HolderOf names who lists an object of a kind that is to stay, empty if nobody does. Deleting the kind's definition would
-	// delete that object. Nil means nobody.
+	// HolderOf names who lists an object of a kind that is to stay, empty if nobody does. Deleting the kind's definition
+	// would delete that object. Nil means nobody.
 	HolderOf func(schema.GroupKind) string
 	// KeepGarbageCollectable leaves ConfigMaps and Secrets that carry the garbage collector's label to it.
 	KeepGarbageCollectable bool

@@ -12,7 +12,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// Releaser takes the marks of a ManagedResource off objects. The objects of one run share what it finds out about their kinds.
+// Releaser takes the marks of a ManagedResource off objects. The objects of one run share what it finds out about their
+// kinds.
 type Releaser struct {
 	kinds                kinds
 	origin, fieldManager string

@@ -106,7 +106,8 @@ func (u *user) refer(kind string, name any) {
 	}
 }
 
-// needs tells whether the pods need an object until they are gone. Which roles they have is not asked: all of them wait.
+// needs tells whether the pods need an object until they are gone. Which roles they have is not asked: all of them
+// wait.
 func (u *user) needs(k inventory.Key) bool {
 	switch {
 	case u.gone:

@@ -17,6 +17,7 @@ const module = "github.com/trellis-hub/trellis/"
 // below are the folders that packages of a folder may import, beside their own.
 var below = map[string][]string{
 	"addresses":    {},
+	"fairqueue":    {"metrics"},
 	"semaphore":    {},
 	"untrusted":    {},
 	"version":      {},
@@ -25,9 +26,12 @@ var below = map[string][]string{
 	"engine":       {"addresses", "apis", "metrics", "semaphore", "untrusted"},
 	"clustercache": {"addresses", "metrics", "semaphore", "untrusted"},
 	"leader":       {"apis"},
-	"controllers":  {"addresses", "apis", "clustercache", "engine", "leader", "metrics", "semaphore", "untrusted"},
+	"controllers": {
+		"addresses", "apis", "clustercache", "engine", "fairqueue", "leader", "metrics", "semaphore", "untrusted",
+	},
 	"cmd": {
-		"addresses", "apis", "clustercache", "controllers", "engine", "leader", "metrics", "semaphore", "untrusted", "version",
+		"addresses", "apis", "clustercache", "controllers", "engine", "fairqueue", "leader", "metrics", "semaphore", "untrusted",
+		"version",
 	},
 }
 

@@ -98,10 +98,10 @@ func (c *Connection) outages() uint64 {
 	return c.Outages()
 }
 
-// Binding runs a declared watch in one connection. A follower lists and watches, and the binding hands what comes to the
-// declared watch.
+// Binding runs a stream in one connection. A follower lists and watches, and the binding hands what comes to the
+// stream.
 type Binding struct {
-	watch      *Declared
+	watch      *Stream
 	connection *Connection
 	ctx        context.Context
 	cancel     context.CancelFunc
@@ -136,12 +136,12 @@ type Binding struct {
 	// listed releases the place of the list that is under way. Only used by the goroutine of run.
 	listed func(achieved bool)
 
-	// staged is what a binding collects that is not the declared watch's feeder yet. Guarded by watch.deliver.
+	// staged is what a binding collects that is not the stream's feeder yet. Guarded by watch.deliver.
 	staged *list
 }
 
 // Bind prepares a binding, which begins to work with Run and counts from Promote on.
-func Bind(w *Declared, connection *Connection) *Binding {
+func Bind(w *Stream, connection *Connection) *Binding {
 	b := &Binding{watch: w, connection: connection, outcome: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(connection.Context)
 	b.hearing.patience(connection.SilenceTimeout)
@@ -374,7 +374,7 @@ func (b *Binding) newFollower() error {
 	spec := &b.watch.spec
 	mapping, err := b.connection.Mapper.RESTMapping(spec.Kind.GroupKind(), spec.Kind.Version)
 	if meta.IsNoMatchError(err) {
-		// The version may be gone while the kind is not. Who declared the watch asked for the kind.
+		// The version may be gone while the kind is not. Who subscribed asked for the kind.
 		mapping, err = b.connection.Mapper.RESTMapping(spec.Kind.GroupKind())
 	}
 	if err != nil {

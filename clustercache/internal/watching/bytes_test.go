@@ -57,7 +57,7 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 }
 
 // sizeOfAll is the size of all that is kept, counted again.
-func (w *Declared) sizeOfAll() (size Size) {
+func (w *Stream) sizeOfAll() (size Size) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	for key, value := range w.values {
@@ -127,7 +127,8 @@ func TestListBesideWhatItReplaces(t *testing.T) {
 			g := NewWithT(t)
 			room := NewRoom(Size{Objects: 1000, Bytes: 1 << 20}, nil, func() {})
 			var failures errorsOnly
-			w := Declare(t.Context(), Spec{Name: "w", Room: room, Handler: &failures})
+			w := NewStream(t.Context(), Spec{Name: "w", Room: room})
+			w.Subscribe("w", &failures).Join()
 			b := &Binding{watch: w, ctx: t.Context()}
 			w.feeder = b
 			first := newList()
@@ -163,11 +164,11 @@ func TestListBesideWhatItReplaces(t *testing.T) {
 func TestPoolOfANamespace(t *testing.T) {
 	g := NewWithT(t)
 	pool := NewPool(10<<20, 1<<20)
-	newWatch := func() *Declared {
+	newWatch := func() *Stream {
 		room := NewRoom(Size{Objects: 1000, Bytes: 6 << 20}, pool, func() {})
-		return Declare(t.Context(), Spec{Name: "w", Room: room})
+		return NewStream(t.Context(), Spec{Name: "w", Room: room})
 	}
-	reserve := func(w *Declared, mib int64) bool { return w.spec.Room.reserve(w, Size{1, mib << 20}) }
+	reserve := func(w *Stream, mib int64) bool { return w.spec.Room.reserve(w, Size{1, mib << 20}) }
 	first, second, third, small := newWatch(), newWatch(), newWatch(), newWatch()
 	g.Expect(reserve(first, 6)).To(BeTrue())
 	g.Expect(reserve(first, 7)).To(BeFalse(), "a target has its own bound")
@@ -181,7 +182,7 @@ func TestPoolOfANamespace(t *testing.T) {
 	g.Expect(reserve(third, 2)).To(BeTrue())
 	third.spec.Room.fits(third)
 	g.Expect(third.spec.Room.Refused()).To(BeEmpty())
-	for _, w := range []*Declared{first, third, small} {
+	for _, w := range []*Stream{first, third, small} {
 		w.Close()
 	}
 	g.Expect(pool.taken).To(BeZero())

@@ -158,16 +158,17 @@ func newSetting(t *testing.T, most int) *setting {
 }
 
 // watch runs a watch of a site until the test ends.
-func (s *setting) watch(name string, of *site) (*Declared, *heard) {
+func (s *setting) watch(name string, of *site) (*Stream, *heard) {
 	told := &heard{}
-	w := Declare(s.t.Context(), Spec{Name: name, Kind: configMaps, MetadataOnly: true, Handler: told, Room: s.room})
+	w := NewStream(s.t.Context(), Spec{Name: name, Kind: configMaps, MetadataOnly: true, Room: s.room})
+	w.Subscribe(name, told).Join()
 	s.t.Cleanup(w.Close)
 	w.Promote(s.bind(w, of))
 	return w, told
 }
 
 // bind runs a binding of a watch to a site until the test ends.
-func (s *setting) bind(w *Declared, to *site) *Binding {
+func (s *setting) bind(w *Stream, to *site) *Binding {
 	address, err := url.Parse(to.URL)
 	s.g.Expect(err).NotTo(HaveOccurred())
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -226,7 +227,7 @@ func (s *setting) taken() int {
 	return s.room.taken.Objects
 }
 
-func state(w *Declared) func() [2]any {
+func state(w *Stream) func() [2]any {
 	return func() [2]any {
 		synced, objects := w.State()
 		return [2]any{synced, objects}

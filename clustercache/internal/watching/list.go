@@ -15,7 +15,7 @@ func (l *list) size() Size { return Size{len(l.values), l.bytes} }
 
 // put adds an object to a list beside what the watch keeps. It returns false if there is no room for it. What has not
 // changed is kept once. A list may take a quarter more than there is room for together with what it replaces.
-func (w *Declared) put(b *Binding, l *list, key types.NamespacedName, value any) bool {
+func (w *Stream) put(b *Binding, l *list, key types.NamespacedName, value any) bool {
 	w.take(l, key)
 	size := sizeOf(key, value)
 	w.mu.RLock()
@@ -45,7 +45,7 @@ func (w *Declared) put(b *Binding, l *list, key types.NamespacedName, value any)
 // giveWay drops what a watch keeps if its list fits without that, unless another binding feeds the watch. Deletions
 // cannot be found without what was kept, so the handler gets an error, and looks at everything again once the list
 // is complete.
-func (w *Declared) giveWay(b *Binding, alone Size) bool {
+func (w *Stream) giveWay(b *Binding, alone Size) bool {
 	w.deliver.Lock()
 	feeds := w.feeder == b
 	w.deliver.Unlock()
@@ -58,7 +58,7 @@ func (w *Declared) giveWay(b *Binding, alone Size) bool {
 }
 
 // take takes an object out of a list.
-func (w *Declared) take(l *list, key types.NamespacedName) {
+func (w *Stream) take(l *list, key types.NamespacedName) {
 	value, existed := l.values[key]
 	if !existed {
 		return

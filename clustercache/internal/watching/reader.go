@@ -25,7 +25,7 @@ var ErrNotCached = errors.New("kind is not watched in the target cluster")
 // can answer, for only it can tell that something does not exist.
 type Reader struct {
 	// Watches returns the watches of the target.
-	Watches func() []*Declared
+	Watches func() []*Stream
 	Scheme  *runtime.Scheme
 }
 
@@ -120,7 +120,7 @@ func (r *Reader) List(_ context.Context, list client.ObjectList, opts ...client.
 }
 
 // find returns a watch that knows all objects of a kind in a namespace.
-func (r *Reader) find(kind schema.GroupVersionKind, metadataOnly bool, namespace string) *Declared {
+func (r *Reader) find(kind schema.GroupVersionKind, metadataOnly bool, namespace string) *Stream {
 	for _, w := range r.Watches() {
 		spec := &w.spec
 		everything := (spec.LabelSelector == nil || spec.LabelSelector.Empty()) && (spec.FieldSelector == nil || spec.FieldSelector.Empty())

@@ -46,8 +46,8 @@ type Room struct {
 
 	mu       sync.Mutex
 	taken    Size
-	held     map[*Declared]Size // what each watch has taken
-	refused  map[*Declared]*refusal
+	held     map[*Stream]Size // what each watch has taken
+	refused  map[*Stream]*refusal
 	attempts map[*Binding]context.CancelCauseFunc // that are under way
 }
 
@@ -69,7 +69,7 @@ func NewRoom(most Size, shared *Pool, changed func()) *Room {
 	}
 	return &Room{
 		most: most, shared: shared, changed: changed,
-		held: map[*Declared]Size{}, refused: map[*Declared]*refusal{}, attempts: map[*Binding]context.CancelCauseFunc{},
+		held: map[*Stream]Size{}, refused: map[*Stream]*refusal{}, attempts: map[*Binding]context.CancelCauseFunc{},
 	}
 }
 
@@ -109,7 +109,7 @@ func (r *Room) lacks(more Size) string {
 }
 
 // take changes what is taken by a difference.
-func (r *Room) take(w *Declared, more Size) bool {
+func (r *Room) take(w *Stream, more Size) bool {
 	after := r.taken.plus(more)
 	if !r.shared.move(r.taken.Bytes, after.Bytes) {
 		return false // another target has just taken it
@@ -124,7 +124,7 @@ func (r *Room) take(w *Declared, more Size) bool {
 }
 
 // has tells whether there is room for a watch that keeps so much, without another one being ousted.
-func (r *Room) has(w *Declared, n Size) bool {
+func (r *Room) has(w *Stream, n Size) bool {
 	if r == nil {
 		return true
 	}
@@ -135,7 +135,7 @@ func (r *Room) has(w *Declared, n Size) bool {
 
 // reserve tells whether a watch may keep so much, in whatever list. It may oust another watch, so it is called without
 // the lock of any.
-func (r *Room) reserve(w *Declared, n Size) bool {
+func (r *Room) reserve(w *Stream, n Size) bool {
 	if r == nil {
 		return true
 	}
@@ -151,7 +151,7 @@ func (r *Room) reserve(w *Declared, n Size) bool {
 	return fits
 }
 
-func (r *Room) claim(w *Declared, n Size) (fits bool, ousted []*Declared, aborts []context.CancelCauseFunc) {
+func (r *Room) claim(w *Stream, n Size) (fits bool, ousted []*Stream, aborts []context.CancelCauseFunc) {
 	if w.ctx.Err() != nil || r.isOusted(w) {
 		return false, nil, nil
 	}
@@ -174,7 +174,7 @@ func (r *Room) claim(w *Declared, n Size) (fits bool, ousted []*Declared, aborts
 }
 
 // oust takes all room from a watch, and returns what aborts its attempts.
-func (r *Room) oust(w *Declared, why string) (aborts []context.CancelCauseFunc) {
+func (r *Room) oust(w *Stream, why string) (aborts []context.CancelCauseFunc) {
 	for b, abort := range r.attempts {
 		if b.watch == w {
 			aborts = append(aborts, abort)
@@ -187,7 +187,7 @@ func (r *Room) oust(w *Declared, why string) (aborts []context.CancelCauseFunc) 
 }
 
 // size is that of a watch, or what it was when there was no room for it.
-func (r *Room) size(w *Declared) Size {
+func (r *Room) size(w *Stream) Size {
 	if refused := r.refused[w]; refused != nil {
 		return refused.size.larger(r.held[w])
 	}
@@ -201,7 +201,7 @@ func (r *Room) weight(s Size) int64 {
 }
 
 // largestBut returns the largest of the other watches that have taken room; nil if none has.
-func (r *Room) largestBut(w *Declared) (largest *Declared) {
+func (r *Room) largestBut(w *Stream) (largest *Stream) {
 	for other := range r.held {
 		if other != w && (largest == nil || r.weight(r.size(other)) > r.weight(r.size(largest))) {
 			largest = other
@@ -210,7 +210,7 @@ func (r *Room) largestBut(w *Declared) (largest *Declared) {
 	return largest
 }
 
-func (r *Room) refuse(w *Declared, size Size, why string) *refusal {
+func (r *Room) refuse(w *Stream, size Size, why string) *refusal {
 	refused := r.refused[w]
 	if refused == nil {
 		refused = &refusal{freed: make(chan struct{}, 1)}
@@ -224,10 +224,10 @@ func (r *Room) refuse(w *Declared, size Size, why string) *refusal {
 	return refused
 }
 
-func (r *Room) isOusted(w *Declared) bool { return r.refused[w] != nil && r.refused[w].ousted }
+func (r *Room) isOusted(w *Stream) bool { return r.refused[w] != nil && r.refused[w].ousted }
 
 // ousted tells whether a watch was ousted, and its handler does not know yet.
-func (r *Room) ousted(w *Declared) bool {
+func (r *Room) ousted(w *Stream) bool {
 	if r == nil {
 		return false
 	}
@@ -261,7 +261,7 @@ func (r *Room) leave(b *Binding) {
 }
 
 // told notes that the handler of a watch knows that there is no room for it.
-func (r *Room) told(w *Declared) {
+func (r *Room) told(w *Stream) {
 	if r == nil {
 		return
 	}
@@ -273,7 +273,7 @@ func (r *Room) told(w *Declared) {
 }
 
 // announce tells that a watch was refused. What it returns receives when there may be room for it again.
-func (r *Room) announce(w *Declared) (freed <-chan struct{}) {
+func (r *Room) announce(w *Stream) (freed <-chan struct{}) {
 	if r == nil {
 		return nil
 	}
@@ -291,7 +291,7 @@ func (r *Room) announce(w *Declared) (freed <-chan struct{}) {
 }
 
 // keep gives back what a watch that keeps so much does not need.
-func (r *Room) keep(w *Declared, n Size) {
+func (r *Room) keep(w *Stream, n Size) {
 	if r == nil {
 		return
 	}
@@ -305,7 +305,7 @@ func (r *Room) keep(w *Declared, n Size) {
 
 // fits notes that there is room for all that a watch brings, or that the watch has ended, and that others may fit now, too. One
 // that was ousted meanwhile does not fit.
-func (r *Room) fits(w *Declared) {
+func (r *Room) fits(w *Stream) {
 	if r == nil {
 		return
 	}
@@ -341,7 +341,7 @@ func (r *Room) wake() {
 
 // mayFit tells whether there is room for a watch that was refused at a size: for half as much again, or all that
 // there is.
-func (r *Room) mayFit(w *Declared, size Size) bool {
+func (r *Room) mayFit(w *Stream, size Size) bool {
 	half := Size{size.Objects + size.Objects/2, size.Bytes + size.Bytes/2}
 	least := Size{min(half.Objects, r.most.Objects), min(half.Bytes, r.most.Bytes)}
 	left := r.most.minus(r.taken).plus(r.held[w])

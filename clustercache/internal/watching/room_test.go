@@ -189,9 +189,9 @@ func TestListThatIsTakenAnewFits(t *testing.T) {
 
 // Who waits for room does not wait for long when there is some: neither when a watch goes, nor when objects do.
 func TestRoomThatIsGivenBack(t *testing.T) {
-	for name, give := range map[string]func(first *Declared, of *site){
-		"by a watch that goes": func(first *Declared, _ *site) { first.Close() },
-		"by objects that go": func(_ *Declared, of *site) {
+	for name, give := range map[string]func(first *Stream, of *site){
+		"by a watch that goes": func(first *Stream, _ *site) { first.Close() },
+		"by objects that go": func(_ *Stream, of *site) {
 			for i := range 4 {
 				of.events <- strings.Replace(is(i), "ADDED", "DELETED", 1)
 			}
@@ -216,7 +216,7 @@ func TestRoomThatIsGivenBack(t *testing.T) {
 func TestRoomThatIsNotEnough(t *testing.T) {
 	g := NewWithT(t)
 	r := NewRoom(Size{Objects: 100}, nil, func() {})
-	fits, waits := Declare(t.Context(), Spec{Room: r}), Declare(t.Context(), Spec{Room: r})
+	fits, waits := NewStream(t.Context(), Spec{Room: r}), NewStream(t.Context(), Spec{Room: r})
 	g.Expect(r.reserve(fits, Size{Objects: 60})).To(BeTrue())
 	g.Expect(r.reserve(waits, Size{Objects: 40})).To(BeTrue())
 	g.Expect(r.reserve(waits, Size{Objects: 41})).To(BeFalse())
@@ -250,7 +250,7 @@ func TestRoomThatIsNotEnough(t *testing.T) {
 func TestShorterListNeedsNoRoom(t *testing.T) {
 	g := NewWithT(t)
 	r := NewRoom(Size{Objects: 5}, nil, func() {})
-	w, other := Declare(t.Context(), Spec{Room: r}), Declare(t.Context(), Spec{Room: r})
+	w, other := NewStream(t.Context(), Spec{Room: r}), NewStream(t.Context(), Spec{Room: r})
 	g.Expect(r.reserve(w, Size{Objects: 3})).To(BeTrue())
 	g.Expect(r.reserve(w, Size{Objects: 1})).To(BeTrue())
 	g.Expect(r.reserve(other, Size{Objects: 3})).To(BeFalse())
@@ -264,7 +264,7 @@ func TestWatchThatHasEndedIsNotRefused(t *testing.T) {
 	g := NewWithT(t)
 	changed := 0
 	r := NewRoom(Size{Objects: 5}, nil, func() { changed++ })
-	w := Declare(t.Context(), Spec{Name: "ended", Room: r})
+	w := NewStream(t.Context(), Spec{Name: "ended", Room: r})
 	g.Expect(r.reserve(w, Size{Objects: 6})).To(BeFalse())
 	r.announce(w)
 	g.Expect(r.Refused()).To(ContainSubstring("ended"))
@@ -281,7 +281,7 @@ func TestRefusedShowsAFewNames(t *testing.T) {
 	r := NewRoom(Size{Objects: 1}, nil, func() {})
 	g.Expect(r.Refused()).To(BeEmpty())
 	for i := range 8 {
-		g.Expect(r.reserve(Declare(t.Context(), Spec{Name: fmt.Sprint("kind-", i)}), Size{Objects: 2})).To(BeFalse())
+		g.Expect(r.reserve(NewStream(t.Context(), Spec{Name: fmt.Sprint("kind-", i)}), Size{Objects: 2})).To(BeFalse())
 	}
 	g.Expect(r.Refused()).To(HaveSuffix(strings.Join([]string{"kind-0", "kind-1", "kind-2", "kind-3", "kind-4"}, ", ") + " and 3 more"))
 }

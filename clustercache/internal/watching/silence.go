@@ -44,7 +44,7 @@ func (h *hearing) opened(reopen func(), now time.Time) {
 // Silent returns what to do about a watch that has said nothing for too long, nil if it did, or is not expected to. To open it
 // again where it was is enough, and costs one request; where that does not help although it is known to send bookmarks, all is
 // listed again.
-func (w *Declared) Silent(now time.Time) (mend func()) {
+func (w *Stream) Silent(now time.Time) (mend func()) {
 	w.mu.RLock()
 	b := w.syncedBy
 	synced := w.syncedLocked()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
+	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
 	"github.com/trellis-hub/trellis/version"
 )

@@ -41,7 +41,6 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 	"github.com/trellis-hub/trellis/controllers/heartbeat"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
-	"github.com/trellis-hub/trellis/controllers/managedresource/fairqueue"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/canon"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
@@ -50,6 +49,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/leader"
 )
 

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -220,7 +219,7 @@ func TestWhatIsCalmWaitsWhenItsTargetIsBack(t *testing.T) {
 		"it was not applied": {change: func(mr *resourcesv1alpha1.ManagedResource) {
 			mr.Status.Conditions[0].Status = resourcesv1alpha1.ConditionFalse
 		}},
-		"nobody knows how its objects are": {track: func(t *tracker.Tracker, mr types.NamespacedName) { t.Forget(context.Background(), mr) }},
+		"nobody knows how its objects are": {track: func(t *tracker.Tracker, mr types.NamespacedName) { t.Forget(mr) }},
 		"an object is not right": {track: func(t *tracker.Tracker, mr types.NamespacedName) {
 			t.Accept(mr, object, tracker.Accepted{UID: "another"})
 		}},

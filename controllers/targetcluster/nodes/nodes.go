@@ -2,8 +2,9 @@ package nodes
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,12 +30,18 @@ type Nodes struct {
 	changed  func(...clustercache.ClusterKey)
 
 	mu      sync.Mutex
-	watched map[clustercache.ClusterKey]error // with the fault of the watch, if it has one
+	watched map[clustercache.ClusterKey]*watched
+}
+
+// watched is the watch of a target.
+type watched struct {
+	clustercache.Subscription
+	fault error // of the watch, if it has one
 }
 
 // New returns what watches no node yet. changed is called when something is new.
 func New(clusters clustercache.ClusterCache, changed func(...clustercache.ClusterKey)) *Nodes {
-	return &Nodes{clusters: clusters, changed: changed, watched: map[clustercache.ClusterKey]error{}}
+	return &Nodes{clusters: clusters, changed: changed, watched: map[clustercache.ClusterKey]*watched{}}
 }
 
 // state is what is kept of a node.
@@ -57,13 +64,14 @@ type Summary struct {
 
 // Summarize starts to watch the nodes of a target if that was not done yet, and returns what is known of them.
 func (n *Nodes) Summarize(ctx context.Context, cluster clustercache.ClusterKey) Summary {
-	if err := n.watch(ctx, cluster); err != nil {
+	nodes, err := n.watch(ctx, cluster)
+	if err != nil {
 		return Summary{Fault: err}
 	}
 
 	var summary Summary
 	var worst, first string
-	synced := n.clusters.Range(cluster, watchName, func(key types.NamespacedName, value any) bool {
+	synced := nodes.Range(func(key types.NamespacedName, value any) bool {
 		state, ok := value.(state)
 		if !ok {
 			return true
@@ -87,59 +95,78 @@ func (n *Nodes) Summarize(ctx context.Context, cluster clustercache.ClusterKey) 
 	return summary
 }
 
-func (n *Nodes) watch(ctx context.Context, cluster clustercache.ClusterKey) error {
+// watch returns the watch of a target, which is begun if there is none, or no longer one.
+func (n *Nodes) watch(ctx context.Context, cluster clustercache.ClusterKey) (clustercache.Subscription, error) {
 	n.mu.Lock()
-	if _, ok := n.watched[cluster]; !ok {
-		n.watched[cluster] = nil
+	w := n.watched[cluster]
+	if w == nil {
+		w = &watched{}
+		n.watched[cluster] = w
 	}
+	nodes := w.Subscription
 	n.mu.Unlock()
-	return n.clusters.Watch(ctx, cluster, clustercache.Watcher{
+	if nodes != nil && nodes.Live() {
+		return nodes, nil
+	}
+	nodes, err := n.clusters.Watch(ctx, cluster, clustercache.Watcher{
 		Name:      watchName,
+		Form:      watchName,
 		Kind:      corev1.SchemeGroupVersion.WithKind("Node"),
 		Fields:    [][]string{{"spec", "providerID"}, {"status", "conditions"}},
 		Transform: func(obj client.Object) any { return stateOf(obj) },
 		Handler:   n,
 	})
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch other := w.Subscription; {
+	case n.watched[cluster] != w: // it was forgotten meanwhile
+		nodes.Close()
+		return nodes, nil
+	case other != nil && other.Live(): // somebody else was quicker
+		nodes.Close()
+		return other, nil
+	}
+	w.Subscription = nodes
+	return nodes, nil
 }
 
 // Forget ends the watch in a target.
-func (n *Nodes) Forget(ctx context.Context, cluster clustercache.ClusterKey) error {
+func (n *Nodes) Forget(cluster clustercache.ClusterKey) {
 	n.mu.Lock()
-	_, watched := n.watched[cluster]
+	w := n.watched[cluster]
 	delete(n.watched, cluster)
 	n.mu.Unlock()
-	if !watched {
-		return nil
+	if w != nil && w.Subscription != nil {
+		w.Close()
 	}
-	if err := n.clusters.Unwatch(ctx, cluster, watchName); err != nil && !errors.Is(err, clustercache.ErrClusterUnknown) {
-		return fmt.Errorf("cannot end the watch of nodes: %w", err)
-	}
-	return nil
 }
 
 // Close ends all watches.
-func (n *Nodes) Close(ctx context.Context) {
+func (n *Nodes) Close() {
 	n.mu.Lock()
-	var clusters []clustercache.ClusterKey
-	for cluster := range n.watched {
-		clusters = append(clusters, cluster)
-	}
+	clusters := slices.Collect(maps.Keys(n.watched))
 	n.mu.Unlock()
 	for _, cluster := range clusters {
-		_ = n.Forget(ctx, cluster) // the process or the term ends, there is nobody to tell
+		n.Forget(cluster)
 	}
 }
 
 func (n *Nodes) fault(cluster clustercache.ClusterKey) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.watched[cluster]
+	if w := n.watched[cluster]; w != nil {
+		return w.fault
+	}
+	return nil
 }
 
 func (n *Nodes) setFault(cluster clustercache.ClusterKey, err error) {
 	n.mu.Lock()
-	if _, watched := n.watched[cluster]; watched {
-		n.watched[cluster] = err
+	if w := n.watched[cluster]; w != nil {
+		w.fault = err
 	}
 	n.mu.Unlock()
 	n.changed(cluster)

@@ -107,7 +107,7 @@ func TestSummaryOfNodes(t *testing.T) {
 	clusters.Sync(key, watchName, true)
 	g.Expect(n.Summarize(t.Context(), key).Known).To(BeTrue())
 
-	n.Close(t.Context())
+	n.Close()
 	g.Expect(clusters.Watches(key)).To(BeEmpty())
 }
 

@@ -23,8 +23,8 @@ func IsSilent(c *resourcesv1alpha1.Condition) bool {
 	return c != nil && c.Status == resourcesv1alpha1.ConditionUnknown && slices.Contains(silences, c.Reason)
 }
 
-// parts are the conditions that Ready sums up, in the order in which their problems are to be looked at: what is not applied
-// cannot be healthy, and what is not healthy is not rolled out either.
+// parts are the conditions that Ready sums up, in the order in which their problems are to be looked at: what is not
+// applied cannot be healthy, and what is not healthy is not rolled out either.
 var parts = []struct {
 	conditionType resourcesv1alpha1.ConditionType
 	good          resourcesv1alpha1.ConditionStatus

@@ -34,8 +34,8 @@ type Run struct {
 	Yielded map[inventory.Key]types.NamespacedName
 }
 
-// Applied is the value of ResourcesApplied. What failed comes first, then what could not be read, then what is still going
-// away.
+// Applied is the value of ResourcesApplied. What failed comes first, then what could not be read, then what is still
+// going away.
 func (r *Run) Applied() Condition {
 	c := Condition{resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonApplySucceeded, "All resources are applied."}
 	var paragraphs []string

@@ -21,26 +21,28 @@ type Problem struct {
 	Notes []string
 }
 
-// Sight is what the watches show of the objects of a ManagedResource. The zero value is that of one whose objects are all
-// seen and well.
+// Sight is what the watches show of the objects of a ManagedResource. The zero value is that of one whose objects are
+// all seen and well.
 type Sight struct {
 	// Unhealthy and Progressing objects, in the order of the inventory. Those that do not exist are unhealthy with the
 	// severity health.Missing, and a message only if there is more to say than that.
 	Unhealthy, Progressing []Problem
 
-	// Hidden says of objects, or of kinds, why nothing can be told of them: the watches do not show them yet, or not as they
-	// were written last. A line each.
+	// Hidden says of objects, or of kinds, why nothing can be told of them: the watches do not show them yet, or not as
+	// they were written last. A line each.
 	Hidden []string
 	// Failed are errors of watches that cannot be established, by the name of the watch.
 	Failed map[string]error
-	// PodsHidden is true if the watch of pods, which decides about roll-outs, has not shown any yet. PodsFailed is its error.
+	// PodsHidden is true if the watch of pods, which decides about roll-outs, has not shown any yet. PodsFailed is its
+	// error.
 	PodsHidden bool
 	PodsFailed error
 	// Patient is true while what is hidden is expected to show by itself, soon.
 	Patient bool
 }
 
-// Healthy is the value of ResourcesHealthy; not known while that is about to show. What is wrong for sure is told meanwhile.
+// Healthy is the value of ResourcesHealthy; not known while that is about to show. What is wrong for sure is told
+// meanwhile.
 func (s *Sight) Healthy() (c Condition, known bool) {
 	worst := sorted(s.Unhealthy)
 	if s.awaits() && len(worst) == 0 {

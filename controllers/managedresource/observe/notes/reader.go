@@ -83,8 +83,8 @@ func (r *Reader) Run(ctx context.Context) error {
 	return nil
 }
 
-// Of returns notes on an object of a ManagedResource, as they were read last. pending is true if they were never read and are
-// about to be: the ManagedResource is notified when they are.
+// Of returns notes on an object of a ManagedResource, as they were read last. pending is true if they were never read
+// and are about to be: the ManagedResource is notified when they are.
 func (r *Reader) Of(mr types.NamespacedName, cluster clustercache.ClusterKey, key inventory.Key) (notes []string, pending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,8 +106,8 @@ func (r *Reader) Of(mr types.NamespacedName, cluster clustercache.ClusterKey, ke
 	return e.notes, e.reading && !e.read
 }
 
-// Keep forgets the objects of a ManagedResource that are not among some, unless they were read a moment ago: an object that
-// flaps is not read more often than one that does not.
+// Keep forgets the objects of a ManagedResource that are not among some, unless they were read a moment ago: an object
+// that flaps is not read more often than one that does not.
 func (r *Reader) Keep(mr types.NamespacedName, keys ...inventory.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

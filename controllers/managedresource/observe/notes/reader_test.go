@@ -29,7 +29,7 @@ var (
 	mr      = types.NamespacedName{Namespace: "a", Name: "mr"}
 	cluster = clustercache.ClusterKey{Namespace: "a", Name: "target"}
 	service = inventory.Key{Kind: "Service", Namespace: "a", Name: "s"}
-	noon    = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	noon    = time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("east", 3600))
 )
 
 // world is a target in which events say what the test wants, and a running Reader.

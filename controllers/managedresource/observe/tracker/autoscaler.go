@@ -28,6 +28,7 @@ type autoscaler struct{ scales inventory.Key }
 func (t *Tracker) autoscalerWatcher() *clustercache.Watcher {
 	return &clustercache.Watcher{
 		Name:   autoscalerWatch,
+		Form:   "scaleTargetRef",
 		Kind:   AutoscalerKind,
 		Fields: [][]string{{"spec", "scaleTargetRef"}},
 		Transform: func(obj client.Object) any {
@@ -56,8 +57,8 @@ func ScaledBy(autoscaler *unstructured.Unstructured) (key inventory.Key, ok bool
 	return Scalable(inventory.Key{Group: gv.Group, Kind: ref["kind"], Namespace: autoscaler.GetNamespace(), Name: ref["name"]})
 }
 
-// Scalable tells whether an object is of a kind whose replicas belong to an autoscaler that aims at it, and returns its key
-// in the group that has the kind today.
+// Scalable tells whether an object is of a kind whose replicas belong to an autoscaler that aims at it, and returns its
+// key in the group that has the kind today.
 func Scalable(key inventory.Key) (inventory.Key, bool) {
 	if key.Kind != "Deployment" && key.Kind != "StatefulSet" || key.Group != appsGroup && key.Group != extensionsGroup {
 		return inventory.Key{}, false
@@ -85,8 +86,8 @@ const (
 	extensionsGroup = "extensions"
 )
 
-// needsAutoscalers tells whether it matters to an object of an inventory who scales it. What its manifest says of replicas
-// is not in there.
+// needsAutoscalers tells whether it matters to an object of an inventory who scales it. What its manifest says of
+// replicas is not in there.
 func needsAutoscalers(ref *resourcesv1alpha1.ObjectReference, key inventory.Key) bool {
 	_, scalable := Scalable(key)
 	return scalable && !isCreateOnly(ref) && ref.Annotations[resourcesv1alpha1.PreserveReplicasAnnotation] != "true"
@@ -111,11 +112,11 @@ func (t *Tracker) Autoscaled(cluster clustercache.ClusterKey, key inventory.Key)
 // autoscaled returns what is scaled in a target. A target that does not know autoscalers has none.
 func (t *Tracker) autoscaled(tgt *target) (scaled map[inventory.Key]bool, synced bool) {
 	need := tgt.watches[autoscalerWatch]
-	if need == nil {
+	if need == nil || need.objects == nil {
 		return nil, false
 	}
 	scaled = map[inventory.Key]bool{}
-	synced = t.clusters.Range(tgt.key, autoscalerWatch, func(_ types.NamespacedName, value any) bool {
+	synced = need.objects.Range(func(_ types.NamespacedName, value any) bool {
 		if a, ok := value.(*autoscaler); ok {
 			scaled[a.scales] = true
 		}
@@ -124,8 +125,8 @@ func (t *Tracker) autoscaled(tgt *target) (scaled map[inventory.Key]bool, synced
 	return scaled, synced || meta.IsNoMatchError(need.err)
 }
 
-// autoscalerChanged notifies those whose objects have lost their autoscaler: the manifest's replicas come back. One that
-// appears changes nothing; it is news only to those who know of it already, from the target itself.
+// autoscalerChanged notifies those whose objects have lost their autoscaler: the manifest's replicas come back. One
+// that appears changes nothing; it is news only to those who know of it already, from the target itself.
 func (h *handler) autoscalerChanged(n news, tgt *target, before, after *autoscaler) {
 	switch {
 	case before == nil:

@@ -200,8 +200,8 @@ func busyTarget(b *testing.B, namespaces, deploymentsIn int) *setup {
 	return s
 }
 
-// BenchmarkPodEvent is a pod that comes and goes in a target of many workloads: once in each of ten namespaces, once in a
-// single one.
+// BenchmarkPodEvent is a pod that comes and goes in a target of many workloads: once in each of ten namespaces, once in
+// a single one.
 func BenchmarkPodEvent(b *testing.B) {
 	for _, shape := range [][2]int{{10, 10}, {10, 50}, {1, 100}} {
 		b.Run(fmt.Sprintf("%d namespaces with %d Deployments", shape[0], shape[1]), func(b *testing.B) {

@@ -10,8 +10,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 )
 
-// The cluster cache forgets the watches of a target whose registration goes. If that comes back before anybody looked, all
-// is as before for the tracker.
+// The cluster cache forgets the watches of a target whose registration goes. If that comes back before anybody looked,
+// all is as before for the tracker.
 func TestWatchesAreDeclaredAgainAfterTheTargetWasForgotten(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	deployment := ref("Deployment", "default", "d")
@@ -32,14 +32,14 @@ func TestWatchesAreDeclaredAgainAfterTheTargetWasForgotten(t *testing.T) {
 	g.Expect(s.Track(t.Context(), mr1, cluster, first, tracker.Exact{})).To(Succeed())
 	g.Expect(s.watchNames()).To(Equal(before))
 
-	s.Forget(t.Context(), mr1)
+	s.Forget(mr1)
 	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap.v1", "Service.v1"}))
-	s.Forget(t.Context(), mr2)
+	s.Forget(mr2)
 	g.Expect(s.watchNames()).To(BeEmpty())
 }
 
-// An ignored object is watched by its name. When that changes back and forth, the Pods of a Deployment stay watched, and
-// are not when it is gone.
+// An ignored object is watched by its name. When that changes back and forth, the Pods of a Deployment stay watched,
+// and are not when it is gone.
 func TestIgnoredDeploymentLeavesNoWatchOfPodsBehind(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	deployment := ref("Deployment", "default", "d")
@@ -56,7 +56,8 @@ func TestIgnoredDeploymentLeavesNoWatchOfPodsBehind(t *testing.T) {
 	g.Expect(s.watchNames()).To(BeEmpty())
 }
 
-// Somebody may write an inventory by hand. What it lists twice counts once, and what it does not list is gone, however long it is.
+// Somebody may write an inventory by hand. What it lists twice counts once, and what it does not list is gone, however
+// long it is.
 func TestEntryThatIsListedTwiceCountsOnce(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	a, b := ref("ConfigMap", "default", "a"), ref("Service", "default", "b")

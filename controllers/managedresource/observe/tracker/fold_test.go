@@ -10,7 +10,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
-// ManagedResources have folds in their annotations. If a version made other ones, it would apply all of a fleet again when it starts.
+// ManagedResources have folds in their annotations. If a version made other ones, it would apply all of a fleet again
+// when it starts.
 func TestFoldIsTheSameInEachVersion(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(tracker.Fold(nil)).To(Equal("e3b0c44298fc1c149afbf4c8996fb924"))

@@ -141,8 +141,8 @@ func (h *handler) OnDelete(cluster clustercache.ClusterKey, watch string, name t
 	h.tell(n)
 }
 
-// OnSynced tells those who wait for it, and for no other watch. With one look for each of its watches, those of a fleet that
-// starts would be several times as many.
+// OnSynced tells those who wait for it, and for no other watch. With one look for each of its watches, those of a fleet
+// that starts would be several times as many.
 func (h *handler) OnSynced(cluster clustercache.ClusterKey, watch string) {
 	h.watchChanged(cluster, watch, nil)
 }
@@ -182,15 +182,14 @@ func (h *handler) watchChanged(cluster clustercache.ClusterKey, watch string, er
 	h.tell(n)
 }
 
-// settled tells whether all watches of a ManagedResource show everything, but for those that fail. A watch is synced before its
-// handler hears of it, so of several that sync at once the last one finds the others so.
+// settled tells whether all watches of a ManagedResource show everything, but for those that fail. A watch is synced
+// before its handler hears of it, so of several that sync at once the last one finds the others so.
 func (h *handler) settled(tgt *target, m *tracked) bool {
 	done := func(watch string) bool {
 		if need := tgt.watches[watch]; need == nil || need.err != nil {
 			return true
 		}
-		_, _, synced := h.clusters.Lookup(tgt.key, watch, types.NamespacedName{})
-		return synced
+		return tgt.synced(watch)
 	}
 	for _, o := range m.objects {
 		if !done(o.watch) || slices.ContainsFunc(o.more, func(watch string) bool { return !done(watch) }) {
@@ -209,8 +208,8 @@ func (m *tracked) uses(watch string) bool {
 	return false
 }
 
-// watchedBy iterates over the ManagedResources whose object a watch shows. Others may list it in another version, or look at
-// it alone.
+// watchedBy iterates over the ManagedResources whose object a watch shows. Others may list it in another version, or
+// look at it alone.
 func (tgt *target) watchedBy(watch string, key inventory.Key) iter.Seq2[*tracked, *object] {
 	return func(yield func(*tracked, *object) bool) {
 		h := unique.Make(key)
@@ -230,15 +229,15 @@ func (h *handler) podChanged(n news, tgt *target, namespace string, before, afte
 			if m.busy {
 				continue
 			}
-			if obs, found, _ := (*Tracker)(h).observed(tgt.key, m.objects[workload].watch, workload.Value()); found && obs.Judgement.concerned(before, after) {
+			if obs, found, _ := tgt.observed(m.objects[workload].watch, workload.Value()); found && obs.Judgement.concerned(before, after) {
 				n.add(m.name, CauseHealth)
 			}
 		}
 	}
 }
 
-// concerned tells whether the change of a pod may change what is said of a workload. before and after are nil if there was,
-// or is, none.
+// concerned tells whether the change of a pod may change what is said of a workload. before and after are nil if there
+// was, or is, none.
 func (j *Judgement) concerned(before, after *health.Pod) bool {
 	if j == nil {
 		return false

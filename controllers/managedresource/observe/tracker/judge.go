@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
@@ -27,22 +26,24 @@ type Verdict struct {
 	Unknown []inventory.Key
 	// Unseen counts objects whose last write the watches did not show yet; it will come without asking.
 	Unseen int
-	// Believed are objects that are as they were accepted for all that is known: their watch did not show the last write yet,
-	// or delivers its first list yet and has not failed to. What it will show is judged then.
+	// Believed are objects that are as they were accepted for all that is known: their watch did not show the last write
+	// yet, or delivers its first list yet and has not failed to. What it will show is judged then.
 	Believed []inventory.Key
 	// Done are Jobs that are gone because they have succeeded. They are among the believed.
 	Done []inventory.Key
-	// Outdated objects are shown as they were before their last write, or not at all without having been deleted, for longer
-	// than UnseenGrace. They are in Drifted or Missing, too, unless they are on their way out, because only the live object can
-	// tell. Until it was read, nothing may be said of their health: what is known is how they were before the write.
+	// Outdated objects are shown as they were before their last write, or not at all without having been deleted, for
+	// longer than UnseenGrace. They are in Drifted or Missing, too, unless they are on their way out, because only the
+	// live object can tell. Until it was read, nothing may be said of their health: what is known is how they were before
+	// the write.
 	Outdated []inventory.Key
-	// Overdue is true if there are Outdated objects, or would be if nobody had looked: what is unseen was not shown for longer
-	// than UnseenGrace, although the live object was found to be right meanwhile.
+	// Overdue is true if there are Outdated objects, or would be if nobody had looked: what is unseen was not shown for
+	// longer than UnseenGrace, although the live object was found to be right meanwhile.
 	Overdue bool
-	// PodsUnknown is true if there are Deployments whose pods count and the watch of pods is not synced. Then nobody can tell
-	// how far they are rolled out; the ManagedResource is notified when it is.
+	// PodsUnknown is true if there are Deployments whose pods count and the watch of pods is not synced. Then nobody can
+	// tell how far they are rolled out; the ManagedResource is notified when it is.
 	PodsUnknown bool
-	// AutoscalersUnknown is true if there are objects that may be scaled by others and the watch of autoscalers is not synced.
+	// AutoscalersUnknown is true if there are objects that may be scaled by others and the watch of autoscalers is not
+	// synced.
 	AutoscalersUnknown bool
 	// Observed are the objects as they are now, of all synced watches. Compare leaves it out.
 	Observed map[inventory.Key]Accepted
@@ -85,12 +86,12 @@ func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 			failed(autoscalerWatch)
 		}
 		if countsPods(key) && !o.createOnly && !v.PodsUnknown {
-			if _, _, synced := t.clusters.Lookup(tgt.key, PodWatch, types.NamespacedName{}); !synced {
+			if !tgt.synced(PodWatch) {
 				v.PodsUnknown = true
 				failed(PodWatch)
 			}
 		}
-		obs, found, synced := t.observed(tgt.key, o.watch, key)
+		obs, found, synced := tgt.observed(o.watch, key)
 		if !synced {
 			failed(o.watch)
 			v.Synced = false
@@ -153,7 +154,8 @@ func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 	return v
 }
 
-// Settled tells whether all objects of a ManagedResource are as they were accepted, as far as the watches have shown, and nobody is at work on it.
+// Settled tells whether all objects of a ManagedResource are as they were accepted, as far as the watches have shown,
+// and nobody is at work on it.
 func (t *Tracker) Settled(mr types.NamespacedName) bool {
 	tgt, m := t.lock(mr)
 	if m == nil {
@@ -164,7 +166,7 @@ func (t *Tracker) Settled(mr types.NamespacedName) bool {
 		return false
 	}
 	for h, o := range m.objects {
-		obs, found, _ := t.observed(tgt.key, o.watch, h.Value())
+		obs, found, _ := tgt.observed(o.watch, h.Value())
 		if !found && m.isDone(h, o) {
 			continue
 		}
@@ -178,7 +180,8 @@ func (t *Tracker) Settled(mr types.NamespacedName) bool {
 	return true
 }
 
-// lock returns what is tracked of a ManagedResource, and its target, which is locked; nil, and nothing is locked, if it is not tracked.
+// lock returns what is tracked of a ManagedResource, and its target, which is locked; nil, and nothing is locked, if it
+// is not tracked.
 func (t *Tracker) lock(mr types.NamespacedName) (*target, *tracked) {
 	tgt := t.of(mr)
 	if tgt == nil {
@@ -193,7 +196,8 @@ func (t *Tracker) lock(mr types.NamespacedName) (*target, *tracked) {
 	return tgt, m
 }
 
-// AwaitShown waits until the watches show the last write of every object of a ManagedResource, but no longer than limit.
+// AwaitShown waits until the watches show the last write of every object of a ManagedResource, but no longer than
+// limit.
 func (t *Tracker) AwaitShown(ctx context.Context, mr types.NamespacedName, limit time.Duration) {
 	if t.Compare(mr).Unseen == 0 {
 		return
@@ -226,8 +230,8 @@ func (t *Tracker) AwaitShown(ctx context.Context, mr types.NamespacedName, limit
 	}
 }
 
-// lostAutoscaler tells whether an object's autoscaler is gone. One that appears is noted, no more: as long as it is there
-// the replicas are its own. One that the target told of and the watch did not show yet is given time.
+// lostAutoscaler tells whether an object's autoscaler is gone. One that appears is noted, no more: as long as it is
+// there the replicas are its own. One that the target told of and the watch did not show yet is given time.
 func (o *object) lostAutoscaler(scaled bool, unseenTooLong time.Time) bool {
 	if !o.known {
 		return false
@@ -293,10 +297,11 @@ func (t *Tracker) Observed(mr types.NamespacedName, key inventory.Key) (obs *Obs
 	if o == nil {
 		return nil, false, false
 	}
-	return t.observed(tgt.key, o.watch, key)
+	return tgt.observed(o.watch, key)
 }
 
-// WatchOf returns the name of the watch that shows an object of a ManagedResource, as in Verdict.Failed; "" if there is none.
+// WatchOf returns the name of the watch that shows an object of a ManagedResource, as in Verdict.Failed; "" if there is
+// none.
 func (t *Tracker) WatchOf(mr types.NamespacedName, key inventory.Key) string {
 	tgt := t.of(mr)
 	if tgt == nil {
@@ -318,8 +323,13 @@ func (tgt *target) object(mr types.NamespacedName, key inventory.Key) *object {
 	return nil
 }
 
-func (t *Tracker) observed(cluster clustercache.ClusterKey, watch string, key inventory.Key) (*Observation, bool, bool) {
-	value, found, synced := t.clusters.Lookup(cluster, watch, key.NamespacedName())
+// observed returns what a watch shows of an object. It is called with mu.
+func (tgt *target) observed(watch string, key inventory.Key) (*Observation, bool, bool) {
+	need := tgt.watches[watch]
+	if need == nil || need.objects == nil {
+		return nil, false, false
+	}
+	value, found, synced := need.objects.Lookup(key.NamespacedName())
 	if !found {
 		return nil, false, synced
 	}
@@ -327,8 +337,14 @@ func (t *Tracker) observed(cluster clustercache.ClusterKey, watch string, key in
 	return obs, ok, synced
 }
 
-// WithoutAutoscalers returns states as they would be if nobody scaled anything. An autoscaler that appeared while nobody
-// looked changes nothing, so states that differ in that alone are the same to whoever compares folds.
+// synced tells whether a watch shows everything. It is called with mu.
+func (tgt *target) synced(watch string) bool {
+	_, _, synced := tgt.observed(watch, inventory.Key{})
+	return synced
+}
+
+// WithoutAutoscalers returns states as they would be if nobody scaled anything. An autoscaler that appeared while
+// nobody looked changes nothing, so states that differ in that alone are the same to whoever compares folds.
 func WithoutAutoscalers(states map[inventory.Key]Accepted) map[inventory.Key]Accepted {
 	states = maps.Clone(states)
 	for key, s := range states {

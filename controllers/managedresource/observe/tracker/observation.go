@@ -66,9 +66,9 @@ func (t *Tracker) transform(obj client.Object) any {
 	return o
 }
 
-// mayHaveWritten tells of a pod whether it is one that the hub wrote itself, or comes from a server that does not tell. Most
-// are not, there are many, and they change often: the fields of these are not looked at. Their state is that of an object
-// that the hub never applied, which Accept takes into account.
+// mayHaveWritten tells of a pod whether it is one that the hub wrote itself, or comes from a server that does not tell.
+// Most are not, there are many, and they change often: the fields of these are not looked at. Their state is that of an
+// object that the hub never applied, which Accept takes into account.
 func (t *Tracker) mayHaveWritten(pod client.Object) bool {
 	entries := pod.GetManagedFields()
 	for i := range entries {
@@ -88,8 +88,8 @@ func wholeOf(obj client.Object) (*unstructured.Unstructured, bool) {
 	return &unstructured.Unstructured{Object: whole.UnstructuredContent()}, true
 }
 
-// sameJudgement tells whether two observations lead to the same conditions, pods aside. Where pods are not watched, what the
-// object tells of them matters.
+// sameJudgement tells whether two observations lead to the same conditions, pods aside. Where pods are not watched,
+// what the object tells of them matters.
 func sameJudgement(a, b *Observation, told bool) bool {
 	if a.Terminating != b.Terminating || a.Skipped != b.Skipped {
 		return false

@@ -18,8 +18,8 @@ type Pods map[string]*podsIn
 // podsIn are the pods of a namespace.
 type podsIn struct {
 	all []*health.Pod
-	// by has those with a label, by its name and value, for names that selectors ask for: each workload would have to go over
-	// all pods of its namespace otherwise.
+	// by has those with a label, by its name and value, for names that selectors ask for: each workload would have to go
+	// over all pods of its namespace otherwise.
 	by map[string]map[string][]*health.Pod
 }
 
@@ -64,11 +64,23 @@ func (p *podsIn) with(name, value string) []*health.Pod {
 	return grouped[value]
 }
 
-// Pods returns the pods that the watch of a target shows, and whether that watch is synced. It goes over all of them, so
-// whoever judges many workloads asks once.
+// Pods returns the pods that the watch of a target shows, and whether that watch is synced. It goes over all of them,
+// so whoever judges many workloads asks once.
 func (t *Tracker) Pods(cluster clustercache.ClusterKey) (pods Pods, synced bool) {
 	pods = Pods{}
-	synced = t.clusters.Range(cluster, PodWatch, func(key types.NamespacedName, value any) bool {
+	tgt := t.target(cluster)
+	if tgt == nil {
+		return pods, false
+	}
+	tgt.mu.Lock()
+	need := tgt.watches[PodWatch]
+	if need == nil || need.objects == nil {
+		tgt.mu.Unlock()
+		return pods, false
+	}
+	objects := need.objects
+	tgt.mu.Unlock()
+	synced = objects.Range(func(key types.NamespacedName, value any) bool {
 		if obs, ok := value.(*Observation); ok && obs.Pod != nil {
 			if pods[key.Namespace] == nil {
 				pods[key.Namespace] = &podsIn{}

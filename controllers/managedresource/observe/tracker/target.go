@@ -38,6 +38,7 @@ type target struct {
 // watchNeed counts what needs a watch.
 type watchNeed struct {
 	watcher *clustercache.Watcher
+	objects clustercache.Subscription // nil before it is begun; changed with both declare and mu
 	count   int
 	asked   uint64 // who asked for it last
 	err     error  // the last failure to watch, nil since the last sync
@@ -95,8 +96,8 @@ type Accepted struct {
 	Intent uint64
 }
 
-// Exact says of what an object may have nothing beside what its ManagedResource sets: then labels or annotations of others
-// are drift.
+// Exact says of what an object may have nothing beside what its ManagedResource sets: then labels or annotations of
+// others are drift.
 type Exact struct{ Labels, Annotations bool }
 
 func (e Exact) of(s ownership.State) ownership.State { return s.Within(e.Labels, e.Annotations) }
@@ -143,18 +144,18 @@ func isCreateOnly(ref *resourcesv1alpha1.ObjectReference) bool {
 	return resourcesv1alpha1.IsTruthy(ref.Annotations[resourcesv1alpha1.IgnoreAnnotation])
 }
 
-// isWatchable tells of an inventory entry whether it names a kind. What does not, because somebody wrote it by hand, is no
-// object, and must not keep the rest from being watched.
+// isWatchable tells of an inventory entry whether it names a kind. What does not, because somebody wrote it by hand, is
+// no object, and must not keep the rest from being watched.
 func isWatchable(ref *resourcesv1alpha1.ObjectReference) bool {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	return gvk.Kind != "" && gvk.Version != ""
 }
 
-// watcherFor returns the watch that an inventory entry needs. One watch serves a version of a kind; an object with the ignore
-// annotation bears no label of ours and has a watch of its own.
+// watcherFor returns the watch that an inventory entry needs. One watch serves a version of a kind; an object with the
+// ignore annotation bears no label of ours and has a watch of its own.
 //
-// What is listed in two versions is watched in both. That is rare, and a version that its server drops is the trouble of
-// those alone who still list it.
+// What is listed in two versions is watched in both. That is rare, and a version that its server drops is the trouble
+// of those alone who still list it.
 func (t *Tracker) watcherFor(ref *resourcesv1alpha1.ObjectReference) *clustercache.Watcher {
 	w := t.kindWatcher(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if isCreateOnly(ref) {
@@ -177,6 +178,7 @@ func (t *Tracker) kindWatcher(gvk schema.GroupVersionKind) *clustercache.Watcher
 	w := &clustercache.Watcher{
 		Name:          watchName(gvk),
 		Kind:          gvk,
+		Form:          "observation",
 		MetadataOnly:  !full,
 		Fields:        health.Fields,
 		LabelSelector: t.selector,

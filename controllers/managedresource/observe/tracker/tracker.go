@@ -47,9 +47,9 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// UnseenGrace is how long a synced watch may take to show a write. What it does not show by then is taken for changed or
-// gone, and the live object decides. Nothing that a watch shows of before the write is taken for the present state, however
-// long it goes on (Verdict.Outdated).
+// UnseenGrace is how long a synced watch may take to show a write. What it does not show by then is taken for changed
+// or gone, and the live object decides. Nothing that a watch shows of before the write is taken for the present state,
+// however long it goes on (Verdict.Outdated).
 const UnseenGrace = 30 * time.Second
 
 // mostKinds is how many kinds are remembered with their watches. A fleet has some hundred.
@@ -85,13 +85,12 @@ func New(o Options) *Tracker {
 // Track records what a ManagedResource lists in a target, and has the kinds watched that this needs. Objects that stay
 // keep what is known of them. A ManagedResource is in one target at a time; a change of the target forgets the old one.
 //
-// Every watch is declared each time, not only when it is new: the cluster cache forgets the watches of a target whose
-// registration goes, and declaring one that it has is free.
+// Every watch is looked at each time, not only when it is new: those of a target whose registration goes end with it.
 func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster clustercache.ClusterKey, refs []resourcesv1alpha1.ObjectReference, exact Exact) error {
 	t.mu.Lock()
 	if old, ok := t.places[mr]; ok && old != cluster {
 		t.mu.Unlock()
-		t.Forget(ctx, mr)
+		t.Forget(mr)
 		t.mu.Lock()
 	}
 	t.places[mr] = cluster
@@ -107,12 +106,13 @@ func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster cl
 	}
 	tgt.declare.Lock()
 	defer tgt.declare.Unlock()
-	start, stop := tgt.replace(t, mr, refs, exact)
-	return t.apply(ctx, cluster, start, stop)
+	needed, unneeded := tgt.replace(t, mr, refs, exact)
+	unsubscribe(unneeded)
+	return t.subscribe(ctx, tgt, needed)
 }
 
 // Forget drops a ManagedResource and the watches that only it needed.
-func (t *Tracker) Forget(ctx context.Context, mr types.NamespacedName) {
+func (t *Tracker) Forget(mr types.NamespacedName) {
 	t.mu.Lock()
 	cluster, ok := t.places[mr]
 	delete(t.places, mr)
@@ -123,8 +123,8 @@ func (t *Tracker) Forget(ctx context.Context, mr types.NamespacedName) {
 	}
 	tgt.declare.Lock()
 	defer tgt.declare.Unlock()
-	start, stop := tgt.replace(t, mr, nil, Exact{})
-	_ = t.apply(ctx, cluster, start, stop)
+	_, unneeded := tgt.replace(t, mr, nil, Exact{})
+	unsubscribe(unneeded)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tgt.mu.Lock()
@@ -140,28 +140,46 @@ func (t *Tracker) Forget(ctx context.Context, mr types.NamespacedName) {
 }
 
 // Close ends all watches.
-func (t *Tracker) Close(ctx context.Context) {
+func (t *Tracker) Close() {
 	t.mu.RLock()
 	mrs := slices.Collect(maps.Keys(t.places))
 	t.mu.RUnlock()
 	for _, mr := range mrs {
-		t.Forget(ctx, mr)
+		t.Forget(mr)
 	}
 }
 
-func (t *Tracker) apply(ctx context.Context, cluster clustercache.ClusterKey, start []*clustercache.Watcher, stop []string) error {
+// subscribe begins the watches that are needed and not there. It is called with declare.
+func (t *Tracker) subscribe(ctx context.Context, tgt *target, needed []*watchNeed) error {
 	var first error
-	for _, w := range start {
-		if err := t.clusters.Watch(ctx, cluster, *w); err != nil && first == nil {
-			first = err
+	for _, need := range needed {
+		if need.objects != nil && need.objects.Live() {
+			continue
 		}
-	}
-	for _, name := range stop {
-		if err := t.clusters.Unwatch(ctx, cluster, name); err != nil && first == nil {
-			first = err
+		objects, err := t.clusters.Watch(ctx, tgt.key, *need.watcher)
+		if err != nil {
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		tgt.mu.Lock()
+		need.objects = objects
+		tgt.mu.Unlock()
+		if _, _, synced := objects.Lookup(types.NamespacedName{}); synced {
+			// Nobody could look anything up when the handler heard of it.
+			(*handler)(t).OnSynced(tgt.key, need.watcher.Name)
 		}
 	}
 	return first
+}
+
+func unsubscribe(unneeded []*watchNeed) {
+	for _, need := range unneeded {
+		if need.objects != nil {
+			need.objects.Close()
+		}
+	}
 }
 
 // Target returns where a ManagedResource is tracked.
@@ -209,8 +227,10 @@ func (t *Tracker) of(mr types.NamespacedName) *target {
 	return t.targets[t.places[mr]]
 }
 
-// replace makes refs the objects of mr and returns the watches to start and to stop.
-func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resourcesv1alpha1.ObjectReference, exact Exact) (start []*clustercache.Watcher, stop []string) {
+// replace makes refs the objects of mr and returns the watches that it needs, and those that nobody needs any more.
+func (tgt *target) replace(
+	t *Tracker, mr types.NamespacedName, refs []resourcesv1alpha1.ObjectReference, exact Exact,
+) (needed, unneeded []*watchNeed) {
 	tgt.mu.Lock()
 	defer tgt.mu.Unlock()
 	entry := tgt.mrs[mr]
@@ -241,10 +261,10 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 			tgt.own(h, entry)
 			entry.objects[h] = o
 		case old.watch == o.watch:
-			stop = tgt.release(old, stop)
+			tgt.release(old)
 			old.more, old.scalable, old.round = o.more, o.scalable, o.round
 		default:
-			stop = tgt.release(old, stop)
+			tgt.release(old)
 			entry.objects[h] = o
 		}
 	}
@@ -255,7 +275,7 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 		delete(entry.objects, h)
 		delete(entry.done, h)
 		delete(entry.owned, h)
-		stop = tgt.release(old, stop)
+		tgt.release(old)
 		tgt.disown(h, entry)
 	}
 	if refs == nil {
@@ -264,9 +284,13 @@ func (tgt *target) replace(t *Tracker, mr types.NamespacedName, refs []resources
 		tgt.mrs[mr] = entry
 	}
 	entry.recount()
-	// A watch that was given up and taken again in the same breath goes on.
-	stop = slices.DeleteFunc(stop, func(name string) bool { return tgt.watches[name] != nil })
-	return tgt.needed(entry), stop
+	for name, need := range tgt.watches { // at the end: one that was given up and taken again goes on
+		if need.count == 0 {
+			delete(tgt.watches, name)
+			unneeded = append(unneeded, need)
+		}
+	}
+	return tgt.needed(entry), unneeded
 }
 
 // need counts an object that needs a watch, and returns the one copy of its name.
@@ -280,13 +304,14 @@ func (tgt *target) need(w *clustercache.Watcher) (name string) {
 	return n.watcher.Name
 }
 
-// needed lists the watches that the objects of a ManagedResource need: one for each kind, and one for each object that is ignored.
-func (tgt *target) needed(m *tracked) (watchers []*clustercache.Watcher) {
+// needed lists the watches that the objects of a ManagedResource need: one for each kind, and one for each object that
+// is ignored.
+func (tgt *target) needed(m *tracked) (watches []*watchNeed) {
 	tgt.asked++
 	add := func(name string) {
 		if n := tgt.watches[name]; n.asked != tgt.asked {
 			n.asked = tgt.asked
-			watchers = append(watchers, n.watcher)
+			watches = append(watches, n)
 		}
 	}
 	for _, o := range m.objects {
@@ -295,21 +320,15 @@ func (tgt *target) needed(m *tracked) (watchers []*clustercache.Watcher) {
 			add(name)
 		}
 	}
-	return watchers
+	return watches
 }
 
-func (tgt *target) release(o *object, stop []string) []string {
-	for _, name := range append([]string{o.watch}, o.more...) {
-		n := tgt.watches[name]
-		if n == nil {
-			continue
-		}
-		if n.count--; n.count == 0 {
-			delete(tgt.watches, name)
-			stop = append(stop, name)
-		}
+// release counts an object that does not need its watches any more.
+func (tgt *target) release(o *object) {
+	tgt.watches[o.watch].count--
+	for _, name := range o.more {
+		tgt.watches[name].count--
 	}
-	return stop
 }
 
 func (m *tracked) recount() {
@@ -327,8 +346,8 @@ func (o *object) unseen() int {
 	return 0
 }
 
-// Begin marks a ManagedResource as being written: its events are noted, not judged, until End. keys are the objects that
-// the run deals with, none for all.
+// Begin marks a ManagedResource as being written: its events are noted, not judged, until End. keys are the objects
+// that the run deals with, none for all.
 func (t *Tracker) Begin(mr types.NamespacedName, keys ...inventory.Key) { t.setBusy(mr, true, keys) }
 
 // End is the counterpart of Begin. The caller judges afterwards.
@@ -388,7 +407,7 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 		o.hidden = t.clock.Now()
 	}
 	o.known, o.accepted, o.since, o.scaledSeen = true, accepted, t.clock.Now(), scaled
-	obs, found, synced := t.observed(tgt.key, o.watch, key)
+	obs, found, synced := tgt.observed(o.watch, key)
 	o.seen = synced && found && !obs.olderThan(accepted.ResourceVersion) || m.isDone(h, o)
 	m.unseen += o.unseen()
 }

@@ -279,10 +279,10 @@ func TestW12_WatchesComeAndGoWithNeed(t *testing.T) {
 	track(mr2, ref("ConfigMap", "default", "b"))
 	track(mr1)
 	g.Expect(s.watchNames()).To(Equal([]string{"ConfigMap.v1"}))
-	s.Forget(ctx, mr2)
+	s.Forget(mr2)
 	g.Expect(s.watchNames()).To(BeEmpty())
 	g.Expect(s.In(cluster)).To(ConsistOf(mr1))
-	s.Close(ctx)
+	s.Close()
 	g.Expect(s.In(cluster)).To(BeEmpty())
 }
 
@@ -347,7 +347,7 @@ func TestSettled(t *testing.T) {
 			s.clusters.Put(cluster, watch, o)
 		}, false},
 		"it is worked on":   {func(s *setup) { s.Begin(mr1) }, false},
-		"it is not tracked": {func(s *setup) { s.Forget(context.Background(), mr1) }, false},
+		"it is not tracked": {func(s *setup) { s.Forget(mr1) }, false},
 		"something of it is not known": {func(s *setup) {
 			_ = s.Track(context.Background(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a"), ref("ConfigMap", "default", "b")}, tracker.Exact{})
 		}, false},

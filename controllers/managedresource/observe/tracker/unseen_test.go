@@ -10,7 +10,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 )
 
-// An object is written, the connection breaks, and the object is deleted meanwhile: no event will ever tell of the write.
+// An object is written, the connection breaks, and the object is deleted meanwhile: no event will ever tell of the
+// write.
 func TestWriteThatIsNeverSeenIsMissingInTheEnd(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
@@ -84,8 +85,8 @@ func TestWriteIsNotSeenByAnOlderVersion(t *testing.T) {
 	g.Expect(s.Judge(mr1).Unseen).To(Equal(1))
 }
 
-// An old observation that looks like what was accepted is not the result of the write: nothing may be said of it, and the
-// live object decides.
+// An old observation that looks like what was accepted is not the result of the write: nothing may be said of it, and
+// the live object decides.
 func TestWhatIsOlderThanTheWriteIsNeverTakenForThePresent(t *testing.T) {
 	g, s := settled(t)
 	s.Begin(mr1)
@@ -108,8 +109,8 @@ func TestWhatIsOlderThanTheWriteIsNeverTakenForThePresent(t *testing.T) {
 	g.Expect(v.Drifted).To(BeEmpty())
 }
 
-// The live object was found to be right, again and again, and each time the watch gets another chance to show it. That does not
-// make it less late.
+// The live object was found to be right, again and again, and each time the watch gets another chance to show it. That
+// does not make it less late.
 func TestWatchThatIsLateStaysLateWhoeverLooks(t *testing.T) {
 	for name, shows := range map[string]func(s *setup){
 		"an older version": func(s *setup) { s.clusters.Put(cluster, watch, configMap("15", "")) },

@@ -4,7 +4,7 @@
 //	health:  what the pods of a workload explain        --+-> View -> verdict
 //	warnings: what the cloud says of a load balancer    --+
 //
-// An object is judged if its watch shows it as it was written last, or later. Otherwise the View says why nothing can be
-// told of it, or that it does not exist. A kind that the target does not serve has no objects; but one whose object was just
-// applied is served, whatever its watch last said of that, so there the watch gets some time.
+// An object is judged if its watch shows it as it was written last, or later. Otherwise the View says why nothing can
+// be told of it, or that it does not exist. A kind that the target does not serve has no objects; but one whose object
+// was just applied is served, whatever its watch last said of that, so there the watch gets some time.
 package view

@@ -31,8 +31,8 @@ type Subject struct {
 	ManagedResource types.NamespacedName
 	Cluster         clustercache.ClusterKey
 	Resources       []resourcesv1alpha1.ObjectReference
-	// Applied is true if all of them were applied. Then one that nobody accepted since the start has to be compared first; else
-	// some may be left from before.
+	// Applied is true if all of them were applied. Then one that nobody accepted since the start has to be compared first;
+	// else some may be left from before.
 	Applied bool
 	// Partial is true if Resources are some of the objects only. What the watches show of others does not matter.
 	Partial bool
@@ -45,8 +45,8 @@ type View struct {
 	conditions.Sight
 	// Unjudged is true if the watches do not show everything yet.
 	Unjudged bool
-	// Explained are unhealthy objects that the target's events tell more about. Reading is true if they are being read for the
-	// first time.
+	// Explained are unhealthy objects that the target's events tell more about. Reading is true if they are being read for
+	// the first time.
 	Explained []inventory.Key
 	Reading   bool
 }
@@ -185,8 +185,8 @@ func (l *look) judge(key inventory.Key, obs *tracker.Observation, ignored bool) 
 	}
 }
 
-// rollout is why an object is still being rolled out. The pods of a Deployment have the last word, but the watch of pods shows
-// those alone that bear our label, and the template of an ignored one does not.
+// rollout is why an object is still being rolled out. The pods of a Deployment have the last word, but the watch of
+// pods shows those alone that bear our label, and the template of an ignored one does not.
 func (l *look) rollout(key inventory.Key, p health.ProgressResult, ignored bool) health.Problem {
 	switch {
 	case !p.CountPods:

@@ -151,8 +151,8 @@ func pod(name, app, status string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"a","name":%q,"uid":%q,"resourceVersion":"1","labels":{"app":%q}},"status":%s}`, name, name, app, status)
 }
 
-// What a pod waits for goes before what that leads to, in both conditions; a pod that merely starts is not worth a word while
-// all goes well.
+// What a pod waits for goes before what that leads to, in both conditions; a pod that merely starts is not worth a word
+// while all goes well.
 func TestPodsExplainWorkloads(t *testing.T) {
 	const (
 		starts = `{"phase":"Pending","containerStatuses":[{"name":"c","state":{"waiting":{"reason":"ContainerCreating"}}}]}`
@@ -189,8 +189,8 @@ func TestPodsExplainWorkloads(t *testing.T) {
 	}
 }
 
-// The pods of an ignored Deployment bear no label of ours, so the watch does not show them, or it shows some of somebody else's:
-// the Deployment is believed.
+// The pods of an ignored Deployment bear no label of ours, so the watch does not show them, or it shows some of
+// somebody else's: the Deployment is believed.
 func TestIgnoredDeploymentIsBelievedAboutItsPods(t *testing.T) {
 	for status, want := range map[string]string{
 		`"replicas":1,"updatedReplicas":1`: "true False ResourcesRolledOut: ",

@@ -166,9 +166,9 @@ func (c *Claims) Decide(ctx context.Context, mr *resourcesv1alpha1.ManagedResour
 	return d, nil
 }
 
-// left returns the class of ours that a marked ManagedResource has to leave next, nil if there is none. If it carries the
-// finalizers of several, that whose target got the objects comes first: under another one they would count as lost. Nothing
-// is left while the objects are in a target of the class that it belongs to now.
+// left returns the class of ours that a marked ManagedResource has to leave next, nil if there is none. If it carries
+// the finalizers of several, that whose target got the objects comes first: under another one they would count as lost.
+// Nothing is left while the objects are in a target of the class that it belongs to now.
 func (c *Claims) left(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, wanted *Class) (*Class, error) {
 	classes := c.Holders(mr)
 	others := slices.DeleteFunc(slices.Clone(classes), func(class *Class) bool { return class == wanted })
@@ -283,9 +283,9 @@ func (c *Claims) candidates(class *Class, namespace string, selected bool) []clu
 	return nil
 }
 
-// FindUID returns the target with a kube-system UID among those that a ManagedResource of the namespace may have reached
-// under the class, draining ones included. A target that was not connected since the start is known by its TargetCluster, or
-// by what was confirmed of its registration meanwhile.
+// FindUID returns the target with a kube-system UID among those that a ManagedResource of the namespace may have
+// reached under the class, draining ones included. A target that was not connected since the start is known by its
+// TargetCluster, or by what was confirmed of its registration meanwhile.
 func (c *Claims) FindUID(ctx context.Context, class *Class, namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
 	if class.Target.Type == configv1alpha1.TargetNamespace {
 		for _, st := range c.Clusters.List(namespace) {
@@ -311,8 +311,8 @@ func (c *Claims) FindUID(ctx context.Context, class *Class, namespace string, ui
 	return key, is, err
 }
 
-// confirmed finds a registration that was confirmed to lead to the cluster with a UID from now on, and was not followed yet:
-// what is known of it is of the time before.
+// confirmed finds a registration that was confirmed to lead to the cluster with a UID from now on, and was not followed
+// yet: what is known of it is of the time before.
 func (c *Claims) confirmed(namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
 	for _, st := range c.Clusters.List(namespace) {
 		if st.Annotations[hubv1alpha1.ConfirmIdentityAnnotation] == string(uid) && (st.UID == "" || st.PendingSecretResourceVersion != "") {
@@ -322,8 +322,8 @@ func (c *Claims) confirmed(namespace string, uid types.UID) (clustercache.Cluste
 	return clustercache.ClusterKey{}, false, nil
 }
 
-// FixedMayBe tells whether the fixed target of a class may be the cluster with a UID, whatever namespaces the class selects.
-// Nobody knows which cluster a target is that was never connected.
+// FixedMayBe tells whether the fixed target of a class may be the cluster with a UID, whatever namespaces the class
+// selects. Nobody knows which cluster a target is that was never connected.
 func (c *Claims) FixedMayBe(ctx context.Context, class *Class, uid types.UID) (bool, error) {
 	fixed := class.FixedTarget()
 	st, ok := c.Clusters.GetStatus(fixed)
@@ -340,7 +340,8 @@ func (c *Claims) isCluster(ctx context.Context, st clustercache.Status, uid type
 	return err == nil && known == uid, err
 }
 
-// clusterUID is the UID of a registered target, empty if it is not known. Its TargetCluster knows it from before a restart.
+// clusterUID is the UID of a registered target, empty if it is not known. Its TargetCluster knows it from before a
+// restart.
 func (c *Claims) clusterUID(ctx context.Context, st clustercache.Status) (types.UID, error) {
 	if st.UID != "" || st.Cluster.Namespace == "" {
 		return st.UID, nil

@@ -155,8 +155,8 @@ func TestMR34_Responsibility(t *testing.T) {
 	}
 }
 
-// BUG-9: what is done must not depend on the order in which finalizers stand, or maps are walked. The class whose target has
-// the objects comes first; the others have nothing to clean, and let go in their turn.
+// BUG-9: what is done must not depend on the order in which finalizers stand, or maps are walked. The class whose
+// target has the objects comes first; the others have nothing to clean, and let go in their turn.
 func TestBUG9_SeveralClassesOfOurs(t *testing.T) {
 	const seed, garden = own + "-seed", own + "-garden"
 	bound := func(uid string) mrOption {
@@ -271,7 +271,8 @@ func TestFindUID(t *testing.T) {
 	}
 }
 
-// A registration may lead to another cluster by now than the one that is known of it. Its objects are not lost because of that.
+// A registration may lead to another cluster by now than the one that is known of it. Its objects are not lost because
+// of that.
 func TestFindUIDOfARegistrationThatWasNotFollowedYet(t *testing.T) {
 	one := types.NamespacedName{Namespace: "empty", Name: "r"}
 	confirmed := map[string]string{hubv1alpha1.ConfirmIdentityAnnotation: "uid-new"}

@@ -1,5 +1,5 @@
-// Package assignment decides who is responsible for a ManagedResource: whether this hub is, under which of its classes, and
-// which target it belongs to.
+// Package assignment decides who is responsible for a ManagedResource: whether this hub is, under which of its classes,
+// and which target it belongs to.
 //
 // The namespace is the boundary of trust. A ManagedResource reaches a registration of its own namespace, or the target
 // of a class that the operator opened for its namespace by a selector. Nothing written on the ManagedResource widens

@@ -24,10 +24,10 @@ const (
 	clockSkew = 30 * time.Second
 )
 
-// leases remembers the Leases of Gardener resource managers, by namespace. Their times are those of another machine's clock,
-// so they say one thing only: that a Lease was renewed, when they change. A Lease is held for its duration from when that
-// was seen, as in the election of leaders. One that is seen first may be just about to be renewed, so it is given its
-// duration, too, unless it is much too old by any clock.
+// leases remembers the Leases of Gardener resource managers, by namespace. Their times are those of another machine's
+// clock, so they say one thing only: that a Lease was renewed, when they change. A Lease is held for its duration from
+// when that was seen, as in the election of leaders. One that is seen first may be just about to be renewed, so it is
+// given its duration, too, unless it is much too old by any clock.
 type leases struct {
 	mu   sync.Mutex
 	seen map[string]sighting
@@ -42,20 +42,20 @@ type sighting struct {
 	until time.Time
 }
 
-// sharesFinalizer tells of a class whether a Gardener resource manager in a namespace may hold it: its default class and
-// ours use the same finalizer, so its Lease is all that tells them apart.
+// sharesFinalizer tells of a class whether a Gardener resource manager in a namespace may hold it: its default class
+// and ours use the same finalizer, so its Lease is all that tells them apart.
 func (c *Class) sharesFinalizer() bool {
 	return c.Target.Type == configv1alpha1.TargetNamespace && c.Name == resourcesv1alpha1.DefaultClass
 }
 
-// ManagedElsewhere returns until when a Gardener resource manager holds the namespace, by the Lease it renews, as far as is
-// known; zero if none does.
+// ManagedElsewhere returns until when a Gardener resource manager holds the namespace, by the Lease it renews, as far
+// as is known; zero if none does.
 func (c *Claims) ManagedElsewhere(ctx context.Context, namespace string) (time.Time, error) {
 	return c.managedElsewhere(ctx, c.Reader, namespace)
 }
 
-// ManagedElsewhereNow is ManagedElsewhere with a look at the source itself: one may have come a moment ago. It returns zero
-// for classes that no resource manager holds.
+// ManagedElsewhereNow is ManagedElsewhere with a look at the source itself: one may have come a moment ago. It returns
+// zero for classes that no resource manager holds.
 func (c *Claims) ManagedElsewhereNow(ctx context.Context, live client.Reader, class *Class, namespace string) (time.Time, error) {
 	if !class.sharesFinalizer() {
 		return time.Time{}, nil

@@ -4,8 +4,8 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// ManagedResource has a ManagedResource that nobody else has yet hold what others hold, too, and cuts its lists to their
-// length. Its maps must not be changed from then on; a deep copy has maps of its own.
+// ManagedResource has a ManagedResource that nobody else has yet hold what others hold, too, and cuts its lists to
+// their length. Its maps must not be changed from then on; a deep copy has maps of its own.
 //
 // The texts that differ between any two of them, such as UIDs, are left as they are.
 func (t *Table) ManagedResource(mr *resourcesv1alpha1.ManagedResource) {

@@ -42,7 +42,8 @@ func (t *Table) Text(s string) string {
 	})
 }
 
-// Map returns a map equal to the one given, which is the same one for all who ask. It must not be changed, nor the one given.
+// Map returns a map equal to the one given, which is the same one for all who ask. It must not be changed, nor the one
+// given.
 func (t *Table) Map(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return m
@@ -90,8 +91,8 @@ func (g *generations[K, V]) get(key K, fits func(V) bool, make_ func() (K, V)) V
 	return known
 }
 
-// add has a generation begin, and the one before the last forgotten, if the young one is full or old. Who asks for what is known does not get
-// here: without anything new nothing grows.
+// add has a generation begin, and the one before the last forgotten, if the young one is full or old. Who asks for what
+// is known does not get here: without anything new nothing grows.
 func (g *generations[K, V]) add(key K, value V) {
 	if g.young == nil || len(g.young) >= g.half || g.clock.Since(g.began) >= rest {
 		g.young, g.old, g.began = map[K]V{}, g.young, g.clock.Now()

@@ -22,8 +22,9 @@ const (
 	recheck = time.Second
 )
 
-// Await returns when cached shows every ManagedResource as it is in live at the time of the call, or as it was later, and
-// none that was gone by then. It returns how many it had to wait for. The error is that of the list, or the end of ctx.
+// Await returns when cached shows every ManagedResource as it is in live at the time of the call, or as it was later,
+// and none that was gone by then. It returns how many it had to wait for. The error is that of the list, or the end of
+// ctx.
 func Await(ctx context.Context, live, cached client.Reader) (behind int, err error) {
 	present, asOf, err := versions(ctx, live)
 	if err != nil {

@@ -55,8 +55,9 @@ type Index struct {
 	synced chan struct{}
 }
 
-// New returns an index that watches Secrets with the client and ManagedResources through the cache's informer: Secrets of the
-// given namespaces, or of all if there are none. Of Secrets in other namespaces it knows nothing but what is read.
+// New returns an index that watches Secrets with the client and ManagedResources through the cache's informer: Secrets
+// of the given namespaces, or of all if there are none. Of Secrets in other namespaces it knows nothing but what is
+// read.
 func New(secrets metadata.Interface, cache ctrlcache.Cache, namespaces ...string) *Index {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -165,9 +166,10 @@ type Reading struct {
 	note   uint64
 }
 
-// Begin begins a live read. What it finds counts only if the reference was known to the index by now: then what happens to
-// the Secret after the read comes as an event. Of a Secret that is not referenced yet events are not kept, so one may have
-// been missed between the read and the reference; the index tells when the reference is there, and it is read again.
+// Begin begins a live read. What it finds counts only if the reference was known to the index by now: then what happens
+// to the Secret after the read comes as an event. Of a Secret that is not referenced yet events are not kept, so one
+// may have been missed between the read and the reference; the index tells when the reference is there, and it is read
+// again.
 func (x *Index) Begin(secret types.NamespacedName) Reading {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -267,9 +269,9 @@ func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedN
 	return unknown
 }
 
-// changed records a version as of a resourceVersion and tells who refers to the Secret, if that is news. What was before a
-// live read that is known is none: it is older than what somebody worked with. The event of what was read is, for all but
-// the one who read it.
+// changed records a version as of a resourceVersion and tells who refers to the Secret, if that is news. What was
+// before a live read that is known is none: it is older than what somebody worked with. The event of what was read is,
+// for all but the one who read it.
 func (x *Index) changed(secret types.NamespacedName, version Version, at string) {
 	x.mu.Lock()
 	mrs := x.refs[secret].list()

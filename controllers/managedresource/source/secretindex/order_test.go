@@ -23,7 +23,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// ordered is an index whose events come when the test says so. What it is told has been dealt with when the call returns.
+// ordered is an index whose events come when the test says so. What it is told has been dealt with when the call
+// returns.
 type ordered struct {
 	*WithT
 	*secretindex.Index
@@ -114,8 +115,8 @@ func at(uid string, version int) secretindex.Version {
 	return secretindex.Version{UID: types.UID(uid), ResourceVersion: strconv.Itoa(version)}
 }
 
-// The one who works on a ManagedResource may hear of it before the index does. Whatever happens to the Secret between his
-// read and the reference must not be lost.
+// The one who works on a ManagedResource may hear of it before the index does. Whatever happens to the Secret between
+// his read and the reference must not be lost.
 func TestSecretThatChangesBeforeTheReferenceIsKnown(t *testing.T) {
 	t.Parallel()
 	t.Run("read, changed, referenced, recorded", func(t *testing.T) {

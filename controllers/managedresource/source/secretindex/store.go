@@ -20,8 +20,8 @@ type store struct {
 	namespace string // empty for all
 	listed    bool
 
-	// streams is true while a list is read without foreign Secrets, and from how many references had been noted when it began. Only used
-	// by the goroutine of the reflector.
+	// streams is true while a list is read without foreign Secrets, and from how many references had been noted when it
+	// began. Only used by the goroutine of the reflector.
 	streams bool
 	from    uint64
 }
@@ -46,8 +46,8 @@ func (s *store) event(obj any, gone bool) error {
 	return nil
 }
 
-// Replace takes a complete list: what is referenced and not in it does not exist, unless the reference came while the list was
-// read and the Secret may have counted as foreign.
+// Replace takes a complete list: what is referenced and not in it does not exist, unless the reference came while the
+// list was read and the Secret may have counted as foreign.
 func (s *store) Replace(list []any, resourceVersion string) error {
 	x := s.index
 	present := make(map[types.NamespacedName]Version)
@@ -91,9 +91,9 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// begin begins to read a list that comes object by object, at the start of a watch. The reflector gets none of the foreign Secrets in it:
-// it keeps whatever it gets until the list is complete. Of a hundred thousand that would be more than the rest of the hub, and their
-// names alone would be as much.
+// begin begins to read a list that comes object by object, at the start of a watch. The reflector gets none of the
+// foreign Secrets in it: it keeps whatever it gets until the list is complete. Of a hundred thousand that would be more
+// than the rest of the hub, and their names alone would be as much.
 func (s *store) begin(w watch.Interface) watch.Interface {
 	s.index.mu.Lock()
 	s.streams, s.from = true, s.index.notes
@@ -106,14 +106,14 @@ func (s *store) begin(w watch.Interface) watch.Interface {
 // whole begins to read a list with all Secrets, which comes at once.
 func (s *store) whole() { s.streams = false }
 
-// someForeign stands for foreign Secrets, of which one in so many is told: a reflector that hears of nothing takes the watch for one that does
-// not work.
+// someForeign stands for foreign Secrets, of which one in so many is told: a reflector that hears of nothing takes the
+// watch for one that does not work.
 var someForeign = &metav1.PartialObjectMetadata{}
 
 const seldom = 1000
 
-// familiar is a watch that begins with a list, without the foreign Secrets of that list. What comes later is whole: the reflector goes on
-// from the last event that it got.
+// familiar is a watch that begins with a list, without the foreign Secrets of that list. What comes later is whole: the
+// reflector goes on from the last event that it got.
 type familiar struct {
 	watch.Interface
 	index   *Index

@@ -29,8 +29,8 @@ func untilBookmark(w watch.Interface) (got []any) {
 	return got
 }
 
-// The reflector keeps a list until it is complete. What nobody refers to is not kept, and a reference that comes meanwhile
-// is not taken for one to a Secret that does not exist.
+// The reflector keeps a list until it is complete. What nobody refers to is not kept, and a reference that comes
+// meanwhile is not taken for one to a Secret that does not exist.
 func TestListOfMostlyForeignSecrets(t *testing.T) {
 	g := NewWithT(t)
 	x := New(nil, nil)
@@ -98,7 +98,8 @@ func TestListOfMostlyForeignSecrets(t *testing.T) {
 	g.Expect(version("early")).To(Equal(""))
 }
 
-// Of a Secret that is referred to and read while a list is, nobody hears that it was deleted before the list was complete.
+// Of a Secret that is referred to and read while a list is, nobody hears that it was deleted before the list was
+// complete.
 func TestSecretThatGoesWhileAListIsReadIsReadAgain(t *testing.T) {
 	g := NewWithT(t)
 	x := New(nil, nil)

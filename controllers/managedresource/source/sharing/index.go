@@ -215,7 +215,8 @@ func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, verified Ve
 	return false
 }
 
-// Decline is GiveUp without the question: a ManagedResource has no say any more in an object that it leaves where it is.
+// Decline is GiveUp without the question: a ManagedResource has no say any more in an object that it leaves where it
+// is.
 func (x *Index) Decline(name types.NamespacedName, key inventory.Key) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -21,9 +21,9 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
 )
 
-// Store reads and writes ManagedResources. Reads come from the informer, but never older than the last own write, even if
-// nobody knows whether that was executed: an inventory that goes back in time would lose objects, or delete what was left to
-// others, and one that comes back from the dead would delete all of them.
+// Store reads and writes ManagedResources. Reads come from the informer, but never older than the last own write, even
+// if nobody knows whether that was executed: an inventory that goes back in time would lose objects, or delete what was
+// left to others, and one that comes back from the dead would delete all of them.
 type Store struct {
 	cached client.Reader // informers
 	live   client.Reader
@@ -38,8 +38,8 @@ type Store struct {
 	shown   map[types.NamespacedName]string                             // what the informer showed last of what is being written
 }
 
-// New returns a store that reads from informers and writes by a client, which must not read from them. observe hears of every
-// write, before anything is done that relies on it.
+// New returns a store that reads from informers and writes by a client, which must not read from them. observe hears of
+// every write, before anything is done that relies on it.
 func New(cached client.Reader, writes client.Client, observe func(*resourcesv1alpha1.ManagedResource)) *Store {
 	return &Store{
 		cached: cached, live: writes, client: writes, observe: observe,
@@ -48,8 +48,8 @@ func New(cached client.Reader, writes client.Client, observe func(*resourcesv1al
 	}
 }
 
-// Get returns a ManagedResource, nil if it does not exist. Its annotations and finalizers may be changed; everything else belongs to the
-// informer, and is replaced if at all.
+// Get returns a ManagedResource, nil if it does not exist. Its annotations and finalizers may be changed; everything
+// else belongs to the informer, and is replaced if at all.
 func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv1alpha1.ManagedResource, error) {
 	s.mu.Lock()
 	before := s.written[name] // it may be shown, and dropped, after the informer has given away what it had
@@ -84,16 +84,17 @@ func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv
 	return draft(mr), nil
 }
 
-// draft returns a ManagedResource whose marks may be changed. The lists of its status are replaced, not changed, so it has them in common with
-// the informer: an inventory is most of a ManagedResource, and to copy it was a tenth of what a hub allocates that starts.
+// draft returns a ManagedResource whose marks may be changed. The lists of its status are replaced, not changed, so it
+// has them in common with the informer: an inventory is most of a ManagedResource, and to copy it was a tenth of what a
+// hub allocates that starts.
 func draft(mr *resourcesv1alpha1.ManagedResource) *resourcesv1alpha1.ManagedResource {
 	d := *mr
 	d.Annotations, d.Finalizers = maps.Clone(mr.Annotations), slices.Clone(mr.Finalizers)
 	return &d
 }
 
-// Shown drops what is kept until the informer has caught up, if it shows a ManagedResource as it was written last, or later.
-// What is there of it is there in the informer then.
+// Shown drops what is kept until the informer has caught up, if it shows a ManagedResource as it was written last, or
+// later. What is there of it is there in the informer then.
 func (s *Store) Shown(mr *resourcesv1alpha1.ManagedResource) {
 	name := client.ObjectKeyFromObject(mr)
 	s.mu.Lock()
@@ -106,8 +107,9 @@ func (s *Store) Shown(mr *resourcesv1alpha1.ManagedResource) {
 	}
 }
 
-// writing has Shown remember what it shows until the function that it returns is called. A watch is often faster than the answer
-// to the write: what was written would be kept otherwise until the next change, since the informer does not show it again.
+// writing has Shown remember what it shows until the function that it returns is called. A watch is often faster than
+// the answer to the write: what was written would be kept otherwise until the next change, since the informer does not
+// show it again.
 func (s *Store) writing(name types.NamespacedName) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +134,8 @@ func older(a, b string) bool {
 	return err == nil && c < 0
 }
 
-// Patch sends the difference between base and mr, of the status or of the annotations and finalizers, and fails if somebody
-// else wrote since. On success mr has the metadata of the answer. Nothing is sent if there is no difference.
+// Patch sends the difference between base and mr, of the status or of the annotations and finalizers, and fails if
+// somebody else wrote since. On success mr has the metadata of the answer. Nothing is sent if there is no difference.
 //
 // The answer is metadata only: but for that it holds what mr says, since nobody else wrote, and an inventory costs both
 // sides more than the rest of the call.
@@ -253,8 +255,8 @@ func (s *Store) ended(name types.NamespacedName, uid types.UID) {
 	s.gone[name] = uid
 }
 
-// rejected tells whether an error is the answer of a server to a write that it understood and did not execute, though it was
-// based on what the server has. A conflict means that it was not; without an answer nobody knows.
+// rejected tells whether an error is the answer of a server to a write that it understood and did not execute, though
+// it was based on what the server has. A conflict means that it was not; without an answer nobody knows.
 func rejected(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsTimeout(err) {

@@ -118,8 +118,8 @@ func TestLateInformerDoesNotBringBackAPredecessor(t *testing.T) {
 	g.Expect(found.UID).To(BeEquivalentTo("second"))
 }
 
-// A write whose answer was lost may have been executed. Until the informer shows it, what it shows is not to be acted on: an
-// object that was left alone and dropped from the inventory would be back in it, and deleted.
+// A write whose answer was lost may have been executed. Until the informer shows it, what it shows is not to be acted
+// on: an object that was left alone and dropped from the inventory would be back in it, and deleted.
 func TestLateInformerDoesNotHideAWriteWithoutAnswer(t *testing.T) {
 	gr := resourcesv1alpha1.GroupVersion.WithResource("managedresources").GroupResource()
 	for name, c := range map[string]struct {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// nextLane returns the lane that comes first, of those that there is room for; nil if nothing can be handed out. The urgent kinds take turns,
-// so that what is to be put right in one lane does not wait for a change that comes to all others. None waits for the background, but now and
-// then they let some of it pass.
+// nextLane returns the lane that comes first, of those that there is room for; nil if nothing can be handed out. The
+// urgent kinds take turns, so that what is to be put right in one lane does not wait for a change that comes to all
+// others. None waits for the background, but now and then they let some of it pass.
 func (q *Queue[R]) nextLane() *lane[R] {
 	order := [urgencies]urgency{change, upkeep, background}
 	if q.lately == change {
@@ -91,8 +91,8 @@ func (q *Queue[R]) displace(f *flight[R]) {
 	q.reorder(f.lane.tenant)
 }
 
-// atMost is how many items of a lane may be handed out at once. One that is slow, or may be as an item of it waits, gets half of
-// what others get: if its target hangs, the next ones will take long, too.
+// atMost is how many items of a lane may be handed out at once. One that is slow, or may be as an item of it waits,
+// gets half of what others get: if its target hangs, the next ones will take long, too.
 func (q *Queue[R]) atMost(l *lane[R]) int {
 	most := max(1, q.options.MaxInFlight(l.name))
 	if l.standing == slow || l.standing == unknown && l.slow > 0 {
@@ -101,8 +101,8 @@ func (q *Queue[R]) atMost(l *lane[R]) int {
 	return most
 }
 
-// watchPlaces sets the timer for the oldest flight that is watched, unless it is set. A timer that fires too early, because that
-// one is Done, sets the next.
+// watchPlaces sets the timer for the oldest flight that is watched, unless it is set. A timer that fires too early,
+// because that one is Done, sets the next.
 func (q *Queue[R]) watchPlaces(now time.Time) {
 	if q.options.Places <= 0 || q.aging != nil {
 		return
@@ -129,8 +129,8 @@ func (q *Queue[R]) age() {
 		return
 	}
 	now := q.options.Clock.Now()
-	// Who is late because the processors are busy would take targets for silent whose answers are late for that, and work on more at a
-	// time in the place of theirs.
+	// Who is late because the processors are busy would take targets for silent whose answers are late for that, and work
+	// on more at a time in the place of theirs.
 	late := now.Sub(q.agingAt) > q.options.Doubt/2
 	for _, watched := range []*list.List{q.yielded, q.placed} {
 		for e := watched.Front(); e != nil; {

@@ -25,9 +25,11 @@ type Queue[R comparable] struct {
 	inFlight map[R]*flight[R]
 	// placed are the flights that have a place, the oldest first.
 	placed *list.List
-	// yielded are those that have given up theirs because their targets are silent, and were not judged by it yet; likewise.
+	// yielded are those that have given up theirs because their targets are silent, and were not judged by it yet;
+	// likewise.
 	yielded *list.List
-	// asked are the lanes whose targets were asked whether they answer, and have not yet, silent how many of those are silent.
+	// asked are the lanes whose targets were asked whether they answer, and have not yet, silent how many of those are
+	// silent.
 	asked  map[string]*question
 	silent int
 	// usual is how long targets take to answer when they are asked.
@@ -291,8 +293,8 @@ func (q *Queue[R]) clear(l *lane[R]) {
 	}
 }
 
-// wake wakes one of those that wait in Get, if there is work. Whoever takes an item wakes the next, so nobody sleeps while
-// there is work, and nobody wakes without.
+// wake wakes one of those that wait in Get, if there is work. Whoever takes an item wakes the next, so nobody sleeps
+// while there is work, and nobody wakes without.
 func (q *Queue[R]) wake() {
 	if !q.shutDown && q.nextLane() != nil {
 		q.work.Signal()

@@ -13,8 +13,8 @@ import (
 	"github.com/trellis-hub/trellis/metrics"
 )
 
-// Metrics are the figures of all queues of a process, told apart by the label "class". Make them with NewMetrics; nil is
-// fine where no figures are wanted.
+// Metrics are the figures of all queues of a process, told apart by the label "class". Make them with NewMetrics; nil
+// is fine where no figures are wanted.
 //
 // Counters and the histogram go on if a queue is replaced by one of the same name, as when leadership is lost and won
 // again. Gauges are read when they are asked for; that takes one pass over the entries of each queue.
@@ -128,8 +128,8 @@ type Lane struct {
 	Ready, InFlight, Slow int
 	// Held is true if none of them is handed out until the target, which was asked, answers.
 	Held bool
-	// Oldest is how long the item has waited that waits longest, be it for a worker or for others of the lane; zero if none does. Those
-	// in the background are left out.
+	// Oldest is how long the item has waited that waits longest, be it for a worker or for others of the lane; zero if
+	// none does. Those in the background are left out.
 	Oldest time.Duration
 }
 
@@ -137,11 +137,11 @@ type Lane struct {
 type Snapshot struct {
 	// Class is the name of the queue.
 	Class string
-	// Depth items wait for a worker, Held ones of them until their targets answer, and Delayed ones for their time; InFlight ones are
-	// being worked on, Slow ones of them without a place.
+	// Depth items wait for a worker, Held ones of them until their targets answer, and Delayed ones for their time;
+	// InFlight ones are being worked on, Slow ones of them without a place.
 	Depth, Held, Delayed, InFlight, Slow int
-	// Oldest is how long the item has waited that waits longest for a worker. Those that wait for others of their lane, or are held, are left
-	// out, for no worker would help them, and those in the background, for which nobody waits.
+	// Oldest is how long the item has waited that waits longest for a worker. Those that wait for others of their lane, or
+	// are held, are left out, for no worker would help them, and those in the background, for which nobody waits.
 	Oldest time.Duration
 	Lanes  []Lane
 }

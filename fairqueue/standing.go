@@ -4,8 +4,8 @@ package fairqueue
 type standing int
 
 const (
-	// unknown is a lane of which nothing was done yet, or so long ago that it is forgotten. It is also one that was swift until an
-	// item took longer: whoever has much to do once is not yet slow.
+	// unknown is a lane of which nothing was done yet, or so long ago that it is forgotten. It is also one that was swift
+	// until an item took longer: whoever has much to do once is not yet slow.
 	unknown standing = iota
 	// swift is one whose last item was done within the patience.
 	swift
@@ -14,14 +14,14 @@ const (
 	standings
 )
 
-// remembered is how many lanes are known at most. Each takes some hundred bytes; those that were not served for longest are
-// forgotten first.
+// remembered is how many lanes are known at most. Each takes some hundred bytes; those that were not served for longest
+// are forgotten first.
 const remembered = 4096
 
-// hasRoom tells whether an item of a lane with the given standing and urgency may be handed out. Slow ones need no place, for they are
-// likely to wait, but half of the workers that are there for that are kept for those that are still to prove slow. Unknown ones
-// get half of the places if swift ones want the others, for what is as urgent. Each kind of work has its share of the places (hasShare). And at
-// no time do all workers work on what is not known to be swift.
+// hasRoom tells whether an item of a lane with the given standing and urgency may be handed out. Slow ones need no
+// place, for they are likely to wait, but half of the workers that are there for that are kept for those that are still
+// to prove slow. Unknown ones get half of the places if swift ones want the others, for what is as urgent. Each kind of
+// work has its share of the places (hasShare). And at no time do all workers work on what is not known to be swift.
 func (q *Queue[R]) hasRoom(s standing, u urgency) bool {
 	if q.options.Places <= 0 {
 		return true
@@ -39,9 +39,10 @@ func (q *Queue[R]) hasRoom(s standing, u urgency) bool {
 	return q.placed.Len() < q.options.Places && q.hasShare(u)
 }
 
-// hasShare tells whether an item of an urgency may have one more place. Each kind has three quarters of them, so that targets which begin to hang when
-// they are looked at, or when a change comes to all of them, do not keep all places from what drifts elsewhere until they are found silent. What
-// changes have counts against the background, too, so that both together leave that quarter to upkeep.
+// hasShare tells whether an item of an urgency may have one more place. Each kind has three quarters of them, so that
+// targets which begin to hang when they are looked at, or when a change comes to all of them, do not keep all places
+// from what drifts elsewhere until they are found silent. What changes have counts against the background, too, so that
+// both together leave that quarter to upkeep.
 func (q *Queue[R]) hasShare(u urgency) bool {
 	if u == change && q.options.Changes <= 0 {
 		return true // all that is urgent is of one kind
@@ -76,8 +77,8 @@ func (q *Queue[R]) judge(l *lane[R], s standing) {
 	q.settle(l)
 }
 
-// doubt judges a lane by an item that takes long. What counts is what was known of it when the item was handed out, so that
-// several that take long at the same time count once.
+// doubt judges a lane by an item that takes long. What counts is what was known of it when the item was handed out, so
+// that several that take long at the same time count once.
 func (q *Queue[R]) doubt(f *flight[R]) {
 	if f.standing == swift && f.lane.standing != slow {
 		q.judge(f.lane, unknown)

@@ -38,7 +38,8 @@ func (q *Queue[R]) AddWithOpts(o priorityqueue.AddOpts, items ...R) {
 	q.wake()
 }
 
-// delay returns how long an item has to wait: if both a delay and the rate limiter are asked for, the shorter of the two.
+// delay returns how long an item has to wait: if both a delay and the rate limiter are asked for, the shorter of the
+// two.
 func (q *Queue[R]) delay(o priorityqueue.AddOpts, item R) time.Duration {
 	delay := max(0, o.After)
 	if o.RateLimited {

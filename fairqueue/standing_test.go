@@ -9,10 +9,10 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A fleet in which most targets hang for as long as a call may take, or longer, and have more work all the time: more of them than
-// there are workers. Those that are known to be fine hardly wait. If nothing is known, or what is known is outdated, that is so
-// once each that hangs has been found out. There is no row for targets that were fine, begin to hang all at once, and keep each run
-// longer than it takes to find them out. They get all workers, doc.go says so.
+// A fleet in which most targets hang for as long as a call may take, or longer, and have more work all the time: more
+// of them than there are workers. Those that are known to be fine hardly wait. If nothing is known, or what is known is
+// outdated, that is so once each that hangs has been found out. There is no row for targets that were fine, begin to
+// hang all at once, and keep each run longer than it takes to find them out. They get all workers, doc.go says so.
 func TestThoseThatAreFineHardlyWait(t *testing.T) {
 	const places, workers, hanging, fine, patience = 8, 64, 200, 50, 2 * time.Second
 	for name, test := range map[string]struct {
@@ -161,8 +161,8 @@ func TestSlowLanesKeepHalfOfThoseThatMayWait(t *testing.T) {
 	g.Expect(take(q)).To(Equal([]string{"new/0", "newer/0"}), "they have the places")
 }
 
-// A lane that was swift and takes long once is not thrown together with those that hang: it gets a place for its next item, though
-// the slow ones have taken all that they may. If it takes long again, it is one of them.
+// A lane that was swift and takes long once is not thrown together with those that hang: it gets a place for its next
+// item, though the slow ones have taken all that they may. If it takes long again, it is one of them.
 func TestLaneThatTakesLongOnceIsNotSlow(t *testing.T) {
 	g := NewWithT(t)
 	q, clock := newTestQueue(t, Options[string]{Places: 4, Workers: 32, MaxInFlight: limit(2)})

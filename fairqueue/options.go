@@ -21,33 +21,35 @@ type Options[R comparable] struct {
 	// which may have everything.
 	Tenant func(item R) string
 	// MaxInFlight returns how many items of a lane may be handed out at once. It is asked each time an item of the lane
-	// comes or goes, and when the figures are read, while the queue is locked, and may change its mind. An answer below one counts
-	// as one. nil means two for every lane.
+	// comes or goes, and when the figures are read, while the queue is locked, and may change its mind. An answer below
+	// one counts as one. nil means two for every lane.
 	MaxInFlight func(lane string) int
-	// Changes is the priority from which on an item is a change that somebody made. Those below, down to zero, are upkeep: changes and upkeep of
-	// different lanes take turns. Zero: all of them are changes.
+	// Changes is the priority from which on an item is a change that somebody made. Those below, down to zero, are upkeep:
+	// changes and upkeep of different lanes take turns. Zero: all of them are changes.
 	Changes int
-	// Places is how many items may be worked on at once. An item that has been worked on for longer than Patience gives up its
-	// place to another: it waits, and needs none. Zero: there is a place for every worker, and nothing is given up.
+	// Places is how many items may be worked on at once. An item that has been worked on for longer than Patience gives up
+	// its place to another: it waits, and needs none. Zero: there is a place for every worker, and nothing is given up.
 	Places int
-	// Workers is how many call Get, when there are Places; those beyond the places bound how many items may wait without one.
-	// Zero: eight times as many as places.
+	// Workers is how many call Get, when there are Places; those beyond the places bound how many items may wait without
+	// one. Zero: eight times as many as places.
 	Workers int
 	// Patience is 2s if it is zero.
 	Patience time.Duration
-	// Answers tells whether the target of an item answers: whether it has answered anything just now, or work for it needs no answer.
-	// If that is not known it returns false, finds out, and calls settled once when it is so, from another goroutine. It is asked
-	// about items of swift lanes that have been worked on for longer than Doubt. If that is not settled after as long again, nor after thrice as long as is usual, they give up
-	// their places; and while half as many targets as there are Places are silent, it is asked before an item is handed out, which waits
-	// until that is settled. It is called while the queue is locked: it must return quickly and not call the queue. nil: all answer.
+	// Answers tells whether the target of an item answers: whether it has answered anything just now, or work for it needs
+	// no answer. If that is not known it returns false, finds out, and calls settled once when it is so, from another
+	// goroutine. It is asked about items of swift lanes that have been worked on for longer than Doubt. If that is not
+	// settled after as long again, nor after thrice as long as is usual, they give up their places; and while half as many
+	// targets as there are Places are silent, it is asked before an item is handed out, which waits until that is settled.
+	// It is called while the queue is locked: it must return quickly and not call the queue. nil: all answer.
 	Answers func(item R, settled func()) bool
 	// Doubt is 200ms if it is zero.
 	Doubt time.Duration
 	// RateLimiter says how long items that are added rate-limited have to wait. nil means exponentially longer for each
 	// item, from 5 ms to 1000 s.
 	RateLimiter workqueue.TypedRateLimiter[R]
-	// Served hears of each item that is handed out, and how long it waited for a worker, but for those in the background, for which nobody
-	// waits. It is called while the queue is locked: it must return quickly and not call the queue. nil means nobody.
+	// Served hears of each item that is handed out, and how long it waited for a worker, but for those in the background,
+	// for which nobody waits. It is called while the queue is locked: it must return quickly and not call the queue. nil
+	// means nobody.
 	Served func(item R, wait time.Duration)
 	// Metrics gets the figures of the queue. nil means none.
 	Metrics *Metrics

@@ -14,8 +14,8 @@ import (
 )
 
 // Many goroutines do everything at once. No item may be worked on twice at a time, no lane may exceed its cap, and the
-// last addition of every item must be followed by work on it. There are few items, so that many are added while they are
-// worked on.
+// last addition of every item must be followed by work on it. There are few items, so that many are added while they
+// are worked on.
 func TestManyProducersAndConsumers(t *testing.T) {
 	g := NewWithT(t)
 	const lanes, perLane, producers, consumers, additions = 20, 3, 8, 16, 3000

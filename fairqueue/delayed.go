@@ -2,8 +2,8 @@ package fairqueue
 
 import "time"
 
-// schedule sets the timer for the first delayed entry. A timer that fires too early, because that entry is gone, is left
-// alone: it will set the next.
+// schedule sets the timer for the first delayed entry. A timer that fires too early, because that entry is gone, is
+// left alone: it will set the next.
 func (q *Queue[R]) schedule(now time.Time) {
 	if q.delayed.len() == 0 {
 		return

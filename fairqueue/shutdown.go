@@ -1,7 +1,7 @@
 package fairqueue
 
-// ShutDown ends the queue: nothing is added any more, and every Get returns at once, even if there are items left. What is
-// handed out may still be Done. Nothing of the queue runs afterwards.
+// ShutDown ends the queue: nothing is added any more, and every Get returns at once, even if there are items left. What
+// is handed out may still be Done. Nothing of the queue runs afterwards.
 func (q *Queue[R]) ShutDown() {
 	q.mutex.Lock()
 	q.shutDown = true
@@ -19,8 +19,8 @@ func (q *Queue[R]) ShutDown() {
 	q.options.Metrics.detach(q.name, q)
 }
 
-// ShutDownWithDrain is ShutDown that waits until everything that is handed out is Done. Items that are still waiting are
-// not handed out.
+// ShutDownWithDrain is ShutDown that waits until everything that is handed out is Done. Items that are still waiting
+// are not handed out.
 func (q *Queue[R]) ShutDownWithDrain() {
 	q.ShutDown()
 	q.mutex.Lock()

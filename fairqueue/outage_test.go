@@ -12,13 +12,13 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// Of a thousand targets that were all fine, a third hangs at once. Runs that meet one of those last until probes have found
-// out, 14 s later; from then on a run for such a target ends at once. All targets are looked at every ten minutes, and objects
-// are edited, at an even pace, in those that are well. Who is edited there must not wait twice as long as before, and soon
-// nearly all workers are free again.
+// Of a thousand targets that were all fine, a third hangs at once. Runs that meet one of those last until probes have
+// found out, 14 s later; from then on a run for such a target ends at once. All targets are looked at every ten
+// minutes, and objects are edited, at an even pace, in those that are well. Who is edited there must not wait twice as
+// long as before, and soon nearly all workers are free again.
 //
-// If there is a change at that moment for each that hangs, that takes that targets are asked before workers are spent on them: there
-// are more of them than workers.
+// If there is a change at that moment for each that hangs, that takes that targets are asked before workers are spent
+// on them: there are more of them than workers.
 func TestFleetOfWhichAThirdHangsAtOnce(t *testing.T) {
 	t.Run("with looks that are due", func(t *testing.T) { fleetOfWhichAThirdHangs(t, false) })
 	t.Run("with a change for each that hangs", func(t *testing.T) { fleetOfWhichAThirdHangs(t, true) })

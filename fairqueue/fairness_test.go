@@ -109,7 +109,8 @@ func TestChangesAndUpkeepTakeTurns(t *testing.T) {
 	}
 }
 
-// With 300 changes for targets that hung, all places were taken until these were found silent, and edits in the others waited for a second.
+// With 300 changes for targets that hung, all places were taken until these were found silent, and edits in the others
+// waited for a second.
 func TestEachKindLeavesSomePlacesToTheOthers(t *testing.T) {
 	for _, test := range []struct {
 		name          string

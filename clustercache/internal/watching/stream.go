@@ -15,7 +15,7 @@ import (
 
 // Spec says what is watched and what becomes of it.
 type Spec struct {
-	// Cluster and Name identify the watch to the handler.
+	// Cluster is the target, and Name what the stream is called in logs and messages.
 	Cluster types.NamespacedName
 	Name    string
 
@@ -32,11 +32,9 @@ type Spec struct {
 	Room *Room
 	// Transform turns an object into what is kept. Nil keeps it without managedFields.
 	Transform func(obj client.Object) any
-	// Handler hears of changes. It may be nil.
-	Handler Handler
 }
 
-// Handler hears of the changes of a watch, one at a time.
+// Handler hears of the changes of a stream, one at a time. watch is the name of the subscription.
 type Handler interface {
 	OnUpdate(cluster types.NamespacedName, watch string, key types.NamespacedName, old, value any)
 	OnDelete(cluster types.NamespacedName, watch string, key types.NamespacedName, old any)
@@ -44,16 +42,17 @@ type Handler interface {
 	OnError(cluster types.NamespacedName, watch string, err error)
 }
 
-// Declared is a watch that outlives connections. What is kept stays until the next binding's initial list is complete
-// and can be compared.
-type Declared struct {
+// Stream is a watch that outlives connections, for any number of subscriptions. What is kept stays until the next
+// binding's initial list is complete and can be compared.
+type Stream struct {
 	spec   Spec
-	ctx    context.Context // ends with the watch
+	ctx    context.Context // ends with the stream
 	cancel context.CancelFunc
 
-	// deliver makes changes and their handler calls one sequence. It is taken before mu, and never while holding it.
+	// deliver makes changes and the calls of handlers one sequence. It is taken before mu, and never while holding it.
 	deliver sync.Mutex
 	feeder  *Binding // whose events count; guarded by deliver
+	fault   error    // why nothing can be watched, as the handlers know it; guarded by deliver
 
 	mu       sync.RWMutex
 	values   map[types.NamespacedName]any
@@ -61,17 +60,19 @@ type Declared struct {
 	foreign  bool     // they are of another history than what comes next: equal versions mean nothing
 	syncedBy *Binding // who keeps values up to date; nil while they cannot be relied upon
 	outages  uint64   // the connection of syncedBy had had by then: after another one values may be outdated
+	// subscribed are those whose handlers are called. The slice is replaced, never changed.
+	subscribed []*Subscription
 }
 
-// Declare returns a watch without a binding. It ends with ctx at the latest.
-func Declare(ctx context.Context, spec Spec) *Declared {
-	w := &Declared{spec: spec, values: map[types.NamespacedName]any{}}
+// NewStream returns a stream without a binding and without subscriptions. It ends with ctx at the latest.
+func NewStream(ctx context.Context, spec Spec) *Stream {
+	w := &Stream{spec: spec, values: map[types.NamespacedName]any{}}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	return w
 }
 
 // Lookup returns what is kept of an object, and whether absence can be relied upon.
-func (w *Declared) Lookup(key types.NamespacedName) (value any, found, synced bool) {
+func (w *Stream) Lookup(key types.NamespacedName) (value any, found, synced bool) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	value, found = w.values[key]
@@ -79,7 +80,7 @@ func (w *Declared) Lookup(key types.NamespacedName) (value any, found, synced bo
 }
 
 // Range calls f for all that is kept, until it returns false. f must not call the watch.
-func (w *Declared) Range(f func(key types.NamespacedName, value any) bool) (synced bool) {
+func (w *Stream) Range(f func(key types.NamespacedName, value any) bool) (synced bool) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	for key, value := range w.values {
@@ -91,32 +92,32 @@ func (w *Declared) Range(f func(key types.NamespacedName, value any) bool) (sync
 }
 
 // Synced tells whether absence can be relied upon.
-func (w *Declared) Synced() bool {
+func (w *Stream) Synced() bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return w.syncedLocked()
 }
 
 // State tells whether absence can be relied upon, and how many objects are kept.
-func (w *Declared) State() (synced bool, objects int) {
+func (w *Stream) State() (synced bool, objects int) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return w.syncedLocked(), len(w.values)
 }
 
 // Spec returns what is watched.
-func (w *Declared) Spec() Spec { return w.spec }
+func (w *Stream) Spec() Spec { return w.spec }
 
-func (w *Declared) syncedLocked() bool {
+func (w *Stream) syncedLocked() bool {
 	return w.trustsLocked(w.syncedBy) && w.syncedBy.connection.held() == nil
 }
 
-func (w *Declared) trustsLocked(b *Binding) bool {
+func (w *Stream) trustsLocked(b *Binding) bool {
 	return b != nil && w.syncedBy == b && b.ctx.Err() == nil && b.connection.outages() == w.outages
 }
 
 // trusts tells whether values are up to date as far as a binding is.
-func (w *Declared) trusts(b *Binding) bool {
+func (w *Stream) trusts(b *Binding) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	return w.trustsLocked(b)
@@ -125,7 +126,7 @@ func (w *Declared) trusts(b *Binding) bool {
 // Distrust stops the binding that counts. What is kept is of another history than what the next one brings: an object
 // may be another one although its version is the same. It stays until a list is complete, so that deletions are
 // found.
-func (w *Declared) Distrust() {
+func (w *Stream) Distrust() {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
 	if w.feeder != nil {
@@ -137,10 +138,10 @@ func (w *Declared) Distrust() {
 }
 
 // sameLocked tells whether what is kept of an object is what has come.
-func (w *Declared) sameLocked(kept, value any) bool { return !w.foreign && unchanged(kept, value) }
+func (w *Stream) sameLocked(kept, value any) bool { return !w.foreign && unchanged(kept, value) }
 
 // doubt notes that a binding may have missed something.
-func (w *Declared) doubt(b *Binding) {
+func (w *Stream) doubt(b *Binding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.syncedBy == b {
@@ -149,7 +150,7 @@ func (w *Declared) doubt(b *Binding) {
 }
 
 // trust notes that a binding has missed nothing, unless there was another outage than these.
-func (w *Declared) trust(b *Binding, outages uint64) {
+func (w *Stream) trust(b *Binding, outages uint64) {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
 	if b.ctx.Err() != nil || w.feeder != b {
@@ -163,13 +164,13 @@ func (w *Declared) trust(b *Binding, outages uint64) {
 	w.syncedBy, w.outages = b, outages
 	synced := w.syncedLocked()
 	w.mu.Unlock()
-	if synced && w.spec.Handler != nil {
-		w.notify(func() { w.spec.Handler.OnSynced(w.spec.Cluster, w.spec.Name) })
+	if synced {
+		w.synced()
 	}
 }
 
 // Close ends the watch. No handler call begins after it.
-func (w *Declared) Close() {
+func (w *Stream) Close() {
 	w.cancel()
 	w.forget()
 	w.shrink()
@@ -177,23 +178,23 @@ func (w *Declared) Close() {
 }
 
 // forget drops what is kept.
-func (w *Declared) forget() {
+func (w *Stream) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.values, w.bytes, w.syncedBy = map[types.NamespacedName]any{}, 0, nil
 }
 
 // shrink gives back what is not needed of the room for what is kept.
-func (w *Declared) shrink() {
+func (w *Stream) shrink() {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	w.spec.Room.keep(w, w.sizeLocked())
 }
 
-func (w *Declared) sizeLocked() Size { return Size{len(w.values), w.bytes} }
+func (w *Stream) sizeLocked() Size { return Size{len(w.values), w.bytes} }
 
 // yield drops what a binding may have brought since its watch was ousted.
-func (w *Declared) yield(b *Binding) {
+func (w *Stream) yield(b *Binding) {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
 	if w.spec.Room.ousted(w) {
@@ -205,7 +206,7 @@ func (w *Declared) yield(b *Binding) {
 
 // Promote makes a binding the one that counts, and stops the one before. What the binding collected so far is compared
 // with what is kept.
-func (w *Declared) Promote(b *Binding) {
+func (w *Stream) Promote(b *Binding) {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
 	if w.feeder != nil {
@@ -219,7 +220,7 @@ func (w *Declared) Promote(b *Binding) {
 }
 
 // replace takes a complete list.
-func (w *Declared) replace(b *Binding, list *list) {
+func (w *Stream) replace(b *Binding, list *list) {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
 	switch {
@@ -231,32 +232,29 @@ func (w *Declared) replace(b *Binding, list *list) {
 	}
 }
 
-func (w *Declared) replaceLocked(b *Binding, list *list) {
+func (w *Stream) replaceLocked(b *Binding, list *list) {
 	w.mu.Lock()
 	before, values, foreign := w.values, list.values, w.foreign
 	w.values, w.bytes, w.syncedBy, w.outages, w.foreign = values, list.bytes, b, b.connection.outages(), false
 	w.mu.Unlock()
 	w.shrink()
 	w.spec.Room.fits(w)
-	if w.spec.Handler == nil {
-		return
-	}
-	// The handler may look things up meanwhile; the maps are not written to, for that needs deliver.
+	// Handlers may look things up meanwhile; the maps are not written to, for that needs deliver.
 	for key, value := range values {
 		if old, existed := before[key]; !existed || foreign || !unchanged(old, value) {
-			w.notify(func() { w.spec.Handler.OnUpdate(w.spec.Cluster, w.spec.Name, key, old, value) })
+			w.updated(key, old, value)
 		}
 	}
 	for key, old := range before {
 		if _, exists := values[key]; !exists {
-			w.notify(func() { w.spec.Handler.OnDelete(w.spec.Cluster, w.spec.Name, key, old) })
+			w.deleted(key, old)
 		}
 	}
-	w.notify(func() { w.spec.Handler.OnSynced(w.spec.Cluster, w.spec.Name) })
+	w.synced()
 }
 
 // set takes an object that was added or changed. It returns false if there is no room for it.
-func (w *Declared) set(b *Binding, key types.NamespacedName, value any) bool {
+func (w *Stream) set(b *Binding, key types.NamespacedName, value any) bool {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
 	fits := true
@@ -279,14 +277,14 @@ func (w *Declared) set(b *Binding, key types.NamespacedName, value any) bool {
 	if after.Bytes < before.Bytes {
 		w.shrink()
 	}
-	if fits && w.spec.Handler != nil {
-		w.notify(func() { w.spec.Handler.OnUpdate(w.spec.Cluster, w.spec.Name, key, old, value) })
+	if fits {
+		w.updated(key, old, value)
 	}
 	return fits
 }
 
 // remove takes an object that left the selection.
-func (w *Declared) remove(b *Binding, key types.NamespacedName) {
+func (w *Stream) remove(b *Binding, key types.NamespacedName) {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
 	if !w.accepts(b, func() { w.take(b.staged, key) }) {
@@ -301,13 +299,13 @@ func (w *Declared) remove(b *Binding, key types.NamespacedName) {
 	w.mu.Unlock()
 	w.shrink()
 	w.spec.Room.wake()
-	if existed && w.spec.Handler != nil {
-		w.notify(func() { w.spec.Handler.OnDelete(w.spec.Cluster, w.spec.Name, key, old) })
+	if existed {
+		w.deleted(key, old)
 	}
 }
 
 // accepts tells whether an event of a binding is to be applied. One of a binding that waits for its turn is staged.
-func (w *Declared) accepts(b *Binding, stage func()) bool {
+func (w *Stream) accepts(b *Binding, stage func()) bool {
 	if b.ctx.Err() != nil {
 		return false
 	}
@@ -318,7 +316,7 @@ func (w *Declared) accepts(b *Binding, stage func()) bool {
 }
 
 // fail notes that a binding cannot watch: what is kept may be outdated.
-func (w *Declared) fail(b *Binding, err error) {
+func (w *Stream) fail(b *Binding, err error) {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
 	if b.ctx.Err() != nil || w.feeder != b {
@@ -330,26 +328,20 @@ func (w *Declared) fail(b *Binding, err error) {
 	if errors.Is(err, ErrTooMany) {
 		w.spec.Room.told(w)
 	}
-	if w.spec.Handler != nil {
-		w.notify(func() { w.spec.Handler.OnError(w.spec.Cluster, w.spec.Name, err) })
-	}
-}
-
-// notify calls the handler unless the watch was ended.
-func (w *Declared) notify(call func()) {
-	if w.ctx.Err() == nil {
-		call()
+	w.fault = err
+	for _, s := range w.subscriptions() {
+		s.notify(func(h Handler) { h.OnError(w.spec.Cluster, s.name, err) })
 	}
 }
 
 // Done is closed when the watch has ended.
-func (w *Declared) Done() <-chan struct{} { return w.ctx.Done() }
+func (w *Stream) Done() <-chan struct{} { return w.ctx.Done() }
 
 // Name is that of the spec.
-func (w *Declared) Name() string { return w.spec.Name }
+func (w *Stream) Name() string { return w.spec.Name }
 
 // keep turns an object into what is kept.
-func (w *Declared) keep(obj client.Object) any {
+func (w *Stream) keep(obj client.Object) any {
 	if w.spec.Transform != nil {
 		return w.spec.Transform(obj)
 	}

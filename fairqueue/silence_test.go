@@ -12,8 +12,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// silentTargets are targets that answer nothing, if that is in their names, until they are settled. The others answer when they are
-// told to, or always.
+// silentTargets are targets that answer nothing, if that is in their names, until they are settled. The others answer
+// when they are told to, or always.
 type silentTargets struct {
 	shy bool // the others have to be settled, too
 
@@ -153,7 +153,8 @@ func TestWhereAllAreSlowNobodyIsSilent(t *testing.T) {
 	g.Expect(q.usual).To(Equal(usual), "what comes then is no answer")
 }
 
-// Of many that are new, or that are slow at first, nobody is asked, and however many are silent, no more than there are places give up theirs early.
+// Of many that are new, or that are slow at first, nobody is asked, and however many are silent, no more than there are
+// places give up theirs early.
 func TestFewGiveUpTheirPlacesEarly(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{}
@@ -258,7 +259,8 @@ func TestTargetsAreAskedBeforeWorkersAreSpentWhileManyAreSilent(t *testing.T) {
 	g.Expect(faults(q)).To(BeEmpty())
 }
 
-// Where places are scarce, a target that has answered need not do so again until it is the turn of its lane, unless that takes long.
+// Where places are scarce, a target that has answered need not do so again until it is the turn of its lane, unless
+// that takes long.
 func TestAnAnswerHoldsUntilALaneIsServed(t *testing.T) {
 	g := NewWithT(t)
 	targets := &silentTargets{shy: true}

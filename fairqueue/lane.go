@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// entry is an item in the queue. It is in exactly one of three places: ready in a lane, among the delayed, or, if the item
-// is being worked on, held back until Done.
+// entry is an item in the queue. It is in exactly one of three places: ready in a lane, among the delayed, or, if the
+// item is being worked on, held back until Done.
 type entry[R comparable] struct {
 	item     R
 	priority int
@@ -32,8 +32,8 @@ type lane[R comparable] struct {
 	standing standing
 	// inFlight is how many of its items are handed out, slow how many of them have no place.
 	inFlight, slow int
-	// held is true while nothing of it is handed out, until its target was found to answer. That holds until vouchedUntil, or until
-	// something is handed out.
+	// held is true while nothing of it is handed out, until its target was found to answer. That holds until vouchedUntil,
+	// or until something is handed out.
 	held         bool
 	vouchedUntil time.Time
 	// turn says since when the lane waits: the lower, the longer.
@@ -107,8 +107,8 @@ func newLane[R comparable](name string, s standing) *lane[R] {
 	}
 }
 
-// before tells which of two lanes is served first: one that has nothing in flight, for the other may turn out to hang, and of two such
-// the one that has been waiting longer.
+// before tells which of two lanes is served first: one that has nothing in flight, for the other may turn out to hang,
+// and of two such the one that has been waiting longer.
 func (l *lane[R]) before(other *lane[R]) bool {
 	if idle := l.inFlight == 0; idle != (other.inFlight == 0) {
 		return idle

@@ -56,7 +56,8 @@ func take(q *Queue[string]) []string {
 	return items
 }
 
-// elapse lets time go by, and waits until those that took long by then have given up their places. There must be no delayed items.
+// elapse lets time go by, and waits until those that took long by then have given up their places. There must be no
+// delayed items.
 func elapse(g Gomega, q *Queue[string], clock *clocktesting.FakeClock, d time.Duration) {
 	// A look at who took long goes by the time at which it began, so none may be under way.
 	g.Eventually(func() bool {
@@ -88,7 +89,8 @@ func addMany(q *Queue[string], lane string, n int) {
 	}
 }
 
-// faults looks for what must never be: lanes, heaps, counters and flights that contradict each other, and caps that are not kept.
+// faults looks for what must never be: lanes, heaps, counters and flights that contradict each other, and caps that are
+// not kept.
 func faults(q *Queue[string]) (found []string) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
