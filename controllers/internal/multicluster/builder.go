@@ -1,0 +1,205 @@
+package multicluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+// Request names an object of a target, or the target itself if the name is empty, as for the timer of Every.
+type Request struct {
+	Cluster clustercache.ClusterKey
+	types.NamespacedName
+}
+
+// String is the target and the object, for logs.
+func (r Request) String() string {
+	if r.NamespacedName == (types.NamespacedName{}) {
+		return r.Cluster.String()
+	}
+	return r.Cluster.String() + " " + r.NamespacedName.String()
+}
+
+// Reconciler works on one object of one target. Errors are tried again with backoff; those that say that the target is
+// not connected wait for it.
+type Reconciler interface {
+	Reconcile(ctx context.Context, target *Target, name types.NamespacedName) (reconcile.Result, error)
+}
+
+// ReconcilerFunc is a function that is a Reconciler.
+type ReconcilerFunc func(ctx context.Context, target *Target, name types.NamespacedName) (reconcile.Result, error)
+
+// Reconcile implements Reconciler.
+func (f ReconcilerFunc) Reconcile(
+	ctx context.Context, target *Target, name types.NamespacedName,
+) (reconcile.Result, error) {
+	return f(ctx, target, name)
+}
+
+// Forgetter is a Reconciler that remembers something of targets. Forget is called when one is disengaged, and no run
+// for it is under way.
+type Forgetter interface {
+	Forget(cluster clustercache.ClusterKey)
+}
+
+// Objects are objects of targets that a controller watches. The pointer identifies them to Target.Objects.
+type Objects struct {
+	// Kind is what is watched, in the version that is asked for.
+	Kind schema.GroupVersionKind
+	// MetadataOnly asks for metadata; else objects come whole, as far as Fields says.
+	MetadataOnly bool
+	// Namespace and the selectors restrict what the target is asked for. Zero values: all.
+	Namespace     string
+	LabelSelector labels.Selector
+	FieldSelector fields.Selector
+	// Fields, Transform and Form are those of clustercache.Watcher: what is looked at of whole objects, what is kept of an
+	// object, and the name of that.
+	Fields    [][]string
+	Transform func(obj client.Object) any
+	Form      string
+}
+
+// Environment is what all controllers of a hub share. All fields are required but those with a default.
+type Environment struct {
+	// Clusters has the connections.
+	Clusters clustercache.ClusterCache
+	// Source has the informers of the source. Only needed for WatchesSource.
+	Source cache.Cache
+	// Events takes events about objects of the source.
+	Events events.EventRecorder
+	// Metrics takes the figures of controllers. Nil: nobody does.
+	Metrics *Metrics
+	// Clock defaults to the real one.
+	Clock clock.WithTicker
+	// Logger defaults to none.
+	Logger logr.Logger
+}
+
+// MapFunc returns the requests that follow from a change of an object: the names of what is to be reconciled in its
+// target. Of old and value, as Objects keeps them, one is nil if the object is new or gone. It is called by the watch
+// and must be quick.
+type MapFunc func(name types.NamespacedName, old, value any) []types.NamespacedName
+
+// SourceMapFunc does the same for an object of the source, in each target of its namespace.
+type SourceMapFunc func(obj client.Object) []types.NamespacedName
+
+// Defaults of a Builder.
+const (
+	defaultWorkers   = 5
+	defaultPerTarget = 2
+	defaultTimeout   = time.Minute
+)
+
+// Builder says what a controller does. Make one with New.
+type Builder struct {
+	name        string
+	environment Environment
+	objects     []watch
+	source      []sourceWatch
+	every       time.Duration
+	enabled     func(clustercache.Status) bool
+	workers     int
+	perTarget   int
+	timeout     time.Duration
+}
+
+type watch struct {
+	objects *Objects
+	to      MapFunc
+}
+
+type sourceWatch struct {
+	kind client.Object
+	list client.ObjectList
+	to   SourceMapFunc
+}
+
+// New begins a controller with a name for logs and metrics.
+func New(name string, environment Environment) *Builder {
+	return &Builder{
+		name: name, environment: environment, workers: defaultWorkers, perTarget: defaultPerTarget, timeout: defaultTimeout,
+		enabled: func(status clustercache.Status) bool { return status.Cluster.Namespace != "" },
+	}
+}
+
+// For has each of some objects reconciled when it changes, comes or goes.
+func (b *Builder) For(objects *Objects) *Builder {
+	return b.Watches(objects, func(name types.NamespacedName, _, _ any) []types.NamespacedName {
+		return []types.NamespacedName{name}
+	})
+}
+
+// Watches has reconciled what follows from a change of some objects. A nil to: nothing does, they are only looked up.
+func (b *Builder) Watches(objects *Objects, to MapFunc) *Builder {
+	b.objects = append(b.objects, watch{objects, to})
+	return b
+}
+
+// WatchesSource has reconciled what follows from a change of an object of the source in all targets of its namespace.
+// kind and list say which objects, by their types.
+func (b *Builder) WatchesSource(kind client.Object, list client.ObjectList, to SourceMapFunc) *Builder {
+	b.source = append(b.source, sourceWatch{kind, list, to})
+	return b
+}
+
+// Every has each target reconciled once in a period, by a request without a name. The first one comes within a period,
+// at a time that follows from the target's name, so that targets are spread.
+func (b *Builder) Every(period time.Duration) *Builder {
+	b.every = period
+	return b
+}
+
+// EnabledFor says for which targets the controller works. It is asked when a target is connected and when its
+// registration changes, and answers from memory. Default: all that are registered by a Secret.
+func (b *Builder) EnabledFor(enabled func(clustercache.Status) bool) *Builder {
+	b.enabled = enabled
+	return b
+}
+
+// Workers sets how many requests are worked on at a time, default 5, and how many of them for one target, default 2.
+func (b *Builder) Workers(all, perTarget int) *Builder {
+	b.workers, b.perTarget = all, perTarget
+	return b
+}
+
+// Timeout bounds a run. Default: a minute.
+func (b *Builder) Timeout(timeout time.Duration) *Builder {
+	b.timeout = timeout
+	return b
+}
+
+// Complete returns the controller, which does nothing until it is started.
+func (b *Builder) Complete(reconciler Reconciler) (*Controller, error) {
+	e := &b.environment
+	switch {
+	case e.Clusters == nil || e.Events == nil:
+		return nil, fmt.Errorf("controller %s: a required part of its environment is missing", b.name)
+	case len(b.source) > 0 && e.Source == nil:
+		return nil, fmt.Errorf("controller %s: objects of the source cannot be watched without its informers", b.name)
+	case b.workers < 1 || b.perTarget < 1 || b.timeout <= 0 || b.every < 0:
+		return nil, fmt.Errorf("controller %s: workers and times have to be positive", b.name)
+	case len(b.objects) == 0 && len(b.source) == 0 && b.every == 0:
+		return nil, fmt.Errorf("controller %s: %w", b.name, errors.New("nothing would ever be reconciled"))
+	}
+	if e.Clock == nil {
+		e.Clock = clock.RealClock{}
+	}
+	if e.Logger.GetSink() == nil {
+		e.Logger = logr.Discard()
+	}
+	return newController(*b, reconciler)
+}

@@ -1,0 +1,365 @@
+package multicluster_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/clustercache/fake"
+	. "github.com/trellis-hub/trellis/controllers/internal/multicluster"
+)
+
+var (
+	east = clustercache.ClusterKey{Namespace: "garden-east", Name: "east"}
+	west = clustercache.ClusterKey{Namespace: "garden-west", Name: "west"}
+)
+
+const patience = 30 * time.Second
+
+// watchName is what the fake knows the watch of Namespaces by.
+const watchName = "test Namespace"
+
+// world has two targets and a controller that notes what it is asked for.
+type world struct {
+	*WithT
+	t        *testing.T
+	clusters *fake.Cache
+
+	mu        sync.Mutex
+	runs      map[Request]int
+	forgotten map[clustercache.ClusterKey]int
+	do        func(ctx context.Context, target *Target, name types.NamespacedName) (reconcile.Result, error)
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{WithT: NewWithT(t), t: t, runs: map[Request]int{}, forgotten: map[clustercache.ClusterKey]int{}}
+	w.SetDefaultEventuallyTimeout(patience)
+	w.clusters = fake.New(map[clustercache.ClusterKey]client.Client{
+		east: fakeclient.NewClientBuilder().Build(), west: fakeclient.NewClientBuilder().Build(),
+	})
+	return w
+}
+
+func (w *world) environment() Environment {
+	return Environment{Clusters: w.clusters, Events: events.NewFakeRecorder(100)}
+}
+
+// Reconcile implements Reconciler.
+func (w *world) Reconcile(ctx context.Context, target *Target, name types.NamespacedName) (reconcile.Result, error) {
+	w.mu.Lock()
+	w.runs[Request{Cluster: target.Key(), NamespacedName: name}]++
+	do := w.do
+	w.mu.Unlock()
+	if do != nil {
+		return do(ctx, target, name)
+	}
+	return reconcile.Result{}, nil
+}
+
+// Forget implements Forgetter.
+func (w *world) Forget(key clustercache.ClusterKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgotten[key]++
+}
+
+func (w *world) count(key clustercache.ClusterKey, name string) func() int {
+	return func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.runs[Request{Cluster: key, NamespacedName: types.NamespacedName{Name: name}}]
+	}
+}
+
+func (w *world) timesForgotten(key clustercache.ClusterKey) func() int {
+	return func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.forgotten[key]
+	}
+}
+
+// start runs a controller until the test ends, or the returned function is called.
+func (w *world) start(build func(*Builder) *Builder) (stop func()) {
+	w.t.Helper()
+	c, err := build(New("test", w.environment())).Complete(w)
+	w.Expect(err).NotTo(HaveOccurred())
+	return w.run(c)
+}
+
+func (w *world) run(c *Controller) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		w.Eventually(ended).Should(Receive(BeNil()))
+	})
+	w.t.Cleanup(stop)
+	return stop
+}
+
+func (w *world) startForNamespaces() (stop func()) {
+	stop = w.start(func(b *Builder) *Builder { return b.For(namespaces) })
+	w.Eventually(func() int { return len(w.clusters.Watches(east)) + len(w.clusters.Watches(west)) }).Should(Equal(2))
+	return stop
+}
+
+func (w *world) put(key clustercache.ClusterKey, name string) {
+	w.clusters.Put(key, watchName, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+func TestRequestsFollowFromChangesInTheirOwnTarget(t *testing.T) {
+	w := newWorld(t)
+	w.startForNamespaces()
+	w.put(east, "one")
+	w.Eventually(w.count(east, "one")).Should(Equal(1))
+	w.clusters.Delete(east, watchName, types.NamespacedName{Name: "one"})
+	w.Eventually(w.count(east, "one")).Should(Equal(2))
+	w.Expect(w.count(west, "one")()).To(BeZero())
+}
+
+func TestTargetThatIsDownCostsNothingAndGoesOnWhenItIsBack(t *testing.T) {
+	w := newWorld(t)
+	w.startForNamespaces()
+	w.clusters.SetState(east, clustercache.StateDisconnected, clustercache.ReasonProbeFailed, "")
+	w.put(east, "one")
+	w.put(west, "one")
+	w.Eventually(w.count(west, "one")).Should(Equal(1), "another target has nothing to do with it")
+	w.Consistently(w.count(east, "one"), "100ms").Should(BeZero())
+	w.clusters.SetState(east, clustercache.StateConnected, clustercache.ReasonConnected, "")
+	w.Eventually(w.count(east, "one")).Should(Equal(1))
+	w.Expect(w.timesForgotten(east)()).To(BeZero())
+}
+
+func TestRunThatFindsTheTargetDownIsRepeatedWhenItIsBack(t *testing.T) {
+	w := newWorld(t)
+	w.do = func(context.Context, *Target, types.NamespacedName) (reconcile.Result, error) {
+		if status, _ := w.clusters.GetStatus(east); status.State == clustercache.StateConnected && status.Message == "" {
+			w.clusters.SetState(east, clustercache.StateDisconnected, clustercache.ReasonProbeFailed, "was down")
+			return reconcile.Result{}, clustercache.ErrClusterNotConnected
+		}
+		return reconcile.Result{}, nil
+	}
+	w.startForNamespaces()
+	w.put(east, "one")
+	w.Eventually(w.count(east, "one")).Should(Equal(1))
+	w.clusters.SetState(east, clustercache.StateConnected, clustercache.ReasonConnected, "was down")
+	w.Eventually(w.count(east, "one")).Should(Equal(2))
+}
+
+func TestTargetThatIsGoneLeavesNoTrace(t *testing.T) {
+	for name, leave := range map[string]func(w *world){
+		"the registration is gone": func(w *world) { w.clusters.Remove(east) },
+		"it drains": func(w *world) {
+			w.clusters.SetState(east, clustercache.StateDraining, clustercache.ReasonRegistrationGone, "")
+		},
+		"it is disabled": func(w *world) {
+			status, _ := w.clusters.GetStatus(east)
+			status.Labels = map[string]string{"off": "true"}
+			w.clusters.SetStatus(status)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.start(func(b *Builder) *Builder {
+				return b.For(namespaces).EnabledFor(func(s clustercache.Status) bool { return s.Labels["off"] == "" })
+			})
+			w.Eventually(func() int { return len(w.clusters.Watches(east)) }).Should(Equal(1))
+			w.put(east, "one")
+			w.Eventually(w.count(east, "one")).Should(Equal(1))
+			leave(w)
+			w.Eventually(w.timesForgotten(east)).Should(Equal(1))
+			w.Expect(w.clusters.Watches(east)).To(BeEmpty())
+			w.Expect(w.clusters.Watches(west)).NotTo(BeEmpty())
+		})
+	}
+}
+
+func TestAnotherClusterBehindTheRegistrationIsAnotherTarget(t *testing.T) {
+	w := newWorld(t)
+	w.startForNamespaces()
+	status, _ := w.clusters.GetStatus(east)
+	status.UID = "another"
+	w.clusters.SetStatus(status)
+	w.clusters.Emit(east, clustercache.EventConnected)
+	w.Eventually(w.timesForgotten(east)).Should(Equal(1))
+	w.Eventually(func() int { return len(w.clusters.Watches(east)) }).Should(Equal(1), "it is engaged again")
+	w.put(east, "one")
+	w.Eventually(w.count(east, "one")).Should(Equal(1))
+}
+
+func TestRunIsCancelledWhenItsTargetGoes(t *testing.T) {
+	w := newWorld(t)
+	inside := make(chan struct{})
+	w.do = func(ctx context.Context, _ *Target, _ types.NamespacedName) (reconcile.Result, error) {
+		close(inside)
+		<-ctx.Done()
+		w.Expect(w.timesForgotten(east)()).To(BeZero(), "nothing is forgotten while it may be used")
+		return reconcile.Result{}, ctx.Err()
+	}
+	w.startForNamespaces()
+	w.put(east, "one")
+	w.Eventually(inside).Should(BeClosed())
+	w.clusters.Remove(east)
+	w.Eventually(w.timesForgotten(east)).Should(Equal(1))
+	w.Consistently(w.count(east, "one"), "100ms").Should(Equal(1), "it is not tried again")
+}
+
+func TestClientRefusesToWriteToWhatIsNotTheTargetAnyMore(t *testing.T) {
+	for name, change := range map[string]func(w *world, status clustercache.Status){
+		"the registration is gone": func(w *world, _ clustercache.Status) { w.clusters.Remove(east) },
+		"another cluster": func(w *world, s clustercache.Status) {
+			s.UID = "another"
+			w.clusters.SetStatus(s)
+		},
+		"another connection": func(w *world, s clustercache.Status) {
+			s.Generation++
+			w.clusters.SetStatus(s)
+		},
+		"another registration": func(w *world, s clustercache.Status) {
+			s.SecretName = "another"
+			w.clusters.SetStatus(s)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			target, err := w.clusters.GetClient(t.Context(), east)
+			w.Expect(err).NotTo(HaveOccurred())
+			refused := make(chan []error, 10)
+			w.do = func(_ context.Context, target *Target, name types.NamespacedName) (reconcile.Result, error) {
+				status, _ := w.clusters.GetStatus(east)
+				change(w, status)
+				c, ctx := target.Client, context.Background() // that of the run may have ended
+				object := func() *corev1.ConfigMap {
+					return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name.Name}}
+				}
+				patch := client.RawPatch(types.MergePatchType, []byte("{}"))
+				refused <- []error{
+					c.Create(ctx, object()), c.Update(ctx, object()), c.Patch(ctx, object(), patch), c.Delete(ctx, object()),
+					c.DeleteAllOf(ctx, object(), client.InNamespace("default")), c.Apply(ctx, nil),
+					c.Status().Update(ctx, object()), c.Status().Patch(ctx, object(), patch), c.Status().Apply(ctx, nil),
+					c.SubResource("token").Create(ctx, object(), object()), target.Valid(),
+				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.do = nil
+				return reconcile.Result{}, target.Valid()
+			}
+			w.startForNamespaces()
+			w.put(east, "one")
+			var errs []error
+			w.Eventually(refused).Should(Receive(&errs))
+			w.Expect(errs).To(HaveEach(MatchError(clustercache.ErrConnectionReplaced)))
+			list := &corev1.ConfigMapList{}
+			w.Expect(target.List(t.Context(), list)).To(Succeed())
+			w.Expect(list.Items).To(BeEmpty())
+			if _, registered := w.clusters.GetStatus(east); registered {
+				w.Eventually(w.count(east, "one")).Should(BeNumerically(">=", 2), "it is reconciled with what is there now")
+			}
+		})
+	}
+}
+
+func TestErrorsAreRepeated(t *testing.T) {
+	w := newWorld(t)
+	w.do = func(context.Context, *Target, types.NamespacedName) (reconcile.Result, error) {
+		return reconcile.Result{}, errors.New("broken")
+	}
+	w.startForNamespaces()
+	w.put(east, "one")
+	w.Eventually(w.count(east, "one")).Should(BeNumerically(">=", 3))
+}
+
+func TestEverythingIsReconciledAfterATargetWentBackInTime(t *testing.T) {
+	w := newWorld(t)
+	w.startForNamespaces()
+	w.put(east, "one")
+	w.put(east, "two")
+	w.Eventually(w.count(east, "two")).Should(Equal(1))
+	status, _ := w.clusters.GetStatus(east)
+	status.Rewinds++
+	w.clusters.SetStatus(status)
+	w.clusters.Emit(east, clustercache.EventRewound)
+	w.Eventually(w.count(east, "one")).Should(Equal(2))
+	w.Eventually(w.count(east, "two")).Should(Equal(2))
+}
+
+func TestTimer(t *testing.T) {
+	w := newWorld(t)
+	w.start(func(b *Builder) *Builder { return b.Every(20 * time.Millisecond) })
+	w.Eventually(w.count(east, "")).Should(BeNumerically(">=", 3))
+	w.Eventually(w.count(west, "")).Should(BeNumerically(">=", 3))
+	w.clusters.Remove(east)
+	w.Eventually(w.timesForgotten(east)).Should(Equal(1))
+	before := w.count(east, "")()
+	w.Consistently(w.count(east, ""), "200ms").Should(Equal(before))
+}
+
+func TestNothingIsLeftOfATerm(t *testing.T) {
+	w := newWorld(t)
+	stop := w.startForNamespaces()
+	w.put(east, "one")
+	w.Eventually(w.count(east, "one")).Should(Equal(1))
+	stop()
+	w.Expect(w.clusters.Watches(east)).To(BeEmpty())
+	w.Expect(w.clusters.Watches(west)).To(BeEmpty())
+	w.Expect(w.timesForgotten(east)()).To(Equal(1))
+
+	again := newWorld(t)
+	again.clusters = w.clusters
+	again.startForNamespaces()
+	again.put(west, "two")
+	again.Eventually(again.count(west, "two")).Should(Equal(1))
+}
+
+func TestExample(t *testing.T) {
+	w := newWorld(t)
+	c, err := newExample(w.environment())
+	w.Expect(err).NotTo(HaveOccurred())
+	w.run(c)
+	w.Eventually(func() int { return len(w.clusters.Watches(east)) + len(w.clusters.Watches(west)) }).Should(Equal(2))
+	for _, key := range []clustercache.ClusterKey{east, west} {
+		name := slices.Collect(maps.Keys(w.clusters.Watches(key)))[0]
+		w.clusters.Sync(key, name, true)
+		w.clusters.Put(key, name, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+		target, err := w.clusters.GetClient(t.Context(), key)
+		w.Expect(err).NotTo(HaveOccurred())
+		owner := &corev1.ConfigMap{}
+		w.Eventually(func() error {
+			return target.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "owner"}, owner)
+		}).Should(Succeed())
+		w.Expect(owner.Data).To(HaveKeyWithValue("owner", key.Namespace))
+	}
+}
+
+func TestBuilderRefusesWhatCannotWork(t *testing.T) {
+	w := newWorld(t)
+	for name, build := range map[string]func() *Builder{
+		"nothing to do":         func() *Builder { return New("x", w.environment()) },
+		"no workers":            func() *Builder { return New("x", w.environment()).For(namespaces).Workers(0, 1) },
+		"no time":               func() *Builder { return New("x", w.environment()).For(namespaces).Timeout(0) },
+		"no environment":        func() *Builder { return New("x", Environment{}).For(namespaces) },
+		"no informers":          func() *Builder { return New("x", w.environment()).WatchesSource(nil, nil, nil) },
+		"time that is negative": func() *Builder { return New("x", w.environment()).Every(-time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := build().Complete(w)
+			NewWithT(t).Expect(err).To(HaveOccurred())
+		})
+	}
+}

@@ -1,0 +1,34 @@
+// Package multicluster is what controllers that work in targets are built with. Its vocabulary is that of
+// controller-runtime and of multicluster-runtime: a Builder says what is watched, a Reconciler gets a request for one
+// object of one target.
+//
+//	var nodes = &multicluster.Objects{Kind: corev1.SchemeGroupVersion.WithKind("Node"), MetadataOnly: true}
+//
+//	controller, err := multicluster.New("nodes", environment).
+//		For(nodes).
+//		Every(time.Minute).
+//		Complete(reconciler)
+//	...
+//	err = controller.Start(ctx)
+//
+// # How it works
+//
+// One goroutine follows the events of the cluster cache. A target that is connected and for which the controller is
+// enabled is engaged: the controller subscribes to the objects, whose handlers put requests into the queue. A target
+// that is gone, that is another cluster than before, or for which the controller is no longer enabled is disengaged
+// without a trace: subscriptions are closed, what waits is dropped, and the reconciler forgets it (Forgetter). A target
+// that is down stays engaged; its requests are parked when their turn comes, and come back when it is connected, so it
+// costs no worker and no retries. When a target went back in time, everything is reconciled once more.
+//
+// The queue is fair between namespaces, then targets (package fairqueue), and bounds how many requests of one target
+// are worked on at a time. A run has a deadline. Its Target is bound to the connection that there was when it began:
+// its client refuses to write once the registration, the connection or the cluster behind it has changed, and the
+// request is then reconciled anew.
+//
+// A Controller lives for one term of leadership and leaves nothing behind.
+//
+// # Trade-offs
+//
+// A reconciler is handed its target, and cannot reach another one. What it needs of several targets does not belong
+// into it. All subscriptions of a controller are made when a target is engaged; there is none for a single run.
+package multicluster

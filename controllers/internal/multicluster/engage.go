@@ -1,0 +1,329 @@
+package multicluster
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/metrics"
+)
+
+// engaged is a target that the controller works in.
+type engaged struct {
+	uid           types.UID
+	ctx           context.Context // ends when the target is disengaged
+	cancel        context.CancelFunc
+	runs          sync.WaitGroup // added to under the controller's mu, as long as it is engaged
+	subscriptions map[*Objects]clustercache.Subscription
+
+	// The controller's mu guards these.
+	connected bool
+	rewinds   int64
+	parked    map[Request]struct{}
+}
+
+// follow brings the controller in line with the state of a target.
+func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
+	c.following.Lock()
+	defer c.following.Unlock()
+	status, registered := c.environment.Clusters.GetStatus(key)
+	wanted := registered && status.State != clustercache.StateDraining && c.enabled(status)
+	connected := status.State == clustercache.StateConnected
+
+	c.mu.Lock()
+	e := c.targets[key]
+	_, leaving := c.leaving[key]
+	c.mu.Unlock()
+	if e != nil && (!wanted || connected && status.UID != e.uid || !e.live()) {
+		c.disengage(key)
+		e, leaving = nil, true // and when it has left, this is called again
+	}
+	switch {
+	case e == nil && (!wanted || !connected || leaving || ctx.Err() != nil):
+	case e == nil:
+		c.engage(ctx, status)
+	default:
+		c.connected(e, connected)
+		if c.rewound(e, status.Rewinds) {
+			c.reconcileAll(ctx, key, e)
+		}
+	}
+}
+
+// live tells whether what the target was subscribed to goes on. It does not if the target was registered anew.
+func (e *engaged) live() bool {
+	for _, s := range e.subscriptions {
+		if !s.Live() {
+			return false
+		}
+	}
+	return true
+}
+
+// engage begins to work in a target. Requests that come before everything is subscribed to are parked until then.
+func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
+	key := status.Cluster
+	e := &engaged{
+		uid: status.UID, rewinds: status.Rewinds, parked: map[Request]struct{}{},
+		subscriptions: make(map[*Objects]clustercache.Subscription, len(c.objects)),
+	}
+	e.ctx, e.cancel = context.WithCancel(ctx)
+	c.mu.Lock()
+	c.targets[key] = e
+	c.environment.Metrics.targets(c.name, len(c.targets))
+	c.mu.Unlock()
+	log := c.environment.Logger.WithValues("controller", c.name, "target", metrics.TargetName(key))
+	for _, w := range c.objects {
+		s, err := c.environment.Clusters.Watch(ctx, key, w.watcher(c))
+		if err != nil { // its registration has just gone
+			log.V(1).Info("Cannot watch in the target", "error", err.Error())
+			c.disengage(key)
+			return
+		}
+		e.subscriptions[w.objects] = s
+	}
+	log.V(1).Info("Target is engaged")
+	c.connected(e, true)
+	c.reconcileSource(ctx, key)
+	if c.every > 0 {
+		c.queue.AddAfter(Request{Cluster: key}, phase(key, c.every))
+	}
+}
+
+// disengage ends the work in a target. Runs that are under way are cancelled; when they have ended, the reconciler
+// forgets the target, and it may be engaged again.
+func (c *Controller) disengage(key clustercache.ClusterKey) {
+	c.mu.Lock()
+	e := c.targets[key]
+	delete(c.targets, key)
+	c.leaving[key] = struct{}{}
+	c.environment.Metrics.targets(c.name, len(c.targets))
+	c.mu.Unlock()
+	e.cancel()
+	for _, s := range e.subscriptions {
+		s.Close()
+	}
+	c.work.Go(func() {
+		e.runs.Wait()
+		if f, remembers := c.reconciler.(Forgetter); remembers {
+			f.Forget(key)
+		}
+		c.mu.Lock()
+		delete(c.leaving, key)
+		c.mu.Unlock()
+		c.follow(c.ctx, key)
+	})
+}
+
+// enter returns the target of a request that may be worked on now; its runs are to be told when that is done. It
+// returns nil for one that is dropped, or parked.
+func (c *Controller) enter(request Request) *engaged {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.targets[request.Cluster]
+	if e == nil {
+		return nil
+	}
+	if !e.connected {
+		e.parked[request] = struct{}{}
+		return nil
+	}
+	e.runs.Add(1)
+	return e
+}
+
+// park keeps a request until the target is connected again. It returns false if the controller does not know that it is
+// not.
+func (c *Controller) park(e *engaged, request Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !e.connected {
+		e.parked[request] = struct{}{}
+	}
+	return !e.connected
+}
+
+// connected notes whether a target is connected, and brings its requests back if it is.
+func (c *Controller) connected(e *engaged, connected bool) {
+	c.mu.Lock()
+	e.connected = connected
+	var parked map[Request]struct{}
+	if connected {
+		parked, e.parked = e.parked, map[Request]struct{}{}
+	}
+	c.mu.Unlock()
+	for request := range parked {
+		c.queue.Add(request)
+	}
+}
+
+func (c *Controller) rewound(e *engaged, rewinds int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := e.rewinds
+	e.rewinds = rewinds
+	return before != rewinds
+}
+
+// reconcileAll has everything reconciled that the watches of a target show.
+func (c *Controller) reconcileAll(ctx context.Context, key clustercache.ClusterKey, e *engaged) {
+	for _, w := range c.objects {
+		var requests []Request
+		e.subscriptions[w.objects].Range(func(name types.NamespacedName, value any) bool {
+			requests = append(requests, w.requests(key, name, nil, value)...)
+			return true
+		})
+		for _, request := range requests {
+			c.queue.Add(request)
+		}
+	}
+	c.reconcileSource(ctx, key)
+	if c.every > 0 {
+		c.queue.Add(Request{Cluster: key})
+	}
+}
+
+// phase is a time within a period that follows from a target's name.
+func phase(key clustercache.ClusterKey, period time.Duration) time.Duration {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(key.String()))
+	return time.Duration(hash.Sum64() % uint64(period))
+}
+
+// watcher is what the cluster cache is asked for.
+func (w watch) watcher(c *Controller) clustercache.Watcher {
+	o := w.objects
+	watcher := clustercache.Watcher{
+		Name: c.name + " " + o.Kind.Kind, Kind: o.Kind, MetadataOnly: o.MetadataOnly, Namespace: o.Namespace,
+		LabelSelector: o.LabelSelector, FieldSelector: o.FieldSelector,
+		Fields: o.Fields, Transform: o.Transform, Form: o.Form,
+	}
+	if w.to != nil {
+		watcher.Handler = &handler{controller: c, watch: w}
+	}
+	return watcher
+}
+
+func (w watch) requests(key clustercache.ClusterKey, name types.NamespacedName, old, value any) []Request {
+	if w.to == nil {
+		return nil
+	}
+	var requests []Request
+	for _, name := range w.to(name, old, value) {
+		requests = append(requests, Request{Cluster: key, NamespacedName: name})
+	}
+	return requests
+}
+
+// handler turns the events of a watch into requests.
+type handler struct {
+	controller *Controller
+	watch      watch
+}
+
+func (h *handler) add(key clustercache.ClusterKey, name types.NamespacedName, old, value any) {
+	for _, request := range h.watch.requests(key, name, old, value) {
+		h.controller.queue.Add(request)
+	}
+}
+
+// OnUpdate implements clustercache.WatchHandler.
+func (h *handler) OnUpdate(key clustercache.ClusterKey, _ string, name types.NamespacedName, old, value any) {
+	h.add(key, name, old, value)
+}
+
+// OnDelete implements clustercache.WatchHandler.
+func (h *handler) OnDelete(key clustercache.ClusterKey, _ string, name types.NamespacedName, old any) {
+	h.add(key, name, old, nil)
+}
+
+// OnSynced implements clustercache.WatchHandler. Everything that a watch shows has come as an update.
+func (h *handler) OnSynced(clustercache.ClusterKey, string) {}
+
+// OnError implements clustercache.WatchHandler. A run finds out that nothing can be relied upon.
+func (h *handler) OnError(key clustercache.ClusterKey, watch string, err error) {
+	h.controller.environment.Logger.V(1).Info("Cannot watch in the target",
+		"controller", h.controller.name, "target", metrics.TargetName(key), "watch", watch, "error", err.Error())
+}
+
+// watchSource follows objects of the source.
+func (c *Controller) watchSource(ctx context.Context, w sourceWatch) error {
+	informer, err := c.environment.Source.GetInformer(ctx, w.kind)
+	if err != nil {
+		return fmt.Errorf("controller %s: watching the source: %w", c.name, err)
+	}
+	changed := func(objects ...any) {
+		for _, changed := range objects {
+			if tombstone, is := changed.(toolscache.DeletedFinalStateUnknown); is {
+				changed = tombstone.Obj
+			}
+			if obj, is := changed.(client.Object); is {
+				c.reconcileFor(obj, w.to)
+			}
+		}
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { changed(obj) },
+		UpdateFunc: func(old, obj any) { changed(old, obj) },
+		DeleteFunc: func(obj any) { changed(obj) },
+	})
+	if err != nil {
+		return fmt.Errorf("controller %s: watching the source: %w", c.name, err)
+	}
+	c.handlers = append(c.handlers, func() { _ = informer.RemoveEventHandler(registration) }) // it fails if there is none
+	return nil
+}
+
+// reconcileFor has reconciled what follows from an object of the source in the targets of its namespace.
+func (c *Controller) reconcileFor(obj client.Object, to SourceMapFunc) {
+	c.mu.Lock()
+	var keys []clustercache.ClusterKey
+	for key := range c.targets {
+		if key.Namespace == obj.GetNamespace() {
+			keys = append(keys, key)
+		}
+	}
+	c.mu.Unlock()
+	if len(keys) == 0 {
+		return
+	}
+	for _, name := range to(obj) {
+		for _, key := range keys {
+			c.queue.Add(Request{Cluster: key, NamespacedName: name})
+		}
+	}
+}
+
+// reconcileSource has reconciled in a target what follows from all objects of its namespace of the source.
+func (c *Controller) reconcileSource(ctx context.Context, key clustercache.ClusterKey) {
+	for _, w := range c.source {
+		list, ok := w.list.DeepCopyObject().(client.ObjectList)
+		if !ok {
+			continue
+		}
+		err := c.environment.Source.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy)
+		if err == nil {
+			err = meta.EachListItem(list, func(item runtime.Object) error {
+				if obj, is := item.(client.Object); is {
+					for _, name := range w.to(obj) {
+						c.queue.Add(Request{Cluster: key, NamespacedName: name})
+					}
+				}
+				return nil
+			})
+		}
+		if err != nil && ctx.Err() == nil {
+			c.environment.Logger.Error(err, "Cannot list objects of the source",
+				"controller", c.name, "target", metrics.TargetName(key))
+		}
+	}
+}
