@@ -95,6 +95,12 @@ test: kube ## Run all tests on real API servers, all but the trials with race de
 	# Trials measure hubs in processes of their own. The race detector would only slow down what plays their targets.
 	$(GO) test -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./hack/trials/...
 
+.PHONY: test-long
+test-long: kube ## Run the tests of sizes that take minutes, and the others of their packages: before a release
+	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -tags long -p 1 -timeout 60m $(ARGS) \
+		$$($(GO) list -tags long -f '{{.ImportPath}} {{.TestGoFiles}} {{.XTestGoFiles}}' ./... | \
+			awk '/_long_test.go/ {print $$1}')
+
 .PHONY: unit
 unit: ## Run only the tests that need no control plane
 	$(GO) test -race -short $(ARGS) ./...
