@@ -162,6 +162,7 @@ func exceptions() map[string]exception {
 		"restart of a Deployment": {
 			manifests: deployment, manager: "kubectl-rollout", ready: true,
 			write: func(p place, obj *unstructured.Unstructured) {
+				p.Eventually(p.replicaSets).Should(HaveLen(1), "there is something to restart")
 				p.send(obj, types.StrategicMergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`), "kubectl-rollout")
 				p.Eventually(p.replicaSets).Should(HaveLen(2))
 			},
