@@ -94,7 +94,8 @@ func TestNamedTestsExist(t *testing.T) {
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 	exist := map[string]bool{}
 	for _, folder := range []string{
-		"addresses", "apis", "charts", "clustercache", "cmd", "controllers", "e2e", "hack", "leader", "metrics",
+		"addresses", "apis", "charts", "clustercache", "cmd", "controllers", "e2e", "engine", "fairqueue", "hack", "leader",
+		"metrics", "semaphore", "untrusted", "version",
 	} {
 		for _, file := range files(t, folder, ".go") {
 			if strings.HasSuffix(file, "_test.go") {
