@@ -93,7 +93,7 @@ func TestWalkthroughFindsThePanels(t *testing.T) {
 // messages are those that the hub logs.
 func messages(g Gomega) map[string]bool {
 	found := map[string]bool{}
-	for _, folder := range []string{"clustercache", "cmd", "controllers", "leader"} {
+	for _, folder := range []string{"clustercache", "cmd", "controllers", "engine", "leader"} {
 		g.Expect(filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
 				return err

@@ -62,7 +62,7 @@ func TestKeysAreDocumented(t *testing.T) {
 	page := read(t, "docs/reference/annotations.md")
 	key := regexp.MustCompile(`^(hub|resources|care|confirmation|reference\.resources)\.gardener\.cloud/[a-z-]+$|^gardener\.cloud/operation$`)
 	known := 0
-	for _, folder := range []string{"apis", "clustercache", "controllers", "cmd", "leader"} {
+	for _, folder := range []string{"apis", "clustercache", "controllers", "cmd", "engine", "leader"} {
 		for _, file := range files(t, folder, ".go") {
 			if strings.HasSuffix(file, "_test.go") {
 				continue
