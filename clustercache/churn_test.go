@@ -165,7 +165,8 @@ func TestWatchesThatComeAndGoAllTheTime(t *testing.T) {
 			for n := range 250 {
 				r := newRecorder()
 				// Two share a stream.
-				w := Watcher{Name: fmt.Sprint("cm-", i), Form: fmt.Sprint(i % 2), Kind: configMapKind, MetadataOnly: true, Handler: r}
+				w := configMaps(fmt.Sprint("cm-", i), r)
+				w.Form = fmt.Sprint(i % 2)
 				s, err := h.cache.Watch(context.Background(), key, w)
 				if err != nil {
 					t.Error(err)

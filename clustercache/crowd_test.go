@@ -147,7 +147,9 @@ func TestListsOfAllTargetsAreFewAtATime(t *testing.T) {
 		for i := range 3 {
 			r := newRecorder()
 			recorders = append(recorders, r)
-			h.watch(key, Watcher{Name: fmt.Sprint("cm-", i), Form: fmt.Sprint(i), Kind: configMapKind, MetadataOnly: true, Handler: r})
+			w := configMaps(fmt.Sprint("cm-", i), r)
+			w.Form = fmt.Sprint(i)
+			h.watch(key, w)
 		}
 	}
 	for _, r := range recorders {

@@ -97,7 +97,7 @@ func TestSelectionIsDoneByTheServer(t *testing.T) {
 
 func TestWatchOfAnUnknownTarget(t *testing.T) {
 	h := start(t, Options{})
-	_, err := h.cache.Watch(context.Background(), ClusterKey{Namespace: "a", Name: "b"}, Watcher{Name: "cm", Kind: configMapKind})
+	_, err := h.cache.Watch(context.Background(), ClusterKey{Namespace: "a", Name: "b"}, configMaps("cm", nil))
 	h.Expect(err).To(MatchError(ErrClusterUnknown))
 }
 

@@ -4,7 +4,7 @@
 // The package is the part between the engine, a library that makes a target look like manifests, and the clusters. Its
 // own packages can be read alone:
 //
-//	source/assignment   who is responsible, and for which target
+//	source/assignment   which class a ManagedResource belongs to, and which target
 //	source/store        reading and writing ManagedResources
 //	source/references   which Secrets a ManagedResource refers to
 //	source/secretindex  when the content of a ManagedResource changed

@@ -250,8 +250,8 @@ func followSoon(ctx context.Context, cluster *stage.Cluster, object client.Objec
 	}
 }
 
-// available waits until the pods of the Deployment of a target are available, and returns when they were. It must be the
-// one that is wanted, as its controller sees it now.
+// available waits until the pods of the Deployment of a target are available, and returns when they were. It must be
+// the one that is wanted, as its controller sees it now.
 func available(ctx context.Context, c *stage.Cluster, wanted func(*unstructured.Unstructured) bool) (time.Time, error) {
 	follower, err := follow(ctx, c, deployment())
 	if err != nil {

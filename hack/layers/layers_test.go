@@ -30,8 +30,8 @@ var below = map[string][]string{
 		"addresses", "apis", "clustercache", "engine", "fairqueue", "leader", "metrics", "semaphore", "untrusted",
 	},
 	"cmd": {
-		"addresses", "apis", "clustercache", "controllers", "engine", "fairqueue", "leader", "metrics", "semaphore", "untrusted",
-		"version",
+		"addresses", "apis", "clustercache", "controllers", "engine", "fairqueue", "leader", "metrics", "semaphore",
+		"untrusted", "version",
 	},
 }
 

@@ -12,7 +12,7 @@ type Subscription struct {
 	stream  *Stream
 	name    string
 	handler Handler
-	state   atomic.Int32 // of these below
+	state   atomic.Int32 // of these below; written with the stream's mu
 }
 
 const (
@@ -32,10 +32,11 @@ func (s *Subscription) Join() {
 	w := s.stream
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
+	w.mu.Lock()
 	if !s.state.CompareAndSwap(joining, joined) {
+		w.mu.Unlock()
 		return
 	}
-	w.mu.Lock()
 	w.subscribed = append(slices.Clip(w.subscribed), s)
 	values, synced := w.values, w.syncedLocked() // the map is not written to, for that needs deliver
 	w.mu.Unlock()
@@ -52,12 +53,12 @@ func (s *Subscription) Join() {
 
 // Close ends the subscription. No call of its handler begins after it. It returns false if it was closed before.
 func (s *Subscription) Close() bool {
-	if s.state.Swap(closed) == closed {
-		return false
-	}
 	w := s.stream
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if s.state.Swap(closed) == closed {
+		return false
+	}
 	w.subscribed = slices.DeleteFunc(slices.Clone(w.subscribed), func(other *Subscription) bool { return other == s })
 	return true
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// A thousand targets, a fifth of them with all that one can have a series for: connected, by credentials that end, and some of them
-// worked in. Nobody reaches the others. None of their series is left when they are gone.
+// A thousand targets, a fifth of them with all that one can have a series for: connected, by credentials that end, and
+// some of them worked in. Nobody reaches the others. None of their series is left when they are gone.
 func TestSeriesOfAThousandTargets(t *testing.T) {
 	const targets, connected, worked = 1000, 200, 20
 	e := newEnv(t)

@@ -216,8 +216,9 @@ func handover(f *Facts) Cause {
 	for _, finalizer := range mr.Finalizers {
 		if strings.HasPrefix(finalizer, resourcesv1alpha1.FinalizerBase) && finalizer != own && mr.DeletionTimestamp == nil {
 			return Cause{
-				Reason:  ReasonHandover,
-				Message: fmt.Sprintf("It changed its class to %s, and whoever is responsible for the former one has not let go of it: the finalizer %s is still there.", className(assignment.SpecClass(mr)), finalizer),
+				Reason: ReasonHandover,
+				Message: fmt.Sprintf("It changed its class to %s, and the manager of the former class has not removed its finalizer %s.",
+					className(assignment.SpecClass(mr)), finalizer),
 				Unblock: "The hub or resource manager of the former class removes its objects and then the finalizer. It has to run, and its target has to answer.",
 			}
 		}

@@ -41,7 +41,7 @@ type Sight struct {
 	Patient bool
 }
 
-// Healthy is the value of ResourcesHealthy; not known while that is about to show. What is wrong for sure is told
+// Healthy is the value of ResourcesHealthy; not known while that is about to show. What is wrong for sure is reported
 // meanwhile.
 func (s *Sight) Healthy() (c Condition, known bool) {
 	worst := sorted(s.Unhealthy)

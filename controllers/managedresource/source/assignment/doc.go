@@ -1,4 +1,4 @@
-// Package assignment decides who is responsible for a ManagedResource: whether this hub is, under which of its classes,
+// Package assignment decides whether this hub reconciles a ManagedResource, under which of its classes,
 // and which target it belongs to.
 //
 // The namespace is the boundary of trust. A ManagedResource reaches a registration of its own namespace, or the target

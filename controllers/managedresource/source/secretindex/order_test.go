@@ -23,7 +23,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// ordered is an index whose events come when the test says so. What it is told has been dealt with when the call
+// ordered is an index whose events come when the test says so. An event has been handled when the call
 // returns.
 type ordered struct {
 	*WithT
