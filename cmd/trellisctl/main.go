@@ -1,5 +1,3 @@
-// Command trellisctl is what people do with a hub: register clusters, pack manifests, look into targets, find causes. Under
-// the name kubectl-trellis it is a plug-in of kubectl. See package app for how it is put together.
 package main
 
 import (

@@ -25,7 +25,7 @@ func TestBrotliValuesAreDecompressed(t *testing.T) {
 	g.Expect(bundle.Objects).To(HaveLen(51))
 }
 
-// BUG-1 of the specification: each of these values kept Gardener's resource manager in an endless loop.
+// BUG-1: each of these values kept Gardener's resource manager in an endless loop.
 func TestX1_BadBrotliEndsWithAFault(t *testing.T) {
 	whole := compress(t, manyConfigMaps(50))
 	for name, test := range map[string]struct {

@@ -6,14 +6,14 @@ type Bundle struct {
 	Objects []Object
 	// Faults say what could not be read, in the same order. None means that the bundle is complete.
 	Faults []Fault
-	// Checksum is the value for status.secretsDataChecksum (spec 1.3).
+	// Checksum is the value for status.secretsDataChecksum.
 	Checksum string
 	// Hash identifies the content, see HashOf.
 	Hash Hash
 }
 
 // Complete reports whether everything in the Secrets was read. What an incomplete bundle lacks may just be unreadable,
-// so nothing may be pruned by it (BUG-2 of the specification).
+// so nothing may be pruned by it (BUG-2).
 func (b *Bundle) Complete() bool {
 	return len(b.Faults) == 0
 }

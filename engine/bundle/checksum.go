@@ -8,7 +8,7 @@ import (
 // maxChecksumInput bounds the work for one checksum to well under a second or two.
 const maxChecksumInput = 1 << 30
 
-// checksum returns status.secretsDataChecksum (spec 1.3) as lower-case hexadecimal SHA-256. A key's raw value is fed
+// checksum returns status.secretsDataChecksum as lower-case hexadecimal SHA-256. A key's raw value is fed
 // once for each object decoded from it, except those in mode Ignore; names are not fed. It is the form Gardener's
 // resource manager computes, so that taking a ManagedResource over does not look like a change of its data.
 //

@@ -15,7 +15,7 @@ import (
 // costs no memory, but time; this bounds it, and the length of what is reported.
 const maxFaults = 100
 
-// Decode reads everything the Secrets hold, in the given order (spec 2.7). It always returns a bundle; what could not
+// Decode reads everything the Secrets hold, in the given order. It always returns a bundle; what could not
 // be read is among its Faults. Without sources the bundle is empty and complete: it means "manage nothing".
 func Decode(sources []Source, limits Limits) *Bundle {
 	decoded, _ := decode(context.Background(), HashOf(sources), sources, limits, nil, nil) // it fails only if ctx ends

@@ -23,7 +23,7 @@ type Object struct {
 	Text *manifest.Text
 	// Position says which document it was.
 	Position
-	// ModeIgnore is true if the manifest carries the annotation mode=Ignore (exactly that spelling, spec 2.6). Such an
+	// ModeIgnore is true if the manifest carries the annotation mode=Ignore (exactly that spelling, MR-14). Such an
 	// object is neither applied nor part of the inventory; it is listed so that it can be released.
 	ModeIgnore bool
 }
@@ -52,7 +52,7 @@ func (o Object) Invalid() error {
 
 // nameless returns why an object that has a type is none that anybody could apply: nobody knows which one it is. One
 // that has no type decodes, because a Gardener resource manager reports it as not applied and not as undecodable
-// (spec MR-4).
+// (MR-4).
 func nameless(object map[string]any) error {
 	kind := text(object, "kind")
 	if kind == "" || text(object, "apiVersion") == "" {

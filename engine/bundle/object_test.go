@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// MR-4 of the specification expects ApplyFailed for such documents, hence they must decode.
+// MR-4: such documents end with ApplyFailed, so they must decode.
 func TestInvalidObjectsDecodeAndSayWhatIsWrong(t *testing.T) {
 	for text, problem := range map[string]string{
 		"kind: ConfigMap\nmetadata: {name: a}":                           "has no apiVersion",

@@ -33,7 +33,7 @@ func (k *kind) judges(object content) bool {
 	return k != nil && !skipped(object) && (k.applies == nil || k.applies(object))
 }
 
-// skipped reports whether a live object is annotated to be left out of the checks. Only "true" counts (spec 1.6).
+// skipped reports whether a live object is annotated to be left out of the checks. Only "true" counts (H-25).
 func skipped(object content) bool {
 	annotations, _ := object.field("metadata", "annotations").(map[string]any)
 	return annotations[resourcesv1alpha1.SkipHealthCheckAnnotation] == "true"

@@ -9,7 +9,7 @@
 //
 // There are three sorts of kinds:
 //
-//   - Those with criteria of their own (spec 3.2 and 3.3; kinds.go lists them), in every version.
+//   - Those with criteria of their own (kinds.go lists them), in every version.
 //   - Those that kube-apiserver serves itself, beside these: they are well if they exist, as with Gardener's resource
 //     manager. Only these can be watched as metadata (NeedsFullObject).
 //   - All others, which are custom resources and what aggregated API servers serve: the convention known as kstatus

@@ -32,7 +32,7 @@ const (
 	certificateGroup = "cert.gardener.cloud"
 )
 
-// kinds are those with criteria of their own (spec 3.2 and 3.3), in whatever version: what the checks read has the same
+// kinds are those with criteria of their own, in whatever version: what the checks read has the same
 // name in all versions that there were. The checks are in workloads.go, others.go and operators.go.
 var kinds = map[schema.GroupKind]*kind{
 	{Group: appsv1.GroupName, Kind: "Deployment"}: {

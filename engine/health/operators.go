@@ -2,7 +2,7 @@ package health
 
 import "fmt"
 
-// Kinds of operators that have criteria in spec 3.2 and 3.3.
+// Kinds of operators that have criteria of their own.
 
 // verticalPodAutoscalerUnhealthy does not ask for which generation the conditions are. The recommender, which sets
 // them, may have to be scaled by one of these to get going.

@@ -34,7 +34,7 @@ func PodOf(pod *unstructured.Unstructured) Pod {
 }
 
 // PodsRolledOut tells whether the pods of a namespace agree that a Deployment is rolled out: the relevant pods that its
-// selector matches are as many as wanted, neither more nor fewer (spec 3.3). The result says what it is waiting for
+// selector matches are as many as wanted, neither more nor fewer (H-11). The result says what it is waiting for
 // otherwise. For a progress result that does not count pods they do not matter, and none is looked at.
 //
 // The pods that the caller knows of may not be all: those without the label that is watched for are missing, such as
@@ -143,7 +143,7 @@ func isEnding(pod *unstructured.Unstructured) bool {
 // lostReasons are parts of the reason in the status of pods that the kubelet or the node lifecycle gave up.
 var lostReasons = []string{"Evicted", "NodeAffinity", "NodeLost", "Preempting"}
 
-// RelevantPod reports whether a live pod counts for the roll-out of its Deployment (spec 3.3). A terminating pod does:
+// RelevantPod reports whether a live pod counts for the roll-out of its Deployment (H-21). A terminating pod does:
 // it may still hold what its successor needs. A pod that has ended, that its node has lost or rejected, or that is
 // being evicted does not, because it can stay for long without any roll-out going on.
 func RelevantPod(pod *unstructured.Unstructured) bool {

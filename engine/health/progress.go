@@ -60,7 +60,7 @@ func Progress(object *unstructured.Unstructured) ProgressResult {
 }
 
 // podSelector returns what selects the pods of a workload, labels and expressions alike. A selector that is empty
-// selects nothing: to Kubernetes' own function it means all pods of the namespace (BUG-5 of the specification).
+// selects nothing: to Kubernetes' own function it means all pods of the namespace (BUG-5).
 func (c content) podSelector() (labels.Selector, error) {
 	given, _ := c.field("spec", "selector").(map[string]any)
 	expressions, _ := given["matchExpressions"].([]any)

@@ -312,7 +312,7 @@ func TestMR19_WhatNobodyClaimsGoesWithItsNamespace(t *testing.T) {
 	}
 }
 
-// An object that its manifest asks to release (spec 2.6) stays, too, and is not in the inventory any more.
+// An object that its manifest asks to release (MR-14) stays, too, and is not in the inventory any more.
 func TestReleasedObjectHoldsItsNamespaceAndItsDefinition(t *testing.T) {
 	for released, holds := range map[string][]string{"config": {"namespace"}, "thing": {"crd", "namespace"}, "other": {"other crd"}} {
 		t.Run(released, func(t *testing.T) {
