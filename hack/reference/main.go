@@ -1,8 +1,3 @@
-// Command reference generates pages of docs/reference from the code. "make generate" calls it in the root of the repository.
-//
-//	reference DIRECTORY
-//
-// The tests of this package hold all pages of the documentation against the code, those that people write included.
 package main
 
 import (
@@ -25,7 +20,8 @@ func main() {
 	}
 }
 
-func write(dir string) error {
+// write writes all pages to the folder of the documentation. The source is that of the working directory.
+func write(docs string) error {
 	pages, err := apiPages(".")
 	if err != nil {
 		return err
@@ -33,9 +29,17 @@ func write(dir string) error {
 	pages["metrics.md"] = metricsPage(app.Metrics())
 	pages["trellisctl.md"] = trellisctl.Reference()
 	for page, content := range pages {
-		if err := os.WriteFile(filepath.Join(dir, page), content, 0o644); err != nil { //nolint:gosec // a page of documentation
+		if err := writePage(filepath.Join(docs, "reference", page), content); err != nil {
 			return err
 		}
 	}
-	return nil
+	tests, err := testsPage(".")
+	if err != nil {
+		return err
+	}
+	return writePage(filepath.Join(docs, testsFile), tests)
+}
+
+func writePage(path string, content []byte) error {
+	return os.WriteFile(path, content, 0o644) //nolint:gosec // a page of documentation
 }
