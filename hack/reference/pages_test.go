@@ -179,6 +179,23 @@ func TestIndexNamesAllPages(t *testing.T) {
 	}
 }
 
+// TestMapNamesAllFolders: the map of the repository has every folder that holds code.
+func TestMapNamesAllFolders(t *testing.T) {
+	g := NewWithT(t)
+	page := read(t, "docs/development.md")
+	for _, parent := range []string{"", "e2e"} {
+		entries, err := os.ReadDir(filepath.Join(root, parent))
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, entry := range entries {
+			folder := filepath.Join(parent, entry.Name())
+			if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") || folder == "bin" || len(files(t, folder, ".go")) == 0 {
+				continue
+			}
+			g.Expect(page).To(MatchRegexp("`"+folder+"[/`]"), "docs/development.md does not name %s", folder)
+		}
+	}
+}
+
 func TestAnchors(t *testing.T) {
 	g := NewWithT(t)
 	page := "# A page\n\n## What's `new`, and why?\n\n```\n## not a heading\n```\n\n## Same\n\n## Same\n"
