@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Generates the deep-copy functions and the CRDs from the types in apis/, reference pages from the code, the index of tests, the
-# dashboards, and what goes with the values of the chart. Called by `make generate`.
+# Generates the deep-copy functions and the CRDs from the types in apis/, reference pages from the code, the index of
+# tests, the dashboards, and what goes with the values of the chart. Called by `make generate`.
 # With --check it leaves everything as it is, and fails if something is not what would be generated.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/files/crds docs/reference/{metrics,api,annotations,conditions,trellisctl}.md
+generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/files/crds
+	docs/reference/{metrics,api,annotations,conditions,trellisctl}.md
 	docs/compatibility/tests.md
 	charts/trellis/monitoring/dashboards charts/trellis/README.md charts/trellis/values.schema.json)
 

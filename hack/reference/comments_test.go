@@ -14,14 +14,16 @@ import (
 
 // selfContained are the folders whose comments refer to nothing that a reader of the repository cannot open.
 var selfContained = []string{
-	"addresses", "apis", "cmd/trellisctl", "engine", "hack/reference", "leader", "metrics", "semaphore", "untrusted", "version",
+	"addresses", "apis", "cmd/trellisctl", "engine", "hack/reference", "leader", "metrics", "semaphore", "untrusted",
+	"version",
 }
 
 var (
 	// namedFile is a file that a text names.
 	namedFile = regexp.MustCompile(`[\w./-]*\b\w[\w-]*\.(?:md|go|sh)\b(?:/\w)?`)
 	// elsewhere is what documents outside of the repository are called.
-	elsewhere = regexp.MustCompile(`\b[Ss]pec [0-9]|\bof the specification\b|§|\b[Ii]ssue #?[0-9]|(?:^|\s)(?:spec|seeds)/`)
+	elsewhere = regexp.MustCompile(
+		`\b[Ss]pec [0-9]|\bof the specification\b|§|\b[Ii]ssue #?[0-9]|(?:^|\s)(?:spec|seeds)/`)
 )
 
 // TestCommentsReferToWhatIsThere: a file that a comment names exists, and numbers are those of docs/compatibility.
@@ -56,7 +58,8 @@ func TestPagesReferToWhatIsThere(t *testing.T) {
 	}
 }
 
-// exists reports whether a file is there that a text in a folder calls so: beside it, or by its path in the repository.
+// exists reports whether a file is there that a text in a folder calls so: beside it, or by its path in the
+// repository.
 func exists(folder, name string) bool {
 	for _, path := range []string{filepath.Join(folder, name), name} {
 		if _, err := os.Stat(filepath.Join(root, path)); err == nil {
@@ -68,7 +71,8 @@ func exists(folder, name string) bool {
 
 func comments(t *testing.T, file string) []string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ParseComments|parser.SkipObjectResolution)
+	path := filepath.Join(root, file)
+	parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	var all []string
 	for _, group := range parsed.Comments {

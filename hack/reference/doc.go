@@ -2,15 +2,15 @@
 //
 //	reference DIRECTORY
 //
-// The directory is docs. Those pages of docs/reference that follow from the code are written: of the API (package apidoc reads
-// the comments of the types), of metrics (from their definitions), and of trellisctl (from its tree of commands). So is the
-// index of the tests that cover each statement of docs/compatibility (package statements).
+// The directory is docs. Those pages of docs/reference that follow from the code are written: of the API (package
+// apidoc reads the comments of the types), of metrics (from their definitions), and of trellisctl (from its tree of
+// commands). So is the index of the tests that cover each statement of docs/compatibility (package statements).
 //
-// The tests of this package hold all pages against the code, those that people write included: links lead somewhere, keys,
-// conditions, tests and files that are named exist, and no page is missing from the index.
+// The tests of this package hold all pages against the code, those that people write included: links lead somewhere,
+// keys, conditions, tests and files that are named exist, and no page is missing from the index.
 //
 // # Trade-offs
 //
-// The pages of metrics and trellisctl need the compiled code, so a generator has to build both commands. In return they cannot
-// say anything else than /metrics and --help.
+// The pages of metrics and trellisctl need the compiled code, so a generator has to build both commands. In return
+// they cannot say anything else than /metrics and --help.
 package main

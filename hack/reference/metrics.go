@@ -14,19 +14,22 @@ const (
 
 <!-- Generated from the code by "make generate". Do not edit. -->
 
-The hub serves these metrics on ` + "`/metrics`" + ` of the port ` + "`server.metrics`" + `, with those of Go, of the process, of controller-runtime and of
-client-go beside them (` + "`go_*`, `process_*`, `controller_runtime_*`, `rest_client_*`" + `).
+The hub serves these metrics on ` + "`/metrics`" + ` of the port ` + "`server.metrics`" + `, with those of Go, of the
+process, of controller-runtime and of client-go beside them
+(` + "`go_*`, `process_*`, `controller_runtime_*`, `rest_client_*`" + `).
 
-The label ` + "`target`" + ` is the ` + "`namespace/name`" + ` of a TargetCluster; the source cluster as a target is ` + "`source`" + `. The label ` + "`class`" + ` is the name of a
-class, ` + "`resources`" + ` for the default class. No label holds the name of an object or the text of an error. Names that others invent, such as
-those of field managers, are told apart up to a limit; what comes later is ` + "`other`" + `.
+The label ` + "`target`" + ` is the ` + "`namespace/name`" + ` of a TargetCluster; the source cluster as a target is
+` + "`source`" + `. The label ` + "`class`" + ` is the name of a class, ` + "`resources`" + ` for the default class. No
+label holds the name of an object or the text of an error. Names that others invent, such as those of field
+managers, are told apart up to a limit; what comes later is ` + "`other`" + `.
 
 `
 	perTargetHead = `## Of each target
 
-They come and go with their target: at most 15 series each, histograms not counted. Histograms of each target cost eleven more series
-each, so they are off unless ` + "`metrics.targetHistograms`" + ` is set. Every replica is connected to every target, so ` + "`max by (target)`" + ` is what to
-ask for; what is about ManagedResources comes from the leader alone.
+They come and go with their target: at most 15 series each, histograms not counted. Histograms of each target cost
+eleven more series each, so they are off unless ` + "`metrics.targetHistograms`" + ` is set. Every replica is
+connected to every target, so ` + "`max by (target)`" + ` is what to ask for; what is about ManagedResources comes from
+the leader alone.
 
 `
 	fleetHead = `## Of the hub and of the fleet

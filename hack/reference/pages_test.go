@@ -22,8 +22,8 @@ import (
 // root is that of the repository, seen from here.
 const root = "../.."
 
-// TestAPIPagesAreUpToDate holds the pages of the API against the types; "make lint" does so with all that is generated, and
-// takes longer.
+// TestAPIPagesAreUpToDate holds the pages of the API against the types; "make lint" does so with all that is
+// generated, and takes longer.
 func TestAPIPagesAreUpToDate(t *testing.T) {
 	g := NewWithT(t)
 	pages, err := apiPages(root)
@@ -36,8 +36,8 @@ func TestAPIPagesAreUpToDate(t *testing.T) {
 	}
 }
 
-// TestStatementsHaveTests: each statement of docs/compatibility has a test or a reason, no test mentions one that does not
-// exist, and the index says so.
+// TestStatementsHaveTests: each statement of docs/compatibility has a test or a reason, no test mentions one that
+// does not exist, and the index says so.
 func TestStatementsHaveTests(t *testing.T) {
 	g := NewWithT(t)
 	page, err := testsPage(root)
@@ -47,7 +47,8 @@ func TestStatementsHaveTests(t *testing.T) {
 		To(BeTrue(), "docs/%s is out of date: run make generate", testsFile)
 }
 
-// TestPagesOfConditionsNameAll: whoever looks up what to do about a condition or reason finds it on the page that says so.
+// TestPagesOfConditionsNameAll: whoever looks up what to do about a condition or reason finds it on the page that
+// says so.
 func TestPagesOfConditionsNameAll(t *testing.T) {
 	g := NewWithT(t)
 	named := regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\|")
@@ -60,18 +61,20 @@ func TestPagesOfConditionsNameAll(t *testing.T) {
 		all := named.FindAllStringSubmatch(generated, -1)
 		g.Expect(len(all)).To(BeNumerically(">", 20))
 		for _, name := range all {
-			g.Expect(strings.Contains(text, "`"+name[1]+"`") || regexp.MustCompile("`[^`]*\\b"+name[1]+"\\b[^`]*`").MatchString(text)).
+			quoted := regexp.MustCompile("`[^`]*\\b" + name[1] + "\\b[^`]*`")
+			g.Expect(strings.Contains(text, "`"+name[1]+"`") || quoted.MatchString(text)).
 				To(BeTrue(), "docs/reference/%s does not tell of %s", page, name[1])
 		}
 	}
 }
 
-// TestKeysAreDocumented: each annotation, label and finalizer that a program of this repository knows is on the page of keys, and
-// each that a page names exists.
+// TestKeysAreDocumented: each annotation, label and finalizer that a program of this repository knows is on the page
+// of keys, and each that a page names exists.
 func TestKeysAreDocumented(t *testing.T) {
 	g := NewWithT(t)
 	page := read(t, "docs/reference/annotations.md")
-	key := regexp.MustCompile(`^(hub|resources|care|confirmation|reference\.resources)\.gardener\.cloud/[a-z-]+$|^gardener\.cloud/operation$`)
+	key := regexp.MustCompile(
+		`^(hub|resources|care|confirmation|reference\.resources)\.gardener\.cloud/[a-z-]+$|^gardener\.cloud/operation$`)
 	known := 0
 	for _, folder := range []string{"apis", "clustercache", "controllers", "cmd", "engine", "leader"} {
 		for _, file := range files(t, folder, ".go") {
@@ -81,7 +84,8 @@ func TestKeysAreDocumented(t *testing.T) {
 			for _, literal := range literals(t, file) {
 				if key.MatchString(literal) && literal != "hub.gardener.cloud/target" { // the name of an index
 					known++
-					g.Expect(page).To(ContainSubstring("`"+literal+"`"), "%s: a key that docs/reference/annotations.md does not have", file)
+					g.Expect(page).To(ContainSubstring("`"+literal+"`"),
+						"%s: a key that docs/reference/annotations.md does not have", file)
 				}
 			}
 		}
@@ -193,6 +197,51 @@ func TestMapNamesAllFolders(t *testing.T) {
 			}
 			g.Expect(page).To(MatchRegexp("`"+folder+"[/`]"), "docs/development.md does not name %s", folder)
 		}
+	}
+}
+
+// narrow are the pages whose lines fit beside code: 120 bytes, but for tables, code and what is generated.
+var narrow = []string{
+	"CONTRIBUTING.md", "docs/README.md", "docs/compatibility", "docs/development.md", "docs/explanation",
+	"docs/measurements",
+}
+
+func TestLinesAreNarrow(t *testing.T) {
+	for _, file := range pages(t) {
+		if !slices.ContainsFunc(narrow, func(p string) bool { return file == p || strings.HasPrefix(file, p+"/") }) {
+			continue
+		}
+		number := 0
+		for line := range strings.Lines(read(t, file)) {
+			number++
+			if len(line) > 121 && !strings.HasPrefix(strings.TrimSpace(line), "|") {
+				t.Errorf("%s:%d has %d bytes", file, number, len(line)-1)
+			}
+		}
+	}
+}
+
+// TestPackagesAreDocumented: each package has a doc.go with the comment on it.
+func TestPackagesAreDocumented(t *testing.T) {
+	without := []string{ // their comment stands in another file
+		"clustercache/fake", "clustercache/internal/stream", "clustercache/internal/transport", "cmd/trellis",
+	}
+	g := NewWithT(t)
+	folders := map[string]bool{}
+	for _, parent := range []string{
+		"addresses", "charts", "clustercache", "cmd", "controllers", "e2e", "engine", "fairqueue", "hack", "leader",
+		"metrics", "semaphore", "untrusted", "version",
+	} {
+		for _, file := range files(t, parent, ".go") {
+			if !strings.Contains(file, "/testdata/") && !strings.HasSuffix(file, "_test.go") {
+				folders[filepath.Dir(file)] = true
+			}
+		}
+	}
+	g.Expect(len(folders)).To(BeNumerically(">", 80))
+	for folder := range folders {
+		_, err := os.Stat(filepath.Join(root, folder, "doc.go"))
+		g.Expect(err == nil || slices.Contains(without, folder)).To(BeTrue(), "%s has no doc.go", folder)
 	}
 }
 

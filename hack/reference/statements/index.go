@@ -17,8 +17,8 @@ const head = `# Tests of each statement
 [What statements are](README.md), and how tests mention them. Folders are those of the repository.
 `
 
-// Index returns the page of the tests that cover each statement. The error names each statement without a test or a reason,
-// each mention of a statement that no page has, and each test that a page names and that does not exist.
+// Index returns the page of the tests that cover each statement. The error names each statement without a test or a
+// reason, each mention of a statement that no page has, and each test that a page names and that does not exist.
 func Index(pages []Page, sources *Sources) ([]byte, error) {
 	var errs []error
 	byName := map[string][]Test{}
@@ -72,17 +72,28 @@ func Index(pages []Page, sources *Sources) ([]byte, error) {
 	return out.Bytes(), errors.Join(errs...)
 }
 
-// list has the tests of each package in a line of its own.
+// width is that of a line.
+const width = 118
+
+// list has the tests of each package in an item of its own.
 func list(tests []Test) string {
-	var text strings.Builder
+	var text, line strings.Builder
 	for i, t := range tests {
-		if i > 0 && tests[i-1].Package == t.Package {
-			fmt.Fprintf(&text, ", `%s`", t.Name)
-			continue
+		name := "`" + t.Name + "`"
+		switch {
+		case i == 0 || tests[i-1].Package != t.Package:
+			text.WriteString(line.String())
+			line.Reset()
+			fmt.Fprintf(&line, "\n  - %s: %s", t.Package, name)
+		case line.Len()+len(", ")+len(name) > width:
+			text.WriteString(line.String() + ",")
+			line.Reset()
+			line.WriteString("\n    " + name)
+		default:
+			line.WriteString(", " + name)
 		}
-		fmt.Fprintf(&text, "\n  - %s: `%s`", t.Package, t.Name)
 	}
-	return text.String()
+	return text.String() + line.String()
 }
 
 // anchor is what a link to a heading ends in. Headings of pages of statements have letters, spaces and commas only.

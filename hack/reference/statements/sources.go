@@ -42,8 +42,8 @@ var (
 	inCase    = regexp.MustCompile(`^` + groups + `-?(\d{1,2})[ ,:]`)
 )
 
-// Scan reads all Go files below a folder: tests with the statements that they mention, and comments of everything else.
-// Folders for what is built and test data are left out, and so are those with the names given.
+// Scan reads all Go files below a folder: tests with the statements that they mention, and comments of everything
+// else. Folders for what is built and test data are left out, and so are those with the names given.
 func Scan(root string, without ...string) (*Sources, error) {
 	found := &Sources{}
 	set := token.NewFileSet()

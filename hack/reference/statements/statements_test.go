@@ -93,8 +93,7 @@ func TestWhatMentionsAStatement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			root := repository(t, "# Things\n\n- **MR-1** One.\n- **W-1** No test: none.\n", map[string]string{"a_test.go": "package a\n\n" + code + "\n"})
-			sources, err := statements.Scan(root)
+			sources, err := statements.Scan(repository(t, page, map[string]string{"a_test.go": "package a\n\n" + code + "\n"}))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(sources.Mentions).To(ContainElement(And(
 				HaveField("ID", statements.ID{Group: "MR", Number: 1}), HaveField("Test", Not(BeNil())))))
@@ -121,12 +120,19 @@ func TestWhatMentionsNone(t *testing.T) {
 
 func TestFaults(t *testing.T) {
 	for name, c := range map[string]struct{ page, code, says string }{
-		"a statement without a test": {page + "- **MR-3** Nobody tries.\n", tests, "things.md: MR-3 has no test and does not say why"},
-		"a test of a statement that is none": {
-			page, tests + "\nfunc TestMR07_Gone(t *testing.T) {}\n", "things/things_test.go:10: MR-7 is a statement that no page",
+		"a statement without a test": {
+			page + "- **MR-3** Nobody tries.\n", tests, "things.md: MR-3 has no test and does not say why",
 		},
-		"a comment about a statement that is none": {page, tests + "\n// As in MR-8.\nvar a int\n", "things/things_test.go:10: MR-8"},
-		"a test that does not exist":               {page + "- **MR-3** Tests: `TestGone`.\n", tests, "MR-3 names TestGone, which does not exist"},
+		"a test of a statement that is none": {
+			page, tests + "\nfunc TestMR07_Gone(t *testing.T) {}\n",
+			"things/things_test.go:10: MR-7 is a statement that no page",
+		},
+		"a comment about a statement that is none": {
+			page, tests + "\n// As in MR-8.\nvar a int\n", "things/things_test.go:10: MR-8",
+		},
+		"a test that does not exist": {
+			page + "- **MR-3** Tests: `TestGone`.\n", tests, "MR-3 names TestGone, which does not exist",
+		},
 		"a reason beside a test": {
 			page, tests + "\nfunc TestW01_Costs(t *testing.T) {}\n", "W-1 says why it has no test, and TestW01_Costs covers it",
 		},
