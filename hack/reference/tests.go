@@ -16,7 +16,7 @@ func testsPage(root string) ([]byte, error) {
 		return nil, err
 	}
 	// The generator's own tests have examples of statements that do not exist.
-	sources, err := statements.Scan(root, "statements")
+	sources, err := statements.Scan(root, pages, "statements")
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -34,18 +35,33 @@ type Sources struct {
 	Mentions []Mention
 }
 
-const groups = `(MR|BUG|H|X|W|B|F)`
+// patterns are how statements are mentioned. Numbers have two digits at most, so that X509 is none.
+type patterns struct {
+	name, comment, testCase *regexp.Regexp
+}
 
-var (
-	inName    = regexp.MustCompile(`^` + groups + `(\d{1,2})(?:[A-Z]|$)`)
-	inComment = regexp.MustCompile(`\b` + groups + `-(\d{1,2})\b`)
-	inCase    = regexp.MustCompile(`^` + groups + `-?(\d{1,2})[ ,:]`)
-)
+// patternsOf are those for the groups of statements that the pages have.
+func patternsOf(pages []Page) patterns {
+	known := map[string]bool{}
+	for _, p := range pages {
+		for _, s := range p.Statements {
+			known[s.ID.Group] = true
+		}
+	}
+	groups := `(` + strings.Join(slices.Sorted(maps.Keys(known)), "|") + `)`
+	return patterns{
+		name:     regexp.MustCompile(`^` + groups + `(\d{1,2})(?:[A-Z]|$)`),
+		comment:  regexp.MustCompile(`\b` + groups + `-(\d{1,2})\b`),
+		testCase: regexp.MustCompile(`^` + groups + `-?(\d{1,2})[ ,:]`),
+	}
+}
 
 // Scan reads all Go files below a folder: tests with the statements that they mention, and comments of everything
-// else. Folders for what is built and test data are left out, and so are those with the names given.
-func Scan(root string, without ...string) (*Sources, error) {
+// else. Statements are those of the groups that the pages have, whether or not there is one with the number. Folders
+// for what is built and test data are left out, and so are those with the names given.
+func Scan(root string, pages []Page, without ...string) (*Sources, error) {
 	found := &Sources{}
+	mentioned := patternsOf(pages)
 	set := token.NewFileSet()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -69,13 +85,13 @@ func Scan(root string, without ...string) (*Sources, error) {
 		if err != nil {
 			return err
 		}
-		found.read(set, root, filepath.ToSlash(folder), file)
+		found.read(set, root, filepath.ToSlash(folder), file, mentioned)
 		return nil
 	})
 	return found, err
 }
 
-func (s *Sources) read(set *token.FileSet, root, folder string, file *ast.File) {
+func (s *Sources) read(set *token.FileSet, root, folder string, file *ast.File, mentioned patterns) {
 	isTest := strings.HasSuffix(set.Position(file.Pos()).Filename, "_test.go")
 	where := func(pos token.Pos) string {
 		p := set.Position(pos)
@@ -101,7 +117,7 @@ func (s *Sources) read(set *token.FileSet, root, folder string, file *ast.File) 
 			s.Tests = append(s.Tests, *test)
 			tests = append(tests, span{from, function.End(), test})
 			for part := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(test.Name, "Test"), "Fuzz"), "_") {
-				if match := inName.FindStringSubmatch(part); match != nil {
+				if match := mentioned.name.FindStringSubmatch(part); match != nil {
 					s.mention(match, where(function.Pos()), test)
 				}
 			}
@@ -117,7 +133,7 @@ func (s *Sources) read(set *token.FileSet, root, folder string, file *ast.File) 
 	}
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
-			for _, match := range inComment.FindAllStringSubmatch(comment.Text, -1) {
+			for _, match := range mentioned.comment.FindAllStringSubmatch(comment.Text, -1) {
 				s.mention(match, where(comment.Pos()), testAt(comment.Pos()))
 			}
 		}
@@ -134,7 +150,7 @@ func (s *Sources) read(set *token.FileSet, root, folder string, file *ast.File) 
 		if err != nil {
 			return true
 		}
-		if match := inCase.FindStringSubmatch(text); match != nil {
+		if match := mentioned.testCase.FindStringSubmatch(text); match != nil {
 			s.mention(match, where(literal.Pos()), testAt(literal.Pos()))
 		}
 		return true

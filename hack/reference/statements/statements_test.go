@@ -65,7 +65,7 @@ func indexOf(t *testing.T, root string) (string, error) {
 	g := NewWithT(t)
 	pages, err := statements.Read(filepath.Join(root, "docs"))
 	g.Expect(err).NotTo(HaveOccurred())
-	sources, err := statements.Scan(root)
+	sources, err := statements.Scan(root, pages)
 	g.Expect(err).NotTo(HaveOccurred())
 	text, err := statements.Index(pages, sources)
 	return string(text), err
@@ -76,6 +76,19 @@ func TestIndex(t *testing.T) {
 	text, err := indexOf(t, repository(t, page, map[string]string{"things/things_test.go": tests}))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(text).To(HaveSuffix(index))
+}
+
+// mentions are those of a test file, of the groups MR, W, X, H and B.
+func mentions(t *testing.T, code string) []statements.Mention {
+	t.Helper()
+	g := NewWithT(t)
+	root := repository(t, page+"- **X-1** One.\n- **H-1** One.\n- **B-1** One.\n",
+		map[string]string{"a_test.go": "package a\n\n" + code + "\n"})
+	pages, err := statements.Read(filepath.Join(root, "docs"))
+	g.Expect(err).NotTo(HaveOccurred())
+	sources, err := statements.Scan(root, pages)
+	g.Expect(err).NotTo(HaveOccurred())
+	return sources.Mentions
 }
 
 func TestWhatMentionsAStatement(t *testing.T) {
@@ -93,9 +106,7 @@ func TestWhatMentionsAStatement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			sources, err := statements.Scan(repository(t, page, map[string]string{"a_test.go": "package a\n\n" + code + "\n"}))
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(sources.Mentions).To(ContainElement(And(
+			g.Expect(mentions(t, code)).To(ContainElement(And(
 				HaveField("ID", statements.ID{Group: "MR", Number: 1}), HaveField("Test", Not(BeNil())))))
 		})
 	}
@@ -105,15 +116,14 @@ func TestWhatMentionsNone(t *testing.T) {
 	for name, code := range map[string]string{
 		"a number of three digits":  "func TestX509(t *testing.T) {}",
 		"another word":              "func TestHTTP2(t *testing.T) {}",
+		"a group that no page has":  "func TestGC1_A(t *testing.T) {}",
 		"a licence":                 "// MPL-2 it is.\nfunc TestA(t *testing.T) {}",
 		"a text that goes on":       "func TestA(t *testing.T) { _ = `B1G` }",
 		"a text with it at the end": "func TestA(t *testing.T) { _ = `of H1` }",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			sources, err := statements.Scan(repository(t, page, map[string]string{"a_test.go": "package a\n\n" + code + "\n"}))
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(sources.Mentions).To(BeEmpty())
+			g.Expect(mentions(t, code)).To(BeEmpty())
 		})
 	}
 }
