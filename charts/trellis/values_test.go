@@ -60,12 +60,15 @@ func renderIn(t *testing.T, namespace, values string) rendered {
 	return objects
 }
 
-// hasMemoryLimit tells that the runtime of the hub has this limit, and nothing else is in its environment.
+// collects is how often the runtime of the hub collects its garbage, unless that is set.
+var collects = corev1.EnvVar{Name: "GOGC", Value: "80"}
+
+// hasMemoryLimit tells that the runtime of the hub has this limit, and only the default beside it in its environment.
 func hasMemoryLimit(value string) func(*testing.T, *WithT, rendered) {
 	return func(t *testing.T, g *WithT, objects rendered) {
 		t.Helper()
 		hub := of[appsv1.Deployment](t, objects, "Deployment/trellis").Spec.Template.Spec.Containers[0]
-		g.Expect(hub.Env).To(ConsistOf(corev1.EnvVar{Name: "GOMEMLIMIT", Value: value}))
+		g.Expect(hub.Env).To(ConsistOf(collects, corev1.EnvVar{Name: "GOMEMLIMIT", Value: value}))
 	}
 }
 
@@ -112,7 +115,7 @@ func TestNothingHasToBeSet(t *testing.T) {
 	g.Expect(container.Resources.Requests).To(And(HaveKey(corev1.ResourceCPU), HaveKey(corev1.ResourceMemory)))
 	onlyMemory := And(HaveLen(1), HaveKey(corev1.ResourceMemory))
 	g.Expect(container.Resources.Limits).To(onlyMemory, "a CPU limit would delay the hub")
-	g.Expect(container.Env).To(ConsistOf(corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367641"}))
+	g.Expect(container.Env).To(ConsistOf(collects, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367641"}))
 
 	// As docs/explanation/security.md says.
 	policy := of[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy/trellis").Spec
@@ -219,7 +222,7 @@ func TestValues(t *testing.T) {
 		"more of a pod": {`{podLabels: {a: b}, podAnnotations: {c: d}, env: [{name: HTTPS_PROXY, value: p}], resources: {limits: {memory: 1Gi}}}`, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(deployment(t, objects).Spec.Template.Labels).To(HaveKeyWithValue("a", "b"))
 			g.Expect(deployment(t, objects).Spec.Template.Annotations).To(And(HaveKeyWithValue("c", "d"), HaveKey("checksum/config")))
-			g.Expect(container(t, objects).Env).To(ConsistOf(
+			g.Expect(container(t, objects).Env).To(ConsistOf(collects,
 				corev1.EnvVar{Name: "GOMEMLIMIT", Value: "966367641"}, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "p"}))
 			g.Expect(container(t, objects).Resources.Limits).To(HaveKey(corev1.ResourceMemory))
 			g.Expect(container(t, objects).Resources.Requests).To(HaveKey(corev1.ResourceCPU), "beside what is set")
@@ -227,10 +230,13 @@ func TestValues(t *testing.T) {
 		"a memory limit of megabytes": {`{resources: {limits: {memory: 1500M}}}`, hasMemoryLimit("1350000000")},
 		"a memory limit of bytes":     {`{resources: {limits: {memory: 2147483648}}}`, hasMemoryLimit("1932735283")},
 		"no memory limit": {`{resources: {limits: {memory: null}}}`, func(t *testing.T, g *WithT, objects rendered) {
-			g.Expect(container(t, objects).Env).To(BeEmpty())
+			g.Expect(container(t, objects).Env).To(ConsistOf(collects))
 			g.Expect(container(t, objects).Resources.Limits).NotTo(HaveKey(corev1.ResourceMemory))
 		}},
 		"a memory limit of the runtime": {`{env: [{name: GOMEMLIMIT, value: 600MiB}]}`, hasMemoryLimit("600MiB")},
+		"when garbage is collected": {`{env: [{name: GOGC, value: "200"}], resources: {limits: {memory: null}}}`, func(t *testing.T, g *WithT, objects rendered) {
+			g.Expect(container(t, objects).Env).To(ConsistOf(corev1.EnvVar{Name: "GOGC", Value: "200"}))
+		}},
 		"what the hub reaches": {`{networkPolicy: {blockedCIDRs: [10.0.0.0/8, "fd00::/8"], metricsFrom: [{namespaceSelector: {matchLabels: {a: b}}}]}}`, func(t *testing.T, g *WithT, objects rendered) {
 			spec := of[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy/trellis").Spec
 			g.Expect(spec.Ingress[0].From).To(HaveLen(1))

@@ -24,6 +24,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/targetfacts"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
@@ -93,6 +94,8 @@ type Options struct {
 	KeepGarbageCollectable bool
 	// QueueMetrics takes the figures of the queues, those of all terms; nil for none.
 	QueueMetrics *fairqueue.Metrics
+	// Facts is where others learn what only this controller knows of targets; nil if nobody asks.
+	Facts *targetfacts.Term
 }
 
 // Controller keeps ManagedResources for one term of leadership. It is used once.
@@ -159,6 +162,7 @@ func New(o Options) (*Controller, error) {
 		forward: c.dispatcher.Forward, drifts: newStopwatches(), changes: newStopwatches(), timeout: o.RunTimeout,
 	}
 	c.supervisor = newSupervisor(c.reconciler.Reconcile, o.Clock, o.Logger)
+	o.Facts.Publish(c)
 	return c, nil
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/controlplane"
 )
 
-// BenchmarkSteadyTarget shows what a look costs at a target of 20 ManagedResources with 15 objects each, of which nothing changed: when
-// it is told of something, and when nothing but a sync period has passed.
+// BenchmarkSteadyTarget shows what a look costs at a target of 20 ManagedResources with 15 objects each, of which
+// nothing changed: when it is told of something, and when nothing but a sync period has passed.
 func BenchmarkSteadyTarget(b *testing.B) {
 	source := newSource(b, controlplane.StartForTest(b, controlplane.Options{}))
 	b.Run("told", func(b *testing.B) {
@@ -58,13 +58,12 @@ func steadyTarget(b *testing.B, source *source, period time.Duration) (*hub, clu
 	looked := make(chan struct{}, 1)
 	h := newHub(b, source, func(o *Options) {
 		o.SyncPeriod, o.MonitorPeriod = period, time.Hour
-		o.Reports = func(clustercache.ClusterKey) (Report, bool) {
+		o.Facts = onLook(func() {
 			select {
 			case looked <- struct{}{}:
 			default:
 			}
-			return Report{}, true
-		}
+		}).term()
 	})
 	key := h.key("a")
 	for i := range 20 {

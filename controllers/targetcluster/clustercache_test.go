@@ -29,8 +29,8 @@ clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: a, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh, interactiveMode: Never}}}]
 `
 
-// TestWithTheRealClusterCache registers a real cluster, leads its registration to another one, confirms that, and removes
-// it. The source cluster plays the other one.
+// TestWithTheRealClusterCache registers a real cluster, leads its registration to another one, confirms that, and
+// removes it. The source cluster plays the other one.
 func TestWithTheRealClusterCache(t *testing.T) {
 	sourcePlane := controlplane.StartForTest(t, controlplane.Options{Name: "source"})
 	targetPlane := controlplane.StartForTest(t, controlplane.Options{Name: "target"})

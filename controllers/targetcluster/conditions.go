@@ -107,8 +107,8 @@ func (c *conditions) check(conditionType string, check care.Check, threshold tim
 	c.set(conditionType, s.Status, s.Reason, s.Message)
 }
 
-// known returns what a condition was, nil if that says nothing of its check: if nobody could ask before, a failure has its
-// threshold as a first one has. What cannot be reached is for the check of the API server to tell.
+// known returns what a condition was, nil if that says nothing of its check: if nobody could ask before, a failure has
+// its threshold as a first one has. What cannot be reached is for the check of the API server to tell.
 func (c *conditions) known(conditionType string) *metav1.Condition {
 	old := meta.FindStatusCondition(c.list, conditionType)
 	switch {
@@ -178,8 +178,8 @@ func (c *conditions) credentialsValid(o observation) {
 	}
 }
 
-// probeThreshold is the least threshold for a probe that fails while the connection goes on: it is the clustercache that
-// decides when that is a failure.
+// probeThreshold is the least threshold for a probe that fails while the connection goes on: it is the clustercache
+// that decides when that is a failure.
 const probeThreshold = time.Minute
 
 func (c *conditions) apiServerAvailable(o observation) {
@@ -204,8 +204,8 @@ func (c *conditions) apiServerAvailable(o observation) {
 	}
 }
 
-// availableText has the words of Gardener, for those who know them, though the hub probes in another way. The response time
-// is in coarse steps, so that it rarely changes.
+// availableText has the words of Gardener, for those who know them, though the hub probes in another way. The response
+// time is in coarse steps, so that it rarely changes.
 func availableText(o observation) string {
 	const text = "API server /healthz endpoint responded with success status code."
 	if o.roundTrip == 0 {
@@ -315,9 +315,9 @@ func pendingText(status clustercache.Status) string {
 	return "the new content of the Secret is not used, the former connection goes on: " + status.PendingMessage
 }
 
-// warnBefore returns how long before its end a credential is worth a warning: at a fifth of its life. One that lives for a day
-// at most is renewed by a program, as those of a token requestor are, which does that at a fifth or a bit later; there it is a
-// tenth, so that who is in time is not blamed.
+// warnBefore returns how long before its end a credential is worth a warning: at a fifth of its life. One that lives
+// for a day at most is renewed by a program, as those of a token requestor are, which does that at a fifth or a bit
+// later; there it is a tenth, so that who is in time is not blamed.
 func warnBefore(issued, end time.Time) time.Duration {
 	switch life := end.Sub(issued); {
 	case issued.IsZero():

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -15,8 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
+	"github.com/trellis-hub/trellis/controllers/internal/targetfacts"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
@@ -27,14 +29,6 @@ const ControllerName = "targetcluster"
 
 // RunTimeout bounds the work on one target. All it does is a few calls to the source cluster.
 const RunTimeout = 30 * time.Second
-
-// Report is what the controller of ManagedResources knows of a target.
-type Report struct {
-	// DriftLastHour is the number of corrections in the last hour.
-	DriftLastHour int64
-	// DryRun is what would be written. Nil: the classes of the target are no dry runs.
-	DryRun *hubv1alpha1.DryRunReport
-}
 
 // Options configures a Controller.
 type Options struct {
@@ -57,14 +51,8 @@ type Options struct {
 	Thresholds map[string]time.Duration
 	// ProgressingLimit is how long a ManagedResource may be progressing until it counts as not healthy. Zero: for ever.
 	ProgressingLimit time.Duration
-	// Reports returns what else the controller of ManagedResources knows of a target; false if it knows nothing yet. It must
-	// answer from memory. Nil: nothing is ever known.
-	Reports func(clustercache.ClusterKey) (Report, bool)
-	// InUse tells whether a ManagedResource still has its inventory in a target. It must answer from memory. Nil: none has.
-	InUse func(clustercache.ClusterKey) bool
-	// ManagedElsewhere tells whether another manager is at work in a namespace, and which. It must answer from memory. Nil:
-	// none ever is.
-	ManagedElsewhere func(namespace string) (manager string, elsewhere bool)
+	// Facts is what else the controller of ManagedResources knows of targets. Nil: nothing.
+	Facts *targetfacts.Term
 
 	// WatchedUntil is when the previous leader, or this one, gave its last sign of life before this term; zero if nobody
 	// knows. Nil: nobody ever does.
@@ -80,6 +68,8 @@ type Options struct {
 	SyncPeriod time.Duration
 	// Clock is replaced in tests. Default: the real one.
 	Clock clock.PassiveClock
+	// Metrics takes the figures of the controller that watches nodes. Nil: nobody does.
+	Metrics *multicluster.Metrics
 	// Logger is where the controller logs. Default: nowhere.
 	Logger logr.Logger
 }
@@ -87,15 +77,6 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	if o.Client == nil || o.Live == nil || o.Cache == nil || o.Clusters == nil || o.Guard == nil || o.Events == nil {
 		return o, errors.New("targetcluster: a required option is missing")
-	}
-	if o.Reports == nil {
-		o.Reports = func(clustercache.ClusterKey) (Report, bool) { return Report{}, false }
-	}
-	if o.InUse == nil {
-		o.InUse = func(clustercache.ClusterKey) bool { return false }
-	}
-	if o.ManagedElsewhere == nil {
-		o.ManagedElsewhere = func(string) (string, bool) { return "", false }
 	}
 	if o.WatchedUntil == nil {
 		o.WatchedUntil = func() time.Time { return time.Time{} }
@@ -146,32 +127,32 @@ func New(options Options) (*Controller, error) {
 		return nil, fmt.Errorf("cannot create controller %s: %w", ControllerName, err)
 	}
 	s := &sources{options: options, identities: r.identities, news: r.news, sweep: r.sweep}
-	r.nodes = nodes.New(options.Clusters, s.enqueue)
 	if err := inner.Watch(s); err != nil {
 		return nil, fmt.Errorf("cannot watch for controller %s: %w", ControllerName, err)
+	}
+	r.nodes, err = nodes.New(multicluster.Environment{
+		Clusters: options.Clusters, Events: options.Events, Metrics: options.Metrics, Clock: options.Clock, Logger: options.Logger,
+	}, s.enqueue)
+	if err != nil {
+		return nil, fmt.Errorf("controller %s: %w", ControllerName, err)
 	}
 	return &Controller{inner: inner, sources: s, reconciler: r}, nil
 }
 
-// OldestRun returns when the work began that has been under way for the longest time, zero if there is none. More than
-// RunTimeout ago, it is stuck.
-func (c *Controller) OldestRun() time.Time {
-	c.reconciler.mu.Lock()
-	defer c.reconciler.mu.Unlock()
-	var oldest time.Time
-	for run := range c.reconciler.runs {
-		if oldest.IsZero() || run.began.Before(oldest) {
-			oldest = run.began
-		}
+// StuckSince returns since when some run should have ended, zero if none should have.
+func (c *Controller) StuckSince(now time.Time) time.Time {
+	if since := c.reconciler.stuckSince(); !since.IsZero() {
+		return since
 	}
-	return oldest
+	return c.reconciler.nodes.StuckSince(now)
 }
 
 // Start works until ctx ends, and returns when nothing is left of the controller. It can be called once.
 func (c *Controller) Start(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer c.reconciler.nodes.Close()
-	defer c.sources.wait()
-	defer cancel()
-	return c.inner.Start(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.reconciler.nodes.Start(ctx) })
+	group.Go(func() error { return c.inner.Start(ctx) })
+	err := group.Wait()
+	c.sources.wait()
+	return err //nolint:wrapcheck // it says which controller
 }

@@ -29,6 +29,7 @@ import (
 	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/clustercache"
 	fakeclusters "github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/internal/targetfacts"
 	. "github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
@@ -49,8 +50,8 @@ func TestMain(m *testing.M) {
 	controlplane.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
-// TestController runs against a real API server as the source and a fake clustercache. Its parts share the server, since
-// starting one takes seconds; each has a namespace and a controller of its own.
+// TestController runs against a real API server as the source and a fake clustercache. Its parts share the server,
+// since starting one takes seconds; each has a namespace and a controller of its own.
 func TestController(t *testing.T) {
 	cp := controlplane.StartForTest(t, controlplane.Options{})
 	source := newSource(t, cp)
@@ -108,7 +109,7 @@ func testLife(t *testing.T, h *hub) {
 		HaveField("Status.CloudType", "kwok"),
 	))
 
-	h.setReport(Report{DriftLastHour: 7})
+	h.setFacts(targetfacts.Facts{DriftLastHour: 7})
 	h.clusters.Emit(key, clustercache.EventProbed)
 	h.eventually(g, key, HaveField("Status.DriftLastHour", int64(7)))
 
@@ -124,7 +125,7 @@ func testLife(t *testing.T, h *hub) {
 	h.change(g, key, func(tc *hubv1alpha1.TargetCluster) { tc.Spec.Paused = true })
 	h.eventually(g, key, SatisfyAll(haveCondition("Ready", "False", "Paused"), HaveField("Status.ObservedGeneration", int64(2))))
 
-	h.setReport(Report{})
+	h.setFacts(targetfacts.Facts{})
 	h.unregister(g, key)
 	h.clusters.SetState(key, clustercache.StateDraining, clustercache.ReasonRegistrationGone, "")
 	h.eventually(g, key, haveCondition("Ready", "False", "RegistrationGone"))
@@ -167,7 +168,7 @@ func testSettled(t *testing.T, h *hub) {
 	h.connect(key, h.uid("a"))
 	h.createMR(g, "mr", "", nil)
 	h.setMR(g, "mr", h.uid("a"), resourcesv1alpha1.ConditionTrue, "fine")
-	h.setReport(Report{DriftLastHour: 7})
+	h.setFacts(targetfacts.Facts{DriftLastHour: 7})
 	h.eventually(g, key, SatisfyAll(haveCondition("SystemComponentsHealthy", "True", "ManagedResourcesHealthy"), HaveField("Status.DriftLastHour", int64(7)),
 		HaveField("Labels", HaveKeyWithValue(hubv1alpha1.StatusLabel, "healthy"))))
 	time.Sleep(aWhile) // what is under way
@@ -182,7 +183,7 @@ func testSettled(t *testing.T, h *hub) {
 	}, soon, often).Should(BeNumerically(">=", 20), "looks in a row for which no ManagedResources are listed")
 
 	t.Log("what nobody tells of")
-	h.setReport(Report{})
+	h.setFacts(targetfacts.Facts{})
 	h.eventually(g, key, HaveField("Status.DriftLastHour", int64(0)))
 	h.setElsewhere(true)
 	h.eventually(g, key, haveCondition("Ready", "False", "ManagedElsewhere"))
@@ -413,8 +414,9 @@ func newSource(t testing.TB, cp *controlplane.ControlPlane) *source {
 	})
 	clusters := fakeclusters.New(nil)
 	lists := &lists{Cache: informers, found: map[string]int{}}
-	index, err := members.New(t.Context(), lists, clusters, classes)
+	index, err := members.New(lists, clusters, classes)
 	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(index.Register(t.Context())).To(Succeed())
 	return &source{client: c, cache: informers, clusters: clusters, members: index, lists: lists}
 }
 
@@ -452,7 +454,7 @@ type hub struct {
 	looks atomic.Int64
 
 	mu        sync.Mutex
-	report    Report
+	facts     targetfacts.Facts
 	inUse     bool
 	elsewhere bool
 }
@@ -479,22 +481,7 @@ func (h *hub) startTerm(t testing.TB) {
 		Members:    h.members,
 		Thresholds: map[string]time.Duration{"SystemComponentsHealthy": threshold},
 		SyncPeriod: 200 * time.Millisecond,
-		Reports: func(clustercache.ClusterKey) (Report, bool) {
-			h.looks.Add(1)
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return h.report, true
-		},
-		InUse: func(clustercache.ClusterKey) bool {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return h.inUse
-		},
-		ManagedElsewhere: func(namespace string) (string, bool) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return "another manager", h.elsewhere && namespace == h.namespace
-		},
+		Facts:      h.publish(),
 	}
 	for _, change := range h.changes {
 		change(&options)
@@ -577,10 +564,60 @@ func (h *hub) expectEvent(g *WithT, text string) {
 	g.Eventually(h.events.Events, soon, often).Should(Receive(HavePrefix(text)), text)
 }
 
-func (h *hub) setReport(report Report) {
+// publish has the hub know what the controller of ManagedResources would.
+func (h *hub) publish() *targetfacts.Term {
+	term := &targetfacts.Term{}
+	term.Publish(h)
+	return term
+}
+
+// Facts implements targetfacts.Publisher.
+func (h *hub) Facts(clustercache.ClusterKey) targetfacts.Facts {
+	h.looks.Add(1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.report = report
+	return h.facts
+}
+
+// WorksIn implements targetfacts.Publisher.
+func (h *hub) WorksIn(clustercache.ClusterKey) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.inUse
+}
+
+// ManagedElsewhere implements targetfacts.Publisher.
+func (h *hub) ManagedElsewhere(namespace string) (string, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return "another manager", h.elsewhere && namespace == h.namespace
+}
+
+// onLook knows nothing, and is called for each look at a target.
+type onLook func()
+
+func (f onLook) term() *targetfacts.Term {
+	term := &targetfacts.Term{}
+	term.Publish(f)
+	return term
+}
+
+// Facts implements targetfacts.Publisher.
+func (f onLook) Facts(clustercache.ClusterKey) targetfacts.Facts {
+	f()
+	return targetfacts.Facts{}
+}
+
+// WorksIn implements targetfacts.Publisher.
+func (onLook) WorksIn(clustercache.ClusterKey) bool { return false }
+
+// ManagedElsewhere implements targetfacts.Publisher.
+func (onLook) ManagedElsewhere(string) (string, bool) { return "", false }
+
+func (h *hub) setFacts(facts targetfacts.Facts) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.facts = facts
 }
 
 func (h *hub) setElsewhere(elsewhere bool) {

@@ -12,7 +12,9 @@
 // ManagedResources there are events. What was found and waits for its turn to be written needs no other look when that
 // comes (draft.go).
 //
-// Package members finds the ManagedResources of a target, package care says what they and other checks mean for it.
+// Package nodes watches the nodes of connected targets by a controller of its own, package members finds the
+// ManagedResources of a target, package care says what they and other checks mean for it. What only the controller of
+// ManagedResources knows comes by package targetfacts.
 //
 // The guard of package identity protects the identity of targets. The clustercache asks it before it uses a connection,
 // on every replica, whether the cluster at the other end is the one that the TargetCluster names.

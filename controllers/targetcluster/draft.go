@@ -7,8 +7,9 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// draft is what a look has found, while its status or its label waits to be written. When hundreds of targets are lost together, nearly
-// all wait twice, and there is nothing new at the end: another look at each would list its ManagedResources and judge them for nothing.
+// draft is what a look has found, while its status or its label waits to be written. When hundreds of targets are lost
+// together, nearly all wait twice, and there is nothing new at the end: another look at each would list its
+// ManagedResources and judge them for nothing.
 type draft struct {
 	tc      *hubv1alpha1.TargetCluster // as it is to be
 	version string                     // of the one that it was made for
@@ -19,20 +20,21 @@ type draft struct {
 	again   time.Time                  // when there has to be another look, whatever happens
 }
 
-// standsFor tells whether another look at a TargetCluster would find the same. What nobody tells of waits until there is one, as it does
-// at targets of which nothing waits.
+// standsFor tells whether another look at a TargetCluster would find the same. What nobody tells of waits until there
+// is one, as it does at targets of which nothing waits.
 func (d draft) standsFor(tc *hubv1alpha1.TargetCluster, told uint64, now time.Time) bool {
 	return tc != nil && d.tc != nil && tc.DeletionTimestamp == nil && tc.UID == d.tc.UID && tc.ResourceVersion == d.version &&
 		d.seen.told == told && now.Before(d.again)
 }
 
-// isAhead tells whether the informer has not seen yet what was written, which a busy source is slow to tell. Another look would only write
-// over what is outdated, and fail.
+// isAhead tells whether the informer has not seen yet what was written, which a busy source is slow to tell. Another
+// look would only write over what is outdated, and fail.
 func (d draft) isAhead(tc *hubv1alpha1.TargetCluster, now time.Time) bool {
 	return tc != nil && d.tc != nil && tc.UID == d.tc.UID && tc.ResourceVersion == d.before && d.before != d.version && now.Before(d.again)
 }
 
-// asSeen tells whether a target is what it was when a draft was made. It may have changed just now, and nobody was told yet.
+// asSeen tells whether a target is what it was when a draft was made. It may have changed just now, and nobody was told
+// yet.
 func (r *reconciler) asSeen(key clustercache.ClusterKey, d draft) bool {
 	status, registered := r.Clusters.GetStatus(key)
 	status = asTold(status)

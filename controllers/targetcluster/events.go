@@ -30,8 +30,9 @@ const (
 	// maxNote is what the API allows for the note of an event.
 	maxNote = 1024
 
-	// eventsAtOnce may be written about one TargetCluster, and one more every eventPause: what comes and goes once a second shall
-	// not fill the source. What says which cluster a target is has a budget of its own, so that nothing else uses it up.
+	// eventsAtOnce may be written about one TargetCluster, and one more every eventPause: what comes and goes once a
+	// second shall not fill the source. What says which cluster a target is has a budget of its own, so that nothing else
+	// uses it up.
 	eventsAtOnce = 15
 	eventPause   = 30 * time.Second
 )
@@ -84,7 +85,8 @@ func newRecorder(to events.EventRecorder, clock clock.PassiveClock) *recorder {
 	return &recorder{events: to, clock: clock, budgets: map[types.NamespacedName]*budget{}, rewinds: map[types.NamespacedName]int64{}}
 }
 
-// may takes an event from the budget of a TargetCluster, if there is one left, and tells how many were left out before it.
+// may takes an event from the budget of a TargetCluster, if there is one left, and tells how many were left out before
+// it.
 func (r *recorder) may(key types.NamespacedName, reason string) (leftOut int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,8 +145,8 @@ func inOrder(conditions []metav1.Condition) []metav1.Condition {
 	return slices.SortedStableFunc(slices.Values(conditions), func(a, b metav1.Condition) int { return rank(a) - rank(b) })
 }
 
-// conditionChanged tells about a condition with a new status or reason, if that is worth it: what is wrong, what is worth a
-// warning, and that the target is ready.
+// conditionChanged tells about a condition with a new status or reason, if that is worth it: what is wrong, what is
+// worth a warning, and that the target is ready.
 func (r *recorder) conditionChanged(tc *hubv1alpha1.TargetCluster, condition metav1.Condition) bool {
 	warning := condition.Status == metav1.ConditionFalse && !isFailing(condition.Reason) || condition.Reason == hubv1alpha1.ReasonTargetStatusUnknown ||
 		condition.Reason == hubv1alpha1.ReasonDuplicateRegistration || condition.Reason == hubv1alpha1.ReasonCredentialsExpireSoon

@@ -130,8 +130,8 @@ func TestAFleetKeepsToItsWrites(t *testing.T) {
 			report(flapping, resourcesv1alpha1.ConditionTrue)
 		}
 		g.Eventually(statuses, time.Minute, often).Should(Equal(map[string]int{"healthy": targets}))
-		// None, if no failure lasts for five seconds. If this machine is slow, a status and its label in each five seconds; some are
-		// tried twice, because the informer is late.
+		// None, if no failure lasts for five seconds. If this machine is slow, a status and its label in each five seconds;
+		// some are tried twice, because the informer is late.
 		most = flapping * 3 * (1 + int(time.Since(began)/(5*time.Second)))
 		t.Logf("%d writes in %s", writes.Load(), time.Since(began))
 		g.Expect(writes.Load()).To(BeNumerically("<=", most))

@@ -99,9 +99,9 @@ func (c *lateCache) Get(ctx context.Context, key client.ObjectKey, obj client.Ob
 	return nil
 }
 
-// TestALossCostsFewLooksAndWrites has many targets lost at once, as a clustercache tells of it: a probe that fails, a connection that is
-// held, and an attempt to go on with it that fails. Nearly all have to wait for their turn, with their status and with their label, and the informer is
-// late to see what was written.
+// TestALossCostsFewLooksAndWrites has many targets lost at once, as a clustercache tells of it: a probe that fails, a
+// connection that is held, and an attempt to go on with it that fails. Nearly all have to wait for their turn, with
+// their status and with their label, and the informer is late to see what was written.
 func TestALossCostsFewLooksAndWrites(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -127,10 +127,9 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 		o.SyncPeriod, o.MonitorPeriod, o.Events = time.Hour, time.Hour, done // so nothing is due but what is told
 		o.Thresholds = map[string]time.Duration{hubv1alpha1.ConditionAPIServerAvailable: time.Hour}
 		o.Cache = newLateCache(t, o.Cache, late)
-		o.Reports = func(clustercache.ClusterKey) (Report, bool) {
+		o.Facts = onLook(func() {
 			done.add("look")
-			return Report{}, true
-		}
+		}).term()
 	})
 	var keys []clustercache.ClusterKey
 	for i := range targets {
@@ -185,7 +184,8 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 	lost(clustercache.ReasonProbeFailed, "no answer")
 	g.Eventually(labelled, time.Minute, often).Should(Equal(map[string]int{"unhealthy": targets}))
 	time.Sleep(aWhile + late)
-	// once has everything done once for each target, and a bit more for what is tried again where all is slow. That the informer is late is no reason.
+	// once has everything done once for each target, and a bit more for what is tried again where all is slow. That the
+	// informer is late is no reason.
 	once := func(event string, things ...string) {
 		t.Helper()
 		counts := done.take()

@@ -7,6 +7,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/targetfacts"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
 )
@@ -31,7 +32,8 @@ type observation struct {
 	// elsewhere names another manager at work in the namespace; empty if there is none.
 	elsewhere string
 	paused    bool
-	report    *Report
+	// facts are nil if nobody knows any.
+	facts *targetfacts.Facts
 	// members are the ManagedResources of the target, if membersKnown.
 	members      []care.Member
 	membersKnown bool
@@ -54,10 +56,9 @@ type rules struct {
 	termBegan        time.Time
 }
 
-// signOfWork returns when the hub gave the last sign that it works on a target: it probed or dialled it, or has settled when
-// it will next. Nobody expects more of a registration that is refused, or gone, nor of a target that is
-// hibernated. Before the first sign, that of the previous leader
-// counts, whose status it is that operators see.
+// signOfWork returns when the hub gave the last sign that it works on a target: it probed or dialled it, or has settled
+// when it will next. Nobody expects more of a registration that is refused, or gone, nor of a target that is
+// hibernated. Before the first sign, that of the previous leader counts, whose status it is that operators see.
 func (o *observation) signOfWork(watchedUntil time.Time) time.Time {
 	if !o.registered {
 		return o.now
@@ -114,8 +115,8 @@ func (o *observation) connecting() bool {
 // firstAttempt is how long a hub that has just started has nothing to say of a target that it dials for the first time.
 const firstAttempt = 10 * time.Second
 
-// tooEarly returns for how much longer there is nothing to say of a target about which a status says something already. A
-// restart would otherwise have a whole fleet become Unknown for a second.
+// tooEarly returns for how much longer there is nothing to say of a target about which a status says something already.
+// A restart would otherwise have a whole fleet become Unknown for a second.
 func (o *observation) tooEarly(status *hubv1alpha1.TargetClusterStatus) time.Duration {
 	connected := meta.FindStatusCondition(status.Conditions, hubv1alpha1.ConditionConnected)
 	if !o.connecting() || connected == nil || connected.Reason == hubv1alpha1.ReasonConnecting {

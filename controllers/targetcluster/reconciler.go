@@ -34,9 +34,9 @@ import (
 const (
 	// detailsPause is how long changes wait that are only details, after the last write.
 	detailsPause = time.Minute
-	// flapPause is how long a check waits that begins or ceases to fail for less than its threshold, and what ManagedResources
-	// turn, after the last write. A check that begins to fail also waits for as long since then, so that what is over by
-	// then is never written.
+	// flapPause is how long a check waits that begins or ceases to fail for less than its threshold, and what
+	// ManagedResources turn, after the last write. A check that begins to fail also waits for as long since then, so that
+	// what is over by then is never written.
 	flapPause = 5 * time.Second
 	// soonest is the shortest pause before a target is looked at again although nothing happened.
 	soonest = 100 * time.Millisecond
@@ -98,6 +98,22 @@ func (r *reconciler) begin() (end func()) {
 		defer r.mu.Unlock()
 		delete(r.runs, this)
 	}
+}
+
+// stuckSince returns since when the longest run should have ended, zero if none should have.
+func (r *reconciler) stuckSince() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var oldest time.Time
+	for run := range r.runs {
+		if oldest.IsZero() || run.began.Before(oldest) {
+			oldest = run.began
+		}
+	}
+	if oldest.IsZero() {
+		return oldest
+	}
+	return oldest.Add(RunTimeout)
 }
 
 func (r *reconciler) logFor(request *reconcile.Request) logr.Logger {
@@ -179,7 +195,6 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 	if tc == nil {
 		r.Guard.Forget(key)
 		r.forget(key)
-		r.nodes.Forget(key)
 		return reconcile.Result{}, nil
 	}
 	secretName := cmp.Or(tc.Status.SecretName, tc.Annotations[hubv1alpha1.RegistrationAnnotation])
@@ -193,7 +208,7 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 	if exists {
 		return reconcile.Result{RequeueAfter: r.SyncPeriod}, nil // the clustercache will know it in a moment, and says so
 	}
-	if r.InUse(key) {
+	if r.Facts.WorksIn(key) || r.Members != nil && r.Members.InUse(key) {
 		return r.update(ctx, tc, r.withMembers(ctx, tc, r.look(tc, observation{now: r.Clock.Now()})))
 	}
 
@@ -226,7 +241,7 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 		registered: true,
 		status:     asTold(status),
 		health:     r.Clusters.GetHealthCheckingState(ctx, key),
-		nodes:      r.nodes.Summarize(ctx, key),
+		nodes:      r.nodes.Summarize(key),
 		roundTrip:  coarseRoundTrip(tc.Status.RoundTripMilliseconds, status.RoundTrip),
 		paused:     tc.Spec.Paused,
 	})
@@ -252,8 +267,9 @@ func (r *reconciler) sameCluster(key clustercache.ClusterKey,
 	return here, elsewhere
 }
 
-// asTold returns a status with the reason that was told. While a connection is held, the first attempt to go on with it that fails says
-// in another word what the probes said: each of hundreds that are lost together would write its status and an event again.
+// asTold returns a status with the reason that was told. While a connection is held, the first attempt to go on with it
+// that fails says in another word what the probes said: each of hundreds that are lost together would write its status
+// and an event again.
 func asTold(status clustercache.Status) clustercache.Status {
 	if status.Held && status.State == clustercache.StateDisconnected && status.Reason == clustercache.ReasonUnreachable {
 		status.Reason = clustercache.ReasonProbeFailed
@@ -264,9 +280,9 @@ func asTold(status clustercache.Status) clustercache.Status {
 // look completes an observation by what does not depend on whether the target is registered, but for ManagedResources.
 func (r *reconciler) look(tc *hubv1alpha1.TargetCluster, o observation) observation {
 	key := client.ObjectKeyFromObject(tc)
-	o.namespace, o.report, o.rules = key.Namespace, r.report(key), r.rules
+	o.namespace, o.facts, o.rules = key.Namespace, r.Facts.Of(key), r.rules
 	o.sign = o.signOfWork(r.WatchedUntil())
-	if manager, elsewhere := r.ManagedElsewhere(key.Namespace); elsewhere {
+	if manager, elsewhere := r.Facts.ManagedElsewhere(key.Namespace); elsewhere {
 		o.elsewhere = manager
 	}
 	return o
@@ -291,13 +307,6 @@ func (r *reconciler) withMembers(ctx context.Context, tc *hubv1alpha1.TargetClus
 	return o
 }
 
-func (r *reconciler) report(key clustercache.ClusterKey) *Report {
-	if report, ok := r.Reports(key); ok {
-		return &report
-	}
-	return nil
-}
-
 // requeue has a target looked at again after a sync period, or at next unless that is zero.
 func (r *reconciler) requeue(now, next time.Time) reconcile.Result {
 	result := reconcile.Result{RequeueAfter: r.nextLook()}
@@ -310,7 +319,8 @@ func (r *reconciler) requeue(now, next time.Time) reconcile.Result {
 // nextLook is the pause until a target is looked at again to which nothing happens.
 func (r *reconciler) nextLook() time.Duration { return r.SyncPeriod - rand.N(r.SyncPeriod/4+1) }
 
-// update writes what was observed into the status and its summary into the label, if it makes a difference to what it was.
+// update writes what was observed into the status and its summary into the label, if it makes a difference to what it
+// was.
 func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster, o observation) (reconcile.Result, error) {
 	tc, key := base.DeepCopy(), client.ObjectKeyFromObject(base)
 	r.unsettle(key)
@@ -356,7 +366,8 @@ func (r *reconciler) write(ctx context.Context, base *hubv1alpha1.TargetCluster,
 	return result, nil
 }
 
-// writeStatus writes a status that says something new, and returns how long that has to wait if it is not worth a write yet.
+// writeStatus writes a status that says something new, and returns how long that has to wait if it is not worth a write
+// yet.
 func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.TargetCluster, now time.Time) (time.Duration, error) {
 	key := client.ObjectKeyFromObject(tc)
 	if equality.Semantic.DeepEqual(base.Status, tc.Status) {
@@ -379,8 +390,8 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 	return 0, nil
 }
 
-// writeLabel brings the status label in line with the conditions that are written. It returns the version that the TargetCluster has
-// then, and how long the label has to wait for its turn.
+// writeLabel brings the status label in line with the conditions that are written. It returns the version that the
+// TargetCluster has then, and how long the label has to wait for its turn.
 func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetCluster, now time.Time) (version string, wait time.Duration, err error) {
 	value, key := summary(tc.Status.Conditions), client.ObjectKeyFromObject(tc)
 	if value == "" || tc.Labels[hubv1alpha1.StatusLabel] == value {
@@ -398,8 +409,8 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 	return labelled.ResourceVersion, 0, nil
 }
 
-// record puts an observation into a status. It returns when it may become another one although nothing happens, zero if it
-// will not, and the checks to be remembered until the next look. A target that wakes from hibernation has all its
+// record puts an observation into a status. It returns when it may become another one although nothing happens, zero if
+// it will not, and the checks to be remembered until the next look. A target that wakes from hibernation has all its
 // thresholds anew, so nothing is remembered of one that sleeps.
 func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observation, hibernated bool) (next time.Time, failing []hubv1alpha1.FailingCheck) {
 	status.ObservedGeneration = generation
@@ -411,8 +422,8 @@ func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observa
 	if o.membersKnown {
 		status.ManagedResources, status.Objects = count(o.members)
 	}
-	if report := o.report; report != nil {
-		status.DriftLastHour, status.DryRun = report.DriftLastHour, report.DryRun
+	if facts := o.facts; facts != nil {
+		status.DriftLastHour, status.DryRun = facts.DriftLastHour, facts.DryRun
 	}
 	if !o.registered {
 		return next, failing
@@ -496,8 +507,8 @@ func withoutBegun(before, after hubv1alpha1.TargetClusterStatus) (begun time.Tim
 	return begun, rest
 }
 
-// pause is how long a status waits after the last write, by what is new in it: details such as the wording of messages and
-// the round trip for long, figures for a sync period, checks that come and go within their thresholds and what
+// pause is how long a status waits after the last write, by what is new in it: details such as the wording of messages
+// and the round trip for long, figures for a sync period, checks that come and go within their thresholds and what
 // ManagedResources turn for a moment, and everything else not at all.
 func (r *reconciler) pause(before, after hubv1alpha1.TargetClusterStatus) time.Duration {
 	a, b := *before.DeepCopy(), *after.DeepCopy()
@@ -565,7 +576,8 @@ func (r *reconciler) forget(key clustercache.ClusterKey) {
 	r.events.forget(key)
 }
 
-// lastFailing returns what failed at the last look in this term, written or not. The first look has only what is written.
+// lastFailing returns what failed at the last look in this term, written or not. The first look has only what is
+// written.
 func (r *reconciler) lastFailing(tc *hubv1alpha1.TargetCluster) []hubv1alpha1.FailingCheck {
 	r.mu.Lock()
 	defer r.mu.Unlock()

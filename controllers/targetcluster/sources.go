@@ -3,12 +3,10 @@ package targetcluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
 
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -16,13 +14,15 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/informers"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// sources puts targets into the queue: when the clustercache has news, when their TargetCluster or one of their ManagedResources
-// changed, and when somebody calls enqueue. The usual sources of controller-runtime do not fit, because their handlers stay at the informer for ever.
+// sources puts targets into the queue: when the clustercache has news, when their TargetCluster or one of their
+// ManagedResources changed, and when somebody calls enqueue. The usual sources of controller-runtime do not fit,
+// because their handlers stay at the informer for ever.
 type sources struct {
 	options    Options
 	identities *identity.Index
@@ -49,50 +49,15 @@ func (s *sources) Start(ctx context.Context, q queue) error {
 	s.mu.Unlock()
 	defer s.running.Done()
 
-	if err := s.watch(ctx, &hubv1alpha1.TargetCluster{}, toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { s.observe(nil, obj) },
-		UpdateFunc: s.observe,
-		DeleteFunc: s.observeDelete,
-	}); err != nil {
-		return err
+	err := informers.Follow(ctx, s.options.Cache, &hubv1alpha1.TargetCluster{}, &s.running, s.observe)
+	if err == nil && s.options.Members != nil {
+		err = informers.Follow(ctx, s.options.Cache, &resourcesv1alpha1.ManagedResource{}, &s.running, s.observeMember)
 	}
-	if s.options.Members != nil {
-		if err := s.watch(ctx, &resourcesv1alpha1.ManagedResource{}, toolscache.ResourceEventHandlerDetailedFuncs{
-			AddFunc: func(obj any, initial bool) { //nolint:contextcheck // answered from memory
-				if !initial { // all targets are looked at in the beginning
-					s.observeMember(nil, obj)
-				}
-			},
-			UpdateFunc: s.observeMember,
-			DeleteFunc: func(obj any) { s.observeMember(obj, nil) }, //nolint:contextcheck // answered from memory
-		}); err != nil {
-			return err
-		}
+	if err != nil {
+		return err //nolint:wrapcheck // it says what was watched
 	}
 	s.running.Go(func() { s.forward(ctx) })
 	s.running.Go(func() { s.sweep(ctx, s.enqueue) })
-	return nil
-}
-
-// watch has a handler told of all objects of a kind until ctx ends. It returns when the handler has seen those that exist.
-func (s *sources) watch(ctx context.Context, kind client.Object, handler toolscache.ResourceEventHandler) error {
-	informer, err := s.options.Cache.GetInformer(ctx, kind)
-	if err != nil {
-		return fmt.Errorf("cannot watch %T: %w", kind, err)
-	}
-	registration, err := informer.AddEventHandler(handler)
-	if err != nil {
-		return fmt.Errorf("cannot watch %T: %w", kind, err)
-	}
-	s.running.Go(func() {
-		<-ctx.Done()
-		if err := informer.RemoveEventHandler(registration); err != nil {
-			s.options.Logger.Error(err, "Could not remove a handler", "kind", fmt.Sprintf("%T", kind))
-		}
-	})
-	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-		return ctx.Err()
-	}
 	return nil
 }
 
@@ -129,8 +94,8 @@ func (s *sources) forward(ctx context.Context) {
 	}
 }
 
-// changesWhoServes tells whether another target of the namespace may be the one that serves now: one appeared, changed its labels, or goes, or
-// one that goes was refused, and is not going any more.
+// changesWhoServes tells whether another target of the namespace may be the one that serves now: one appeared, changed
+// its labels, or goes, or one that goes was refused, and is not going any more.
 func (s *sources) changesWhoServes(event clustercache.Event) bool {
 	if event.Has(clustercache.EventRegistered) || event.Has(clustercache.EventDraining) || event.Has(clustercache.EventGone) {
 		return true
@@ -139,51 +104,40 @@ func (s *sources) changesWhoServes(event clustercache.Event) bool {
 	return event.Has(clustercache.EventDisconnected) && status.State == clustercache.StateRefused
 }
 
-// onlyWords tells whether all that is new of a target is how an attempt failed to go on with a connection that is held. That it is lost was
-// told before, and a status waits longer for other words.
+// onlyWords tells whether all that is new of a target is how an attempt failed to go on with a connection that is held.
+// That it is lost was told before, and a status waits longer for other words.
 func (s *sources) onlyWords(event clustercache.Event) bool {
 	status, _ := s.options.Clusters.GetStatus(event.Cluster)
 	return status.Held && len(event.Types) == 1 && event.Has(clustercache.EventProbed)
 }
 
-func (s *sources) observe(before, after any) {
-	tc, ok := after.(*hubv1alpha1.TargetCluster)
-	if !ok {
+// observe has the targets reconciled that a change of a TargetCluster concerns.
+func (s *sources) observe(before, after *hubv1alpha1.TargetCluster, _ bool) {
+	if after == nil {
+		key := client.ObjectKeyFromObject(before)
+		s.enqueue(s.identities.Set(key, "")...)
+		s.enqueue(key)
 		return
 	}
-	key := clustercache.ClusterKey{Namespace: tc.Namespace, Name: tc.Name}
-	s.enqueue(s.identities.Set(key, tc.Status.ClusterUID)...)
-
-	old, ok := before.(*hubv1alpha1.TargetCluster)
-	if ok && old.Generation == tc.Generation && maps.Equal(old.Annotations, tc.Annotations) && tc.DeletionTimestamp.Equal(old.DeletionTimestamp) {
+	key := client.ObjectKeyFromObject(after)
+	s.enqueue(s.identities.Set(key, after.Status.ClusterUID)...)
+	if before != nil && before.Generation == after.Generation && maps.Equal(before.Annotations, after.Annotations) &&
+		after.DeletionTimestamp.Equal(before.DeletionTimestamp) {
 		return // it is our own status
 	}
 	s.enqueue(key)
 }
 
-func (s *sources) observeDelete(obj any) {
-	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	if tc, ok := obj.(*hubv1alpha1.TargetCluster); ok {
-		key := clustercache.ClusterKey{Namespace: tc.Namespace, Name: tc.Name}
-		s.enqueue(s.identities.Set(key, "")...)
-		s.enqueue(key)
+// observeMember has the targets reconciled that a change of a ManagedResource concerns. In the beginning all are
+// anyway.
+func (s *sources) observeMember(before, after *resourcesv1alpha1.ManagedResource, initial bool) {
+	if !initial {
+		s.enqueueAfter(membersPause, s.options.Members.Concerned(before, after, s.identities.Of)...)
 	}
 }
 
-// observeMember has the targets looked at that a change of a ManagedResource concerns. Either state may be nil.
-func (s *sources) observeMember(before, after any) {
-	if tombstone, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
-		before = tombstone.Obj
-	}
-	a, _ := before.(*resourcesv1alpha1.ManagedResource)
-	b, _ := after.(*resourcesv1alpha1.ManagedResource)
-	s.enqueueAfter(membersPause, s.options.Members.Concerned(a, b, s.identities.Of)...)
-}
-
-// membersPause is how long a change of a ManagedResource waits for others of the same target. In a roll-out there are some at
-// each of them, and each look is one at all of them.
+// membersPause is how long a change of a ManagedResource waits for others of the same target. In a roll-out there are
+// some at each of them, and each look is one at all of them.
 const membersPause = 500 * time.Millisecond
 
 // enqueue has targets reconciled.

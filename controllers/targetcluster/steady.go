@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// settledMost is how long a target is taken as settled at most. What nobody tells of, such as the labels of a namespace by which a
-// class selects it, is found then.
+// settledMost is how long a target is taken as settled at most. What nobody tells of, such as the labels of a namespace
+// by which a class selects it, is found then.
 const settledMost = 5 * time.Minute
 
 // sweepPeriod is how often sweep looks which settled targets are due, unless sync periods are as short.
@@ -29,9 +29,10 @@ type settled struct {
 	look    time.Time   // when to see whether it still is
 }
 
-// settle notes that nothing will be to be said of a target until next, unless something happens. Zero: for long. A target of which
-// anything but good is said is never settled: how long it lasts, and why, changes in more ways. It returns whether the target is. version is
-// that of its TargetCluster after the last write: another one is somebody else's.
+// settle notes that nothing will be to be said of a target until next, unless something happens. Zero: for long. A
+// target of which anything but good is said is never settled: how long it lasts, and why, changes in more ways. It
+// returns whether the target is. version is that of its TargetCluster after the last write: another one is somebody
+// else's.
 func (r *reconciler) settle(key clustercache.ClusterKey, version string, said []metav1.Condition, o observation, next time.Time) bool {
 	if summary(said) != hubv1alpha1.StatusHealthy || !o.connected() || o.conflict != nil || o.nodes.Fault != nil || r.Members != nil && !o.membersKnown {
 		return false
@@ -55,7 +56,8 @@ func (r *reconciler) unsettle(key clustercache.ClusterKey) {
 	delete(r.settled, key)
 }
 
-// staysSettled tells whether a target is as it was when there was nothing to say, which has it looked at again a sync period later.
+// staysSettled tells whether a target is as it was when there was nothing to say, which has it looked at again a sync
+// period later.
 func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) bool {
 	key := client.ObjectKeyFromObject(tc)
 	r.mu.Lock()
@@ -73,8 +75,9 @@ func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) 
 	return ok
 }
 
-// sweep looks at settled targets when that is due, until ctx ends, and enqueues those of which there may be something to say. A thousand targets are
-// looked at forty times a second. By way of the queue, each look woke threads, and took several times as long as to find that nothing is new.
+// sweep looks at settled targets when that is due, until ctx ends, and enqueues those of which there may be something
+// to say. A thousand targets are looked at forty times a second. By way of the queue, each look woke threads, and took
+// several times as long as to find that nothing is new.
 func (r *reconciler) sweep(ctx context.Context, enqueue func(...clustercache.ClusterKey)) {
 	ticker := time.NewTicker(min(sweepPeriod, max(r.SyncPeriod/8, time.Millisecond)))
 	defer ticker.Stop()
@@ -129,8 +132,8 @@ func (r *reconciler) stillSettled(ctx context.Context, key clustercache.ClusterK
 	return r.staysSettled(tc, o)
 }
 
-// sameAs tells whether two observations of a target say the same, whatever its ManagedResources do. When they were made, and when
-// it was probed last, is not compared.
+// sameAs tells whether two observations of a target say the same, whatever its ManagedResources do. When they were
+// made, and when it was probed last, is not compared.
 func (o *observation) sameAs(other *observation) bool {
 	a, b := o.status, other.status
 	a.RoundTrip, b.RoundTrip = 0, 0
@@ -138,7 +141,7 @@ func (o *observation) sameAs(other *observation) bool {
 		o.health.ConsecutiveFailures == other.health.ConsecutiveFailures && o.nodes == other.nodes && o.roundTrip == other.roundTrip &&
 		o.elsewhere == other.elsewhere && o.paused == other.paused && slices.Equal(o.others, other.others) &&
 		o.elsewhereToo == other.elsewhereToo &&
-		reflect.DeepEqual(o.report, other.report) && reflect.DeepEqual(a, b)
+		reflect.DeepEqual(o.facts, other.facts) && reflect.DeepEqual(a, b)
 }
 
 // expiryStep is when something else is to be said of the credential, zero if that will never be.

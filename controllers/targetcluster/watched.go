@@ -12,8 +12,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 )
 
-// keep leaves a condition as it is, with the time since when its check fails. Whatever has to be known first comes with an
-// event.
+// keep leaves a condition as it is, with the time since when its check fails. Whatever has to be known first comes with
+// an event.
 func (c *conditions) keep(conditionType string) {
 	if since, failing := c.failed[conditionType]; failing && c.has(conditionType) {
 		c.failing[conditionType] = since
@@ -54,8 +54,8 @@ func (c *conditions) components(o observation) {
 	}
 }
 
-// hubReady tells whether the hub itself does its work on the target, and what is left of the other conditions if it does
-// not. In the first monitor period of a term nobody is blamed for not having worked yet.
+// hubReady tells whether the hub itself does its work on the target, and what is left of the other conditions if it
+// does not. In the first monitor period of a term nobody is blamed for not having worked yet.
 func (c *conditions) hubReady(o observation) {
 	const conditionType = hubv1alpha1.ConditionHubReady
 	idle, grace := o.now.Sub(o.sign), c.rules.monitor-o.now.Sub(c.rules.termBegan)

@@ -75,10 +75,15 @@ it does not count has the rest.
 {{/* The environment of the hub. What the user sets wins. */}}
 {{- define "trellis.env" -}}
 {{- $limit := include "trellis.memoryLimit" . -}}
-{{- range .Values.env -}}{{- if eq .name "GOMEMLIMIT" -}}{{- $limit = "" -}}{{- end -}}{{- end -}}
+{{- $growth := "80" -}}
+{{- range .Values.env -}}
+{{- if eq .name "GOMEMLIMIT" -}}{{- $limit = "" -}}{{- end -}}
+{{- if eq .name "GOGC" -}}{{- $growth = "" -}}{{- end -}}
+{{- end -}}
 {{- $env := .Values.env | default list -}}
 {{- if $limit -}}{{- $env = prepend $env (dict "name" "GOMEMLIMIT" "value" $limit) -}}{{- end -}}
-{{- if $env -}}{{- toYaml $env -}}{{- end -}}
+{{- if $growth -}}{{- $env = prepend $env (dict "name" "GOGC" "value" $growth) -}}{{- end -}}
+{{- toYaml $env -}}
 {{- end -}}
 
 {{/* What the values say together, that no schema can judge. */}}

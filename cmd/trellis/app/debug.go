@@ -19,8 +19,8 @@ const debugPath = "/debug/targets"
 // maxRows bounds each table of the debug page.
 const maxRows = 2000
 
-// debugPage is what the hub is doing at one moment. Nothing in it is secret: messages come from where credentials are taken
-// out of them, and of Secrets only names are told.
+// debugPage is what the hub is doing at one moment. Nothing in it is secret: messages come from where credentials are
+// taken out of them, and of Secrets only names are told.
 type debugPage struct {
 	Time     time.Time     `json:"time"`
 	Identity string        `json:"identity"`
@@ -123,7 +123,7 @@ func (h *hub) debugPage() debugPage {
 		page.Targets = append(page.Targets, describeTarget(in))
 	}
 	rows := 0
-	for _, q := range h.queues.Snapshots() {
+	for _, q := range h.metrics.Queues.Snapshots() {
 		queue := debugQueue{Class: q.Class, Depth: q.Depth, Held: q.Held, Delayed: q.Delayed, InFlight: q.InFlight, Slow: q.Slow, Oldest: round(q.Oldest), Lanes: []debugLane{}}
 		for _, l := range q.Lanes {
 			if rows++; rows > maxRows {

@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// markup is HTML that is written in this file. Whatever comes from elsewhere is a string, and can only be a value of it.
+// markup is HTML that is written in this file. Whatever comes from elsewhere is a string, and can only be a value of
+// it.
 type markup string
 
 // document is an HTML page on its way.
 //
-// html/template would do the same, but it calls methods by names that no linker knows. So a program with it has every exported
-// method of every type in it: with it this one is half as large again, on disk and in memory.
+// html/template would do the same, but it calls methods by names that no linker knows. So a program with it has every
+// exported method of every type in it: with it this one is half as large again, on disk and in memory.
 type document struct{ strings.Builder }
 
 // add adds markup, in which each %s is a value, as text: names and messages come from others.

@@ -15,11 +15,12 @@ import (
 const (
 	// eventsAtOnce may be told without a pause, so that what happens to a few targets is told when it happens.
 	eventsAtOnce = 25
-	// eventsPerSecond is the pace after that. Hundreds of targets that go, or are back, at once have as much to tell by events as by their conditions,
-	// and the source had both to take in the same seconds: with 30 a second after 100, corrections in the others waited. Operators wait for the conditions.
+	// eventsPerSecond is the pace after that. Hundreds of targets that go, or are back, at once have as much to tell by
+	// events as by their conditions, and the source had both to take in the same seconds: with 30 a second after 100,
+	// corrections in the others waited. Operators wait for the conditions.
 	eventsPerSecond = 20
-	// eventsWaiting is how many wait for their turn: the last of them for half a minute. What comes then does not wait. An event has the time
-	// at which it is told, and what waits when the process ends may be lost, so it is not to be long.
+	// eventsWaiting is how many wait for their turn: the last of them for half a minute. What comes then does not wait. An
+	// event has the time at which it is told, and what waits when the process ends may be lost, so it is not to be long.
 	eventsWaiting = 500
 )
 
@@ -50,7 +51,8 @@ func (p *pacedEvents) Eventf(regarding, related runtime.Object, eventType, reaso
 	p.to.Eventf(regarding, related, eventType, reason, action, note, args...)
 }
 
-// wait puts an event behind those that wait, unless it has its turn at once or too many wait. It returns whether it did.
+// wait puts an event behind those that wait, unless it has its turn at once or too many wait. It returns whether it
+// did.
 func (p *pacedEvents) wait(event func() func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -4,28 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/pprof"
 	"os"
 	"runtime"
-	"slices"
-	"sync/atomic"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -39,28 +33,26 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
-	"github.com/trellis-hub/trellis/controllers/heartbeat"
-	"github.com/trellis-hub/trellis/controllers/managedresource"
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/canon"
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
+	"github.com/trellis-hub/trellis/controllers"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/engine/bundle"
-	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/leader"
+	"github.com/trellis-hub/trellis/leader/heartbeat"
 )
 
-// userAgent is what sources and targets see. It is a variable so that the linker can give the replicas of a trial different ones:
-// targets could not tell them apart otherwise.
+// userAgent is what sources and targets see. It is a variable so that the linker can give the replicas of a trial
+// different ones: targets could not tell them apart otherwise.
 var userAgent = "trellis"
 
 const (
 	// bundleMemory bounds what decoded bundles may take, bundleRest for how long those are kept that nobody asks for.
 	bundleMemory = 64 << 20
 	bundleRest   = time.Minute
+	// startTime is how long targets are connected to, and listed, after the source is known.
+	startTime = time.Minute
 	// shutdownTimeout bounds the orderly end: runs are cancelled, watches closed, and the Lease is given back.
 	shutdownTimeout = 20 * time.Second
 )
@@ -77,7 +69,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Identity is the name in the Lease; default host name and a random part.
 	Identity string
-	// Patience is how long a write that is under way at the end of a term may take to finish. Default: as of leader.Options.
+	// Patience is how long a write that is under way at the end of a term may take to finish. Default: as of
+	// leader.Options.
 	Patience time.Duration
 	// Clock defaults to the real one. It times decisions, not connections.
 	Clock clock.Clock
@@ -119,14 +112,12 @@ type hub struct {
 	secrets  *secretindex.Index
 	bundles  *bundle.Cache
 	guard    *identity.Guard
-	members  *members.Index // once the hub contends for leadership
-	metrics  *managedresource.Metrics
-	queues   *fairqueue.Metrics
+	members  *members.Index
+	metrics  *controllers.Metrics
 	leader   *leader.Election
 	loops    *heartbeat.Loops
 	heart    *heartbeat.Heart // nil if there is no namespace for its Lease
-	now      *current
-	known    atomic.Bool // every informer of the source has shown what is there
+	synced   chan struct{}    // closed when every informer of the source has shown what is there
 }
 
 func newScheme() (*k8sruntime.Scheme, error) {
@@ -156,7 +147,7 @@ func newHub(o Options) (*hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
-	h := &hub{Options: o, now: &current{}, loops: heartbeat.NewLoops(o.Clock)}
+	h := &hub{Options: o, synced: make(chan struct{}), loops: heartbeat.NewLoops(o.Clock)}
 	if h.manager, err = newManager(o, scheme); err != nil {
 		return nil, err
 	}
@@ -171,12 +162,14 @@ func newHub(o Options) (*hub, error) {
 	h.secrets = secretindex.New(secrets, h.manager.GetCache(), configv1alpha1.SecretNamespaces(o.Config.Classes)...)
 	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{}, h.Clock)
 	h.guard = identity.NewGuard(h.manager.GetCache())
-	h.metrics = managedresource.NewMetrics(o.Registerer, o.Config.Metrics.TargetHistograms)
-	if h.queues, err = fairqueue.NewMetrics(o.Registerer); err != nil {
-		return nil, fmt.Errorf("metrics of queues: %w", err)
+	if h.metrics, err = controllers.NewMetrics(o.Registerer, o.Config); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	if h.clusters, err = h.newClusterCache(scheme); err != nil {
 		return nil, err
+	}
+	if h.members, err = members.New(h.manager.GetCache(), h.clusters, o.Config.Classes); err != nil {
+		return nil, fmt.Errorf("finding the ManagedResources of targets: %w", err)
 	}
 	if h.heart, err = h.newHeart(); err != nil {
 		return nil, err
@@ -191,7 +184,8 @@ func newHub(o Options) (*hub, error) {
 	return h, h.assemble()
 }
 
-// newSourceClient makes the client by which a term reads and writes the source. It has sockets of its own, for the fence.
+// newSourceClient makes the client by which a term reads and writes the source. It has sockets of its own, for the
+// fence.
 func (h *hub) newSourceClient(scheme *k8sruntime.Scheme) error {
 	config := rest.CopyConfig(h.Source)
 	config.Wrap(h.leader.Fence().Wrap)
@@ -230,13 +224,7 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 		Cache: cache.Options{
 			ReaderFailOnMissingInformer: true,
 			DefaultTransform:            cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{
-				&resourcesv1alpha1.ManagedResource{}: {Transform: trimManagedResources(o.Clock)},
-				&hubv1alpha1.TargetCluster{}:         {},
-				&corev1.Secret{}:                     registrations(o.Config.Classes),
-				&coordinationv1.Lease{}:              {Field: fields.OneTermEqualSelector("metadata.name", assignment.ResourceManagerLease)},
-				&corev1.Namespace{}:                  {Transform: trimNamespace},
-			},
+			ByObject:                    controllers.SourceObjects(o.Config, o.Clock),
 		},
 		Metrics:                 metricsserver.Options{BindAddress: o.Config.Server.Metrics.Address(), ExtraHandlers: profiling(o.Config.Debugging)},
 		HealthProbeBindAddress:  o.Config.Server.HealthProbes.Address(),
@@ -246,67 +234,6 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("setting up access to the source cluster: %w", err)
 	}
 	return m, nil
-}
-
-// registrations says which Secrets are kept: registrations, and only in namespaces that some class needs. Elsewhere the hub may
-// have no right to look for them.
-func registrations(classes []configv1alpha1.Class) cache.ByObject {
-	options := clustercache.SecretCacheOptions()
-	for _, namespace := range configv1alpha1.SecretNamespaces(classes) {
-		if options.Namespaces == nil {
-			options.Namespaces = map[string]cache.Config{}
-		}
-		options.Namespaces[namespace] = cache.Config{}
-	}
-	return options
-}
-
-// canonSize is how many different texts of ManagedResources are looked for in others. It is about what is different in the
-// inventories of 100 targets that have nothing in common.
-const canonSize = 100_000
-
-// trimManagedResources has ManagedResources hold in common what is the same in many: of a thousand targets, nearly all.
-func trimManagedResources(c clock.PassiveClock) toolscache.TransformFunc {
-	table := canon.New(canonSize, c)
-	return func(obj any) (any, error) {
-		if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
-			trimManagedResource(mr)
-			table.ManagedResource(mr)
-		}
-		return obj, nil
-	}
-}
-
-// Bounds of the parts of a ManagedResource that are kept. Tenants may write anything into one, up to 1.5 MiB, and short
-// entries take several times as much in memory as in the source. What the hub writes stays below the bounds.
-const (
-	keptAnnotation = 4 << 10 // bytes of a value
-	keptConditions = 64
-	keptEntries    = 20_000 // of the inventory, of which the hub writes at most 1 MiB
-)
-
-// trimManagedResource drops what the hub does not use: the hub writes changes only, so that nothing is lost by that.
-func trimManagedResource(mr *resourcesv1alpha1.ManagedResource) {
-	mr.ManagedFields = nil
-	maps.DeleteFunc(mr.Annotations, func(name, value string) bool {
-		return name == corev1.LastAppliedConfigAnnotation || len(value) > keptAnnotation
-	})
-	references.Trim(mr)
-	if s := &mr.Status; len(s.Conditions) > keptConditions {
-		s.Conditions = slices.Clone(s.Conditions[:keptConditions])
-	}
-	if s := &mr.Status; len(s.Resources) > keptEntries {
-		s.Resources = slices.Clone(s.Resources[:keptEntries])
-	}
-}
-
-// trimNamespace keeps what is looked at: labels. Namespaces are small enough to be watched whole, and the metadata watch of
-// controller-runtime loses a goroutine whenever it ends while an event is under way.
-func trimNamespace(obj any) (any, error) {
-	if ns, ok := obj.(*corev1.Namespace); ok {
-		ns.ManagedFields, ns.Annotations, ns.Spec, ns.Status = nil, nil, corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
-	}
-	return obj, nil
 }
 
 // profiling returns the handlers of pprof, none unless they are switched on.
@@ -339,7 +266,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 	options := clustercache.Options{
 		Secrets:          h.manager.GetCache(),
 		VerifyIdentity:   h.guard.Verify,
-		StillNeeded:      managedresource.StillNeeded(h.manager.GetCache(), func() clustercache.ClusterCache { return h.clusters }, h.Config.Classes),
+		StillNeeded:      func(key clustercache.ClusterKey) bool { return h.members.StillNeeded(key) },
 		DrainTimeout:     c.DrainTimeout.Duration,
 		AllowedProxyURLs: c.AllowedProxyURLs,
 		Addresses:        allowed,
@@ -368,7 +295,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		if err != nil {
 			return nil, err
 		}
-		options.Static = map[clustercache.ClusterKey]*rest.Config{assignment.SourceTarget: source}
+		options.Static = map[clustercache.ClusterKey]*rest.Config{controllers.SourceTarget: source}
 	}
 	clusters, err := clustercache.New(options)
 	if err != nil {
@@ -379,7 +306,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 
 // assemble adds what every replica runs to the manager.
 func (h *hub) assemble() error {
-	replica := []everyReplica{h.secrets.Start, h.work, keepHeapRoom, h.forgetBundles}
+	replica := []everyReplica{h.secrets.Start, h.work, h.forgetBundles, h.releaseMemory}
 	if h.ConfigFile != "" {
 		r := newReloader(h.Options)
 		if err := h.Registerer.Register(r); err != nil {
@@ -424,28 +351,34 @@ func (h *hub) forgetBundles(ctx context.Context) error {
 	}
 }
 
+// releaseMemory gives back, once, what only the first lists of the source and of targets needed. The runtime takes long
+// to do so in a hub that allocates little.
+func (h *hub) releaseMemory(ctx context.Context) error {
+	select {
+	case <-h.synced:
+	case <-ctx.Done():
+		return nil
+	}
+	select {
+	case <-h.Clock.After(startTime):
+		debug.FreeOSMemory()
+	case <-ctx.Done():
+	}
+	return nil
+}
+
 // ready tells whether the source is known: then a replica can lead, or take over at once.
 func (h *hub) ready(*http.Request) error {
-	if !h.known.Load() {
+	select {
+	case <-h.synced:
+		return nil
+	default:
 		return errors.New("the informers of the source cluster are not synced")
 	}
-	return nil
 }
 
-// informers has the informers started that nobody else asks for in time.
-func (h *hub) informers(ctx context.Context) error {
-	for _, kind := range []client.Object{
-		&resourcesv1alpha1.ManagedResource{}, &hubv1alpha1.TargetCluster{}, &corev1.Secret{}, &coordinationv1.Lease{}, &corev1.Namespace{},
-	} {
-		if _, err := h.manager.GetCache().GetInformer(ctx, kind); err != nil {
-			return fmt.Errorf("watching the source cluster: %w", err)
-		}
-	}
-	return nil
-}
-
-// work is connected to targets, and contends for leadership. The connections end after the last term, whose writes have to be
-// finished.
+// work is connected to targets, and contends for leadership. The connections end after the last term, whose writes have
+// to be finished.
 func (h *hub) work(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
@@ -461,8 +394,8 @@ func (h *hub) work(ctx context.Context) error {
 	return group.Wait()
 }
 
-// connect runs the connections to targets. They begin when it is known what TargetClusters say of them, however long the source
-// takes to tell: a target that sleeps is not dialled.
+// connect runs the connections to targets. They begin when it is known what TargetClusters say of them, however long
+// the source takes to tell: a target that sleeps is not dialled.
 func (h *hub) connect(ctx context.Context) error {
 	if _, err := h.manager.GetCache().GetInformer(ctx, &hubv1alpha1.TargetCluster{}); err != nil {
 		if ctx.Err() != nil {
@@ -474,20 +407,18 @@ func (h *hub) connect(ctx context.Context) error {
 }
 
 func (h *hub) lead(ctx context.Context) error {
-	if err := h.informers(ctx); err != nil {
-		return err
+	for _, kind := range controllers.SourceKinds() { // nobody else asks for all of them in time
+		if _, err := h.manager.GetCache().GetInformer(ctx, kind); err != nil {
+			return fmt.Errorf("watching the source cluster: %w", err)
+		}
 	}
-	if err := managedresource.IndexTargets(ctx, h.manager.GetCache()); err != nil {
-		return err
-	}
-	var err error
-	if h.members, err = members.New(ctx, h.manager.GetCache(), h.clusters, h.Config.Classes); err != nil {
-		return err
+	if err := h.members.Register(ctx); err != nil {
+		return fmt.Errorf("finding the ManagedResources of targets: %w", err)
 	}
 	if !h.manager.GetCache().WaitForCacheSync(ctx) || !h.secrets.WaitForSync(ctx) || !h.clusters.WaitForSync(ctx) {
 		return nil
 	}
-	h.known.Store(true)
+	close(h.synced)
 	if err := h.watchSettings(ctx); err != nil {
 		return err
 	}

@@ -129,8 +129,8 @@ func openSockets() int {
 	return strings.Count(all, readsTarget+"(") + strings.Count(all, readsSource+"(")
 }
 
-// dialledSockets counts the open sockets of a hub that was started at a time, when all are dialled: also that of the heartbeat,
-// and no other for a second.
+// dialledSockets counts the open sockets of a hub that was started at a time, when all are dialled: also that of the
+// heartbeat, and no other for a second.
 func (e *env) dialledSockets(since time.Time) (n int) {
 	e.t.Helper()
 	e.Eventually(e.renewed).Should(BeTemporally(">", since), "the heartbeat")
@@ -299,7 +299,8 @@ func (t traced) RoundTrip(r *http.Request) (*http.Response, error) {
 	})))
 }
 
-// TestTermWritesOverSocketsOfTheFence leaves out what is no work of a term: the Lease itself, Events, and tokens for connections.
+// TestTermWritesOverSocketsOfTheFence leaves out what is no work of a term: the Lease itself, Events, and tokens for
+// connections.
 func TestTermWritesOverSocketsOfTheFence(t *testing.T) {
 	e := newEnv(t)
 	var mu sync.Mutex

@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestLinkerLeavesOutWhatNobodyCalls looks for the packages because of which it cannot: templates call methods by their names, so
-// every exported method of every type stays, and the hub is half as large again.
+// TestLinkerLeavesOutWhatNobodyCalls looks for the packages because of which it cannot: templates call methods by their
+// names, so every exported method of every type stays, and the hub is half as large again.
 func TestLinkerLeavesOutWhatNobodyCalls(t *testing.T) {
 	g := NewWithT(t)
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "github.com/trellis-hub/trellis/cmd/trellis").Output()

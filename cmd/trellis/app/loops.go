@@ -10,13 +10,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/heartbeat"
-	"github.com/trellis-hub/trellis/controllers/managedresource"
-	"github.com/trellis-hub/trellis/controllers/targetcluster"
+	"github.com/trellis-hub/trellis/leader/heartbeat"
 )
 
-// termChange bounds the beginning and the end of a term.
-const termChange = time.Minute
+// termEnd is how long the end of a term may take.
+const termEnd = time.Minute
 
 // newHeart returns the heartbeat, nil if nobody says where its Lease should be.
 func (h *hub) newHeart() (*heartbeat.Heart, error) {
@@ -65,58 +63,25 @@ func (h *hub) watchedUntil() time.Time {
 	return h.heart.WatchedUntil()
 }
 
-// watchTerm has the loops of a term watched. It is called with the context of the term, and what it returns when the term is
-// over. Between the two, a term that should have ended is stuck if it does not.
-func (h *hub) watchTerm(ctx context.Context, resources *managedresource.Controller, targets *targetcluster.Controller) (over func()) {
+// watchTerm has the loops of a term watched. It is called with the context of the term, and what it returns when the
+// term is over. Between the two, a term that should have ended is stuck if it does not.
+func (h *hub) watchTerm(ctx context.Context, loops []heartbeat.Loop) (over func()) {
 	var ended atomic.Pointer[time.Time]
 	noteEnd := context.AfterFunc(ctx, func() { ended.Store(new(h.Clock.Now())) })
-	inTerm := func(during heartbeat.StuckSince) heartbeat.StuckSince {
-		return func(now time.Time) time.Time {
+	var remove []func()
+	for _, loop := range loops {
+		remove = append(remove, h.loops.Add(loop.Name, func(now time.Time) time.Time {
 			if end := ended.Load(); end != nil {
-				return end.Add(termChange)
+				return end.Add(termEnd)
 			}
-			return during(now)
-		}
+			return loop.StuckSince(now)
+		}))
 	}
-	queues := h.loops.Add("managedresource", inTerm(func(time.Time) time.Time {
-		_, idle, queues := h.queues.Idle()
-		return queuesStuckSince(resources.Began(), len(h.Config.Classes)-queues, idle, resources.WorkersLostSince())
-	}))
-	handlers := h.loops.Add("events of the source", inTerm(func(time.Time) time.Time {
-		if oldest := resources.OldestHandling(); !oldest.IsZero() {
-			return oldest.Add(eventTime)
-		}
-		return time.Time{}
-	}))
-	controller := h.loops.Add("targetcluster", inTerm(func(time.Time) time.Time {
-		if oldest := targets.OldestRun(); !oldest.IsZero() {
-			return oldest.Add(targetcluster.RunTimeout)
-		}
-		return time.Time{}
-	}))
 	return func() {
 		noteEnd()
-		queues()
-		handlers()
-		controller()
-	}
-}
-
-// handOut bounds how long an item waits although a worker is free.
-const handOut = time.Minute
-
-// queuesStuckSince returns since when the work on ManagedResources has been stuck, zero if it is not: a queue is
-// missing for too long after the beginning, or has not handed out what it could since idle, or all workers of a class
-// were lost to runs that never end. How long runs take does not count: that depends on their targets. Before the
-// beginning, which is zero then, the term waits for the source, for as long as that takes.
-func queuesStuckSince(began time.Time, missing int, idle, lost time.Time) time.Time {
-	switch {
-	case missing > 0 && !began.IsZero():
-		return began.Add(termChange)
-	case !idle.IsZero() && (lost.IsZero() || idle.Add(handOut).Before(lost)):
-		return idle.Add(handOut)
-	default:
-		return lost
+		for _, remove := range remove {
+			remove()
+		}
 	}
 }
 
@@ -136,8 +101,8 @@ func (h *hub) watchProbes(ctx context.Context) {
 	})
 }
 
-// probesStuckSince returns since when no target at all has been looked after, zero if one is. That a single one is not, its
-// condition HubReady says.
+// probesStuckSince returns since when no target at all has been looked after, zero if one is. That a single one is not,
+// its condition HubReady says.
 func probesStuckSince(ctx context.Context, clusters clustercache.ClusterCache, limit time.Duration) time.Time {
 	var newest time.Time
 	for _, status := range clusters.List("") {

@@ -122,8 +122,8 @@ func newLogger(format string, level zap.AtomicLevel, out io.Writer) logr.Logger 
 	return zapr.NewLogger(zap.New(lazyCore{core}))
 }
 
-// lazyCore encodes the keys that a logger was given when it says something. Each run of a controller has a logger of its own, and hardly any says
-// anything.
+// lazyCore encodes the keys that a logger was given when it says something. Each run of a controller has a logger of
+// its own, and hardly any says anything.
 type lazyCore struct{ zapcore.Core }
 
 func (c lazyCore) With(fields []zapcore.Field) zapcore.Core {

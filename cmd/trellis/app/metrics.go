@@ -6,12 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/heartbeat"
-	"github.com/trellis-hub/trellis/controllers/managedresource"
-	"github.com/trellis-hub/trellis/controllers/targetcluster"
-	"github.com/trellis-hub/trellis/engine/bundle"
-	"github.com/trellis-hub/trellis/fairqueue"
+	"github.com/trellis-hub/trellis/controllers"
 	"github.com/trellis-hub/trellis/leader"
+	"github.com/trellis-hub/trellis/leader/heartbeat"
 	"github.com/trellis-hub/trellis/metrics"
 	"github.com/trellis-hub/trellis/version"
 )
@@ -27,7 +24,7 @@ var (
 // Metrics are the definitions of all metrics of the hub, those of libraries left out.
 func Metrics() []*metrics.Definition {
 	return slices.Concat(metricDefinitions.All(), heartbeat.MetricDefinitions.All(), clustercache.MetricDefinitions.All(),
-		targetcluster.MetricDefinitions.All(), managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All())
+		controllers.MetricDefinitions())
 }
 
 // own are the figures about the process.

@@ -90,8 +90,9 @@ func TestProcessIsAHub(t *testing.T) {
 	e.Expect(e.holder()).To(BeEmpty())
 }
 
-// TestProcessThatWasStoppedBlamesNoTarget has a hub sleep, with a Lease that runs out meanwhile. Its sockets refuse everything, probes
-// included, until the Lease is renewed, or are closed since the term is over. One probe that fails would be enough here for a target to be taken for lost.
+// TestProcessThatWasStoppedBlamesNoTarget has a hub sleep, with a Lease that runs out meanwhile. Its sockets refuse
+// everything, probes included, until the Lease is renewed, or are closed since the term is over. One probe that fails
+// would be enough here for a target to be taken for lost.
 func TestProcessThatWasStoppedBlamesNoTarget(t *testing.T) {
 	e := newEnv(t)
 	config := strings.NewReplacer(

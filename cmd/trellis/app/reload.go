@@ -15,8 +15,8 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 )
 
-// reloadEvery is how often the configuration file is looked at. It is read, not watched: a mounted ConfigMap changes by a
-// link two directories above.
+// reloadEvery is how often the configuration file is looked at. It is read, not watched: a mounted ConfigMap changes by
+// a link two directories above.
 const reloadEvery = 5 * time.Second
 
 var (
@@ -26,8 +26,8 @@ var (
 
 var descReloaded, descOutdated = metricReloaded.Desc(), metricOutdated.Desc()
 
-// reloader takes over the log level when the configuration file changes. It tells of everything else, but leaves it: what
-// classes there are, for one, is not to change under a running hub.
+// reloader takes over the log level when the configuration file changes. It tells of everything else, but leaves it:
+// what classes there are, for one, is not to change under a running hub.
 type reloader struct {
 	file     string
 	running  *configv1alpha1.HubConfiguration // what the hub was started with

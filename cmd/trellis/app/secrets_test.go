@@ -23,8 +23,8 @@ import (
 // canary is what no log, event, metric, status or debug page may hold.
 const canary = "c4n4ry-d0-n0t-t3ll"
 
-// Whatever a hub says, at the highest verbosity and of all that fails, it tells nothing of what is in Secrets: the tokens
-// of kubeconfigs, good and bad, and the content of the Secrets that it applies.
+// Whatever a hub says, at the highest verbosity and of all that fails, it tells nothing of what is in Secrets: the
+// tokens of kubeconfigs, good and bad, and the content of the Secrets that it applies.
 func TestNothingTellsSecrets(t *testing.T) {
 	e := newEnv(t)
 	kubeconfig, err := target.ServiceAccountKubeconfig(e.ctx, "default", "canary", time.Hour)

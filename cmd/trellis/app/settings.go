@@ -59,8 +59,8 @@ func (h *hub) targetCluster(key clustercache.ClusterKey) *hubv1alpha1.TargetClus
 	return tc
 }
 
-// watchSettings has the connections follow what TargetClusters say of them, on every replica: a standby keeps its connections
-// warm, and has to leave a hibernated target alone like the leader.
+// watchSettings has the connections follow what TargetClusters say of them, on every replica: a standby keeps its
+// connections warm, and has to leave a hibernated target alone like the leader.
 func (h *hub) watchSettings(ctx context.Context) error {
 	informer, err := h.manager.GetCache().GetInformer(ctx, &hubv1alpha1.TargetCluster{})
 	if err != nil {

@@ -147,7 +147,8 @@ func (e *env) connections(hub *hubtest.Hub) map[string]float64 {
 	return out
 }
 
-// TestStandbyStaysWarm has a standby that waits while targets come, go and rotate, their content changes, and the source is away.
+// TestStandbyStaysWarm has a standby that waits while targets come, go and rotate, their content changes, and the
+// source is away.
 func TestStandbyStaysWarm(t *testing.T) {
 	e := newEnv(t)
 	targets := e.simulate(4)

@@ -16,8 +16,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// expectNoGoroutines insists that nothing runs that did not run before. Idle connections to the source are closed first:
-// client-go shares them in the process, and they are not the hub's.
+// expectNoGoroutines insists that nothing runs that did not run before. Idle connections to the source are closed
+// first: client-go shares them in the process, and they are not the hub's.
 func (e *env) expectNoGoroutines(before goleak.Option) {
 	e.t.Helper()
 	kubeconfig, err := source.ServiceAccountKubeconfig(e.ctx, hubtest.HubNamespace, chart.ServiceAccount, time.Hour)

@@ -184,8 +184,8 @@ func (e *env) deleteLease() {
 	e.Expect(source.Client.Delete(e.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseName.Namespace, Name: leaseName.Name}})).To(Succeed())
 }
 
-// termGoroutines are the stacks of goroutines that only exist while a hub leads: those of controllers, and of the watches
-// that they declared.
+// termGoroutines are the stacks of goroutines that only exist while a hub leads: those of controllers, and of the
+// watches that they declared.
 func termGoroutines() []string {
 	var all bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&all, 2) // into memory

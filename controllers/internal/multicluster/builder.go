@@ -20,7 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// Request names an object of a target, or the target itself if the name is empty, as for the timer of Every.
+// Request names an object of a target, or the target as a whole if the name is empty, as for the timer of Every.
 type Request struct {
 	Cluster clustercache.ClusterKey
 	types.NamespacedName
@@ -84,7 +84,7 @@ type Environment struct {
 	// Metrics takes the figures of controllers. Nil: nobody does.
 	Metrics *Metrics
 	// Clock defaults to the real one.
-	Clock clock.WithTicker
+	Clock clock.PassiveClock
 	// Logger defaults to none.
 	Logger logr.Logger
 }
@@ -111,6 +111,7 @@ type Builder struct {
 	objects     []watch
 	source      []sourceWatch
 	every       time.Duration
+	onSync      bool
 	enabled     func(clustercache.Status) bool
 	workers     int
 	perTarget   int
@@ -160,6 +161,13 @@ func (b *Builder) WatchesSource(kind client.Object, list client.ObjectList, to S
 // at a time that follows from the target's name, so that targets are spread.
 func (b *Builder) Every(period time.Duration) *Builder {
 	b.every = period
+	return b
+}
+
+// OnSync has a target reconciled, by a request without a name, when one of its watches has become complete in a
+// connection, and when one cannot be established or breaks. It is for reconcilers that say what they know of a target.
+func (b *Builder) OnSync() *Builder {
+	b.onSync = true
 	return b
 }
 

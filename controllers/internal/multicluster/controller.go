@@ -4,19 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/informers"
 	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
 )
@@ -28,15 +33,18 @@ const retryFirst, retryLast = 200 * time.Millisecond, 5 * time.Minute
 // changed.
 const replacedRetry = 50 * time.Millisecond
 
+// overrun is how long a run may take to end after its deadline.
+const overrun = time.Minute
+
 // Controller reconciles objects in targets for one term of leadership.
 type Controller struct {
 	Builder
 	reconciler Reconciler
 	inner      controller.TypedController[Request]
 	ctx        context.Context                               // of the term; set before anything is followed
-	queue      workqueue.TypedRateLimitingInterface[Request] // set before the first request
-	work       sync.WaitGroup
-	handlers   []func() // take handlers off informers of the source
+	queue      workqueue.TypedRateLimitingInterface[Request] // set when ready is closed
+	ready      chan struct{}
+	work       sync.WaitGroup // what is to end before Start returns
 
 	// following serialises what follows from events of a target. It is taken before mu.
 	following sync.Mutex
@@ -48,7 +56,7 @@ type Controller struct {
 
 func newController(b Builder, reconciler Reconciler) (*Controller, error) {
 	c := &Controller{
-		Builder: b, reconciler: reconciler, runs: map[*time.Time]struct{}{},
+		Builder: b, reconciler: reconciler, ready: make(chan struct{}), runs: map[*time.Time]struct{}{},
 		targets: map[clustercache.ClusterKey]*engaged{}, leaving: map[clustercache.ClusterKey]struct{}{},
 	}
 	log := b.environment.Logger
@@ -74,7 +82,7 @@ func newController(b Builder, reconciler Reconciler) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("controller %s: %w", b.name, err)
 	}
-	if err := inner.Watch(source.TypedFunc[Request](c.watch)); err != nil {
+	if err := inner.Watch(source.TypedFunc[Request](c.take)); err != nil {
 		return nil, fmt.Errorf("controller %s: %w", b.name, err)
 	}
 	c.inner = inner
@@ -83,70 +91,99 @@ func newController(b Builder, reconciler Reconciler) (*Controller, error) {
 
 // Start works until ctx ends, and returns when nothing is left of the controller. It can be called once.
 func (c *Controller) Start(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer c.close()
-	defer cancel()
-	if err := c.inner.Start(ctx); err != nil {
+	group, ctx := errgroup.WithContext(ctx)
+	c.ctx = ctx
+	group.Go(func() error { return c.inner.Start(ctx) })
+	group.Go(func() error { return c.watch(ctx) })
+	err := group.Wait()
+	c.close()
+	if err != nil {
 		return fmt.Errorf("controller %s: %w", c.name, err)
 	}
 	return nil
 }
 
-// OldestRun returns when the run began that has been under way for the longest time; zero if there is none. One that is
-// older than the timeout is stuck.
-func (c *Controller) OldestRun() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var oldest time.Time
-	for began := range c.runs {
-		if oldest.IsZero() || began.Before(oldest) {
-			oldest = *began
-		}
-	}
-	return oldest
-}
-
-// watch begins to follow targets and the source.
-func (c *Controller) watch(ctx context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
-	c.ctx, c.queue = ctx, queue
-	for _, w := range c.source {
-		if err := c.watchSource(ctx, w); err != nil {
-			return err
-		}
-	}
-	events := c.environment.Clusters.GetClusterSource(c.name)
-	c.work.Go(func() {
-		defer events.Close()
-		for {
-			event, err := events.Next(ctx)
-			if err != nil {
-				if ctx.Err() == nil {
-					c.environment.Logger.Error(err, "Events of targets end", "controller", c.name)
-				}
-				return
-			}
-			c.follow(ctx, event.Cluster)
-		}
-	})
+// take takes the queue, which the inner controller makes when it starts.
+func (c *Controller) take(_ context.Context, queue workqueue.TypedRateLimitingInterface[Request]) error {
+	c.queue = queue
+	close(c.ready)
 	return nil
 }
 
-// close ends what the controller has begun. Its workers have ended.
-func (c *Controller) close() {
-	for _, remove := range c.handlers {
-		remove()
+// watch follows the source and the targets until ctx ends.
+func (c *Controller) watch(ctx context.Context) error {
+	select {
+	case <-c.ready:
+	case <-ctx.Done():
+		return nil
 	}
+	for _, w := range c.source {
+		err := informers.Follow(ctx, c.environment.Source, w.kind, &c.work, func(before, after client.Object, _ bool) {
+			c.reconcileFor(before, w.to)
+			c.reconcileFor(after, w.to)
+		})
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // the end of the term is no error
+			}
+			return err //nolint:wrapcheck // it says what was watched
+		}
+	}
+	events := c.environment.Clusters.GetClusterSource(c.name)
+	defer events.Close()
+	for {
+		event, err := events.Next(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // likewise
+		case err != nil:
+			return fmt.Errorf("following the events of targets: %w", err)
+		}
+		c.follow(ctx, event.Cluster)
+	}
+}
+
+// close disengages all targets. Nothing is followed and no worker is at work any more.
+func (c *Controller) close() {
 	c.work.Wait()
 	c.mu.Lock()
-	keys := make([]clustercache.ClusterKey, 0, len(c.targets))
-	for key := range c.targets {
-		keys = append(keys, key)
-	}
+	keys := slices.Collect(maps.Keys(c.targets))
 	c.mu.Unlock()
 	for _, key := range keys {
 		c.disengage(key)
 	}
 	c.work.Wait()
+	c.environment.Metrics.end(c.name)
+}
+
+// StuckSince returns since when the controller has not been able to begin anything, because all its workers are
+// occupied by runs that go on after their deadline; zero if that is not so. How long targets take does not count.
+func (c *Controller) StuckSince(time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.runs) < c.workers {
+		return time.Time{}
+	}
+	var last time.Time
+	for began := range c.runs {
+		if began.After(last) {
+			last = *began
+		}
+	}
+	return last.Add(c.timeout + overrun)
+}
+
+// Objects returns what is watched of some objects in a target, for whoever shares them with the reconciler, and why
+// they cannot be watched at present, if that is so. The subscription is nil while the controller does not work in the
+// target.
+func (c *Controller) Objects(cluster clustercache.ClusterKey, objects *Objects) (clustercache.Subscription, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.targets[cluster]
+	if e == nil {
+		return nil, nil
+	}
+	return e.subscriptions[objects], e.faults[objects]
 }
 
 // reconcile works on a request, parks it or drops it.
@@ -156,13 +193,12 @@ func (c *Controller) reconcile(ctx context.Context, request Request) (reconcile.
 		return reconcile.Result{}, nil
 	}
 	defer e.runs.Done()
+	began := c.environment.Clock.Now()
+	defer c.begin(&began)()
 	target, err := c.target(ctx, e, request)
 	if err == nil {
-		began := c.environment.Clock.Now()
-		done := c.begin(&began)
 		var result reconcile.Result
 		result, err = c.run(ctx, e, target, request.NamespacedName)
-		done()
 		c.environment.Metrics.observe(c.name, c.environment.Clock.Since(began), err)
 		if err == nil {
 			return c.again(request, result), nil
@@ -228,7 +264,7 @@ func (c *Controller) failed(ctx context.Context, e *engaged, request Request, er
 	return reconcile.Result{}, err
 }
 
-// begin notes a run for OldestRun until the returned function is called.
+// begin notes a run for StuckSince until the returned function is called.
 func (c *Controller) begin(began *time.Time) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,10 +10,13 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,7 +24,13 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/fake"
 	. "github.com/trellis-hub/trellis/controllers/internal/multicluster"
+	"github.com/trellis-hub/trellis/hack/controlplane"
 )
+
+func TestMain(m *testing.M) {
+	// This belongs to the logging of client-go and lives as long as the process.
+	controlplane.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
 
 var (
 	east = clustercache.ClusterKey{Namespace: "garden-east", Name: "east"}
@@ -301,6 +310,122 @@ func TestEverythingIsReconciledAfterATargetWentBackInTime(t *testing.T) {
 	w.clusters.Emit(east, clustercache.EventRewound)
 	w.Eventually(w.count(east, "one")).Should(Equal(2))
 	w.Eventually(w.count(east, "two")).Should(Equal(2))
+}
+
+// A rotation is another connection to the same cluster: work goes on.
+func TestRotationIsNoDeparture(t *testing.T) {
+	w := newWorld(t)
+	w.startForNamespaces()
+	w.put(east, "one")
+	w.Eventually(w.count(east, "one")).Should(Equal(1))
+	status, _ := w.clusters.GetStatus(east)
+	status.Generation++
+	w.clusters.SetStatus(status)
+	w.clusters.Emit(east, clustercache.EventRotated)
+	w.put(east, "two")
+	w.Eventually(w.count(east, "two")).Should(Equal(1))
+	w.Expect(w.timesForgotten(east)()).To(BeZero())
+	w.Expect(w.clusters.Watches(east)).To(HaveLen(1))
+}
+
+func TestTargetIsReconciledWhenAWatchCanBeReliedUponOrNot(t *testing.T) {
+	w := newWorld(t)
+	c, err := New("test", w.environment()).Watches(namespaces, nil).OnSync().Complete(w)
+	w.Expect(err).NotTo(HaveOccurred())
+	watched := func() any {
+		objects, fault := c.Objects(east, namespaces)
+		if objects == nil {
+			return "nothing"
+		}
+		_, _, synced := objects.Lookup(types.NamespacedName{})
+		return []any{synced, fault}
+	}
+	w.Expect(watched()).To(Equal("nothing"))
+	stop := w.run(c)
+	w.Eventually(watched).Should(Equal([]any{false, nil}))
+
+	w.clusters.Sync(east, watchName, true)
+	w.Eventually(w.count(east, "")).Should(Equal(1))
+	w.Expect(watched()).To(Equal([]any{true, nil}))
+	broken := errors.New("forbidden")
+	w.clusters.Fail(east, watchName, broken)
+	w.Eventually(w.count(east, "")).Should(Equal(2))
+	w.Expect(watched()).To(Equal([]any{false, broken}))
+	w.clusters.Sync(east, watchName, true)
+	w.Eventually(w.count(east, "")).Should(Equal(3))
+	w.Expect(watched()).To(Equal([]any{true, nil}))
+	w.put(east, "one")
+	w.Expect(w.count(east, "one")()).To(BeZero(), "it is only looked up")
+	stop()
+	w.Expect(watched()).To(Equal("nothing"))
+}
+
+func TestControllerIsStuckWhenRunsThatDoNotEndHaveAllItsWorkers(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	end := sync.OnceFunc(func() { close(release) })
+	w.do = func(context.Context, *Target, types.NamespacedName) (reconcile.Result, error) {
+		<-release // whatever becomes of the context
+		return reconcile.Result{}, nil
+	}
+	environment := w.environment()
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	environment.Clock = clock
+	c, err := New("test", environment).For(namespaces).Workers(2, 1).Timeout(time.Minute).Complete(w)
+	w.Expect(err).NotTo(HaveOccurred())
+	stop := w.run(c)
+	t.Cleanup(end) // before the controller is stopped
+	w.Eventually(func() int { return len(w.clusters.Watches(east)) + len(w.clusters.Watches(west)) }).Should(Equal(2))
+	stuck := func() bool {
+		now := clock.Now()
+		since := c.StuckSince(now)
+		return !since.IsZero() && since.Before(now)
+	}
+
+	w.put(east, "one")
+	w.Eventually(w.count(east, "one")).Should(Equal(1))
+	clock.SetTime(clock.Now().Add(time.Hour))
+	w.Expect(stuck()).To(BeFalse(), "another worker is left")
+	w.put(west, "one")
+	w.Eventually(w.count(west, "one")).Should(Equal(1))
+	w.Expect(stuck()).To(BeFalse(), "the last one has just begun")
+	clock.SetTime(clock.Now().Add(time.Hour))
+	w.Expect(stuck()).To(BeTrue())
+	end()
+	w.Eventually(stuck).Should(BeFalse())
+	stop()
+}
+
+func TestMetricsOfATerm(t *testing.T) {
+	w := newWorld(t)
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	w.Expect(err).NotTo(HaveOccurred())
+	environment := w.environment()
+	environment.Metrics = metrics
+	c, err := New("test", environment).For(namespaces).Complete(w)
+	w.Expect(err).NotTo(HaveOccurred())
+	stop := w.run(c)
+	w.Eventually(func() int { return len(w.clusters.Watches(east)) + len(w.clusters.Watches(west)) }).Should(Equal(2))
+	w.put(east, "one")
+	series := func(name string) func() []float64 {
+		return func() (values []float64) {
+			families, err := registry.Gather()
+			w.Expect(err).NotTo(HaveOccurred())
+			for _, f := range families {
+				for _, m := range f.GetMetric() {
+					if f.GetName() == name {
+						values = append(values, m.GetGauge().GetValue()+m.GetCounter().GetValue())
+					}
+				}
+			}
+			return values
+		}
+	}
+	w.Eventually(series("trellis_controller_reconciles_total")).Should(Equal([]float64{1}))
+	w.Expect(series("trellis_controller_targets")()).To(Equal([]float64{2}))
+	stop()
+	w.Expect(series("trellis_controller_targets")()).To(BeEmpty(), "it works in none any more")
 }
 
 func TestTimer(t *testing.T) {

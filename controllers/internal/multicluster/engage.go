@@ -2,7 +2,6 @@ package multicluster
 
 import (
 	"context"
-	"fmt"
 	"hash/fnv"
 	"sync"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/clustercache"
@@ -22,10 +20,11 @@ type engaged struct {
 	uid           types.UID
 	ctx           context.Context // ends when the target is disengaged
 	cancel        context.CancelFunc
-	runs          sync.WaitGroup // added to under the controller's mu, as long as it is engaged
-	subscriptions map[*Objects]clustercache.Subscription
+	runs          sync.WaitGroup                         // added to under the controller's mu, as long as it is engaged
+	subscriptions map[*Objects]clustercache.Subscription // all when it is connected; the controller's mu guards it before
 
 	// The controller's mu guards these.
+	faults    map[*Objects]error // of watches
 	connected bool
 	rewinds   int64
 	parked    map[Request]struct{}
@@ -74,6 +73,7 @@ func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 	key := status.Cluster
 	e := &engaged{
 		uid: status.UID, rewinds: status.Rewinds, parked: map[Request]struct{}{},
+		faults:        map[*Objects]error{},
 		subscriptions: make(map[*Objects]clustercache.Subscription, len(c.objects)),
 	}
 	e.ctx, e.cancel = context.WithCancel(ctx)
@@ -83,13 +83,15 @@ func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 	c.mu.Unlock()
 	log := c.environment.Logger.WithValues("controller", c.name, "target", metrics.TargetName(key))
 	for _, w := range c.objects {
-		s, err := c.environment.Clusters.Watch(ctx, key, w.watcher(c))
+		s, err := c.environment.Clusters.Watch(ctx, key, w.watcher(c, e))
 		if err != nil { // its registration has just gone
 			log.V(1).Info("Cannot watch in the target", "error", err.Error())
 			c.disengage(key)
 			return
 		}
+		c.mu.Lock()
 		e.subscriptions[w.objects] = s
+		c.mu.Unlock()
 	}
 	log.V(1).Info("Target is engaged")
 	c.connected(e, true)
@@ -200,17 +202,13 @@ func phase(key clustercache.ClusterKey, period time.Duration) time.Duration {
 }
 
 // watcher is what the cluster cache is asked for.
-func (w watch) watcher(c *Controller) clustercache.Watcher {
+func (w watch) watcher(c *Controller, e *engaged) clustercache.Watcher {
 	o := w.objects
-	watcher := clustercache.Watcher{
+	return clustercache.Watcher{
 		Name: c.name + " " + o.Kind.Kind, Kind: o.Kind, MetadataOnly: o.MetadataOnly, Namespace: o.Namespace,
 		LabelSelector: o.LabelSelector, FieldSelector: o.FieldSelector,
-		Fields: o.Fields, Transform: o.Transform, Form: o.Form,
+		Fields: o.Fields, Transform: o.Transform, Form: o.Form, Handler: &handler{controller: c, target: e, watch: w},
 	}
-	if w.to != nil {
-		watcher.Handler = &handler{controller: c, watch: w}
-	}
-	return watcher
 }
 
 func (w watch) requests(key clustercache.ClusterKey, name types.NamespacedName, old, value any) []Request {
@@ -227,6 +225,7 @@ func (w watch) requests(key clustercache.ClusterKey, name types.NamespacedName, 
 // handler turns the events of a watch into requests.
 type handler struct {
 	controller *Controller
+	target     *engaged
 	watch      watch
 }
 
@@ -247,44 +246,33 @@ func (h *handler) OnDelete(key clustercache.ClusterKey, _ string, name types.Nam
 }
 
 // OnSynced implements clustercache.WatchHandler. Everything that a watch shows has come as an update.
-func (h *handler) OnSynced(clustercache.ClusterKey, string) {}
+func (h *handler) OnSynced(key clustercache.ClusterKey, _ string) {
+	h.note(key, nil)
+}
 
 // OnError implements clustercache.WatchHandler. A run finds out that nothing can be relied upon.
 func (h *handler) OnError(key clustercache.ClusterKey, watch string, err error) {
 	h.controller.environment.Logger.V(1).Info("Cannot watch in the target",
 		"controller", h.controller.name, "target", metrics.TargetName(key), "watch", watch, "error", err.Error())
+	h.note(key, err)
 }
 
-// watchSource follows objects of the source.
-func (c *Controller) watchSource(ctx context.Context, w sourceWatch) error {
-	informer, err := c.environment.Source.GetInformer(ctx, w.kind)
-	if err != nil {
-		return fmt.Errorf("controller %s: watching the source: %w", c.name, err)
+// note remembers what is wrong with the watch, if anything is.
+func (h *handler) note(key clustercache.ClusterKey, fault error) {
+	h.controller.mu.Lock()
+	h.target.faults[h.watch.objects] = fault
+	h.controller.mu.Unlock()
+	if h.controller.onSync {
+		h.controller.queue.Add(Request{Cluster: key})
 	}
-	changed := func(objects ...any) {
-		for _, changed := range objects {
-			if tombstone, is := changed.(toolscache.DeletedFinalStateUnknown); is {
-				changed = tombstone.Obj
-			}
-			if obj, is := changed.(client.Object); is {
-				c.reconcileFor(obj, w.to)
-			}
-		}
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { changed(obj) },
-		UpdateFunc: func(old, obj any) { changed(old, obj) },
-		DeleteFunc: func(obj any) { changed(obj) },
-	})
-	if err != nil {
-		return fmt.Errorf("controller %s: watching the source: %w", c.name, err)
-	}
-	c.handlers = append(c.handlers, func() { _ = informer.RemoveEventHandler(registration) }) // it fails if there is none
-	return nil
 }
 
-// reconcileFor has reconciled what follows from an object of the source in the targets of its namespace.
+// reconcileFor has reconciled what follows from an object of the source, unless that is nil, in the targets of its
+// namespace.
 func (c *Controller) reconcileFor(obj client.Object, to SourceMapFunc) {
+	if obj == nil {
+		return
+	}
 	c.mu.Lock()
 	var keys []clustercache.ClusterKey
 	for key := range c.targets {

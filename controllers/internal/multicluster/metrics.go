@@ -63,3 +63,10 @@ func (m *Metrics) targets(controller string, n int) {
 		m.engaged.WithLabelValues(controller).Set(float64(n))
 	}
 }
+
+// end drops what is true only during a term.
+func (m *Metrics) end(controller string) {
+	if m != nil {
+		m.engaged.DeleteLabelValues(controller)
+	}
+}

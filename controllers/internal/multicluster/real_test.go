@@ -5,6 +5,8 @@ import (
 	"context"
 	"runtime/pprof"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,10 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/trellis-hub/trellis/addresses"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	. "github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 // site is a real control plane that is a target.
@@ -38,6 +40,17 @@ func startSite(t *testing.T, key clustercache.ClusterKey) *site {
 	c, err := client.New(plane.RESTConfig(), client.Options{})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return &site{ControlPlane: plane, client: c, key: key}
+}
+
+func (s *site) registration() *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.key.Namespace, Name: s.key.Name + "-kubeconfig",
+			Labels: map[string]string{hubv1alpha1.ClusterNameLabel: s.key.Name},
+		},
+		Type: "cluster.x-k8s.io/secret",
+		Data: map[string][]byte{"value": s.Kubeconfig()},
+	}
 }
 
 func (s *site) namespace(t *testing.T, name string) {
@@ -110,14 +123,14 @@ func TestExampleInRealTargets(t *testing.T) {
 	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	e, w := startSite(t, east), startSite(t, west)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 4)
+	ended := make(chan error, 5)
 	run := func(start func(context.Context) error) { go func() { ended <- start(ctx) }() }
 
 	// The eastern target is the source, too.
 	registrations := map[*site]*corev1.Secret{}
 	for _, s := range []*site{e, w} {
 		e.namespace(t, s.key.Namespace)
-		registrations[s] = hubtest.Registration(s.key.Namespace, s.key.Name, s.Kubeconfig())
+		registrations[s] = s.registration()
 		g.Expect(e.client.Create(ctx, registrations[s])).To(Succeed())
 	}
 	informers, err := ctrlcache.New(e.RESTConfig(), ctrlcache.Options{
@@ -134,15 +147,41 @@ func TestExampleInRealTargets(t *testing.T) {
 	copies, err := New("copies", environment).
 		WatchesSource(&corev1.ConfigMap{}, &corev1.ConfigMapList{}, wanted).Complete(ReconcilerFunc(copyIt))
 	g.Expect(err).NotTo(HaveOccurred())
+	var ticks sync.Map // of the timer, by target
+	timer, err := New("timer", environment).Every(100 * time.Millisecond).Complete(ReconcilerFunc(
+		func(_ context.Context, target *Target, _ types.NamespacedName) (reconcile.Result, error) {
+			n, _ := ticks.LoadOrStore(target.Key(), new(atomic.Int64))
+			if n, is := n.(*atomic.Int64); is {
+				n.Add(1)
+			}
+			return reconcile.Result{}, nil
+		}))
+	g.Expect(err).NotTo(HaveOccurred())
+	ticked := func(s *site) func() int64 {
+		return func() int64 {
+			if n, found := ticks.Load(s.key); found {
+				if n, is := n.(*atomic.Int64); is {
+					return n.Load()
+				}
+			}
+			return 0
+		}
+	}
 	e.configMap(t, east.Namespace, "before")
 	run(informers.Start)
 	run(clusters.Start)
 	run(c.Start)
 	run(copies.Start)
+	run(timer.Start)
 
 	t.Log("two targets at once")
 	for _, s := range []*site{e, w} {
 		g.Eventually(s.owner(t, "default")).Should(Equal(s.key.Namespace))
+	}
+
+	t.Log("the timer of each")
+	for _, s := range []*site{e, w} {
+		g.Eventually(ticked(s)).Should(BeNumerically(">=", 3))
 	}
 
 	t.Log("objects of the source")
@@ -155,9 +194,13 @@ func TestExampleInRealTargets(t *testing.T) {
 	w.StopAPIServer()
 	g.Eventually(func() clustercache.State { s, _ := clusters.GetStatus(west); return s.State }).
 		Should(Equal(clustercache.StateDisconnected))
+	before := ticked(e)()
 	e.namespace(t, "meanwhile")
 	g.Eventually(e.owner(t, "meanwhile")).Should(Equal(east.Namespace))
+	g.Eventually(ticked(e)).Should(BeNumerically(">", before))
+	before = ticked(w)()
 	g.Expect(w.StartAPIServer(ctx)).To(Succeed())
+	g.Eventually(ticked(w)).Should(BeNumerically(">", before), "the timer goes on")
 	w.namespace(t, "later")
 	g.Eventually(w.owner(t, "later")).Should(Equal(west.Namespace))
 

@@ -60,8 +60,8 @@ type Situation struct {
 	ProgressingLimit time.Duration
 }
 
-// RollUp returns the check for each type of condition that there are ManagedResources for. due is when the next of them will
-// have been progressing for too long, zero if none will.
+// RollUp returns the check for each type of condition that there are ManagedResources for. due is when the next of them
+// will have been progressing for too long, zero if none will.
 func RollUp(s Situation) (checks map[string]Check, due time.Time) {
 	own := ownTypes(s.Members)
 	found := map[string][]finding{}

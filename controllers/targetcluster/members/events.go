@@ -11,8 +11,8 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// Concerned returns the targets that a change of a ManagedResource tells something about, none if it is only about details.
-// Either state may be nil. clusters returns the targets that are the cluster with a UID.
+// Concerned returns the targets that a change of a ManagedResource tells something about, none if it is only about
+// details. Either state may be nil. clusters returns the targets that are the cluster with a UID.
 func (i *Index) Concerned(before, after *resourcesv1alpha1.ManagedResource, clusters func(types.UID) []clustercache.ClusterKey) []clustercache.ClusterKey {
 	if before != nil && after != nil && gistOf(before) == gistOf(after) {
 		return nil

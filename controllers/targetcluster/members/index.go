@@ -62,8 +62,9 @@ type Index struct {
 	classes   map[string]class
 }
 
-// New returns an index, and has the informer of ManagedResources keep it. That can be done once for each informer.
-func New(ctx context.Context, informers Informers, clusters clustercache.ClusterCache, classes []configv1alpha1.Class) (*Index, error) {
+// New returns an index of which the informers know nothing yet: until Register, nothing is found, and whatever may be
+// in use counts as in use.
+func New(informers Informers, clusters clustercache.ClusterCache, classes []configv1alpha1.Class) (*Index, error) {
 	i := &Index{informers: informers, clusters: clusters, classes: map[string]class{}}
 	for _, c := range classes {
 		known := class{Class: c}
@@ -76,10 +77,17 @@ func New(ctx context.Context, informers Informers, clusters clustercache.Cluster
 		}
 		i.classes[normalize(c.Name)] = known
 	}
-	if err := informers.IndexField(ctx, &resourcesv1alpha1.ManagedResource{}, field, i.keys); err != nil {
-		return nil, fmt.Errorf("cannot index ManagedResources: %w", err)
-	}
 	return i, nil
+}
+
+// Register has the informer of ManagedResources keep the index. That can be done once for each informer.
+func (i *Index) Register(ctx context.Context) error {
+	for name, keys := range map[string]client.IndexerFunc{field: i.keys, uidField: uidOf} {
+		if err := i.informers.IndexField(ctx, &resourcesv1alpha1.ManagedResource{}, name, keys); err != nil {
+			return fmt.Errorf("indexing ManagedResources by %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // keys are those of a ManagedResource, one or none.
@@ -104,8 +112,8 @@ func (i *Index) keys(obj client.Object) []string {
 	}
 }
 
-// Of returns the ManagedResources of a target, which is known to be the cluster with a UID; empty if nobody knows. others
-// are targets that are the same cluster. With appliedOnly, those are left out that the hub has never applied.
+// Of returns the ManagedResources of a target, which is known to be the cluster with a UID; empty if nobody knows.
+// others are targets that are the same cluster. With appliedOnly, those are left out that the hub has never applied.
 func (i *Index) Of(ctx context.Context, target clustercache.ClusterKey, uid types.UID, others []clustercache.ClusterKey, appliedOnly bool) ([]care.Member, error) {
 	q := query{Index: i, target: target, appliedOnly: appliedOnly}
 	beside := i.registrations(target.Namespace)
@@ -123,7 +131,7 @@ func (i *Index) Of(ctx context.Context, target clustercache.ClusterKey, uid type
 		})
 	}
 	for name, c := range i.classes {
-		if c.Target.Type == configv1alpha1.TargetRegistration && c.Target.Namespace == target.Namespace && c.Target.Name == target.Name {
+		if c.isFixedTo(target) {
 			q.add(ctx, "", byClass(name), false, func(mr *resourcesv1alpha1.ManagedResource) bool {
 				has := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]
 				return has == "" && i.selects(ctx, c, mr.Namespace) || has != "" && has == string(uid) &&
@@ -183,8 +191,8 @@ func (i *Index) serves(target clustercache.ClusterKey) (string, bool) {
 	return name, registered && status.State != clustercache.StateDraining && i.classes[name].Target.Type == configv1alpha1.TargetNamespace
 }
 
-// whose returns those of several registrations of one cluster that a ManagedResource is for: the one that it picks, or those
-// that serve its class. What is for none of them counts for all, since it is there.
+// whose returns those of several registrations of one cluster that a ManagedResource is for: the one that it picks, or
+// those that serve its class. What is for none of them counts for all, since it is there.
 func (i *Index) whose(mr *resourcesv1alpha1.ManagedResource, same []clustercache.ClusterKey) []clustercache.ClusterKey {
 	for _, key := range same {
 		if key.Name == pick(mr) {
@@ -203,8 +211,8 @@ func (i *Index) whose(mr *resourcesv1alpha1.ManagedResource, same []clustercache
 	return serving
 }
 
-// registrations returns those of one namespace. They are listed once, when they are first asked for: there may be many, and
-// few questions need them.
+// registrations returns those of one namespace. They are listed once, when they are first asked for: there may be many,
+// and few questions need them.
 type registrations func() []clustercache.Status
 
 func (i *Index) registrations(namespace string) registrations {
@@ -232,11 +240,21 @@ func (i *Index) reaches(ctx context.Context, c class, namespace string) bool {
 }
 
 func (i *Index) selects(ctx context.Context, c class, namespace string) bool {
+	selected, err := i.isSelected(ctx, c, namespace)
+	return selected && err == nil
+}
+
+// isSelected tells whether the selector of a class matches the labels of a namespace; of one that does not exist, none
+// does.
+func (i *Index) isSelected(ctx context.Context, c class, namespace string) (bool, error) {
 	if c.selector == nil {
-		return false
+		return false, nil
 	}
 	ns := &corev1.Namespace{}
-	return i.informers.Get(ctx, types.NamespacedName{Name: namespace}, ns) == nil && c.selector.Matches(labels.Set(ns.Labels))
+	if err := i.informers.Get(ctx, types.NamespacedName{Name: namespace}, ns, client.UnsafeDisableDeepCopy); err != nil {
+		return false, client.IgnoreNotFound(err) //nolint:wrapcheck // it only says that nobody can tell
+	}
+	return c.selector.Matches(labels.Set(ns.Labels)), nil
 }
 
 func classOf(mr *resourcesv1alpha1.ManagedResource) string {

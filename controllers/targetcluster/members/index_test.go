@@ -38,15 +38,24 @@ var classes = []configv1alpha1.Class{
 	},
 }
 
-// informers are a fake client that is made with the index it is asked for.
+// informers are a fake client that is made with the indexes it is asked for.
 type informers struct {
 	client.Client
 	scheme  *runtime.Scheme
 	objects []client.Object
+	indexes map[string]client.IndexerFunc
 }
 
 func (i *informers) IndexField(_ context.Context, obj client.Object, field string, keys client.IndexerFunc) error {
-	i.Client = fake.NewClientBuilder().WithScheme(i.scheme).WithObjects(i.objects...).WithIndex(obj, field, keys).Build()
+	if i.indexes == nil {
+		i.indexes = map[string]client.IndexerFunc{}
+	}
+	i.indexes[field] = keys
+	builder := fake.NewClientBuilder().WithScheme(i.scheme).WithObjects(i.objects...)
+	for field, keys := range i.indexes {
+		builder.WithIndex(obj, field, keys)
+	}
+	i.Client = builder.Build()
 	return nil
 }
 
@@ -62,13 +71,10 @@ func newIndex(g Gomega, mrs ...client.Object) (index *Index, clusters *fakeclust
 
 // newIndexOver asks what wrap makes of the targets.
 func newIndexOver(g Gomega, wrap func(clustercache.ClusterCache) clustercache.ClusterCache, mrs ...client.Object) *Index {
-	scheme := runtime.NewScheme()
-	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	g.Expect(resourcesv1alpha1.AddToScheme(scheme)).To(Succeed())
 	namespace := func(name string, labels map[string]string) client.Object {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	}
-	source := &informers{scheme: scheme, objects: append(mrs,
+	source := &informers{scheme: newScheme(g), objects: append(mrs,
 		namespace("lone", map[string]string{"shoot": "true", "garden": "true"}), namespace("crowd", map[string]string{"shoot": "true"}),
 		namespace("garden", nil), namespace("outside", nil),
 	)}
@@ -81,9 +87,20 @@ func newIndexOver(g Gomega, wrap func(clustercache.ClusterCache) clustercache.Cl
 		status.State, status.UID = clustercache.StateConnected, uidOf(status.Cluster)
 		clusters.SetStatus(status)
 	}
-	index, err := New(context.Background(), source, wrap(clusters), classes)
+	index, err := New(source, wrap(clusters), classes)
 	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(index.Register(context.Background())).To(Succeed())
 	return index
+}
+
+func newScheme(g Gomega) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, hubv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme,
+	} {
+		g.Expect(add(scheme)).To(Succeed())
+	}
+	return scheme
 }
 
 func target(name string) clustercache.ClusterKey {
@@ -346,6 +363,6 @@ func TestBothTargetsHearOfAMove(t *testing.T) {
 func TestSelectorThatIsNone(t *testing.T) {
 	g := NewWithT(t)
 	bad := configv1alpha1.Class{Name: "a", NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "what"}}}}
-	_, err := New(context.Background(), &informers{}, fakeclusters.New(nil), []configv1alpha1.Class{bad})
+	_, err := New(&informers{}, fakeclusters.New(nil), []configv1alpha1.Class{bad})
 	g.Expect(err).To(MatchError(ContainSubstring(fmt.Sprintf("class %q", "a"))))
 }

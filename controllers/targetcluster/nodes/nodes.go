@@ -3,45 +3,51 @@ package nodes
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-const (
-	watchName = "targetcluster-nodes"
+// deprecatedRegionLabel is what nodes had before corev1.LabelTopologyRegion.
+const deprecatedRegionLabel = corev1.LabelFailureDomainBetaRegion
 
-	// deprecatedRegionLabel is what nodes had before corev1.LabelTopologyRegion.
-	deprecatedRegionLabel = corev1.LabelFailureDomainBetaRegion
-)
-
-// Nodes watches the nodes of all targets. Make one with New.
-type Nodes struct {
-	clusters clustercache.ClusterCache
-	changed  func(...clustercache.ClusterKey)
-
-	mu      sync.Mutex
-	watched map[clustercache.ClusterKey]*watched
+var objects = &multicluster.Objects{
+	Kind:      corev1.SchemeGroupVersion.WithKind("Node"),
+	Fields:    [][]string{{"spec", "providerID"}, {"status", "conditions"}},
+	Transform: func(obj client.Object) any { return stateOf(obj) },
+	Form:      "state of nodes",
 }
 
-// watched is the watch of a target.
-type watched struct {
-	clustercache.Subscription
-	fault error // of the watch, if it has one
+// Nodes watches the nodes of all connected targets for one term of leadership. Make one with New.
+type Nodes struct{ *multicluster.Controller }
+
+// New returns what watches no node until it is started. changed is called when something is new of the nodes of a
+// target.
+func New(environment multicluster.Environment, changed func(...clustercache.ClusterKey)) (*Nodes, error) {
+	controller, err := multicluster.New("nodes", environment).Watches(objects, ofTarget).OnSync().Complete(
+		multicluster.ReconcilerFunc(func(
+			_ context.Context, target *multicluster.Target, _ types.NamespacedName,
+		) (reconcile.Result, error) {
+			changed(target.Key())
+			return reconcile.Result{}, nil
+		}))
+	return &Nodes{controller}, err
 }
 
-// New returns what watches no node yet. changed is called when something is new.
-func New(clusters clustercache.ClusterCache, changed func(...clustercache.ClusterKey)) *Nodes {
-	return &Nodes{clusters: clusters, changed: changed, watched: map[clustercache.ClusterKey]*watched{}}
+// ofTarget has the target reconciled as a whole, unless nothing that matters has changed of a node.
+func ofTarget(_ types.NamespacedName, old, value any) []types.NamespacedName {
+	if old == value {
+		return nil
+	}
+	return []types.NamespacedName{{}}
 }
 
 // state is what is kept of a node.
@@ -62,11 +68,11 @@ type Summary struct {
 	Cloud, Region string
 }
 
-// Summarize starts to watch the nodes of a target if that was not done yet, and returns what is known of them.
-func (n *Nodes) Summarize(ctx context.Context, cluster clustercache.ClusterKey) Summary {
-	nodes, err := n.watch(ctx, cluster)
-	if err != nil {
-		return Summary{Fault: err}
+// Summarize returns what is known of the nodes of a target: nothing while it was not connected yet.
+func (n *Nodes) Summarize(cluster clustercache.ClusterKey) Summary {
+	nodes, fault := n.Objects(cluster, objects)
+	if nodes == nil {
+		return Summary{}
 	}
 
 	var summary Summary
@@ -89,109 +95,10 @@ func (n *Nodes) Summarize(ctx context.Context, cluster clustercache.ClusterKey) 
 		return true
 	})
 	if !synced {
-		return Summary{Fault: n.fault(cluster)}
+		return Summary{Fault: fault}
 	}
 	summary.Known = true
 	return summary
-}
-
-// watch returns the watch of a target, which is begun if there is none, or no longer one.
-func (n *Nodes) watch(ctx context.Context, cluster clustercache.ClusterKey) (clustercache.Subscription, error) {
-	n.mu.Lock()
-	w := n.watched[cluster]
-	if w == nil {
-		w = &watched{}
-		n.watched[cluster] = w
-	}
-	nodes := w.Subscription
-	n.mu.Unlock()
-	if nodes != nil && nodes.Live() {
-		return nodes, nil
-	}
-	nodes, err := n.clusters.Watch(ctx, cluster, clustercache.Watcher{
-		Name:      watchName,
-		Form:      watchName,
-		Kind:      corev1.SchemeGroupVersion.WithKind("Node"),
-		Fields:    [][]string{{"spec", "providerID"}, {"status", "conditions"}},
-		Transform: func(obj client.Object) any { return stateOf(obj) },
-		Handler:   n,
-	})
-	if err != nil {
-		return nil, err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch other := w.Subscription; {
-	case n.watched[cluster] != w: // it was forgotten meanwhile
-		nodes.Close()
-		return nodes, nil
-	case other != nil && other.Live(): // somebody else was quicker
-		nodes.Close()
-		return other, nil
-	}
-	w.Subscription = nodes
-	return nodes, nil
-}
-
-// Forget ends the watch in a target.
-func (n *Nodes) Forget(cluster clustercache.ClusterKey) {
-	n.mu.Lock()
-	w := n.watched[cluster]
-	delete(n.watched, cluster)
-	n.mu.Unlock()
-	if w != nil && w.Subscription != nil {
-		w.Close()
-	}
-}
-
-// Close ends all watches.
-func (n *Nodes) Close() {
-	n.mu.Lock()
-	clusters := slices.Collect(maps.Keys(n.watched))
-	n.mu.Unlock()
-	for _, cluster := range clusters {
-		n.Forget(cluster)
-	}
-}
-
-func (n *Nodes) fault(cluster clustercache.ClusterKey) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if w := n.watched[cluster]; w != nil {
-		return w.fault
-	}
-	return nil
-}
-
-func (n *Nodes) setFault(cluster clustercache.ClusterKey, err error) {
-	n.mu.Lock()
-	if w := n.watched[cluster]; w != nil {
-		w.fault = err
-	}
-	n.mu.Unlock()
-	n.changed(cluster)
-}
-
-// OnUpdate implements clustercache.WatchHandler.
-func (n *Nodes) OnUpdate(cluster clustercache.ClusterKey, _ string, _ types.NamespacedName, old, value any) {
-	if old != value {
-		n.changed(cluster)
-	}
-}
-
-// OnDelete implements clustercache.WatchHandler.
-func (n *Nodes) OnDelete(cluster clustercache.ClusterKey, _ string, _ types.NamespacedName, _ any) {
-	n.changed(cluster)
-}
-
-// OnSynced implements clustercache.WatchHandler.
-func (n *Nodes) OnSynced(cluster clustercache.ClusterKey, _ string) {
-	n.setFault(cluster, nil)
-}
-
-// OnError implements clustercache.WatchHandler.
-func (n *Nodes) OnError(cluster clustercache.ClusterKey, _ string, err error) {
-	n.setFault(cluster, err)
 }
 
 func stateOf(obj client.Object) state {

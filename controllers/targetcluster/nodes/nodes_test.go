@@ -1,8 +1,12 @@
 package nodes
 
 import (
+	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -10,9 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
@@ -84,30 +91,43 @@ func TestSummaryOfNodes(t *testing.T) {
 	key := clustercache.ClusterKey{Namespace: "a", Name: "b"}
 	clusters := fake.New(nil)
 	clusters.Add(key, fake.Target{})
-	changes := 0
-	n := New(clusters, func(...clustercache.ClusterKey) { changes++ })
+	var changes atomic.Int32
+	n, err := New(multicluster.Environment{Clusters: clusters, Events: events.NewFakeRecorder(1)},
+		func(...clustercache.ClusterKey) { changes.Add(1) })
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(n.Summarize(key)).To(Equal(Summary{}), "nothing is known before it is connected")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Start(ctx) }()
+	g.Eventually(func() any { return clusters.Watches(key) }).Should(HaveLen(1))
+	watchName := slices.Collect(maps.Keys(clusters.Watches(key)))[0]
 
-	g.Expect(n.Summarize(t.Context(), key)).To(Equal(Summary{}), "nothing is known before the list is complete")
+	g.Expect(n.Summarize(key)).To(Equal(Summary{}), "nothing is known before the list is complete")
 	for name, value := range map[string]state{
 		"z": {problem: "Ready is False (x)"}, "y": {problem: "Ready is Unknown (y)"}, "b": {cloud: "aws", region: "r1"}, "c": {cloud: "aws", region: "r2"},
 	} {
 		clusters.PutValue(key, watchName, clustercache.ClusterKey{Name: name}, value)
 	}
 	clusters.Sync(key, watchName, true)
-	g.Expect(n.Summarize(t.Context(), key)).To(Equal(Summary{
+	g.Expect(n.Summarize(key)).To(Equal(Summary{
 		Known: true, Total: 4, Ready: 2, Problem: "node y: Ready is Unknown (y)", Cloud: "aws", Region: "r1",
 	}))
+	g.Eventually(changes.Load).ShouldNot(BeZero())
 
-	before := changes
-	clusters.PutValue(key, watchName, clustercache.ClusterKey{Name: "b"}, state{cloud: "aws", region: "r1"})
-	g.Expect(changes).To(Equal(before), "a heartbeat is no change")
+	g.Expect(ofTarget(types.NamespacedName{Name: "b"}, state{cloud: "aws"}, state{cloud: "aws"})).To(BeEmpty(),
+		"a heartbeat is no change")
 
+	before := changes.Load()
 	clusters.Fail(key, watchName, errors.New("forbidden"))
-	g.Expect(n.Summarize(t.Context(), key).Fault).To(MatchError("forbidden"))
+	g.Expect(n.Summarize(key).Fault).To(MatchError("forbidden"))
+	g.Eventually(changes.Load).Should(BeNumerically(">", before))
+	before = changes.Load()
 	clusters.Sync(key, watchName, true)
-	g.Expect(n.Summarize(t.Context(), key).Known).To(BeTrue())
+	g.Expect(n.Summarize(key).Known).To(BeTrue())
+	g.Eventually(changes.Load).Should(BeNumerically(">", before))
 
-	n.Close()
+	cancel()
+	g.Eventually(ended).Should(Receive(BeNil()))
 	g.Expect(clusters.Watches(key)).To(BeEmpty())
 }
 

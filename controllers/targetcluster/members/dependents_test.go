@@ -1,27 +1,28 @@
-package managedresource_test
+package members_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/clustercache/fake"
-	"github.com/trellis-hub/trellis/controllers/managedresource"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	fakeclusters "github.com/trellis-hub/trellis/clustercache/fake"
+	. "github.com/trellis-hub/trellis/controllers/targetcluster/members"
 )
 
 // TestForHowLongATargetIsNeededWithoutItsRegistration has one ManagedResource with objects in the target.
 func TestForHowLongATargetIsNeededWithoutItsRegistration(t *testing.T) {
-	t.Parallel()
 	key := clustercache.ClusterKey{Namespace: "ns", Name: "target"}
 	goes := func(m metav1.Object) {
 		m.SetDeletionTimestamp(ptr.To(metav1.Now()))
@@ -49,18 +50,15 @@ func TestForHowLongATargetIsNeededWithoutItsRegistration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}}
-			mr := hubtest.ManagedResource(key.Namespace, "mr", "mr")
-			mr.Annotations = map[string]string{hubv1alpha1.TargetUIDAnnotation: "uid"}
+			mr := mr(key.Namespace, appliedTo("uid"))
 			mr.Status.Resources = []resourcesv1alpha1.ObjectReference{{}}
 			if c.change != nil {
 				c.change(mr, ns)
 			}
-			clusters := fake.New(nil)
+			clusters := fakeclusters.New(nil)
 			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid", Since: time.Now().Add(-c.gone)})
-			needed := managedresource.StillNeeded(fakeclient.NewClientBuilder().WithScheme(hubtest.Scheme()).WithObjects(mr, ns).
-				WithIndex(mr, managedresource.TargetUIDField, managedresource.TargetUIDOf).Build(),
-				func() clustercache.ClusterCache { return clusters }, []configv1alpha1.Class{{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}})
-			g.Expect(needed(key)).To(Equal(c.needed))
+			index := newIndexOf(g, clusters, []configv1alpha1.Class{{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}}, mr, ns)
+			g.Expect(index.StillNeeded(key)).To(Equal(c.needed))
 		})
 	}
 }
@@ -68,7 +66,6 @@ func TestForHowLongATargetIsNeededWithoutItsRegistration(t *testing.T) {
 // A class has a fixed target. A ManagedResource counts as one that needs it only in namespaces that the class selects,
 // whatever is written on it.
 func TestWhoNeedsAFixedTarget(t *testing.T) {
-	t.Parallel()
 	key := clustercache.ClusterKey{Namespace: "garden", Name: "virtual"}
 	for name, c := range map[string]struct {
 		namespace string
@@ -82,31 +79,58 @@ func TestWhoNeedsAFixedTarget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			mr := hubtest.ManagedResource(c.namespace, "mr", "mr")
-			mr.Spec.Class = ptr.To("garden")
-			mr.Annotations = map[string]string{hubv1alpha1.TargetUIDAnnotation: "uid"}
+			mr := mr(c.namespace, class("garden"), appliedTo("uid"))
 			mr.Finalizers = []string{resourcesv1alpha1.Finalizer("garden")}
 			mr.Status.Resources = []resourcesv1alpha1.ObjectReference{{}}
 			mr.DeletionTimestamp = ptr.To(metav1.Now())
-			builder := fakeclient.NewClientBuilder().WithScheme(hubtest.Scheme()).WithObjects(mr)
+			objects := []client.Object{mr}
 			if c.namespace != "absent" {
 				ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
 				if c.selected {
 					ns.Labels = map[string]string{"garden": "true"}
 				}
-				builder.WithObjects(ns)
+				objects = append(objects, ns)
 			}
-			clusters := fake.New(nil)
-			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid",
-				Since: time.Now()})
-			needed := managedresource.StillNeeded(builder.WithIndex(mr, managedresource.TargetUIDField,
-				managedresource.TargetUIDOf).Build(),
-				func() clustercache.ClusterCache { return clusters }, []configv1alpha1.Class{{
-					Name: "garden", Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetRegistration,
-						Namespace: "garden", Name: "virtual"},
-					NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"garden": "true"}},
-				}})
-			g.Expect(needed(key)).To(Equal(c.needed))
+			clusters := fakeclusters.New(nil)
+			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid", Since: time.Now()})
+			g.Expect(newIndexOf(g, clusters, classes, objects...).StillNeeded(key)).To(Equal(c.needed))
 		})
 	}
+}
+
+// What is in use is known by what was written of the target, whatever becomes of its registration.
+func TestTargetIsInUseAsLongAsItHasObjects(t *testing.T) {
+	g := NewWithT(t)
+	registered := func(name string, uid types.UID) *hubv1alpha1.TargetCluster {
+		return &hubv1alpha1.TargetCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: name}, Status: hubv1alpha1.TargetClusterStatus{ClusterUID: uid},
+		}
+	}
+	used, empty := mr("one", appliedTo("used")), mr("one", appliedTo("empty"))
+	used.Status.Resources = []resourcesv1alpha1.ObjectReference{{}}
+	empty.Name = "empty"
+	clusters := fakeclusters.New(nil)
+	index := newIndexOf(g, clusters, classes, used, empty, registered("a", "used"), registered("b", "empty"), registered("c", ""))
+	for name, inUse := range map[string]bool{"a": true, "b": false, "c": false, "unknown": false} {
+		g.Expect(index.InUse(clustercache.ClusterKey{Namespace: "one", Name: name})).To(Equal(inUse), name)
+	}
+	clusters.SetStatus(clustercache.Status{Cluster: target("one/other"), State: clustercache.StateConnected, UID: "used"})
+	g.Expect(index.InUse(target("one/a"))).To(BeFalse(), "another registration leads there")
+}
+
+// Nothing is known before the informers have the index, so everything may be in use.
+func TestTargetMayBeInUseUntilThatIsKnown(t *testing.T) {
+	g := NewWithT(t)
+	clusters := fakeclusters.New(nil)
+	clusters.SetStatus(clustercache.Status{Cluster: target("one/a"), State: clustercache.StateDraining, UID: "uid"})
+	index, err := New(&informers{Client: fake.NewClientBuilder().WithScheme(newScheme(g)).Build()}, clusters, classes)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(index.StillNeeded(target("one/a"))).To(BeTrue())
+}
+
+func newIndexOf(g Gomega, clusters clustercache.ClusterCache, classes []configv1alpha1.Class, objects ...client.Object) *Index {
+	index, err := New(&informers{scheme: newScheme(g), objects: objects}, clusters, classes)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(index.Register(context.Background())).To(Succeed())
+	return index
 }

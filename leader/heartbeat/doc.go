@@ -1,7 +1,8 @@
 // Package heartbeat shows from outside whether the hub works.
 //
-// The leader renews one Lease on the source cluster, as long as it makes progress: as long as none of its loops is stuck. A
-// Lease of the leader election says less. It is renewed by a goroutine of its own, whatever the rest of the process does.
+// The leader renews one Lease on the source cluster, as long as it makes progress: as long as none of its loops is
+// stuck. A Lease of the leader election says less. It is renewed by a goroutine of its own, whatever the rest of the
+// process does.
 //
 //	Lease is fresh,  Connected is True       all is well
 //	Lease is fresh,  Connected is not True   the hub works and does not reach that target
@@ -16,11 +17,12 @@
 // restart. A class is stuck only when it has no worker left and none may be replaced any more. A slow source does not
 // make a loop stuck either: calls to it end in time.
 //
-// The Lease is not renewed as soon as something is stuck, because it only says so. The liveness of the process, by which it
-// is restarted, waits longer.
+// The Lease is not renewed as soon as something is stuck, because it only says so. The liveness of the process, by
+// which it is restarted, waits longer.
 //
 // # Terms
 //
-// A term begins with what the predecessor left: how old its Lease is tells for how long nobody watched. At the end of a term
-// the Lease is left as it is. It runs out, or the successor renews it; giving it back would say that it was renewed now.
+// A term begins with what the predecessor left: how old its Lease is tells for how long nobody watched. At the end of a
+// term the Lease is left as it is. It runs out, or the successor renews it; giving it back would say that it was
+// renewed now.
 package heartbeat

@@ -2,7 +2,9 @@ package heartbeat
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,23 +15,25 @@ import (
 // StuckSince returns since when a loop has been stuck, zero if it is not. It must answer from memory.
 type StuckSince func(now time.Time) time.Time
 
+// Loop is one that has to make progress.
+type Loop struct {
+	// Name is what it is called in logs and errors.
+	Name       string
+	StuckSince StuckSince
+}
+
 // Loops are those that have to make progress.
 type Loops struct {
 	clock clock.PassiveClock
 
 	mu    sync.Mutex
 	next  int
-	loops map[int]loop
-}
-
-type loop struct {
-	name       string
-	stuckSince StuckSince
+	loops map[int]Loop
 }
 
 // NewLoops returns no loops yet.
 func NewLoops(c clock.PassiveClock) *Loops {
-	return &Loops{clock: c, loops: map[int]loop{}}
+	return &Loops{clock: c, loops: map[int]Loop{}}
 }
 
 // Add adds a loop. The returned function takes it out again.
@@ -38,7 +42,7 @@ func (l *Loops) Add(name string, stuckSince StuckSince) (remove func()) {
 	defer l.mu.Unlock()
 	id := l.next
 	l.next++
-	l.loops[id] = loop{name: name, stuckSince: stuckSince}
+	l.loops[id] = Loop{name, stuckSince}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -49,25 +53,23 @@ func (l *Loops) Add(name string, stuckSince StuckSince) (remove func()) {
 // Stuck returns the loop that has been stuck for the longest time, and for how long. The name is empty if none is.
 func (l *Loops) Stuck() (name string, duration time.Duration) {
 	l.mu.Lock()
-	loops := make([]loop, 0, len(l.loops))
-	for _, one := range l.loops {
-		loops = append(loops, one)
-	}
+	loops := slices.Collect(maps.Values(l.loops))
 	l.mu.Unlock()
 	now := l.clock.Now()
 	for _, one := range loops {
-		since := one.stuckSince(now)
+		since := one.StuckSince(now)
 		if since.IsZero() || since.After(now) {
 			continue
 		}
 		if d := now.Sub(since); name == "" || d > duration {
-			name, duration = one.name, d
+			name, duration = one.Name, d
 		}
 	}
 	return name, duration
 }
 
-// Alive returns a check for /healthz. It fails if a loop has been stuck for longer than a limit, and for no other reason.
+// Alive returns a check for /healthz. It fails if a loop has been stuck for longer than a limit, and for no other
+// reason.
 func (l *Loops) Alive(limit time.Duration) func(*http.Request) error {
 	return func(*http.Request) error {
 		if name, duration := l.Stuck(); name != "" && duration > limit {

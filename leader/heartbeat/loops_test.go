@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	. "github.com/trellis-hub/trellis/controllers/heartbeat"
+	. "github.com/trellis-hub/trellis/leader/heartbeat"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

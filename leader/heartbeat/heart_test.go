@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	. "github.com/trellis-hub/trellis/controllers/heartbeat"
+	. "github.com/trellis-hub/trellis/leader/heartbeat"
 )
 
 // body is a heart with what is around it.

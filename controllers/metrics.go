@@ -1,0 +1,45 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
+	"github.com/trellis-hub/trellis/controllers/managedresource"
+	"github.com/trellis-hub/trellis/controllers/targetcluster"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/fairqueue"
+	"github.com/trellis-hub/trellis/metrics"
+)
+
+// MetricDefinitions are the metrics of all controllers, and of what only they use.
+func MetricDefinitions() []*metrics.Definition {
+	return slices.Concat(targetcluster.MetricDefinitions.All(), multicluster.MetricDefinitions.All(),
+		managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All())
+}
+
+// Metrics take the figures of controllers in all terms. Make them with NewMetrics.
+type Metrics struct {
+	// Resources are those of ManagedResources, Queues those of their queues.
+	Resources *managedresource.Metrics
+	Queues    *fairqueue.Metrics
+	// Targets are those of controllers in targets.
+	Targets *multicluster.Metrics
+}
+
+// NewMetrics registers the metrics.
+func NewMetrics(registerer prometheus.Registerer, config *configv1alpha1.HubConfiguration) (*Metrics, error) {
+	queues, err := fairqueue.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of queues: %w", err)
+	}
+	targets, err := multicluster.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of controllers: %w", err)
+	}
+	resources := managedresource.NewMetrics(registerer, config.Metrics.TargetHistograms)
+	return &Metrics{Resources: resources, Queues: queues, Targets: targets}, nil
+}
