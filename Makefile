@@ -28,11 +28,7 @@ bench: kube ## Measure drift latency and objects applied per second on real cont
 .PHONY: fleetsim
 fleetsim: ## Run TARGETS (default 10) simulated API servers and print the Secrets that register them. OBJECTS=shoot-20 fills them
 	@$(GO) build -o bin/fleetsim ./hack/fleetsim/cmd
-	@exec bin/fleetsim serve --secrets --targets $(or $(TARGETS),10) --objects $(or $(OBJECTS),none) $(ARGS)
-
-.PHONY: fleetsim-bench
-fleetsim-bench: ## Measure TARGETS (default 1000) simulated API servers with 300 objects each, alone and with clients
-	@hack/fleetsim/bench.sh $(or $(TARGETS),1000) $(ARGS)
+	@exec bin/fleetsim --targets $(or $(TARGETS),10) --objects $(or $(OBJECTS),none) $(ARGS)
 
 .PHONY: fleet
 fleet: kube ## Put a hub on trial with TARGETS (default 1000) simulated targets of OBJECTS (default 300) each, against the goals

@@ -16,7 +16,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/fake"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // TestForHowLongATargetIsNeededWithoutItsRegistration has one ManagedResource with objects in the target.

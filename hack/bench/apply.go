@@ -16,9 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The ways to bring objects into a target.
@@ -119,11 +118,11 @@ func loadManifest(name string, marked bool) string {
 	return string(manifest)
 }
 
-func (w *world) bringByHub(ctx context.Context, target *stage.Cluster, r *round, arrivals *arrivals, prefix string) error {
+func (w *world) bringByHub(ctx context.Context, target *testbed.Cluster, r *round, arrivals *arrivals, prefix string) error {
 	ns := sourceNamespace(target)
 	name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 	for i := range w.resources {
-		if err := w.source.Client.Create(ctx, hubtest.Content(ns, name(i), "objects.yaml", w.manifests(i)...)); err != nil {
+		if err := w.source.Client.Create(ctx, testbed.Content(ns, name(i), "objects.yaml", w.manifests(i)...)); err != nil {
 			return fmt.Errorf("creating a Secret: %w", err)
 		}
 	}
@@ -133,7 +132,7 @@ func (w *world) bringByHub(ctx context.Context, target *stage.Cluster, r *round,
 	}
 	began := time.Now()
 	err = inParallel(ctx, w.inFlight, w.resources, func(ctx context.Context, i int) error {
-		return w.source.Client.Create(ctx, hubtest.ManagedResource(ns, name(i), name(i)))
+		return w.source.Client.Create(ctx, testbed.ManagedResource(ns, name(i), name(i)))
 	})
 	if err != nil {
 		return fmt.Errorf("creating a ManagedResource: %w", err)
@@ -147,14 +146,14 @@ func (w *world) bringByHub(ctx context.Context, target *stage.Cluster, r *round,
 		return err
 	}
 	for i := range w.resources {
-		entry, err := w.board.Await(ctx, stage.ManagedResource(ns, name(i)), applied)
+		entry, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, name(i)), applied)
 		if err != nil {
 			return err
 		}
 		r.ReportedMillis = max(r.ReportedMillis, figures.Milliseconds(entry.Since.Sub(began)))
 	}
 	for i := range w.resources {
-		if _, err := w.board.Await(ctx, stage.ManagedResource(ns, name(i)), noted); err != nil {
+		if _, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, name(i)), noted); err != nil {
 			return err
 		}
 	}
@@ -172,7 +171,7 @@ func (w *world) bringByHub(ctx context.Context, target *stage.Cluster, r *round,
 func (w *world) removeByHub(ctx context.Context, ns string, r *round, arrivals *arrivals, name func(int) string) error {
 	began := time.Now()
 	err := inParallel(ctx, w.inFlight, w.resources, func(ctx context.Context, i int) error {
-		return w.source.Client.Delete(ctx, hubtest.ManagedResource(ns, name(i)))
+		return w.source.Client.Delete(ctx, testbed.ManagedResource(ns, name(i)))
 	})
 	if err != nil {
 		return fmt.Errorf("deleting a ManagedResource: %w", err)
@@ -183,10 +182,10 @@ func (w *world) removeByHub(ctx context.Context, ns string, r *round, arrivals *
 	}
 	r.RemovedPerSecond = float64(r.Objects) / last.Sub(began).Seconds()
 	for i := range w.resources {
-		if _, err := w.board.Await(ctx, stage.ManagedResource(ns, name(i)), func(e stage.Entry) bool { return e.Object == nil }); err != nil {
+		if _, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, name(i)), func(e testbed.Entry) bool { return e.Object == nil }); err != nil {
 			return err
 		}
-		if err := w.source.Client.Delete(ctx, hubtest.Content(ns, name(i), "")); err != nil {
+		if err := w.source.Client.Delete(ctx, testbed.Content(ns, name(i), "")); err != nil {
 			return fmt.Errorf("deleting a Secret: %w", err)
 		}
 	}
@@ -194,7 +193,7 @@ func (w *world) removeByHub(ctx context.Context, ns string, r *round, arrivals *
 }
 
 // bringBare sends requests as fast as the server answers them. The objects are those that the hub makes of the manifests.
-func (w *world) bringBare(ctx context.Context, target *stage.Cluster, r *round, arrivals *arrivals) error {
+func (w *world) bringBare(ctx context.Context, target *testbed.Cluster, r *round, arrivals *arrivals) error {
 	c, err := bareClient(target)
 	if err != nil {
 		return err
@@ -239,7 +238,7 @@ func (w *world) bringBare(ctx context.Context, target *stage.Cluster, r *round, 
 	return err
 }
 
-func bareClient(target *stage.Cluster) (rest.Interface, error) {
+func bareClient(target *testbed.Cluster) (rest.Interface, error) {
 	clients, err := kubernetes.NewForConfig(target.RESTConfig())
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", target.Name, err)
@@ -259,7 +258,7 @@ func inParallel(ctx context.Context, parallel, total int, do func(context.Contex
 
 // arrivals counts the objects of a round in a target. A server that is short of time ends watches, so it begins anew.
 type arrivals struct {
-	target *stage.Cluster
+	target *testbed.Cluster
 	counts chan count // the latest one
 	stop   context.CancelFunc
 }
@@ -271,7 +270,7 @@ type count struct {
 	err     error
 }
 
-func countArrivals(ctx context.Context, target *stage.Cluster) (*arrivals, error) {
+func countArrivals(ctx context.Context, target *testbed.Cluster) (*arrivals, error) {
 	ctx, stop := context.WithCancel(ctx)
 	a := &arrivals{target: target, counts: make(chan count, 1), stop: stop}
 	w, present, err := a.watch(ctx)
@@ -296,7 +295,7 @@ func (a *arrivals) watch(ctx context.Context) (watch.Interface, map[string]bool,
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 	ours := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{"load": "true"}}
-	if err := a.target.Watch.List(ctx, list, ours...); err != nil {
+	if err := a.target.Client.List(ctx, list, ours...); err != nil {
 		return nil, nil, fmt.Errorf("listing %s: %w", a.target.Name, err)
 	}
 	present := map[string]bool{}
@@ -305,7 +304,7 @@ func (a *arrivals) watch(ctx context.Context) (watch.Interface, map[string]bool,
 	}
 	a.tell(count{objects: len(present), at: time.Now()})
 	from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}}
-	w, err := a.target.Watch.Watch(ctx, list, append(ours, from)...)
+	w, err := a.target.Client.Watch(ctx, list, append(ours, from)...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("watching %s: %w", a.target.Name, err)
 	}

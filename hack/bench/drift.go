@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // sample is one measured change.
@@ -57,7 +57,7 @@ const referencePrefix = "reference-"
 
 // measureDrift edits and deletes random objects.
 func measureDrift(ctx context.Context, w *world) (samples, error) {
-	decks := map[*stage.Cluster]*deck{}
+	decks := map[*testbed.Cluster]*deck{}
 	references := map[schema.GroupVersionKind]victim{}
 	for _, v := range victims(append(mixture(referencePrefix, "steady"), definition("Reference"))) {
 		references[v.kind] = v
@@ -70,7 +70,7 @@ func measureDrift(ctx context.Context, w *world) (samples, error) {
 			}
 		}
 	}
-	return w.inRuns(ctx, w.edits, func(ctx context.Context, target *stage.Cluster) (sample, error) {
+	return w.inRuns(ctx, w.edits, func(ctx context.Context, target *testbed.Cluster) (sample, error) {
 		d := decks[target]
 		victim := d.draw()
 		how := randomEdit(d.random, victim.kind)
@@ -95,7 +95,7 @@ func measureDrift(ctx context.Context, w *world) (samples, error) {
 }
 
 // inRuns makes all runs. Each has a number of changes, spread over the targets, with short random pauses.
-func (w *world) inRuns(ctx context.Context, changes int, change func(context.Context, *stage.Cluster) (sample, error)) (samples, error) {
+func (w *world) inRuns(ctx context.Context, changes int, change func(context.Context, *testbed.Cluster) (sample, error)) (samples, error) {
 	var out samples
 	for range w.runs {
 		var mu sync.Mutex
@@ -127,8 +127,8 @@ func (w *world) inRuns(ctx context.Context, changes int, change func(context.Con
 
 // restore meddles with an object and measures until it is as before. undo, if not nil, is called once when the change is
 // seen, with the object before and after it.
-func restore(ctx context.Context, target *stage.Cluster, v victim, how edit, undo func(before, now *unstructured.Unstructured) error) (time.Duration, error) {
-	follower, err := stage.Follow(ctx, target, v.kind, v.key)
+func restore(ctx context.Context, target *testbed.Cluster, v victim, how edit, undo func(before, now *unstructured.Unstructured) error) (time.Duration, error) {
+	follower, err := testbed.Follow(ctx, target, v.kind, v.key)
 	if err != nil {
 		return 0, err
 	}

@@ -10,9 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 var managedResourceKind = resourcesv1alpha1.GroupVersion.WithKind("ManagedResource")
@@ -37,14 +36,14 @@ const foreignClass = "bench"
 // measureHealth makes a Deployment unavailable and available again, as its controller would, and measures until its
 // ManagedResource says so.
 func measureHealth(ctx context.Context, w *world) (samples, error) {
-	turns := map[*stage.Cluster]*int{}
+	turns := map[*testbed.Cluster]*int{}
 	for _, target := range w.targets {
 		if err := w.watchDeployments(ctx, target); err != nil {
 			return samples{}, err
 		}
 		turns[target] = new(int)
 	}
-	return w.inRuns(ctx, 2*w.flips, func(ctx context.Context, target *stage.Cluster) (sample, error) {
+	return w.inRuns(ctx, 2*w.flips, func(ctx context.Context, target *testbed.Cluster) (sample, error) {
 		turn := *turns[target]
 		*turns[target]++
 		available := turn/watchedCount%2 == 1
@@ -64,14 +63,14 @@ func measureHealth(ctx context.Context, w *world) (samples, error) {
 }
 
 // watchDeployments makes Deployments and their ManagedResources, those of the reference included.
-func (w *world) watchDeployments(ctx context.Context, target *stage.Cluster) error {
+func (w *world) watchDeployments(ctx context.Context, target *testbed.Cluster) error {
 	ns := sourceNamespace(target)
 	for i := range watchedCount {
 		name := fmt.Sprint(watchedPrefix, i)
 		if err := w.create(ctx, target, name, []string{withoutPods(name)}); err != nil {
 			return err
 		}
-		if _, err := w.board.Await(ctx, stage.ManagedResource(ns, name), applied); err != nil {
+		if _, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, name), applied); err != nil {
 			return err
 		}
 		if err := report(ctx, target, name, true); err != nil {
@@ -79,7 +78,7 @@ func (w *world) watchDeployments(ctx context.Context, target *stage.Cluster) err
 		}
 	}
 	for i := range watchedCount {
-		if _, err := w.board.Await(ctx, stage.ManagedResource(ns, fmt.Sprint(watchedPrefix, i)), func(e stage.Entry) bool {
+		if _, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, fmt.Sprint(watchedPrefix, i)), func(e testbed.Entry) bool {
 			return e.Is(string(resourcesv1alpha1.ConditionReady), string(resourcesv1alpha1.ConditionTrue))
 		}); err != nil {
 			return err
@@ -91,7 +90,7 @@ func (w *world) watchDeployments(ctx context.Context, target *stage.Cluster) err
 	if err := report(ctx, target, watchedByBench, true); err != nil {
 		return err
 	}
-	foreign := hubtest.ManagedResource(ns, watchedByBench)
+	foreign := testbed.ManagedResource(ns, watchedByBench)
 	foreign.Spec.Class = new(foreignClass)
 	if err := w.source.Client.Create(ctx, foreign); err != nil {
 		return fmt.Errorf("creating the ManagedResource of the reference: %w", err)
@@ -106,7 +105,7 @@ func withoutPods(name string) string {
 }
 
 // report writes the status of a Deployment.
-func report(ctx context.Context, target *stage.Cluster, name string, available bool) error {
+func report(ctx context.Context, target *testbed.Cluster, name string, available bool) error {
 	status, reason := "False", "MinimumReplicasUnavailable"
 	if available {
 		status, reason = "True", "MinimumReplicasAvailable"
@@ -121,12 +120,12 @@ func report(ctx context.Context, target *stage.Cluster, name string, available b
 }
 
 // note says on the ManagedResource of the reference what the hub says on its own: all that is needed, known beforehand.
-func (w *world) note(ctx context.Context, target *stage.Cluster, available bool) error {
+func (w *world) note(ctx context.Context, target *testbed.Cluster, available bool) error {
 	status, now := resourcesv1alpha1.ConditionFalse, time.Now()
 	if available {
 		status = resourcesv1alpha1.ConditionTrue
 	}
-	mr := hubtest.ManagedResource(sourceNamespace(target), watchedByBench)
+	mr := testbed.ManagedResource(sourceNamespace(target), watchedByBench)
 	base := mr.DeepCopy()
 	for _, t := range []resourcesv1alpha1.ConditionType{resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionReady} {
 		mr.Status.Conditions = resourcesv1alpha1.SetCondition(now, mr.Status.Conditions, t, status, "Noted", "as seen")
@@ -139,15 +138,15 @@ func (w *world) note(ctx context.Context, target *stage.Cluster, available bool)
 
 // flip changes the status of a Deployment and measures until the ManagedResource of the same name says so, as a watch on
 // the source shows. relay, if not nil, is called when a watch on the target shows the change.
-func (w *world) flip(ctx context.Context, target *stage.Cluster, name string, available bool, relay func() error) (time.Duration, error) {
-	here, err := stage.Follow(ctx, w.source, managedResourceKind, types.NamespacedName{Namespace: sourceNamespace(target), Name: name})
+func (w *world) flip(ctx context.Context, target *testbed.Cluster, name string, available bool, relay func() error) (time.Duration, error) {
+	here, err := testbed.Follow(ctx, w.source, managedResourceKind, types.NamespacedName{Namespace: sourceNamespace(target), Name: name})
 	if err != nil {
 		return 0, err
 	}
 	defer here.Stop()
-	var there *stage.Follower
+	var there *testbed.Follower
 	if relay != nil {
-		if there, err = stage.Follow(ctx, target, deploymentKind, types.NamespacedName{Namespace: namespace, Name: name}); err != nil {
+		if there, err = testbed.Follow(ctx, target, deploymentKind, types.NamespacedName{Namespace: namespace, Name: name}); err != nil {
 			return 0, err
 		}
 		defer there.Stop()
@@ -162,7 +161,7 @@ func (w *world) flip(ctx context.Context, target *stage.Cluster, name string, av
 	answered := time.Now()
 	if relay != nil {
 		if _, err := there.Until(ctx, func(u *unstructured.Unstructured) bool {
-			return stage.Entry{Object: u}.Is("Available", want)
+			return testbed.Entry{Object: u}.Is("Available", want)
 		}); err != nil {
 			return 0, err
 		}
@@ -171,7 +170,7 @@ func (w *world) flip(ctx context.Context, target *stage.Cluster, name string, av
 		}
 	}
 	seen, err := here.Until(ctx, func(u *unstructured.Unstructured) bool {
-		return stage.Entry{Object: u}.Is(string(resourcesv1alpha1.ConditionResourcesHealthy), want)
+		return testbed.Entry{Object: u}.Is(string(resourcesv1alpha1.ConditionResourcesHealthy), want)
 	})
 	return max(0, seen.Sub(answered)), err
 }

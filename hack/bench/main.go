@@ -16,8 +16,8 @@ import (
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The parts of the benchmark.
@@ -110,7 +110,7 @@ func run(ctx context.Context, o options) error {
 	if o.targetCount < 2 || o.targetCount > len(letters) {
 		return fmt.Errorf("there are 2 to %d targets, not %d", len(letters), o.targetCount)
 	}
-	root, err := stage.Root(ctx)
+	root, err := testbed.Root(ctx)
 	if err != nil {
 		return err
 	}

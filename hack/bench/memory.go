@@ -29,7 +29,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const (
@@ -82,7 +82,7 @@ func measureMemory(ctx context.Context, w *world) ([]footprint, error) {
 			for _, way := range []struct {
 				name    string
 				figures *[]float64
-				watch   func(context.Context, *stage.Cluster, schema.GroupVersionKind, int) (watching, error)
+				watch   func(context.Context, *testbed.Cluster, schema.GroupVersionKind, int) (watching, error)
 			}{{"the hub", &f.Hub, watchAsHub}, {"an informer", &f.Typed, watchTyped}, {"an informer of metadata", &f.Metadata, watchMetadata}} {
 				watch, err := way.watch(ctx, target, kind, w.memory)
 				if err != nil {
@@ -116,7 +116,7 @@ func heap() float64 {
 
 // populate creates objects of a kind as they are in clusters: applied by one, and with a status by another. It returns the
 // size of one of them.
-func populate(ctx context.Context, target *stage.Cluster, kind schema.GroupVersionKind, n, inFlight int) (size int, err error) {
+func populate(ctx context.Context, target *testbed.Cluster, kind schema.GroupVersionKind, n, inFlight int) (size int, err error) {
 	group, creating := errgroup.WithContext(ctx)
 	group.SetLimit(inFlight)
 	manager := memoryManager
@@ -194,7 +194,7 @@ func typical(kind schema.GroupVersionKind, i int) (object *unstructured.Unstruct
 
 // watchAsHub watches with the hub's own packages. Objects are listed by ManagedResources and accepted as they are, as after
 // an apply; pods are those of a Deployment.
-func watchAsHub(ctx context.Context, target *stage.Cluster, kind schema.GroupVersionKind, n int) (watching, error) {
+func watchAsHub(ctx context.Context, target *testbed.Cluster, kind schema.GroupVersionKind, n int) (watching, error) {
 	key := clustercache.ClusterKey{Name: memoryNamespace}
 	clusters, err := clustercache.New(clustercache.Options{
 		Static: map[clustercache.ClusterKey]*rest.Config{key: target.RESTConfig()}, ProbeInterval: time.Hour,
@@ -264,7 +264,7 @@ func watchAsHub(ctx context.Context, target *stage.Cluster, kind schema.GroupVer
 }
 
 // watchTyped watches whole objects with an informer of client-go.
-func watchTyped(ctx context.Context, target *stage.Cluster, kind schema.GroupVersionKind, n int) (watching, error) {
+func watchTyped(ctx context.Context, target *testbed.Cluster, kind schema.GroupVersionKind, n int) (watching, error) {
 	clients, err := kubernetes.NewForConfig(target.RESTConfig())
 	if err != nil {
 		return watching{}, fmt.Errorf("client for %s: %w", target.Name, err)
@@ -284,7 +284,7 @@ func watchTyped(ctx context.Context, target *stage.Cluster, kind schema.GroupVer
 }
 
 // watchMetadata watches the metadata of objects with an informer of client-go.
-func watchMetadata(ctx context.Context, target *stage.Cluster, kind schema.GroupVersionKind, n int) (watching, error) {
+func watchMetadata(ctx context.Context, target *testbed.Cluster, kind schema.GroupVersionKind, n int) (watching, error) {
 	clients, err := metadata.NewForConfig(target.RESTConfig())
 	if err != nil {
 		return watching{}, fmt.Errorf("client for %s: %w", target.Name, err)

@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // hubProcess is the name of the hub among the processors. The other names say which cluster a component belongs to.
 const hubProcess = "hub"
 
 // processors are the processes that take part in an apply, with the processor time of each so far.
-func (w *world) processors(target *stage.Cluster) (map[string]time.Duration, error) {
+func (w *world) processors(target *testbed.Cluster) (map[string]time.Duration, error) {
 	used := map[string]time.Duration{}
-	for place, cluster := range map[string]*stage.Cluster{"target": target, "source": w.source} {
+	for place, cluster := range map[string]*testbed.Cluster{"target": target, "source": w.source} {
 		components, err := cluster.CPU()
 		if err != nil {
 			return nil, fmt.Errorf("accounting of %s: %w", cluster.Name, err)
@@ -36,7 +36,7 @@ func (w *world) processors(target *stage.Cluster) (map[string]time.Duration, err
 }
 
 // account notes what was used since.
-func (w *world) account(r *round, target *stage.Cluster, before map[string]time.Duration) error {
+func (w *world) account(r *round, target *testbed.Cluster, before map[string]time.Duration) error {
 	after, err := w.processors(target)
 	if err != nil {
 		return err

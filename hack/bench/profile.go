@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // profile writes profiles of the processor time of the hub and of both API servers, while the hub applies round after round.
@@ -50,7 +50,7 @@ func (w *world) profile(ctx context.Context, base string) error {
 }
 
 // profileOf takes a profile of an API server.
-func profileOf(ctx context.Context, cluster *stage.Cluster, length time.Duration) ([]byte, error) {
+func profileOf(ctx context.Context, cluster *testbed.Cluster, length time.Duration) ([]byte, error) {
 	c, err := bareClient(cluster)
 	if err != nil {
 		return nil, err

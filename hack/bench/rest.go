@@ -9,8 +9,8 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // settle is how long nothing happens before the time of rest begins: what a target's conditions say of what was done to it
@@ -133,13 +133,13 @@ func (r *atRest) countRequests(w *world, began, ended time.Time) (err error) {
 
 // weigh looks at the memory of the hub, as it is and after its garbage was collected: three times, since what is only weakly held,
 // and what finalizers let go, needs more than one.
-func (r *atRest) weigh(ctx context.Context, hub *stage.Hub) error {
+func (r *atRest) weigh(ctx context.Context, hub *testbed.Process) error {
 	memory, err := hub.Memory()
 	if err != nil {
 		return err
 	}
 	r.RSSMiB = mib(memory.RSS)
-	var heap stage.Heap
+	var heap testbed.Heap
 	for range 3 {
 		if heap, err = hub.Collect(ctx); err != nil {
 			return err
@@ -182,12 +182,12 @@ func (w *world) writesSince(ctx context.Context, before map[string]int64) (map[s
 	if err != nil {
 		return nil, err
 	}
-	_, _, what := stage.Writes(before, after)
+	_, _, what := testbed.Writes(before, after)
 	return what, nil
 }
 
 // requests counts what the hub asked of a cluster.
-func requests(cluster *stage.Cluster, from, to time.Time) (map[string]int, error) {
+func requests(cluster *testbed.Cluster, from, to time.Time) (map[string]int, error) {
 	entries, err := cluster.AuditEntries()
 	if err != nil {
 		return nil, err

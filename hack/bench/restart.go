@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/figures"
 )
 
@@ -39,12 +38,12 @@ type start struct {
 // measureRestart ends the hub and starts it again, with nothing changed.
 func measureRestart(ctx context.Context, w *world) (r restarted, err error) {
 	// What is not noted yet would be applied once more.
-	for ref, entry := range w.board.Entries() {
-		class, _, _ := unstructured.NestedString(entry.Object.Object, "spec", "class")
-		if ref.Kind != managedResourceKind.Kind || class == foreignClass {
+	for ref, entry := range w.observer.Entries() {
+		mr, ok := entry.Object.(*resourcesv1alpha1.ManagedResource)
+		if !ok || mr.Spec.Class != nil && *mr.Spec.Class == foreignClass {
 			continue
 		}
-		if _, err := w.board.Await(ctx, ref, noted); err != nil {
+		if _, err := w.observer.Await(ctx, ref, noted); err != nil {
 			return r, err
 		}
 	}

@@ -10,28 +10,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // measureSecret changes the content of ManagedResources: one object of each.
 func measureSecret(ctx context.Context, w *world) (samples, error) {
 	var mu sync.Mutex
-	turns := map[*stage.Cluster]int{}
-	return w.inRuns(ctx, w.changes, func(ctx context.Context, target *stage.Cluster) (sample, error) {
+	turns := map[*testbed.Cluster]int{}
+	return w.inRuns(ctx, w.changes, func(ctx context.Context, target *testbed.Cluster) (sample, error) {
 		mu.Lock()
 		turn := turns[target]
 		turns[target]++
 		mu.Unlock()
 		name, value := fixtureName(turn%w.fixture), fmt.Sprintf("value-%d", turn)
 		key := types.NamespacedName{Namespace: namespace, Name: name + "-config-0"}
-		follower, err := stage.Follow(ctx, target, configMapKind, key)
+		follower, err := testbed.Follow(ctx, target, configMapKind, key)
 		if err != nil {
 			return sample{}, err
 		}
 		defer follower.Stop()
-		content := hubtest.Content(sourceNamespace(target), name, "objects.yaml", mixture(name+"-", value)...)
+		content := testbed.Content(sourceNamespace(target), name, "objects.yaml", mixture(name+"-", value)...)
 		if err := w.source.Client.Update(ctx, content); err != nil {
 			return sample{}, fmt.Errorf("changing Secret %s: %w", name, err)
 		}
@@ -53,20 +52,20 @@ func measureSecret(ctx context.Context, w *world) (samples, error) {
 
 // carry changes a Secret that the hub does not know, and does what there is to do about it: one apply when the change is
 // seen.
-func (w *world) carry(ctx context.Context, target *stage.Cluster, value string) (time.Duration, error) {
+func (w *world) carry(ctx context.Context, target *testbed.Cluster, value string) (time.Duration, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: referencePrefix + "carried"}
 	manifest := configMap(key.Name, value)
-	content := hubtest.Content(sourceNamespace(target), key.Name, "objects.yaml", manifest)
+	content := testbed.Content(sourceNamespace(target), key.Name, "objects.yaml", manifest)
 	if err := w.source.Client.Create(ctx, content.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
 		return 0, fmt.Errorf("creating Secret %s: %w", key.Name, err)
 	}
 	content.Labels = map[string]string{"turn": value}
-	there, err := stage.Follow(ctx, target, configMapKind, key)
+	there, err := testbed.Follow(ctx, target, configMapKind, key)
 	if err != nil {
 		return 0, err
 	}
 	defer there.Stop()
-	here, err := stage.Follow(ctx, w.source, secretKind, client.ObjectKeyFromObject(content))
+	here, err := testbed.Follow(ctx, w.source, secretKind, client.ObjectKeyFromObject(content))
 	if err != nil {
 		return 0, err
 	}

@@ -18,9 +18,8 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
-	"github.com/trellis-hub/trellis/hack/hubtest"
 	"github.com/trellis-hub/trellis/hack/shoot20"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // config has its arguments for the number of requests in flight. There is no limit on the rate, which would be what is
@@ -55,22 +54,21 @@ const startedAtOnce = 5
 // world is what is measured, and where.
 type world struct {
 	options
-	dir     string // for the files of the run, inside bin/bench
-	binary  string // of the hub
-	source  *stage.Cluster
-	targets []*stage.Cluster // without the audited one
-	audited *stage.Cluster
-	hub     *stage.Hub
-	board   *stage.Board
-	closing context.CancelFunc
+	dir      string // for the files of the run, inside bin/bench
+	binary   string // of the hub
+	source   *testbed.Cluster
+	targets  []*testbed.Cluster // without the audited one
+	audited  *testbed.Cluster
+	hub      *testbed.Process
+	observer *testbed.Observer
 }
 
 // sourceNamespace is where a target's registration and ManagedResources are.
-func sourceNamespace(target *stage.Cluster) string { return "bench--" + target.Name }
+func sourceNamespace(target *testbed.Cluster) string { return "bench--" + target.Name }
 
 // setUp starts clusters and the hub, and applies the fixture.
 func setUp(ctx context.Context, o options, root, dir string) (*world, error) {
-	w := &world{options: o, dir: dir, closing: func() {}}
+	w := &world{options: o, dir: dir}
 	err := w.start(ctx, root)
 	if err != nil && w.hub != nil {
 		err = fmt.Errorf("%w\n%s", err, w.hub.LogTail())
@@ -85,20 +83,18 @@ func setUp(ctx context.Context, o options, root, dir string) (*world, error) {
 func (w *world) start(ctx context.Context, root string) error {
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		w.binary, err = stage.Build(starting, root)
+		w.binary, err = testbed.Build(starting, root)
 		return err
 	})
 	group.Go(func() error { return w.startClusters(starting) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if err := hubtest.InstallSource(ctx, w.source.Client); err != nil {
+	if err := testbed.InstallSource(ctx, w.source.Client); err != nil {
 		return err
 	}
-	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w.closing = cancel
 	var err error
-	if w.board, err = stage.NewBoard(watching, w.source); err != nil {
+	if w.observer, err = testbed.Observe(context.WithoutCancel(ctx), w.source, testbed.ObserverOptions{}); err != nil {
 		return err
 	}
 	if err := w.startHub(ctx, ""); err != nil {
@@ -125,11 +121,11 @@ func (w *world) startClusters(ctx context.Context) error {
 	for i := range planes {
 		planes[i].ExtraAPIServerArgs = []string{fmt.Sprintf("--profiling=%t", w.profiled)}
 	}
-	var clusters []*stage.Cluster
+	var clusters []*testbed.Cluster
 	for few := range slices.Chunk(planes, startedAtOnce) {
-		started, err := stage.StartClusters(ctx, few...)
+		started, err := testbed.StartClusters(ctx, few...)
 		if err != nil {
-			stage.StopClusters(clusters...)
+			testbed.StopClusters(clusters...)
 			return err
 		}
 		clusters = append(clusters, started...)
@@ -140,12 +136,12 @@ func (w *world) startClusters(ctx context.Context) error {
 }
 
 // all are the targets with the audited one.
-func (w *world) all() []*stage.Cluster { return append(slices.Clone(w.targets), w.audited) }
+func (w *world) all() []*testbed.Cluster { return append(slices.Clone(w.targets), w.audited) }
 
 // startHub starts a hub with sections added to its configuration. If that fails, the one before is still there to be asked for
 // its log.
 func (w *world) startHub(ctx context.Context, sections string) error {
-	hub, err := stage.StartHub(ctx, w.binary, w.dir, w.source, fmt.Sprintf(config, w.inFlight)+sections)
+	hub, err := testbed.StartProcess(ctx, w.binary, w.dir, w.source, fmt.Sprintf(config, w.inFlight)+sections)
 	if err != nil {
 		return err
 	}
@@ -154,19 +150,19 @@ func (w *world) startHub(ctx context.Context, sections string) error {
 }
 
 // fill registers a target and applies the fixture to it, and what a shoot has, unless that is nil.
-func (w *world) fill(ctx context.Context, target *stage.Cluster, shoot *shoot20.Fixture) error {
+func (w *world) fill(ctx context.Context, target *testbed.Cluster, shoot *shoot20.Fixture) error {
 	ns := sourceNamespace(target)
 	kubeconfig, err := target.Access(ctx, "only", 12*time.Hour)
 	if err != nil {
 		return err
 	}
 	for _, step := range []struct {
-		cluster *stage.Cluster
+		cluster *testbed.Cluster
 		object  client.Object
 	}{
 		{w.source, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}},
 		{target, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}},
-		{w.source, hubtest.Registration(ns, target.Name, kubeconfig)},
+		{w.source, testbed.Registration(ns, target.Name, kubeconfig)},
 	} {
 		if err := step.cluster.Client.Create(ctx, step.object); err != nil {
 			return fmt.Errorf("preparing %s: %w", target.Name, err)
@@ -176,7 +172,7 @@ func (w *world) fill(ctx context.Context, target *stage.Cluster, shoot *shoot20.
 	if err := w.create(ctx, target, kinds, definitions()); err != nil {
 		return err
 	}
-	if _, err := w.board.Await(ctx, stage.ManagedResource(ns, kinds), applied); err != nil {
+	if _, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, kinds), applied); err != nil {
 		return err
 	}
 	for i := range w.fixture {
@@ -196,7 +192,7 @@ func (w *world) fill(ctx context.Context, target *stage.Cluster, shoot *shoot20.
 		return fmt.Errorf("listing what %s is to have: %w", target.Name, err)
 	}
 	for i := range list.Items {
-		if _, err := w.board.Await(ctx, stage.ManagedResource(ns, list.Items[i].Name), applied); err != nil {
+		if _, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, list.Items[i].Name), applied); err != nil {
 			return err
 		}
 	}
@@ -206,9 +202,9 @@ func (w *world) fill(ctx context.Context, target *stage.Cluster, shoot *shoot20.
 func fixtureName(i int) string { return fmt.Sprintf("fixture-%d", i) }
 
 // create creates a ManagedResource and its Secret.
-func (w *world) create(ctx context.Context, target *stage.Cluster, name string, manifests []string) error {
+func (w *world) create(ctx context.Context, target *testbed.Cluster, name string, manifests []string) error {
 	ns := sourceNamespace(target)
-	for _, object := range []client.Object{hubtest.Content(ns, name, "objects.yaml", manifests...), hubtest.ManagedResource(ns, name, name)} {
+	for _, object := range []client.Object{testbed.Content(ns, name, "objects.yaml", manifests...), testbed.ManagedResource(ns, name, name)} {
 		if err := w.source.Client.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating ManagedResource %s/%s: %w", ns, name, err)
 		}
@@ -218,12 +214,12 @@ func (w *world) create(ctx context.Context, target *stage.Cluster, name string, 
 
 // applied tells whether everything of a ManagedResource is in its target. Without a controller manager Deployments never
 // become ready there.
-func applied(e stage.Entry) bool {
+func applied(e testbed.Entry) bool {
 	return e.Is(string(resourcesv1alpha1.ConditionResourcesApplied), string(resourcesv1alpha1.ConditionTrue))
 }
 
 // noted tells whether the hub is done with a ManagedResource.
-func noted(e stage.Entry) bool {
+func noted(e testbed.Entry) bool {
 	return e.Object != nil && e.Object.GetAnnotations()[hubv1alpha1.AppliedAnnotation] != ""
 }
 
@@ -232,8 +228,10 @@ func (w *world) tearDown() {
 	if w.hub != nil {
 		w.hub.Kill()
 	}
-	w.closing()
-	stage.StopClusters(append(w.all(), w.source)...)
+	if w.observer != nil {
+		w.observer.Stop()
+	}
+	testbed.StopClusters(append(w.all(), w.source)...)
 	_ = os.RemoveAll(w.dir) // inside bin/, and made anew by the next run
 }
 

@@ -17,8 +17,8 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/failover"
 	"github.com/trellis-hub/trellis/hack/trials/hostile"
 	"github.com/trellis-hub/trellis/hack/trials/matrix"
@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("%q is no flag of %s", flags.Arg(0), t.name)
 	}
-	root, err := stage.Root(ctx)
+	root, err := testbed.Root(ctx)
 	if err != nil {
 		return err
 	}

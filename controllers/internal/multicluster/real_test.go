@@ -23,7 +23,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	. "github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // site is a real control plane that is a target.

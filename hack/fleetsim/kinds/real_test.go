@@ -122,10 +122,6 @@ func (w *simulated) do(g Gomega, s step) answer {
 		w.objects[key] = object
 	}
 	shown := r.Convert(object)
-	if subresource == "scale" {
-		shown, err = r.Scale(shown)
-		g.Expect(err).NotTo(HaveOccurred())
-	}
 	return answer{Code: code, Body: shown.DeepCopy().Object, Warnings: result.Warnings, Changed: result.Changed}
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
-	"github.com/trellis-hub/trellis/hack/hubtest"
 	"github.com/trellis-hub/trellis/hack/shoot20"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -157,13 +157,13 @@ func (t *trial) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	var refs []rig.Ref
+	var refs []testbed.Ref
 	for _, target := range t.targets {
 		for _, mr := range t.fixture.ManagedResources("") {
-			refs = append(refs, rig.ManagedResource(rig.Namespace(target), mr.Name))
+			refs = append(refs, testbed.ManagedResourceRef(rig.Namespace(target), mr.Name))
 		}
 	}
-	_, err := t.Sight.Expect("all ManagedResources are applied", refs, rig.Applied).Wait(ctx, t.Rig, t.options.Patience)
+	_, err := t.Observer.Expect("all ManagedResources are applied", refs, rig.Applied).Wait(ctx, t.Rig, t.options.Patience)
 	return err
 }
 
@@ -202,7 +202,7 @@ func (t *trial) round(ctx context.Context, number int, way way) (took time.Durat
 	if err := rig.Pause(ctx, hands-time.Since(t.led)); err != nil {
 		return 0, 0, err
 	}
-	applied := t.Sight.Expect("the ManagedResources of the round are applied", t.roundRefs(number), rig.Applied)
+	applied := t.Observer.Expect("the ManagedResources of the round are applied", t.roundRefs(number), rig.Applied)
 	defer applied.End()
 	group, writing := errgroup.WithContext(ctx)
 	group.Go(func() error { return t.give(writing, number) })
@@ -270,11 +270,11 @@ func (t *trial) give(ctx context.Context, number int) error {
 	name := roundName(number)
 	var manifests []string
 	for i := range perRound {
-		manifests = append(manifests, hubtest.ConfigMap("default", fmt.Sprintf("%s-%d", name, i), "value"))
+		manifests = append(manifests, testbed.ConfigMap("default", fmt.Sprintf("%s-%d", name, i), "value"))
 	}
 	return rig.EachOf(ctx, t.targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
 		ns := rig.Namespace(target)
-		if err := t.Writers.Create(ctx, hubtest.Content(ns, name, "objects.yaml", manifests...), hubtest.ManagedResource(ns, name, name)); err != nil {
+		if err := t.Writers.Create(ctx, testbed.Content(ns, name, "objects.yaml", manifests...), testbed.ManagedResource(ns, name, name)); err != nil {
 			return err
 		}
 		if number < 2 {
@@ -284,10 +284,10 @@ func (t *trial) give(ctx context.Context, number int) error {
 	})
 }
 
-func (t *trial) roundRefs(number int) []rig.Ref {
-	refs := make([]rig.Ref, 0, len(t.targets))
+func (t *trial) roundRefs(number int) []testbed.Ref {
+	refs := make([]testbed.Ref, 0, len(t.targets))
 	for _, target := range t.targets {
-		refs = append(refs, rig.ManagedResource(rig.Namespace(target), roundName(number)))
+		refs = append(refs, testbed.ManagedResourceRef(rig.Namespace(target), roundName(number)))
 	}
 	return refs
 }

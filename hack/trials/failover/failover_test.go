@@ -7,8 +7,8 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/failover"
 )
 
@@ -18,7 +18,7 @@ func TestLeaderIsReplacedAndNothingDoneTwice(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	g := NewWithT(t)
-	root, err := stage.Root(t.Context())
+	root, err := testbed.Root(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	report, progress := figures.NewReport("failover", nil), &bytes.Buffer{}
 	o := failover.Options{Kills: 3, Targets: 3, Rate: 10, Seed: uint64(time.Now().UnixNano()), Awake: 2 * time.Second, Patience: 3 * time.Minute, Progress: progress}

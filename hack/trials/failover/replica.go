@@ -7,12 +7,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // replica is a hub in a process of its own.
 type replica struct {
-	*stage.Hub
+	*testbed.Process
 	name string
 }
 
@@ -22,7 +22,7 @@ func (t *trial) add(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	t.replicas = append(t.replicas, &replica{Hub: hub, name: name})
+	t.replicas = append(t.replicas, &replica{Process: hub, name: name})
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // place is a request whose answer is hostile.
@@ -307,7 +307,7 @@ func answersCases() []attack {
 func managedObjects(n int) []string {
 	var out []string
 	for i := range n {
-		out = append(out, hubtest.ConfigMap("default", fmt.Sprintf("steady-%d", i), "value"))
+		out = append(out, testbed.ConfigMap("default", fmt.Sprintf("steady-%d", i), "value"))
 	}
 	return append(out,
 		`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"default","name":"steady"},`+

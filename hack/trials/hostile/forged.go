@@ -14,7 +14,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -48,13 +48,13 @@ var forgeries = []forgery{
 const victimName = "victim"
 
 func victimObjects(all bool) []string {
-	out := []string{hubtest.ConfigMap("default", keptObject, "value")}
+	out := []string{testbed.ConfigMap("default", keptObject, "value")}
 	if all {
 		definition, err := json.Marshal(rig.Widgets())
 		if err != nil {
 			panic(err) // it is made of maps and texts
 		}
-		out = append(out, hubtest.ConfigMap("default", removedObject, "value"), string(definition),
+		out = append(out, testbed.ConfigMap("default", removedObject, "value"), string(definition),
 			`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+removedSpace+`"}}`)
 	}
 	return out
@@ -101,11 +101,11 @@ func forgedCases() []attack {
 			if err := s.Writers.Register(ctx, v.target); err != nil {
 				return err
 			}
-			content := hubtest.Content(ns, victimName, "objects.yaml", victimObjects(true)...)
+			content := testbed.Content(ns, victimName, "objects.yaml", victimObjects(true)...)
 			if err := s.Writers.Create(ctx, content); err != nil {
 				return err
 			}
-			return s.Writers.Create(ctx, hubtest.ManagedResource(ns, victimName, victimName))
+			return s.Writers.Create(ctx, testbed.ManagedResource(ns, victimName, victimName))
 		},
 		check: func(ctx context.Context, s *scene) error { return s.judgeForgery(ctx, v) },
 	}}
@@ -113,10 +113,10 @@ func forgedCases() []attack {
 
 // forge creates a ManagedResource that says that it is bound to a cluster and lists the objects of the victim.
 func (s *scene) forge(ctx context.Context, name, uid string) error {
-	if err := s.write(ctx, hubtest.Content(s.namespace, name, "objects.yaml", victimObjects(true)...)); err != nil {
+	if err := s.write(ctx, testbed.Content(s.namespace, name, "objects.yaml", victimObjects(true)...)); err != nil {
 		return err
 	}
-	mr := hubtest.ManagedResource(s.namespace, name, name)
+	mr := testbed.ManagedResource(s.namespace, name, name)
 	mr.Annotations = map[string]string{hubv1alpha1.TargetUIDAnnotation: uid}
 	mr.Finalizers = []string{resourcesv1alpha1.FinalizerBase}
 	if err := s.write(ctx, mr); err != nil {
@@ -143,8 +143,8 @@ func (s *scene) forge(ctx context.Context, name, uid string) error {
 // judgeForgery says whether the victim still has its way with its objects.
 func (s *scene) judgeForgery(ctx context.Context, v victim) error {
 	ns := rig.Namespace(v.target)
-	mr := rig.ManagedResource(ns, victimName)
-	applied := s.Sight.Expect("the objects of the victim are applied", []rig.Ref{mr}, rig.Applied)
+	mr := testbed.ManagedResourceRef(ns, victimName)
+	applied := s.Observer.Expect("the objects of the victim are applied", []testbed.Ref{mr}, rig.Applied)
 	if _, err := applied.Wait(ctx, s.Rig, s.options.Patience); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *scene) judgeForgery(ctx context.Context, v victim) error {
 	if err != nil || before == nil {
 		return errors.Join(errors.New("an object of the victim is missing"), err)
 	}
-	content := hubtest.Content(ns, victimName, "objects.yaml", victimObjects(false)...)
+	content := testbed.Content(ns, victimName, "objects.yaml", victimObjects(false)...)
 	if err := s.Writers.UpdateSecret(ctx, content); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (s *scene) judgeForgery(ctx context.Context, v victim) error {
 	if err := s.Writers.DeleteManagedResources(ctx, ns, victimName); err != nil {
 		return err
 	}
-	deleted := s.Sight.Expect("the ManagedResource of the victim is gone", []rig.Ref{mr}, rig.Gone)
+	deleted := s.Observer.Expect("the ManagedResource of the victim is gone", []testbed.Ref{mr}, rig.Gone)
 	if _, err := deleted.Wait(ctx, s.Rig, s.options.Patience); err != nil {
 		return err
 	}

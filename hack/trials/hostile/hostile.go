@@ -16,10 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -212,7 +211,7 @@ func bounded(ctx context.Context, root, dir string, o Options) (string, error) {
 	hub := o.Hub
 	if hub == "" {
 		var err error
-		if hub, err = stage.BuildInto(ctx, root, dir); err != nil {
+		if hub, err = testbed.BuildInto(ctx, root, dir); err != nil {
 			return "", err
 		}
 	}
@@ -293,7 +292,7 @@ func (r *run) startHubs(ctx context.Context, a attack) error {
 		return nil
 	}
 	// One that was ended leaves its Lease to nobody for a while.
-	in := client.InNamespace(hubtest.HubNamespace)
+	in := client.InNamespace(testbed.HubNamespace)
 	if err := r.Source.Client.DeleteAllOf(ctx, &coordinationv1.Lease{}, in); err != nil {
 		return fmt.Errorf("deleting Leases of the hub: %w", err)
 	}
@@ -380,7 +379,7 @@ func (r *run) newcomer(ctx context.Context, s *scene) (float64, error) {
 	target := fleet.Targets()[0]
 	s.others = append(s.others, rig.Namespace(target))
 	connected := rig.Is(hubv1alpha1.ConditionConnected, "True")
-	expected := r.Sight.Expect("", []rig.Ref{rig.TargetClusterOf(target)}, connected)
+	expected := r.Observer.Expect("", []testbed.Ref{rig.TargetClusterOf(target)}, connected)
 	defer expected.End()
 	began := time.Now()
 	if err := r.Writers.Register(ctx, target); err != nil {

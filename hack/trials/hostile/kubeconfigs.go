@@ -17,7 +17,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // aliases is a kubeconfig of some 215 KiB whose value is a list that refers thousands of times to a long text.
@@ -97,7 +97,7 @@ func (id *identity) withKey(address string, key []byte) ([]byte, error) {
 		return nil, fmt.Errorf("certificate of a kubeconfig: %w", err)
 	}
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Raw})
-	return hubtest.Rewrite(id.kubeconfig(address), func(config *hubtest.KubeConfig) {
+	return testbed.Rewrite(id.kubeconfig(address), func(config *testbed.KubeConfig) {
 		for _, user := range config.AuthInfos {
 			user.Token, user.ClientCertificateData, user.ClientKeyData = "", certificate, key
 		}
@@ -159,7 +159,7 @@ func kubeconfigCases() []attack {
 				if err := slowly(ctx, 100*time.Millisecond); err != nil {
 					return err
 				}
-				secret := hubtest.Registration(s.namespace, "t"+strconv.Itoa(i%10), nil)
+				secret := testbed.Registration(s.namespace, "t"+strconv.Itoa(i%10), nil)
 				patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"a":"%d"}}}`, i)
 				err := s.tenant.Patch(ctx, secret, client.RawPatch("application/merge-patch+json", patch))
 				if client.IgnoreNotFound(err) != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // process is a hub that is watched from outside. Like the kernel with a container, it ends one that takes more memory
 // than it may.
 type process struct {
-	*stage.Hub
+	*testbed.Process
 	role string
 
 	limit    int64
@@ -43,9 +43,9 @@ type process struct {
 }
 
 // watched watches a hub until stop.
-func watched(ctx context.Context, hub *stage.Hub, role string, limit int64) *process {
+func watched(ctx context.Context, hub *testbed.Process, role string, limit int64) *process {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &process{Hub: hub, role: role, limit: limit, cancel: cancel}
+	p := &process{Process: hub, role: role, limit: limit, cancel: cancel}
 	p.watching.Go(func() { p.sample(ctx) })
 	p.watching.Go(func() { p.ask(ctx) })
 	return p

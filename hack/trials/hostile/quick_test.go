@@ -7,8 +7,8 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // TestQuickly goes through a selection of the attacks, with a real hub in a process of its own. Times mean nothing on a
@@ -18,7 +18,7 @@ func TestQuickly(t *testing.T) {
 		t.Skip("needs a control plane, skipped by -short")
 	}
 	g := NewWithT(t)
-	root, err := stage.Root(t.Context())
+	root, err := testbed.Root(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	report := figures.NewReport("hostile", nil)
 	var progress strings.Builder

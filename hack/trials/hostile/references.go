@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // secretOf is a Secret with a key.
@@ -40,7 +40,7 @@ func referencesCases() []attack {
 	out := []attack{{
 		row: 7, name: "20,000 references to a Secret of 1 MB", budget: oneTarget, quick: true,
 		begin: func(ctx context.Context, s *scene) error {
-			text := hubtest.ConfigMap("default", "large", strings.Repeat("x", 1_000_000))
+			text := testbed.ConfigMap("default", "large", strings.Repeat("x", 1_000_000))
 			if err := s.write(ctx, s.secretOf("large", "objects.yaml", []byte(text))); err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ func referencesCases() []attack {
 			var refs []string
 			for i := range 50 {
 				name := "s" + strconv.Itoa(i)
-				text := hubtest.ConfigMap("default", name, strings.Repeat("x", 1_000_000))
+				text := testbed.ConfigMap("default", name, strings.Repeat("x", 1_000_000))
 				if err := s.write(ctx, s.secretOf(name, "objects.yaml", []byte(text))); err != nil {
 					return err
 				}
@@ -129,16 +129,16 @@ var bundles = map[string]func() []byte{
 		var text strings.Builder
 		for i := range 12 {
 			name := "large-" + strconv.Itoa(i)
-			text.WriteString(hubtest.ConfigMap("default", name, strings.Repeat("x", 1<<20)) + "\n---\n")
+			text.WriteString(testbed.ConfigMap("default", name, strings.Repeat("x", 1<<20)) + "\n---\n")
 		}
-		return hubtest.Brotli([]byte(text.String()))
+		return testbed.Brotli([]byte(text.String()))
 	},
 	"maps that are empty": func() []byte {
 		const maps = 900_000
-		return hubtest.Brotli([]byte(`{"apiVersion":"g.example.org/v1","kind":"K",` +
+		return testbed.Brotli([]byte(`{"apiVersion":"g.example.org/v1","kind":"K",` +
 			`"metadata":{"namespace":"default","name":"o"},"spec":[` + strings.Repeat("{},", maps) + "{}]}"))
 	},
-	"a bomb": func() []byte { return hubtest.Brotli(make([]byte, 1<<30)) },
+	"a bomb": func() []byte { return testbed.Brotli(make([]byte, 1<<30)) },
 }
 
 // bundlesCases are those of ManagedResources that are decoded and wait for slow targets.
@@ -164,7 +164,7 @@ func bundlesCases() []attack {
 					name := "m" + strconv.Itoa(i)
 					// A suffix, so that no two have the same content.
 					own := s.secretOf(name, "objects.yaml.br", packed)
-					own.Data["own.yaml"] = []byte(hubtest.ConfigMap("default", name, "value"))
+					own.Data["own.yaml"] = []byte(testbed.ConfigMap("default", name, "value"))
 					if err := s.write(ctx, own); err != nil {
 						return err
 					}

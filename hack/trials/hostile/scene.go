@@ -18,7 +18,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // scene is where an attack takes place: a namespace of the source, whose tenant may write Secrets and
@@ -82,7 +82,7 @@ func (r *run) newTenant(ctx context.Context, namespace string) (client.Client, e
 		return nil, fmt.Errorf("tenant of %s: %w", namespace, err)
 	}
 	config.QPS, config.UserAgent = -1, account
-	tenant, err := client.New(config, client.Options{Scheme: hubtest.Scheme()})
+	tenant, err := client.New(config, client.Options{Scheme: testbed.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("tenant of %s: %w", namespace, err)
 	}
@@ -108,7 +108,7 @@ func (s *scene) write(ctx context.Context, object client.Object) error {
 
 // register registers what a kubeconfig leads to.
 func (s *scene) register(ctx context.Context, name string, kubeconfig []byte) error {
-	return s.write(ctx, hubtest.Registration(s.namespace, name, kubeconfig))
+	return s.write(ctx, testbed.Registration(s.namespace, name, kubeconfig))
 }
 
 // registerAll registers what a kubeconfig leads to as often as n says.
@@ -123,7 +123,7 @@ func (s *scene) registerAll(ctx context.Context, n int, kubeconfig []byte) error
 
 // manage has objects applied to a registered target.
 func (s *scene) manage(ctx context.Context, target, name string, objects ...string) error {
-	if err := s.write(ctx, hubtest.Content(s.namespace, name, "objects.yaml", objects...)); err != nil {
+	if err := s.write(ctx, testbed.Content(s.namespace, name, "objects.yaml", objects...)); err != nil {
 		return err
 	}
 	return s.write(ctx, s.resource(target, name, name))
@@ -131,7 +131,7 @@ func (s *scene) manage(ctx context.Context, target, name string, objects ...stri
 
 // resource is a ManagedResource for a registered target that refers to Secrets.
 func (s *scene) resource(target, name string, secrets ...string) *resourcesv1alpha1.ManagedResource {
-	mr := hubtest.ManagedResource(s.namespace, name, secrets...)
+	mr := testbed.ManagedResource(s.namespace, name, secrets...)
 	mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: target}
 	return mr
 }

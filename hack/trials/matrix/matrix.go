@@ -20,6 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -231,7 +232,7 @@ func (r *run) strike(ctx context.Context, d disorder, cells []*cell) (during rig
 			}
 			c.took = time.Since(lifted)
 			if c.err != nil {
-				c.err = fmt.Errorf("%w; %s", c.err, r.Sight.Describe(c.target))
+				c.err = fmt.Errorf("%w; %s", c.err, r.Describe(c.target))
 			}
 		})
 	}
@@ -246,7 +247,7 @@ func (r *run) recovers(ctx context.Context, c *cell, began time.Time) error {
 	}); err != nil {
 		return err
 	}
-	if _, err := r.Sight.Expect(c.target.Name()+" is shown as up", []rig.Ref{rig.TargetClusterOf(c.target)}, up).Wait(ctx, r.Rig, r.options.Patience); err != nil {
+	if _, err := r.Observer.Expect(c.target.Name()+" is shown as up", []testbed.Ref{rig.TargetClusterOf(c.target)}, up).Wait(ctx, r.Rig, r.options.Patience); err != nil {
 		return err
 	}
 	edited := time.Now()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -47,7 +48,7 @@ var phases = []phase{
 	{"deleting", func(ctx context.Context, r *run, target *fleetsim.Target) error {
 		return r.Writers.DeleteManagedResources(ctx, rig.Namespace(target), rig.Going)
 	}, func(ctx context.Context, r *run, target *fleetsim.Target, _ time.Time) bool {
-		gone := r.Sight.Expect("", []rig.Ref{rig.ManagedResource(rig.Namespace(target), rig.Going)}, rig.Gone)
+		gone := r.Observer.Expect("", []testbed.Ref{testbed.ManagedResourceRef(rig.Namespace(target), rig.Going)}, rig.Gone)
 		defer gone.End()
 		n, _ := gone.Open()
 		return n == 0 && !rig.Has(ctx, target, rig.Going, 0, "") && !rig.Has(ctx, target, rig.Going, 1, "")

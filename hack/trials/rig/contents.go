@@ -13,7 +13,7 @@ import (
 
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The ManagedResources of targets that need few objects, named after what happens to them.
@@ -104,7 +104,7 @@ func ContentOf(target *fleetsim.Target, name, value string, count int, sent time
 	if count == 0 {
 		count = counts[name]
 	}
-	return hubtest.Content(Namespace(target), name, "objects.yaml", manifests(name, value, count, sent)...)
+	return testbed.Content(Namespace(target), name, "objects.yaml", manifests(name, value, count, sent)...)
 }
 
 // Contents is what the source has for a target with these ManagedResources: its namespace, Secrets and ManagedResources.
@@ -112,7 +112,7 @@ func Contents(target *fleetsim.Target, names ...string) []client.Object {
 	ns := Namespace(target)
 	out := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}}
 	for _, name := range names {
-		out = append(out, ContentOf(target, name, "value", 0, time.Time{}), hubtest.ManagedResource(ns, name, name))
+		out = append(out, ContentOf(target, name, "value", 0, time.Time{}), testbed.ManagedResource(ns, name, name))
 	}
 	return out
 }
@@ -144,13 +144,13 @@ func HasCustom(ctx context.Context, target *fleetsim.Target) bool {
 
 // Bring registers targets that have their contents at the source, and waits until all is applied.
 func (r *Rig) Bring(ctx context.Context, targets []*fleetsim.Target, patience time.Duration, names ...string) error {
-	var refs []Ref
+	var refs []testbed.Ref
 	for _, target := range targets {
 		for _, name := range names {
-			refs = append(refs, ManagedResource(Namespace(target), name))
+			refs = append(refs, testbed.ManagedResourceRef(Namespace(target), name))
 		}
 	}
-	applied := r.Sight.Expect("the contents of targets are applied", refs, Applied)
+	applied := r.Observer.Expect("the contents of targets are applied", refs, Applied)
 	if err := EachOf(ctx, targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
 		if err := target.AddCRD(ctx, Widgets()); err != nil {
 			return err
@@ -169,7 +169,7 @@ func (r *Rig) Bring(ctx context.Context, targets []*fleetsim.Target, patience ti
 
 // Forget has the hub give up targets in order: it cleans up, and then they are no longer registered.
 func (r *Rig) Forget(ctx context.Context, targets []*fleetsim.Target, patience time.Duration) error {
-	gone := r.Sight.Expect("the ManagedResources of targets are gone", r.Sight.managedResources(targets), Gone)
+	gone := r.Observer.Expect("the ManagedResources of targets are gone", r.managedResources(targets), Gone)
 	if err := EachOf(ctx, targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
 		return r.Writers.DeleteManagedResources(ctx, Namespace(target), "")
 	}); err != nil {
@@ -179,7 +179,7 @@ func (r *Rig) Forget(ctx context.Context, targets []*fleetsim.Target, patience t
 	if _, err := gone.Wait(ctx, r, patience); err != nil {
 		return err
 	}
-	gone = r.Sight.Expect("targets are forgotten", TargetClustersOf(targets), Gone)
+	gone = r.Observer.Expect("targets are forgotten", TargetClustersOf(targets), Gone)
 	if err := EachOf(ctx, targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
 		secret := target.Registration(Namespace(target))
 		return r.Writers.DeleteSecret(ctx, secret.Namespace, secret.Name)
@@ -193,21 +193,4 @@ func (r *Rig) Forget(ctx context.Context, targets []*fleetsim.Target, patience t
 	return EachOf(ctx, targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
 		return r.Writers.DeleteNamespace(ctx, Namespace(target))
 	})
-}
-
-// managedResources are those that the source has for targets.
-func (s *Sight) managedResources(targets []*fleetsim.Target) []Ref {
-	namespaces := map[string]bool{}
-	for _, target := range targets {
-		namespaces[Namespace(target)] = true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var refs []Ref
-	for ref := range s.objects {
-		if ref.Kind == managedResource && namespaces[ref.Namespace] {
-			refs = append(refs, ref)
-		}
-	}
-	return refs
 }

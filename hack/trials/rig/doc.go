@@ -4,7 +4,6 @@
 //
 //	Rig         all of it, started and stopped together; the hub can be started and stopped on its own
 //	Writers     fill the source, many at a time
-//	Sight       sees the ManagedResources and TargetClusters of the source change, and when
 //	Foreigner   edits objects in targets, past their faults, at an even pace
 //	Corrections what the journals say of how long an edit lasted
 //	Reference   corrects an object of its own as soon as it sees a change, as the hub does with its own

@@ -137,74 +137,18 @@ func (f *Foreigner) Pace(ctx context.Context, targets []*fleetsim.Target, perSec
 	}
 }
 
-// Corrections are what became of edits.
-type Corrections struct {
-	// Millis are the times from edits to the writes that undid them.
-	Millis []float64
-	// Edited is when each of them was made.
-	Edited []time.Time
-	// Pending are the objects that are still edited, by target.
-	Pending map[string][]string
-	// Lasting are the times from the edits of those until now.
-	Lasting []float64
-	// Reached are the times from a change at the source, as journal.SentAtAnnotation has it, to the write to the target.
-	Reached []float64
-}
-
 // CorrectionsIn reads the journals: what became of edits, and of changes that were sent, from a time on until another one. Only
 // the end of a correction may be later.
-func CorrectionsIn(targets []*fleetsim.Target, from, to time.Time) Corrections {
+func CorrectionsIn(targets []*fleetsim.Target, from, to time.Time) journal.Corrections {
 	return correctionsIn(targets, from, to, journal.ByUserAgent(foreigner), ByHub)
 }
 
-func correctionsIn(targets []*fleetsim.Target, from, to time.Time, editor, owner journal.Writers) Corrections {
-	out := Corrections{Pending: map[string][]string{}}
+func correctionsIn(targets []*fleetsim.Target, from, to time.Time, editor, owner journal.Writers) journal.Corrections {
+	journals := make([]*journal.Target, 0, len(targets))
 	for _, target := range targets {
-		for object, e := range out.read(target.Journal().Changes(from), from, to, editor, owner) {
-			out.Pending[target.Name()] = append(out.Pending[target.Name()], object)
-			out.Lasting = append(out.Lasting, float64(time.Since(e.at).Microseconds())/1000)
-		}
+		journals = append(journals, target.Journal())
 	}
-	return out
-}
-
-type edited struct {
-	at     time.Time
-	before uint64
-	gone   bool
-	sent   time.Time // when what was edited had been sent
-}
-
-func (c *Corrections) read(changes []journal.Change, from, to time.Time, editor, owner journal.Writers) map[string]edited {
-	pending := map[string]edited{}
-	for _, change := range changes {
-		object := change.Object()
-		switch {
-		case change.Before == change.After:
-		case editor(change):
-			e, ok := pending[object]
-			if !ok && (change.Time.Before(from) || change.Time.After(to)) {
-				continue
-			}
-			if !ok {
-				e = edited{at: change.Time, before: change.Before, sent: change.SentAt}
-			}
-			e.gone = e.gone || change.After == 0
-			pending[object] = e
-		case owner(change):
-			e, ok := pending[object]
-			newer := change.SentAt.After(e.sent) // what was changed at the source meanwhile comes in the place of a correction
-			if ok && (change.After == e.before || e.gone && change.Before == 0 || newer) {
-				c.Millis = append(c.Millis, float64(change.Time.Sub(e.at).Microseconds())/1000)
-				c.Edited = append(c.Edited, e.at)
-				delete(pending, object)
-			}
-			if sent := change.SentAt; sent.After(from) && sent.Before(to) && !ok {
-				c.Reached = append(c.Reached, float64(change.Time.Sub(sent).Microseconds())/1000)
-			}
-		}
-	}
-	return pending
+	return journal.CorrectionsIn(journals, from, to, editor, owner)
 }
 
 // AwaitCorrections waits until nothing that was edited in targets since a time is pending.

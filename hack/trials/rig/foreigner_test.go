@@ -9,9 +9,9 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -117,7 +117,7 @@ func rounded(millis []float64) []float64 {
 
 func TestWritesOfTheSourceAreToldApart(t *testing.T) {
 	g := NewWithT(t)
-	leases, others, what := stage.Writes(
+	leases, others, what := testbed.Writes(
 		map[string]int64{"PUT leases": 5, "GET secrets": 1, "PATCH managedresources/status": 2},
 		map[string]int64{"PUT leases": 9, "GET secrets": 100, "PATCH managedresources/status": 5, "POST tokenreviews": 3, "DELETE secrets": 1})
 	g.Expect(leases).To(BeEquivalentTo(4))

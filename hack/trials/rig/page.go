@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Page is what the hub says of its metrics at a moment. To ask once and read several of them is cheaper, and they belong together.
@@ -30,7 +30,7 @@ func (r *Rig) Page(ctx context.Context) (Page, error) {
 type Labels string
 
 // Get returns the value of a label.
-func (l Labels) Get(name string) string { return stage.Label(string(l), name) }
+func (l Labels) Get(name string) string { return testbed.Label(string(l), name) }
 
 // Sum adds up those series of a counter or gauge with labels that are wanted. That there is none is an error: nobody is to take the figure for 0.
 func (p Page) Sum(name string, wanted func(Labels) bool) (sum float64, err error) {
@@ -58,7 +58,7 @@ func (p Page) Histogram(name string, wanted func(Labels) bool) (Histogram, error
 
 func (p Page) series(name string, wanted func(Labels) bool, f func(Labels, float64) error) error {
 	var failed error
-	err := stage.EachSeries([]byte(p.text), name, func(series string, value float64) {
+	err := testbed.EachSeries([]byte(p.text), name, func(series string, value float64) {
 		if labels := Labels(series); wanted(labels) {
 			failed = errors.Join(failed, f(labels, value))
 		}

@@ -119,7 +119,7 @@ func (r *Reference) Millis(from, to time.Time) []float64 {
 
 // Drift is what a window of drift measured.
 type Drift struct {
-	Corrections
+	journal.Corrections
 	Reference []float64
 	From, To  time.Time
 	CPU       CPU   // used

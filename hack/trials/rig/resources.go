@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Resources are what the hub has at a moment, after a garbage collection.
@@ -33,7 +33,7 @@ const collections = 3
 // Resources of the hub.
 func (r *Rig) Resources(ctx context.Context) (Resources, error) {
 	out := Resources{Time: time.Now()}
-	var heap stage.Heap
+	var heap testbed.Heap
 	var err error
 	for range collections {
 		if heap, err = r.Hub.Collect(ctx); err != nil {

@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // ByHub tells what the hub wrote by its user agent.
@@ -78,19 +77,19 @@ type Options struct {
 
 // Rig is started by Start and ended by Stop.
 type Rig struct {
-	Source  *stage.Cluster
+	Source  *testbed.Cluster
 	Fleet   *fleetsim.Fleet
 	Journal *journal.Journal
 	Writers *Writers
-	Sight   *Sight
+	// Observer sees the ManagedResources and TargetClusters of the source.
+	Observer *testbed.Observer
 	// Hub is nil unless it runs.
-	Hub *stage.Hub
+	Hub *testbed.Process
 
 	options Options
 	began   time.Time
 	binary  string
 	dir     string
-	cancel  context.CancelFunc
 }
 
 // Start starts everything but the hub.
@@ -98,7 +97,7 @@ func Start(ctx context.Context, o Options) (*Rig, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	r := &Rig{options: o, began: time.Now(), cancel: func() {}, Journal: journal.New(journal.Options{History: history, Owner: ByHub})}
+	r := &Rig{options: o, began: time.Now(), Journal: journal.New(journal.Options{History: history, Owner: ByHub})}
 	if err := r.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("setting up: %w", err), r.Stop())
 	}
@@ -121,11 +120,11 @@ func (r *Rig) start(ctx context.Context) (err error) {
 		if r.binary = r.options.Binary; r.binary != "" {
 			return nil
 		}
-		r.binary, err = stage.BuildInto(starting, r.options.Root, r.dir)
+		r.binary, err = testbed.BuildInto(starting, r.options.Root, r.dir)
 		return err
 	})
 	group.Go(func() error {
-		clusters, err := stage.StartClusters(starting, controlplane.Options{
+		clusters, err := testbed.StartClusters(starting, controlplane.Options{
 			Name: "source", Share: sourceShare, ExtraAPIServerArgs: []string{unchecked, profiled},
 			ExtraEtcdArgs: []string{fmt.Sprintf("--quota-backend-bytes=%d", int64(etcdQuota))},
 		})
@@ -133,7 +132,7 @@ func (r *Rig) start(ctx context.Context) (err error) {
 			return err
 		}
 		r.Source = clusters[0]
-		return hubtest.InstallSource(starting, r.Source.Client)
+		return testbed.InstallSource(starting, r.Source.Client)
 	})
 	group.Go(func() (err error) {
 		o := r.options.Fleet
@@ -147,23 +146,20 @@ func (r *Rig) start(ctx context.Context) (err error) {
 	if r.Writers, err = newWriters(r.Source); err != nil {
 		return err
 	}
-	var running context.Context
-	running, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	r.Sight, err = newSight(running, r.Source)
+	r.Observer, err = testbed.Observe(context.WithoutCancel(ctx), r.Source, testbed.ObserverOptions{})
 	return err
 }
 
 // Stop ends everything, and says if the hub did not end well.
 func (r *Rig) Stop() error {
 	err := r.StopHub()
-	r.cancel()
-	if r.Sight != nil {
-		r.Sight.wait()
+	if r.Observer != nil {
+		r.Observer.Stop()
 	}
 	if r.Fleet != nil {
 		r.Fleet.Stop()
 	}
-	stage.StopClusters(r.Source)
+	testbed.StopClusters(r.Source)
 	if r.dir != "" {
 		err = errors.Join(err, os.RemoveAll(r.dir))
 	}
@@ -175,25 +171,25 @@ func (r *Rig) StartHub(ctx context.Context, sections string) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	var err error
-	r.Hub, err = stage.StartHub(ctx, r.binary, r.dir, r.Source, config+sections, r.options.Environment...)
+	r.Hub, err = testbed.StartProcess(ctx, r.binary, r.dir, r.Source, config+sections, r.options.Environment...)
 	return err
 }
 
 // StartBeside starts a further hub of the same binary, with the same configuration as StartHub, and returns when it is
 // ready. Whoever starts it stops it.
-func (r *Rig) StartBeside(ctx context.Context, sections string) (*stage.Hub, error) {
+func (r *Rig) StartBeside(ctx context.Context, sections string) (*testbed.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	dir, err := os.MkdirTemp(r.dir, "beside-")
 	if err != nil {
 		return nil, fmt.Errorf("directory of a replica: %w", err)
 	}
-	return stage.StartHub(ctx, r.binary, dir, r.Source, config+sections, r.options.Environment...)
+	return testbed.StartProcess(ctx, r.binary, dir, r.Source, config+sections, r.options.Environment...)
 }
 
 // Replica starts a further hub with the same configuration and returns when it is ready. Its user agent is AgentOf its name, by
 // which targets tell it from others. Whoever starts it stops it.
-func (r *Rig) Replica(ctx context.Context, name string) (*stage.Hub, error) {
+func (r *Rig) Replica(ctx context.Context, name string) (*testbed.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	dir, err := os.MkdirTemp(r.dir, "replica-"+name+"-")
@@ -201,11 +197,11 @@ func (r *Rig) Replica(ctx context.Context, name string) (*stage.Hub, error) {
 		return nil, fmt.Errorf("directory of a replica: %w", err)
 	}
 	// The linker names it, so that nothing else in the hub is other than as it ships.
-	binary, err := stage.BuildInto(ctx, r.options.Root, filepath.Join(r.dir, "binary-"+name), "-ldflags=-X "+userAgentVariable+"="+AgentOf(name))
+	binary, err := testbed.BuildInto(ctx, r.options.Root, filepath.Join(r.dir, "binary-"+name), "-ldflags=-X "+userAgentVariable+"="+AgentOf(name))
 	if err != nil {
 		return nil, err
 	}
-	return stage.StartHub(ctx, binary, dir, r.Source, config, r.options.Environment...)
+	return testbed.StartProcess(ctx, binary, dir, r.Source, config, r.options.Environment...)
 }
 
 // userAgentVariable is what the linker sets to name a replica.

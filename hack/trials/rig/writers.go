@@ -14,9 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // parallel is how many write to the source at a time.
@@ -28,10 +27,10 @@ type Writers struct {
 	other client.Client        // for what has none
 }
 
-func newWriters(source *stage.Cluster) (*Writers, error) {
+func newWriters(source *testbed.Cluster) (*Writers, error) {
 	config := source.RESTConfig()
 	config.QPS, config.UserAgent, config.Timeout = -1, "writers", 2*time.Minute
-	other, err := client.New(config, client.Options{Scheme: hubtest.Scheme()})
+	other, err := client.New(config, client.Options{Scheme: testbed.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("client for the source: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
 	"github.com/trellis-hub/trellis/hack/fleetsim/player"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -58,7 +58,7 @@ func (r *run) fill(ctx context.Context, step *figures.Step) error {
 // apply starts the hub.
 func (r *run) apply(ctx context.Context, step *figures.Step) error {
 	began := time.Now()
-	applied := r.Sight.Expect("all ManagedResources are applied", r.managedResources(), rig.Applied)
+	applied := r.Observer.Expect("all ManagedResources are applied", r.managedResources(), rig.Applied)
 	if err := r.StartHub(ctx, r.options.Config); err != nil {
 		applied.End()
 		return err
@@ -175,7 +175,7 @@ func (r *run) rollOut(ctx context.Context, step *figures.Step) error {
 		return err
 	}
 	step.Add("rolled out", time.Since(began).Seconds(), "s")
-	if _, err := r.Sight.Expect("all ManagedResources are ready", r.managedResources(), rig.Ready).Wait(ctx, r.Rig, r.options.Patience); err != nil {
+	if _, err := r.Observer.Expect("all ManagedResources are ready", r.managedResources(), rig.Ready).Wait(ctx, r.Rig, r.options.Patience); err != nil {
 		return err
 	}
 	after, err := r.CPU()
@@ -213,7 +213,7 @@ func rollOut(ctx context.Context, target *fleetsim.Target) error {
 		return fmt.Errorf("client for %s: %w", target.Name(), err)
 	}
 	defer web.CloseIdleConnections()
-	c, err := client.New(config, client.Options{Scheme: hubtest.Scheme(), HTTPClient: web, Mapper: workloads})
+	c, err := client.New(config, client.Options{Scheme: testbed.Scheme(), HTTPClient: web, Mapper: workloads})
 	if err != nil {
 		return fmt.Errorf("client for %s: %w", target.Name(), err)
 	}

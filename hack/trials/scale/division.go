@@ -20,7 +20,7 @@ type division struct {
 
 // divide picks who is struck. Nothing happens to them yet.
 func (r *run) divide(ctx context.Context) (*division, error) {
-	struck, err := r.Fleet.Select(fleetsim.Selection{Percent: float64(r.options.Struck)})
+	struck, err := r.Fleet.Share(float64(r.options.Struck))
 	if err != nil {
 		return nil, err
 	}

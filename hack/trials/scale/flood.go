@@ -17,7 +17,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -139,13 +139,13 @@ func (f *flood) each(ctx context.Context, do func(ctx context.Context, i int, na
 }
 
 func (f *flood) content(name, value string) *corev1.Secret {
-	return hubtest.Content(f.namespace(), name, "objects.yaml", hubtest.ConfigMap(metav1.NamespaceDefault, name, value))
+	return testbed.Content(f.namespace(), name, "objects.yaml", testbed.ConfigMap(metav1.NamespaceDefault, name, value))
 }
 
-func (f *flood) refs() []rig.Ref {
-	refs := make([]rig.Ref, 0, len(f.names))
+func (f *flood) refs() []testbed.Ref {
+	refs := make([]testbed.Ref, 0, len(f.names))
 	for _, name := range f.names {
-		refs = append(refs, rig.ManagedResource(f.namespace(), name))
+		refs = append(refs, testbed.ManagedResourceRef(f.namespace(), name))
 	}
 	return refs
 }
@@ -153,10 +153,10 @@ func (f *flood) refs() []rig.Ref {
 // bring creates what is needed for a flood.
 func (f *flood) bring(ctx context.Context, step *figures.Step) error {
 	began := time.Now()
-	applied := f.run.Sight.Expect("what the flood is made of is applied", f.refs(), rig.Applied)
+	applied := f.run.Observer.Expect("what the flood is made of is applied", f.refs(), rig.Applied)
 	defer applied.End()
 	if err := f.each(ctx, func(ctx context.Context, _ int, name string) error {
-		return f.run.Writers.Create(ctx, f.content(name, "first"), hubtest.ManagedResource(f.namespace(), name, name))
+		return f.run.Writers.Create(ctx, f.content(name, "first"), testbed.ManagedResource(f.namespace(), name, name))
 	}); err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (f *flood) there(ctx context.Context, value string) (n int, err error) {
 // remove removes everything that bring created.
 func (f *flood) remove(ctx context.Context, step *figures.Step) error {
 	began := time.Now()
-	gone := f.run.Sight.Expect("what the flood was made of is gone", f.refs(), rig.Gone)
+	gone := f.run.Observer.Expect("what the flood was made of is gone", f.refs(), rig.Gone)
 	defer gone.End()
 	if err := f.each(ctx, func(ctx context.Context, _ int, name string) error {
 		return f.run.Writers.DeleteManagedResources(ctx, f.namespace(), name)

@@ -87,7 +87,7 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 	}
 	h := hanging{began: time.Now()}
 	refs := rig.TargetClustersOf(d.struck)
-	down := r.Sight.Expect("those that hang are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
+	down := r.Observer.Expect("those that hang are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
 	defer down.End()
 	for _, target := range d.struck {
 		if _, err := target.Faults().Set(fault.Fault{Kind: fault.Hang, Share: 1}); err != nil {
@@ -135,7 +135,7 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 	if err := r.foreigner.EditEach(ctx, d.struck); err != nil {
 		return err
 	}
-	answering := r.Sight.Expect("those that answer again are shown as up", refs, up)
+	answering := r.Observer.Expect("those that answer again are shown as up", refs, up)
 	defer answering.End()
 	r.Say("those that hang answer again")
 	cleared := time.Now()

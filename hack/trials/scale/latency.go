@@ -10,10 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -80,7 +79,7 @@ func (r *run) change(ctx context.Context, step *figures.Step) error {
 			step.Add(value+" change, CPU of the source for each target", figures.Milliseconds(used.Source)/n, "ms")
 			step.Add(value+" change, CPU of all simulated targets and who writes the change, for each target", figures.Milliseconds(used.Trial)/n, "ms")
 		}
-		_, _, written := stage.Writes(asked, askedBy)
+		_, _, written := testbed.Writes(asked, askedBy)
 		step.Note("%s change, second by second: %s; written to the source: %v", value, rig.EachSecond(looks, began), written)
 	}
 	return nil
@@ -123,12 +122,12 @@ func (r *run) connect(ctx context.Context, step *figures.Step) error {
 	for _, target := range targets {
 		ns := rig.Namespace(target)
 		if err := r.Writers.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
-			hubtest.Content(ns, name, "objects.yaml", hubtest.ConfigMap("default", name, "value")), hubtest.ManagedResource(ns, name, name)); err != nil {
+			testbed.Content(ns, name, "objects.yaml", testbed.ConfigMap("default", name, "value")), testbed.ManagedResource(ns, name, name)); err != nil {
 			return err
 		}
 	}
 	refs := rig.TargetClustersOf(targets)
-	connected := r.Sight.Expect("the further targets are connected", refs, func(object client.Object) bool {
+	connected := r.Observer.Expect("the further targets are connected", refs, func(object client.Object) bool {
 		return rig.Is(hubv1alpha1.ConditionConnected, metav1.ConditionTrue)(object)
 	})
 	created := map[string]time.Time{}

@@ -13,9 +13,9 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -102,7 +102,7 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 	if err := r.Tidy(ctx); err != nil {
 		return err
 	}
-	down := r.Sight.Expect("the vanished targets are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
+	down := r.Observer.Expect("the vanished targets are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
 	defer down.End()
 	before, err := r.Source.Requests(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 		return err
 	}
 
-	up := r.Sight.Expect("the vanished targets are shown as up", refs, up)
+	up := r.Observer.Expect("the vanished targets are shown as up", refs, up)
 	defer up.End()
 	r.Say("%s, the vanished targets come back", round)
 	if err := r.Tidy(ctx); err != nil {
@@ -182,9 +182,9 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 		return err
 	}
 	o.down, o.up, o.corrected = append(o.down, since(began, shown)...), append(o.up, since(cleared, seen)...), append(o.corrected, corrected)
-	_, _, told := stage.Writes(before, vanished)
+	_, _, told := testbed.Writes(before, vanished)
 	step.Note("%s, while they vanish, written to the source, also for edits: %v", round, told)
-	_, _, written := stage.Writes(asked, askedBy)
+	_, _, written := testbed.Writes(asked, askedBy)
 	step.Note("%s, when they are back, second by second: %s; written to the source: %v", round, rig.EachSecond(looks, cleared), written)
 	return nil
 }
@@ -265,7 +265,7 @@ func up(object client.Object) bool {
 }
 
 // since returns how long after a time each was seen, in milliseconds.
-func since(began time.Time, seen map[rig.Ref]time.Time) []float64 {
+func since(began time.Time, seen map[testbed.Ref]time.Time) []float64 {
 	out := make([]float64, 0, len(seen))
 	for _, at := range seen {
 		out = append(out, figures.Milliseconds(at.Sub(began)))

@@ -11,8 +11,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/scale"
 )
 
@@ -29,7 +29,7 @@ func TestQuickly(t *testing.T) {
 		t.Skip("needs a control plane, skipped by -short")
 	}
 	g := NewWithT(t)
-	root, err := stage.Root(t.Context())
+	root, err := testbed.Root(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	report := figures.NewReport("fleet", nil)
 	err = scale.Run(t.Context(), root, scale.Options{

@@ -8,9 +8,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -115,7 +115,7 @@ func (r *run) restUntil(ctx context.Context, step *figures.Step, unprobed bool) 
 	}
 	judgeRest(step, counts, len(r.targets), later.At.Sub(cpu.At), interval)
 	perSecond := func(n int64) float64 { return float64(n) / later.At.Sub(cpu.At).Seconds() }
-	leases, writes, what := stage.Writes(before, after)
+	leases, writes, what := testbed.Writes(before, after)
 	step.Add("Lease writes to the source", perSecond(leases), "/s").AtMost(1)
 	step.Add("other writes to the source", perSecond(writes), "/s")
 	for request, n := range what {

@@ -27,7 +27,7 @@ func (r *run) restart(ctx context.Context, step *figures.Step) error {
 		return err
 	}
 	// The hub writes down what it applied two seconds later. One that is stopped before has its successor apply it again.
-	if err := r.Sight.AwaitStill(ctx, r.Rig, r.options.Patience, noted); err != nil {
+	if err := r.AwaitStill(ctx, r.options.Patience, noted); err != nil {
 		return err
 	}
 	if err := r.StopHub(); err != nil {

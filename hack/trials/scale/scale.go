@@ -15,6 +15,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/figures"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/shoot20"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/rig"
 )
 
@@ -196,12 +197,12 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 }
 
 // managedResources refers to all of them.
-func (r *run) managedResources() []rig.Ref {
-	refs := make([]rig.Ref, 0, r.bundles*len(r.targets))
+func (r *run) managedResources() []testbed.Ref {
+	refs := make([]testbed.Ref, 0, r.bundles*len(r.targets))
 	bundles := r.fixture.ManagedResources("")[:r.bundles] // making them takes as long as a target
 	for _, target := range r.targets {
 		for _, mr := range bundles {
-			refs = append(refs, rig.ManagedResource(rig.Namespace(target), mr.Name))
+			refs = append(refs, testbed.ManagedResourceRef(rig.Namespace(target), mr.Name))
 		}
 	}
 	return refs

@@ -11,8 +11,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/figures"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/hack/trials/soak"
 )
 
@@ -28,7 +28,7 @@ func TestTargetsThatComeAndGoLeaveNothing(t *testing.T) {
 		t.Skip("needs a control plane, skipped by -short")
 	}
 	g := NewWithT(t)
-	root, err := stage.Root(t.Context())
+	root, err := testbed.Root(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	report := figures.NewReport("cycles", nil)
 	var progress strings.Builder
@@ -49,7 +49,7 @@ func TestMinutesOfASoakFollowEachOther(t *testing.T) {
 		t.Skip("needs a control plane, skipped by -short")
 	}
 	g := NewWithT(t)
-	root, err := stage.Root(t.Context())
+	root, err := testbed.Root(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	report := figures.NewReport("soak", nil)
 	var progress strings.Builder

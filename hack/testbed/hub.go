@@ -1,4 +1,4 @@
-package hubtest
+package testbed
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package stage
+package testbed
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 
 	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
 const (
@@ -73,8 +72,8 @@ func BuildCommand(ctx context.Context, root, name, dir string, flags ...string) 
 	return binary, nil
 }
 
-// Hub is a hub in a process of its own.
-type Hub struct {
+// Process is a hub in a process of its own.
+type Process struct {
 	// LogFile is where its output goes.
 	LogFile string
 
@@ -85,14 +84,14 @@ type Hub struct {
 	err             error         // how
 }
 
-// StartHub starts a hub on a source cluster that was prepared by hubtest.InstallSource, and returns when it is ready.
+// StartProcess starts a hub on a source cluster that was prepared by InstallSource, and returns when it is ready.
 // Its files go to dir. The configuration must not have the sections that endpoints adds; targets on this machine are
 // allowed in it. The environment, as "NAME=value", is added to what the hub needs. A minute is enough unless ctx has a
 // deadline of its own.
-func StartHub(
+func StartProcess(
 	ctx context.Context, binary, dir string, source *Cluster, config string, environment ...string,
-) (*Hub, error) {
-	kubeconfig, err := source.ServiceAccountKubeconfig(ctx, hubtest.HubNamespace, chart.ServiceAccount, 12*time.Hour)
+) (*Process, error) {
+	kubeconfig, err := source.ServiceAccountKubeconfig(ctx, HubNamespace, chart.ServiceAccount, 12*time.Hour)
 	if err != nil {
 		return nil, fmt.Errorf("identity of the hub: %w", err)
 	}
@@ -113,7 +112,7 @@ func StartHub(
 		if err := os.WriteFile(configFile, []byte(content), 0o600); err != nil {
 			return nil, fmt.Errorf("configuration of the hub: %w", err)
 		}
-		h := &Hub{
+		h := &Process{
 			LogFile: filepath.Join(dir, "hub.log"),
 			probes:  fmt.Sprintf("127.0.0.1:%d", ports[0]), metrics: fmt.Sprintf("127.0.0.1:%d", ports[1]),
 			done: make(chan struct{}),
@@ -146,7 +145,7 @@ func allowLoopback(config string) (string, error) {
 	return string(out), err
 }
 
-func (h *Hub) start(ctx context.Context, binary, configFile string, environment []string) error {
+func (h *Process) start(ctx context.Context, binary, configFile string, environment []string) error {
 	log, err := os.OpenFile(h.LogFile, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -173,7 +172,7 @@ func (h *Hub) start(ctx context.Context, binary, configFile string, environment 
 	return h.awaitReady(ctx)
 }
 
-func (h *Hub) awaitReady(ctx context.Context) error {
+func (h *Process) awaitReady(ctx context.Context) error {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, startTimeout)
@@ -195,7 +194,7 @@ func (h *Hub) awaitReady(ctx context.Context) error {
 }
 
 // Stop ends the hub in order and says if it did not end well.
-func (h *Hub) Stop() error {
+func (h *Process) Stop() error {
 	defer h.Kill()
 	_ = h.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already, which is what is asked next
 	select {
@@ -210,7 +209,7 @@ func (h *Hub) Stop() error {
 }
 
 // Kill ends the hub at once. Killing twice is fine.
-func (h *Hub) Kill() {
+func (h *Process) Kill() {
 	if h.cmd == nil || h.cmd.Process == nil {
 		return
 	}
@@ -220,32 +219,32 @@ func (h *Hub) Kill() {
 }
 
 // Done is closed when the hub has ended.
-func (h *Hub) Done() <-chan struct{} { return h.done }
+func (h *Process) Done() <-chan struct{} { return h.done }
 
 // Pid is the number of the process.
-func (h *Hub) Pid() int { return h.cmd.Process.Pid }
+func (h *Process) Pid() int { return h.cmd.Process.Pid }
 
 // ReadyURL tells whether the hub is ready.
-func (h *Hub) ReadyURL() string { return "http://" + h.probes + "/readyz" }
+func (h *Process) ReadyURL() string { return "http://" + h.probes + "/readyz" }
 
 // HealthURL tells whether the hub is to go on, or to be started again.
-func (h *Hub) HealthURL() string { return "http://" + h.probes + "/healthz" }
+func (h *Process) HealthURL() string { return "http://" + h.probes + "/healthz" }
 
 // MetricsURL is where the figures are.
-func (h *Hub) MetricsURL() string { return "http://" + h.metrics + "/metrics" }
+func (h *Process) MetricsURL() string { return "http://" + h.metrics + "/metrics" }
 
 // ProfileURL is where profiles of the processor are, if the configuration allows profiles.
-func (h *Hub) ProfileURL(d time.Duration) string {
+func (h *Process) ProfileURL(d time.Duration) string {
 	return fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", h.metrics, max(1, int(d.Seconds())))
 }
 
 // TraceURL is where execution traces are, if the configuration allows profiles.
-func (h *Hub) TraceURL(d time.Duration) string {
+func (h *Process) TraceURL(d time.Duration) string {
 	return fmt.Sprintf("http://%s/debug/pprof/trace?seconds=%d", h.metrics, max(1, int(d.Seconds())))
 }
 
 // LogTail returns the end of the log.
-func (h *Hub) LogTail() string {
+func (h *Process) LogTail() string {
 	content, err := os.ReadFile(h.LogFile)
 	if err != nil {
 		return err.Error()
@@ -254,9 +253,9 @@ func (h *Hub) LogTail() string {
 }
 
 // Get reads an address of the hub.
-func (h *Hub) Get(ctx context.Context, url string) ([]byte, error) { return h.get(ctx, url) }
+func (h *Process) Get(ctx context.Context, url string) ([]byte, error) { return h.get(ctx, url) }
 
-func (h *Hub) get(ctx context.Context, url string) ([]byte, error) {
+func (h *Process) get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking the hub: %w", err)
@@ -277,7 +276,7 @@ func (h *Hub) get(ctx context.Context, url string) ([]byte, error) {
 }
 
 // Sum adds up all series of a counter or gauge with labels that have the given ones.
-func (h *Hub) Sum(ctx context.Context, name string, labels map[string]string) (sum float64, err error) {
+func (h *Process) Sum(ctx context.Context, name string, labels map[string]string) (sum float64, err error) {
 	err = h.series(ctx, name, func(series string, value float64) {
 		if hasAll(series, labels) {
 			sum += value
@@ -287,7 +286,7 @@ func (h *Hub) Sum(ctx context.Context, name string, labels map[string]string) (s
 }
 
 // SumBy adds up all series of a counter or gauge with labels for each value of one of them.
-func (h *Hub) SumBy(ctx context.Context, name, by string) (map[string]float64, error) {
+func (h *Process) SumBy(ctx context.Context, name, by string) (map[string]float64, error) {
 	sums := map[string]float64{}
 	err := h.series(ctx, name, func(series string, value float64) {
 		sums[Label(series, by)] += value
@@ -296,7 +295,7 @@ func (h *Hub) SumBy(ctx context.Context, name, by string) (map[string]float64, e
 }
 
 // series calls f for the series of a counter or gauge with labels.
-func (h *Hub) series(ctx context.Context, name string, f func(series string, value float64)) error {
+func (h *Process) series(ctx context.Context, name string, f func(series string, value float64)) error {
 	body, err := h.get(ctx, h.MetricsURL())
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package hubtest
+package testbed
 
 import (
 	"context"
@@ -45,7 +45,9 @@ func Scheme() *runtime.Scheme {
 // Cluster is a control plane with a client of its administrator.
 type Cluster struct {
 	*controlplane.ControlPlane
-	Client client.Client
+	// Name is that of the control plane.
+	Name   string
+	Client client.WithWatch
 }
 
 // StartCluster starts a control plane.
@@ -54,12 +56,12 @@ func StartCluster(ctx context.Context, o controlplane.Options) (*Cluster, error)
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(cp.RESTConfig(), client.Options{Scheme: Scheme()})
+	c, err := client.NewWithWatch(cp.RESTConfig(), client.Options{Scheme: Scheme()})
 	if err != nil {
 		cp.Stop()
 		return nil, fmt.Errorf("client for control plane %s: %w", o.Name, err)
 	}
-	return &Cluster{ControlPlane: cp, Client: c}, nil
+	return &Cluster{ControlPlane: cp, Name: o.Name, Client: c}, nil
 }
 
 // InstallSource makes a cluster a source: CRDs, the hub's namespace and its two identities with the chart's rights.

@@ -1,4 +1,4 @@
-package stage
+package testbed
 
 import (
 	"context"
@@ -30,16 +30,16 @@ type Heap struct {
 }
 
 // CPU is the processor time that the operating system has accounted to the hub so far, to the hundredth of a second.
-func (h *Hub) CPU() (time.Duration, error) { return controlplane.ProcessCPU(h.Pid()) }
+func (h *Process) CPU() (time.Duration, error) { return controlplane.ProcessCPU(h.Pid()) }
 
 // RSS is the resident memory of the hub in bytes.
-func (h *Hub) RSS() (int64, error) {
+func (h *Process) RSS() (int64, error) {
 	m, err := h.Memory()
 	return m.RSS, err
 }
 
 // Memory is that of the process.
-func (h *Hub) Memory() (Memory, error) {
+func (h *Process) Memory() (Memory, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.Pid()))
 	if err != nil {
 		return Memory{}, fmt.Errorf("accounting of the hub: %w", err)
@@ -64,7 +64,7 @@ func (h *Hub) Memory() (Memory, error) {
 }
 
 // ResetPeak makes Memory.Peak the most that is resident from now on.
-func (h *Hub) ResetPeak() error {
+func (h *Process) ResetPeak() error {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", h.Pid()), []byte("5"), 0); err != nil {
 		return fmt.Errorf("accounting of the hub: %w", err)
 	}
@@ -72,7 +72,7 @@ func (h *Hub) ResetPeak() error {
 }
 
 // Sockets is how many the hub has open.
-func (h *Hub) Sockets() (int, error) {
+func (h *Process) Sockets() (int, error) {
 	dir := fmt.Sprintf("/proc/%d/fd", h.Pid())
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -89,7 +89,7 @@ func (h *Hub) Sockets() (int, error) {
 }
 
 // Collect has the hub collect its garbage, and says what is left. The configuration must allow profiles.
-func (h *Hub) Collect(ctx context.Context) (Heap, error) {
+func (h *Process) Collect(ctx context.Context) (Heap, error) {
 	began := time.Now()
 	profile, err := h.get(ctx, "http://"+h.metrics+"/debug/pprof/heap?gc=1&debug=1")
 	if err != nil {
@@ -109,7 +109,7 @@ func (h *Hub) Collect(ctx context.Context) (Heap, error) {
 }
 
 // HeapProfile has the hub collect its garbage, and returns what is left in the format of pprof.
-func (h *Hub) HeapProfile(ctx context.Context) ([]byte, error) {
+func (h *Process) HeapProfile(ctx context.Context) ([]byte, error) {
 	return h.get(ctx, "http://"+h.metrics+"/debug/pprof/heap?gc=1")
 }
 

@@ -1,4 +1,4 @@
-package stage
+package testbed
 
 import (
 	"context"
@@ -11,45 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
 )
-
-// Cluster is a control plane with a client of its administrator that can watch.
-type Cluster struct {
-	*hubtest.Cluster
-	Name  string
-	Watch client.WithWatch
-}
-
-// StartClusters starts control planes beside each other. If one fails, none is left.
-func StartClusters(ctx context.Context, options ...controlplane.Options) ([]*Cluster, error) {
-	started, err := hubtest.StartClusters(ctx, options...)
-	if err != nil {
-		return nil, err
-	}
-	clusters := make([]*Cluster, len(started))
-	for i, c := range started {
-		watch, err := client.NewWithWatch(c.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
-		if err != nil {
-			hubtest.StopClusters(started...)
-			return nil, fmt.Errorf("client for %s: %w", options[i].Name, err)
-		}
-		clusters[i] = &Cluster{Cluster: c, Name: options[i].Name, Watch: watch}
-	}
-	return clusters, nil
-}
-
-// StopClusters stops control planes. Those that are nil were never started.
-func StopClusters(clusters ...*Cluster) {
-	for _, c := range clusters {
-		if c != nil {
-			c.Stop()
-		}
-	}
-}
 
 // account is the service account of the hub in a target.
 const account = "trellis"
@@ -85,7 +47,7 @@ func (c *Cluster) Access(ctx context.Context, name string, lifetime time.Duratio
 	if err := c.awaitRights(ctx); err != nil {
 		return nil, err
 	}
-	return hubtest.Rewrite(kubeconfig, func(config *hubtest.KubeConfig) {
+	return Rewrite(kubeconfig, func(config *KubeConfig) {
 		for _, user := range config.AuthInfos {
 			user.Token = request.Status.Token
 		}

@@ -1,4 +1,4 @@
-package stage
+package testbed
 
 import (
 	"context"
@@ -154,7 +154,7 @@ func (m *Monitoring) grafana(o MonitoringOptions, address string) ([]*service, e
 }
 
 // Watch has Prometheus look at these hubs and no others, within a moment.
-func (m *Monitoring) Watch(hubs ...*Hub) error {
+func (m *Monitoring) Watch(hubs ...*Process) error {
 	type group struct {
 		Targets []string `json:"targets"`
 	}

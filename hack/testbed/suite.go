@@ -1,4 +1,4 @@
-package hubtest
+package testbed
 
 import (
 	"context"
@@ -55,13 +55,7 @@ func RunHub(ctx context.Context, m *testing.M, source *Cluster, started func(*Hu
 		return 1
 	}
 	started(hub)
-	code := m.Run()
-	hub.Stop()
-	if err := hub.Err(); err != nil {
-		fmt.Fprintln(os.Stderr, err, hub.Log)
-		return 1
-	}
-	return code
+	return hub.RunTests(m)
 }
 
 // StartClusters starts control planes beside each other. If one fails, none is left.
