@@ -90,7 +90,7 @@ func play(m *testing.M) (int, error) {
 	if binaries == "" {
 		return 0, fmt.Errorf("%s is not set: use \"make e2e-observability\"", binariesEnv)
 	}
-	root, err := testbed.Root(ctx)
+	root, err := controlplane.Root()
 	if err != nil {
 		return 0, err
 	}
@@ -340,7 +340,7 @@ func value(g Gomega, query string) float64 {
 
 // chartFiles returns files of the chart.
 func chartFiles(g Gomega, pattern string) (files []string) {
-	root, err := testbed.Root(context.Background())
+	root, err := controlplane.Root()
 	g.Expect(err).NotTo(HaveOccurred())
 	files, err = filepath.Glob(filepath.Join(root, "charts", "trellis", filepath.FromSlash(pattern)))
 	g.Expect(err).NotTo(HaveOccurred())

@@ -61,7 +61,7 @@ func namespace(target *testbed.Cluster) string { return "shoot--demo--" + target
 func (w *world) prepare(ctx context.Context) error {
 	w.act("Starting")
 	var err error
-	if w.root, err = testbed.Root(ctx); err != nil {
+	if w.root, err = controlplane.Root(); err != nil {
 		return err
 	}
 	if w.dir == "" {

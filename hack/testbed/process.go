@@ -41,15 +41,6 @@ server:
   metrics: {bindAddress: 127.0.0.1, port: %d}
 `
 
-// Root returns the root of the repository.
-func Root(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("finding the repository: %w", err)
-	}
-	return filepath.Dir(strings.TrimSpace(string(out))), nil
-}
-
 // Build builds the hub into bin/ and returns its path.
 func Build(ctx context.Context, root string) (string, error) {
 	return BuildInto(ctx, root, filepath.Join(root, "bin"))

@@ -2,10 +2,6 @@ package conformance
 
 func service(name, spec string) string { return object("Service", name, "spec: "+spec) }
 
-func job(name, spec string) string { return object("Job", name, "spec: "+spec) }
-
-const jobSpec = `{template: {spec: {restartPolicy: Never, containers: [{name: a, image: "a:1"}]}}}`
-
 // kindRows are about what is special in one kind: defaults, immutable fields, generations, subresources.
 var kindRows = []row{
 	{"a config map has no generation", []*step{
@@ -65,10 +61,6 @@ spec:
   volumeClaimTemplates: [{metadata: {name: v}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]`)),
 		merge("sts/x", `{"spec":{"replicas":2}}`),
 	}},
-	{"a job", []*step{
-		post("job", job("x", jobSpec)),
-		merge("job/x", `{"spec":{"parallelism":2}}`),
-	}},
 	{"a service", []*step{
 		post("svc", service("x", `{ports: [{port: 80}], selector: {app: web}}`)).save("made"),
 		put("svc/x", service("x", `{ports: [{port: 81}], selector: {app: web}}`)),
@@ -77,15 +69,6 @@ spec:
 	{"a headless service", []*step{
 		post("svc", service("x", `{clusterIP: None, ports: [{port: 80}]}`)),
 		put("svc/x", service("x", `{clusterIP: None, ports: [{port: 81}]}`)),
-	}},
-	{"a service with node ports", []*step{
-		post("svc", service("x", `{type: NodePort, ports: [{port: 80}]}`)),
-		merge("svc/x", `{"metadata":{"labels":{"a":"b"}}}`),
-		merge("svc/x", `{"spec":{"type":"ClusterIP"}}`),
-	}},
-	{"a service with a load balancer", []*step{
-		post("svc", service("x", `{type: LoadBalancer, externalTrafficPolicy: Local, ports: [{name: a, port: 80}, {name: b, port: 81}]}`)),
-		apply("svc/x?fieldManager=a&force=true", service("x", `{type: LoadBalancer, externalTrafficPolicy: Local, ports: [{name: a, port: 80}]}`)),
 	}},
 	{"a service with an external name", []*step{
 		post("svc", service("x", `{type: ExternalName, externalName: a.test}`)),
@@ -115,10 +98,6 @@ spec:
 	{"a pod", []*step{
 		post("pod", object("Pod", "x", `spec: {containers: [{name: a, image: "a:1"}]}`)),
 		merge("pod/x/status", `{"status":{"phase":"Running"}}`),
-	}},
-	{"a persistent volume claim", []*step{
-		post("pvc", object("PersistentVolumeClaim", "x", `spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}`)),
-		merge("pvc/x", `{"metadata":{"labels":{"a":"b"}}}`),
 	}},
 	{"a network policy", []*step{
 		post("netpol", object("NetworkPolicy", "x", `spec: {podSelector: {}, ingress: [{ports: [{port: 80}]}]}`)),

@@ -26,8 +26,8 @@
 //     immutable on a real server can be changed. There is no subresource scale, and no OpenAPI.
 //   - Conversion between the versions of a definition is always "None". Expressions in schemas (x-kubernetes-validations)
 //     are not evaluated; types, enumerations, bounds, patterns, required fields, list types and defaults are.
-//   - Of the admission plugins there is what they add to pods, claims and volumes (default tolerations, priority,
-//     protection finalizers), but no quota, no limit range, no service account, no webhook.
-//   - Addresses and node ports of Services follow from the name; that two get the same is unlikely, but not excluded.
+//   - Of the admission plugins there is what they add to pods (default tolerations, priority), but no quota, no limit range, no
+//     service account, no webhook. Addresses of Services follow from the name; that two get the same is unlikely, but not
+//     excluded. Node ports, selectors of Jobs and finalizers of volumes are left out.
 //   - Dry run, deletion and whether a name or namespace is there are the caller's; so is a deprecation's warning.
 package kinds

@@ -250,7 +250,7 @@ func (n *next) finishNew(o *unstructured.Unstructured) error {
 		o.SetGeneration(1)
 	}
 	if n.Subresource == "" {
-		allocation.Fill(n.GVR.GroupResource(), o, n.live, n.UID)
+		allocation.Fill(n.GVR.GroupResource(), o, n.live)
 	}
 	if errs := n.form.Validate(o, nil, ""); len(errs) > 0 {
 		return apierrors.NewInvalid(o.GroupVersionKind().GroupKind(), o.GetName(), errs)
@@ -287,7 +287,7 @@ func (n *next) finish(o *unstructured.Unstructured) (*unstructured.Unstructured,
 		o.SetGeneration(n.live.GetGeneration() + 1)
 	}
 	if n.Subresource == "" {
-		allocation.Fill(n.GVR.GroupResource(), o, n.live, n.UID)
+		allocation.Fill(n.GVR.GroupResource(), o, n.live)
 	}
 	if ownership.Same(o, n.live) {
 		return n.live, nil // which has been checked already

@@ -77,8 +77,7 @@ func (w *simulated) do(g Gomega, s step) answer {
 	key := gvr.GroupResource().String() + "/" + s.name
 	live := w.objects[key]
 	write := kinds.Write{
-		Subresource: subresource, Body: []byte(fill(s.body, live)), Manager: manager(s), Force: s.force, FieldValidation: s.validation,
-		Now: w.now, UID: types.UID(fmt.Sprintf("uid-%d", w.version)),
+		Subresource: subresource, Body: []byte(fill(s.body, live)), Manager: manager(s), Force: s.force, FieldValidation: s.validation, Now: w.now,
 	}
 	if r.Namespaced {
 		write.Namespace = namespace
@@ -111,7 +110,7 @@ func (w *simulated) do(g Gomega, s step) answer {
 		code = http.StatusCreated
 		object = object.DeepCopy()
 		if object.GetUID() == "" {
-			object.SetUID(write.UID)
+			object.SetUID(types.UID(fmt.Sprintf("uid-%d", w.version)))
 		}
 		object.SetCreationTimestamp(metav1.NewTime(w.now))
 	}

@@ -86,9 +86,6 @@ type Write struct {
 	Namespace, Name string
 	// Now is what the clock of the server shows.
 	Now time.Time
-	// UID is what a new object gets. Only Jobs, whose selector has it, carry it in the Result, and one of their own if this
-	// is empty.
-	UID types.UID
 }
 
 // Result of a write.
