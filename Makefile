@@ -10,6 +10,9 @@ export GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT ?= 2m
 GRM_MODULE := github.com/gardener/gardener
 GRM        := bin/grm/$(shell awk '$$1 == "$(GRM_MODULE)" {print $$2}' hack/grm/go.mod)/gardener-resource-manager
 
+# What measures a hub, in a module of its own.
+PERF := $(GO) -C hack/perf build -o $(CURDIR)/bin/tools/perf . && bin/tools/perf
+
 # Prometheus and Alertmanager, for those who want to see the hub as its operators do.
 MONITORING_DIR := bin/monitoring
 
@@ -23,40 +26,36 @@ demo: kube $(if $(MONITORING),monitoring) ## Watch one hub keep several clusters
 
 .PHONY: bench
 bench: kube ## Measure drift latency and objects applied per second on real control planes
-	$(GO) run ./hack/bench $(ARGS)
+	$(PERF) bench $(ARGS)
 
 .PHONY: fleetsim
 fleetsim: ## Run TARGETS (default 10) simulated API servers and print the Secrets that register them. OBJECTS=shoot-20 fills them
 	@$(GO) build -o bin/fleetsim ./hack/fleetsim/cmd
-	@exec bin/fleetsim serve --secrets --targets $(or $(TARGETS),10) --objects $(or $(OBJECTS),none) $(ARGS)
-
-.PHONY: fleetsim-bench
-fleetsim-bench: ## Measure TARGETS (default 1000) simulated API servers with 300 objects each, alone and with clients
-	@hack/fleetsim/bench.sh $(or $(TARGETS),1000) $(ARGS)
+	@exec bin/fleetsim --targets $(or $(TARGETS),10) --objects $(or $(OBJECTS),none) $(ARGS)
 
 .PHONY: fleet
 fleet: kube ## Put a hub on trial with TARGETS (default 1000) simulated targets of OBJECTS (default 300) each, against the goals
-	$(GO) run ./hack/trials fleet -targets $(or $(TARGETS),1000) -objects $(or $(OBJECTS),300) $(ARGS)
+	$(PERF) fleet -targets $(or $(TARGETS),1000) -objects $(or $(OBJECTS),300) $(ARGS)
 
 .PHONY: foreign
 foreign: kube ## Start a hub without and with SECRETS (default 100000) of others in the source, and measure what they cost
-	$(GO) run ./hack/trials foreign -secrets $(or $(SECRETS),100000) $(ARGS)
+	$(PERF) foreign -secrets $(or $(SECRETS),100000) $(ARGS)
 
 .PHONY: failover
 failover: kube ## End a leading hub KILLS (default 50) times under load, in several ways, and measure when its standby goes on
-	$(GO) run ./hack/trials failover -kills $(or $(KILLS),50) $(ARGS)
+	$(PERF) failover -kills $(or $(KILLS),50) $(ARGS)
 
 .PHONY: faults
 faults: kube ## Bring each fault together with each phase of the hub's work on a target. RUN="503/" picks, SHORT=1 leaves latencies out
-	$(GO) run ./hack/trials faults $(if $(RUN),-run '$(RUN)') $(if $(SHORT),-window 0 -healthy 5) $(ARGS)
+	$(PERF) faults $(if $(RUN),-run '$(RUN)') $(if $(SHORT),-window 0 -healthy 5) $(ARGS)
 
 .PHONY: hostile
 hostile: kube ## Attack a hub as tenants and targets can, under a memory limit, beside honest targets. RUN="^5/" picks, QUICK=1 is a selection
-	$(GO) run ./hack/trials hostile $(if $(RUN),-run '$(RUN)') $(if $(QUICK),-quick) $(ARGS)
+	$(PERF) hostile $(if $(RUN),-run '$(RUN)') $(if $(QUICK),-quick) $(ARGS)
 
 .PHONY: soak
 soak: kube ## Let a hub run for MINUTES (default 60) with everything going on, and look what is left behind. CYCLES=500: targets come and go
-	$(GO) run ./hack/trials $(if $(CYCLES),cycles -cycles $(CYCLES),soak -minutes $(or $(MINUTES),60)) $(ARGS)
+	$(PERF) $(if $(CYCLES),cycles -cycles $(CYCLES),soak -minutes $(or $(MINUTES),60)) $(ARGS)
 
 ##@ Develop
 
@@ -86,14 +85,13 @@ fmt: ## Format the code and sort its imports
 ##@ Check
 
 .PHONY: test
-test: kube ## Run all tests on real API servers, all but the trials with race detector. ARGS="-run X -v" is passed on
+test: kube ## Run all tests on real API servers, all but the measurements with race detector. ARGS="-run X -v" is passed on
 	$(GO) -C hack/kube test ./...
 	$(GO) test -run TestStacksOfWatches ./clustercache # the race detector makes stacks larger
 	# Runs share most of a ManagedResource with the informers: who changes that is found out.
-	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -timeout $(TEST_TIMEOUT) $(ARGS) \
-		$$($(GO) list ./... | grep -v /hack/trials/)
-	# Trials measure hubs in processes of their own. The race detector would only slow down what plays their targets.
-	$(GO) test -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./hack/trials/...
+	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -timeout $(TEST_TIMEOUT) $(ARGS) ./...
+	# What is measured are hubs in processes of their own. The race detector would only slow down what plays their targets.
+	$(GO) -C hack/perf test -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./...
 
 .PHONY: test-long
 test-long: kube ## Run the tests of sizes that take minutes, and the others of their packages: before a release
@@ -104,6 +102,7 @@ test-long: kube ## Run the tests of sizes that take minutes, and the others of t
 .PHONY: unit
 unit: ## Run only the tests that need no control plane
 	$(GO) test -race -short $(ARGS) ./...
+	$(GO) -C hack/perf test -short $(ARGS) ./...
 
 .PHONY: e2e
 e2e: kube ## Run only the end-to-end tests
@@ -157,6 +156,7 @@ test-supply: ## Run the tests of what checks licences and assembles the image
 .PHONY: lint
 lint: ## Check style, layering, and that generated files are up to date
 	$(GOLANGCI_LINT) run
+	$(GO) -C hack/perf tool -modfile=../tools/golangci-lint/go.mod golangci-lint run
 	for module in kube image licences; do $(GO) -C hack/$$module vet ./... || exit; done
 	hack/generate.sh --check
 

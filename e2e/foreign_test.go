@@ -14,7 +14,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // managedByGRM fills a namespace as Gardener's resource manager leaves it.

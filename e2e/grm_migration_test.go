@@ -22,7 +22,7 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // shoot is what a shoot has: workloads, settings of them, and a custom resource with its definition.

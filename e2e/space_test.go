@@ -19,7 +19,7 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // space is a namespace of one test, in the source and in all targets, and what the test does there.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/trellis-hub/trellis/cmd/trellis/app"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // patience is how long something may take that takes a second or a few on an idle machine.

@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // badContent is content that cannot be applied as it is. Every case starts from a ManagedResource with the ConfigMaps

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The manifest moves from one kind to another that the user calls the same. The object under the old kind is not deleted,

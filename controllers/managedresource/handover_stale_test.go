@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // An instance of another class cleans up its own target and leaves its inventory in the status. The content changes in the

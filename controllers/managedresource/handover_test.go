@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const foreignFinalizer = resourcesv1alpha1.FinalizerBase + "-test"

@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestMR20_IgnoredObjectIsCreatedAndThenLeftAlone(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // One object that cannot be applied says nothing about the others: what is wrong with those is said, and that it is

@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // An inventory is a status, and anybody with the right to may write it. What is in it that is no object stops nothing.

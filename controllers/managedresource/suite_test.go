@@ -15,7 +15,7 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The source, the target and the hub are shared by all tests; each test has a namespace of its own.

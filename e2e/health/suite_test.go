@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // What all tests share. Tests take west away, one at a time.
 var (
 	source, east, west *hubtest.Cluster
 	hub                *hubtest.Hub
-	seen               *hubtest.Recorder
+	seen               *hubtest.Observer
 	westTaken          sync.Mutex
 )
 
@@ -35,7 +35,7 @@ func run(m *testing.M) int {
 	if err == nil {
 		defer hubtest.StopClusters(clusters...)
 		source, east, west = clusters[0], clusters[1], clusters[2]
-		seen, err = hubtest.Record(ctx, source)
+		seen, err = hubtest.Observe(ctx, source, hubtest.ObserverOptions{History: true})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

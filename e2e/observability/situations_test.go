@@ -22,7 +22,7 @@ import (
 
 	"github.com/trellis-hub/trellis/leader/heartbeat"
 	"github.com/trellis-hub/trellis/hack/demo/stage"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // seen are the alerts that fired and were over again.
@@ -127,7 +127,7 @@ func TestSituations(t *testing.T) {
 		},
 		// The leader may write its Lease, and not that of the heartbeat.
 		"TrellisHeartbeatStale": func(t *testing.T, alert string) {
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: hubtest.HubNamespace, Name: "trellis" + heartbeat.NameSuffix}}
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.HubNamespace, Name: "trellis" + heartbeat.NameSuffix}}
 			allow := deny(t, source, lease, admissionregistrationv1.Update, func() error {
 				return source.Client.Patch(ctx, lease, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"tried":"yes"}}}`)), client.DryRunAll)
 			})
@@ -152,7 +152,7 @@ func TestSituations(t *testing.T) {
 		"TrellisRegistrationRefused": func(t *testing.T, alert string) {
 			to := prepareTarget(t, "refused")
 			good := to.access(t, "first", long)
-			to.create(t, hubtest.Rewrite(good, func(config *hubtest.KubeConfig) {
+			to.create(t, testbed.Rewrite(good, func(config *testbed.KubeConfig) {
 				for _, user := range config.AuthInfos {
 					user.Token, user.Exec = "", &api.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "true", InteractiveMode: "Never"}
 				}
@@ -172,7 +172,7 @@ func TestSituations(t *testing.T) {
 			to, labels := alone(t, "invalid")
 			var manifests []string
 			for i := range 12 {
-				manifests = append(manifests, hubtest.ConfigMap(to.namespace, fmt.Sprintf("Not_A_Name-%d", i), "x"))
+				manifests = append(manifests, testbed.ConfigMap(to.namespace, fmt.Sprintf("Not_A_Name-%d", i), "x"))
 			}
 			to.applyAs(t, "invalid", "invalid", manifests...)
 			expectFiring(t, alert, labels)
@@ -260,7 +260,7 @@ func TestSituations(t *testing.T) {
 		"TrellisRotationFailing": func(t *testing.T, alert string) {
 			to := newTarget(t, "misled", long)
 			good := to.access(t, "second", long)
-			to.register(t, hubtest.Rewrite(good, func(config *hubtest.KubeConfig) {
+			to.register(t, testbed.Rewrite(good, func(config *testbed.KubeConfig) {
 				for _, user := range config.AuthInfos {
 					user.Token = "nobody's"
 				}
@@ -324,7 +324,7 @@ func TestSituations(t *testing.T) {
 			const count = 100
 			name := func(i int) string { return fmt.Sprintf("crawling-%d", i) }
 			for i := range count {
-				to.applyAs(t, "crawling", name(i), hubtest.ConfigMap(to.namespace, name(i), "well"))
+				to.applyAs(t, "crawling", name(i), testbed.ConfigMap(to.namespace, name(i), "well"))
 			}
 			g := NewWithT(t)
 			for i := range count {
@@ -337,7 +337,7 @@ func TestSituations(t *testing.T) {
 			expectFiring(t, "TrellisDriftSlow", labels)
 			expectOver(t, "TrellisDriftSlow", labels)
 			for i := range count {
-				to.change(t, name(i), hubtest.ConfigMap(to.namespace, name(i), "better"))
+				to.change(t, name(i), testbed.ConfigMap(to.namespace, name(i), "better"))
 			}
 			expectFiring(t, alert, labels)
 			to.limit(t, 0)
@@ -353,7 +353,7 @@ func TestSituations(t *testing.T) {
 
 // logs are those of all replicas.
 func logs() (all string, err error) {
-	for _, h := range []*stage.Hub{hub, standby} {
+	for _, h := range []*testbed.Process{hub, standby} {
 		content, err := os.ReadFile(h.LogFile)
 		if err != nil {
 			return "", err
@@ -365,7 +365,7 @@ func logs() (all string, err error) {
 
 // deny has a cluster refuse an operation on an object, or on all of its kind in its namespace if it has no name, until it is
 // allowed again. try is such an operation; it must change nothing.
-func deny(t *testing.T, c *stage.Cluster, object client.Object, operation admissionregistrationv1.OperationType, try func() error) (allow func()) {
+func deny(t *testing.T, c *testbed.Cluster, object client.Object, operation admissionregistrationv1.OperationType, try func() error) (allow func()) {
 	t.Helper()
 	g, ctx := NewWithT(t), context.Background()
 	kind, err := c.Client.GroupVersionKindFor(object)

@@ -22,8 +22,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // binariesEnv is the folder with Prometheus and Alertmanager.
@@ -64,9 +63,9 @@ const long = 90 * 24 * time.Hour
 
 // What all tests share.
 var (
-	source, home   *stage.Cluster
-	monitoring     *stage.Monitoring
-	hub, standby   *stage.Hub
+	source, home   *testbed.Cluster
+	monitoring     *testbed.Monitoring
+	hub, standby   *testbed.Process
 	binary, folder string
 	began          time.Time
 	waysMu         sync.Mutex
@@ -74,7 +73,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	hubtest.Suite{Patience: 8 * time.Minute, Poll: 500 * time.Millisecond, Parallel: 32}.Main(m, func(m *testing.M) int {
+	testbed.Suite{Patience: 8 * time.Minute, Poll: 500 * time.Millisecond, Parallel: 32}.Main(m, func(m *testing.M) int {
 		code, err := play(m)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -91,27 +90,27 @@ func play(m *testing.M) (int, error) {
 	if binaries == "" {
 		return 0, fmt.Errorf("%s is not set: use \"make e2e-observability\"", binariesEnv)
 	}
-	root, err := stage.Root(ctx)
+	root, err := controlplane.Root()
 	if err != nil {
 		return 0, err
 	}
-	if binary, err = stage.Build(ctx, root); err != nil {
+	if binary, err = testbed.Build(ctx, root); err != nil {
 		return 0, err
 	}
 	if folder, err = os.MkdirTemp("", "trellis-observability-"); err != nil {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	clusters, err := stage.StartClusters(ctx, controlplane.Options{Name: "source"}, controlplane.Options{Name: "cluster"})
+	clusters, err := testbed.StartClusters(ctx, controlplane.Options{Name: "source"}, controlplane.Options{Name: "cluster"})
 	if err != nil {
 		return 0, err
 	}
-	defer stage.StopClusters(clusters...)
+	defer testbed.StopClusters(clusters...)
 	source, home = clusters[0], clusters[1]
-	if err := hubtest.InstallSource(ctx, source.Client); err != nil {
+	if err := testbed.InstallSource(ctx, source.Client); err != nil {
 		return 0, err
 	}
-	for _, h := range []**stage.Hub{&hub, &standby} {
+	for _, h := range []**testbed.Process{&hub, &standby} {
 		if *h, err = startHub(ctx, config); err != nil {
 			return 0, err
 		}
@@ -121,7 +120,7 @@ func play(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if monitoring, err = stage.StartMonitoring(ctx, stage.MonitoringOptions{Binaries: binaries, Dir: folder, Interval: time.Second, Rules: rules}); err != nil {
+	if monitoring, err = testbed.StartMonitoring(ctx, testbed.MonitoringOptions{Binaries: binaries, Dir: folder, Interval: time.Second, Rules: rules}); err != nil {
 		return 0, err
 	}
 	defer monitoring.Stop()
@@ -140,12 +139,12 @@ func play(m *testing.M) (int, error) {
 }
 
 // startHub starts a replica with files of its own.
-func startHub(ctx context.Context, config string) (*stage.Hub, error) {
+func startHub(ctx context.Context, config string) (*testbed.Process, error) {
 	own, err := os.MkdirTemp(folder, "hub-")
 	if err != nil {
 		return nil, err
 	}
-	return stage.StartHub(ctx, binary, own, source, config)
+	return testbed.StartProcess(ctx, binary, own, source, config)
 }
 
 // target is a registered target of its own, although all of them lie in one cluster.
@@ -173,7 +172,7 @@ func prepareTarget(t *testing.T, name string) *target {
 	g.Expect(err).NotTo(HaveOccurred())
 	keep(way)
 	to := &target{namespace: "shoot--" + name, name: name, way: way}
-	for _, c := range []*stage.Cluster{source, home} {
+	for _, c := range []*testbed.Cluster{source, home} {
 		g.Expect(c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: to.namespace}})).To(Succeed())
 	}
 	return to
@@ -190,8 +189,8 @@ func keep(way *proxy) {
 func (to *target) create(t *testing.T, kubeconfig []byte) {
 	t.Helper()
 	ctx := context.Background()
-	NewWithT(t).Expect(source.Client.Create(ctx, hubtest.Registration(to.namespace, to.name, kubeconfig))).To(Succeed())
-	t.Cleanup(func() { _ = source.Client.Delete(ctx, hubtest.Registration(to.namespace, to.name, nil)) })
+	NewWithT(t).Expect(source.Client.Create(ctx, testbed.Registration(to.namespace, to.name, kubeconfig))).To(Succeed())
+	t.Cleanup(func() { _ = source.Client.Delete(ctx, testbed.Registration(to.namespace, to.name, nil)) })
 }
 
 // label is how metrics call the target.
@@ -203,7 +202,7 @@ func (to *target) access(t *testing.T, name string, lifetime time.Duration) []by
 	g := NewWithT(t)
 	kubeconfig, err := home.Access(context.Background(), to.name+"-"+name, lifetime)
 	g.Expect(err).NotTo(HaveOccurred())
-	return hubtest.Rewrite(kubeconfig, func(config *hubtest.KubeConfig) {
+	return testbed.Rewrite(kubeconfig, func(config *testbed.KubeConfig) {
 		for _, c := range config.Clusters {
 			c.Server = "https://" + to.way.listener.Addr().String()
 		}
@@ -232,7 +231,7 @@ func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
 		},
 	})).To(Succeed())
 	g.Expect(home.Client.Create(ctx, bind(name))).To(Succeed())
-	kubeconfig = hubtest.Rewrite(kubeconfig, func(config *hubtest.KubeConfig) {
+	kubeconfig = testbed.Rewrite(kubeconfig, func(config *testbed.KubeConfig) {
 		for _, c := range config.Clusters {
 			c.Server = "https://" + to.way.listener.Addr().String()
 		}
@@ -243,33 +242,33 @@ func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
 // register changes the registration.
 func (to *target) register(t *testing.T, kubeconfig []byte) {
 	t.Helper()
-	NewWithT(t).Expect(source.Client.Update(context.Background(), hubtest.Registration(to.namespace, to.name, kubeconfig))).To(Succeed())
+	NewWithT(t).Expect(source.Client.Update(context.Background(), testbed.Registration(to.namespace, to.name, kubeconfig))).To(Succeed())
 }
 
 // apply creates a ManagedResource with manifests.
 func (to *target) apply(t *testing.T, name string, manifests ...string) {
 	t.Helper()
 	g, ctx := NewWithT(t), context.Background()
-	g.Expect(source.Client.Create(ctx, hubtest.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
-	g.Expect(source.Client.Create(ctx, hubtest.ManagedResource(to.namespace, name, name))).To(Succeed())
-	t.Cleanup(func() { _ = source.Client.Delete(ctx, hubtest.ManagedResource(to.namespace, name)) })
+	g.Expect(source.Client.Create(ctx, testbed.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
+	g.Expect(source.Client.Create(ctx, testbed.ManagedResource(to.namespace, name, name))).To(Succeed())
+	t.Cleanup(func() { _ = source.Client.Delete(ctx, testbed.ManagedResource(to.namespace, name)) })
 }
 
 // applyAs creates a ManagedResource of a class.
 func (to *target) applyAs(t *testing.T, class, name string, manifests ...string) {
 	t.Helper()
 	g, ctx := NewWithT(t), context.Background()
-	mr := hubtest.ManagedResource(to.namespace, name, name)
+	mr := testbed.ManagedResource(to.namespace, name, name)
 	mr.Spec.Class = &class
-	g.Expect(source.Client.Create(ctx, hubtest.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
+	g.Expect(source.Client.Create(ctx, testbed.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
 	g.Expect(source.Client.Create(ctx, mr)).To(Succeed())
-	t.Cleanup(func() { _ = source.Client.Delete(ctx, hubtest.ManagedResource(to.namespace, name)) })
+	t.Cleanup(func() { _ = source.Client.Delete(ctx, testbed.ManagedResource(to.namespace, name)) })
 }
 
 // change changes what is in a ManagedResource.
 func (to *target) change(t *testing.T, name string, manifests ...string) {
 	t.Helper()
-	NewWithT(t).Expect(source.Client.Update(context.Background(), hubtest.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
+	NewWithT(t).Expect(source.Client.Update(context.Background(), testbed.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
 }
 
 // alone registers a target that serves a class of its own, which is named after it: of alerts that only tell the class, it has its
@@ -285,7 +284,7 @@ func alone(t *testing.T, class string) (to *target, labels map[string]string) {
 func (to *target) serve(t *testing.T, class string) {
 	t.Helper()
 	patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, hubv1alpha1.ClassLabel, class))
-	NewWithT(t).Expect(source.Client.Patch(context.Background(), hubtest.Registration(to.namespace, to.name, nil), patch)).To(Succeed())
+	NewWithT(t).Expect(source.Client.Patch(context.Background(), testbed.Registration(to.namespace, to.name, nil), patch)).To(Succeed())
 }
 
 // limit limits the requests per second. Zero: as configured.
@@ -304,13 +303,13 @@ func (to *target) limit(t *testing.T, qps int) {
 // remove deletes a ManagedResource.
 func (to *target) remove(t *testing.T, name string) {
 	t.Helper()
-	NewWithT(t).Expect(source.Client.Delete(context.Background(), hubtest.ManagedResource(to.namespace, name))).To(Succeed())
+	NewWithT(t).Expect(source.Client.Delete(context.Background(), testbed.ManagedResource(to.namespace, name))).To(Succeed())
 }
 
 // configMaps are manifests of some, all in the namespace of the target.
 func (to *target) configMaps(prefix string, n int) (manifests []string) {
 	for i := range n {
-		manifests = append(manifests, hubtest.ConfigMap(to.namespace, fmt.Sprintf("%s-%d", prefix, i), "well"))
+		manifests = append(manifests, testbed.ConfigMap(to.namespace, fmt.Sprintf("%s-%d", prefix, i), "well"))
 	}
 	return manifests
 }
@@ -341,7 +340,7 @@ func value(g Gomega, query string) float64 {
 
 // chartFiles returns files of the chart.
 func chartFiles(g Gomega, pattern string) (files []string) {
-	root, err := stage.Root(context.Background())
+	root, err := controlplane.Root()
 	g.Expect(err).NotTo(HaveOccurred())
 	files, err = filepath.Glob(filepath.Join(root, "charts", "trellis", filepath.FromSlash(pattern)))
 	g.Expect(err).NotTo(HaveOccurred())

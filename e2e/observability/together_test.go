@@ -19,7 +19,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The tests below run one after the other, after those of single targets: each concerns everything.
@@ -102,7 +102,7 @@ func TestAnotherHubLeads(t *testing.T) {
 	admin := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: hubtest.HubNamespace, Name: chart.ServiceAccount}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: testbed.HubNamespace, Name: chart.ServiceAccount}},
 	}
 	g.Expect(source.Client.Create(ctx, admin)).To(Succeed())
 	t.Cleanup(func() { _ = source.Client.Delete(context.Background(), admin) })

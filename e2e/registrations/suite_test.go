@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"

@@ -22,7 +22,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cluster"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // registration reads the Secret of a target; nil if there is none.

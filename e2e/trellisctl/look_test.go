@@ -22,7 +22,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/inspect"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func metaOf(namespace, name string) metav1.ObjectMeta {

@@ -20,7 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/app"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // What all tests share.

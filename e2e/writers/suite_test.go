@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // What all tests share. The target has nodes and controllers.
 var (
 	source, target *hubtest.Cluster
 	hub            *hubtest.Hub
-	seen           *hubtest.Recorder
+	seen           *hubtest.Observer
 )
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func run(m *testing.M) int {
 	if err == nil {
 		defer hubtest.StopClusters(clusters...)
 		source, target = clusters[0], clusters[1]
-		seen, err = hubtest.Record(ctx, source)
+		seen, err = hubtest.Observe(ctx, source, hubtest.ObserverOptions{History: true})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

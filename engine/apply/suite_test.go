@@ -18,7 +18,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/ownership"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 var (

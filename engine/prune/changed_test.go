@@ -18,7 +18,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // meddler is a client of a target in which something happens after each look at an object, and that knows what was

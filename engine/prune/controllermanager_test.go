@@ -16,7 +16,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/prune"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Where a controller manager runs, what it made and guards goes as well: claims with their protection, pods with their

@@ -9,7 +9,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // An object that is left to another ManagedResource must not bear our origin: then that one could not delete it.

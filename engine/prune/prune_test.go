@@ -22,7 +22,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const origin = "garden/mr"

@@ -11,7 +11,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // While it is not known which other ManagedResources have a say in an object, it is neither deleted nor given up.

@@ -38,7 +38,7 @@ func findAsset(name string) (string, error) {
 		}
 		return path, nil
 	}
-	root, err := findRoot()
+	root, err := Root()
 	if err != nil {
 		return "", err
 	}
@@ -56,8 +56,8 @@ func findAsset(name string) (string, error) {
 	return path, nil
 }
 
-// findRoot walks up from the working directory to the root of the repository.
-func findRoot() (string, error) {
+// Root is the root of the repository: the first folder with its go.mod on the way up from the working directory.
+func Root() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("controlplane: %w", err)

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // meddler is who changes things by hand.
@@ -76,14 +76,14 @@ func (w *world) show(ctx context.Context) error {
 func (w *world) hubStarts(ctx context.Context) error {
 	began := time.Now()
 	var err error
-	if w.hub, err = stage.StartHub(ctx, w.binary, w.dir, w.source, file("config.yaml")); err != nil {
+	if w.hub, err = testbed.StartProcess(ctx, w.binary, w.dir, w.source, file("config.yaml")); err != nil {
 		return err
 	}
-	w.measured(time.Since(began), "it is ready, as service account %s/%s of the source cluster", hubtest.HubNamespace, chart.ServiceAccount)
+	w.measured(time.Since(began), "it is ready, as service account %s/%s of the source cluster", testbed.HubNamespace, chart.ServiceAccount)
 	if err := w.watchHub(ctx); err != nil {
 		return err
 	}
-	user := "system:serviceaccount:" + hubtest.HubNamespace + ":" + chart.ServiceAccount
+	user := "system:serviceaccount:" + testbed.HubNamespace + ":" + chart.ServiceAccount
 	for _, attributes := range []authorizationv1.ResourceAttributes{
 		{Verb: "create", Resource: "secrets", Namespace: namespace(w.alpha)},
 		{Verb: "patch", Group: "apps", Resource: "deployments", Namespace: namespace(w.alpha)},
@@ -111,7 +111,7 @@ func (w *world) watchHub(ctx context.Context) error {
 		return fmt.Errorf("making room for files: %w", err)
 	}
 	var err error
-	if w.monitoring, err = stage.StartMonitoring(ctx, stage.MonitoringOptions{
+	if w.monitoring, err = testbed.StartMonitoring(ctx, testbed.MonitoringOptions{
 		Binaries: w.prometheus, Dir: dir, Dashboards: filepath.Join(w.root, "charts", "trellis", "monitoring", "dashboards"),
 	}); err != nil {
 		return err
@@ -127,12 +127,15 @@ func (w *world) targetsConnect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := w.source.Client.Create(ctx, hubtest.Registration(namespace(target), target.Name, kubeconfig)); err != nil {
+		if err := w.source.Client.Create(ctx, testbed.Registration(namespace(target), target.Name, kubeconfig)); err != nil {
 			return fmt.Errorf("registering %s: %w", target.Name, err)
 		}
-		ref := stage.TargetCluster(namespace(target), target.Name)
-		group.await(ctx, ref, ready, func(e stage.Entry) string {
-			version, _, _ := unstructured.NestedString(e.Object.Object, "status", "kubernetesVersion")
+		ref := testbed.TargetClusterRef(namespace(target), target.Name)
+		group.await(ctx, ref, ready, func(e testbed.Entry) string {
+			version := ""
+			if tc, ok := e.Object.(*hubv1alpha1.TargetCluster); ok {
+				version = tc.Status.KubernetesVersion
+			}
 			return fmt.Sprintf("%s is connected and ready: Kubernetes %s", target.Name, version)
 		})
 	}
@@ -141,9 +144,9 @@ func (w *world) targetsConnect(ctx context.Context) error {
 
 func (w *world) resourcesBecomeReady(ctx context.Context) error {
 	plain := dashboards(20)
-	compressed := hubtest.Brotli([]byte(plain))
+	compressed := testbed.Brotli([]byte(plain))
 	type resource struct {
-		target  *stage.Cluster
+		target  *testbed.Cluster
 		name    string
 		class   string
 		key     string
@@ -161,16 +164,16 @@ func (w *world) resourcesBecomeReady(ctx context.Context) error {
 	}
 	group := newChorus(w)
 	for _, r := range resources {
-		mr := hubtest.ManagedResource(namespace(r.target), r.name, r.name)
+		mr := testbed.ManagedResource(namespace(r.target), r.name, r.name)
 		if r.class != "" {
 			mr.Spec.Class = &r.class
 		}
-		for _, object := range []client.Object{hubtest.Content(mr.Namespace, r.name, r.key, r.content), mr} {
+		for _, object := range []client.Object{testbed.Content(mr.Namespace, r.name, r.key, r.content), mr} {
 			if err := w.source.Client.Create(ctx, object); err != nil {
 				return fmt.Errorf("creating %s: %w", client.ObjectKeyFromObject(object), err)
 			}
 		}
-		group.await(ctx, stage.ManagedResource(mr.Namespace, mr.Name), ready, func(stage.Entry) string {
+		group.await(ctx, testbed.ManagedResourceRef(mr.Namespace, mr.Name), ready, func(testbed.Entry) string {
 			return fmt.Sprintf("%-24s  %s", r.target.Name+"/"+r.name, r.about)
 		})
 	}
@@ -253,12 +256,12 @@ func (w *world) deleteDeployment(ctx context.Context) error {
 		return err
 	}
 	w.measured(seen.Sub(began), "its 3 pods are available again")
-	_, err = w.board.Await(ctx, stage.ManagedResource(namespace(w.gamma), "web"), ready)
+	_, err = w.observer.Await(ctx, testbed.ManagedResourceRef(namespace(w.gamma), "web"), ready)
 	return err
 }
 
 // editSettings edits a ConfigMap by hand and sees it come back.
-func (w *world) editSettings(ctx context.Context, target *stage.Cluster, text string) error {
+func (w *world) editSettings(ctx context.Context, target *testbed.Cluster, text string) error {
 	edit := client.RawPatch(client.Merge.Type(), []byte(`{"data":{"colour":"red"}}`))
 	took, err := restored(ctx, target, settings(), func() error {
 		return target.Client.Patch(ctx, settings(), edit, meddler)
@@ -271,7 +274,7 @@ func (w *world) editSettings(ctx context.Context, target *stage.Cluster, text st
 }
 
 // tellEvent prints the event by which the hub says who changed an object.
-func (w *world) tellEvent(ctx context.Context, target *stage.Cluster, object string) error {
+func (w *world) tellEvent(ctx context.Context, target *testbed.Cluster, object string) error {
 	for range 100 {
 		list := &eventsv1.EventList{}
 		if err := w.source.Client.List(ctx, list, client.InNamespace(namespace(target))); err != nil {
@@ -289,11 +292,11 @@ func (w *world) tellEvent(ctx context.Context, target *stage.Cluster, object str
 }
 
 func (w *world) targetGoesAway(ctx context.Context) error {
-	ref := stage.ManagedResource(namespace(w.gamma), "web")
+	ref := testbed.ManagedResourceRef(namespace(w.gamma), "web")
 	began := time.Now()
 	w.gamma.KillAPIServer()
 	w.tell("the API server of gamma was killed")
-	entry, err := w.board.Await(ctx, ref, func(e stage.Entry) bool {
+	entry, err := w.observer.Await(ctx, ref, func(e testbed.Entry) bool {
 		_, reason, _ := e.Condition("Ready")
 		return e.Is("Ready", "Unknown") && reason == resourcesv1alpha1.ReasonTargetUnreachable
 	})
@@ -304,7 +307,7 @@ func (w *world) targetGoesAway(ctx context.Context) error {
 		return errors.New("gamma's ManagedResource does not count as applied any more")
 	}
 	w.measured(entry.Since.Sub(began), "ManagedResource web of gamma turned Unknown (TargetUnreachable)")
-	if entry, err = w.board.Await(ctx, stage.TargetCluster(namespace(w.gamma), w.gamma.Name), func(e stage.Entry) bool { return !ready(e) }); err != nil {
+	if entry, err = w.observer.Await(ctx, testbed.TargetClusterRef(namespace(w.gamma), w.gamma.Name), func(e testbed.Entry) bool { return !ready(e) }); err != nil {
 		return err
 	}
 	_, reason, _ := entry.Condition("Ready")
@@ -319,11 +322,11 @@ func (w *world) targetGoesAway(ctx context.Context) error {
 		return err
 	}
 	blue := strings.Replace(file("manifests/web.yaml"), "colour: green", "colour: blue", 1)
-	if err := w.source.Client.Update(ctx, hubtest.Content(namespace(w.gamma), "web", "objects.yaml", blue)); err != nil {
+	if err := w.source.Client.Update(ctx, testbed.Content(namespace(w.gamma), "web", "objects.yaml", blue)); err != nil {
 		return fmt.Errorf("changing the content for gamma: %w", err)
 	}
 	w.tell("meanwhile in the source cluster: the content for gamma was changed")
-	if err := w.onlyUnready(began, ref, stage.TargetCluster(namespace(w.gamma), w.gamma.Name)); err != nil {
+	if err := w.onlyUnready(began, ref, testbed.TargetClusterRef(namespace(w.gamma), w.gamma.Name)); err != nil {
 		return err
 	}
 	w.tell("all this time, nothing of alpha, beta or the source was anything but ready")
@@ -331,12 +334,14 @@ func (w *world) targetGoesAway(ctx context.Context) error {
 	return w.targetComesBack(ctx, ref)
 }
 
-func (w *world) targetComesBack(ctx context.Context, ref stage.Ref) error {
-	checksum := func(e stage.Entry) string {
-		value, _, _ := unstructured.NestedString(e.Object.Object, "status", "secretsDataChecksum")
-		return value
+func (w *world) targetComesBack(ctx context.Context, ref testbed.Ref) error {
+	checksum := func(e testbed.Entry) string {
+		if mr, ok := e.Object.(*resourcesv1alpha1.ManagedResource); ok && mr.Status.SecretsDataChecksum != nil {
+			return *mr.Status.SecretsDataChecksum
+		}
+		return ""
 	}
-	old := checksum(w.board.Entries()[ref])
+	old := checksum(w.observer.Entries()[ref])
 	w.tell("the API server of gamma is started again")
 	group := newChorus(w)
 	group.add(func() (time.Time, string, error) {
@@ -352,15 +357,15 @@ func (w *world) targetComesBack(ctx context.Context, ref stage.Ref) error {
 		seen, err := follower.Until(ctx, func(u *unstructured.Unstructured) bool { return u != nil && hasString(u, "blue", "data", "colour") })
 		return seen, "what was changed meanwhile has arrived in gamma", err
 	})
-	changed := func(e stage.Entry) bool { return ready(e) && checksum(e) != old }
-	group.await(ctx, ref, changed, func(stage.Entry) string { return "ManagedResource web of gamma is ready, with the change" })
-	group.await(ctx, stage.TargetCluster(namespace(w.gamma), w.gamma.Name), ready, func(stage.Entry) string { return "TargetCluster gamma is ready" })
+	changed := func(e testbed.Entry) bool { return ready(e) && checksum(e) != old }
+	group.await(ctx, ref, changed, func(testbed.Entry) string { return "ManagedResource web of gamma is ready, with the change" })
+	group.await(ctx, testbed.TargetClusterRef(namespace(w.gamma), w.gamma.Name), ready, func(testbed.Entry) string { return "TargetCluster gamma is ready" })
 	return group.wait()
 }
 
 // onlyUnready fails if anything but the given entries was not ready at any time since a moment.
-func (w *world) onlyUnready(since time.Time, except ...stage.Ref) error {
-	for _, e := range w.board.History(since) {
+func (w *world) onlyUnready(since time.Time, except ...testbed.Ref) error {
+	for _, e := range w.observer.History(since) {
 		expected := false
 		for _, ref := range except {
 			expected = expected || e.Ref == ref
@@ -372,7 +377,7 @@ func (w *world) onlyUnready(since time.Time, except ...stage.Ref) error {
 	return nil
 }
 
-// settle waits until the Deployments are rolled out and everything on the board is ready and stays so: what an act does may
+// settle waits until the Deployments are rolled out and everything that the observer sees is ready and stays so: what an act does may
 // have consequences after its end, and they are not to be taken for those of the next one.
 func (w *world) settle(ctx context.Context) error {
 	for range 120 {
@@ -385,7 +390,7 @@ func (w *world) settle(ctx context.Context) error {
 			// Before the second act it does not exist.
 			done = done && (err != nil || web.Status.ObservedGeneration == web.Generation && web.Status.AvailableReplicas == 3)
 		}
-		for _, e := range w.board.Entries() {
+		for _, e := range w.observer.Entries() {
 			done = done && ready(e) && time.Since(e.Since) > quiet
 		}
 		if done {
@@ -393,7 +398,7 @@ func (w *world) settle(ctx context.Context) error {
 		}
 		time.Sleep(quiet / 2)
 	}
-	for _, e := range w.board.Entries() {
+	for _, e := range w.observer.Entries() {
 		if !ready(e) {
 			return fmt.Errorf("%s does not become ready again: it %s", e.Ref, e.Describe())
 		}
@@ -406,7 +411,7 @@ func (w *world) tokenIsRotated(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	old, err := live(ctx, w.source, hubtest.Registration(namespace(w.beta), w.beta.Name, nil))
+	old, err := live(ctx, w.source, testbed.Registration(namespace(w.beta), w.beta.Name, nil))
 	if err != nil {
 		return err
 	}
@@ -414,17 +419,20 @@ func (w *world) tokenIsRotated(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ref := stage.TargetCluster(namespace(w.beta), w.beta.Name)
-	expiry := func(e stage.Entry) string {
-		value, _, _ := unstructured.NestedString(e.Object.Object, "status", "credentialExpiry")
-		return value
+	ref := testbed.TargetClusterRef(namespace(w.beta), w.beta.Name)
+	expiry := func(e testbed.Entry) string {
+		tc, ok := e.Object.(*hubv1alpha1.TargetCluster)
+		if !ok || tc.Status.CredentialExpiry == nil {
+			return ""
+		}
+		return tc.Status.CredentialExpiry.String()
 	}
-	first := expiry(w.board.Entries()[ref])
-	if err := w.source.Client.Update(ctx, hubtest.Registration(namespace(w.beta), w.beta.Name, kubeconfig)); err != nil {
+	first := expiry(w.observer.Entries()[ref])
+	if err := w.source.Client.Update(ctx, testbed.Registration(namespace(w.beta), w.beta.Name, kubeconfig)); err != nil {
 		return fmt.Errorf("changing the registration of beta: %w", err)
 	}
 	changed := time.Now()
-	entry, err := w.board.Await(ctx, ref, func(e stage.Entry) bool { return e.Object != nil && expiry(e) != first })
+	entry, err := w.observer.Await(ctx, ref, func(e testbed.Entry) bool { return e.Object != nil && expiry(e) != first })
 	if err != nil {
 		return err
 	}
@@ -459,7 +467,7 @@ func (w *world) tokenIsRotated(ctx context.Context) error {
 }
 
 // watchesIn counts the watches that the hub has ever begun in a cluster.
-func (w *world) watchesIn(cluster *stage.Cluster) (n int, err error) {
+func (w *world) watchesIn(cluster *testbed.Cluster) (n int, err error) {
 	entries, err := cluster.AuditEntries()
 	for _, e := range entries {
 		if e.Verb == "watch" && e.UserAgent == "trellis" {
@@ -499,7 +507,7 @@ func (w *world) resourceIsRemoved(ctx context.Context) error {
 		return err
 	}
 	defer ns.Stop()
-	if err := w.source.Client.Delete(ctx, hubtest.ManagedResource(namespace(w.alpha), "dashboards")); err != nil {
+	if err := w.source.Client.Delete(ctx, testbed.ManagedResource(namespace(w.alpha), "dashboards")); err != nil {
 		return fmt.Errorf("deleting a ManagedResource: %w", err)
 	}
 	deleted := time.Now()
@@ -513,7 +521,7 @@ func (w *world) resourceIsRemoved(ctx context.Context) error {
 		return err
 	}
 	w.measured(seen.Sub(deleted), "so is its last, the namespace (Kubernetes takes 5 s to empty one)")
-	entry, err := w.board.Await(ctx, stage.ManagedResource(namespace(w.alpha), "dashboards"), func(e stage.Entry) bool { return e.Object == nil })
+	entry, err := w.observer.Await(ctx, testbed.ManagedResourceRef(namespace(w.alpha), "dashboards"), func(e testbed.Entry) bool { return e.Object == nil })
 	if err != nil {
 		return err
 	}
@@ -528,7 +536,7 @@ func (w *world) resourceIsRemoved(ctx context.Context) error {
 	return nil
 }
 
-func ready(e stage.Entry) bool { return e.Is("Ready", "True") }
+func ready(e testbed.Entry) bool { return e.Is("Ready", "True") }
 
 func settings() *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}}

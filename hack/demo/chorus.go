@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // chorus waits for several things at a time and prints each when it happens, with the time since it was asked for.
@@ -34,10 +34,10 @@ func (c *chorus) add(happens func() (time.Time, string, error)) {
 	})
 }
 
-// await waits for an entry of the board.
-func (c *chorus) await(ctx context.Context, ref stage.Ref, wanted func(stage.Entry) bool, text func(stage.Entry) string) {
+// await waits for an object that the observer sees.
+func (c *chorus) await(ctx context.Context, ref testbed.Ref, wanted func(testbed.Entry) bool, text func(testbed.Entry) string) {
 	c.add(func() (time.Time, string, error) {
-		entry, err := c.world.board.Await(ctx, ref, wanted)
+		entry, err := c.world.observer.Await(ctx, ref, wanted)
 		if err != nil {
 			return time.Time{}, "", err
 		}

@@ -9,16 +9,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/trellis-hub/trellis/hack/demo/stage"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // rolloutGetsStuck changes a Deployment so that no node fits its new pods. The old ones serve on, so it is healthy, and the
 // conditions say which pod keeps the roll-out from going on, and why.
 func (w *world) rolloutGetsStuck(ctx context.Context) error {
-	ref := stage.ManagedResource(namespace(w.beta), "web")
+	ref := testbed.ManagedResourceRef(namespace(w.beta), "web")
 	content := func(manifest string) error {
-		if err := w.source.Client.Update(ctx, hubtest.Content(ref.Namespace, ref.Name, "objects.yaml", manifest)); err != nil {
+		if err := w.source.Client.Update(ctx, testbed.Content(ref.Namespace, ref.Name, "objects.yaml", manifest)); err != nil {
 			return fmt.Errorf("changing the content for beta: %w", err)
 		}
 		return nil
@@ -36,7 +35,7 @@ func (w *world) rolloutGetsStuck(ctx context.Context) error {
 	if err := content(impossible); err != nil {
 		return err
 	}
-	entry, err := w.board.Await(ctx, ref, func(e stage.Entry) bool {
+	entry, err := w.observer.Await(ctx, ref, func(e testbed.Entry) bool {
 		_, _, message := e.Condition("ResourcesProgressing")
 		stuck := e.Is("ResourcesProgressing", "True") && strings.Contains(message, "Unschedulable")
 		return stuck && e.Is("ResourcesHealthy", "True") // the old pods serve on
@@ -52,7 +51,7 @@ func (w *world) rolloutGetsStuck(ctx context.Context) error {
 	if err := content(manifest); err != nil {
 		return err
 	}
-	if entry, err = w.board.Await(ctx, ref, ready); err != nil {
+	if entry, err = w.observer.Await(ctx, ref, ready); err != nil {
 		return err
 	}
 	w.measured(entry.Since.Sub(began), "the former content is back, and so is Ready")

@@ -67,7 +67,7 @@ func (w *world) stay(ctx context.Context) error {
 	if err := w.source.Client.List(ctx, list); err != nil {
 		return fmt.Errorf("reading events: %w", err)
 	}
-	events, err := w.source.Watch.Watch(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	events, err := w.source.Client.Watch(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
 	if err != nil {
 		return fmt.Errorf("watching events: %w", err)
 	}

@@ -20,8 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 //go:embed config.yaml manifests
@@ -45,25 +44,24 @@ type world struct {
 	// prometheus is the folder with its binaries. Empty: none is wanted.
 	prometheus string
 
-	source, alpha, beta, gamma *stage.Cluster
+	source, alpha, beta, gamma *testbed.Cluster
 	// delta is for those who look around: the tutorial has them register it. It starts when the show is over.
-	delta      *stage.Cluster
-	hub        *stage.Hub
-	monitoring *stage.Monitoring // nil if none is wanted
-	board      *stage.Board
-	closeBoard context.CancelFunc
+	delta      *testbed.Cluster
+	hub        *testbed.Process
+	monitoring *testbed.Monitoring // nil if none is wanted
+	observer   *testbed.Observer
 }
 
-func (w *world) targets() []*stage.Cluster { return []*stage.Cluster{w.alpha, w.beta, w.gamma} }
+func (w *world) targets() []*testbed.Cluster { return []*testbed.Cluster{w.alpha, w.beta, w.gamma} }
 
 // namespace is where a target's registration and ManagedResources are, in the source cluster.
-func namespace(target *stage.Cluster) string { return "shoot--demo--" + target.Name }
+func namespace(target *testbed.Cluster) string { return "shoot--demo--" + target.Name }
 
 // prepare builds the hub and trellisctl, and starts all clusters.
 func (w *world) prepare(ctx context.Context) error {
 	w.act("Starting")
 	var err error
-	if w.root, err = stage.Root(ctx); err != nil {
+	if w.root, err = controlplane.Root(); err != nil {
 		return err
 	}
 	if w.dir == "" {
@@ -74,7 +72,7 @@ func (w *world) prepare(ctx context.Context) error {
 	}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		if w.binary, err = stage.Build(starting, w.root); err != nil {
+		if w.binary, err = testbed.Build(starting, w.root); err != nil {
 			return err
 		}
 		return w.buildCtl(starting)
@@ -87,7 +85,7 @@ func (w *world) prepare(ctx context.Context) error {
 				Audit: name == "beta", // its token is rotated, and nobody is to notice
 			})
 		}
-		clusters, err := stage.StartClusters(starting, options...)
+		clusters, err := testbed.StartClusters(starting, options...)
 		if err != nil {
 			return err
 		}
@@ -111,7 +109,7 @@ func (w *world) prepare(ctx context.Context) error {
 
 // startDelta starts a cluster that nobody has registered.
 func (w *world) startDelta(ctx context.Context) error {
-	started, err := stage.StartClusters(ctx, controlplane.Options{Name: "delta", ControllerManager: true, Scheduler: true, Nodes: 1})
+	started, err := testbed.StartClusters(ctx, controlplane.Options{Name: "delta", ControllerManager: true, Scheduler: true, Nodes: 1})
 	if err != nil {
 		return err
 	}
@@ -121,7 +119,7 @@ func (w *world) startDelta(ctx context.Context) error {
 
 // buildCtl builds trellisctl beside the access files, also under the name by which kubectl finds it.
 func (w *world) buildCtl(ctx context.Context) error {
-	if _, err := stage.BuildCommand(ctx, w.root, "trellisctl", w.dir); err != nil {
+	if _, err := testbed.BuildCommand(ctx, w.root, "trellisctl", w.dir); err != nil {
 		return err
 	}
 	if err := os.Symlink("trellisctl", filepath.Join(w.dir, "kubectl-trellis")); err != nil {
@@ -144,7 +142,7 @@ func (w *world) linkKubectl() error {
 
 // install prepares the source cluster: CRDs, the hub's identities, and a namespace for each target.
 func (w *world) install(ctx context.Context) error {
-	if err := hubtest.InstallSource(ctx, w.source.Client); err != nil {
+	if err := testbed.InstallSource(ctx, w.source.Client); err != nil {
 		return err
 	}
 	for _, target := range w.targets() {
@@ -153,15 +151,13 @@ func (w *world) install(ctx context.Context) error {
 			return fmt.Errorf("preparing the source cluster: %w", err)
 		}
 	}
-	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w.closeBoard = cancel
 	var err error
-	w.board, err = stage.NewBoard(watching, w.source)
+	w.observer, err = testbed.Observe(context.WithoutCancel(ctx), w.source, testbed.ObserverOptions{History: true})
 	return err
 }
 
 // writeAccess writes an administrator's access for people who look around: a kubeconfig, and the same for curl.
-func (w *world) writeAccess(cluster *stage.Cluster) error {
+func (w *world) writeAccess(cluster *testbed.Cluster) error {
 	config, err := clientcmd.Load(cluster.Kubeconfig())
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of %s: %w", cluster.Name, err)
@@ -192,7 +188,7 @@ func (w *world) end(ctx context.Context) error {
 	took := time.Since(began)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	lease, err := live(ctx, w.source, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: hubtest.HubNamespace, Name: "trellis"}})
+	lease, err := live(ctx, w.source, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.HubNamespace, Name: "trellis"}})
 	if err != nil {
 		return err
 	}
@@ -216,14 +212,14 @@ func (w *world) abandon() {
 	if w.monitoring != nil {
 		w.monitoring.Stop()
 	}
-	if w.closeBoard != nil {
-		w.closeBoard()
+	if w.observer != nil {
+		w.observer.Stop()
 	}
-	stage.StopClusters(append(w.targets(), w.delta, w.source)...)
+	testbed.StopClusters(append(w.targets(), w.delta, w.source)...)
 }
 
 // live reads an object.
-func live[T client.Object](ctx context.Context, cluster *stage.Cluster, object T) (T, error) {
+func live[T client.Object](ctx context.Context, cluster *testbed.Cluster, object T) (T, error) {
 	err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
 	if err != nil {
 		err = fmt.Errorf("reading from %s: %w", cluster.Name, err)
@@ -232,16 +228,16 @@ func live[T client.Object](ctx context.Context, cluster *stage.Cluster, object T
 }
 
 // follow watches an object.
-func follow(ctx context.Context, cluster *stage.Cluster, object client.Object) (*stage.Follower, error) {
+func follow(ctx context.Context, cluster *testbed.Cluster, object client.Object) (*testbed.Follower, error) {
 	kind, err := apiutil.GVKForObject(object, cluster.Client.Scheme())
 	if err != nil {
 		return nil, fmt.Errorf("watching an object: %w", err)
 	}
-	return stage.Follow(ctx, cluster, kind, client.ObjectKeyFromObject(object))
+	return testbed.Follow(ctx, cluster, kind, client.ObjectKeyFromObject(object))
 }
 
 // followSoon watches an object of a cluster whose API server is about to start.
-func followSoon(ctx context.Context, cluster *stage.Cluster, object client.Object) (*stage.Follower, error) {
+func followSoon(ctx context.Context, cluster *testbed.Cluster, object client.Object) (*testbed.Follower, error) {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		follower, err := follow(ctx, cluster, object)
 		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {
@@ -252,7 +248,7 @@ func followSoon(ctx context.Context, cluster *stage.Cluster, object client.Objec
 
 // available waits until the pods of the Deployment of a target are available, and returns when they were. It must be
 // the one that is wanted, as its controller sees it now.
-func available(ctx context.Context, c *stage.Cluster, wanted func(*unstructured.Unstructured) bool) (time.Time, error) {
+func available(ctx context.Context, c *testbed.Cluster, wanted func(*unstructured.Unstructured) bool) (time.Time, error) {
 	follower, err := follow(ctx, c, deployment())
 	if err != nil {
 		return time.Time{}, err
@@ -267,7 +263,7 @@ func available(ctx context.Context, c *stage.Cluster, wanted func(*unstructured.
 
 // restored meddles with an object of a target and measures until it is back: from the answer to the last request of meddle to
 // the moment that a watch on the target shows the object as it should be, in a version that is not the one before.
-func restored(ctx context.Context, cluster *stage.Cluster, object client.Object, meddle func() error, back func(*unstructured.Unstructured) bool) (time.Duration, error) {
+func restored(ctx context.Context, cluster *testbed.Cluster, object client.Object, meddle func() error, back func(*unstructured.Unstructured) bool) (time.Duration, error) {
 	object, err := live(ctx, cluster, object)
 	if err != nil {
 		return 0, err
@@ -302,7 +298,7 @@ func dashboards(count int) string {
 		for j := range 40 {
 			fmt.Fprintf(&panels, "panel %d of dashboard %d: rate(requests_total{pod=~'web-.*'}[5m])\n", j, i)
 		}
-		manifests = append(manifests, hubtest.ConfigMap("monitoring", fmt.Sprintf("dashboard-%d", i), panels.String()))
+		manifests = append(manifests, testbed.ConfigMap("monitoring", fmt.Sprintf("dashboard-%d", i), panels.String()))
 	}
 	return strings.Join(manifests, "\n---\n")
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/differential"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 var (
@@ -30,12 +30,12 @@ var (
 	seed        = flag.Uint64("differential.seed", 1, "what is drawn; zero for something that nobody has seen")
 )
 
-var cluster *hubtest.Cluster
+var cluster *testbed.Cluster
 
 func TestMain(m *testing.M) {
-	hubtest.Suite{Patience: 2 * time.Minute, Poll: 100 * time.Millisecond}.Main(m, func(m *testing.M) int {
+	testbed.Suite{Patience: 2 * time.Minute, Poll: 100 * time.Millisecond}.Main(m, func(m *testing.M) int {
 		var err error
-		if cluster, err = hubtest.StartCluster(context.Background(), controlplane.Options{Name: "differential"}); err != nil {
+		if cluster, err = testbed.StartCluster(context.Background(), controlplane.Options{Name: "differential"}); err != nil {
 			fmt.Println(err)
 			return 1
 		}
@@ -94,7 +94,7 @@ func TestObjectsAreWhatAnUpdateMakesOfThem(t *testing.T) {
 			}
 			if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 				pair.Names = [2]string{"object", "object"}
-				pair.Namespaces = [2]string{hubtest.Namespace(t, nil, cluster), hubtest.Namespace(t, nil, cluster)}
+				pair.Namespaces = [2]string{testbed.Namespace(t, nil, cluster), testbed.Namespace(t, nil, cluster)}
 			} else {
 				pair.Names = [2]string{fmt.Sprintf("engine%d.example.com", i), fmt.Sprintf("update%d.example.com", i)}
 			}

@@ -25,8 +25,8 @@
 //
 // A target takes one goroutine, one open file and 16 to 40 KiB beyond the 46 MiB of the bare process; a connection two goroutines,
 // one file and 36 KiB; a watch one goroutine and 18 to 25 KiB. A thousand targets with 304 shared objects and one connection with
-// 12 watches and a probe every 5 s each were seen to take 441 MiB and 0.058 cores at rest ("make fleetsim-bench"), and 491 MiB
-// and 0.063 cores on a busier machine.
+// 12 watches and a probe every 5 s each were seen to take 441 MiB and 0.058 cores at rest, and 491 MiB and 0.063 cores on a
+// busier machine.
 //
 // # Trade-offs
 //

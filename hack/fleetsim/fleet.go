@@ -44,7 +44,6 @@ type Options struct {
 type Fleet struct {
 	options Options
 	targets []*Target
-	byName  map[string]*Target
 }
 
 // Start starts a fleet. If ctx ends before it is there, it fails; the fleet itself runs until Stop.
@@ -64,7 +63,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	if o.Journal == nil {
 		o.Journal = journal.New(journal.Options{})
 	}
-	f := &Fleet{options: o, targets: make([]*Target, o.Targets), byName: make(map[string]*Target, o.Targets)}
+	f := &Fleet{options: o, targets: make([]*Target, o.Targets)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range f.targets {
@@ -85,20 +84,11 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 		f.Stop()
 		return nil, err
 	}
-	for _, t := range f.targets {
-		f.byName[t.name] = t
-	}
 	return f, nil
 }
 
 // Targets returns all targets in the order of their names. The slice is the caller's.
 func (f *Fleet) Targets() []*Target { return append([]*Target(nil), f.targets...) }
-
-// Target returns the one with this name.
-func (f *Fleet) Target(name string) (*Target, bool) {
-	target, ok := f.byName[name]
-	return target, ok
-}
 
 // Journal of the whole fleet.
 func (f *Fleet) Journal() *journal.Journal { return f.options.Journal }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -25,20 +26,38 @@ func TestTargetsAreClustersOfTheirOwn(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(uid).To(BeEquivalentTo(target.UID()))
 		hosts[target.Host()], uids[uid] = true, true
-		found, ok := fleet.Target(target.Name())
-		g.Expect(ok).To(BeTrue())
-		g.Expect(found).To(BeIdenticalTo(target))
 	}
 	g.Expect(hosts).To(HaveLen(5))
 	g.Expect(uids).To(HaveLen(5))
-	_, ok := fleet.Target("target-0006")
-	g.Expect(ok).To(BeFalse())
 
 	again := start(t, fleetsim.Options{Targets: 6, Seed: 7}).Targets()
 	other := start(t, fleetsim.Options{Targets: 1, Seed: 8}).Targets()
 	g.Expect(again[4].UID()).To(Equal(fleet.Targets()[4].UID()), "identities follow from the seed")
 	g.Expect(uids).NotTo(HaveKey(string(again[5].UID())))
 	g.Expect(uids).NotTo(HaveKey(string(other[0].UID())))
+}
+
+func TestAShareIsAlwaysTheSame(t *testing.T) {
+	g := NewWithT(t)
+	fleet := start(t, fleetsim.Options{Targets: 10, Seed: 1})
+	names := func(percent float64) (names []string) {
+		targets, err := fleet.Share(percent)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, target := range targets {
+			names = append(names, target.Name())
+		}
+		return names
+	}
+	g.Expect(names(30)).To(HaveLen(3))
+	g.Expect(names(30)).To(Equal(names(30)))
+	g.Expect(names(50)).To(ContainElements(names(30)))
+	g.Expect(names(1)).To(HaveLen(1))
+	g.Expect(names(0)).To(BeEmpty())
+	g.Expect(names(100)).To(HaveLen(10))
+	g.Expect(names(100)).To(Equal(slices.Sorted(slices.Values(names(100)))))
+	g.Expect(names(30)).NotTo(Equal(names(100)[:3]), "they are drawn by lot")
+	_, err := fleet.Share(101)
+	g.Expect(err).To(MatchError(ContainSubstring("between 0 and 100")))
 }
 
 func TestACredentialIsGoodForItsTargetOnly(t *testing.T) {

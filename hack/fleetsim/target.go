@@ -123,9 +123,6 @@ func (t *Target) Now() time.Time { return t.options.Clock().Add(time.Duration(t.
 // certificates follow the right time.
 func (t *Target) Skew(d time.Duration) { t.skew.Store(int64(d)) }
 
-// Skewed returns how wrong the target's clock is.
-func (t *Target) Skewed() time.Duration { return time.Duration(t.skew.Load()) }
-
 // UID of the namespace kube-system, which is the identity of the cluster behind the address now.
 func (t *Target) UID() types.UID {
 	t.mu.Lock()

@@ -18,7 +18,7 @@ import (
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/histories"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 var (
@@ -31,7 +31,7 @@ var (
 )
 
 // all are the clusters, the source first.
-var all [2]*hubtest.Cluster
+var all [2]*testbed.Cluster
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -44,12 +44,12 @@ func run(m *testing.M) int {
 	if testing.Short() {
 		return m.Run()
 	}
-	clusters, err := hubtest.StartSource(context.Background(), controlplane.Options{Name: "west"}, controlplane.Options{Name: "east"})
+	clusters, err := testbed.StartSource(context.Background(), controlplane.Options{Name: "west"}, controlplane.Options{Name: "east"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer hubtest.StopClusters(clusters...)
+	defer testbed.StopClusters(clusters...)
 	copy(all[:], clusters)
 	return m.Run()
 }

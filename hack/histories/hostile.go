@@ -14,7 +14,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const (
@@ -31,14 +31,14 @@ func (u universe) hostileSpace() string { return u.prefix + "-hostile" }
 
 // newHostile makes the hostile namespace. It has all that it needs for the same classes as the others.
 func (w *world) newHostile(config *rest.Config) (err error) {
-	if w.impostor, err = hubtest.StartImpostor(config); err != nil {
+	if w.impostor, err = testbed.StartImpostor(config); err != nil {
 		return err
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.hostileSpace()}}
 	if err := w.source.Create(w.ctx, ns); err != nil {
 		return fmt.Errorf("creating the hostile namespace: %w", err)
 	}
-	if err := w.source.Create(w.ctx, hubtest.Registration(w.hostileSpace(), "a", w.impostor.Kubeconfig)); err != nil {
+	if err := w.source.Create(w.ctx, testbed.Registration(w.hostileSpace(), "a", w.impostor.Kubeconfig)); err != nil {
 		return fmt.Errorf("registering the impostor: %w", err)
 	}
 	for n := range hostileResources {
@@ -59,7 +59,7 @@ func (w *world) newHostile(config *rest.Config) (err error) {
 }
 
 func (w *world) hostileResource(n int) *resourcesv1alpha1.ManagedResource {
-	return hubtest.ManagedResource(w.hostileSpace(), resourceName(n), resourceName(n))
+	return testbed.ManagedResource(w.hostileSpace(), resourceName(n), resourceName(n))
 }
 
 // identities are the clusters that the hostile namespace claims: real ones, the former representation of
@@ -146,7 +146,7 @@ func (w *world) pretend(s Step) error {
 // claim makes the impostor claim to be another cluster, or registers the victim's own address with a token that the
 // server does not accept.
 func (w *world) claim(s Step) error {
-	registration := hubtest.Registration(w.hostileSpace(), "a", w.impostor.Kubeconfig)
+	registration := testbed.Registration(w.hostileSpace(), "a", w.impostor.Kubeconfig)
 	if s.B == 0 {
 		registration.Data["value"] = w.impostor.Intruder
 	} else {
@@ -183,7 +183,7 @@ func voidIfGone(err error) error {
 
 // endHostile takes the hostile namespace away, for the next history on these clusters.
 func (w *world) endHostile() error {
-	err := w.source.Delete(w.ctx, hubtest.Registration(w.hostileSpace(), "a", nil))
+	err := w.source.Delete(w.ctx, testbed.Registration(w.hostileSpace(), "a", nil))
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}

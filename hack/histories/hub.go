@@ -16,7 +16,7 @@ import (
 	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/cmd/trellis/app"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // hubConfig has three classes: two that go by registrations, and one that goes to the source. There is one hub at a time,
@@ -67,8 +67,8 @@ type command struct {
 	await    chan struct{} // closed when a hub runs
 }
 
-func newHubs(ctx context.Context, w *wire, t *trace, source *hubtest.Cluster, logger logr.Logger, failed func(error)) (*hubs, error) {
-	kubeconfig, err := source.ServiceAccountKubeconfig(ctx, hubtest.HubNamespace, chart.ServiceAccount, 24*time.Hour)
+func newHubs(ctx context.Context, w *wire, t *trace, source *testbed.Cluster, logger logr.Logger, failed func(error)) (*hubs, error) {
+	kubeconfig, err := source.ServiceAccountKubeconfig(ctx, testbed.HubNamespace, chart.ServiceAccount, 24*time.Hour)
 	if err != nil {
 		return nil, fmt.Errorf("identity of the hub: %w", err)
 	}

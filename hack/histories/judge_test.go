@@ -14,7 +14,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // court is a judge whose world is told to it. ManagedResource 0 has object 0, a ConfigMap, in the west, and so has Secret 0.
@@ -50,7 +50,7 @@ func (c *court) change(f func(*state)) {
 // resource shows ManagedResource 0 with objects in its inventory.
 func (c *court) resource(listed ...int) {
 	c.version++
-	mr := hubtest.ManagedResource(c.space(0), resourceName(0))
+	mr := testbed.ManagedResource(c.space(0), resourceName(0))
 	mr.UID, mr.ResourceVersion = "uid-mr", fmt.Sprint(c.version)
 	mr.Finalizers = []string{resourcesv1alpha1.FinalizerBase}
 	mr.Annotations = map[string]string{hubv1alpha1.TargetUIDAnnotation: "uid-west"}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Options say which history to run.
@@ -96,12 +96,12 @@ type Result struct {
 	Trace, About, Log string `json:"-"`
 }
 
-// Run runs a history on two clusters, the first of which hubtest.InstallSource made a source. The error is about the
+// Run runs a history on two clusters, the first of which testbed.InstallSource made a source. The error is about the
 // environment; what the hub did wrong is in the result.
-func Run(ctx context.Context, all [clusters]*hubtest.Cluster, o Options) (*Result, error) {
+func Run(ctx context.Context, all [clusters]*testbed.Cluster, o Options) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	log := &hubtest.Log{}
+	log := &testbed.Log{}
 	w, err := newWorld(ctx, o.Name, all, log)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func Run(ctx context.Context, all [clusters]*hubtest.Cluster, o Options) (*Resul
 
 // Shrink looks for a shorter history that breaks the same rule, by leaving out ever smaller parts, until ctx ends. name makes
 // the names of the attempts. What it returns failed at least once.
-func Shrink(ctx context.Context, all [clusters]*hubtest.Cluster, name string, failed *Result) (*Result, error) {
+func Shrink(ctx context.Context, all [clusters]*testbed.Cluster, name string, failed *Result) (*Result, error) {
 	attempts := 0
 	for part := len(failed.History) / 2; part > 0; part /= 2 {
 		for from := 0; from < len(failed.History) && ctx.Err() == nil; {

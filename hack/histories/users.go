@@ -17,7 +17,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // errVoid is the result of a step that does not apply to the world as it is.
@@ -43,7 +43,7 @@ func (w *world) secretObject(st *state, i int) *corev1.Secret {
 	sec := st.secrets[i]
 	key, value := "objects.yaml", []byte(w.manifests(sec))
 	if sec.brotli || sec.fault == faultBrotli {
-		key, value = key+resourcesv1alpha1.BrotliSuffix, hubtest.Brotli(value)
+		key, value = key+resourcesv1alpha1.BrotliSuffix, testbed.Brotli(value)
 	}
 	if sec.fault == faultBrotli {
 		value = value[:len(value)/2]
@@ -191,7 +191,7 @@ func (w *world) objectIgnore(s Step) error {
 
 func (w *world) resourceObject(st *state, m int) *resourcesv1alpha1.ManagedResource {
 	r := st.resources[m]
-	mr := hubtest.ManagedResource(w.space(spaceOfResource(m)), resourceName(m))
+	mr := testbed.ManagedResource(w.space(spaceOfResource(m)), resourceName(m))
 	for _, i := range r.refs {
 		mr.Spec.SecretRefs = append(mr.Spec.SecretRefs, corev1.LocalObjectReference{Name: secretName(i)})
 	}
@@ -324,7 +324,7 @@ func (w *world) reconcile(s Step) error {
 
 func (w *world) registrationObject(st *state, r int) *corev1.Secret {
 	reg := st.registrations[r]
-	out := hubtest.Registration(w.space(r/registrations), registrationName(r), w.kubeconfigs[reg.cluster])
+	out := testbed.Registration(w.space(r/registrations), registrationName(r), w.kubeconfigs[reg.cluster])
 	if reg.classB {
 		out.Labels[hubv1alpha1.ClassLabel] = "b"
 	}

@@ -26,7 +26,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // world is everything that a history takes place in.
@@ -40,15 +40,15 @@ type world struct {
 	wire        *wire
 	hubs        *hubs
 	trace       *trace
-	log         *hubtest.Log
-	impostor    *hubtest.Impostor
+	log         *testbed.Log
+	impostor    *testbed.Impostor
 	values      int
 	watches     sync.WaitGroup
 	failures    int
 }
 
 // newWorld makes a world on two clusters, of which the first one is prepared as a source.
-func newWorld(ctx context.Context, prefix string, all [clusters]*hubtest.Cluster, log *hubtest.Log) (*world, error) {
+func newWorld(ctx context.Context, prefix string, all [clusters]*testbed.Cluster, log *testbed.Log) (*world, error) {
 	t := newTrace()
 	w := &world{universe: universe{prefix: prefix}, ctx: ctx, trace: t, log: log}
 	w.judge = &judge{
@@ -66,7 +66,7 @@ func newWorld(ctx context.Context, prefix string, all [clusters]*hubtest.Cluster
 		}
 		if c == west {
 			var err error
-			if w.source, err = client.New(config, client.Options{Scheme: hubtest.Scheme()}); err != nil {
+			if w.source, err = client.New(config, client.Options{Scheme: testbed.Scheme()}); err != nil {
 				return nil, fmt.Errorf("client of the source: %w", err)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 var heartbeatName = types.NamespacedName{Namespace: hubtest.HubNamespace, Name: "trellis-heartbeat"}

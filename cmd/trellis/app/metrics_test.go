@@ -19,7 +19,7 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellis/app"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/metrics"
 )
 

@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	chart "github.com/trellis-hub/trellis/charts/trellis"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestConfigurationFileIsLookedAtAgain(t *testing.T) {

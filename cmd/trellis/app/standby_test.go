@@ -17,7 +17,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // simulated is a target in a namespace of its own, with a ManagedResource of one ConfigMap. It can be rotated.

@@ -13,7 +13,7 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // expectNoGoroutines insists that nothing runs that did not run before. Idle connections to the source are closed

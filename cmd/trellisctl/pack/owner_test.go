@@ -18,7 +18,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/app"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // patience is how long the garbage collector may take.

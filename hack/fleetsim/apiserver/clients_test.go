@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
@@ -30,7 +29,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/scale"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,26 +97,6 @@ func TestSubresourcesWork(t *testing.T) {
 	g.Expect(d.Status.Replicas).To(BeEquivalentTo(7))
 	g.Expect(d.Spec.Paused).To(BeFalse())
 	g.Expect(d.Generation).To(BeEquivalentTo(1))
-
-	current, err := deployments.GetScale(ctx, "web", metav1.GetOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(current.Spec.Replicas).To(BeEquivalentTo(1))
-	current.Spec.Replicas = 4
-	_, err = deployments.UpdateScale(ctx, "web", current, metav1.UpdateOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	d, err = deployments.Get(ctx, "web", metav1.GetOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(*d.Spec.Replicas).To(BeEquivalentTo(4))
-	g.Expect(d.Generation).To(BeEquivalentTo(2))
-
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.Discovery()))
-	scales, err := scale.NewForConfig(s.config, mapper, dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(c.Discovery()))
-	g.Expect(err).NotTo(HaveOccurred())
-	_, err = scales.Scales("default").Patch(ctx, appsv1.SchemeGroupVersion.WithResource("deployments"), "web", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	current, err = deployments.GetScale(ctx, "web", metav1.GetOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(current.Spec.Replicas).To(BeEquivalentTo(2))
 }
 
 func TestReviewsAndTokensWork(t *testing.T) {

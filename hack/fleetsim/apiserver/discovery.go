@@ -1,8 +1,6 @@
 package apiserver
 
 import (
-	"crypto/sha512"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -82,22 +80,6 @@ func (c *call) sendDocument(contentType string, doc []byte) {
 	c.w.Header().Set("Content-Type", contentType)
 	c.w.WriteHeader(http.StatusOK)
 	_, _ = c.w.Write(doc) // if the client has gone, nobody is left to tell
-}
-
-// openAPI answers with the schemas of what is served.
-func (c *call) openAPI(path string) {
-	doc, ok := c.registry.Load().OpenAPI(path)
-	if !ok {
-		c.notServed()
-		return
-	}
-	contentType := "application/json"
-	if path == "/openapi/v3" {
-		contentType = "text/plain; charset=utf-8" // [seen]
-	} else {
-		c.w.Header().Set("ETag", fmt.Sprintf("\"%X\"", sha512.Sum512(doc)))
-	}
-	c.sendDocument(contentType, doc)
 }
 
 func (c *call) version() {

@@ -36,7 +36,7 @@ func (c *call) decode(o *storage.Object) *unstructured.Unstructured {
 	return o.Unstructured(c.resource.Storage.GroupVersion().WithKind(c.resource.Kind))
 }
 
-// get answers with an object or its scale.
+// get answers with an object.
 func (c *call) get() error {
 	if err := c.negotiate(); err != nil {
 		return err
@@ -54,19 +54,7 @@ func (c *call) get() error {
 	if o == nil {
 		return c.notFound()
 	}
-	if c.subresource == "scale" {
-		return c.sendScale(http.StatusOK, c.decode(o))
-	}
 	c.sendObject(http.StatusOK, o)
-	return nil
-}
-
-func (c *call) sendScale(code int, parent *unstructured.Unstructured) error {
-	scale, err := c.resource.Scale(parent)
-	if err != nil {
-		return err
-	}
-	c.sendValue(code, scale.Object)
 	return nil
 }
 

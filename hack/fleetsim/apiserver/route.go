@@ -129,13 +129,6 @@ func (c *call) route(began time.Time) {
 	case "/version":
 		c.version()
 		return
-	case "/openapi/v2", "/openapi/v3":
-		c.openAPI(path)
-		return
-	}
-	if strings.HasPrefix(path, "/openapi/v3/") {
-		c.openAPI(path)
-		return
 	}
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	var gv schema.GroupVersion
@@ -248,7 +241,7 @@ func (c *call) routeResource(gv schema.GroupVersion, parts []string, began time.
 func (c *call) routeSubresource() error {
 	r := c.resource
 	switch {
-	case c.subresource == "status" && r.HasStatus, c.subresource == "scale" && r.HasScale:
+	case c.subresource == "status" && r.HasStatus:
 		switch c.r.Method {
 		case http.MethodGet:
 			c.verb = "get"

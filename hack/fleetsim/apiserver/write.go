@@ -83,9 +83,6 @@ func (c *call) writePatch(verb kinds.Verb, patch types.PatchType) error {
 	if done.created {
 		code = http.StatusCreated
 	}
-	if c.subresource == "scale" {
-		return c.sendScale(code, c.decode(done.object))
-	}
 	c.sendObject(code, done.object)
 	return nil
 }

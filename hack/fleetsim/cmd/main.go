@@ -1,3 +1,5 @@
+// Command fleetsim runs a fleet of simulated API servers until it is interrupted, and prints the Secrets that register
+// them to stdout: "make fleetsim". docs/how-to/fleetsim.md shows what one does with it.
 package main
 
 import (
@@ -8,127 +10,96 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
+	"time"
 
-	"github.com/trellis-hub/trellis/hack/fleetsim/control"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/trellis-hub/trellis/hack/fleetsim"
+	"github.com/trellis-hub/trellis/hack/fleetsim/apiserver"
+	"github.com/trellis-hub/trellis/hack/shoot20"
 )
 
-const overview = `fleetsim runs a fleet of simulated API servers, and operates it.
-
-  fleetsim serve        start a fleet and stay until ^C
-  fleetsim targets      list targets
-  fleetsim kubeconfig   print the kubeconfig of a target
-  fleetsim secrets      print the Secrets that register targets, ready to apply
-  fleetsim fault        set, clear or list faults
-  fleetsim rotate       replace tokens and certificates
-  fleetsim skew         set clocks wrong
-  fleetsim stop, start, hibernate, replace, revoke, compact, end-watches, reset-connections
-                        do that to targets
-  fleetsim crd          let a CustomResourceDefinition come or go
-  fleetsim discovery    let discovery fail in part
-  fleetsim journal      tell what targets were asked for, and judge it
-  fleetsim stats        tell what the simulator takes
-  fleetsim bench        measure a fleet with clients, probes and watches
-
-"fleetsim <subcommand> -h" shows the flags. Targets are given by name, in which "*" stands for any characters; no name means all.
-`
-
-// usageError is an error of the command line.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// command is what a subcommand does with its arguments.
-type command func(ctx context.Context, c *console, args []string) error
-
-var commands = map[string]command{
-	"serve": serve, "targets": targets, "kubeconfig": kubeconfig, "secrets": secrets, "fault": faults, "rotate": rotate, "skew": skew,
-	"stop": do, "start": do, "hibernate": do, "replace": do, "revoke": do, "compact": do, "end-watches": do, "reset-connections": do,
-	"crd": crd, "discovery": discovery, "journal": tellJournal, "stats": stats, "bench": bench,
-}
-
-// console is where a command writes to.
-type console struct {
-	name           string // of the subcommand
-	stdout, stderr io.Writer
-}
+// owner is the field manager of what targets hold at the start.
+const owner = "trellis"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	err := serve(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "fleetsim:", err)
+		os.Exit(1)
+	}
 }
 
-// run runs a command line and returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 || slices.Contains([]string{"-h", "-help", "--help", "help"}, args[0]) {
-		fmt.Fprint(stderr, overview)
-		if len(args) == 0 {
-			return 2
+// serve starts a fleet, prints the registrations, and returns when ctx ends.
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var o fleetsim.Options
+	flags := flag.NewFlagSet("fleetsim", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&o.Targets, "targets", 10, "number of API servers")
+	flags.Int64Var(&o.Seed, "seed", 1, "decides the names, identities and UIDs")
+	flags.StringVar(&o.Prefix, "prefix", "target-", "prefix of the names of targets")
+	objects := flags.String("objects", "none", "what targets hold at the start: none or shoot-20")
+	namespace := flags.String("namespace", "", "namespace of all Secrets; empty: one for each target")
+	prefix := flags.String("namespace-prefix", "shoot--fleet--", "prefix of the namespaces, followed by the target's name")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%q is not a flag", flags.Arg(0))
+	}
+	var err error
+	switch *objects {
+	case "none":
+	case "shoot-20":
+		fixture := shoot20.New(shoot20.Options{Seed: o.Seed, Differing: -1}).Objects("any")
+		if o.Snapshot, err = apiserver.Prepare(fixture, owner, time.Now()); err != nil {
+			return err
 		}
-		return 0
-	}
-	do, ok := commands[args[0]]
-	if !ok {
-		fmt.Fprintf(stderr, "fleetsim: there is no subcommand %q; \"fleetsim help\" lists them\n", args[0])
-		return 2
-	}
-	err := do(ctx, &console{args[0], stdout, stderr}, args[1:])
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case errors.As(err, &usageError{}), errors.As(err, &control.RefusedError{}):
-		fmt.Fprintf(stderr, "fleetsim %s: %v\n", args[0], err)
-		return 2
 	default:
-		fmt.Fprintf(stderr, "fleetsim %s: %v\n", args[0], err)
-		return 1
+		return fmt.Errorf("there are no objects %q: there are none and shoot-20", *objects)
 	}
+	began := time.Now()
+	fleet, err := fleetsim.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer fleet.Stop()
+	if err := printSecrets(stdout, fleet.Targets(), *namespace, *prefix); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "%d API servers run, after %s\n", o.Targets, time.Since(began).Round(time.Millisecond))
+	<-ctx.Done()
+	return nil
 }
 
-// flags begins the flags of a subcommand.
-func (c *console) flags(synopsis string) *flag.FlagSet {
-	set := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	set.SetOutput(io.Discard) // parse says what is wrong
-	set.Usage = func() {
-		set.SetOutput(c.stderr)
-		fmt.Fprintf(c.stderr, "fleetsim %s %s\n", c.name, synopsis)
-		set.PrintDefaults()
-	}
-	return set
-}
-
-// parse reads flags and arguments in any order and returns the arguments.
-func parse(set *flag.FlagSet, args []string) ([]string, error) {
-	var rest []string
-	for {
-		err := set.Parse(args)
-		if errors.Is(err, flag.ErrHelp) {
-			return nil, err
+// printSecrets prints the registrations of targets, and the namespaces that they need, ready to be applied.
+func printSecrets(w io.Writer, targets []*fleetsim.Target, namespace, prefix string) error {
+	var namespaces, secrets []any
+	for _, target := range targets {
+		own := namespace
+		if own == "" {
+			own = prefix + target.Name()
 		}
+		if namespace == "" || len(namespaces) == 0 {
+			namespaces = append(namespaces, corev1.Namespace{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: own},
+			})
+		}
+		secrets = append(secrets, target.Registration(own))
+	}
+	for _, object := range append(namespaces, secrets...) {
+		content, err := yaml.Marshal(object)
 		if err != nil {
-			return nil, usageError{err}
+			return fmt.Errorf("encoding an object: %w", err)
 		}
-		if set.NArg() == 0 {
-			return rest, nil
+		if _, err := fmt.Fprintf(w, "---\n%s", content); err != nil {
+			return fmt.Errorf("printing Secrets: %w", err)
 		}
-		rest, args = append(rest, set.Arg(0)), set.Args()[1:]
 	}
-}
-
-// list is a flag with values that commas separate.
-type list []string
-
-// String implements flag.Value.
-func (l *list) String() string { return strings.Join(*l, ",") }
-
-// Set implements flag.Value.
-func (l *list) Set(s string) error {
-	*l = append(*l, strings.Split(s, ",")...)
 	return nil
 }

@@ -76,15 +76,6 @@ var customRows = []row{
 		merge("gadget/x", `{"status":{"phase":"Changed"}}`),
 		merge("gadget/x/status", `{"status":{"phase":"Changed"}}`).want(notFound),
 	}},
-	{"scale of a custom resource", []*step{
-		post("widget", object("Widget", "x", `spec: {size: 1, replicas: 2}`)),
-		merge("widget/x/status", `{"status":{"replicas":1,"selector":"a=b"}}`),
-		get("widget/x/scale"),
-		put("widget/x/scale", object("Scale", "x", `metadata: {namespace: $ns, resourceVersion: "${rv}"}`, `spec: {replicas: 3}`)),
-		merge("widget/x/scale?fieldManager=s", `{"spec":{"replicas":4}}`),
-		get("widget/x"),
-		get("gadget/x/scale").want(notFound),
-	}},
 	{"apply a custom resource", []*step{
 		apply("widget/x?fieldManager=a", object("Widget", "x", `spec: {size: 1, ports: [{name: a}, {name: b, port: 81}]}`)).want(created),
 		apply("widget/x?fieldManager=b", object("Widget", "x", `spec: {ports: [{name: c}], tags: [t]}`)),
@@ -172,11 +163,6 @@ var customRows = []row{
 		apply(things+"/x?fieldManager=a&force=true", strings.ReplaceAll(thing, `"size":1`, `"size":2`)).only(nothing), // its deletion may have begun or not
 		merge(things+"/x", `{"metadata":{"finalizers":null}}`).only(nothing),
 		get("crd/things.$ns.test").want(notFound).eventually(),
-	}},
-	{"a definition that is wrong", []*step{
-		post("crd", object("CustomResourceDefinition", "things", `spec: {group: a.test, scope: Namespaced, names: {kind: Thing, plural: things}, versions: `+plainVersion+`}`)).want(unprocessable),
-		post("crd", definition(`[]`)).want(unprocessable),
-		post("crd", definition(`[{name: v1, served: true, storage: true}]`)).want(unprocessable),
 	}},
 }
 

@@ -54,7 +54,6 @@ var discoveryRows = []row{
 		get("/api").accept(aggregated).with("If-None-Match", "${api}").want(304),
 		get("/api").accept(aggregated).with("If-None-Match", `"0"`).only(served),
 	}},
-	{"OpenAPI", []*step{get("/openapi/v3").only(nothing), get("/openapi/v3/apis/apps/v1").only(nothing)}},
 }
 
 // served takes out of discovery documents what the other server does not have, and the definitions of other rows.

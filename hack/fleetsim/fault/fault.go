@@ -40,15 +40,8 @@ const (
 	Refuse Kind = "refuse"
 )
 
-// Kinds lists all kinds, sorted.
-func Kinds() []Kind {
-	kinds := make([]Kind, 0, len(parameters))
-	for kind := range parameters {
-		kinds = append(kinds, kind)
-	}
-	slices.Sort(kinds)
-	return kinds
-}
+// Kinds are all kinds.
+var Kinds = []Kind{Latency, Hang, Status, Reset, GoAway, Drip, SilentWatch, SlowWatch, BlackHole, Silent, Refuse}
 
 // Which connections a BlackHole swallows.
 const (
@@ -106,10 +99,6 @@ type Match struct {
 	Paths []string `json:"paths,omitempty"`
 }
 
-func (m Match) empty() bool {
-	return len(m.Verbs) == 0 && len(m.Resources) == 0 && len(m.UserAgents) == 0 && len(m.Paths) == 0
-}
-
 func (m Match) matches(r *request) bool {
 	return (matchesAny(m.Verbs, r.verb) || r.apply && matchesAny(m.Verbs, "apply")) &&
 		matchesAny(m.Resources, r.resource) && matchesAny(m.UserAgents, r.userAgent) && matchesAny(m.Paths, r.path)
@@ -141,96 +130,26 @@ func Glob(pattern, s string) bool {
 	return true
 }
 
-// parameter names one that a kind takes.
-type parameter string
-
-const (
-	match       parameter = "match"
-	share       parameter = "share"
-	delay       parameter = "delay"
-	jitter      parameter = "jitter"
-	code        parameter = "code"
-	retryAfter  parameter = "retryAfter"
-	after       parameter = "after"
-	rate        parameter = "rate"
-	connections parameter = "connections"
-	at          parameter = "at"
-)
-
-// parameters of each kind; those that it needs come first in required.
-var (
-	parameters = map[Kind][]parameter{
-		Latency:     {match, share, delay, jitter},
-		Hang:        {match, share},
-		Status:      {match, share, code, retryAfter},
-		Reset:       {match, share, after},
-		GoAway:      {match, share},
-		Drip:        {match, share, rate},
-		SilentWatch: {match, share},
-		SlowWatch:   {match, share, delay, jitter},
-		BlackHole:   {share, connections},
-		Silent:      {share, at},
-		Refuse:      {},
-	}
-	required = map[Kind]parameter{Status: code, Drip: rate, SlowWatch: delay}
-)
-
 // maxDelay keeps typing errors from looking like hangs.
 const maxDelay = time.Hour
 
 // Validate says what is wrong with the fault.
 func (f Fault) Validate() error {
-	takes, known := parameters[f.Kind]
-	if !known {
-		return fmt.Errorf("kind %q is unknown: it is one of %v", f.Kind, Kinds())
-	}
-	given := f.given()
-	for _, p := range given {
-		if !slices.Contains(takes, p) {
-			return fmt.Errorf("a fault of kind %s does not take %s: it takes %v", f.Kind, p, takes)
-		}
-	}
-	if p, needs := required[f.Kind]; needs && !slices.Contains(given, p) {
-		return fmt.Errorf("a fault of kind %s needs %s", f.Kind, p)
-	}
-	if f.Kind == Latency && f.Delay.Duration == 0 && f.Jitter.Duration == 0 {
-		return fmt.Errorf("a fault of kind %s needs %s or %s", f.Kind, delay, jitter)
-	}
 	switch {
+	case !slices.Contains(Kinds, f.Kind):
+		return fmt.Errorf("kind %q is unknown: it is one of %v", f.Kind, Kinds)
+	case f.Kind == Status && (f.Code < 400 || f.Code > 599):
+		return fmt.Errorf("the code %d is not between 400 and 599", f.Code)
+	case f.Kind == Drip && f.Rate <= 0:
+		return fmt.Errorf("the rate is %d, and must be positive", f.Rate)
+	case f.Kind == Latency && f.Delay.Duration == 0 && f.Jitter.Duration == 0, f.Kind == SlowWatch && f.Delay.Duration == 0:
+		return fmt.Errorf("a fault of kind %s needs a delay", f.Kind)
 	case !(f.Share >= 0 && f.Share <= 1): // not a number is neither
 		return fmt.Errorf("the share %v is not between 0 and 1", f.Share)
 	case f.Delay.Duration < 0 || f.Delay.Duration > maxDelay:
 		return fmt.Errorf("the delay %s is not between 0 and %s", f.Delay.Duration, maxDelay)
 	case f.Jitter.Duration < 0 || f.Jitter.Duration > maxDelay:
 		return fmt.Errorf("the jitter %s is not between 0 and %s", f.Jitter.Duration, maxDelay)
-	case f.RetryAfter.Duration < 0:
-		return fmt.Errorf("retryAfter is %s, and cannot be negative", f.RetryAfter.Duration)
-	case f.Code != 0 && (f.Code < 400 || f.Code > 599):
-		return fmt.Errorf("the code %d is not between 400 and 599", f.Code)
-	case f.After < 0:
-		return fmt.Errorf("after is %d, and cannot be negative", f.After)
-	case f.Rate < 0:
-		return fmt.Errorf("the rate is %d, and must be positive", f.Rate)
-	case f.Connections != "" && f.Connections != ExistingConnections && f.Connections != NewConnections:
-		return fmt.Errorf("connections is %q, and must be %q, %q or empty", f.Connections, ExistingConnections, NewConnections)
-	case f.At != "" && f.At != BeforeHandshake && f.At != AfterHandshake:
-		return fmt.Errorf("at is %q, and must be %q, %q or empty", f.At, BeforeHandshake, AfterHandshake)
 	}
 	return nil
-}
-
-// given lists the parameters that are not zero.
-func (f Fault) given() []parameter {
-	var given []parameter
-	for p, is := range map[parameter]bool{
-		match: !f.Match.empty(), share: f.Share != 0, delay: f.Delay.Duration != 0, jitter: f.Jitter.Duration != 0,
-		code: f.Code != 0, retryAfter: f.RetryAfter.Duration != 0, after: f.After != 0, rate: f.Rate != 0,
-		connections: f.Connections != "", at: f.At != "",
-	} {
-		if is {
-			given = append(given, p)
-		}
-	}
-	slices.Sort(given)
-	return given
 }

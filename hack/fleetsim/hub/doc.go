@@ -3,7 +3,7 @@
 // in it.
 //
 // The fleet is small by default, as "make test" runs it; -fleet.targets makes it larger. What a hub takes, and how quick it is,
-// is measured by hack/trials.
+// is measured by hack/perf.
 //
 // No kubelet and no controller runs in a simulated target. What is said of workloads and their pods is played by package player.
 package hub

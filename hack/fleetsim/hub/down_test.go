@@ -17,7 +17,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // sample returns what a counter, a gauge or the count of a histogram of the hub is, over all labels.
@@ -81,7 +81,7 @@ func (w *world) versions() map[string]string {
 // They come back with it.
 func TestNothingRunsForATargetThatIsDown(t *testing.T) {
 	w := newWorld(t, "parked-", 1)
-	hub := hubtest.StartHubForTest(t, source, hubtest.HubOptions{})
+	hub := testbed.StartHubForTest(t, source, testbed.HubOptions{})
 	target := w.fleet.Targets()[0]
 	w.install()
 	w.Eventually(w.managedResources).Should(HaveLen(20))
@@ -110,11 +110,11 @@ func TestNothingRunsForATargetThatIsDown(t *testing.T) {
 // A standby that takes over while a target is down has what waits for it, too.
 func TestSuccessorTakesUpWhatIsParked(t *testing.T) {
 	w := newWorld(t, "handover-", 2)
-	leader := hubtest.StartHubForTest(t, source, hubtest.HubOptions{})
+	leader := testbed.StartHubForTest(t, source, testbed.HubOptions{})
 	w.install()
 	w.Eventually(w.managedResources).Should(HaveLen(40))
 	w.eventually(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue)
-	successor := hubtest.StartHubForTest(t, source, hubtest.HubOptions{})
+	successor := testbed.StartHubForTest(t, source, testbed.HubOptions{})
 	down := w.fleet.Targets()[0]
 
 	w.vanish(down)
@@ -151,7 +151,7 @@ func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 	const targets = 4
 	w := newWorld(t, "network-", targets)
 	var lists atomic.Int64
-	hub := hubtest.StartHubForTest(t, source, hubtest.HubOptions{
+	hub := testbed.StartHubForTest(t, source, testbed.HubOptions{
 		Config: func(c *configv1alpha1.HubConfiguration) {
 			c.ClusterCache.BrownoutPercent = 50
 			// Probes find the losses one after the other, within seconds. The first ones are held until it is known that they are many.

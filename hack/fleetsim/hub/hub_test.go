@@ -16,8 +16,8 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
-	"github.com/trellis-hub/trellis/hack/hubtest"
 	"github.com/trellis-hub/trellis/hack/shoot20"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // foreigner is the user agent of who meddles with targets.
@@ -64,12 +64,12 @@ var additions = []edit{
 
 func TestHubServesASimulatedFleet(t *testing.T) {
 	w := newWorld(t, "target-", *targets)
-	o := hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+	o := testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 		c.TargetClientConnection.QPS, c.TargetClientConnection.Burst = 1000, 1000
 		// A request that is given up is sent again, and what it did is then written twice. On a busy machine that must not happen.
 		c.TargetClientConnection.Timeout.Duration = 2 * time.Minute
 	}}
-	hub := hubtest.StartHubForTest(t, source, o)
+	hub := testbed.StartHubForTest(t, source, o)
 	n := len(w.fleet.Targets())
 	watched := map[string][]string{} // by target
 
@@ -140,7 +140,7 @@ func TestHubServesASimulatedFleet(t *testing.T) {
 		w.Expect(hub.Err()).NotTo(HaveOccurred())
 		w.journal.Reset()
 		restarted := time.Now()
-		hub = hubtest.StartHubForTest(t, source, o)
+		hub = testbed.StartHubForTest(t, source, o)
 		for _, target := range w.fleet.Targets() {
 			w.Eventually(func() []string { return w.watchesOfHub(target) }).Should(ContainElements(watched[target.Name()]), target.Name())
 		}
@@ -184,15 +184,13 @@ func TestHubServesASimulatedFleet(t *testing.T) {
 // suffer has a foreigner do edits in all targets, one after the other, and waits until all is as it was.
 func (w *world) suffer(edits []edit) {
 	w.t.Helper()
-	w.journal.Reset()
-	for _, edit := range edits {
-		before := w.journal.Latencies().Drift.Samples
+	began := time.Now()
+	for i, edit := range edits {
 		w.eachTarget(edit.do)
-		w.Eventually(func() uint64 { return w.journal.Latencies().Drift.Samples - before }).Should(BeEquivalentTo(len(w.fleet.Targets())), edit.what)
+		w.Eventually(func() []float64 { return w.corrections(began).Millis }).Should(HaveLen((i+1)*len(w.fleet.Targets())), edit.what)
 	}
-	got := w.journal.Latencies()
-	w.t.Logf("drift was corrected after: %s", got.Drift)
-	w.Expect(got.Superseded).To(BeZero())
+	got := w.corrections(began)
+	w.t.Logf("drift was corrected after, in ms: %.1f", got.Millis)
 	w.Expect(got.Pending).To(BeEmpty())
 	w.eachTarget(w.hasTheFixture)
 	w.eachTarget(rollOut)

@@ -11,14 +11,14 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // TestHubServesTheOthersDuringAnOutage breaks two of three targets. The third one must not notice, and all is well again once
 // the faults are cleared.
 func TestHubServesTheOthersDuringAnOutage(t *testing.T) {
 	w := newWorld(t, "outage-", 3)
-	hubtest.StartHubForTest(t, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+	testbed.StartHubForTest(t, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 		c.TargetClientConnection.QPS, c.TargetClientConnection.Burst = 1000, 1000
 	}})
 	targets := w.fleet.Targets()
@@ -40,14 +40,14 @@ func TestHubServesTheOthersDuringAnOutage(t *testing.T) {
 	w.Expect(changes[0].do(w.ctx, failing)).To(Succeed(), changes[0].what)
 	for i, edit := range changes {
 		w.Expect(edit.do(w.ctx, healthy)).To(Succeed(), edit.what)
-		w.Eventually(func() uint64 { return healthy.Journal().Latencies().Drift.Samples }).Should(BeEquivalentTo(i+1), edit.what)
+		w.Eventually(func() []float64 { return w.corrections(began, healthy).Millis }).Should(HaveLen(i+1), edit.what)
 	}
 	w.Expect(w.hasTheFixture(w.ctx, healthy)).To(Succeed())
 	sent := w.change("outage")
 	w.Eventually(func() []string { return w.journal.Reached(sent).Missing }).Should(ConsistOf(vanished.Name(), failing.Name()))
 	w.Eventually(failing.Faults().Struck).Should(HaveKeyWithValue(fault.Status, BeNumerically(">", 0)))
 	w.Eventually(vanished.Faults().Struck).Should(HaveKeyWithValue(fault.BlackHole, BeNumerically(">", 0)))
-	w.Expect(failing.Journal().Latencies().Pending).To(HaveLen(1), "the hub cannot correct it")
+	w.Expect(w.corrections(began, failing).Pending[failing.Name()]).To(HaveLen(1), "the hub cannot correct it")
 	during := journal.Since(began, healthy.Journal().History())
 	w.Expect(journal.Repeated(byHub, during...).Err()).To(Succeed())
 	w.Expect(journal.TwoAtATime(time.Hour, journal.ByConnection(byHub), during...).Err()).To(Succeed())
@@ -57,7 +57,7 @@ func TestHubServesTheOthersDuringAnOutage(t *testing.T) {
 		w.Expect(err).NotTo(HaveOccurred())
 	}
 	w.Eventually(func() []string { return w.journal.Reached(sent).Missing }).Should(BeEmpty())
-	w.Eventually(func() []journal.Drift { return w.journal.Latencies().Pending }).Should(BeEmpty())
+	w.Eventually(func() map[string][]string { return w.corrections(began).Pending }).Should(BeEmpty())
 	w.eventually(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue)
 	// A request that the hub gave up during the outage may have been carried out all the same, and is then sent again.
 	w.nothingWorse(began)

@@ -12,7 +12,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // A target answers what it made of an object. While it does not list the kind, as one does that is asked for many lists at
@@ -20,7 +20,7 @@ import (
 // undone as soon as it is listed.
 func TestRepeatedAttemptsSendOnceWhatIsNotListedYet(t *testing.T) {
 	w := newWorld(t, "repeated-", 1)
-	hubtest.StartHubForTest(t, source, hubtest.HubOptions{})
+	testbed.StartHubForTest(t, source, testbed.HubOptions{})
 	target := w.fleet.Targets()[0]
 	toHub := []string{"trellis*"}
 	_, err := target.Faults().Set(fault.Fault{Kind: fault.Hang, Match: fault.Match{UserAgents: toHub, Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"}}})
@@ -30,7 +30,7 @@ func TestRepeatedAttemptsSendOnceWhatIsNotListedYet(t *testing.T) {
 
 	ns := namespace(target)
 	content := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "content"}, Data: map[string][]byte{"objects.yaml": []byte(
-		hubtest.ConfigMap("default", "sent", "1") + "\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {namespace: default, name: refused}\n")}}
+		testbed.ConfigMap("default", "sent", "1") + "\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {namespace: default, name: refused}\n")}}
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, target.Registration(ns), content,
 		&resourcesv1alpha1.ManagedResource{

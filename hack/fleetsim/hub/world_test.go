@@ -22,8 +22,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
 	"github.com/trellis-hub/trellis/hack/fleetsim/player"
-	"github.com/trellis-hub/trellis/hack/hubtest"
 	"github.com/trellis-hub/trellis/hack/shoot20"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // byHub tells what the hub wrote by its user agent.
@@ -182,7 +182,7 @@ func connect(target *fleetsim.Target, userAgent string) (client.Client, func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := client.New(config, client.Options{Scheme: hubtest.Scheme(), HTTPClient: http})
+	c, err := client.New(config, client.Options{Scheme: testbed.Scheme(), HTTPClient: http})
 	return c, http.CloseIdleConnections, err
 }
 
@@ -223,6 +223,18 @@ func (w *world) ours() func(target string, c journal.Change) bool {
 		names[object.GetNamespace()+"/"+object.GetName()] = true
 	}
 	return func(_ string, c journal.Change) bool { return names[c.Namespace+"/"+c.Name] }
+}
+
+// corrections tell what became of the edits of foreigners since a time, in some targets or, if none is given, in all.
+func (w *world) corrections(since time.Time, targets ...*fleetsim.Target) journal.Corrections {
+	if len(targets) == 0 {
+		targets = w.fleet.Targets()
+	}
+	journals := make([]*journal.Target, 0, len(targets))
+	for _, target := range targets {
+		journals = append(journals, target.Journal())
+	}
+	return journal.CorrectionsIn(journals, since, time.Now(), journal.ByUserAgent(foreigner), byHub)
 }
 
 // writesOfHub are its requests to the targets that would have changed something, since the last reset of the journal.

@@ -11,11 +11,6 @@ import (
 // Writers tells whether a write is by those who are judged. Nil means everybody.
 type Writers func(Change) bool
 
-// ByManager are the writes of these field managers. A delete has none; ByUserAgent judges deletes as well.
-func ByManager(managers ...string) Writers {
-	return func(c Change) bool { return slices.Contains(managers, c.Manager) }
-}
-
 // ByUserAgent are the writes of these programs: what a user agent begins with, up to the first slash or space.
 func ByUserAgent(programs ...string) Writers {
 	return func(c Change) bool {

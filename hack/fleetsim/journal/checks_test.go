@@ -178,6 +178,4 @@ func TestWriters(t *testing.T) {
 	g.Expect(ByUserAgent("trellis")(Change{UserAgent: "trellis"})).To(BeTrue())
 	g.Expect(ByUserAgent("trellis")(Change{UserAgent: "trellis/v1 (linux)"})).To(BeTrue())
 	g.Expect(ByUserAgent("trellis")(Change{UserAgent: "trellis-control-plane"})).To(BeFalse())
-	g.Expect(ByManager("a", "b")(Change{Manager: "b"})).To(BeTrue())
-	g.Expect(ByManager("a", "b")(Change{Manager: "c"})).To(BeFalse())
 }

@@ -2,12 +2,9 @@ package journal
 
 import (
 	"cmp"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 	"unique"
 )
@@ -175,28 +172,4 @@ func (c Counts) Sum() Tally {
 		sum.add(count.Tally)
 	}
 	return sum
-}
-
-// Print writes the counts as a table.
-func (c Counts) Print(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "REQUESTS\tVERB\tRESOURCE\tCODE\tMEAN\tSLOWEST\tIN\tOUT\tUSER AGENT")
-	for _, count := range c {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", count.Requests, count.Verb, count.Resource, count.Code,
-			rounded(count.Took/time.Duration(max(count.Requests, 1))), rounded(count.Slowest), count.BytesIn, count.BytesOut, count.UserAgent)
-	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("printing counts: %w", err)
-	}
-	return nil
-}
-
-// rounded leaves three digits or so of a duration.
-func rounded(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		if d >= unit {
-			return d.Round(unit / 100)
-		}
-	}
-	return d
 }

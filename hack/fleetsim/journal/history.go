@@ -92,11 +92,10 @@ var epoch = time.Now()
 
 // writes of a target: their history and what is measured of them.
 type writes struct {
-	mu      sync.Mutex
-	ring    []entry // grows up to the limit, and is then written around
-	total   int     // writes ever
-	last    time.Time
-	latency latencies
+	mu    sync.Mutex
+	ring  []entry // grows up to the limit, and is then written around
+	total int     // writes ever
+	reach reach
 }
 
 // Wrote records one change. Calls for one target come in the order of resource versions, under the server's lock.
@@ -113,7 +112,6 @@ func (t *Target) Wrote(c Change) {
 	w := &t.writes
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last = c.Time
 	if limit := t.options.History; limit > 0 {
 		if len(w.ring) < limit {
 			w.ring = append(w.ring, e)
@@ -122,20 +120,7 @@ func (t *Target) Wrote(c Change) {
 		}
 	}
 	w.total++
-	w.latency.observe(t, c, e)
-}
-
-func (w *writes) reset() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.latency.reset()
-}
-
-// LastWrite is the time of the latest write to the target. Zero: there was none.
-func (t *Target) LastWrite() time.Time {
-	t.writes.mu.Lock()
-	defer t.writes.mu.Unlock()
-	return t.writes.last
+	w.reach.observe(t, c, e)
 }
 
 // History is what was written to a target, oldest first.

@@ -64,7 +64,6 @@ func resource(resource string) written     { return func(c *Change) { c.Resource
 func changed(c *Change)                    { c.Changed = true }
 func replica(name string) written          { return func(c *Change) { c.UserAgent = "trellis/v1 " + name } }
 func after(d time.Duration) written        { return func(c *Change) { c.Time = start.Add(d) } }
-func sentBefore(d time.Duration) written   { return func(c *Change) { c.SentAt = c.Time.Add(-d) } }
 func sentAt(d time.Duration) written       { return func(c *Change) { c.SentAt = start.Add(d).Round(0) } }
 func both(changes ...written) []written    { return changes }
 func target(o Options) (*Journal, *Target) { j := New(o); return j, j.Target("alpha") }
@@ -81,19 +80,6 @@ func TestTargets(t *testing.T) {
 	g.Expect(j.Targets()).To(HaveLen(1))
 }
 
-func TestLastWrite(t *testing.T) {
-	g := NewWithT(t)
-	j := New(Options{})
-	name, at := j.LastWrite()
-	g.Expect(name).To(BeEmpty())
-	g.Expect(at).To(BeZero())
-	history(j.Target("late"), hubWrites(0, 1), hubWrites(1, 2))
-	history(j.Target("early"), hubWrites(0, 1))
-	name, at = j.LastWrite()
-	g.Expect(name).To(Equal("late"))
-	g.Expect(at).To(BeTemporally("==", start.Add(time.Second)))
-}
-
 func TestManyAtATime(t *testing.T) {
 	g := NewWithT(t)
 	j := New(Options{History: 100})
@@ -106,7 +92,7 @@ func TestManyAtATime(t *testing.T) {
 				target.Wrote(Change{Time: time.Now(), Verb: VerbApply, Resource: "pods", Name: fmt.Sprint(i % 7), Before: uint64(i), After: uint64(i + 1)})
 				if i%50 == 0 {
 					j.Counts()
-					j.Latencies()
+					j.Reached(start)
 					Repeated(nil, j.Histories()...)
 				}
 			}
@@ -120,6 +106,20 @@ func TestManyAtATime(t *testing.T) {
 	}
 	j.Reset()
 	g.Expect(j.Counts()).To(BeEmpty())
+}
+
+func TestReached(t *testing.T) {
+	g := NewWithT(t)
+	j := New(Options{})
+	sent := start.Add(time.Second).Round(0)
+	history(j.Target("slow"), hubWrites(0, 1, sentAt(time.Second), after(2*time.Second)), hubWrites(0, 1, named("two"), sentAt(time.Second), after(5*time.Second)))
+	history(j.Target("fast"), hubWrites(0, 1, sentAt(time.Second), after(1500*time.Millisecond)),
+		somebodyWrites(1, 2, after(7*time.Second)),
+		hubWrites(2, 1, sentAt(time.Second), after(8*time.Second))) // a correction brings nothing new
+	history(j.Target("without"), hubWrites(0, 1, sentAt(time.Millisecond)))
+	g.Expect(j.Reached(sent)).To(Equal(Reach{
+		Targets: 2, Missing: []string{"without"}, First: 500 * time.Millisecond, Last: 4 * time.Second, LastTarget: "slow",
+	}))
 }
 
 func BenchmarkAnswered(b *testing.B) {

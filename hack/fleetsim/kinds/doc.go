@@ -1,9 +1,9 @@
 // Package kinds knows what a simulated API server serves and what a write makes of an object.
 //
 // It is pure: no storage, no HTTP, no clock of its own. A Registry is the set of served resources with its documents for
-// discovery and OpenAPI; BuiltIn is that of kube-apiserver 1.36.3, shared by all servers, and With adds
+// discovery; BuiltIn is that of kube-apiserver 1.36.3, shared by all servers, and With adds
 // CustomResourceDefinitions, once for all servers that have the same. Resource.Next computes what an object becomes by a
-// create, update, patch or apply, through the main resource, status or scale; everything may be used by any number of
+// create, update, patch or apply, through the main resource or status; everything may be used by any number of
 // goroutines.
 //
 // How Next works: the body becomes an object, strictly decoded, with its defaults, by the form of its kind. Patches are laid
@@ -12,7 +12,7 @@
 // write that changes nothing but times gives the live object back. How the strategies of kube-apiserver differ from kind
 // to kind is in traits.
 //
-// The parts, each of which can be read alone: form reads and checks objects, with defaults and validation for built-in kinds;
+// The parts, each of which can be read alone: form reads objects, with defaults for built-in kinds, and checks their metadata;
 // custom does so by a CustomResourceDefinition; ownership keeps managedFields; allocation has what the server fills in;
 // discovery has the documents. None of them knows this package, which puts them together.
 //
@@ -22,10 +22,12 @@
 // Trade-offs, and what is left out:
 //   - A built-in kind is served in its preferred version alone. Events of core and of events.k8s.io are two resources.
 //   - Types and schemas are those of the libraries in go.mod, a minor version ahead of 1.36: their new fields are known.
+//   - Of an object of a built-in kind the metadata alone is checked: any value of the right type is taken, and fields that are
+//     immutable on a real server can be changed. There is no subresource scale, and no OpenAPI.
 //   - Conversion between the versions of a definition is always "None". Expressions in schemas (x-kubernetes-validations)
 //     are not evaluated; types, enumerations, bounds, patterns, required fields, list types and defaults are.
-//   - Of the admission plugins there is what they add to pods, claims and volumes (default tolerations, priority,
-//     protection finalizers), but no quota, no limit range, no service account, no webhook.
-//   - Addresses and node ports of Services follow from the name; that two get the same is unlikely, but not excluded.
+//   - Of the admission plugins there is what they add to pods (default tolerations, priority), but no quota, no limit range, no
+//     service account, no webhook. Addresses of Services follow from the name; that two get the same is unlikely, but not
+//     excluded. Node ports, selectors of Jobs and finalizers of volumes are left out.
 //   - Dry run, deletion and whether a name or namespace is there are the caller's; so is a deprecation's warning.
 package kinds

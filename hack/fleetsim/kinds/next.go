@@ -19,7 +19,6 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/allocation"
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/form"
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/ownership"
-	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/validation"
 )
 
 const (
@@ -35,11 +34,8 @@ const (
 // message and causes. That an object to create exists already is for the caller to see, once its name is known, as is
 // whether its namespace exists.
 func (r *Resource) Next(live *unstructured.Unstructured, w Write) (Result, error) {
-	if r.form == nil || r.managers[w.Subresource] == nil && w.Subresource != "scale" {
+	if r.form == nil || r.managers[w.Subresource] == nil {
 		return Result{}, apierrors.NewMethodNotSupported(r.groupResource(), string(w.Verb))
-	}
-	if w.Subresource == "scale" {
-		return r.nextScale(live, w)
 	}
 	n := &next{Resource: r, Write: w, stored: live}
 	if live != nil {
@@ -254,7 +250,7 @@ func (n *next) finishNew(o *unstructured.Unstructured) error {
 		o.SetGeneration(1)
 	}
 	if n.Subresource == "" {
-		allocation.Fill(n.GVR.GroupResource(), o, n.live, n.UID)
+		allocation.Fill(n.GVR.GroupResource(), o, n.live)
 	}
 	if errs := n.form.Validate(o, nil, ""); len(errs) > 0 {
 		return apierrors.NewInvalid(o.GroupVersionKind().GroupKind(), o.GetName(), errs)
@@ -273,7 +269,7 @@ func (n *next) warnOfFinalizers(o *unstructured.Unstructured) {
 		old = n.live.GetFinalizers()
 	}
 	for _, finalizer := range o.GetFinalizers() {
-		if !slices.Contains(old, finalizer) && !strings.Contains(finalizer, "/") && !validation.StandardFinalizers.Has(finalizer) {
+		if !slices.Contains(old, finalizer) && !strings.Contains(finalizer, "/") && !form.StandardFinalizers.Has(finalizer) {
 			n.warnings = append(n.warnings, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name to avoid "+
 				"accidental conflicts with other finalizer writers", finalizer))
 		}
@@ -291,7 +287,7 @@ func (n *next) finish(o *unstructured.Unstructured) (*unstructured.Unstructured,
 		o.SetGeneration(n.live.GetGeneration() + 1)
 	}
 	if n.Subresource == "" {
-		allocation.Fill(n.GVR.GroupResource(), o, n.live, n.UID)
+		allocation.Fill(n.GVR.GroupResource(), o, n.live)
 	}
 	if ownership.Same(o, n.live) {
 		return n.live, nil // which has been checked already

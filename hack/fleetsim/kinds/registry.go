@@ -143,6 +143,3 @@ func (r *Registry) Aggregated(path string, stale ...schema.GroupVersion) (doc []
 // Legacy returns a discovery document of the older form: "/api", "/apis", "/apis/<group>", "/api/v1" or
 // "/apis/<group>/<version>". There is none of a group that is not served.
 func (r *Registry) Legacy(path string) (doc []byte, ok bool) { return r.documents.Legacy(path) }
-
-// OpenAPI returns a document of OpenAPI v3: "/openapi/v3", the index, or "/openapi/v3/<group version>".
-func (r *Registry) OpenAPI(path string) (doc []byte, ok bool) { return r.documents.OpenAPI(path) }

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/custom"
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/form"
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/ownership"
 )
@@ -24,24 +23,19 @@ type Resource struct {
 	Namespaced bool
 	// Verbs are those of discovery. A resource without "get" stores nothing (the reviews, bindings).
 	Verbs []string
-	// HasStatus and HasScale tell of the subresources.
-	HasStatus, HasScale bool
+	// HasStatus tells that there is a subresource status.
+	HasStatus bool
 	// Storage is the same resource in the version that is stored; equal to GVR for built-in kinds.
 	Storage schema.GroupVersionResource
 
 	form       form.Form
 	traits     traits
 	managers   ownership.Managers
-	scale      custom.Scale // A selector is a label selector or, with custom resources, text.
 	selectable []string
-	gvk        *schema.GroupVersionKind // if it is not the one that GVR and Kind make: that of a Scale
 }
 
 // GVK is the group, version and kind of the resource.
 func (r *Resource) GVK() schema.GroupVersionKind {
-	if r.gvk != nil {
-		return *r.gvk
-	}
 	return r.GVR.GroupVersion().WithKind(r.Kind)
 }
 
@@ -76,7 +70,7 @@ const (
 // Write is one change asked for.
 type Write struct {
 	Verb Verb
-	// Subresource is "", "status" or "scale".
+	// Subresource is "" or "status".
 	Subresource string
 	// PatchType tells which patch Body is if Verb is Patch.
 	PatchType types.PatchType
@@ -92,9 +86,6 @@ type Write struct {
 	Namespace, Name string
 	// Now is what the clock of the server shows.
 	Now time.Time
-	// UID is what a new object gets. Only Jobs, whose selector has it, carry it in the Result, and one of their own if this
-	// is empty.
-	UID types.UID
 }
 
 // Result of a write.

@@ -41,9 +41,6 @@ func newBuiltIn(gv schema.GroupVersion, d apidiscoveryv2.APIResourceDiscovery) *
 	r.managers = ownership.New(ownership.Kind{
 		GVK: gvk, Hub: gv, Form: r.form, Converter: converter, HasStatus: r.HasStatus, StatusKeeps: r.traits.statusKeeps,
 	})
-	if r.HasScale {
-		r.scale = custom.Scale{Spec: []string{"spec", "replicas"}, Status: []string{"status", "replicas"}, Selector: []string{"spec", "selector"}}
-	}
 	return r
 }
 
@@ -54,7 +51,6 @@ func newResource(gv schema.GroupVersion, d apidiscoveryv2.APIResourceDiscovery) 
 	}
 	for _, sub := range d.Subresources {
 		r.HasStatus = r.HasStatus || sub.Subresource == "status"
-		r.HasScale = r.HasScale || sub.Subresource == "scale"
 	}
 	return r
 }
@@ -72,9 +68,6 @@ func newCustom(d *custom.Definition, v custom.Version) *Resource {
 		GVK: r.GVK(), Hub: d.Storage.GroupVersion(), Form: v.Form, Converter: d.Converter, Versions: d.APIVersions,
 		HasStatus: r.HasStatus, StatusKeeps: r.traits.statusKeeps,
 	})
-	if v.Scale != nil {
-		r.scale = *v.Scale
-	}
 	r.selectable = v.Selectable
 	return r
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/hubtest"
+	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestIndex(t *testing.T) {

@@ -5,30 +5,22 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strconv"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 const (
-	// serviceNetwork and its size are 10.96.0.0/12, nodePorts the range of node ports.
+	// serviceNetwork and its size are 10.96.0.0/12.
 	serviceNetwork     = 10<<24 | 96<<16
 	serviceNetworkSize = 1 << 20
-	firstNodePort      = 30000
-	nodePorts          = 2768
 )
 
-// Fill fills in what no client asked for and no field manager owns: addresses and node ports of Services, which follow
-// from the name and thus are the same each time, the selectors of Jobs, the finalizers of volumes and claims. It changes o;
-// live is what was stored before, nil if o is new. A new Job, whose selector has its uid, gets the one given, or one of its
-// own if that is empty.
-func Fill(resource schema.GroupResource, o, live *unstructured.Unstructured, uid types.UID) {
+// Fill fills in what no client asked for and no field manager owns: the finalizer of a Namespace, what admission adds to a Pod, the address
+// of a Service, which follows from its name and thus is the same each time, and the stored versions of a CustomResourceDefinition. It changes o; live
+// is what was stored before, nil if o is new.
+func Fill(resource schema.GroupResource, o, live *unstructured.Unstructured) {
 	switch resource.Group + "/" + resource.Resource {
 	case "/namespaces":
 		keepNamespace(o, live)
@@ -37,24 +29,9 @@ func Fill(resource schema.GroupResource, o, live *unstructured.Unstructured, uid
 			admitPod(o)
 		}
 	case "/services":
-		dropTypeDependent(o, live)
 		allocateService(o, live)
 	case "apiextensions.k8s.io/customresourcedefinitions":
 		rememberStored(o)
-	case "apps/daemonsets":
-		countTemplates(o, live)
-	case "batch/jobs":
-		if live == nil {
-			selectPods(o, uid)
-		}
-	case "/persistentvolumeclaims":
-		if live == nil {
-			addFinalizer(o, "kubernetes.io/pvc-protection")
-		}
-	case "/persistentvolumes":
-		if live == nil {
-			addFinalizer(o, "kubernetes.io/pv-protection")
-		}
 	}
 }
 
@@ -76,12 +53,6 @@ func keepNamespace(o, live *unstructured.Unstructured) {
 	}
 	if delete(spec, "finalizers"); len(finalizers) > 0 {
 		spec["finalizers"] = finalizers
-	}
-}
-
-func addFinalizer(o *unstructured.Unstructured, finalizer string) {
-	if finalizers := o.GetFinalizers(); !slices.Contains(finalizers, finalizer) {
-		o.SetFinalizers(append(finalizers, finalizer))
 	}
 }
 
@@ -107,43 +78,6 @@ func admitPod(o *unstructured.Unstructured) {
 		}
 	}
 	spec["tolerations"] = tolerations
-}
-
-// dropTypeDependent drops what the type a Service had needs, and the one it gets does not, unless the write changes it.
-func dropTypeDependent(o, live *unstructured.Unstructured) {
-	if live == nil {
-		return
-	}
-	spec, _ := o.Object["spec"].(map[string]any)
-	before, _ := live.Object["spec"].(map[string]any)
-	kind, old := spec["type"], before["type"]
-	balanced, hasPorts := string(corev1.ServiceTypeLoadBalancer), []any{string(corev1.ServiceTypeLoadBalancer), string(corev1.ServiceTypeNodePort)}
-	drop := func(keys ...string) {
-		for _, key := range keys {
-			if apiequality.Semantic.DeepEqual(spec[key], before[key]) {
-				delete(spec, key)
-			}
-		}
-	}
-	if old == balanced && kind != balanced {
-		drop("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort")
-		_ = unstructured.SetNestedMap(o.Object, map[string]any{}, "status", "loadBalancer")
-	}
-	if !slices.Contains(hasPorts, old) || slices.Contains(hasPorts, kind) {
-		return
-	}
-	drop("externalTrafficPolicy")
-	ports, _ := spec["ports"].([]any)
-	oldPorts, _ := before["ports"].([]any)
-	for i, port := range ports {
-		p, _ := port.(map[string]any)
-		if i >= len(oldPorts) {
-			break
-		}
-		if b, _ := oldPorts[i].(map[string]any); b["nodePort"] == p["nodePort"] {
-			delete(p, "nodePort")
-		}
-	}
 }
 
 func number(text string) uint32 {
@@ -203,99 +137,6 @@ func allocateService(o, live *unstructured.Unstructured) {
 			}
 		}
 	}
-	allocateNodePorts(o, spec, before)
-}
-
-func allocateNodePorts(o *unstructured.Unstructured, spec, before map[string]any) {
-	kind, _ := spec["type"].(string)
-	wanted := kind == string(corev1.ServiceTypeNodePort) ||
-		kind == string(corev1.ServiceTypeLoadBalancer) && spec["allocateLoadBalancerNodePorts"] != false
-	if !wanted {
-		return
-	}
-	ports, _ := spec["ports"].([]any)
-	oldPorts, _ := before["ports"].([]any)
-	taken := map[int64]bool{}
-	for _, port := range ports {
-		if p, ok := port.(map[string]any); ok {
-			if number, ok := p["nodePort"].(int64); ok {
-				taken[number] = true
-			}
-		}
-	}
-	for _, port := range ports {
-		p, ok := port.(map[string]any)
-		if !ok || p["nodePort"] != nil {
-			continue
-		}
-		for _, old := range oldPorts {
-			if b, ok := old.(map[string]any); ok && b["port"] == p["port"] && b["protocol"] == p["protocol"] && b["nodePort"] != nil {
-				p["nodePort"] = b["nodePort"]
-			}
-		}
-		if p["nodePort"] == nil {
-			candidate := int64(number(fmt.Sprint(o.GetNamespace(), "/", o.GetName(), "/", p["port"], p["protocol"])) % nodePorts)
-			for taken[firstNodePort+candidate] {
-				candidate = (candidate + 1) % nodePorts
-			}
-			taken[firstNodePort+candidate] = true
-			p["nodePort"] = firstNodePort + candidate
-		}
-	}
-	if spec["externalTrafficPolicy"] == string(corev1.ServiceExternalTrafficPolicyLocal) && kind == string(corev1.ServiceTypeLoadBalancer) &&
-		spec["healthCheckNodePort"] == nil {
-		if spec["healthCheckNodePort"] = before["healthCheckNodePort"]; spec["healthCheckNodePort"] == nil {
-			spec["healthCheckNodePort"] = int64(firstNodePort + number(o.GetNamespace()+"/"+o.GetName()+"/health")%nodePorts)
-		}
-	}
-}
-
-// selectPods gives a Job the selector of its own pods, by its uid.
-func selectPods(o *unstructured.Unstructured, uid types.UID) {
-	if manual, _, _ := unstructured.NestedBool(o.Object, "spec", "manualSelector"); manual {
-		return
-	}
-	if o.GetUID() == "" {
-		if uid == "" {
-			uid = uuid.NewUUID()
-		}
-		o.SetUID(uid)
-	}
-	own := string(o.GetUID())
-	labels, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "labels")
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	for key, value := range map[string]string{
-		"job-name": o.GetName(), "batch.kubernetes.io/job-name": o.GetName(),
-		"controller-uid": own, "batch.kubernetes.io/controller-uid": own,
-	} {
-		if _, ok := labels[key]; !ok {
-			labels[key] = value
-		}
-	}
-	_ = unstructured.SetNestedStringMap(o.Object, labels, "spec", "template", "metadata", "labels")
-	if len(o.GetLabels()) == 0 {
-		o.SetLabels(labels)
-	}
-	if selected, _, _ := unstructured.NestedString(o.Object, "spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"); selected == "" {
-		_ = unstructured.SetNestedField(o.Object, own, "spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid")
-	}
-}
-
-// countTemplates keeps the generation of the template of a DaemonSet, an annotation.
-func countTemplates(o, live *unstructured.Unstructured) {
-	generation := int64(1)
-	if live != nil {
-		old, _ := strconv.ParseInt(live.GetAnnotations()[appsv1.DeprecatedTemplateGeneration], 10, 64)
-		generation = old
-		now, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "template")
-		before, _, _ := unstructured.NestedFieldNoCopy(live.Object, "spec", "template")
-		if !apiequality.Semantic.DeepEqual(now, before) {
-			generation++
-		}
-	}
-	_ = unstructured.SetNestedField(o.Object, strconv.FormatInt(generation, 10), "metadata", "annotations", appsv1.DeprecatedTemplateGeneration)
 }
 
 // rememberStored adds the version that is stored to those that have ever been.

@@ -43,14 +43,9 @@ type Version struct {
 	// Schema is the OpenAPI schema of its kind, with what all objects have, and SchemaName what it is called.
 	Schema     *spec.Schema
 	SchemaName string
-	// Scale tells where the replicas are; nil: it has no subresource scale.
-	Scale *Scale
 	// Selectable are the paths that field selectors may name.
 	Selectable []string
 }
-
-// Scale has the paths of what a Scale shows. Selector is empty if there is none.
-type Scale struct{ Spec, Status, Selector []string }
 
 // New reads a CustomResourceDefinition, an object of apiextensions.k8s.io/v1.
 func New(o *unstructured.Unstructured) (*Definition, error) {
@@ -97,20 +92,11 @@ func newVersion(crd *apiextensionsv1.CustomResourceDefinition, v apiextensionsv1
 		GroupVersion: gv, Discovery: discoveryOf(crd, v), Form: newForm(gvk, structural, crd.Spec.Scope == apiextensionsv1.NamespaceScoped),
 		Schema: openAPISchema(structural, gvk), SchemaName: schemaName(gvk),
 	}
-	if v.Subresources != nil && v.Subresources.Scale != nil {
-		version.Scale = &Scale{Spec: pathOf(v.Subresources.Scale.SpecReplicasPath), Status: pathOf(v.Subresources.Scale.StatusReplicasPath)}
-		if selector := v.Subresources.Scale.LabelSelectorPath; selector != nil {
-			version.Scale.Selector = pathOf(*selector)
-		}
-	}
 	for _, f := range v.SelectableFields {
 		version.Selectable = append(version.Selectable, strings.TrimPrefix(f.JSONPath, "."))
 	}
 	return version, nil
 }
-
-// pathOf splits a simple JSON path: .spec.replicas.
-func pathOf(jsonPath string) []string { return strings.Split(strings.TrimPrefix(jsonPath, "."), ".") }
 
 func discoveryOf(crd *apiextensionsv1.CustomResourceDefinition, v apiextensionsv1.CustomResourceDefinitionVersion) apidiscoveryv2.APIResourceDiscovery {
 	names := crd.Spec.Names

@@ -21,7 +21,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/form"
-	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/validation"
 )
 
 // Form reads objects by the schema of a CustomResourceDefinition.
@@ -204,9 +203,9 @@ func (f *Form) Validate(o, old *unstructured.Unstructured, _ string) field.Error
 	}
 	var errs field.ErrorList
 	if old == nil {
-		errs = validation.NewMetadata(o, f.namespaced)
+		errs = form.NewMetadata(o, f.namespaced)
 	} else {
-		errs = validation.Metadata(o, old, f.namespaced)
+		errs = form.Metadata(o, old, f.namespaced)
 		errs = append(errs, apivalidation.ValidateObjectMetaAccessorUpdate(o, old, field.NewPath("metadata"))...)
 	}
 	if result := f.validator.Validate(o.Object); !result.IsValid() {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/defaults"
-	"github.com/trellis-hub/trellis/hack/fleetsim/kinds/validation"
 )
 
 // Typed reads objects through the Go type of their kind, so that they look as a real server stores them.
@@ -130,8 +129,8 @@ func (f *Typed) PatchReference() runtime.Object { return f.reference }
 // Versions implements Form.
 func (f *Typed) Versions() []string { return []string{f.gvk.GroupVersion().String()} }
 
-func (f *Typed) typed(o *unstructured.Unstructured) (validation.Object, error) {
-	obj, ok := f.new().(validation.Object)
+func (f *Typed) typed(o *unstructured.Unstructured) (object, error) {
+	obj, ok := f.new().(object)
 	if !ok {
 		return nil, fmt.Errorf("a %s has no metadata", f.gvk.Kind)
 	}
@@ -145,16 +144,16 @@ func (f *Typed) Validate(o, old *unstructured.Unstructured, subresource string) 
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	if old == nil {
-		return validation.Create(now, f.namespaced)
+		return create(now, f.namespaced)
 	}
 	before, err := f.typed(withoutSets(old))
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	if subresource != "" {
-		return validation.UpdateStatus(now, before, f.namespaced)
+		return Metadata(now, before, f.namespaced)
 	}
-	return validation.Update(now, before, f.namespaced)
+	return update(now, before, f.namespaced)
 }
 
 // withoutSets returns an object whose managedFields do not tell of what is owned, which takes long to convert and is not

@@ -1,7 +1,6 @@
 package ownership
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -52,12 +51,6 @@ func New(k Kind) Managers {
 
 var namespaceGVK = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 
-// NewScale makes the field managers of Scales, all of whose fields count.
-func NewScale(f form.Form, gvk schema.GroupVersionKind) Managers {
-	k := Kind{GVK: gvk, Hub: gvk.GroupVersion(), Form: f, Converter: managedfields.NewDeducedTypeConverter()}
-	return Managers{"": k.manager("scale", nil)}
-}
-
 // manager makes one that takes no note of the paths in reset.
 func (k Kind) manager(subresource string, reset *fieldpath.Set) *managedfields.FieldManager {
 	build, versions := managedfields.NewDefaultFieldManager, runtime.ObjectConvertor(sameVersion{k.GVK.GroupVersion()})
@@ -81,15 +74,6 @@ func pathOf(names []string) fieldpath.Path {
 		parts[i] = name
 	}
 	return fieldpath.MakePathOrDie(parts...)
-}
-
-// ScaleHandler carries entries of managedFields over between an object and its Scale, whose replicas are at path.
-func ScaleHandler(entries []metav1.ManagedFieldsEntry, gv schema.GroupVersion, versions, path []string) *managedfields.ScaleHandler {
-	mappings := managedfields.ResourcePathMappings{}
-	for _, version := range versions {
-		mappings[version] = pathOf(path)
-	}
-	return managedfields.NewScaleHandler(entries, gv, mappings)
 }
 
 // empties makes empty objects for a field manager.
