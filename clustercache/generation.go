@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/trellis-hub/trellis/clustercache/internal/patching"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
@@ -90,11 +89,11 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 	if err := g.renewClients(t); err != nil {
 		return err
 	}
-	whole, err := metadata.NewForConfigAndClient(g.config, g.guarded)
+	metadataClient, err := metadata.NewForConfigAndClient(g.config, g.guarded)
 	if err != nil {
 		return fmt.Errorf("cannot build the metadata client: %w", err)
 	}
-	g.metadata = patching.New(whole, g.guarded, g.transport.Base())
+	g.metadata = scopedMetadata{metadataClient}
 	g.watching = &watching.Connection{
 		Context: g.ctx, Held: g.transport.Gate().Closed, Withheld: options.Withheld, Await: g.transport.Gate().Await, Outages: g.transport.Gate().Holds,
 		Mapper: g.mapper, Client: g.guarded, Server: g.transport.Base(),
