@@ -95,7 +95,7 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 	}
 	g.metadata = scopedMetadata{metadataClient}
 	g.watching = &watching.Connection{
-		Context: g.ctx, Held: g.transport.Gate().Closed, Withheld: options.Withheld, Await: g.transport.Gate().Await, Outages: g.transport.Gate().Holds,
+		Context: g.ctx, Held: g.transport.Gate().Closed, Withheld: options.Withheld, Outages: g.transport.Gate().Holds,
 		Mapper: g.mapper, Client: g.guarded, Server: g.transport.Base(),
 		Clock: options.Clock, SyncTimeout: options.SyncTimeout, SilenceTimeout: options.SilenceTimeout, Logger: t.log,
 		Events: &t.cache.metrics.watchEvents, Lists: t.lists, Budget: t.budget, Redact: func(text string) string {
