@@ -25,7 +25,7 @@ func (t *target) lose(g *generation, reason, message string) {
 	t.cache.brownout.went(t.key, now)
 	r := t.loop.registration
 	if t.cache.options.DisconnectGrace < 0 || r.fault != nil || !t.loop.removedAt.IsZero() || !g.access.equal(r.access) {
-		t.disconnect(g, StateDisconnected, reason, t.suspect(message, now))
+		t.disconnect(g, onUnreachable, reason, t.suspect(message, now))
 		return
 	}
 	t.loop.held = &heldConnection{gen: g, since: now}
@@ -33,7 +33,8 @@ func (t *target) lose(g *generation, reason, message string) {
 	g.transport.Gate().Close(ErrClusterNotConnected)
 	g.transport.Cut()
 	t.update(func(s *Status) {
-		s.State, s.Reason, s.Message, s.Held = StateDisconnected, reason, t.suspect(message, now), true
+		t.transition(s, onUnreachable)
+		s.Reason, s.Message, s.Held = reason, t.suspect(message, now), true
 	}, EventDisconnected)
 }
 
@@ -131,7 +132,7 @@ func (t *target) resume(g *generation, version string) {
 	t.bind(g)
 	t.cache.brownout.gained(t.key, now)
 	t.update(func(s *Status) {
-		s.goesOn()
+		t.establish(s)
 		s.Held = false
 		s.KubernetesVersion, s.NextAttempt = version, time.Time{}
 		s.inUse(t.loop.registration)

@@ -99,7 +99,7 @@ func (t *target) probed(result probeResult) {
 		t.probeTime.Observe(result.took.Seconds())
 	}
 	if result.err == nil && result.uid != "" && result.uid != g.uid {
-		t.drop(g, StateDisconnected, ReasonProbeFailed, "the address leads to another cluster now; its identity is verified")
+		t.drop(g, onUnreachable, ReasonProbeFailed, "the address leads to another cluster now; its identity is verified")
 		t.retryNow()
 		return
 	}
@@ -178,7 +178,7 @@ func (t *target) probeFailed(now time.Time, g *generation, err error) {
 		t.cache.hub.Publish(t.key, EventProbed) // the new token is being tried, and if it is as bad the next probe says so
 		return
 	case refused:
-		t.drop(g, StateDisconnected, reason, message)
+		t.drop(g, onUnreachable, reason, message)
 	case down:
 		t.lose(g, ReasonProbeFailed, message)
 	default:

@@ -230,9 +230,7 @@ func (t *target) install(next *generation, bindings map[*watch]*watching.Binding
 	}
 	t.bind(next)
 	t.update(func(s *Status) {
-		if t.loop.removedAt.IsZero() {
-			s.goesOn()
-		}
+		t.establish(s)
 		s.KubernetesVersion, s.NextAttempt = next.version, time.Time{}
 		s.inUse(t.loop.registration)
 	}, event)
@@ -292,9 +290,7 @@ func (t *target) attemptFailed(g *generation, err error) {
 			return
 		}
 		s.NextAttempt = t.loop.nextAttempt
-		if t.loop.removedAt.IsZero() {
-			s.State = StateDisconnected
-		}
+		t.transition(s, onUnreachable)
 		s.Reason, s.Message = reason, message
 	}, events...)
 }
@@ -308,20 +304,20 @@ func (t *target) retryWithin(limit time.Duration) {
 // refuseIdentity stops everything until someone decides.
 func (t *target) refuseIdentity(g *generation, message string) {
 	t.loop.blocked = true
-	t.drop(g, StateRefused, ReasonIdentityChanged, message)
+	t.drop(g, onRefused, ReasonIdentityChanged, message)
 }
 
 // drop ends the connection, if there is one, for a reason that only this target has: the network has nothing to do with it.
-func (t *target) drop(g *generation, state State, reason, message string) {
+func (t *target) drop(g *generation, e stateEvent, reason, message string) {
 	t.cache.brownout.gone(t.key, t.clock.Now())
-	t.disconnect(g, state, reason, message)
+	t.disconnect(g, e, reason, message)
 }
 
 // disconnect ends the connection, if there is one, and says why. If the registration has had a fault while the connection went
 // on, that is why there will be no other.
-func (t *target) disconnect(g *generation, state State, reason, message string) {
+func (t *target) disconnect(g *generation, e stateEvent, reason, message string) {
 	if fault := t.loop.registration.fault; fault != nil && t.loop.removedAt.IsZero() {
-		state, reason, message = StateRefused, string(fault.Reason), fault.Message
+		e, reason, message = onRefused, string(fault.Reason), fault.Message
 	}
 	event := EventProbed
 	if g != nil {
@@ -332,9 +328,7 @@ func (t *target) disconnect(g *generation, state State, reason, message string) 
 	t.endHeld()
 	t.update(func(s *Status) {
 		s.Held = false
-		if t.loop.removedAt.IsZero() || state == StateRefused {
-			s.State = state
-		}
+		t.transition(s, e)
 		s.Reason, s.Message, s.NextAttempt = reason, message, time.Time{}
 		s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
 		s.SecretResourceVersion = t.loop.registration.resourceVersion
