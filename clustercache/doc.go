@@ -33,7 +33,7 @@
 // begins to lead elsewhere is dropped and verified again. Failing calls, new sockets and answers 401 only hint: they make
 // the loop probe at once, and the probe decides. A socket that the probe itself opens is no hint, and while probes
 // find nothing wrong the pause before the next hint counts doubles up to the usual interval: a proxy without
-// keep-alive has each call open one. What the hub itself did not send (Options.Withheld) is no news of the target.
+// keep-alive has each call open one. What the hub itself did not send (Options.Fenced) is no news of the target.
 //
 // # When a target goes back in time
 //

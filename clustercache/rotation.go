@@ -66,7 +66,7 @@ func (t *target) startAttempt(g *generation) {
 // target once more would take a handshake, and as long as that takes. Who is there at the other end is known.
 func (t *target) changeToken(ctx context.Context, g *generation, r *registration) error {
 	ctx = transport.WithToken(ctx, r.access.token())
-	return t.cache.probes.do(ctx, t.key, t.cache.options.ConnectTimeout, func(ctx context.Context) error {
+	return t.cache.probes.do(ctx, t.key, t.cache.options.Dial.ConnectTimeout, func(ctx context.Context) error {
 		uid, err := g.identity(ctx)
 		if err != nil || uid == g.uid {
 			return err
@@ -115,7 +115,7 @@ type awaitedWatch struct {
 // awaitWatches waits until the bindings of a new generation have their initial lists, or the old generation is of no
 // use any more.
 func (t *target) awaitWatches(ctx context.Context, old *generation, watches []awaitedWatch) error {
-	deadline := t.clock.NewTimer(t.cache.options.SyncTimeout)
+	deadline := t.clock.NewTimer(t.cache.options.Watch.SyncTimeout)
 	defer deadline.Stop()
 	for _, w := range watches {
 		var err error
@@ -155,7 +155,7 @@ func (t *target) attempted(result attemptResult) {
 	g := t.current()
 	if t.withheld(result.err) {
 		if !a.outdated {
-			t.retryWithin(t.cache.options.RetryMax)
+			t.retryWithin(t.cache.options.Dial.RetryMax)
 		}
 		if g == nil {
 			t.update(func(s *Status) { s.NextAttempt = t.loop.nextAttempt })
@@ -205,7 +205,7 @@ func (t *target) installToken(g *generation, r *registration) {
 func (t *target) install(next *generation, bindings map[*watch]*watching.Binding, previous *generation) {
 	now := t.clock.Now()
 	t.loop.generations, t.loop.failures, t.loop.withheld = next.number, 0, false
-	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
+	t.loop.nextProbe = now.Add(jitter(t.cache.options.Probe.Interval))
 	t.hinted.Store(false)
 	t.loop.unsure = true
 	t.throttle.Load().Reset()
@@ -223,7 +223,7 @@ func (t *target) install(next *generation, bindings map[*watch]*watching.Binding
 	t.status.Generation, t.status.UID, t.status.Server = next.number, next.uid, server
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
-	t.cache.brownout.gained(t.key, now)
+	t.cache.availability.Connected(t.key, now)
 	for w, b := range bindings {
 		w.boundTo = next.number
 		w.Promote(b)
@@ -265,9 +265,9 @@ func (t *target) attemptFailed(g *generation, err error) {
 	} else if g == nil {
 		message = t.suspect(message, t.clock.Now())
 	}
-	limit := t.cache.options.RetryMax
+	limit := t.cache.options.Dial.RetryMax
 	if reason != ReasonUnreachable || g != nil {
-		limit = t.cache.options.RefusedRetryMax
+		limit = t.cache.options.Dial.RefusedRetryMax
 	}
 	t.retryWithin(limit)
 
@@ -309,7 +309,7 @@ func (t *target) refuseIdentity(g *generation, message string) {
 
 // drop ends the connection, if there is one, for a reason that only this target has: the network has nothing to do with it.
 func (t *target) drop(g *generation, e stateEvent, reason, message string) {
-	t.cache.brownout.gone(t.key, t.clock.Now())
+	t.cache.availability.Removed(t.key, t.clock.Now())
 	t.disconnect(g, e, reason, message)
 }
 

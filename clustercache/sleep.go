@@ -30,7 +30,7 @@ func (t *target) sleep() {
 	t.endHeld()
 	t.hinted.Store(false)
 	t.loop.failures = 0
-	t.cache.brownout.gone(t.key, t.clock.Now())
+	t.cache.availability.Removed(t.key, t.clock.Now())
 	t.mu.Lock()
 	t.health.ConsecutiveFailures = 0
 	t.mu.Unlock()

@@ -16,7 +16,10 @@ import (
 func TestStacksOfWatches(t *testing.T) {
 	const n, each = 800, 17 << 10 // two stacks of 8 KiB; the runtime keeps some 400 KiB more after the lists
 	cp := realCluster(t)
-	h := start(t, Options{ProbeInterval: time.Hour, Limits: func(ClusterKey) Limits { return Limits{QPS: -1} }})
+	h := start(t, Options{
+		Limits: func(ClusterKey) Limits { return Limits{QPS: -1} },
+		Probe:  ProbeOptions{Interval: time.Hour},
+	})
 	key := h.register("a", cp.Kubeconfig())
 	h.expectState(key, StateConnected)
 	var synced atomic.Int32

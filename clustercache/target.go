@@ -296,7 +296,7 @@ func (t *target) stop() {
 	}
 	t.settle()
 	t.endHeld()
-	t.cache.brownout.gone(t.key, t.clock.Now())
+	t.cache.availability.Removed(t.key, t.clock.Now())
 	for _, w := range watches {
 		w.Close()
 	}
