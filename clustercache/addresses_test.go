@@ -135,7 +135,7 @@ func TestAddressesOfTheHubItselfAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := &logged{}
 			options := patiently()
-			options.Logger, options.resolver = log.logger(), newNameServer(t, "127.0.0.1").resolver()
+			options.Logger, options.Dial.resolver = log.logger(), newNameServer(t, "127.0.0.1").resolver()
 			content := kubeconfigOf("https://"+test.host+":"+port, a.ca, "x", named)
 
 			h := startStrictly(t, options)
@@ -155,7 +155,7 @@ func TestAddressesOfTheHubItselfAreRefused(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "target.example"} {
 		t.Run("allowed: "+host, func(t *testing.T) {
 			options := patiently()
-			options.resolver = newNameServer(t, "127.0.0.1").resolver()
+			options.Dial.resolver = newNameServer(t, "127.0.0.1").resolver()
 			h := start(t, options)
 			h.expectState(h.register("a", kubeconfigOf("https://"+host+":"+port, a.ca, "x", named)), StateConnected)
 		})
@@ -170,9 +170,9 @@ func TestNameThatResolvesToAnotherAddressLater(t *testing.T) {
 	names := newNameServer(t, "127.0.0.2")
 	log := &logged{}
 	options := patiently()
-	options.Logger, options.resolver = log.logger(), names.resolver()
+	options.Logger, options.Dial.resolver = log.logger(), names.resolver()
 	var err error
-	options.Addresses, err = addresses.Allow("127.0.0.2/32")
+	options.Dial.Addresses, err = addresses.Allow("127.0.0.2/32")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	h := startStrictly(t, options)
 	key := h.register("a", kubeconfigOf("https://target.example:"+port, a.ca, "x", named))
@@ -196,7 +196,7 @@ func TestProxyOfTheOperatorMayHaveAnyAddress(t *testing.T) {
 	a := newAPIServer(t, newStore("uid-a"))
 	proxy := newConnectProxy(t, a.server.Listener.Addr().String())
 	options := patiently()
-	options.AllowedProxyURLs = []string{proxy.url}
+	options.Dial.AllowedProxyURLs = []string{proxy.url}
 	h := startStrictly(t, options)
 	through := func(cluster *api.Cluster, user *api.AuthInfo) {
 		named(cluster, user)

@@ -26,7 +26,7 @@ func (q *questions) ask() {
 
 func TestTargetIsAskedWhetherItAnswers(t *testing.T) {
 	var probes atomic.Int32
-	h, a, key := connected(t, Options{ProbeInterval: time.Hour})
+	h, a, key := connected(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
 	a.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == identityPath {
 			probes.Add(1)
@@ -45,7 +45,7 @@ func TestTargetIsAskedWhetherItAnswers(t *testing.T) {
 }
 
 func TestAnswersToCallsTellThatATargetAnswers(t *testing.T) {
-	h, a, key := connected(t, Options{ProbeInterval: time.Hour})
+	h, a, key := connected(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
 	client, err := h.cache.GetMetadataClient(t.Context(), key)
 	h.Expect(err).NotTo(HaveOccurred())
 	a.store.put("configmaps", "default", "one", nil)
@@ -63,7 +63,7 @@ func TestSilentTargetIsSettledWhenItsConnectionEnds(t *testing.T) {
 		"the cache ends":        func(h *hub, _ ClusterKey) { h.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, a, key := connected(t, Options{ProbeInterval: time.Second})
+			h, a, key := connected(t, Options{Probe: ProbeOptions{Interval: time.Second}})
 			q := &questions{h: h, key: key}
 			q.ask()
 			h.Eventually(q.settled.Load).Should(BeEquivalentTo(1))
@@ -79,7 +79,7 @@ func TestSilentTargetIsSettledWhenItsConnectionEnds(t *testing.T) {
 }
 
 func TestTargetThatAnswersAgainIsSettled(t *testing.T) {
-	h, a, key := connected(t, Options{ProbeFailures: 1000})
+	h, a, key := connected(t, Options{Probe: ProbeOptions{Failures: 1000}})
 	a.setFault(a.hangAll)
 	q := &questions{h: h, key: key}
 	q.ask()

@@ -66,7 +66,7 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 }
 
 func TestServerThatIsGoneIsNoticedAtOnce(t *testing.T) {
-	h, a, key := connected(t, Options{ProbeInterval: time.Hour})
+	h, a, key := connected(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
 	h.watchConfigMaps(key)
 	_ = a.server.Listener.Close()
 	a.cut()
@@ -106,7 +106,7 @@ func TestSingleFailedProbeIsNoOutage(t *testing.T) {
 }
 
 func TestUnauthorizedCallIsLookedIntoAtOnce(t *testing.T) {
-	h, a, key := connected(t, Options{ProbeInterval: time.Hour})
+	h, a, key := connected(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
 	held, err := h.cache.GetMetadataClient(context.Background(), key)
 	h.Expect(err).NotTo(HaveOccurred())
 	time.Sleep(hurry)
@@ -116,7 +116,7 @@ func TestUnauthorizedCallIsLookedIntoAtOnce(t *testing.T) {
 }
 
 func TestNewVersionIsNoticed(t *testing.T) {
-	h, a, key := connected(t, Options{ProbeInterval: 10 * time.Millisecond})
+	h, a, key := connected(t, Options{Probe: ProbeOptions{Interval: 10 * time.Millisecond}})
 	a.mu.Lock()
 	a.version = "v1.37.0"
 	a.mu.Unlock()
@@ -142,7 +142,7 @@ func TestCallsHaveADeadline(t *testing.T) {
 }
 
 func TestDownTargetIsDialledAtABoundedRate(t *testing.T) {
-	h := start(t, Options{RetryMax: 100 * time.Millisecond})
+	h := start(t, Options{Dial: DialOptions{RetryMax: 100 * time.Millisecond}})
 	a := newAPIServer(t, newStore("uid-a"))
 	a.setFault(answer(http.StatusServiceUnavailable, ""))
 	key := h.register("a", a.kubeconfig("x"))

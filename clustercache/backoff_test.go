@@ -35,7 +35,11 @@ func (h *hub) pass(clock *clocktesting.FakeClock, d time.Duration, keys ...Clust
 
 func TestPausesBetweenAttemptsDoubleUpToALimit(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
-	h := start(t, Options{Clock: clock, RetryMax: 20 * time.Second, ProbeTimeout: patience, ConnectTimeout: patience})
+	h := start(t, Options{
+		Clock: clock,
+		Dial:  DialOptions{RetryMax: 20 * time.Second, ConnectTimeout: patience},
+		Probe: ProbeOptions{Timeout: patience},
+	})
 	a := newAPIServer(t, newStore("uid-a"))
 	a.setFault(answer(http.StatusServiceUnavailable, ""))
 	key := h.fleet(clock, a, 1)[0]
@@ -60,7 +64,7 @@ func TestPausesBetweenAttemptsDoubleUpToALimit(t *testing.T) {
 // Targets that are down together do not dial together. That all of them are in one half of the time is one case in 2^23.
 func TestAttemptsOfManyTargetsAreSpread(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
-	h := start(t, Options{Clock: clock, ConnectRate: 1000, ProbeTimeout: patience})
+	h := start(t, Options{Clock: clock, Dial: DialOptions{ConnectRate: 1000}, Probe: ProbeOptions{Timeout: patience}})
 	a := newAPIServer(t, newStore("uid-a"))
 	a.setFault(answer(http.StatusServiceUnavailable, ""))
 	keys := h.fleet(clock, a, 24)
@@ -84,8 +88,9 @@ func TestAttemptsOfManyTargetsAreSpread(t *testing.T) {
 func TestProbesOfManyTargetsAreSpread(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	h := start(t, Options{
-		Clock: clock, ConnectRate: 1000,
-		ProbeInterval: 8 * time.Second, ProbeTimeout: patience, ConnectTimeout: patience,
+		Clock: clock,
+		Dial:  DialOptions{ConnectRate: 1000, ConnectTimeout: patience},
+		Probe: ProbeOptions{Interval: 8 * time.Second, Timeout: patience},
 	})
 	a := newAPIServer(t, newStore("uid-a"))
 	keys := h.fleet(clock, a, 24)

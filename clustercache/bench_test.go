@@ -41,7 +41,7 @@ func BenchmarkIdleTarget(b *testing.B) {
 	const n = 200
 	cp := realCluster(b)
 	for b.Loop() {
-		h := start(b, Options{ProbeInterval: time.Hour})
+		h := start(b, Options{Probe: ProbeOptions{Interval: time.Hour}})
 		h.expectState(h.register("first", cp.Kubeconfig()), StateConnected)
 		before := measure()
 		began := time.Now()
@@ -70,7 +70,10 @@ func BenchmarkWatch(b *testing.B) {
 	const n = 500
 	cp := realCluster(b)
 	for b.Loop() {
-		h := start(b, Options{ProbeInterval: time.Hour, Limits: func(ClusterKey) Limits { return Limits{QPS: -1} }})
+		h := start(b, Options{
+			Limits: func(ClusterKey) Limits { return Limits{QPS: -1} },
+			Probe:  ProbeOptions{Interval: time.Hour},
+		})
 		key := h.register("a", cp.Kubeconfig())
 		h.expectState(key, StateConnected)
 		var synced atomic.Int32

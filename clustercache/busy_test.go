@@ -150,7 +150,7 @@ func TestTargetThatFailsAllCallsButProbesIsNotCalled(t *testing.T) {
 		"its storage does not answer it":     {Kind: fault.Status, Code: http.StatusGatewayTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, target, key := simulated(t, Options{ProbeInterval: time.Hour})
+			h, target, key := simulated(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
 			c := h.writer(key)
 			h.Expect(write(t.Context(), c, "one", "x")).To(Succeed())
 			f.Match = fault.Match{Resources: []string{"configmaps"}}

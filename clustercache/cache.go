@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
+	"github.com/trellis-hub/trellis/clustercache/internal/availability"
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
 	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
@@ -33,10 +34,10 @@ const (
 
 // Cache is the ClusterCache of real targets. Add it to a manager: it connects while it runs, on every replica.
 type Cache struct {
-	options  Options
-	mappers  *mapperpool.Pool
-	brownout *brownout
-	answers  *answers.Budget // of the large answers of all targets
+	options      Options
+	mappers      *mapperpool.Pool
+	availability *availability.Fleet
+	answers      *answers.Budget // of the large answers of all targets
 	// probes and dials bound calls of the cache itself. Lanes bound the second step of connecting, lists, openings of
 	// watches and rotations. firstDials lets targets be dialled for the first time at a rate.
 	probes, dials                               pool
@@ -76,16 +77,19 @@ func New(options Options) (*Cache, error) {
 		return nil, fmt.Errorf("clustercache: %w", err)
 	}
 	c := &Cache{
-		options:         options,
-		mappers:         mapperpool.New(mapperpool.Options{Clock: options.Clock}),
-		brownout:        newBrownout(&options),
-		probes:          newPool(options.ProbeParallel),
-		dials:           newPool(options.DialParallel),
-		identifications: lanes.New(options.ConnectParallel, identificationHold, options.Clock),
-		lists:           lanes.New(options.ListParallel, listHold, options.Clock),
-		openings:        lanes.New(options.OpenParallel, options.openHold, options.Clock),
-		rotations:       lanes.New(options.RotateParallel, rotationHold, options.Clock),
-		firstDials:      newPacer(options.ConnectRate, options.Clock),
+		options: options,
+		mappers: mapperpool.New(mapperpool.Options{Clock: options.Clock}),
+		availability: availability.NewFleet(availability.Options{
+			Grace: options.Grace.Disconnect, MassPercent: options.Grace.MassPercent, MassWindow: options.Grace.MassWindow,
+			MassLimit: options.Grace.MassLimit, Logger: options.Logger,
+		}),
+		probes:          newPool(options.Probe.Parallel),
+		dials:           newPool(options.Dial.Parallel),
+		identifications: lanes.New(options.Dial.ConnectParallel, identificationHold, options.Clock),
+		lists:           lanes.New(options.Watch.ListParallel, listHold, options.Clock),
+		openings:        lanes.New(options.Watch.OpenParallel, options.Watch.openHold, options.Clock),
+		rotations:       lanes.New(options.Dial.RotateParallel, rotationHold, options.Clock),
+		firstDials:      newPacer(options.Dial.ConnectRate, options.Clock),
 		answers:         answers.NewBudget(),
 		hub:             stream.NewHub[ClusterKey](EventGone),
 		metrics:         newFleet(options.TargetHistograms),

@@ -122,8 +122,15 @@ func TestConnectionThatIsReplacedIsAlwaysThere(t *testing.T) {
 // A target that comes and goes costs what one costs that stays.
 func TestTargetThatFlapsLeavesNothing(t *testing.T) {
 	h, a, key := connected(t, Options{
-		ProbeInterval: 10 * time.Millisecond, ProbeTimeout: time.Second, ProbeFailures: 1, RetryMax: 10 * time.Millisecond, DisconnectGrace: -1,
-		PingInterval: 200 * time.Millisecond, PingTimeout: 300 * time.Millisecond, // net/http remembers a socket for that long
+		Dial:  DialOptions{RetryMax: 10 * time.Millisecond},
+		Grace: GraceOptions{Disconnect: -1},
+		Probe: ProbeOptions{
+			Interval:     10 * time.Millisecond,
+			Timeout:      time.Second,
+			Failures:     1,
+			PingInterval: 200 * time.Millisecond,
+			PingTimeout:  300 * time.Millisecond,
+		},
 	})
 	for i := range 50 {
 		a.store.put("configmaps", "default", fmt.Sprint("cm-", i), nil)
@@ -195,7 +202,12 @@ func TestWatchesThatComeAndGoAllTheTime(t *testing.T) {
 
 func TestSeriesOfManyTargetsGoWithThem(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	h := start(t, Options{Registerer: registry, TargetHistograms: true, ProbeInterval: time.Hour, ProbeTimeout: time.Minute, ConnectTimeout: time.Minute})
+	h := start(t, Options{
+		Registerer:       registry,
+		TargetHistograms: true,
+		Dial:             DialOptions{ConnectTimeout: time.Minute},
+		Probe:            ProbeOptions{Interval: time.Hour, Timeout: time.Minute},
+	})
 	a := newAPIServer(t, newStore("uid-a"))
 	of := func() map[string]int {
 		families, err := registry.Gather()

@@ -38,7 +38,7 @@ var (
 	// context.DeadlineExceeded and is to be handled like one.
 	ErrBusy = transport.ErrBusy
 	// ErrTooManyObjects is the error that handlers of watches get for kinds of which a target has more objects, or larger
-	// ones, than Options.MaxObjects allows.
+	// ones, than Options.Watch.MaxObjects allows.
 	ErrTooManyObjects = watching.ErrTooMany
 	// ErrNotCached is returned by readers of GetReader for kinds that nobody watches.
 	ErrNotCached = watching.ErrNotCached
@@ -163,7 +163,7 @@ type Status struct {
 	// NextAttempt is when a disconnected target is dialled again.
 	NextAttempt time.Time
 	// Overfull says which watches do not show everything because the target has more objects, or larger ones, than
-	// Options.MaxObjects allows; empty if none.
+	// Options.Watch.MaxObjects allows; empty if none.
 	Overfull string
 }
 

@@ -89,7 +89,7 @@ func (t *target) connect(ctx context.Context, number int64, r *registration, pre
 			g.stop(err)
 		}
 	}()
-	met, err := t.meet(ctx, g, r, t.cache.options.ProbeTimeout)
+	met, err := t.meet(ctx, g, r, t.cache.options.Probe.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (t *target) meet(ctx context.Context, g *generation, r *registration, patie
 	if err != nil {
 		return peer{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.cache.options.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, t.cache.options.Dial.ConnectTimeout)
 	defer cancel()
 	met.uid, err = t.identify(ctx, g, r)
 	done(err == nil)

@@ -33,7 +33,7 @@ func identified(target *fleetsim.Target) int {
 
 // Writes that are refused say nothing of reads, nor of the credential: it is tried, and what works goes on.
 func TestCredentialThatIsRefusedForWritesOnly(t *testing.T) {
-	h, target, key := simulated(t, Options{ProbeInterval: time.Hour})
+	h, target, key := simulated(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
 	r := h.watchConfigMaps(key)
 	w := h.writer(key)
 	h.Expect(write(t.Context(), w, "one", "1")).To(Succeed())
@@ -71,7 +71,7 @@ func TestCredentialThatIsRefusedInAStream(t *testing.T) {
 		},
 	} {
 		t.Run(name+", and taken all the same", func(t *testing.T) {
-			h, a, key := connected(t, Options{ProbeInterval: time.Hour})
+			h, a, key := connected(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
 			a.store.put("configmaps", "default", "one", nil)
 			r := h.watchConfigMaps(key)
 			refuse(a)
@@ -86,7 +86,7 @@ func TestCredentialThatIsRefusedInAStream(t *testing.T) {
 			h.Expect(r.faultsNow()).To(BeEmpty())
 		})
 		t.Run(name+", and nowhere else either", func(t *testing.T) {
-			h, a, key := connected(t, Options{ProbeInterval: time.Hour})
+			h, a, key := connected(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
 			a.store.put("configmaps", "default", "one", nil)
 			r := h.watchConfigMaps(key)
 			a.setTokens(map[string]string{})

@@ -23,17 +23,17 @@
 // second step, identification. One that hangs there keeps it for two seconds.
 //
 // A connection is a generation (generation.go, rotation.go). Everything it starts lives in its context and ends with it,
-// down to the sockets, which its transport (packages internal/transport and internal/h2) closes itself. Nothing in it changes but the token: if
-// only that differs in a new kubeconfig, it is tried over the open connection and then exchanged inside the transport, and
-// watches go on. Anything else builds the next generation, verifies it, lets its watches collect their initial lists, and then exchanges the two; the old one
-// serves calls under way for as long as a call may last. If the new one does not work, the old one stays and Status says
-// so in its Pending fields.
+// down to the sockets, which its transport (package internal/transport) closes itself. Nothing in it changes but the
+// token: if only that differs in a new kubeconfig, it is tried over the open connection and then exchanged inside the
+// transport, and watches go on. Anything else builds the next generation, verifies it, lets its watches collect their
+// initial lists, and then exchanges the two; the old one serves calls under way for as long as a call may last. If the
+// new one does not work, the old one stays and Status says so in its Pending fields.
 //
 // A probe reads the UID of kube-system every few seconds. It is what identifies the cluster, so that a connection that
 // begins to lead elsewhere is dropped and verified again. Failing calls, new sockets and answers 401 only hint: they make
 // the loop probe at once, and the probe decides. A socket that the probe itself opens is no hint, and while probes
 // find nothing wrong the pause before the next hint counts doubles up to the usual interval: a proxy without
-// keep-alive has each call open one. What the hub itself did not send (Options.Withheld) is no news of the target.
+// keep-alive has each call open one. What the hub itself did not send (Options.Fenced) is no news of the target.
 //
 // # When a target goes back in time
 //
@@ -98,10 +98,11 @@
 //
 // # Trade-offs
 //
-//   - Two goroutines for each target (its loop, and the reader of its connection) and none for a watch that has nothing to say are what
-//     memory and the garbage collector allow: docs/explanation/memory.md has figures, bench_test.go takes them. That takes a list-and-watch
-//     and the client's side of HTTP/2 of our own (packages internal/follow and internal/h2), which are more code than client-go's Reflector
-//     and net/http: these have five goroutines for each watch, and buffers as large as the largest object.
+//   - HTTP/2 is that of net/http, which has a goroutine for each stream and bounds what waits to be read by stream. A
+//     watch has two goroutines: that one, and one that follows it (package internal/follow, which holds no buffer while a
+//     watch is idle; a Reflector of client-go has five goroutines, and buffers as large as the largest object).
+//     docs/explanation/memory.md has figures, bench_test.go takes them. net/http does not bound how many frames that serve
+//     no stream a server may send: they cost it and the hub processor time, and no memory.
 //   - A target that was down for longer gets new watches with full lists. That costs the target a list for each kind, and
 //     spares us all questions about what happened meanwhile. After a shorter outage its API server says what happened, or
 //     that it does not know any more, and then there is a list, too.

@@ -28,7 +28,10 @@ func hangAfterVersion(a *apiServer, hanging *atomic.Int32) func(http.ResponseWri
 
 // Hundreds of targets that answer the first call and then hang hold only the places of their own namespace.
 func TestTargetConnectsBesideFiveHundredThatHangInTheSecondStep(t *testing.T) {
-	h := start(t, Options{ConnectTimeout: time.Minute, ProbeTimeout: time.Minute, ConnectRate: 1000})
+	h := start(t, Options{
+		Dial:  DialOptions{ConnectTimeout: time.Minute, ConnectRate: 1000},
+		Probe: ProbeOptions{Timeout: time.Minute},
+	})
 	bad, good := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
 	var hanging atomic.Int32
 	bad.setFault(hangAfterVersion(bad, &hanging))
@@ -46,7 +49,7 @@ func TestTargetConnectsBesideFiveHundredThatHangInTheSecondStep(t *testing.T) {
 
 // The same in the first step.
 func TestTargetConnectsBesideThoseThatHangInTheFirstStep(t *testing.T) {
-	h := start(t, Options{DialParallel: 8, ProbeTimeout: time.Minute, ConnectRate: 1000})
+	h := start(t, Options{Dial: DialOptions{Parallel: 8, ConnectRate: 1000}, Probe: ProbeOptions{Timeout: time.Minute}})
 	bad, good := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
 	bad.setFault(bad.hangAll)
 	for i := range 50 {
@@ -60,7 +63,7 @@ func TestTargetConnectsBesideThoseThatHangInTheFirstStep(t *testing.T) {
 
 // Targets that hang in the second step repeatedly wait longer each time, like unreachable ones, and in a separate lane.
 func TestTargetThatHangsInTheSecondStepIsLeftAloneForLonger(t *testing.T) {
-	h := start(t, Options{ConnectTimeout: 50 * time.Millisecond, RetryMax: time.Hour})
+	h := start(t, Options{Dial: DialOptions{ConnectTimeout: 50 * time.Millisecond, RetryMax: time.Hour}})
 	bad := newAPIServer(t, newStore("uid-a"))
 	var hanging atomic.Int32
 	bad.setFault(hangAfterVersion(bad, &hanging))

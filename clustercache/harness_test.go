@@ -171,19 +171,23 @@ func (h *hub) ranged(key ClusterKey, name string, f func(key types.NamespacedNam
 
 // quick are options with which faults show within a test's patience.
 func quick(options Options) Options {
-	setDefault(&options.ProbeInterval, 200*time.Millisecond)
-	setDefault(&options.ProbeTimeout, time.Second)
-	setDefault(&options.ConnectTimeout, 2*time.Second)
-	setDefault(&options.ResumeTimeout, time.Second)
-	setDefault(&options.RetryMax, time.Second)
-	setDefault(&options.RefusedRetryMax, time.Second)
-	setDefault(&options.SyncTimeout, 5*time.Second)
+	setDefault(&options.Probe.Interval, 200*time.Millisecond)
+	setDefault(&options.Probe.Timeout, time.Second)
+	setDefault(&options.Dial.ConnectTimeout, 2*time.Second)
+	setDefault(&options.Dial.ResumeTimeout, time.Second)
+	setDefault(&options.Dial.RetryMax, time.Second)
+	setDefault(&options.Dial.RefusedRetryMax, time.Second)
+	setDefault(&options.Watch.SyncTimeout, 5*time.Second)
 	return options
 }
 
 // patiently are options with which nothing is given up because this machine is slow: for targets that always answer.
 func patiently() Options {
-	return Options{ProbeTimeout: patience, ConnectTimeout: patience, ResumeTimeout: patience, SyncTimeout: patience}
+	return Options{
+		Dial:  DialOptions{ConnectTimeout: patience, ResumeTimeout: patience},
+		Probe: ProbeOptions{Timeout: patience},
+		Watch: WatchOptions{SyncTimeout: patience},
+	}
 }
 
 // onLoopback allows the addresses that the servers of tests have.
@@ -198,7 +202,7 @@ func onLoopback() addresses.Policy {
 // start runs a cache until the test ends, and then checks that it left no goroutine. Targets may be on this machine.
 func start(t testing.TB, options Options) *hub {
 	t.Helper()
-	options.Addresses = onLoopback()
+	options.Dial.Addresses = onLoopback()
 	return startStrictly(t, options)
 }
 

@@ -158,7 +158,7 @@ func TestTargetThatWentBackInTimeIsLookedAtAnew(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := start(t, Options{ProbeTimeout: patience})
+			h := start(t, Options{Probe: ProbeOptions{Timeout: patience}})
 			a := newAPIServer(t, newStore("uid-a"))
 			p := newPast(a)
 			p.write(5)
@@ -213,7 +213,7 @@ func TestWhatIsNoEvidenceOfAnotherPast(t *testing.T) {
 		"it does not know how to look": func(p *past) { p.change(func(p *past) { p.present = true }); p.renew(); p.renew() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := start(t, Options{ProbeTimeout: patience})
+			h := start(t, Options{Probe: ProbeOptions{Timeout: patience}})
 			a := newAPIServer(t, newStore("uid-a"))
 			p := newPast(a)
 			p.write(5)

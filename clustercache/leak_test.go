@@ -80,7 +80,10 @@ func TestConnectWatchAndRemoveLeavesNoGoroutine(t *testing.T) {
 }
 
 func TestDisconnectAndReconnectLeavesNoGoroutine(t *testing.T) {
-	h, a, key := connected(t, Options{ProbeInterval: 20 * time.Millisecond, ProbeTimeout: 100 * time.Millisecond, ProbeFailures: 1, RetryMax: 20 * time.Millisecond, RefusedRetryMax: 20 * time.Millisecond})
+	h, a, key := connected(t, Options{
+		Dial:  DialOptions{RetryMax: 20 * time.Millisecond, RefusedRetryMax: 20 * time.Millisecond},
+		Probe: ProbeOptions{Interval: 20 * time.Millisecond, Timeout: 100 * time.Millisecond, Failures: 1},
+	})
 	r := h.watchConfigMaps(key)
 	cycle := func() {
 		syncs := r.syncs()

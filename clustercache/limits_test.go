@@ -86,7 +86,10 @@ func TestWaitingForAPlaceHonoursTheContext(t *testing.T) {
 func TestOneRateLimitForAllClientsOfATarget(t *testing.T) {
 	var limits atomic.Pointer[Limits]
 	limits.Store(&Limits{QPS: -1})
-	h := start(t, Options{ProbeInterval: time.Hour, Limits: func(ClusterKey) Limits { return *limits.Load() }})
+	h := start(t, Options{
+		Limits: func(ClusterKey) Limits { return *limits.Load() },
+		Probe:  ProbeOptions{Interval: time.Hour},
+	})
 	s := newStore("uid-a")
 	s.put("configmaps", "default", "one", nil)
 	old, next := newAPIServer(t, s), newAPIServer(t, s)

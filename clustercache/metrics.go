@@ -194,7 +194,7 @@ func (c collector) Collect(collected chan<- prometheus.Metric) {
 	tell(metricEvents, float64(c.cache.metrics.watchEvents.Load()))
 	tell(metricMappers, float64(c.cache.mappers.Len()))
 	suspected := 0.0
-	if c.cache.brownout.active(c.cache.options.Clock.Now()) {
+	if c.cache.availability.MassDisconnect(c.cache.options.Clock.Now()) {
 		suspected = 1
 	}
 	tell(metricBrownout, suspected)

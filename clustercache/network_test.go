@@ -42,7 +42,7 @@ func deafAddress(t *testing.T) string {
 }
 
 func TestAddressThatDropsPacketsHoldsUpNobody(t *testing.T) {
-	h := start(t, Options{DialParallel: 8, ConnectParallel: 1, RetryMax: 100 * time.Millisecond})
+	h := start(t, Options{Dial: DialOptions{Parallel: 8, ConnectParallel: 1, RetryMax: 100 * time.Millisecond}})
 	a := newAPIServer(t, newStore("uid-a"))
 	address := deafAddress(t)
 	keys := make([]ClusterKey, 4)
@@ -64,14 +64,16 @@ func TestDefaultsFindWhatIsDeadInTime(t *testing.T) {
 	g := NewWithT(t)
 	o, err := Options{}.withDefaults()
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(o.PingInterval + o.PingTimeout).To(BeNumerically("<=", 45*time.Second))
-	g.Expect(o.ProbeInterval + time.Duration(o.ProbeFailures)*o.ProbeTimeout + time.Second).To(BeNumerically("<=", 15*time.Second))
-	g.Expect(o.SilenceTimeout).To(BeNumerically("<=", 3*time.Minute))
+	g.Expect(o.Probe.PingInterval + o.Probe.PingTimeout).To(BeNumerically("<=", 45*time.Second))
+	g.Expect(o.Probe.Interval + time.Duration(o.Probe.Failures)*o.Probe.Timeout + time.Second).To(BeNumerically("<=", 15*time.Second))
+	g.Expect(o.Watch.SilenceTimeout).To(BeNumerically("<=", 3*time.Minute))
 }
 
 // A socket whose other end is gone without a word looks open for as long as nobody asks.
 func TestHalfOpenConnectionIsFoundByPings(t *testing.T) {
-	h, target, key := simulated(t, Options{PingInterval: 1500 * time.Millisecond, PingTimeout: 300 * time.Millisecond, ProbeInterval: time.Hour})
+	h, target, key := simulated(t, Options{
+		Probe: ProbeOptions{PingInterval: 1500 * time.Millisecond, PingTimeout: 300 * time.Millisecond, Interval: time.Hour},
+	})
 	r := h.watchConfigMaps(key)
 	h.Expect(opened(target)).To(Equal(1))
 	mend := h.strike(target, fault.Fault{Kind: fault.BlackHole, Connections: fault.ExistingConnections})
@@ -106,7 +108,11 @@ func TestStormOfGoAwayIsNoOutage(t *testing.T) {
 
 // One byte a second is an answer that never ends, though something comes all the time.
 func TestAnswersThatDrip(t *testing.T) {
-	options := Options{Limits: func(ClusterKey) Limits { return Limits{Timeout: time.Second} }, SyncTimeout: time.Second, DisconnectGrace: -1}
+	options := Options{
+		Limits: func(ClusterKey) Limits { return Limits{Timeout: time.Second} },
+		Grace:  GraceOptions{Disconnect: -1},
+		Watch:  WatchOptions{SyncTimeout: time.Second},
+	}
 	t.Run("to probes, too: the target is down", func(t *testing.T) {
 		h, target, key := simulated(t, options)
 		mend := h.strike(target, fault.Fault{Kind: fault.Drip, Rate: 1})

@@ -38,7 +38,7 @@ func (t *target) startProbe(g *generation) {
 	t.loop.unsure = t.loop.unsure || t.loop.doubted
 	withVersion, withPast, past := t.loop.probeNo%versionEvery == 0, t.asksPast(), t.remembered()
 	t.loop.probeNo++
-	patience, pastPatience := t.cache.options.ProbeTimeout, time.Duration(0)
+	patience, pastPatience := t.cache.options.Probe.Timeout, time.Duration(0)
 	if withPast { // beside the time for the answer that decides
 		pastPatience = patience / pastShare
 	}
@@ -99,7 +99,7 @@ func (t *target) probed(result probeResult) {
 		t.probeTime.Observe(result.took.Seconds())
 	}
 	if result.err == nil && result.uid != "" && result.uid != g.uid {
-		t.drop(g, StateDisconnected, ReasonProbeFailed, "the address leads to another cluster now; its identity is verified")
+		t.drop(g, onUnreachable, ReasonProbeFailed, "the address leads to another cluster now; its identity is verified")
 		t.retryNow()
 		return
 	}
@@ -115,7 +115,7 @@ func (t *target) probed(result probeResult) {
 
 // withheld tells whether a call got no answer because the hub did not let it out. Nobody asked the target then.
 func (t *target) withheld(err error) bool {
-	if err == nil || !t.cache.options.Withheld(err) {
+	if err == nil || !t.cache.options.Fenced(err) {
 		return false
 	}
 	t.log.V(1).Info("The target was not asked, for a reason of the hub's own", "reason", err.Error())
@@ -127,11 +127,11 @@ func (t *target) probeSucceeded(now time.Time, result probeResult) {
 	t.loop.failures = 0
 	// Hints that come to nothing are worth less each time: where each call opens a socket, each call is one.
 	if t.loop.doubted {
-		t.loop.hintPause = min(2*max(t.loop.hintPause, hurry), t.cache.options.ProbeInterval)
+		t.loop.hintPause = min(2*max(t.loop.hintPause, hurry), t.cache.options.Probe.Interval)
 	} else {
 		t.loop.hintPause = 0
 	}
-	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
+	t.loop.nextProbe = now.Add(jitter(t.cache.options.Probe.Interval))
 	t.mu.Lock()
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
@@ -170,7 +170,7 @@ func (t *target) probeFailed(now time.Time, g *generation, err error) {
 	reason, message, details := explain(err, g.access)
 	t.reasons.log(t.log, now, details)
 	// A call that failed and a probe that gets no connection confirm each other.
-	down := t.loop.failures >= t.cache.options.ProbeFailures || t.loop.doubted && isConnectionLevel(err)
+	down := t.loop.failures >= t.cache.options.Probe.Failures || t.loop.doubted && isConnectionLevel(err)
 	var f *failure
 	refused := errors.As(err, &f) && f.reason == ReasonUnauthorized
 	switch {
@@ -178,7 +178,7 @@ func (t *target) probeFailed(now time.Time, g *generation, err error) {
 		t.cache.hub.Publish(t.key, EventProbed) // the new token is being tried, and if it is as bad the next probe says so
 		return
 	case refused:
-		t.drop(g, StateDisconnected, reason, message)
+		t.drop(g, onUnreachable, reason, message)
 	case down:
 		t.lose(g, ReasonProbeFailed, message)
 	default:

@@ -344,14 +344,17 @@ func TestRealAPIServerGoesAwayAndComesBack(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	var lists atomic.Int32
-	h := start(t, Options{DisconnectGrace: time.Hour, WrapTransport: func(_ ClusterKey, next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(r *http.Request) (*http.Response, error) {
-			if r.URL.Query().Has("sendInitialEvents") {
-				lists.Add(1)
-			}
-			return next.RoundTrip(r)
-		})
-	}})
+	h := start(t, Options{
+		WrapTransport: func(_ ClusterKey, next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Query().Has("sendInitialEvents") {
+					lists.Add(1)
+				}
+				return next.RoundTrip(r)
+			})
+		},
+		Grace: GraceOptions{Disconnect: time.Hour},
+	})
 	cp := controlplane.StartForTest(t, controlplane.Options{})
 	ctx := context.Background()
 	key := h.register("real", cp.Kubeconfig())

@@ -127,7 +127,7 @@ func TestFailuresToConnectLookTheSame(t *testing.T) {
 			if test.logs == "the address is refused" {
 				address = "169.254.169.254"
 			}
-			h := start(t, Options{Logger: log.logger(), resolver: newNameServer(t, address).resolver()})
+			h := start(t, Options{Logger: log.logger(), Dial: DialOptions{resolver: newNameServer(t, address).resolver()}})
 			key := h.register("a", kubeconfigOf(server, ca, "secret-token"))
 			status := h.expectState(key, StateDisconnected)
 			h.Expect(status.Reason).To(Equal(ReasonUnreachable))
@@ -151,8 +151,9 @@ func TestFailuresOfCallsLookTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := &logged{}
 			h, a, key := connected(t, Options{
-				ProbeInterval: time.Hour, ProbeTimeout: patience, Logger: log.logger(),
+				Logger: log.logger(),
 				Limits: func(ClusterKey) Limits { return Limits{Timeout: time.Second} },
+				Probe:  ProbeOptions{Interval: time.Hour, Timeout: patience},
 			})
 			held, err := h.cache.GetMetadataClient(t.Context(), key)
 			h.Expect(err).NotTo(HaveOccurred())

@@ -84,7 +84,7 @@ func (c *Cache) addressesFor(a access) addresses.Policy {
 	if a.kubeconfig == nil {
 		return addresses.Any()
 	}
-	return c.options.Addresses
+	return c.options.Dial.Addresses
 }
 
 // describeRegistration describes a registration from the metadata of its Secret.

@@ -42,7 +42,7 @@ func TestRealSecretsRegisterTargets(t *testing.T) {
 	c, namespace := realNamespace(t, cp)
 	secrets, err := cache.New(cp.RESTConfig(), cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: SecretCacheOptions()}})
 	h.Expect(err).NotTo(HaveOccurred())
-	hub, err := New(quick(Options{Secrets: secrets, Addresses: onLoopback()}))
+	hub, err := New(quick(Options{Secrets: secrets, Dial: DialOptions{Addresses: onLoopback()}}))
 	h.Expect(err).NotTo(HaveOccurred())
 	running, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 2)

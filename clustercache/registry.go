@@ -65,7 +65,7 @@ type registrations struct {
 
 func newRegistry(c *Cache) *registry {
 	places := int64(max(4, runtime.GOMAXPROCS(0)))
-	policy := kubeconfig.Policy{AllowedProxyURLs: c.options.AllowedProxyURLs, Addresses: c.options.Addresses}
+	policy := kubeconfig.Policy{AllowedProxyURLs: c.options.Dial.AllowedProxyURLs, Addresses: c.options.Dial.Addresses}
 	return &registry{
 		cache: c, most: c.options.MaxRegistrations,
 		read:    func(s *corev1.Secret) *registration { return c.options.read(s, policy) },

@@ -178,8 +178,11 @@ func TestStartDoesNotWaitForWhatTakesLong(t *testing.T) {
 	}
 	other := h.registered("a", 0, []byte("garbage"))
 	options := quick(Options{
-		Secrets: h.secrets, Clock: ticks, Addresses: onLoopback(), read: b.read,
-		ProbeTimeout: patience, ConnectTimeout: patience,
+		Secrets: h.secrets,
+		Clock:   ticks,
+		read:    b.read,
+		Dial:    DialOptions{Addresses: onLoopback(), ConnectTimeout: patience},
+		Probe:   ProbeOptions{Timeout: patience},
 	})
 	var err error
 	h.cache, err = New(options)

@@ -35,7 +35,7 @@ func TestRealTargetWhoseEtcdIsRestored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var cut atomic.Bool
 			options := patiently()
-			options.DisconnectGrace = time.Hour
+			options.Grace.Disconnect = time.Hour
 			options.WrapTransport = func(_ ClusterKey, next http.RoundTripper) http.RoundTripper {
 				return roundTrip(func(r *http.Request) (*http.Response, error) {
 					if cut.Load() {

@@ -66,7 +66,7 @@ func (t *target) startAttempt(g *generation) {
 // target once more would take a handshake, and as long as that takes. Who is there at the other end is known.
 func (t *target) changeToken(ctx context.Context, g *generation, r *registration) error {
 	ctx = transport.WithToken(ctx, r.access.token())
-	return t.cache.probes.do(ctx, t.key, t.cache.options.ConnectTimeout, func(ctx context.Context) error {
+	return t.cache.probes.do(ctx, t.key, t.cache.options.Dial.ConnectTimeout, func(ctx context.Context) error {
 		uid, err := g.identity(ctx)
 		if err != nil || uid == g.uid {
 			return err
@@ -115,7 +115,7 @@ type awaitedWatch struct {
 // awaitWatches waits until the bindings of a new generation have their initial lists, or the old generation is of no
 // use any more.
 func (t *target) awaitWatches(ctx context.Context, old *generation, watches []awaitedWatch) error {
-	deadline := t.clock.NewTimer(t.cache.options.SyncTimeout)
+	deadline := t.clock.NewTimer(t.cache.options.Watch.SyncTimeout)
 	defer deadline.Stop()
 	for _, w := range watches {
 		var err error
@@ -155,7 +155,7 @@ func (t *target) attempted(result attemptResult) {
 	g := t.current()
 	if t.withheld(result.err) {
 		if !a.outdated {
-			t.retryWithin(t.cache.options.RetryMax)
+			t.retryWithin(t.cache.options.Dial.RetryMax)
 		}
 		if g == nil {
 			t.update(func(s *Status) { s.NextAttempt = t.loop.nextAttempt })
@@ -205,7 +205,7 @@ func (t *target) installToken(g *generation, r *registration) {
 func (t *target) install(next *generation, bindings map[*watch]*watching.Binding, previous *generation) {
 	now := t.clock.Now()
 	t.loop.generations, t.loop.failures, t.loop.withheld = next.number, 0, false
-	t.loop.nextProbe = now.Add(jitter(t.cache.options.ProbeInterval))
+	t.loop.nextProbe = now.Add(jitter(t.cache.options.Probe.Interval))
 	t.hinted.Store(false)
 	t.loop.unsure = true
 	t.throttle.Load().Reset()
@@ -223,16 +223,14 @@ func (t *target) install(next *generation, bindings map[*watch]*watching.Binding
 	t.status.Generation, t.status.UID, t.status.Server = next.number, next.uid, server
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
-	t.cache.brownout.gained(t.key, now)
+	t.cache.availability.Connected(t.key, now)
 	for w, b := range bindings {
 		w.boundTo = next.number
 		w.Promote(b)
 	}
 	t.bind(next)
 	t.update(func(s *Status) {
-		if t.loop.removedAt.IsZero() {
-			s.goesOn()
-		}
+		t.establish(s)
 		s.KubernetesVersion, s.NextAttempt = next.version, time.Time{}
 		s.inUse(t.loop.registration)
 	}, event)
@@ -267,9 +265,9 @@ func (t *target) attemptFailed(g *generation, err error) {
 	} else if g == nil {
 		message = t.suspect(message, t.clock.Now())
 	}
-	limit := t.cache.options.RetryMax
+	limit := t.cache.options.Dial.RetryMax
 	if reason != ReasonUnreachable || g != nil {
-		limit = t.cache.options.RefusedRetryMax
+		limit = t.cache.options.Dial.RefusedRetryMax
 	}
 	t.retryWithin(limit)
 
@@ -292,9 +290,7 @@ func (t *target) attemptFailed(g *generation, err error) {
 			return
 		}
 		s.NextAttempt = t.loop.nextAttempt
-		if t.loop.removedAt.IsZero() {
-			s.State = StateDisconnected
-		}
+		t.transition(s, onUnreachable)
 		s.Reason, s.Message = reason, message
 	}, events...)
 }
@@ -308,20 +304,20 @@ func (t *target) retryWithin(limit time.Duration) {
 // refuseIdentity stops everything until someone decides.
 func (t *target) refuseIdentity(g *generation, message string) {
 	t.loop.blocked = true
-	t.drop(g, StateRefused, ReasonIdentityChanged, message)
+	t.drop(g, onRefused, ReasonIdentityChanged, message)
 }
 
 // drop ends the connection, if there is one, for a reason that only this target has: the network has nothing to do with it.
-func (t *target) drop(g *generation, state State, reason, message string) {
-	t.cache.brownout.gone(t.key, t.clock.Now())
-	t.disconnect(g, state, reason, message)
+func (t *target) drop(g *generation, e stateEvent, reason, message string) {
+	t.cache.availability.Removed(t.key, t.clock.Now())
+	t.disconnect(g, e, reason, message)
 }
 
 // disconnect ends the connection, if there is one, and says why. If the registration has had a fault while the connection went
 // on, that is why there will be no other.
-func (t *target) disconnect(g *generation, state State, reason, message string) {
+func (t *target) disconnect(g *generation, e stateEvent, reason, message string) {
 	if fault := t.loop.registration.fault; fault != nil && t.loop.removedAt.IsZero() {
-		state, reason, message = StateRefused, string(fault.Reason), fault.Message
+		e, reason, message = onRefused, string(fault.Reason), fault.Message
 	}
 	event := EventProbed
 	if g != nil {
@@ -332,9 +328,7 @@ func (t *target) disconnect(g *generation, state State, reason, message string) 
 	t.endHeld()
 	t.update(func(s *Status) {
 		s.Held = false
-		if t.loop.removedAt.IsZero() || state == StateRefused {
-			s.State = state
-		}
+		t.transition(s, e)
 		s.Reason, s.Message, s.NextAttempt = reason, message, time.Time{}
 		s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
 		s.SecretResourceVersion = t.loop.registration.resourceVersion

@@ -36,10 +36,14 @@ func (h *hub) watchConfigMaps(key ClusterKey) *recorder {
 
 func TestTokenIsChangedUnderRunningWatches(t *testing.T) {
 	var dials atomic.Int32
-	h := start(t, Options{WrapConn: func(conn net.Conn) (net.Conn, error) {
-		dials.Add(1)
-		return conn, nil
-	}})
+	h := start(t, Options{
+		Dial: DialOptions{
+			WrapConn: func(conn net.Conn) (net.Conn, error) {
+				dials.Add(1)
+				return conn, nil
+			},
+		},
+	})
 	a := newAPIServer(t, newStore("uid-a"))
 	a.setTokens(map[string]string{"old": "hub", "new": "hub"})
 	key := h.register("a", a.kubeconfig("old"))
@@ -75,7 +79,10 @@ func TestTokenThatIsChangedLate(t *testing.T) {
 		state State
 	}{"and is taken": {"new", StateConnected}, "and is not taken": {"bad", StateDisconnected}} {
 		t.Run(name, func(t *testing.T) {
-			h := start(t, Options{ProbeInterval: 100 * time.Millisecond, ProbeTimeout: patience, ConnectTimeout: patience})
+			h := start(t, Options{
+				Dial:  DialOptions{ConnectTimeout: patience},
+				Probe: ProbeOptions{Interval: 100 * time.Millisecond, Timeout: patience},
+			})
 			a := newAPIServer(t, newStore("uid-a"))
 			a.setTokens(map[string]string{"old": "hub", "new": "hub"})
 			key := h.register("a", a.kubeconfig("old"))
@@ -298,7 +305,7 @@ func TestRotationThatCannotWatchIsRefused(t *testing.T) {
 }
 
 func TestOldConnectionThatDiesWhileTheNextIsPrepared(t *testing.T) {
-	h := start(t, Options{SyncTimeout: time.Minute})
+	h := start(t, Options{Watch: WatchOptions{SyncTimeout: time.Minute}})
 	s := newStore("uid-a")
 	old, next := newAPIServer(t, s), newAPIServer(t, s)
 	next.setFault(next.hangWatches)

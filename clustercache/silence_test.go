@@ -27,7 +27,7 @@ func (s *store) mute(muted bool) {
 }
 
 func quietly(timeout time.Duration) Options {
-	return Options{SilenceTimeout: timeout, ProbeInterval: 50 * time.Millisecond}
+	return Options{Probe: ProbeOptions{Interval: 50 * time.Millisecond}, Watch: WatchOptions{SilenceTimeout: timeout}}
 }
 
 func watchRequests(a *apiServer) int { return a.count("GET /api/v1/configmaps watch") }
@@ -81,7 +81,7 @@ func TestWatchThatSendsBookmarksIsLeftAlone(t *testing.T) {
 func TestRealWatchThatIsOpenedAgainMissesNothing(t *testing.T) {
 	cp := realCluster(t)
 	options := quietly(1800 * time.Millisecond)
-	options.ProbeTimeout = patience
+	options.Probe.Timeout = patience
 	h := start(t, options)
 	c, namespace := realNamespace(t, cp)
 	key := h.register("real", cp.Kubeconfig())

@@ -30,14 +30,12 @@ func (t *target) sleep() {
 	t.endHeld()
 	t.hinted.Store(false)
 	t.loop.failures = 0
-	t.cache.brownout.gone(t.key, t.clock.Now())
+	t.cache.availability.Removed(t.key, t.clock.Now())
 	t.mu.Lock()
 	t.health.ConsecutiveFailures = 0
 	t.mu.Unlock()
 	t.update(func(s *Status) {
-		if s.State != StateDraining {
-			s.State = StateHibernated
-		}
+		t.transition(s, onHibernated)
 		s.Reason, s.Message = ReasonHibernated, messageHibernated
 		s.Held, s.NextAttempt = false, time.Time{}
 	}, event)
@@ -47,13 +45,17 @@ func (t *target) sleep() {
 func (t *target) awake() {
 	t.retryNow()
 	t.update(func(s *Status) {
-		if s.State != StateHibernated {
+		r := t.loop.registration
+		switch {
+		case s.State == StateDraining:
+			t.transition(s, onAwakened)
 			s.drains()
-			return
-		}
-		s.State, s.Reason, s.Message = StateConnecting, "", ""
-		if r := t.loop.registration; r != nil && r.fault != nil {
-			s.State, s.Reason, s.Message = StateRefused, string(r.fault.Reason), r.fault.Message
+		case r != nil && r.fault != nil:
+			t.transition(s, onRefused)
+			s.Reason, s.Message = string(r.fault.Reason), r.fault.Message
+		default:
+			t.transition(s, onAwakened)
+			s.Reason, s.Message = "", ""
 		}
 	}, EventProbed)
 }

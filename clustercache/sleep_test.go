@@ -14,7 +14,10 @@ import (
 // asleep is a target that can be put to sleep, as Options.
 func asleep() (*atomic.Bool, Options) {
 	sleeps := &atomic.Bool{}
-	return sleeps, Options{Asleep: func(ClusterKey) bool { return sleeps.Load() }, ProbeInterval: 20 * time.Millisecond}
+	return sleeps, Options{
+		Asleep: func(ClusterKey) bool { return sleeps.Load() },
+		Probe:  ProbeOptions{Interval: 20 * time.Millisecond},
+	}
 }
 
 // expectSilence insists that nothing is sent to a server.
@@ -24,7 +27,7 @@ func (h *hub) expectSilence(a *apiServer) {
 	// The server handles the last requests after their connection is gone.
 	requests := func() int {
 		before := a.count("")
-		time.Sleep(20 * h.cache.options.ProbeInterval)
+		time.Sleep(20 * h.cache.options.Probe.Interval)
 		return a.count("") - before
 	}
 	h.Eventually(requests).Should(BeZero())
@@ -108,7 +111,7 @@ func TestHibernatedTargetThatWakesShowsWhatIsWrong(t *testing.T) {
 
 func TestHibernatedTargetIsNoLoss(t *testing.T) {
 	sleeps, options := asleep()
-	options.BrownoutPercent = 1
+	options.Grace.MassPercent = 1
 	h := start(t, options)
 	var keys []ClusterKey
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -122,7 +125,7 @@ func TestHibernatedTargetIsNoLoss(t *testing.T) {
 		h.cache.Recheck(key)
 		h.expectState(key, StateHibernated)
 	}
-	h.Expect(h.cache.brownout.active(time.Now())).To(BeFalse())
+	h.Expect(h.cache.availability.MassDisconnect(time.Now())).To(BeFalse())
 	h.unregister(keys[0])
 	h.Eventually(func() bool { _, exists := h.cache.GetStatus(keys[0]); return exists }).Should(BeFalse())
 }

@@ -296,7 +296,7 @@ func (t *target) stop() {
 	}
 	t.settle()
 	t.endHeld()
-	t.cache.brownout.gone(t.key, t.clock.Now())
+	t.cache.availability.Removed(t.key, t.clock.Now())
 	for _, w := range watches {
 		w.Close()
 	}
@@ -356,32 +356,43 @@ func (t *target) take(r *registration) {
 		s.describe(r)
 		switch {
 		case t.loop.asleep:
-			s.State, s.Reason, s.Message = StateHibernated, ReasonHibernated, messageHibernated
+			t.transition(s, onRegistered)
+			t.transition(s, onHibernated)
+			s.Reason, s.Message = ReasonHibernated, messageHibernated
 			s.SecretResourceVersion = r.resourceVersion
 		case t.gen == nil && r.fault != nil:
-			s.State, s.Reason, s.Message = StateRefused, string(r.fault.Reason), r.fault.Message
+			t.transition(s, onInvalid)
+			s.Reason, s.Message = string(r.fault.Reason), r.fault.Message
 			s.SecretResourceVersion, s.NextAttempt = r.resourceVersion, time.Time{}
 		case t.gen == nil:
-			if s.State != StateDisconnected {
-				s.State, s.Reason, s.Message = StateConnecting, "", ""
+			if t.transition(s, onRegistered) == StateConnecting {
+				s.Reason, s.Message = "", ""
 			}
 			s.SecretResourceVersion = r.resourceVersion
 		case r.fault != nil:
-			s.goesOn()
+			t.retain(s)
 			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, string(r.fault.Reason), r.fault.Message
 		case t.gen.access.equal(r.access):
-			s.goesOn()
+			t.retain(s)
 			s.inUse(r)
 		default:
-			s.goesOn()
+			t.retain(s)
 			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, "", ""
 		}
 	}, events...)
 }
 
-// goesOn notes that the connection serves a registration, maybe again.
-func (s *Status) goesOn() {
-	s.State, s.Reason, s.Message = StateConnected, ReasonConnected, ""
+// retain notes that the connection serves a registration, maybe again.
+func (t *target) retain(s *Status) {
+	t.transition(s, onRetained)
+	s.Reason, s.Message = ReasonConnected, ""
+}
+
+// establish notes that there is a connection.
+func (t *target) establish(s *Status) {
+	if t.transition(s, onEstablished) == StateConnected {
+		s.Reason, s.Message = ReasonConnected, ""
+	}
 }
 
 // inUse notes that the content of a registration is what the connection uses.
@@ -412,15 +423,17 @@ func (t *target) drained() bool {
 	}
 	if t.snapshot().State != StateDraining {
 		t.update(func(s *Status) {
+			t.transition(s, onUnregistered)
 			s.drains()
 		}, EventDraining)
 	}
 	return false
 }
 
-// drains notes that the registration is gone.
+// drains says why a target is draining.
 func (s *Status) drains() {
-	s.State, s.Reason, s.Message = StateDraining, ReasonRegistrationGone, "the registration is gone; the connection serves those who clean up"
+	s.Reason = ReasonRegistrationGone
+	s.Message = "the registration is gone; the connection serves those who clean up"
 }
 
 // proceed starts what is due. It compares what is with what should be, and does not care what led there.

@@ -161,7 +161,7 @@ func TestOverloadedTarget(t *testing.T) {
 }
 
 func TestWatchThatHangsConcernsNobodyElse(t *testing.T) {
-	h, a, key := connected(t, Options{SyncTimeout: 300 * time.Millisecond})
+	h, a, key := connected(t, Options{Watch: WatchOptions{SyncTimeout: 300 * time.Millisecond}})
 	a.setFault(a.hangWatches)
 	hanging, fine := newRecorder(), newRecorder()
 	h.watch(key, Watcher{Name: "cm", Kind: configMapKind, Handler: hanging, MetadataOnly: true})

@@ -115,8 +115,8 @@ func TestRegistrationQuota(t *testing.T) {
 // startForReal starts a clustercache and a controller as the hub does.
 func startForReal(t *testing.T, h *hub, options clustercache.Options) {
 	guard := identity.NewGuard(h.cache)
-	options.Secrets, options.VerifyIdentity, options.ProbeInterval = h.cache, guard.Verify, 200*time.Millisecond
-	options.Addresses = addresses.Any()
+	options.Secrets, options.VerifyIdentity, options.Probe.Interval = h.cache, guard.Verify, 200*time.Millisecond
+	options.Dial.Addresses = addresses.Any()
 	clusters, err := clustercache.New(options)
 	if err != nil {
 		t.Fatal(err)

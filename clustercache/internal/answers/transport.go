@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,11 +35,11 @@ const (
 	maxHeaders, maxKept = 1000, 50
 )
 
-// MaxHeader bounds the header of an answer over HTTP/1.1. One byte of it is up to forty in memory.
-const MaxHeader = 64 << 10
+// MaxHeader bounds the header of an answer. One byte of it is up to forty in memory.
+const MaxHeader = 96 << 10
 
-// headersExceeded is the text of the error of net/http for a longer header.
-const headersExceeded = "server response headers exceeded"
+// headersExceeded are the texts of the errors of net/http for a longer header, over HTTP/1.1 and HTTP/2.
+var headersExceeded = []string{"server response headers exceeded", "response header list larger than advertised limit"}
 
 // EncodingError is the error for an answer in an encoding that was not asked for, whose elements cannot be counted.
 type EncodingError struct{ Header, Value string }
@@ -75,9 +76,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.Next.RoundTrip(request)
 	switch {
 	case err == nil:
-	case errors.Is(err, untrusted.ErrExceeded):
-		return nil, t.errorOf(request, err)
-	case strings.Contains(err.Error(), headersExceeded):
+	case slices.ContainsFunc(headersExceeded, func(text string) bool { return strings.Contains(err.Error(), text) }):
 		return nil, t.errorOf(request, &untrusted.ExceededError{What: "bytes of headers", Most: MaxHeader})
 	default:
 		return nil, err //nolint:wrapcheck // it says what went wrong

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/trellis-hub/trellis/clustercache/internal/h2"
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
@@ -77,17 +76,13 @@ func serve(t *testing.T, http2 bool, handler http.Handler) *Transport {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	trusted := x509.NewCertPool()
 	trusted.AddCert(server.Certificate())
-	opener := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}
-	if !http2 {
-		opener.TLSClientConfig.NextProtos = []string{"http/1.1"}
-	}
-	pool := h2.NewPool(opener, h2.Options{})
+	next := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: http2}
 	t.Cleanup(func() {
 		server.CloseClientConnections()
-		opener.CloseIdleConnections()
+		next.CloseIdleConnections()
 	})
 	owner := types.NamespacedName{Namespace: "ns", Name: "target"}
-	return &Transport{Next: pool, Base: base, Budget: NewBudget(), Owner: owner}
+	return &Transport{Next: next, Base: base, Budget: NewBudget(), Owner: owner}
 }
 
 // ask sends a request and reads the answer.

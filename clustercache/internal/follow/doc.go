@@ -1,12 +1,9 @@
 // Package follow lists a collection of an API server and follows its changes, in as little memory as that takes.
 //
 // A hub has tens of thousands of watches, and nearly all of them are idle nearly all of the time. A Follower is therefore
-// made for being idle: it holds no buffer meanwhile, and no goroutine where what it reads can call back (Parker). Where it cannot, it is one
-// that blocks in a read of four bytes at most. A bookmark that comes alone, which is most of what an idle watch brings, is noted by the goroutine
-// that reads the connection: to wake another one up for it takes more than all the rest.
-// What comes is read into a buffer that all followers share, decoded into the one object that it is, and handed to a Sink.
-// (A reflector of client-go has four goroutines and keeps three buffers, each as large as the largest object that ever
-// came.)
+// made for being idle: it waits in a read of four bytes at most, and holds no buffer meanwhile. What comes is read into a
+// buffer that all followers share, decoded into the one object that it is, and handed to a Sink. (A reflector of client-go
+// has four goroutines and keeps three buffers, each as large as the largest object that ever came.)
 //
 // It asks for a streamed list, whose objects come one by one, and for pages from servers that do not stream lists. Metadata
 // comes as Protocol Buffers where the server knows them.

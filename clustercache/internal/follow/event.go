@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -209,93 +208,11 @@ var errNoObject = errors.New("there is no object in it")
 
 // object reads an event in JSON with its object, of which only the fields that matter are decoded; nil for all.
 func (d *decoding) object(raw []byte, which *fields) (e event, err error) {
-	if e, ok := decodeBookmark(raw); ok {
-		return e, nil
-	}
 	if which != nil && cut(raw, which, func(text, managed []byte) { e, err = d.whole(text, raw, managed, true) }) {
 		return e, err
 	}
 	return d.whole(raw, raw, nil, false)
 }
-
-// decodeBookmark reads a bookmark as servers write them: of tens of thousands of watches each brings one a minute, and nothing else of it
-// is looked at. What is written otherwise is no less valid, and not for it.
-func decodeBookmark(raw []byte) (event, bool) {
-	if len(raw) > maxError || !bytes.HasPrefix(raw, bookmarkBegins) {
-		return event{}, false
-	}
-	if version, plain := plainBookmark(raw); plain {
-		object := &metav1.PartialObjectMetadata{}
-		object.ResourceVersion = version
-		return event{kind: bookmark, object: object}, true
-	}
-	var e struct {
-		Object struct {
-			Metadata struct {
-				ResourceVersion string            `json:"resourceVersion"`
-				Annotations     map[string]string `json:"annotations"`
-			} `json:"metadata"`
-		} `json:"object"`
-	}
-	read := false
-	cut(raw, bookmarkFields, func(text, _ []byte) { read = kjson.UnmarshalCaseSensitivePreserveInts(text, &e) == nil })
-	if !read || e.Object.Metadata.ResourceVersion == "" {
-		return event{}, false // the whole tells better what is wrong with it
-	}
-	object := &metav1.PartialObjectMetadata{}
-	object.ResourceVersion, object.Annotations = e.Object.Metadata.ResourceVersion, e.Object.Metadata.Annotations
-	return event{kind: bookmark, object: object}, true
-}
-
-// plainBookmark returns the version of a bookmark that has no annotations, nor anything else that could be taken for one: it comes first in
-// metadata, is the only one that is said, and in digits. Quotes in a text are escaped, so that no text looks like that.
-func plainBookmark(raw []byte) (version string, ok bool) {
-	_, rest, found := bytes.Cut(raw, versionBegins)
-	if !found || bytes.Count(raw, versionKey) > 1 || bytes.Contains(raw, annotationsKey) {
-		return "", false
-	}
-	digits := rest[:len(rest)-len(bytes.TrimLeft(rest, "0123456789"))]
-	return string(digits), len(digits) > 0 && len(digits) < len(rest) && rest[len(digits)] == '"'
-}
-
-// bookmarkAlone reads a bookmark that some bytes are and nothing else, unless it is the end of a list.
-func (w *watch) bookmarkAlone(data []byte) (event, bool) {
-	if len(data) > firstRead || !w.protobuf && !bytes.HasPrefix(data, bookmarkBegins) {
-		return event{}, false
-	}
-	raw, alone := w.alone(data)
-	if !alone {
-		return event{}, false
-	}
-	var e event
-	var ok bool
-	if !w.protobuf {
-		e, ok = decodeBookmark(raw)
-	} else if bytes.HasPrefix(raw, bookmarkMessage) {
-		var err error
-		e, err = (&decoding{}).protobuf(raw)
-		ok = err == nil && e.kind == bookmark
-	}
-	if !ok {
-		return event{}, false
-	}
-	e.version = e.object.GetResourceVersion()
-	if e.version == "" || checkVersion(e.version) != nil {
-		return event{}, false
-	}
-	return e, e.object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == ""
-}
-
-var (
-	versionBegins              = []byte(`"metadata":{"resourceVersion":"`)
-	versionKey, annotationsKey = []byte(`"resourceVersion"`), []byte(`"annotations"`)
-
-	bookmarkBegins  = []byte(`{"type":"BOOKMARK",`)
-	bookmarkMessage = append([]byte{0x0a, byte(len(bookmark))}, bookmark...) // the type is the first field
-	bookmarkFields  = &fields{named: map[string]*field{"object": {beneath: &fields{named: map[string]*field{"metadata": {beneath: &fields{
-		named: map[string]*field{"resourceVersion": {}, "annotations": {}},
-	}}}}}}}
-)
 
 // whole reads an event in JSON with all of its object that is in the text, which was cut from what came.
 func (d *decoding) whole(text, raw, managed []byte, apart bool) (event, error) {

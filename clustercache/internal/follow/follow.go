@@ -77,14 +77,14 @@ type Collection struct {
 	Endless time.Duration
 	// Redact takes out of a text what must not be shown, such as the credential, which a server may repeat. Nil: nothing.
 	Redact func(string) string
-	// Await has resume called once, in a goroutine of its own, when the server can be asked again or ctx ends. It returns false if the server
-	// can be asked. Nil: it always can.
-	Await func(ctx context.Context, resume func()) bool
+	// Held returns nil while the server can be asked, else a channel that is closed when it can be again. Nil: it always
+	// can.
+	Held func() <-chan struct{}
 
 	event, item *fields // that matter, from Fields; nil for all
 }
 
-// Sink takes what comes. All calls but Nod come from the goroutine that runs Follow at the time.
+// Sink takes what comes. All calls come from the goroutine that runs Follow.
 type Sink interface {
 	// Begin announces a list: what is set and removed from now on is not all there is, until Complete.
 	Begin()
@@ -99,28 +99,22 @@ type Sink interface {
 	Ended()
 	// Bookmark tells that the server said that there is nothing else to say; not of that at the end of a list.
 	Bookmark()
-	// Nod is Bookmark from the goroutine that reads the connection, which holds its lock: it must not wait for anything. It returns
-	// false if there is more to be done than to note it: then Bookmark is called, from the usual goroutine.
-	Nod() bool
 }
 
-// Follower follows a collection. It is used by one goroutine, and while that is parked by the one that reads the connection.
+// Follower follows a collection. It is used by one goroutine.
 type Follower struct {
 	collection Collection
 	sink       Sink
-	version    string   // of the collection, as far as it was followed
-	listed     bool     // all that was there up to the version was handed on
-	paged      bool     // the server does not stream lists
-	pagedNext  bool     // the last list was a stream that did not come to its end
-	attempt    *attempt // that is under way
-	wake       func()
-	unfinished int // streams in a row that did not, although they were open for long
-	spared     int // lists since then that were no streams because of that
+	version    string // of the collection, as far as it was followed
+	listed     bool   // all that was there up to the version was handed on
+	paged      bool   // the server does not stream lists
+	pagedNext  bool   // the last list was a stream that did not come to its end
+	unfinished int    // streams in a row that did not, although they were open for long
+	spared     int    // lists since then that were no streams because of that
 }
 
 // New returns a follower that has not begun.
-// wake, if not nil, is called in a goroutine of its own when Follow is to be called again after it returned ErrParked. Nil: it never does.
-func New(c Collection, sink Sink, wake func()) *Follower {
+func New(c Collection, sink Sink) *Follower {
 	if c.MaxPage == 0 {
 		c.MaxPage = defaultMaxPage
 	}
@@ -134,7 +128,7 @@ func New(c Collection, sink Sink, wake func()) *Follower {
 		c.item = fieldsOfObject(c.Fields)
 		c.event = fieldsOfEvent(c.item)
 	}
-	return &Follower{collection: c, sink: sink, wake: wake}
+	return &Follower{collection: c, sink: sink}
 }
 
 // Listed tells whether Follow goes on where it was, and does not list first.
@@ -143,94 +137,76 @@ func (f *Follower) Listed() bool { return f.listed }
 // Forget has Follow list first.
 func (f *Follower) Forget() { f.listed = false }
 
-// Follow lists unless it has done so before, and hands on what changes, until ctx ends or the watch cannot be opened again:
-// then it is called again after a pause. The error says what went wrong. Nil: nothing did, the server has forgotten the
-// version that a watch had come to, as it may.
+// Follow lists unless it has done so before, and hands on what changes, until ctx ends or the watch cannot be opened
+// again: then it is called again after a pause. The error says what went wrong. Nil: nothing did, the server has
+// forgotten the version that a watch had come to, as it may.
 //
-// Nearly all the time there is nothing to do. Where the body of the answer can say when there is, Follow returns ErrParked meanwhile, and
-// is to be called with the same context when wake was. So it does while the server cannot be asked. Then nobody may touch the follower
-// after it returned. Else it waits in drain: a stack of eight kilobytes is halved if less than a quarter of it is in use, and the runtime
-// takes 800 bytes of that for itself, so what is remembered meanwhile is in the attempt and not in the frame, and all that takes room is
-// done in functions that come back.
+// Nearly all the time it waits in drain. What is remembered meanwhile is in the attempt and not in the frame, and all
+// that takes room is done in functions that return, so that the runtime can shrink the stack.
 func (f *Follower) Follow(ctx context.Context) error {
-	parked := false
-	if f.attempt == nil {
-		f.attempt = &attempt{pause: reopenPause}
-		parked = f.begin(ctx, f.attempt)
+	a := &attempt{pause: reopenPause}
+	f.begin(ctx, a)
+	for a.watch != nil {
+		f.ended(ctx, a, f.drain(a.watch))
 	}
-	for !parked && (f.attempt.watch != nil || f.attempt.held) {
-		a := f.attempt
-		if a.held {
-			if a.held = false; ctx.Err() == nil {
-				parked = f.reopen(ctx, a)
-			}
-			continue
-		}
-		err := f.drain(a.watch)
-		if err == ErrParked { //nolint:errorlint // it is never wrapped
-			return err
-		}
-		parked = f.ended(ctx, a, err)
+	if ctx.Err() != nil || a.err == nil {
+		return nil //nolint:nilerr // whoever ended it knows
 	}
-	if parked {
-		return ErrParked
-	}
-	err := f.attempt.err
-	f.attempt = nil
-	return f.outcome(ctx, err)
+	return fmt.Errorf("following %s: %w", f.collection.Resource.Resource, a.err)
 }
-
-// ErrParked says that there is nothing to do until wake is called.
-var ErrParked = errors.New("there is nothing to read")
 
 // attempt is what Follow remembers from one watch to the next.
 type attempt struct {
 	watch *watch // that is open, nil if there is no other one to be opened
 	err   error  // why not
-	held  bool   // another one is to be opened as soon as the server can be asked
 	pause time.Duration
 	tries int
 }
 
-// begin lists unless that was done, and opens a watch. Like all that opens one it returns true if the server cannot be asked for now: then
-// nobody may touch the follower, for another goroutine may be at it.
-func (f *Follower) begin(ctx context.Context, a *attempt) (parked bool) {
+// begin lists unless that was done, and opens a watch.
+//
+//go:noinline
+func (f *Follower) begin(ctx context.Context, a *attempt) {
 	if !f.listed {
 		a.watch, a.err = f.list(ctx)
 	}
 	if a.watch == nil && a.err == nil {
-		return f.reopen(ctx, a)
+		f.reopen(ctx, a)
 	}
-	return false
 }
 
 // reopen opens a watch where the last one ended, as long as it is worth while to try.
-func (f *Follower) reopen(ctx context.Context, a *attempt) (parked bool) {
-	for !f.parks(ctx, a) {
+func (f *Follower) reopen(ctx context.Context, a *attempt) {
+	for {
+		f.await(ctx)
 		if a.watch, a.err = f.open(ctx, url.Values{"resourceVersion": {f.version}}); a.err == nil || !f.goesOn(ctx, a, true) {
-			return false
+			return
 		}
 	}
-	return true
 }
 
-// parks has the follower woken when the server can be asked again, if it cannot for now.
-func (f *Follower) parks(ctx context.Context, a *attempt) bool {
-	if f.wake == nil || f.collection.Await == nil || ctx.Err() != nil {
+// await waits while the server cannot be asked, and tells whether that was so.
+func (f *Follower) await(ctx context.Context) (held bool) {
+	if f.collection.Held == nil {
 		return false
 	}
-	a.held = true // before anybody else may be at it
-	if f.collection.Await(ctx, f.wake) {
-		return true
+	for ; ctx.Err() == nil; held = true {
+		released := f.collection.Held()
+		if released == nil {
+			return held
+		}
+		select {
+		case <-released:
+		case <-ctx.Done():
+		}
 	}
-	a.held = false
-	return false
+	return held
 }
 
 // ended goes on after a watch that ended with an error.
 //
 //go:noinline
-func (f *Follower) ended(ctx context.Context, a *attempt, err error) (parked bool) {
+func (f *Follower) ended(ctx context.Context, a *attempt, err error) {
 	w := a.watch
 	w.end()
 	f.sink.Ended()
@@ -241,19 +217,17 @@ func (f *Follower) ended(ctx context.Context, a *attempt, err error) (parked boo
 		if !short { // nor does what went wrong before an outage count after it
 			a.pause, a.tries = reopenPause, 0
 		}
-		if f.parks(ctx, a) {
-			return true
-		}
 		err = nil
-		if short && w.events == 0 {
+		if f.await(ctx) {
+			short = false // the connection was lost
+		} else if short && w.events == 0 {
 			err = errTooShort
 		}
 	}
 	a.err = err
-	if f.goesOn(ctx, a, short) {
-		return f.reopen(ctx, a)
+	if ctx.Err() == nil && f.goesOn(ctx, a, short) {
+		f.reopen(ctx, a)
 	}
-	return false
 }
 
 // goesOn tells whether another watch is to be opened after one that was short or not, and no good if there is an error. It waits if
@@ -283,14 +257,6 @@ func (f *Follower) goesOn(ctx context.Context, a *attempt, short bool) bool {
 	f.sleep(ctx, a.pause, a.err)
 	a.pause = min(2*a.pause, reopenPauseMax)
 	return true
-}
-
-// outcome is what Follow returns.
-func (f *Follower) outcome(ctx context.Context, err error) error {
-	if ctx.Err() != nil || err == nil {
-		return nil //nolint:nilerr // whoever ended it knows
-	}
-	return fmt.Errorf("following %s: %w", f.collection.Resource.Resource, err)
 }
 
 // passes tells whether it is worth while to ask once more for the same after an error: there was no answer, or one that has
@@ -324,9 +290,6 @@ func (f *Follower) sleep(ctx context.Context, pause time.Duration, err error) {
 // drain takes events until there are no more, and returns why.
 func (f *Follower) drain(w *watch) error {
 	for {
-		if w.park((*parked)(f)) {
-			return ErrParked
-		}
 		begun, err := w.look()
 		if begun {
 			err = f.handle(w)
@@ -335,25 +298,6 @@ func (f *Follower) drain(w *watch) error {
 			return err
 		}
 	}
-}
-
-// parked is a follower that has nothing to do.
-type parked Follower
-
-// Wake has Follow called again.
-func (f *parked) Wake() { f.wake() }
-
-// Offer takes a bookmark, and nothing else. Tens of thousands of watches bring one a minute each: for most of what a fleet at rest took, a
-// goroutine, a buffer and another thread woke up for them.
-func (f *parked) Offer(data []byte) bool {
-	w := f.attempt.watch
-	e, ok := w.bookmarkAlone(data)
-	if !ok || !f.sink.Nod() {
-		return false
-	}
-	w.events++
-	f.version = e.version
-	return true
 }
 
 // handle takes the next event.

@@ -193,31 +193,6 @@ func (f *frames) look() (begun bool, err error) {
 	return f.have > 0, f.pass(n - f.have)
 }
 
-// Parker is the body of an answer that calls back instead of having its reader wait.
-type Parker interface {
-	// Park has Wake called, once and from another goroutine, when there is something to read, or will not be any more. It returns
-	// false if that is so already, or cannot be told. Offer is called first with what there is, which counts as read if it returns
-	// true; it does not wait for anything.
-	Park(reader interface {
-		Offer(data []byte) bool
-		Wake()
-	}) bool
-}
-
-// park has the follower woken when something came that it does not take. It returns false if something did, or it cannot be told: then
-// look knows. After it returned true, another goroutine may be reading.
-func (f *frames) park(reader *parked) bool {
-	if f.passSpace() != nil {
-		return false // look reports what is wrong
-	}
-	f.free()
-	if reader.wake == nil || f.buffer != nil || f.have > 0 {
-		return false
-	}
-	parker, ok := f.body.(Parker)
-	return ok && parker.Park(reader)
-}
-
 // passSpace passes what is between JSON documents.
 func (f *frames) passSpace() error {
 	if f.buffer == nil || f.protobuf {
@@ -240,27 +215,6 @@ func (f *frames) nextMessage() ([]byte, error) {
 	}
 	f.have = 0
 	return f.message()
-}
-
-// alone returns the document that some bytes are; false if they are more than one, or less.
-func (f *frames) alone(data []byte) ([]byte, bool) {
-	if !f.protobuf {
-		var s scanner
-		for at := 0; at < len(data); {
-			if at += s.passes(data[at:]); at == len(data) {
-				break
-			}
-			at++
-			if s.ends(data[at-1]) {
-				return data[:at], len(bytes.TrimLeft(data[at:], spaces)) == 0
-			}
-		}
-		return nil, false
-	}
-	if len(data) < len(f.head) || int64(binary.BigEndian.Uint32(data)) != int64(len(data)-len(f.head)) {
-		return nil, false
-	}
-	return data[len(f.head):], true
 }
 
 func (f *frames) message() ([]byte, error) {

@@ -45,7 +45,7 @@ func mayAllocate(text []byte) uint64 { return uint64(200*len(text) + 1<<20) } //
 // answering makes a collection read a text.
 func answering(t *testing.T, text []byte, protobuf bool, paths [][]string, read func(*frames, *Collection)) {
 	t.Helper()
-	c := &New(Collection{Clock: clock.RealClock{}, MetadataOnly: paths == nil, Fields: paths}, nil, nil).collection
+	c := &New(Collection{Clock: clock.RealClock{}, MetadataOnly: paths == nil, Fields: paths}, nil).collection
 	response := &http.Response{Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(text))}
 	if protobuf {
 		response.Header.Set("Content-Type", mediaProtobuf)

@@ -2,8 +2,10 @@ package follow_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,97 +16,116 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
 )
 
-// gate is a server that cannot be asked while resume is to be called.
+// gate says when a server cannot be asked.
 type gate struct {
-	closed bool
-	resume func()
+	mu   sync.Mutex
+	held chan struct{}
 }
 
-func (g *gate) await(_ context.Context, resume func()) bool {
-	if g.closed {
-		g.resume = resume
+func (g *gate) closed() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held == nil {
+		g.held = make(chan struct{})
 	}
-	return g.closed
 }
 
-// While a target cannot be asked nobody waits for it, neither asking again and again nor in a goroutine.
-func TestNobodyWaitsWhileTheServerCannotBeAsked(t *testing.T) {
-	const list = `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}`
-	begin := func(t *testing.T) (*WithT, *gate, *answers, *hasty, func(context.Context) error, *int) {
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held != nil {
+		close(g.held)
+	}
+	g.held = nil
+}
+
+// opened is a watch as its server sees it.
+type opened struct {
+	version string // that it goes on from
+	body    *io.PipeWriter
+}
+
+// opener answers each request with a watch.
+type opener chan opened
+
+func (o opener) RoundTrip(r *http.Request) (*http.Response, error) {
+	read, write := io.Pipe()
+	context.AfterFunc(r.Context(), func() { _ = write.CloseWithError(r.Context().Err()) })
+	o <- opened{r.URL.Query().Get("resourceVersion"), write}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: read, Request: r,
+	}, nil
+}
+
+// While a target cannot be asked its watches wait, and go on where they were afterwards.
+func TestWatchesWaitWhileTheServerCannotBeAsked(t *testing.T) {
+	begin := func(t *testing.T) (*WithT, *gate, opener, *hasty, context.CancelFunc, <-chan error, opened) {
 		g := NewWithT(t)
-		first := &parking{}
-		first.have.WriteString(list)
-		server := &answers{kind: "application/json", bodies: []*parking{first, {}, {}}}
+		g.SetDefaultEventuallyTimeout(20 * time.Second)
 		address, err := url.Parse("https://target")
 		g.Expect(err).NotTo(HaveOccurred())
-		gate, clock, woken := &gate{}, &hasty{now: time.Now()}, 0
+		server, gate, clock := make(opener, 100), &gate{}, &hasty{now: time.Now()}
 		f := follow.New(follow.Collection{
-			Client: &http.Client{Transport: server}, Server: address, Clock: clock, MetadataOnly: true, Await: gate.await,
+			Client: &http.Client{Transport: server}, Server: address, Clock: clock, MetadataOnly: true, Held: gate.closed,
 			Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
-		}, &sink{present: map[string]client.Object{}}, func() { woken++ })
-		g.Expect(f.Follow(t.Context())).To(MatchError(follow.ErrParked))
-		return g, gate, server, clock, f.Follow, &woken
+		}, &sink{present: map[string]client.Object{}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- f.Follow(ctx) }()
+		t.Cleanup(func() { cancel(); gate.open() })
+		var first opened
+		g.Eventually(server).Should(Receive(&first))
+		_, _ = io.WriteString(first.body, all("5"))
+		return g, gate, server, clock, cancel, ended, first
 	}
 	t.Run("it goes on where it was", func(t *testing.T) {
-		g, gate, server, clock, again, woken := begin(t)
-		for _, body := range server.bodies[:2] {
-			gate.closed = true
-			last := server.current
-			last.end()
-			g.Expect(again(t.Context())).To(MatchError(follow.ErrParked))
-			asked := len(server.asked)
-			gate.resume()
-			g.Expect(again(t.Context())).To(MatchError(follow.ErrParked), "it was closed again meanwhile")
-			g.Expect(server.asked).To(HaveLen(asked))
-
-			before := *woken
-			gate.closed = false
-			gate.resume()
-			g.Expect(*woken).To(Equal(before + 1))
-			g.Expect(again(t.Context())).To(MatchError(follow.ErrParked))
-			g.Expect(server.asked).To(HaveLen(asked + 1))
-			g.Expect(server.asked[asked].Get("resourceVersion")).To(Equal("5"))
-			g.Expect(server.current).To(BeIdenticalTo(body))
+		g, gate, server, clock, _, _, current := begin(t)
+		for range 2 {
+			gate.close()
+			_ = current.body.Close()
+			g.Consistently(server, 50*time.Millisecond).ShouldNot(Receive())
+			gate.open()
+			g.Eventually(server).Should(Receive(&current))
+			g.Expect(current.version).To(Equal("5"))
 		}
 		g.Expect(clock.paused()).To(BeEmpty())
 	})
 	t.Run("it ends meanwhile", func(t *testing.T) {
-		g, gate, server, _, again, _ := begin(t)
-		gate.closed = true
-		server.current.end()
-		g.Expect(again(t.Context())).To(MatchError(follow.ErrParked))
-		ended, cancel := context.WithCancel(t.Context())
+		g, gate, _, _, cancel, ended, current := begin(t)
+		gate.close()
+		_ = current.body.Close()
 		cancel()
-		g.Expect(again(ended)).To(Succeed())
+		g.Eventually(ended).Should(Receive(BeNil()))
 	})
-	t.Run("what went wrong before counts no more", func(t *testing.T) {
-		g, gate, server, clock, again, _ := begin(t)
+	t.Run("earlier failures do not count after it", func(t *testing.T) {
+		g, gate, server, clock, _, _, current := begin(t)
 		for range 3 * 4 { // more often than a watch is opened again in a row
-			server.bodies = append(server.bodies, &parking{}, &parking{})
-			server.current.end() // at once
-			g.Expect(again(t.Context())).To(MatchError(follow.ErrParked))
+			_ = current.body.Close() // at once
+			g.Eventually(server).Should(Receive(&current))
+			_, _ = io.WriteString(current.body, mark("5")) // it is being read, so its beginning was noted
 			clock.step(time.Minute)
-			gate.closed = true
-			server.current.end()
-			g.Expect(again(t.Context())).To(MatchError(follow.ErrParked))
-			gate.closed = false
-			gate.resume()
-			g.Expect(again(t.Context())).To(MatchError(follow.ErrParked))
+			gate.close()
+			_ = current.body.Close()
+			gate.open()
+			g.Eventually(server).Should(Receive(&current))
 		}
 		for _, pause := range clock.paused() {
 			g.Expect(pause).To(BeNumerically("<", 2*time.Second))
 		}
 	})
 	t.Run("it is lost while there is a pause", func(t *testing.T) {
-		g, gate, server, clock, again, _ := begin(t)
-		clock.during = func() { gate.closed = true }
-		server.current.end() // at once after the list, so that it is not opened again at once
-		g.Expect(again(t.Context())).To(MatchError(follow.ErrParked))
-		g.Expect(clock.paused()).To(HaveLen(1))
-		g.Expect(server.asked).To(HaveLen(1))
-		gate.closed = false
-		gate.resume()
-		g.Expect(again(t.Context())).To(MatchError(follow.ErrParked))
-		g.Expect(server.asked).To(HaveLen(2))
+		g, gate, server, clock, _, _, current := begin(t)
+		clock.during = gate.close
+		_ = current.body.Close() // at once after the list, so that it is not opened again at once
+		g.Eventually(clock.paused).Should(HaveLen(1))
+		g.Consistently(server, 50*time.Millisecond).ShouldNot(Receive())
+		gate.open()
+		g.Eventually(server).Should(Receive())
 	})
 }

@@ -365,6 +365,6 @@ func TestHostilePageOverHTTP1(t *testing.T) {
 		Client: server.Client(), Server: address, Clock: &hasty{now: time.Now()}, MetadataOnly: true,
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 	}
-	f := follow.New(c, &sink{present: map[string]client.Object{}}, nil)
+	f := follow.New(c, &sink{present: map[string]client.Object{}})
 	g.Expect(f.Follow(t.Context())).To(MatchError(ContainSubstring("elements")))
 }

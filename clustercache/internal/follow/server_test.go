@@ -33,8 +33,6 @@ type sink struct {
 	log     []string
 	reopen  func()
 	marks   int
-	nods    int
-	busy    bool // a nod is not enough
 }
 
 func (s *sink) note(format string, args ...any) { s.log = append(s.log, fmt.Sprintf(format, args...)) }
@@ -91,15 +89,6 @@ func (s *sink) Bookmark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks++
-}
-
-func (s *sink) Nod() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.busy {
-		s.nods++
-	}
-	return !s.busy
 }
 
 // begun is how many objects came of the list that is under way.
@@ -193,7 +182,7 @@ func begin(t *testing.T, change func(*follow.Collection), answers ...answer) *sc
 	if change != nil {
 		change(&c)
 	}
-	s.follower = follow.New(c, s.sink, nil)
+	s.follower = follow.New(c, s.sink)
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel
 	s.again(ctx)

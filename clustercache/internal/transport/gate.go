@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"net/http"
-	"sync"
 	"sync/atomic"
 )
 
@@ -37,40 +36,6 @@ func (g *Gate) Holds() uint64 { return g.holds.Load() }
 func (g *Gate) Open() {
 	if h := g.hold.Swap(nil); h != nil {
 		h.open()
-	}
-}
-
-// Await has resume called once, in a goroutine of its own, when the gate opens or ctx ends. It returns false if the gate is open. Who waits for
-// long need not be there meanwhile: the watches of hundreds of targets that are lost together would have tens of thousands of goroutines.
-func (g *Gate) Await(ctx context.Context, resume func()) bool {
-	h := g.hold.Load()
-	if h == nil {
-		return false
-	}
-	w := &waiting{resume: resume}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.leave = [2]func() bool{context.AfterFunc(h.over, w.end), context.AfterFunc(ctx, w.end)} //nolint:contextcheck // the gate has one of its own
-	return true
-}
-
-// waiting is one who waits at a gate.
-type waiting struct {
-	mu     sync.Mutex
-	resume func() // nil once it was called
-	leave  [2]func() bool
-}
-
-func (w *waiting) end() {
-	w.mu.Lock()
-	resume := w.resume
-	w.resume = nil
-	for _, leave := range w.leave {
-		leave()
-	}
-	w.mu.Unlock()
-	if resume != nil {
-		resume()
 	}
 }
 

@@ -3,7 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
-	"sync"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,78 +11,40 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestWhoAwaitsAGateIsCalledOnce(t *testing.T) {
-	g := NewWithT(t)
-	var gate Gate
-	var called atomic.Int32
-	count := func() { called.Add(1) }
-	g.Expect(gate.Await(t.Context(), count)).To(BeFalse(), "it is open")
+const watch = "/api/v1/configmaps?watch=true"
 
-	gate.Close(errors.New("lost"))
-	g.Expect(gate.Await(t.Context(), count)).To(BeTrue())
-	g.Consistently(called.Load, 50*time.Millisecond).Should(BeZero())
-	gate.Open()
-	g.Eventually(called.Load).Should(BeEquivalentTo(1))
+// While a gate is closed calls fail, and watches wait until it opens or they end.
+func TestGate(t *testing.T) {
+	expect, g := NewWithT(t), newGuarded(t)
+	var sent atomic.Int32
+	g.answer = func(*http.Request) (*http.Response, error) {
+		sent.Add(1)
+		return code(http.StatusOK)
+	}
+	open := func(ctx context.Context) <-chan error {
+		ended := make(chan error, 1)
+		go func() { ended <- g.get(ctx, watch) }()
+		return ended
+	}
+	lost := errors.New("lost")
+	g.gate.Close(lost)
+	g.gate.Close(errors.New("twice"))
+	expect.Expect(g.gate.Holds()).To(BeEquivalentTo(1))
+	expect.Expect(g.gate.Closed()).NotTo(BeClosed())
+	expect.Expect(g.get(t.Context(), configMap)).To(MatchError(lost))
 
-	gate.Close(errors.New("lost"))
+	waits := open(t.Context())
 	ctx, cancel := context.WithCancel(t.Context())
-	g.Expect(gate.Await(ctx, count)).To(BeTrue())
+	ends := open(ctx)
+	expect.Consistently(waits, 50*time.Millisecond).ShouldNot(Receive())
 	cancel()
-	g.Eventually(called.Load).Should(BeEquivalentTo(2))
-	g.Expect(gate.Await(ctx, count)).To(BeTrue(), "who has ended already is called as well")
-	g.Eventually(called.Load).Should(BeEquivalentTo(3))
-	gate.Open()
-	g.Consistently(called.Load, 50*time.Millisecond).Should(BeEquivalentTo(3), "nobody is called twice")
-}
+	expect.Eventually(ends).Should(Receive(MatchError(context.Canceled)))
+	expect.Expect(sent.Load()).To(BeZero())
 
-// counted is a context that counts who is to be called at its end.
-type counted struct {
-	context.Context
-	waiting atomic.Int32
-}
-
-// AfterFunc is what context.AfterFunc calls.
-func (c *counted) AfterFunc(func()) (stop func() bool) {
-	c.waiting.Add(1)
-	return sync.OnceValue(func() bool { c.waiting.Add(-1); return true })
-}
-
-func (c *counted) Done() <-chan struct{} { return make(chan struct{}) }
-
-// A connection may be lost again and again while a watch lives.
-func TestNothingIsLeftOfWhoAwaitedAGate(t *testing.T) {
-	g := NewWithT(t)
-	var gate Gate
-	ctx := &counted{Context: t.Context()}
-	for range 10 {
-		gate.Close(errors.New("lost"))
-		g.Expect(gate.Await(ctx, func() {})).To(BeTrue())
-		g.Expect(ctx.waiting.Load()).To(BeEquivalentTo(1))
-		gate.Open()
-		g.Eventually(ctx.waiting.Load).Should(BeZero())
-	}
-}
-
-// Whatever comes first, and however closely, each is called once.
-func TestWhoAwaitsAGateThatOpensJustThen(t *testing.T) {
-	g := NewWithT(t)
-	const rounds = 2000
-	var gate Gate
-	var called, awaited atomic.Int32
-	for range rounds {
-		gate.Close(errors.New("lost"))
-		ctx, cancel := context.WithCancel(t.Context())
-		var group sync.WaitGroup
-		group.Go(gate.Open)
-		group.Go(cancel)
-		group.Go(func() {
-			if gate.Await(ctx, func() { called.Add(1) }) {
-				awaited.Add(1)
-			}
-		})
-		group.Wait()
-		gate.Open()
-	}
-	g.Eventually(called.Load).Should(Equal(awaited.Load()))
-	g.Consistently(called.Load, 50*time.Millisecond).Should(Equal(awaited.Load()))
+	g.gate.Open()
+	g.gate.Open()
+	expect.Eventually(waits).Should(Receive(BeNil()))
+	expect.Expect(g.gate.Closed()).To(BeNil())
+	expect.Expect(g.get(t.Context(), configMap)).To(Succeed())
+	expect.Expect(sent.Load()).To(BeEquivalentTo(2))
 }

@@ -30,7 +30,6 @@ import (
 
 	"github.com/trellis-hub/trellis/addresses"
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
-	"github.com/trellis-hub/trellis/clustercache/internal/h2"
 	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
 	"github.com/trellis-hub/trellis/semaphore"
 )
@@ -47,6 +46,13 @@ const (
 	watchOverrun = 30 * time.Second
 	// maxConns bounds the connections to one target. Over HTTP/1.1 each call under way has one, and each watch.
 	maxConns = 512
+	// streamWindow is how much of an answer may wait to be read over HTTP/2. A target can make the hub keep that much for
+	// each of its streams.
+	streamWindow = 128 << 10
+	// maxFrame is the size of the largest HTTP/2 frame that a server may send. Each connection has a buffer for one.
+	maxFrame = 16 << 10
+	// writeTimeout is how long an HTTP/2 connection may take no bytes before it counts as lost.
+	writeTimeout = 30 * time.Second
 	// bearerTries is how often a request is sent whose token is exchanged each time that it is on its way.
 	bearerTries = 4
 )
@@ -111,7 +117,7 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	if options.Answers == nil {
 		options.Answers = answers.NewBudget()
 	}
-	bounded := &answers.Transport{Next: t.wire.pool, Base: base, Budget: options.Answers, Owner: options.Owner}
+	bounded := &answers.Transport{Next: t.wire.http, Base: base, Budget: options.Answers, Owner: options.Owner}
 	inner, err := rest.HTTPWrappersForConfig(options.Config, bearer{next: bounded, token: t.token})
 	if err != nil {
 		return nil, fmt.Errorf("cannot set up authentication: %w", err)
@@ -151,7 +157,6 @@ func (t *Transport) Shut() { t.wire.shut() }
 // wire holds all sockets, so that they can be closed for certain.
 type wire struct {
 	http   *http.Transport
-	pool   *h2.Pool // over connections that http opens
 	ctx    context.Context
 	cancel context.CancelFunc
 	onDial func() // hears of each socket but the first, and those of control calls
@@ -190,10 +195,13 @@ func newWire(ctx context.Context, base *url.URL, options Options) (*wire, error)
 		DisableCompression:  config.DisableCompression,
 
 		MaxResponseHeaderBytes: answers.MaxHeader,
+
+		ForceAttemptHTTP2: true, // it is not the default with a dialler
+		HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerStream: streamWindow,
+			SendPingTimeout: options.PingInterval, PingTimeout: options.PingTimeout, WriteByteTimeout: writeTimeout,
+		},
 	}
-	w.pool = h2.NewPool(w.http, h2.Options{
-		PingInterval: options.PingInterval, PingTimeout: options.PingTimeout, DisableCompression: config.DisableCompression,
-	})
 	return w, nil
 }
 
@@ -306,13 +314,30 @@ func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
 			return response, err
 		}
 		// It was on its way when the token was exchanged, and the old one is not taken any more.
-		again, ok := h2.Repeat(request)
+		again, ok := repeat(request)
 		if !ok {
 			return response, nil
 		}
 		_ = response.Body.Close()
 		request = again
 	}
+}
+
+// repeat returns a request that can be sent again, false if its body cannot.
+func repeat(request *http.Request) (*http.Request, bool) {
+	if request.Body == nil || request.Body == http.NoBody {
+		return request, true
+	}
+	if request.GetBody == nil {
+		return nil, false
+	}
+	body, err := request.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	again := *request
+	again.Body = body
+	return &again, true
 }
 
 // triedToken is the key of a token in the context of a request.
@@ -655,12 +680,6 @@ func (b *callBody) Read(p []byte) (int, error) {
 		b.call.end(err)
 	}
 	return n, err
-}
-
-// Park implements follow.Parker, if what is read does.
-func (b *callBody) Park(reader h2.Reader) bool {
-	parker, ok := b.ReadCloser.(interface{ Park(reader h2.Reader) bool })
-	return ok && parker.Park(reader)
 }
 
 func (b *callBody) Close() error {

@@ -56,9 +56,6 @@ type Connection struct {
 	Held func() <-chan struct{}
 	// Withheld tells whether a call failed because it was not let out on this side, of which nothing is said either. Nil: none does.
 	Withheld func(err error) bool
-	// Await has resume called once, in a goroutine of its own, when the connection is of use again or ctx ends. It returns false if the connection
-	// is of use. Nil: it always is.
-	Await func(ctx context.Context, resume func()) bool
 	// Outages returns how often the connection was not of use so far. Nil: never.
 	Outages func() uint64
 	Mapper  meta.ResettableRESTMapper
@@ -105,12 +102,6 @@ type Binding struct {
 	connection *Connection
 	ctx        context.Context
 	cancel     context.CancelFunc
-
-	// attempt is the context of the attempt that is under way, nil if none is; retries is what is remembered from one to the next, and
-	// done is called at the end. Only used by the goroutine of run, of which there is one at a time: none while there is nothing to do.
-	attempt context.Context
-	retries retries
-	done    func()
 
 	// outcome receives what came first: nil for a complete initial list, or the reason why there is none.
 	outcome chan error
@@ -159,24 +150,15 @@ type retries struct {
 }
 
 // Start keeps the watch going until the binding's context ends. It is to be called once. running waits for the end.
-func (b *Binding) Start(running *sync.WaitGroup) {
-	running.Add(1)
-	b.done, b.retries = running.Done, retries{pause: watchRetryMin}
-	go b.run()
-}
+func (b *Binding) Start(running *sync.WaitGroup) { running.Go(b.run) }
 
-// run keeps the watch going until there is nothing to do, or the binding's context ends. When there is, the follower calls it again.
 func (b *Binding) run() {
-	for b.attempt != nil || b.tries(&b.retries) {
-		err := b.follow()
-		if err == follow.ErrParked { //nolint:errorlint // it is never wrapped
-			return // another goroutine may be at it by now
-		}
-		b.recover(&b.retries, err)
+	r := retries{pause: watchRetryMin}
+	for b.tries(&r) {
+		b.recover(&r, b.follow())
 	}
 	b.cancel()
 	b.watch.shrink()
-	b.done()
 }
 
 // tries begins an attempt, unless there are to be no more.
@@ -270,19 +252,12 @@ func (b *Binding) sleep(d time.Duration, wake <-chan struct{}) {
 }
 
 // follow follows the kind until the watch breaks, or its initial list stands still for too long.
-func (b *Binding) follow() (err error) {
-	if b.attempt == nil {
-		if b.attempt, err = b.begin(); err != nil {
-			return err
-		}
-	}
-	err = b.follower.Follow(b.attempt)
-	if err == follow.ErrParked { //nolint:errorlint // it is never wrapped
+func (b *Binding) follow() error {
+	ctx, err := b.begin()
+	if err != nil {
 		return err
 	}
-	ctx := b.attempt
-	b.attempt = nil
-	return b.end(ctx, err)
+	return b.end(ctx, b.follower.Follow(ctx))
 }
 
 // begin prepares an attempt, which ends with the context.
@@ -384,7 +359,7 @@ func (b *Binding) newFollower() error {
 	_, full := b.connection.full.Load(b.resource)
 	b.trims = spec.MetadataOnly && full
 	c := follow.Collection{
-		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact, Await: b.connection.Await,
+		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact, Held: b.connection.Held,
 		Budget: b.connection.Budget, Resource: b.resource, Kind: mapping.GroupVersionKind,
 		Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
 		Endless: b.connection.SyncTimeout / 2, // what stands still was opened a bit after it was begun
@@ -399,7 +374,7 @@ func (b *Binding) newFollower() error {
 	if spec.FieldSelector != nil {
 		c.FieldSelector = spec.FieldSelector.String()
 	}
-	b.follower = follow.New(c, b, b.run)
+	b.follower = follow.New(c, b)
 	return nil
 }
 
@@ -488,16 +463,6 @@ func (b *Binding) Bookmark() {
 	b.hearing.bookmarks.Store(true)
 	b.hearing.heard(b.connection.Clock.Now())
 	b.caughtUp()
-}
-
-// Nod implements follow.Sink.
-func (b *Binding) Nod() bool {
-	if b.gap.catching.Load() {
-		return false // it ends what is waited for
-	}
-	b.hearing.bookmarks.Store(true)
-	b.hearing.heard(b.connection.Clock.Now())
-	return true
 }
 
 var _ follow.Sink = &Binding{}

@@ -65,6 +65,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	log := newLogger(config.LogFormat, level, stderr)
 	ctrllog.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
+	redirectStandardLog(log)
 	source, err := sourceConfig(config)
 	if err != nil {
 		return err

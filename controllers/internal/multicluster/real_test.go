@@ -138,7 +138,9 @@ func TestExampleInRealTargets(t *testing.T) {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	clusters, err := clustercache.New(clustercache.Options{
-		Secrets: informers, Addresses: addresses.Any(), ProbeInterval: 200 * time.Millisecond, RetryMax: time.Second,
+		Secrets: informers,
+		Dial:    clustercache.DialOptions{Addresses: addresses.Any(), RetryMax: time.Second},
+		Probe:   clustercache.ProbeOptions{Interval: 200 * time.Millisecond},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	environment := Environment{Clusters: clusters, Source: informers, Events: events.NewFakeRecorder(100)}

@@ -197,7 +197,8 @@ func typical(kind schema.GroupVersionKind, i int) (object *unstructured.Unstruct
 func watchAsHub(ctx context.Context, target *testbed.Cluster, kind schema.GroupVersionKind, n int) (watching, error) {
 	key := clustercache.ClusterKey{Name: memoryNamespace}
 	clusters, err := clustercache.New(clustercache.Options{
-		Static: map[clustercache.ClusterKey]*rest.Config{key: target.RESTConfig()}, ProbeInterval: time.Hour,
+		Static: map[clustercache.ClusterKey]*rest.Config{key: target.RESTConfig()},
+		Probe:  clustercache.ProbeOptions{Interval: time.Hour},
 	})
 	if err != nil {
 		return watching{}, fmt.Errorf("watching as the hub does: %w", err)

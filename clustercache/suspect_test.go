@@ -48,7 +48,7 @@ func (h *hub) read(key ClusterKey) {
 // seldom are options with which a target is probed by hints alone, and no answer counts as none because it is slow.
 func seldom() Options {
 	options := patiently()
-	options.ProbeInterval = time.Hour
+	options.Probe.Interval = time.Hour
 	return options
 }
 

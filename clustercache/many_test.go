@@ -49,7 +49,7 @@ func (i *intervals) most() time.Duration {
 // A crowd of targets that nobody can reach waits for places of its own. With their timeouts of a second each, two places,
 // and one for probes, a probe that had to queue behind them would come ten seconds late.
 func TestProbesDoNotQueueBehindUnreachableTargets(t *testing.T) {
-	h := start(t, Options{DialParallel: 2, ProbeParallel: 1, ProbeInterval: 3 * time.Second})
+	h := start(t, Options{Dial: DialOptions{Parallel: 2}, Probe: ProbeOptions{Parallel: 1, Interval: 3 * time.Second}})
 	a := newAPIServer(t, newStore("uid-a"))
 	var probes intervals
 	a.setFault(probes.fault)
@@ -66,7 +66,10 @@ func TestProbesDoNotQueueBehindUnreachableTargets(t *testing.T) {
 
 // The same with a fleet's part of them, more than there are places.
 func TestProbesBesideSixHundredUnreachableTargets(t *testing.T) {
-	h := start(t, Options{DialParallel: 200, ConnectRate: 1000, ProbeInterval: 5 * time.Second, ProbeTimeout: 4 * time.Second})
+	h := start(t, Options{
+		Dial:  DialOptions{Parallel: 200, ConnectRate: 1000},
+		Probe: ProbeOptions{Interval: 5 * time.Second, Timeout: 4 * time.Second},
+	})
 	a := newAPIServer(t, newStore("uid-a"))
 	var probes intervals
 	a.setFault(probes.fault)
@@ -81,7 +84,7 @@ func TestProbesBesideSixHundredUnreachableTargets(t *testing.T) {
 	h.Eventually(h.cache.dials.Held).Should(Equal(int64(150)), "there are more of them than places for one namespace")
 	before := probes.count()
 	h.Eventually(func() int { return probes.count() - before }, 3*patience).Should(BeNumerically(">=", 4))
-	h.Expect(probes.most()).To(BeNumerically("<", 2*h.cache.options.ProbeInterval))
+	h.Expect(probes.most()).To(BeNumerically("<", 2*h.cache.options.Probe.Interval))
 }
 
 // crowd registers targets that several servers of one store answer for, and waits until they are connected.
@@ -137,7 +140,7 @@ func (c *gauge) hold() {
 }
 
 func TestListsOfAllTargetsAreFewAtATime(t *testing.T) {
-	h := start(t, Options{ListParallel: 3})
+	h := start(t, Options{Watch: WatchOptions{ListParallel: 3}})
 	a := newAPIServer(t, newStore("uid-a"))
 	var lists gauge
 	a.setFault(lists.fault)
@@ -172,7 +175,7 @@ func TestListsOfAllTargetsAreFewAtATime(t *testing.T) {
 }
 
 func TestListsThatHangDoNotKeepThePlaces(t *testing.T) {
-	h := start(t, Options{ListParallel: 2, SyncTimeout: time.Minute})
+	h := start(t, Options{Watch: WatchOptions{ListParallel: 2, SyncTimeout: time.Minute}})
 	hanging, a := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
 	hanging.setFault(hanging.hangWatches)
 	stuck := h.crowd(2, hanging)
@@ -187,7 +190,7 @@ func TestListsThatHangDoNotKeepThePlaces(t *testing.T) {
 
 // All targets are back in one moment, and all of their watches are opened again.
 func TestWatchesOfAllTargetsAreOpenedFewAtATime(t *testing.T) {
-	h := start(t, Options{OpenParallel: 3, openHold: patience})
+	h := start(t, Options{Watch: WatchOptions{OpenParallel: 3, openHold: patience}})
 	a := newAPIServer(t, newStore("uid-a"))
 	keys := h.crowd(10, a)
 	h.watchTimes(3, keys)
@@ -204,7 +207,7 @@ func TestWatchesOfAllTargetsAreOpenedFewAtATime(t *testing.T) {
 
 // Targets that take the request for a watch and say nothing cannot keep others from going on with theirs.
 func TestWatchesThatHangDoNotKeepThePlaces(t *testing.T) {
-	h := start(t, Options{OpenParallel: 2})
+	h := start(t, Options{Watch: WatchOptions{OpenParallel: 2}})
 	hanging, a := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
 	stuck := h.crowd(4, hanging)
 	key := h.register("fine", a.kubeconfig("token"))
@@ -223,7 +226,7 @@ func TestWatchesThatHangDoNotKeepThePlaces(t *testing.T) {
 
 func TestRotationsAreFewAtATime(t *testing.T) {
 	options := patiently()
-	options.RotateParallel = 2
+	options.Dial.RotateParallel = 2
 	h := start(t, options)
 	s := newStore("uid-a")
 	old, next := newAPIServer(t, s), newAPIServer(t, s)
@@ -247,7 +250,7 @@ func TestRotationsAreFewAtATime(t *testing.T) {
 // A hub that starts does not dial all of its targets in one moment. Whoever is known already is not held up.
 func TestTargetsAreMetAtARate(t *testing.T) {
 	options := patiently()
-	options.ConnectRate = 20
+	options.Dial.ConnectRate = 20
 	h := start(t, options)
 	a := newAPIServer(t, newStore("uid-a"))
 	began := time.Now()

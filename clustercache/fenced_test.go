@@ -26,8 +26,9 @@ func (tap *tap) wrap(conn net.Conn) (net.Conn, error) { return tappedConn{conn, 
 // options are those of a cache that calls its targets through the tap.
 func (tap *tap) options() Options {
 	return Options{
-		WrapConn: tap.wrap, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: patience, ProbeFailures: 1,
-		Withheld: func(err error) bool { return errors.Is(err, errWithheld) },
+		Fenced: func(err error) bool { return errors.Is(err, errWithheld) },
+		Dial:   DialOptions{WrapConn: tap.wrap},
+		Probe:  ProbeOptions{Interval: 100 * time.Millisecond, Timeout: patience, Failures: 1},
 	}
 }
 
@@ -102,7 +103,7 @@ func TestWhatTheHubDoesNotSendSaysNothingAboutTheTarget(t *testing.T) {
 	t.Run("of attempts with another token", func(t *testing.T) {
 		var tap tap
 		options := tap.options()
-		options.ProbeInterval = time.Hour // so that an attempt is what is refused
+		options.Probe.Interval = time.Hour // so that an attempt is what is refused
 		h := start(t, options)
 		a := newAPIServer(t, newStore("uid-a"))
 		key := h.register("a", a.kubeconfig("first"))

@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/trellis-hub/trellis/clustercache/internal/patching"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
@@ -53,10 +52,10 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 	g.transport, err = transport.New(g.ctx, transport.Options{
 		Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint, Meter: t.meter, Openings: t.openings,
 		Answers: t.cache.answers, Owner: t.key,
-		Addresses: t.cache.addressesFor(a), WrapConn: t.cache.options.WrapConn, Resolver: t.cache.options.resolver,
+		Addresses: t.cache.addressesFor(a), WrapConn: t.cache.options.Dial.WrapConn, Resolver: t.cache.options.Dial.resolver,
 		Unanswered: func(err error) { t.unanswered(err, a) },
-		Withheld:   t.cache.options.Withheld, PingInterval: t.cache.options.PingInterval,
-		PingTimeout: t.cache.options.PingTimeout,
+		Withheld:   t.cache.options.Fenced, PingInterval: t.cache.options.Probe.PingInterval,
+		PingTimeout: t.cache.options.Probe.PingTimeout,
 	})
 	if err != nil {
 		g.end(err)
@@ -90,15 +89,15 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 	if err := g.renewClients(t); err != nil {
 		return err
 	}
-	whole, err := metadata.NewForConfigAndClient(g.config, g.guarded)
+	metadataClient, err := metadata.NewForConfigAndClient(g.config, g.guarded)
 	if err != nil {
 		return fmt.Errorf("cannot build the metadata client: %w", err)
 	}
-	g.metadata = patching.New(whole, g.guarded, g.transport.Base())
+	g.metadata = scopedMetadata{metadataClient}
 	g.watching = &watching.Connection{
-		Context: g.ctx, Held: g.transport.Gate().Closed, Withheld: options.Withheld, Await: g.transport.Gate().Await, Outages: g.transport.Gate().Holds,
+		Context: g.ctx, Held: g.transport.Gate().Closed, Withheld: options.Fenced, Outages: g.transport.Gate().Holds,
 		Mapper: g.mapper, Client: g.guarded, Server: g.transport.Base(),
-		Clock: options.Clock, SyncTimeout: options.SyncTimeout, SilenceTimeout: options.SilenceTimeout, Logger: t.log,
+		Clock: options.Clock, SyncTimeout: options.Watch.SyncTimeout, SilenceTimeout: options.Watch.SilenceTimeout, Logger: t.log,
 		Events: &t.cache.metrics.watchEvents, Lists: t.lists, Budget: t.budget, Redact: func(text string) string {
 			if serving := t.current(); serving != nil { // its token may have been changed since
 				text = serving.access.redact(text)

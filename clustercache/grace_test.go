@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -19,7 +18,7 @@ import (
 )
 
 func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
-	h, a, key := connected(t, Options{DisconnectGrace: time.Hour})
+	h, a, key := connected(t, Options{Grace: GraceOptions{Disconnect: time.Hour}})
 	a.store.put("configmaps", "default", "one", nil)
 	r := h.watchConfigMaps(key)
 	h.Eventually(r.syncs).Should(Equal(1))
@@ -51,16 +50,17 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 	h.Expect(r.faults).To(BeEmpty())
 }
 
-// Hundreds of targets that are lost together have tens of thousands of watches, of which none needs a goroutine to wait for them.
-func TestWatchesOfATargetThatIsAwayTakeNoGoroutine(t *testing.T) {
+// Hundreds of targets that are lost together have tens of thousands of watches. Each waits in the one goroutine that follows
+// it, and goes on.
+func TestWatchesOfATargetThatIsAwayWaitInOneGoroutineEach(t *testing.T) {
 	const n = 200
-	h, target, key := simulated(t, Options{DisconnectGrace: time.Hour})
+	h, target, key := simulated(t, Options{Grace: GraceOptions{Disconnect: time.Hour}})
 	var synced atomic.Int32
 	goroutines := runtime.NumGoroutine()
 	watchMany(h, key, "cm", n, &synced)
 	mend := h.strike(target, fault.Fault{Kind: fault.BlackHole})
 	h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
-	h.Eventually(runtime.NumGoroutine).Should(BeNumerically("<", goroutines+n/4))
+	h.Eventually(runtime.NumGoroutine).Should(BeNumerically("<", goroutines+n+n/4))
 	mend()
 	h.expectState(key, StateConnected)
 	h.Eventually(synced.Load).Should(BeEquivalentTo(2*n), "all go on")
@@ -72,7 +72,7 @@ func TestWatchesOfATargetThatIsAwayTakeNoGoroutine(t *testing.T) {
 func TestWatchIsReliedUponOnceItHasCaughtUp(t *testing.T) {
 	for name, forgotten := range map[string]bool{"its version is known": false, "its version is forgotten": true} {
 		t.Run(name, func(t *testing.T) {
-			h, a, key := connected(t, Options{DisconnectGrace: time.Hour})
+			h, a, key := connected(t, Options{Grace: GraceOptions{Disconnect: time.Hour}})
 			r := h.watchConfigMaps(key)
 			h.Eventually(h.relied(key)).Should(BeTrue())
 			a.setFault(a.hangAll)
@@ -109,7 +109,7 @@ func (h *hub) relied(key ClusterKey) func() bool {
 }
 
 func TestLoneTargetIsGivenUpAfterTheGrace(t *testing.T) {
-	h, a, key := connected(t, Options{DisconnectGrace: 3 * time.Second})
+	h, a, key := connected(t, Options{Grace: GraceOptions{Disconnect: 3 * time.Second}})
 	r := h.watchConfigMaps(key)
 	h.Eventually(r.syncs).Should(Equal(1))
 	a.setFault(a.hangAll)
@@ -144,7 +144,7 @@ func TestHeldConnectionEndsWithItsReason(t *testing.T) {
 		}, StateDisconnected, ReasonUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, a, key := connected(t, Options{DisconnectGrace: time.Hour})
+			h, a, key := connected(t, Options{Grace: GraceOptions{Disconnect: time.Hour}})
 			h.watchConfigMaps(key)
 			a.setFault(a.hangAll)
 			h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
@@ -154,7 +154,7 @@ func TestHeldConnectionEndsWithItsReason(t *testing.T) {
 		})
 	}
 	t.Run("the registration goes", func(t *testing.T) {
-		h, a, key := connected(t, Options{DisconnectGrace: time.Hour})
+		h, a, key := connected(t, Options{Grace: GraceOptions{Disconnect: time.Hour}})
 		h.watchConfigMaps(key)
 		a.setFault(a.hangAll)
 		h.expectState(key, StateDisconnected)
@@ -167,7 +167,7 @@ func nameOf(name string) ClusterKey { return ClusterKey{Namespace: "default", Na
 
 func TestManyTargetsThatAreLostTogetherAreHeldUntilTheyAreBack(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	h := start(t, Options{DisconnectGrace: 5 * time.Second, BrownoutPercent: 50, Registerer: registry})
+	h := start(t, Options{Registerer: registry, Grace: GraceOptions{Disconnect: 5 * time.Second, MassPercent: 50}})
 	suspected := func(value int) func() error {
 		return func() error {
 			return testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(
@@ -214,7 +214,7 @@ func TestManyTargetsThatAreLostTogetherAreHeldUntilTheyAreBack(t *testing.T) {
 }
 
 func TestBrownoutEnds(t *testing.T) {
-	h := start(t, Options{DisconnectGrace: 100 * time.Millisecond, BrownoutLimit: 3 * time.Second})
+	h := start(t, Options{Grace: GraceOptions{Disconnect: 100 * time.Millisecond, MassLimit: 3 * time.Second}})
 	keys := make([]ClusterKey, 3)
 	servers := make([]*apiServer, 3)
 	for i := range keys {
@@ -230,25 +230,25 @@ func TestBrownoutEnds(t *testing.T) {
 	for _, key := range keys {
 		h.expectState(key, StateDisconnected)
 	}
-	h.Eventually(func() bool { return h.cache.brownout.active(time.Now()) }).Should(BeTrue())
+	h.Eventually(func() bool { return h.cache.availability.MassDisconnect(time.Now()) }).Should(BeTrue())
 	h.Eventually(func() []Status { return h.cache.List("") }).Should(HaveEach(SatisfyAll(
 		HaveField("State", StateDisconnected), HaveField("Held", false))))
-	h.Expect(h.cache.brownout.active(time.Now())).To(BeFalse())
+	h.Expect(h.cache.availability.MassDisconnect(time.Now())).To(BeFalse())
 }
 
 // A target that is down for good is not held for as long as others come and go.
 func TestBrownoutsInARowHoldNobodyForEver(t *testing.T) {
 	const limit = 2 * time.Second
-	h, a, key := connected(t, Options{DisconnectGrace: 200 * time.Millisecond, BrownoutLimit: limit})
+	h, a, key := connected(t, Options{Grace: GraceOptions{Disconnect: 200 * time.Millisecond, MassLimit: limit}})
 	stop := make(chan struct{})
 	var others sync.WaitGroup
 	others.Go(func() {
 		for {
 			for i := range 5 {
-				h.cache.brownout.went(nameOf(fmt.Sprint(i)), time.Now())
+				h.cache.availability.Lost(nameOf(fmt.Sprint(i)), time.Now())
 			}
 			for i := range 5 {
-				h.cache.brownout.gained(nameOf(fmt.Sprint(i)), time.Now())
+				h.cache.availability.Connected(nameOf(fmt.Sprint(i)), time.Now())
 			}
 			select {
 			case <-stop:
@@ -268,7 +268,7 @@ func TestBrownoutsInARowHoldNobodyForEver(t *testing.T) {
 
 // Targets that do not take their credentials any more are none that might be lost with the network.
 func TestTargetsThatRefuseTheHubAreNoPartOfTheFleet(t *testing.T) {
-	h := start(t, Options{DisconnectGrace: time.Hour, BrownoutPercent: 50})
+	h := start(t, Options{Grace: GraceOptions{Disconnect: time.Hour, MassPercent: 50}})
 	a, b := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-a"))
 	lost := h.crowd(3, a)
 	var refused []ClusterKey
@@ -282,46 +282,10 @@ func TestTargetsThatRefuseTheHubAreNoPartOfTheFleet(t *testing.T) {
 	for _, key := range refused {
 		h.Expect(h.expectState(key, StateDisconnected).Reason).To(Equal(ReasonUnauthorized))
 	}
-	h.Expect(h.cache.brownout.active(time.Now())).To(BeFalse())
+	h.Expect(h.cache.availability.MassDisconnect(time.Now())).To(BeFalse())
 	a.setFault(a.hangAll)
 	for _, key := range lost {
 		h.expectState(key, StateDisconnected)
 	}
-	h.Eventually(func() bool { return h.cache.brownout.active(time.Now()) }).Should(BeTrue(), "all that there were are lost")
-}
-
-// What counts as many, and as together.
-func TestBrownoutBegins(t *testing.T) {
-	key := func(i int) ClusterKey { return ClusterKey{Namespace: "garden", Name: fmt.Sprint("t", i)} }
-	for name, c := range map[string]struct {
-		connected, lost int
-		apart           time.Duration
-		back            int
-		want            bool
-	}{
-		"two of two":                          {connected: 2, lost: 2, want: false},
-		"three of three":                      {connected: 3, lost: 3, want: true},
-		"three of twenty":                     {connected: 20, lost: 3, want: false},
-		"four of twenty":                      {connected: 20, lost: 4, want: true},
-		"four of twenty, one after the other": {connected: 20, lost: 4, apart: 25 * time.Second, want: false},
-		"ten of twenty, eight are back":       {connected: 20, lost: 10, back: 8, want: true},
-		"ten of twenty, nine are back":        {connected: 20, lost: 10, back: 9, want: false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBrownout(&Options{BrownoutPercent: 20, BrownoutWindow: time.Minute, BrownoutLimit: 5 * time.Minute, Logger: logr.Discard()})
-			now := time.Now()
-			for i := range c.connected {
-				b.gained(key(i), now)
-			}
-			for i := range c.lost {
-				now = now.Add(c.apart)
-				b.went(key(i), now)
-			}
-			for i := range c.back {
-				b.gained(key(i), now)
-			}
-			NewWithT(t).Expect(b.active(now)).To(Equal(c.want))
-			NewWithT(t).Expect(b.active(now.Add(5 * time.Minute))).To(BeFalse())
-		})
-	}
+	h.Eventually(func() bool { return h.cache.availability.MassDisconnect(time.Now()) }).Should(BeTrue(), "all that there were are lost")
 }

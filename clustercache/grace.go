@@ -22,10 +22,10 @@ var errOtherCluster = errors.New("the address leads to another cluster now; its 
 // lose ends the use of a connection that cannot be used just now, and keeps it for a while if it may come back as it was.
 func (t *target) lose(g *generation, reason, message string) {
 	now := t.clock.Now()
-	t.cache.brownout.went(t.key, now)
+	t.cache.availability.Lost(t.key, now)
 	r := t.loop.registration
-	if t.cache.options.DisconnectGrace < 0 || r.fault != nil || !t.loop.removedAt.IsZero() || !g.access.equal(r.access) {
-		t.disconnect(g, StateDisconnected, reason, t.suspect(message, now))
+	if t.cache.options.Grace.Disconnect < 0 || r.fault != nil || !t.loop.removedAt.IsZero() || !g.access.equal(r.access) {
+		t.disconnect(g, onUnreachable, reason, t.suspect(message, now))
 		return
 	}
 	t.loop.held = &heldConnection{gen: g, since: now}
@@ -33,13 +33,14 @@ func (t *target) lose(g *generation, reason, message string) {
 	g.transport.Gate().Close(ErrClusterNotConnected)
 	g.transport.Cut()
 	t.update(func(s *Status) {
-		s.State, s.Reason, s.Message, s.Held = StateDisconnected, reason, t.suspect(message, now), true
+		t.transition(s, onUnreachable)
+		s.Reason, s.Message, s.Held = reason, t.suspect(message, now), true
 	}, EventDisconnected)
 }
 
 // suspect says what else the reason of an outage may be.
 func (t *target) suspect(message string, now time.Time) string {
-	if t.cache.brownout.active(now) {
+	if t.cache.availability.MassDisconnect(now) {
 		return message + ownNetwork
 	}
 	return message
@@ -63,18 +64,9 @@ func (t *target) endHeld() bool {
 	return true
 }
 
-// heldUntil is when a connection has been held for long enough. In a brownout its time begins anew all the time, and so it
-// does at the end, when some are back and the others are about to be. But it does not begin anew for longer than one brownout
-// takes, or those that are down would be held for as long as others come and go.
+// heldUntil is when a connection has been held for long enough.
 func (t *target) heldUntil(now time.Time) time.Time {
-	since, latest := t.loop.held.since, t.loop.held.since.Add(t.cache.options.BrownoutLimit)
-	if last := t.cache.brownout.last(now); last.After(since) {
-		since = last
-	}
-	if since.After(latest) {
-		since = latest
-	}
-	return since.Add(t.cache.options.DisconnectGrace)
+	return t.cache.availability.GraceEnds(t.loop.held.since, now)
 }
 
 // holdOn lets a connection go that was held for long enough.
@@ -90,7 +82,7 @@ func (t *target) holdOn(now time.Time) {
 
 // meetAgain finds out whether a connection that is held can go on.
 func (t *target) meetAgain(ctx context.Context, g *generation, r *registration) (string, error) {
-	met, err := t.meet(ctx, g, r, t.cache.options.ResumeTimeout)
+	met, err := t.meet(ctx, g, r, t.cache.options.Dial.ResumeTimeout)
 	switch {
 	case err != nil:
 		g.transport.Cut() // what was opened just now may lead nowhere, too
@@ -129,9 +121,9 @@ func (t *target) resume(g *generation, version string) {
 	t.throttle.Load().Reset()
 	g.transport.Gate().Open()
 	t.bind(g)
-	t.cache.brownout.gained(t.key, now)
+	t.cache.availability.Connected(t.key, now)
 	t.update(func(s *Status) {
-		s.goesOn()
+		t.establish(s)
 		s.Held = false
 		s.KubernetesVersion, s.NextAttempt = version, time.Time{}
 		s.inUse(t.loop.registration)

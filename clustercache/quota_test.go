@@ -14,7 +14,7 @@ import (
 func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 	const most = 100
 	options := patiently()
-	options.MaxObjects = most
+	options.Watch.MaxObjects = most
 	h, a, key := connected(t, options)
 	other := newAPIServer(t, newStore("uid-b"))
 	fine := h.register("b", other.kubeconfig("x"))
@@ -55,7 +55,7 @@ func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 // The list is as long as nobody thinks of. It is given up long before it is read, and another target goes on.
 func TestTargetWithAHundredThousandObjects(t *testing.T) {
 	options := patiently()
-	options.MaxObjects = 5000
+	options.Watch.MaxObjects = 5000
 	h, a, key := connected(t, options)
 	other := newAPIServer(t, newStore("uid-b"))
 	fine := h.register("b", other.kubeconfig("x"))
@@ -81,9 +81,12 @@ func TestRoomOfAStaticTarget(t *testing.T) {
 	a := newAPIServer(t, newStore("uid-source"))
 	a.setTokens(map[string]string{"x": "hub"})
 	key := ClusterKey{Name: "source"}
-	h := start(t, Options{MaxObjects: most, Static: map[ClusterKey]*rest.Config{key: {
-		Host: a.server.URL, BearerToken: "x", TLSClientConfig: rest.TLSClientConfig{CAData: a.ca},
-	}}})
+	h := start(t, Options{
+		Static: map[ClusterKey]*rest.Config{key: {
+			Host: a.server.URL, BearerToken: "x", TLSClientConfig: rest.TLSClientConfig{CAData: a.ca},
+		}},
+		Watch: WatchOptions{MaxObjects: most},
+	})
 	h.expectState(key, StateConnected)
 	for i := range 10 * most {
 		a.store.put("configmaps", "default", fmt.Sprint("cm-", i), nil)
@@ -119,7 +122,7 @@ func TestBytesThatMayBeKept(t *testing.T) {
 		50_000:  {25_600_000, 68_266_664, 256_000_000},
 		100_000: {51_200_000, 136_533_328, 512_000_000},
 	} {
-		o := Options{MaxObjects: objects, Static: map[ClusterKey]*rest.Config{static: {}}}
+		o := Options{Static: map[ClusterKey]*rest.Config{static: {}}, Watch: WatchOptions{MaxObjects: objects}}
 		bytes := [3]int64{o.maxKept(other).Bytes, o.namespaceBytes(), o.maxKept(static).Bytes}
 		g.Expect(bytes).To(Equal(want), "%d objects", objects)
 		g.Expect([2]int{o.maxKept(other).Objects, o.maxKept(static).Objects}).To(Equal([2]int{objects, 10 * objects}))
