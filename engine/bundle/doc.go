@@ -27,8 +27,8 @@
 //   - Documents, text, memory, and size, elements and nesting of a document are bounded by Limits; YAML aliases count
 //     as what they expand to. After 100 faults the rest is not read. Elements are counted before a document is parsed,
 //     for a parser takes up to 256 bytes for each.
-//   - The text of a Fault never quotes the content of a Secret. The parsers' own messages do that now and then ("unknown
-//     anchor 'hunter2'"); only messages that are known to be constant get through.
+//   - The text of a Fault never quotes the content of a Secret. The parsers' own messages do that now and then
+//     ("unknown anchor 'hunter2'"); only messages that are known to be constant get through.
 //
 // A document without kind or apiVersion is no Fault: it was read completely. It cannot be applied, and Object.Invalid
 // says why. One that has both and no name is a Fault.
