@@ -18,13 +18,13 @@ func (f Fault) String() string {
 	return f.Position.String() + ": " + f.Err.Error()
 }
 
-// flaw is a Fault that does not know the Secret's name.
+// flaw is a Fault without the Secret's name.
 type flaw struct {
 	place
 	err error
 }
 
-// maxFaultsInMessage bounds the message of a condition; whoever fixes ten documents sees the next ten.
+// maxFaultsInMessage bounds the message of a condition; once ten documents are fixed, the next ten are shown.
 const maxFaultsInMessage = 10
 
 // FaultMessage returns all faults as one text for a condition's message, a line each, cut after ten. It is empty for a
@@ -41,7 +41,7 @@ func (b *Bundle) FaultMessage() string {
 	return strings.Join(lines, "\n")
 }
 
-// Reasons for faults that tests and callers may want to tell apart with errors.Is.
+// Reasons for faults that tests and callers may distinguish with errors.Is.
 var (
 	// ErrStreamEndsEarly means that a Brotli stream was cut.
 	ErrStreamEndsEarly = errors.New("the Brotli stream ends early")
@@ -51,8 +51,8 @@ var (
 	ErrStreamFollowed = errors.New("the Brotli stream is followed by other data")
 	// ErrTooManyDocuments means that Limits.Documents was reached. Nothing behind that point was read.
 	ErrTooManyDocuments = errors.New("the ManagedResource has too many documents")
-	// ErrTooManyBytes means that Limits.Bytes or Limits.Memory was reached. Nothing behind that point was read. If what
-	// the Secrets hold is over Limits.Bytes as they hold it, it is the error of Session.Add, and nothing was read at
+	// ErrTooManyBytes means that Limits.Bytes or Limits.Memory was reached. Nothing behind that point was read. If the
+	// data of the Secrets exceeds Limits.Bytes before decompression, Session.Add returns it, and nothing was read at
 	// all.
 	ErrTooManyBytes = errors.New("the ManagedResource has too much data")
 	// ErrTooManyFaults means that reading was given up after 100 faults.

@@ -166,7 +166,7 @@ func (n *normalizer) spend(json, memory int) error {
 	}
 }
 
-// keyText returns the JSON form of a YAML key, which need not be a string there: "80: http" is fine, and so is "on: x".
+// keyText returns the JSON form of a YAML key. YAML keys need not be strings: "80: http" and "on: x" are valid.
 func keyText(key any) (string, error) {
 	switch key := key.(type) {
 	case string:

@@ -21,8 +21,8 @@ func parseYAML(c chunk, limits Limits, yield func(any, error) bool) {
 		yield(nil, ErrTooManyElements)
 		return
 	}
-	// The last line counts as a whole one, as for kubectl: or else a text that ends with it would end without a line
-	// feed.
+	// The last line is given a line feed if it has none, as in kubectl: or else a block scalar at the end would lack
+	// its own.
 	text := io.Reader(bytes.NewReader(c.text))
 	if !bytes.HasSuffix(c.text, []byte("\n")) {
 		text = io.MultiReader(text, strings.NewReader("\n"))
@@ -46,8 +46,8 @@ func parseYAML(c chunk, limits Limits, yield func(any, error) bool) {
 	}
 }
 
-// yamlValue parses the next YAML document. The parser is given whatever anyone wrote; should it panic, one document is
-// lost and not the process.
+// yamlValue parses the next YAML document. The text is untrusted: should the parser panic, one document is lost and not
+// the process.
 func yamlValue(decoder *yaml.Decoder) (value any, err error) {
 	defer func() {
 		if recover() != nil {
