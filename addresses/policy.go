@@ -104,7 +104,7 @@ func (p Policy) CheckHost(host string) error {
 	return fmt.Errorf("%w: %s is a name of the loopback address", ErrRefused, host)
 }
 
-// isLocalhost tells whether a name, in lower case, stands for the loopback address by convention.
+// isLocalhost reports whether a name, in lower case, stands for the loopback address by convention.
 func isLocalhost(host string) bool {
 	switch host {
 	case "localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback":

@@ -133,8 +133,8 @@ func changed(before, after map[string]identity) (differences []string) {
 // ofDescription is what the resource manager says for the moment in which nobody has seen the new generation yet.
 const ofDescription = "ResourcesHealthy=False/DeploymentUnhealthy"
 
-// onlyAnnotated tells whether a difference is what the other description in an annotation makes of a Deployment, of which the
-// generation counts annotations, too.
+// onlyAnnotated reports whether a difference is what the other description in an annotation makes of a Deployment, of
+// which the generation counts annotations, too.
 func onlyAnnotated(difference string) bool {
 	return strings.HasPrefix(difference, "Deployment ") && strings.Contains(difference, "generation:1}") && strings.Contains(difference, "generation:2}") &&
 		strings.Count(difference, strings.Fields(difference)[2]) == 2 // the same UID

@@ -67,7 +67,7 @@ func New(o Options) *Election {
 // Fence guards the writes of a term.
 func (e *Election) Fence() *Fence { return e.fence }
 
-// Leading tells whether a term is under way.
+// Leading reports whether a term is under way.
 func (e *Election) Leading() bool { return e.fence.Leading() }
 
 // Start contends until ctx ends.

@@ -28,7 +28,7 @@ type Fence struct {
 	sockets  sockets
 }
 
-// Leading tells whether a term is under way, fenced or not.
+// Leading reports whether a term is under way, fenced or not.
 func (f *Fence) Leading() bool { return f.inTerm.Load() }
 
 // Refused is how many requests were not sent so far.
@@ -56,7 +56,7 @@ func (f *Fence) close() {
 	f.inTerm.Store(false)
 }
 
-// lapsed tells whether the last renewal counts no more.
+// lapsed reports whether the last renewal counts no more.
 func (f *Fence) lapsed() bool {
 	if f.validity == 0 {
 		return false
@@ -143,7 +143,8 @@ func (b body) Close() error {
 // WrappedRoundTripper lets client-go find the transport under this one.
 func (t fenced) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// isWrite tells whether a request would change something. Reviews are asked for by creating them, and are kept nowhere.
+// isWrite reports whether a request would change something. Reviews are asked for by creating them, and are kept
+// nowhere.
 func isWrite(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:

@@ -57,10 +57,10 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return record, raw, nil
 }
 
-// others tells whether the Lease was somebody else's, or had been when it ran out.
+// others reports whether the Lease was somebody else's, or had been when it ran out.
 func (l *lease) others() bool { return l.holder != "" && l.holder != l.Identity() }
 
-// free tells whether it makes sense to contend.
+// free reports whether it makes sense to contend.
 func (l *lease) free(ctx context.Context) (bool, error) {
 	record, _, err := l.Get(ctx)
 	if apierrors.IsNotFound(err) {

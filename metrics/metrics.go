@@ -39,7 +39,7 @@ type Definition struct {
 	Buckets    []float64 // of a histogram
 }
 
-// PerTarget tells whether every target has series of the metric.
+// PerTarget reports whether every target has series of the metric.
 func (d *Definition) PerTarget() bool { return slices.Contains(d.Labels, LabelTarget) }
 
 // Desc is for collectors that read the value when they are asked.

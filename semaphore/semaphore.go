@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ErrTooLarge is wrapped by the error for a request that is larger than a bound, which would wait for ever.
+// ErrTooLarge is wrapped by the error for a request that is larger than a bound, which would wait forever.
 var ErrTooLarge = errors.New("more is requested than an owner may hold")
 
 // Owner identifies the caller that acquires: the namespace of the source that the work is for, and the target or
@@ -160,7 +160,7 @@ func (s *Semaphore) ownerLocked(of Owner) (*namespace, *owner) {
 	return ns, o
 }
 
-// allowedLocked tells whether the bounds of the namespace and of the owner allow n more, besides what it is acquired
+// allowedLocked reports whether the bounds of the namespace and of the owner allow n more, besides what it is acquired
 // for holds already.
 func (s *Semaphore) allowedLocked(name string, ns *namespace, o *owner, held, n int64) bool {
 	most := s.options.PerOwner
@@ -174,7 +174,7 @@ func (s *Semaphore) fitsLocked(name string, ns *namespace, o *owner, held, n int
 	return s.held+n <= s.options.Size && s.allowedLocked(name, ns, o, held, n)
 }
 
-// queuesLocked tells whether there are waiters for free places, rather than for a bound of their own.
+// queuesLocked reports whether there are waiters for free places, rather than for a bound of their own.
 func (s *Semaphore) queuesLocked() bool {
 	if s.waiting == 0 {
 		return false
@@ -228,7 +228,7 @@ func (s *Semaphore) nextOfLocked(name string, ns *namespace) (of *owner, next *w
 	return of, next
 }
 
-// before tells whether a comes before b: the one that holds less, and then the one that has waited longer.
+// before reports whether a comes before b: the one that holds less, and then the one that has waited longer.
 func before(heldA int64, a *waiter, heldB int64, b *waiter) bool {
 	if heldA != heldB {
 		return heldA < heldB

@@ -40,7 +40,7 @@ func (e *ExceededError) Error() string {
 // Unwrap returns ErrExceeded.
 func (e *ExceededError) Unwrap() error { return ErrExceeded }
 
-// Check tells whether a document is within bounds; an *ExceededError if not. It does not tell whether it is valid.
+// Check reports whether a document is within bounds; an *ExceededError if not. It does not tell whether it is valid.
 func Check(document []byte, b Bounds) error {
 	c := counter{bounds: b}
 	return c.count(document)

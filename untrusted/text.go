@@ -66,7 +66,7 @@ func bound(s string, most int, lines bool) string {
 	return strings.Clone(s)
 }
 
-// isPlain tells whether nothing of a text needs to be replaced.
+// isPlain reports whether nothing of a text needs to be replaced.
 func isPlain(s string, lines bool) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {

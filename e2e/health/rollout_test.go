@@ -287,7 +287,7 @@ func (p place) compare(name string, before *resourcesv1alpha1.ManagedResource, o
 	}
 }
 
-// notReady tells whether a pod of an object is not ready.
+// notReady reports whether a pod of an object is not ready.
 func notReady(p place, obj *unstructured.Unstructured) bool {
 	for _, pod := range append(p.pods(image1), p.pods(image2)...) {
 		if pod.Labels["app"] == obj.GetName() && !podIsReady(pod) {

@@ -18,7 +18,7 @@ const maxFaults = 100
 // Decode reads everything the Secrets hold, in the given order (spec 2.7). It always returns a bundle; what could not
 // be read is among its Faults. Without sources the bundle is empty and complete: it means "manage nothing".
 func Decode(sources []Source, limits Limits) *Bundle {
-	decoded, _ := decode(context.Background(), HashOf(sources), sources, limits, nil, nil) // it fails only if ctx ends
+	decoded, _ := decode(context.Background(), hashOf(sources), sources, limits, nil, nil) // it fails only if ctx ends
 	return decoded.bundle(sources)
 }
 
@@ -124,10 +124,10 @@ func (d *decoder) document(read part) (document, error) {
 func (d *decoder) fault(at place, err error) bool {
 	d.faults = append(d.faults, flaw{place: at, err: err})
 	switch {
-	case errors.Is(err, ErrTooManyDocuments), errors.Is(err, ErrTooManyBytes):
+	case errors.Is(err, errTooManyDocuments), errors.Is(err, ErrTooManyBytes):
 		return false
 	case len(d.faults) == maxFaults:
-		d.faults = append(d.faults, flaw{place: at, err: ErrTooManyFaults})
+		d.faults = append(d.faults, flaw{place: at, err: errTooManyFaults})
 		return false
 	default:
 		return true

@@ -72,7 +72,7 @@ func (d *decompressor) decompress(value []byte, limit int64, take func(io.Reader
 	if d.unfinished {
 		d.brotli = brotli.NewReader(&d.value)
 	} else if err := d.brotli.Reset(&d.value); err != nil {
-		return ErrStreamDamaged
+		return errStreamDamaged
 	}
 	d.unfinished = true
 	n, err := take(io.LimitReader(d.brotli, limit+1))
@@ -83,10 +83,10 @@ func (d *decompressor) decompress(value []byte, limit int64, take func(io.Reader
 		d.unfinished = false
 		return nil
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return ErrStreamEndsEarly
+		return errStreamEndsEarly
 	case strings.Contains(err.Error(), "excessive input"):
-		return ErrStreamFollowed
+		return errStreamFollowed
 	default:
-		return ErrStreamDamaged
+		return errStreamDamaged
 	}
 }

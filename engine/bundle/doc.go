@@ -44,7 +44,7 @@
 // An upper bound of the memory for decoding is estimated from the text and reserved before. It is released once the
 // bundle is decoded, which waits for no target. Then the size of what is in use is known: the objects, their JSON, and
 // what is sent at the same time. Content that several sessions use counts once, for one of their owners. Both budgets
-// and the slots for decoding are fair between namespaces (package semaphore). Bundles of less than FreeBytes do not
+// and the slots for decoding are fair between namespaces (package semaphore). Bundles of less than freeBytes do not
 // count: they are bounded by the number of runs, and so they never wait for targets of others.
 //
 // The memory of the Cache and of Secret data in its original form (Keep) have bounds of their own. What a Session uses

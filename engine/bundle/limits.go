@@ -28,14 +28,14 @@ type Limits struct {
 	// target. An upper bound is reserved. Default 160 MiB. The bundles of one namespace take at most four fifths of it.
 	Decoding int64
 	// InUse is how many bytes the decoded bundles that runs use may take together, InUsePerNamespace those of one
-	// namespace, and InUsePerTarget those of one target, unless it is a single bundle. Bundles of less than FreeBytes
+	// namespace, and InUsePerTarget those of one target, unless it is a single bundle. Bundles of less than freeBytes
 	// do not count. Defaults: 256 MiB, 96 MiB and 32 MiB.
 	InUse, InUsePerNamespace, InUsePerTarget int64
 }
 
-// FreeBytes is how much a run may use without reserving it: the number of runs is bounded. So a run with an ordinary
+// freeBytes is how much a run may use without reserving it: the number of runs is bounded. So a run with an ordinary
 // bundle never waits for other runs.
-const FreeBytes = 256 << 10
+const freeBytes = 256 << 10
 
 // withDefaults returns the limits with every zero field set to its default.
 func (l Limits) withDefaults() Limits {

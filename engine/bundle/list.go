@@ -74,7 +74,7 @@ func (l *list) unpack(depth, maxDepth int, yield func(part, error) bool) bool {
 	depth += around
 	switch {
 	case depth >= maxDepth:
-		return yield(part{}, ErrTooDeep)
+		return yield(part{}, errTooDeep)
 	case len(l.items) == 0:
 		return yield(part{}, nil)
 	}

@@ -66,7 +66,7 @@ func checkName(object map[string]any) error {
 	}
 	switch {
 	case text(metadata, "generateName") != "":
-		return ErrGenerateName
+		return errGenerateName
 	case strings.HasSuffix(kind, "List"):
 		return errors.New("the list has no items, and the object no metadata.name")
 	default:

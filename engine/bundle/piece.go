@@ -111,7 +111,7 @@ func (d *decoder) next(at *place, item int) bool {
 	}
 	at.item = item
 	if d.documents++; d.documents > d.limits.Documents {
-		return d.fault(*at, ErrTooManyDocuments)
+		return d.fault(*at, errTooManyDocuments)
 	}
 	return true
 }

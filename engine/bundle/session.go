@@ -108,7 +108,7 @@ func (s *Session) grow(lease *semaphore.Lease, n int64) bool {
 // Decode returns the bundle of the Secrets that were added, which is in use until the session is closed. The session
 // then drops the Data of the Secrets; with keep, it is returned as by Keep. The error is a BusyError or that of ctx.
 func (s *Session) Decode(ctx context.Context, keep bool) (*Bundle, *Kept, error) {
-	b, err := s.open(ctx, HashOf(s.sources), s.sources)
+	b, err := s.open(ctx, hashOf(s.sources), s.sources)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -160,7 +160,7 @@ func (s *Session) open(ctx context.Context, hash Hash, sources []Source) (*Bundl
 // use marks a content as used by this session, or an equal one that others use already.
 func (s *Session) use(found *content) (*content, error) {
 	sent := found.sent(s.parallel)
-	if found.size+sent <= FreeBytes {
+	if found.size+sent <= freeBytes {
 		s.own.Release()
 		return found, nil
 	}

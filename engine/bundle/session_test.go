@@ -297,7 +297,7 @@ func TestDocumentsWithTooManyElementsAreNotParsed(t *testing.T) {
 			g := NewWithT(t)
 			b := decodeText(configMap("a") + "---\n" + text)
 			g.Expect(names(b)).To(Equal([]string{"a"}))
-			g.Expect(b.Faults).To(ConsistOf(HaveField("Err", MatchError(ErrTooManyElements))))
+			g.Expect(b.Faults).To(ConsistOf(HaveField("Err", MatchError(errTooManyElements))))
 		})
 	}
 	g := NewWithT(t)

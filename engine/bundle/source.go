@@ -36,8 +36,8 @@ func (h Hash) String() string {
 	return hex.EncodeToString(h[:])
 }
 
-// HashOf returns the hash that the bundle of these Secrets has, without decoding it.
-func HashOf(sources []Source) Hash {
+// hashOf returns the hash that the bundle of these Secrets has, without decoding it.
+func hashOf(sources []Source) Hash {
 	digest := sha256.New()
 	writeLength(digest, len(sources))
 	for _, source := range sources {

@@ -14,11 +14,11 @@ import (
 // parseYAML reads the YAML documents of a chunk.
 func parseYAML(c chunk, limits Limits, yield func(any, error) bool) {
 	if int64(len(c.text)) > limits.DocumentBytes {
-		yield(nil, ErrDocumentTooLarge)
+		yield(nil, errDocumentTooLarge)
 		return
 	}
 	if elements(c.text) > limits.Elements {
-		yield(nil, ErrTooManyElements)
+		yield(nil, errTooManyElements)
 		return
 	}
 	// The last line is given a line feed if it has none, as in kubectl: or else a block scalar at the end would lack

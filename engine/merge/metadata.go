@@ -139,7 +139,7 @@ func without(values map[string]string, keys []string) map[string]string {
 	return values
 }
 
-// SameOwners tells whether live owner references are exactly the wanted ones, in whatever order.
+// SameOwners reports whether live owner references are exactly the wanted ones, in whatever order.
 func SameOwners(wanted, live []metav1.OwnerReference) bool {
 	if len(wanted) != len(live) {
 		return false
@@ -158,7 +158,7 @@ func sameOwner(a, b metav1.OwnerReference) bool {
 		yes(a.Controller) == yes(b.Controller) && yes(a.BlockOwnerDeletion) == yes(b.BlockOwnerDeletion)
 }
 
-// DeleteOnInvalidUpdate tells whether an object with these annotations is to be deleted when its update is called
+// DeleteOnInvalidUpdate reports whether an object with these annotations is to be deleted when its update is called
 // invalid, and how. A propagation that does not exist is an error, and then nothing is to be deleted. No propagation
 // leaves the choice to the API server.
 func DeleteOnInvalidUpdate(annotations map[string]string) (yes bool, propagation *metav1.DeletionPropagation, err error) {

@@ -27,7 +27,7 @@ func scalable(gk schema.GroupKind) bool {
 
 func isStatefulSet(gk schema.GroupKind) bool { return scalable(gk) && gk.Kind == "StatefulSet" }
 
-// KeepsReplicas tells whether the live replicas of an object win over its manifest's.
+// KeepsReplicas reports whether the live replicas of an object win over its manifest's.
 func KeepsReplicas(desired *unstructured.Unstructured, autoscaled bool) bool {
 	if !scalable(desired.GroupVersionKind().GroupKind()) {
 		return false
@@ -36,12 +36,12 @@ func KeepsReplicas(desired *unstructured.Unstructured, autoscaled bool) bool {
 	return !set || autoscaled || AnnotationsOf(desired)[resourcesv1alpha1.PreserveReplicasAnnotation] == "true"
 }
 
-// KeepsResources tells whether live CPU and memory of an object's containers win over its manifest's.
+// KeepsResources reports whether live CPU and memory of an object's containers win over its manifest's.
 func KeepsResources(desired *unstructured.Unstructured) bool {
 	return AnnotationsOf(desired)[resourcesv1alpha1.PreserveResourcesAnnotation] == "true" && TemplatePath(desired.GroupVersionKind().GroupKind()) != nil
 }
 
-// NeedsLive tells whether what to send depends on the live object. exists is true if it is known to exist.
+// NeedsLive reports whether what to send depends on the live object. exists is true if it is known to exist.
 func NeedsLive(desired *unstructured.Unstructured, o Options, exists bool) bool {
 	if !exists && len(CreationOnly(desired)) > 0 {
 		return true
@@ -87,7 +87,7 @@ func Passing(body *unstructured.Unstructured) []fieldpath.Path {
 	return paths
 }
 
-// Supported tells whether the rules are known for the version of a kind.
+// Supported reports whether the rules are known for the version of a kind.
 func Supported(obj *unstructured.Unstructured) error {
 	gvk := obj.GroupVersionKind()
 	if gvk.GroupKind() == cronJob && gvk.Version != "v1" && gvk.Version != "v1beta1" {
@@ -196,7 +196,7 @@ func (k keeper) always(body, live map[string]any, field string, at fieldpath.Pat
 	k.ifThere(body, live, field, at)
 }
 
-// has tells whether a set has a path or anything below it.
+// has reports whether a set has a path or anything below it.
 func has(set *fieldpath.Set, path fieldpath.Path) bool {
 	for i, pe := range path {
 		if set == nil {

@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// hasNodePorts tells whether a Service gets ports and addresses outside the cluster, which are to stay.
+// hasNodePorts reports whether a Service gets ports and addresses outside the cluster, which are to stay.
 func hasNodePorts(spec map[string]any) bool {
 	t := serviceType(spec)
 	return t == "LoadBalancer" || t == "NodePort"

@@ -12,7 +12,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/merge"
 )
 
-// Exempt tells whether foreign payload at a path stays with its owner. own are the fields of our Apply entry (nil
+// Exempt reports whether foreign payload at a path stays with its owner. own are the fields of our Apply entry (nil
 // without one); subresource is the one through which the owner wrote, empty for the object itself.
 type Exempt func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool
 
@@ -49,7 +49,7 @@ func KeptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 // maxSearched is how many items of a list are searched for one. Longer lists count as if they had it.
 const maxSearched = 1000
 
-// isSet tells whether there is anything at a path. Items of lists are found by their keys; without keys they count as
+// isSet reports whether there is anything at a path. Items of lists are found by their keys; without keys they count as
 // there if the list is.
 func isSet(node any, path fieldpath.Path) bool {
 	for _, pe := range path {
@@ -72,7 +72,7 @@ func isSet(node any, path fieldpath.Path) bool {
 	return node != nil && node != ""
 }
 
-// hasKeys tells whether an item of a list has the values of a key. What it leaves to defaults may be anything.
+// hasKeys reports whether an item of a list has the values of a key. What it leaves to defaults may be anything.
 func hasKeys(item any, key value.FieldList) bool {
 	m, _ := item.(map[string]any)
 	for _, field := range key {

@@ -10,7 +10,7 @@ import (
 // names are the labels and annotations that an entry of managedFields has, in order. They are parts of its text.
 type names struct{ labels, annotations [][]byte }
 
-// has tells whether a name is among names in order.
+// has reports whether a name is among names in order.
 func has(names [][]byte, name string) bool {
 	_, found := slices.BinarySearchFunc(names, name, func(a []byte, b string) int {
 		switch { // without a copy

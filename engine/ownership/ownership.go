@@ -69,7 +69,7 @@ func (f Foreign) Paths(limit int) []string {
 	return out
 }
 
-// Within tells whether an intent sets all of the fields, as far as that can be told without a schema.
+// Within reports whether an intent sets all of the fields, as far as that can be told without a schema.
 func (f Foreign) Within(intended *fieldpath.Set) bool {
 	within := true
 	f.Fields.Leaves().Iterate(func(p fieldpath.Path) { within = within && coveredBy(p, intended) })
@@ -108,7 +108,7 @@ func (e *entry) fields() (*fieldpath.Set, error) {
 
 func (e *entry) hasFields() bool { return e.FieldsV1 != nil && e.Subresource != "status" }
 
-// readNames reads the labels and annotations that the entry has, and tells whether it can be read at all.
+// readNames reads the labels and annotations that the entry has, and reports whether it can be read at all.
 func (e *entry) readNames() bool {
 	if !e.hasFields() {
 		return false
@@ -206,7 +206,7 @@ func (r *Record) DropUpdates() {
 	r.dropUpdates = r.own >= 0 && isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager)
 }
 
-// HasUpdates tells whether there is anything that DropUpdates lets go of.
+// HasUpdates reports whether there is anything that DropUpdates releases.
 func (r *Record) HasUpdates() bool {
 	for i := range r.entries {
 		if r.dropped(i) {

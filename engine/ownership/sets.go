@@ -68,7 +68,7 @@ func union(sets []*fieldpath.Set) *fieldpath.Set {
 	return sets[0]
 }
 
-// coveredBy tells whether a path, or one of its ancestors, is in the set.
+// coveredBy reports whether a path, or one of its ancestors, is in the set.
 func coveredBy(p fieldpath.Path, set *fieldpath.Set) bool {
 	for _, pe := range p {
 		if set.Members.Has(pe) {
@@ -83,7 +83,7 @@ func coveredBy(p fieldpath.Path, set *fieldpath.Set) bool {
 	return false
 }
 
-// hasBelow tells whether a set has anything under a path.
+// hasBelow reports whether a set has anything under a path.
 func hasBelow(set *fieldpath.Set, path fieldpath.Path) bool {
 	for _, pe := range path {
 		next, ok := set.Children.Get(pe)

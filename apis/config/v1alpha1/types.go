@@ -87,7 +87,7 @@ type LeaderElection struct {
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
 }
 
-// Enabled tells whether leader election is on.
+// Enabled reports whether leader election is on.
 func (l LeaderElection) Enabled() bool {
 	return l.LeaderElect == nil || *l.LeaderElect
 }
@@ -213,7 +213,8 @@ type ManagedResourceController struct {
 	MaxConcurrentObjects int `json:"maxConcurrentObjects,omitempty"`
 	// KeepGarbageCollectable leaves ConfigMaps and Secrets with the label
 	// resources.gardener.cloud/garbage-collectable-reference in the target when they are not wanted any more: a garbage
-	// collector works there and deletes them once nothing refers to them. Without one they stay for ever. Default: false.
+	// collector works there and deletes them once nothing refers to them. Without one they stay forever. Default:
+	// false.
 	KeepGarbageCollectable bool `json:"keepGarbageCollectable,omitempty"`
 }
 
@@ -232,8 +233,8 @@ type Care struct {
 	// SystemComponentsHealthy and ObservabilityComponentsHealthy, 5m for EveryNodeReady, each unless it is listed, and
 	// 1m for types of one's own that are not.
 	ConditionThresholds []ConditionThreshold `json:"conditionThresholds,omitempty"`
-	// ManagedResourceProgressingThreshold is how long a ManagedResource may be progressing until it counts as not healthy.
-	// Default: 0s, which means for ever.
+	// ManagedResourceProgressingThreshold is how long a ManagedResource may be progressing until it counts as not
+	// healthy. Default: 0s, which means forever.
 	ManagedResourceProgressingThreshold metav1.Duration `json:"managedResourceProgressingThreshold,omitempty"`
 }
 

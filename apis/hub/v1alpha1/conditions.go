@@ -4,17 +4,17 @@ package v1alpha1
 const (
 	// ConditionReady sums up the others. Its reason is the first root cause of what is wrong.
 	ConditionReady = "Ready"
-	// ConditionConnected tells whether the hub holds a connection to the target.
+	// ConditionConnected reports whether the hub holds a connection to the target.
 	ConditionConnected = "Connected"
-	// ConditionCredentialsValid tells whether the registration's kubeconfig can be used and when it expires.
+	// ConditionCredentialsValid reports whether the registration's kubeconfig can be used and when it expires.
 	ConditionCredentialsValid = "CredentialsValid"
-	// ConditionAPIServerAvailable tells whether the API server answers probes.
+	// ConditionAPIServerAvailable reports whether the API server answers probes.
 	ConditionAPIServerAvailable = "APIServerAvailable"
-	// ConditionEveryNodeReady tells whether all nodes are ready and under no pressure. A target without nodes does not
-	// have this condition.
+	// ConditionEveryNodeReady reports whether all nodes are ready and under no pressure. A target without nodes does
+	// not have this condition.
 	ConditionEveryNodeReady = "EveryNodeReady"
-	// ConditionHubReady tells whether the hub itself looks after the target. It is Unknown, and never False: while the hub
-	// cannot see a target, nobody knows.
+	// ConditionHubReady reports whether the hub itself looks after the target. It is Unknown, and never False: while
+	// the hub cannot see a target, nobody knows.
 	ConditionHubReady = "HubReady"
 )
 

@@ -99,8 +99,8 @@ func Finalizer(class string) string {
 	}
 }
 
-// IsTruthy tells whether the value of an annotation means yes: one of 1, t, T, true, TRUE and True. Everything else means
-// no, also what cannot be parsed.
+// IsTruthy reports whether the value of an annotation means yes: one of 1, t, T, true, TRUE and True. Everything else
+// means no, also what cannot be parsed.
 func IsTruthy(value string) bool {
 	if value == "" {
 		return false // nearly always, and an error takes memory

@@ -9,11 +9,11 @@ type ConditionType string
 
 // Types of conditions on a ManagedResource.
 const (
-	// ConditionResourcesApplied tells whether everything the Secrets say is applied.
+	// ConditionResourcesApplied reports whether everything the Secrets say is applied.
 	ConditionResourcesApplied ConditionType = "ResourcesApplied"
-	// ConditionResourcesHealthy tells whether the objects in the target exist and are healthy.
+	// ConditionResourcesHealthy reports whether the objects in the target exist and are healthy.
 	ConditionResourcesHealthy ConditionType = "ResourcesHealthy"
-	// ConditionResourcesProgressing tells whether some object is still being rolled out. Here, False is good.
+	// ConditionResourcesProgressing reports whether some object is still being rolled out. Here, False is good.
 	ConditionResourcesProgressing ConditionType = "ResourcesProgressing"
 	// ConditionReady sums up the three others: True if the present generation is applied, healthy and rolled out. It is
 	// an addition of Trellis, so that `kubectl wait --for=condition=Ready` works.

@@ -37,7 +37,7 @@ type Env struct {
 	Clock clock.Clock
 	// NewClient makes the client of the source cluster.
 	NewClient func(*rest.Config) (client.Client, error)
-	// Interactive tells whether questions can be answered.
+	// Interactive reports whether questions can be answered.
 	Interactive func() bool
 }
 
@@ -123,7 +123,7 @@ func (e *Env) Source() (*Source, error) {
 // listened there for years.
 const unsaid = "http://localhost:8080"
 
-// nowhere tells whether nobody said which cluster it is.
+// nowhere reports whether nobody said which cluster it is.
 func (e *Env) nowhere(config *rest.Config) bool {
 	raw, err := e.Flags.ToRawKubeConfigLoader().RawConfig()
 	return err == nil && len(raw.Clusters) == 0 && *e.Flags.APIServer == "" && config.Host == unsaid

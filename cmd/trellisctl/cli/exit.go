@@ -109,7 +109,8 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// IsUnreachable tells whether an error says that a cluster did not answer, or not in a way that a later attempt could not change.
+// IsUnreachable reports whether an error says that a cluster did not answer, or not in a way that a later attempt could
+// not change.
 func IsUnreachable(err error) bool {
 	var network *net.OpError
 	var address *url.Error

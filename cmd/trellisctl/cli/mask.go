@@ -19,8 +19,8 @@ var open = []string{"apiVersion", "kind", "metadata", "type", "immutable"}
 // openOfOthers are fields that no Secret has, so that they are no values of one that is misspelt.
 var openOfOthers = []string{"spec", "status"}
 
-// Hidden tells whether the value at a path of an object, or what is below it, is a value of a Secret. What kubectl noted of an
-// applied Secret in an annotation has its values in clear text, too.
+// Hidden reports whether the value at a path of an object, or what is below it, is a value of a Secret. What kubectl
+// noted of an applied Secret in an annotation has its values in clear text, too.
 func Hidden(kind string, path ...string) bool {
 	if kind != "Secret" || len(path) == 0 {
 		return false
@@ -46,7 +46,7 @@ func HiddenValue(value any, stored bool) string {
 // known are the kinds that are what they are called.
 var known = Scheme()
 
-// maybeSecret tells whether an object is a Secret, or may have been meant to be one: a manifest may have any typo.
+// maybeSecret reports whether an object is a Secret, or may have been meant to be one: a manifest may have any typo.
 func maybeSecret(obj map[string]any) bool {
 	kind, _ := obj["kind"].(string)
 	if strings.EqualFold(kind, "Secret") || hasField(obj, "stringData") {
@@ -63,7 +63,7 @@ func maybeSecret(obj map[string]any) bool {
 	return hasField(obj, "data")
 }
 
-// hasField tells whether an object has a field, however it writes it.
+// hasField reports whether an object has a field, however it writes it.
 func hasField(obj map[string]any, name string) bool {
 	for field := range obj {
 		if strings.EqualFold(field, name) {

@@ -61,7 +61,7 @@ func (o *Output) Validate() error {
 	return nil
 }
 
-// Structured tells whether the output is for programs.
+// Structured reports whether the output is for programs.
 func (o *Output) Structured() bool { return o.Format == FormatJSON || o.Format == FormatYAML }
 
 // Encode writes a value as JSON or YAML.

@@ -79,7 +79,7 @@ func (e *Env) Await(ctx context.Context, timeout time.Duration, look func(contex
 	}
 }
 
-// IsTimeout tells whether a wait was given up.
+// IsTimeout reports whether a wait was given up.
 func IsTimeout(err error) bool {
 	var failure *ExitError
 	return errors.As(err, &failure) && failure.Code == ExitTimeout

@@ -39,8 +39,8 @@ const (
 	Removed    = "removed"
 )
 
-// Outcome is what a change of a registration came to. It is what -o json prints. What the hub makes of it is not in it: the exit
-// code tells whether the wait for that was in vain.
+// Outcome is what a change of a registration came to. It is what -o json prints. What the hub makes of it is not in it:
+// the exit code reports whether the wait for that was in vain.
 type Outcome struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

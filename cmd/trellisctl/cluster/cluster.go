@@ -71,7 +71,7 @@ func sameCluster(ctx context.Context, source *cli.Source, uid types.UID, name st
 	return others
 }
 
-// isLoopback tells whether an address means this machine to everybody.
+// isLoopback reports whether an address means this machine to everybody.
 func isLoopback(server string) bool {
 	address, err := url.Parse(server)
 	if err != nil {

@@ -169,7 +169,7 @@ func count(tc *hubv1alpha1.TargetCluster) int {
 	return int(tc.Status.ManagedResources.Total)
 }
 
-// needed tells whether ManagedResources need the target. That is an error unless it is confirmed.
+// needed reports whether ManagedResources need the target. That is an error unless it is confirmed.
 func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc *hubv1alpha1.TargetCluster) (bool, error) {
 	if tc == nil {
 		return false, nil // no hub ever saw it

@@ -108,12 +108,12 @@ func (r *rehearsal) run(ctx context.Context) ([]Difference, error) {
 	return append(out, r.leaving(ctx)...), nil
 }
 
-// complete tells whether everything in the Secrets is understood; else the hub deletes nothing.
+// complete reports whether everything in the Secrets is understood; else the hub deletes nothing.
 func (r *rehearsal) complete() bool { return r.bundle.Complete() && len(r.problems) == 0 }
 
 // book finds what the inventory lists.
-func (r *rehearsal) book() inventory.Book {
-	return inventory.NewBook(r.mr.Status.Resources, inventory.NewEquivalences(r.mr.Spec.Equivalences...))
+func (r *rehearsal) book() inventory.Lookup {
+	return inventory.NewLookup(r.mr.Status.Resources, inventory.NewEquivalences(r.mr.Spec.Equivalences...))
 }
 
 // prepare makes intents of the manifests, as the hub does.
@@ -262,7 +262,7 @@ func (r *rehearsal) notRehearsed(d Difference, in apply.Intent, err error) Diffe
 	return d
 }
 
-// defines tells whether an intent is the definition of another one's kind.
+// defines reports whether an intent is the definition of another one's kind.
 func defines(definition, in apply.Intent) bool {
 	group, _, _ := unstructured.NestedString(definition.Object.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(definition.Object.Object, "spec", "names", "kind")
@@ -329,7 +329,7 @@ func (r *rehearsal) deletion(ctx context.Context, ref resourcesv1alpha1.ObjectRe
 	return true
 }
 
-// listedByOther tells whether another ManagedResource of the namespace lists an object of the same target.
+// listedByOther reports whether another ManagedResource of the namespace lists an object of the same target.
 func (r *rehearsal) listedByOther(key inventory.Key) bool {
 	uid := r.mr.Annotations[hubv1alpha1.TargetUIDAnnotation]
 	for i := range r.others {

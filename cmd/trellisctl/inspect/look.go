@@ -154,7 +154,7 @@ func (o *Object) judge(live *unstructured.Unstructured, inNamespace *namespacePo
 			rolling = health.Problem{Severity: health.Unavailable, Message: message}
 		}
 	} else if progress.CountPods {
-		rolling = progress.Told
+		rolling = progress.Reported
 	}
 	none := health.Problem{}
 	problem := none

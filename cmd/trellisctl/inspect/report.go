@@ -124,7 +124,7 @@ func (i *inspection) report(ctx context.Context, source *cli.Source, mr *resourc
 	return r
 }
 
-// well tells whether nothing is wrong.
+// well reports whether nothing is wrong.
 func (r *Report) well() bool {
 	ready := resourcesv1alpha1.GetCondition(r.Conditions, resourcesv1alpha1.ConditionReady)
 	return ready != nil && ready.Status == resourcesv1alpha1.ConditionTrue && !r.Suspended && r.Generation == r.AppliedGeneration &&

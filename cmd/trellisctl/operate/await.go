@@ -18,24 +18,24 @@ func Say(mr *resourcesv1alpha1.ManagedResource, conditionType resourcesv1alpha1.
 	return c.Reason + ": " + cli.FirstLine(c.Message)
 }
 
-// is tells whether a condition has a status.
+// is reports whether a condition has a status.
 func is(mr *resourcesv1alpha1.ManagedResource, conditionType resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus) bool {
 	c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, conditionType)
 	return c != nil && c.Status == status
 }
 
-// because tells whether a condition has a reason.
+// because reports whether a condition has a reason.
 func because(mr *resourcesv1alpha1.ManagedResource, conditionType resourcesv1alpha1.ConditionType, reason string) bool {
 	c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, conditionType)
 	return c != nil && c.Reason == reason
 }
 
-// observed tells whether the hub has applied the present generation.
+// observed reports whether the hub has applied the present generation.
 func observed(mr *resourcesv1alpha1.ManagedResource) bool {
 	return mr.Status.ObservedGeneration == mr.Generation && mr.Generation > 0
 }
 
-// settled tells whether nothing is under way.
+// settled reports whether nothing is under way.
 func settled(mr *resourcesv1alpha1.ManagedResource) bool {
 	return !because(mr, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ReasonApplyProgressing) &&
 		!because(mr, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ReasonChecksPending) &&
