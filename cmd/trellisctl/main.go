@@ -1,5 +1,5 @@
-// Command trellisctl is what people do with a hub: register clusters, pack manifests, look into targets, find causes. Under
-// the name kubectl-trellis it is a plug-in of kubectl. See package app for how it is put together.
+// Command trellisctl is the command line for users of a hub: register clusters, pack manifests, inspect targets, find
+// causes. Under the name kubectl-trellis it is a plug-in of kubectl. See package app for its structure.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	code := app.Main(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 	stop()
 	os.Exit(code)

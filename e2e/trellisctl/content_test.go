@@ -236,7 +236,7 @@ func TestDiffBeforeAnythingIsStored(t *testing.T) {
 		actions[name] = of(report, name).Action
 	}
 	p.Expect(actions).To(Equal(map[string]diff.Action{"a": diff.Change, "b": diff.Delete, "c": diff.Create, "d": diff.Create, "e": diff.Fail}))
-	p.Expect(of(report, "d").Notes).To(ConsistOf("not rehearsed: its namespace is created by the same ManagedResource"))
+	p.Expect(of(report, "d").Notes).To(ConsistOf("no dry run: its namespace is created by the same ManagedResource"))
 
 	// What pack prints can be compared as it is, by name and for a ManagedResource that does not exist yet.
 	packed := p.succeeds("pack", "-f", next, "--name", "addons")

@@ -38,8 +38,8 @@ func (o *object) replace(live *unstructured.Unstructured, refusal error) (done b
 	if resourcesv1alpha1.IsTruthy(live.GetAnnotations()[resourcesv1alpha1.KeepObjectAnnotation]) {
 		return false, fmt.Errorf("%w; not deleted because of its annotation %s", refusal, resourcesv1alpha1.KeepObjectAnnotation)
 	}
-	rehearsal := o.manifest.DeepCopy()
-	err = o.target.Client.Create(o.ctx, rehearsal, client.FieldOwner(o.FieldManager), client.DryRunAll)
+	created := o.manifest.DeepCopy()
+	err = o.target.Client.Create(o.ctx, created, client.FieldOwner(o.FieldManager), client.DryRunAll)
 	if err != nil && !apierrors.IsAlreadyExists(err) { // checked last, since it costs a request
 		return false, fmt.Errorf("%w; not deleted because a new object would be refused as well: %w", refusal, o.redact(err))
 	}

@@ -49,12 +49,12 @@ func (a *Applier) Preview(ctx context.Context, t Target, in Intent) (Preview, er
 	p := Preview{Live: live}
 	switch {
 	case live == nil && in.CreateOnly:
-		p.After, err = o.rehearseCreate()
+		p.After, err = o.dryRunCreate()
 	case in.CreateOnly:
 		p.After = live.DeepCopy()
 		unstructured.RemoveNestedField(p.After.Object, "metadata", "annotations", resourcesv1alpha1.DescriptionAnnotation)
 	default:
-		if err = o.rehearse(&p); err == nil && p.Live != nil && !p.Recreated {
+		if err = o.dryRun(&p); err == nil && p.Live != nil && !p.Recreated {
 			o.withoutStamps(p)
 		}
 	}
@@ -62,17 +62,17 @@ func (a *Applier) Preview(ctx context.Context, t Target, in Intent) (Preview, er
 	return p, o.redact(err)
 }
 
-// rehearse dry-runs an apply and what follows it.
-func (o *object) rehearse(p *Preview) error {
+// dryRun dry-runs an apply and what follows it.
+func (o *object) dryRun(p *Preview) error {
 	for range attempts {
 		body, err := o.body(p.Live)
 		if err != nil {
 			return err
 		}
-		p.After, err = o.rehearseApply(body)
+		p.After, err = o.dryRunApply(body)
 		switch {
 		case err == nil:
-			return o.rehearseTakeBack(p)
+			return o.dryRunTakeBack(p)
 		case p.Live != nil && apierrors.IsConflict(err):
 			if p.Live, err = o.read(); err != nil {
 				return err
@@ -86,12 +86,12 @@ func (o *object) rehearse(p *Preview) error {
 		if refusesApply(err) {
 			o.out.Duplicates = duplicates(err)
 		}
-		return o.rehearseRest(p, err)
+		return o.dryRunFallback(p, err)
 	}
 	return fmt.Errorf("the object kept changing during %d attempts", attempts)
 }
 
-func (o *object) rehearseApply(body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (o *object) dryRunApply(body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	raw, err := json.Marshal(body.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the manifest: %w", err)
@@ -101,18 +101,18 @@ func (o *object) rehearseApply(body *unstructured.Unstructured) (*unstructured.U
 	return after, err
 }
 
-func (o *object) rehearseCreate() (*unstructured.Unstructured, error) {
+func (o *object) dryRunCreate() (*unstructured.Unstructured, error) {
 	created := o.manifest.DeepCopy()
 	return created, o.target.Client.Create(o.ctx, created, client.DryRunAll, client.FieldOwner(o.FieldManager))
 }
 
-// rehearseRest dry-runs what is done where an apply is refused: an update, or a deletion and creation.
-func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
+// dryRunFallback dry-runs what is done where an apply is refused: an update, or a deletion and creation.
+func (o *object) dryRunFallback(p *Preview, refusal error) (err error) {
 	if p.Live == nil {
 		if !refusesApply(refusal) && (!mayPassAsUpdate(refusal) || !hasNulls(o.manifest.Object)) {
 			return refusal
 		}
-		p.After, err = o.rehearseCreate()
+		p.After, err = o.dryRunCreate()
 		return err
 	}
 	if !refusesApply(refusal) && !mayPassAsUpdate(refusal) {
@@ -135,7 +135,7 @@ func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
 		resourcesv1alpha1.IsTruthy(p.Live.GetAnnotations()[resourcesv1alpha1.KeepObjectAnnotation]) {
 		return err
 	}
-	created, createErr := o.rehearseCreate()
+	created, createErr := o.dryRunCreate()
 	if createErr != nil && !apierrors.IsAlreadyExists(createErr) {
 		return fmt.Errorf("%w; a new object would be refused as well: %w", o.redact(err), o.redact(createErr))
 	}
@@ -143,8 +143,8 @@ func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
 	return nil
 }
 
-// rehearseTakeBack removes from the result of an apply the fields of other owners, and the metadata that tidy removes.
-func (o *object) rehearseTakeBack(p *Preview) error {
+// dryRunTakeBack removes from the result of an apply the fields of other owners, and the metadata that tidy removes.
+func (o *object) dryRunTakeBack(p *Preview) error {
 	if p.Live == nil {
 		return nil
 	}

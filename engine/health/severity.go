@@ -8,8 +8,8 @@ type Severity int
 const (
 	// Fine means that there is no problem.
 	Fine Severity = iota
-	// Waiting is for what normally gets better by itself, soon: the status followsConvention about an earlier generation, a container
-	// is starting.
+	// Waiting is for what normally resolves itself soon: the status is about an earlier generation, a container is
+	// starting.
 	Waiting
 	// Unavailable is for what does not work now and may resolve itself.
 	Unavailable

@@ -42,7 +42,7 @@ func (r *run) deleteClaims(ctx context.Context, out *Outcome, at place, live *me
 	}
 	if live.DeletionTimestamp == nil {
 		// Deleted claims cannot be restored. The dry run fails if the StatefulSet has changed, since it may have to stay now.
-		if err := r.rehearse(ctx, at, live); err != nil {
+		if err := r.dryRun(ctx, at, live); err != nil {
 			return err
 		}
 	}

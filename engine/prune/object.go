@@ -192,13 +192,13 @@ func (r *run) send(ctx context.Context, at place, seen *metav1.PartialObjectMeta
 	return code, answer, err
 }
 
-// rehearse returns an error if a dry run of the delete fails.
-func (r *run) rehearse(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) error {
+// dryRun returns an error if a dry run of the delete fails.
+func (r *run) dryRun(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) error {
 	_, _, err := r.send(ctx, at, seen, metav1.DryRunAll)
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) { // a webhook may not support it
 		return nil
 	}
-	return fmt.Errorf("rehearsing the deletion: %w", err)
+	return fmt.Errorf("dry run of the deletion: %w", err)
 }
 
 // delete deletes the object that was read, and returns the terminating object, nil if it is gone.

@@ -152,7 +152,7 @@ func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resource
 	return o.tell(mr, " "+what)
 }
 
-// tell prints what was done, or the ManagedResource as it is now.
+// tell prints what was done, or the current ManagedResource.
 func (o *operation) tell(mr *resourcesv1alpha1.ManagedResource, what string) error {
 	switch {
 	case o.output.Structured():
