@@ -73,7 +73,7 @@ func TestEveryPanelHadData(t *testing.T) {
 	}
 }
 
-// alwaysAnswers tells of a query that it has an answer without data: zero.
+// alwaysAnswers reports whether a query has a result without data: zero.
 func alwaysAnswers(query string) bool {
 	return strings.HasSuffix(strings.TrimSpace(query), "or vector(0)")
 }

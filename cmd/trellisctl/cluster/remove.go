@@ -46,7 +46,7 @@ registration uses it, of whatever hub: the account has an annotation for each, a
 		Args:    cli.TakeName, ValidArgsFunction: env.CompleteName(cli.KindCluster),
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
 	}
-	r.addFlags(command, true, "the hub has let go of it", time.Minute)
+	r.addFlags(command, true, "the hub has released it", time.Minute)
 	command.Flags().BoolVar(&r.confirm, "confirm", false, "Remove it although ManagedResources need it; their objects stay in it.")
 	return command
 }
@@ -268,10 +268,10 @@ func (r *remove) awaitGone(ctx context.Context, source *cli.Source, name string,
 			stays = ready.Message
 			return true, "", nil
 		}
-		return false, "waiting for the hub to let go of the cluster", nil
+		return false, "waiting for the hub to release the cluster", nil
 	})
 	if cli.IsTimeout(err) {
-		return fmt.Errorf("the registration is deleted, but the hub has not let go of cluster %s: %w", name, err)
+		return fmt.Errorf("the registration is deleted, but the hub has not released cluster %s: %w", name, err)
 	}
 	if err == nil && stays != "" {
 		r.env.Note("The TargetCluster stays for now: %s", stays)
