@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ErrRefused is wrapped by the errors of everything that is refused.
+// ErrRefused is wrapped by the errors for refused addresses.
 var ErrRefused = errors.New("the address is refused")
 
 // Policy says which addresses may be dialled. The zero value refuses all special ones.
@@ -16,7 +16,7 @@ type Policy struct {
 	allowed []netip.Prefix
 }
 
-// Any is the policy that refuses nothing: for configurations that come from the operator.
+// Any returns the policy that refuses nothing, for configurations of the operator.
 func Any() Policy {
 	return Policy{allowed: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
 }
@@ -35,8 +35,8 @@ func Allow(networks ...string) (Policy, error) {
 	return p, nil
 }
 
-// ParseNetwork reads a network such as 127.0.0.0/8. One that contains no special address is an error: it would allow
-// nothing that is not allowed without it, and its author may believe that all others are refused.
+// ParseNetwork reads a network such as 127.0.0.0/8. A network without special addresses is an error: it would have no
+// effect, and its author may believe that all others are refused.
 func ParseNetwork(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	switch {
@@ -97,14 +97,14 @@ func (p Policy) CheckHost(host string) error {
 	if !isLocalhost(host) {
 		return nil
 	}
-	// Which of the two it is depends on who resolves it.
+	// Which of the two it is depends on the resolver.
 	if p.Check(netip.AddrFrom4([4]byte{127, 0, 0, 1})) == nil || p.Check(netip.IPv6Loopback()) == nil {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is a name of the loopback address", ErrRefused, host)
 }
 
-// isLocalhost tells whether a name, in lower case, stands for the loopback address by convention.
+// isLocalhost reports whether a name, in lower case, stands for the loopback address by convention.
 func isLocalhost(host string) bool {
 	switch host {
 	case "localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback":

@@ -22,7 +22,7 @@ var special = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "a multicast"},
 }
 
-// kindOf says what an address is if it is refused; empty if not.
+// kindOf returns the kind of a refused address; empty if it is not refused.
 func kindOf(address netip.Addr) string {
 	for _, s := range special {
 		if s.network.Contains(address) {
@@ -32,7 +32,7 @@ func kindOf(address netip.Addr) string {
 	return ""
 }
 
-// embeddings are the IPv6 networks whose addresses stand for IPv4 addresses, with where their bytes are.
+// embeddings are the IPv6 networks whose addresses represent IPv4 addresses, with the positions of their bytes.
 var embeddings = []struct {
 	network netip.Prefix
 	bytes   [4]int
@@ -52,8 +52,8 @@ var embeddings = []struct {
 	{network: netip.MustParsePrefix("2001::/32"), bytes: [4]int{12, 13, 14, 15}, invert: true}, // Teredo, RFC 4380
 }
 
-// embedded returns the IPv4 addresses that an IPv6 address stands for. There may be several, because the address does
-// not say which one is meant.
+// embedded returns the IPv4 addresses that an IPv6 address may represent. There may be several, because some forms are
+// ambiguous.
 func embedded(address netip.Addr) []netip.Addr {
 	if !address.Is6() {
 		return nil
@@ -83,8 +83,8 @@ func embedded(address netip.Addr) []netip.Addr {
 	return found
 }
 
-// legacyIPv4 reads the forms of IPv4 addresses that inet_aton accepts, and with it some resolvers and proxies: one to
-// four numbers, decimal, octal or hexadecimal, of which the last one fills the rest.
+// legacyIPv4 parses the forms of IPv4 addresses that inet_aton accepts, and so do some resolvers and proxies: one to
+// four numbers, decimal, octal or hexadecimal, of which the last one fills the remaining bytes.
 func legacyIPv4(host string) (netip.Addr, bool) {
 	parts := strings.Split(host, ".")
 	if len(parts) > 4 {

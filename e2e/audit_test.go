@@ -13,7 +13,7 @@ import (
 
 type request = controlplane.AuditEntry
 
-// listen returns a function that tells what hubs asked of a cluster's API server since now.
+// listen returns a function that returns the requests of hubs to a cluster's API server since now.
 func listen(g *WithT, cluster *hubtest.Cluster) func() []request {
 	began := time.Now()
 	return func() []request {
@@ -23,8 +23,8 @@ func listen(g *WithT, cluster *hubtest.Cluster) func() []request {
 	}
 }
 
-// isConnectionCheck tells whether a request is one of those by which a connection is made and kept: who is there, which
-// cluster is it, has it gone back in time, who am I, what does it serve.
+// isConnectionCheck reports whether a request is one that establishes or checks a connection: reachability, identity of
+// the cluster, restored etcd, own identity, discovery.
 func isConnectionCheck(e request) bool {
 	switch {
 	case e.Resource == "namespaces" && e.Name == "kube-system" && e.Verb == "get":
@@ -41,10 +41,10 @@ func isConnectionCheck(e request) bool {
 	return discovery && e.Resource == "" && e.Verb == "get"
 }
 
-// isRead tells whether a request lists or watches.
+// isRead reports whether a request lists or watches.
 func isRead(e request) bool { return (e.Verb == "list" || e.Verb == "watch") && !isConnectionCheck(e) }
 
-// isWrite tells whether a request changes an object.
+// isWrite reports whether a request changes an object.
 func isWrite(e request) bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb) && !isConnectionCheck(e)
 }

@@ -22,7 +22,7 @@ func managedByGRM(s *space, lease *coordinationv1.Lease) {
 	s.t.Helper()
 	create := func(object client.Object) { s.Expect(source.Client.Create(s.ctx, object)).To(Succeed()) }
 	create(hubtest.Content(s.name, "content", "objects.yaml", s.configMap("one", "1")))
-	// What Cluster API keeps beside a kubeconfig, and a Secret of the token requestor.
+	// What Cluster API stores in addition to a kubeconfig, and a Secret of the token requestor.
 	create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "shoot-ca", Labels: map[string]string{hubv1alpha1.ClusterNameLabel: "shoot"}},
 		Type:       "cluster.x-k8s.io/secret", Data: map[string][]byte{"tls.crt": []byte("x")},
@@ -80,7 +80,7 @@ func managedByGRM(s *space, lease *coordinationv1.Lease) {
 	}
 }
 
-// snapshot is everything in a namespace of the source that a hub may come across, byte for byte.
+// snapshot is everything in a namespace of the source that a hub may read, byte for byte.
 func snapshot(s *space) map[string]string {
 	s.t.Helper()
 	found := map[string]string{}
@@ -128,7 +128,7 @@ func TestHubWritesNothingWhereGardenersResourceManagerIsAtWork(t *testing.T) {
 		return texts(without(asked(), own, func(e request) bool { return !isWrite(e) }))
 	}, 5*time.Second, time.Second).Should(BeEmpty(), "writes to a source without registrations")
 
-	// The hub is at work, elsewhere.
+	// The hub works in another namespace.
 	ours.register("target", east)
 	ours.manage("mr", ours.configMap("one", "1"))
 	ours.eventuallyReady("mr")

@@ -21,9 +21,9 @@ const (
 	otherFinalizer = resourcesv1alpha1.FinalizerBase + "-" + otherClass
 )
 
-// somebodys creates ConfigMaps of somebody else in a cluster and returns a function that expects them untouched. They even bear
-// the origin of the ManagedResource "mr", as what it once left behind there does.
-func (s *space) somebodys(cluster *hubtest.Cluster, names ...string) (untouched func()) {
+// foreign creates ConfigMaps of another owner in a cluster and returns a function that expects them unchanged. They
+// even have the origin of the ManagedResource "mr", like objects that it once left there.
+func (s *space) foreign(cluster *hubtest.Cluster, names ...string) (untouched func()) {
 	s.t.Helper()
 	versions := map[string]string{}
 	for _, name := range names {
@@ -63,9 +63,9 @@ func (s *space) inventoryNames() []string {
 	return names
 }
 
-// A resource manager of class "other" applies to west, the hub's default class to east. The ManagedResource goes from the one
-// to the other, each time with other content in the same step, and somebody has objects in the new target that are called
-// like those that were in the old one.
+// A resource manager of class "other" applies to west, the hub's default class to east. The ManagedResource moves from
+// one to the other, each time with new content in the same step, and another owner has objects in the new target with
+// the names of those in the old one.
 func TestGRM_BUG8_X8_MR12_MR13_HandoverBetweenClasses(t *testing.T) {
 	type side struct {
 		class, finalizer string
@@ -108,7 +108,7 @@ func TestGRM_BUG8_X8_MR12_MR13_HandoverBetweenClasses(t *testing.T) {
 
 			untouched := func() {}
 			if test.second != "first" {
-				untouched = s.somebodys(newTarget, "one")
+				untouched = s.foreign(newTarget, "one")
 			}
 			s.hold(oldTarget, "one", true)
 			s.toClass(test.to.class, test.second)

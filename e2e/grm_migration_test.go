@@ -130,11 +130,11 @@ func changed(before, after map[string]identity) (differences []string) {
 	return differences
 }
 
-// ofDescription is what the resource manager says for the moment in which nobody has seen the new generation yet.
+// ofDescription is what the resource manager reports until the new generation is observed.
 const ofDescription = "ResourcesHealthy=False/DeploymentUnhealthy"
 
-// onlyAnnotated tells whether a difference is what the other description in an annotation makes of a Deployment, of which the
-// generation counts annotations, too.
+// onlyAnnotated reports whether a difference is what the other description in an annotation makes of a Deployment, of
+// which the generation counts annotations, too.
 func onlyAnnotated(difference string) bool {
 	return strings.HasPrefix(difference, "Deployment ") && strings.Contains(difference, "generation:1}") && strings.Contains(difference, "generation:2}") &&
 		strings.Count(difference, strings.Fields(difference)[2]) == 2 // the same UID
@@ -204,7 +204,7 @@ func TestGRMIsTakenOver(t *testing.T) {
 			before := s.identities(shoot...)
 			s.Expect(len(before)).To(BeNumerically(">=", 25))
 
-			// Both at once: the hub keeps its hands off, whatever happens.
+			// Both at the same time: the hub does nothing.
 			askedSource, askedTarget := listen(s.WithT, source), listen(s.WithT, west)
 			writes := func() []string {
 				toTarget := without(askedTarget(), func(e request) bool { return !isWrite(e) })
@@ -253,7 +253,7 @@ func (s *space) objects() (count int) {
 	return count
 }
 
-// An operator wants to know beforehand what the hub would do, while the resource manager is at work.
+// An operator wants to know in advance what the hub would do, while the resource manager is running.
 func TestGRMIsNotDisturbedByADryRun(t *testing.T) {
 	s := newSpace(t, nil)
 	s.manageShoot()
@@ -282,8 +282,8 @@ func TestGRMIsNotDisturbedByADryRun(t *testing.T) {
 	s.Expect(s.inventories(shoot...)).To(Equal(theirs))
 }
 
-// What the resource manager noted in its inventory is the base of the merge, and says what to delete: the content changes
-// while nobody is there.
+// The inventory of the resource manager is the base of the merge, and says what to delete: the content changes while
+// neither manager runs.
 func TestGRMIsTakenOverWithItsInventory(t *testing.T) {
 	s := newSpace(t, nil)
 	labelled := func(labels string) string {
@@ -317,7 +317,7 @@ func TestGRMGetsItBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		// leave is what an operator does to the hub before and after he starts the resource manager.
 		leave func(s *space, h *hubtest.Hub)
-		// after is what he does once the resource manager is at work.
+		// after is what he does once the resource manager is running.
 		after func(s *space, h *hubtest.Hub, m *grm)
 	}{
 		"from a hub that was stopped, and loses it again": {

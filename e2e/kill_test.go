@@ -56,7 +56,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// childConfig is a configuration file whose Lease expires soon: who was killed cannot give it back.
+// childConfig is a configuration file whose Lease expires soon: a killed process cannot release it.
 const childConfig = `
 apiVersion: config.hub.gardener.cloud/v1alpha1
 kind: HubConfiguration
@@ -310,7 +310,7 @@ func TestKilledHubLeavesNothingThatItsSuccessorDoesNotKnow(t *testing.T) {
 	}
 	s.Expect(inTheMiddle).To(BeNumerically(">", 0), "kills in the middle of applying")
 
-	// Objects that the Secret has no more, from whatever round, go under the successor.
+	// The successor deletes objects that are no longer in the Secret, from any round.
 	few := generate(s, random, rounds, 12)
 	s.Expect(source.Client.Update(s.ctx, content(few))).To(Succeed())
 	s.startChild()

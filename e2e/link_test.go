@@ -12,7 +12,7 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// link is the network between a hub and a cluster. It can be cut, while everybody else still reaches the cluster.
+// link is the network between a hub and a cluster. It can be cut, while all others still reach the cluster.
 type link struct {
 	listener net.Listener
 	server   string

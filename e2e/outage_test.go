@@ -16,7 +16,8 @@ const (
 	ready       = resourcesv1alpha1.ConditionReady
 )
 
-// expectOutage checks what is said while one target is away and another is not, and that the other is kept meanwhile.
+// expectOutage checks what is reported while one target is unavailable and another is not, and that the other is
+// reconciled meanwhile.
 func expectOutage(away, other *space, otherCluster *hubtest.Cluster) {
 	away.t.Helper()
 	away.eventuallyCondition("mr", ready, "Unknown/TargetUnreachable")

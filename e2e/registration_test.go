@@ -84,7 +84,7 @@ func TestTargetThatWasConfirmedToBeAnother(t *testing.T) {
 	s.register("target", east)
 	s.manage("mr", s.configMap("one", "1"), s.configMap("two", "2"))
 	s.manage("deleted", s.configMap("deleted", "d"))
-	// What was in the other cluster before has the same names, and is none of the hub's business.
+	// Objects that were in the other cluster before have the same names, and are not the hub's.
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "deleted"}, Data: map[string]string{"key": "somebody's"}}
 	s.Expect(west.Client.Create(s.ctx, theirs)).To(Succeed())
 	s.eventuallyReady("mr", "deleted")

@@ -77,7 +77,8 @@ func fleet(t *testing.T) (inEast, inWest *space) {
 	return inEast, inWest
 }
 
-// eventuallySettled waits until what is said of a target agrees with its ManagedResources, so that nothing is left to write.
+// eventuallySettled waits until the status of a target agrees with its ManagedResources, so that nothing is left to
+// write.
 func (s *space) eventuallySettled(name string, managedResources int32) {
 	s.t.Helper()
 	s.Eventually(func() string {

@@ -87,7 +87,8 @@ func TestBundleOfOneMebibyteCompressed(t *testing.T) {
 	s.Expect(s.value(east, "large-19")).To(Equal(noise(19, 97_000)))
 }
 
-// Labels of every object stand in the inventory, and one object holds only so much: it is said before anything is written.
+// Labels of every object are in the inventory, and the size of an object is bounded: that is reported before anything
+// is written.
 func TestInventoryThatDoesNotFitIsRefusedAndNothingIsWritten(t *testing.T) {
 	s := spacious(t)
 	var documents []string

@@ -327,7 +327,7 @@ func describeConditions(mr *resourcesv1alpha1.ManagedResource) string {
 	return text
 }
 
-// hold puts a finalizer of somebody else on a ManagedResource's ConfigMap in a cluster, or takes it off.
+// hold adds a finalizer of another controller to a ManagedResource's ConfigMap in a cluster, or removes it.
 func (s *space) hold(cluster *hubtest.Cluster, name string, yes bool) {
 	s.t.Helper()
 	finalizers := "null"

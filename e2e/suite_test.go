@@ -47,7 +47,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// beHub runs the command of the hub until a signal comes or the test that started it is gone.
+// beHub runs the command of the hub until a signal or the end of the test that started it.
 func beHub() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -1,16 +1,17 @@
-// Package engine is the parent of a library: manifests in, a cluster that looks like them out. Its packages know
-// objects and clients, but no queues, no connections and no informers, so that controllers, webhooks and trellisctl use
-// them alike.
+// Package engine is the parent of a library that takes manifests and makes a cluster match them. Its packages know
+// objects and clients, but no queues, connections or informers, so that controllers, webhooks and trellisctl can all
+// use them.
 //
-//	bundle     what Secrets hold: decoding within bounds, kept once for equal content
-//	manifest   what an object must have to be applied
-//	merge      the object that an update would store, and what the target has beyond it
-//	apply      making a target look like the objects, in stages, by server-side apply
-//	ownership  what managedFields tell about who changed what
-//	inventory  what was applied, as a list of references
-//	prune      deleting what is not wanted any more, and only what may be deleted
-//	health     whether an object works, and whether it is being rolled out
-//	warnings   what the last Warning events of an object say
+//	bundle     decodes the content of Secrets within bounds, and caches it by content
+//	manifest   encodes manifests as JSON, sharing what is equal for all targets
+//	merge      the merge rules: which live values stay, and what an update would store
+//	apply      applies objects to a target, in stages, by server-side apply
+//	ownership  reads managedFields: who owns which field, and whether it drifted
+//	inventory  keys, equivalent kinds and stages of the objects that were applied
+//	prune      deletes objects that are no longer wanted, and only those that may be deleted
+//	health     checks whether an object is healthy, and whether it is being rolled out
+//	warnings   reads the last Warning events of an object
 //
-// A library cannot know who else wants an object, so whoever calls it decides what is pruned: prune asks its Policy.
+// A library cannot know which other ManagedResources want an object, so its caller decides what is pruned: prune asks
+// its Policy.
 package engine

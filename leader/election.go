@@ -16,8 +16,8 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 )
 
-// lookout is how often a standby looks at the Lease.
-const lookout = 250 * time.Millisecond
+// pollInterval is how often a standby reads the Lease.
+const pollInterval = 250 * time.Millisecond
 
 // Options configures an Election.
 type Options struct {
@@ -27,19 +27,19 @@ type Options struct {
 	Source *rest.Config
 	// Identity is the name in the Lease.
 	Identity string
-	// Term is what a leader does. It returns soon after its context ended, and writes nothing after that.
+	// Term is the work of a leader. It must return soon after its context ended, and write nothing after that.
 	Term func(ctx context.Context) error
-	// Patience is how long a write that nobody waits for any more may take to finish, if the margin of the Lease allows it; a
-	// target that does not answer makes each end of a term that much longer. Default: one second. Without a Lease there is none:
-	// nobody waits for it.
+	// Patience is how long a write may take to finish after its caller has canceled it, bounded by the margin of the
+	// Lease. A target that does not respond prolongs each end of a term by that time. Default: one second. Without a
+	// Lease it is zero.
 	Patience time.Duration
-	// Clock tells how old renewals are; the election itself goes by the real one. Default: the real one.
+	// Clock measures the age of renewals; the election itself uses the real clock. Default: the real clock.
 	Clock clock.PassiveClock
-	// Logger is where the election logs. Default: nowhere.
+	// Logger is the logger of the election. Default: nothing is logged.
 	Logger logr.Logger
 }
 
-// Election contends for the Lease again and again, and runs a term each time it has it.
+// Election contends for the Lease repeatedly, and runs a term each time it holds it.
 type Election struct {
 	Options
 	fence *Fence
@@ -64,10 +64,10 @@ func New(o Options) *Election {
 	return &Election{Options: o, fence: fence}
 }
 
-// Fence guards the writes of a term.
+// Fence returns the fence that guards the writes of a term.
 func (e *Election) Fence() *Fence { return e.fence }
 
-// Leading tells whether a term is under way.
+// Leading reports whether a term is under way.
 func (e *Election) Leading() bool { return e.fence.Leading() }
 
 // Start contends until ctx ends.
@@ -75,7 +75,7 @@ func (e *Election) Start(ctx context.Context) error {
 	if !e.Config.Enabled() {
 		return e.term(ctx)
 	}
-	// The Lease has calls of its own, so that it is renewed in time whatever else the process is doing.
+	// The Lease has a client of its own, so that its renewal is not delayed by other calls of the process.
 	config := rest.CopyConfig(e.Source)
 	config.QPS, config.Burst = -1, 0
 	config.Timeout = e.Config.RenewDeadline.Duration / 2
@@ -99,7 +99,7 @@ func (e *Election) Start(ctx context.Context) error {
 
 // await waits until the Lease is free, and returns false if ctx ended first.
 func (e *Election) await(ctx context.Context, lease *lease) bool {
-	pause := min(lookout, e.Config.RetryPeriod.Duration)
+	pause := min(pollInterval, e.Config.RetryPeriod.Duration)
 	for ctx.Err() == nil {
 		free, err := lease.free(ctx)
 		if err != nil {
@@ -115,16 +115,16 @@ func (e *Election) await(ctx context.Context, lease *lease) bool {
 	return false
 }
 
-// contend takes the Lease, runs a term, and gives the Lease back when the term has ended. If somebody else was faster, it
-// returns at once.
+// contend acquires the Lease, runs a term, and releases the Lease when the term has ended. It returns immediately if
+// another replica has acquired the Lease first.
 func (e *Election) contend(ctx context.Context, lease *lease) error {
-	// The elector outlives ctx by the end of the term: until then it renews the Lease.
+	// The elector runs until the end of the term, which is after that of ctx: until then it renews the Lease.
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	leading, end := context.WithCancel(ctx)
 	defer end()
-	// client-go ends a term only after its last call to the source, however long that hangs. So there is a timer besides, which
-	// runs since the last renewal.
+	// client-go ends a term only after its last call to the source, however long that hangs. So there is a timer in
+	// addition, which is reset by each renewal.
 	deadline := time.AfterFunc(math.MaxInt64, end)
 	defer deadline.Stop()
 	term := &term{end: end, stop: stop}
@@ -139,7 +139,7 @@ func (e *Election) contend(ctx context.Context, lease *lease) error {
 		ReleaseOnCancel: true,
 		Name:            "trellis",
 		Callbacks: leaderelection.LeaderCallbacks{
-			// The context of client-go ends when it has given the Lease back, which is too late.
+			// The context of client-go ends after it has released the Lease, which is too late.
 			OnStartedLeading: func(context.Context) { term.run(leading, e.term) },
 			OnStoppedLeading: func() {},
 		},
@@ -147,7 +147,7 @@ func (e *Election) contend(ctx context.Context, lease *lease) error {
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	// Without a term there is nothing to wait for at the end.
+	// Without a term, the elector ends with ctx.
 	defer context.AfterFunc(ctx, func() {
 		term.over()
 		stop()
@@ -164,7 +164,7 @@ func (e *Election) contend(ctx context.Context, lease *lease) error {
 	return nil
 }
 
-// term runs a term, for which the fence is open.
+// term runs a term, during which the fence is open.
 func (e *Election) term(ctx context.Context) error {
 	e.Logger.Info("Leading", "identity", e.Identity)
 	e.fence.open()

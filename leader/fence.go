@@ -12,32 +12,32 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrNotLeading is why a fenced request was not sent.
+// ErrNotLeading is the error of a fenced request that was not sent.
 var ErrNotLeading = errors.New("this replica does not provably lead, so it writes nothing")
 
-// Fence lets writes through while this process provably holds the Lease. It is closed until a term begins. All methods may be
-// called from any goroutine.
+// Fence lets writes through while this process provably holds the Lease. It is closed until a term begins. It is safe
+// for concurrent use.
 type Fence struct {
 	clock    clock.PassiveClock
-	validity time.Duration // of a renewal; zero: without an end, which is for hubs without a Lease
-	patience time.Duration // with writes that nobody waits for any more; zero without a Lease, which nobody waits for either
+	validity time.Duration // of a renewal; zero means forever, for hubs without a Lease
+	patience time.Duration // for writes whose caller has canceled them; zero without a Lease
 	renewed  atomic.Pointer[time.Time]
 	inTerm   atomic.Bool
-	givenUp  atomic.Bool // a write of this term, by its caller or its timeout
+	givenUp  atomic.Bool // a write of this term was aborted
 	refused  atomic.Int64
 	sockets  sockets
 }
 
-// Leading tells whether a term is under way, fenced or not.
+// Leading reports whether a term is under way, fenced or not.
 func (f *Fence) Leading() bool { return f.inTerm.Load() }
 
-// Refused is how many requests were not sent so far.
+// Refused returns how many requests were not sent so far.
 func (f *Fence) Refused() int64 { return f.refused.Load() }
 
-// extend notes a renewal that was sent at a time.
+// extend records a renewal that was sent at a time.
 func (f *Fence) extend(sent time.Time) { f.renewed.Store(&sent) }
 
-// revoke closes the fence until the next renewal: the Lease is given back, gone or somebody else's.
+// revoke closes the fence until the next renewal: the Lease is released, deleted or held by another replica.
 func (f *Fence) revoke() { f.renewed.Store(nil) }
 
 // open begins a term.
@@ -46,17 +46,17 @@ func (f *Fence) open() {
 	f.inTerm.Store(true)
 }
 
-// close ends a term. Without the Lease, or if a write was given up, something of the term may be in the buffers of sockets; these
-// are of no use from then on.
+// close ends a term. If the Lease was lost or a write was aborted, data of the term may be in the buffers of sockets,
+// so these are closed.
 func (f *Fence) close() {
 	if f.lapsed() || f.givenUp.Load() {
-		// Before the end of the term, because sockets let everything through after it.
+		// Before the end of the term, because sockets do not check writes after it.
 		f.sockets.retire()
 	}
 	f.inTerm.Store(false)
 }
 
-// lapsed tells whether the last renewal counts no more.
+// lapsed reports whether the last renewal has expired or was revoked.
 func (f *Fence) lapsed() bool {
 	if f.validity == 0 {
 		return false
@@ -66,11 +66,11 @@ func (f *Fence) lapsed() bool {
 		return true
 	}
 	now := f.clock.Now()
-	// Sub uses the clock that counts only forward if it can, which stands still while a machine sleeps.
+	// Sub uses the monotonic clock if possible, which may stop while a machine sleeps.
 	return max(now.Sub(*renewed), now.Round(0).Sub(renewed.Round(0))) >= f.validity
 }
 
-// Wrap fences the requests of a transport that would change something.
+// Wrap fences the writes of a transport.
 func (f *Fence) Wrap(next http.RoundTripper) http.RoundTripper { return fenced{next: next, fence: f} }
 
 type fenced struct {
@@ -98,7 +98,7 @@ func (t fenced) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// admit tells why a write must not be sent, nil if it may.
+// admit returns why a write must not be sent, nil if it may.
 func (f *Fence) admit(ctx context.Context) error {
 	if !f.Leading() || f.lapsed() {
 		f.refused.Add(1)
@@ -107,9 +107,10 @@ func (f *Fence) admit(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// finishing returns the context of a write. That its caller gives up, as at the end of a term, does not end it at once: what
-// is under way is waited for, because nobody would know whether and when the server does it. A timeout does, be it its own or
-// the one for which the term fails. Either way, what was sent of it may be on its way still.
+// finishing returns the context of a write. It does not end immediately when the caller cancels, as at the end of a
+// term: the write is waited for, because otherwise it would not be known whether and when the server executes it. A
+// timeout ends it immediately, be it its own or the one that makes the term fail. Either way, data that was sent may
+// still be in flight.
 func (f *Fence) finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unbind := context.AfterFunc(ctx, func() {
@@ -129,7 +130,7 @@ func (f *Fence) finishing(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// body is that of an answer to a write.
+// body is the body of a response to a write.
 type body struct {
 	io.ReadCloser
 	closed func()
@@ -140,10 +141,10 @@ func (b body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// WrappedRoundTripper lets client-go find the transport under this one.
+// WrappedRoundTripper lets client-go find the underlying transport.
 func (t fenced) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// isWrite tells whether a request would change something. Reviews are asked for by creating them, and are kept nowhere.
+// isWrite reports whether a request changes something. Reviews are created, but are not stored.
 func isWrite(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -154,5 +155,5 @@ func isWrite(request *http.Request) bool {
 	return true
 }
 
-// review is the path of those, below that of the server.
+// review matches the path of reviews, below that of the server.
 var review = regexp.MustCompile(`/apis/(authentication|authorization)\.k8s\.io/v1/(namespaces/[^/]+/)?[a-z]+reviews$`)

@@ -11,26 +11,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// lease is the lock of client-go's election, with what else is to be known of the Lease. Like that lock it is used by one
-// goroutine at a time.
+// lease is the lock of client-go's election, with more state of the Lease. Like that lock it is not safe for concurrent
+// use.
 //
-// Its calls are not cut short by the end of the hub, only by their own timeout: who cancels a call does not learn whether it
-// took the Lease, cannot give it back, and has the next hub wait until it runs out.
+// Its calls end only by their own timeout, and not with the hub: after a canceled call it is not known whether it
+// acquired the Lease. The Lease could not be released then, and the next hub would have to wait until it expires.
 type lease struct {
 	resourcelock.Interface
 	clock clock.PassiveClock
 	fence *Fence
-	term  *term // that is contended for, or under way; nil: the Lease is only looked at
+	term  *term // that is contended for, or running; nil: the Lease is only read
 	// renewed is called with the time when a renewal was sent, by the real clock.
 	renewed func(sent time.Time)
 
-	holder   string        // whom the source named last
-	record   []byte        // what it said last
-	since    time.Time     // since when it has said so
-	duration time.Duration // how long that is worth something
+	holder   string        // last known holder
+	record   []byte        // last known content
+	since    time.Time     // when that content was read first
+	duration time.Duration // how long the content is valid
 }
 
-// Get reads the Lease. One that has run out is said to be nobody's; an update of it fails if it was renewed after all.
+// Get reads the Lease. An expired one is returned without a holder; an update of it fails if it was renewed meanwhile.
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(context.WithoutCancel(ctx))
 	if err != nil {
@@ -57,10 +57,10 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return record, raw, nil
 }
 
-// others tells whether the Lease was somebody else's, or had been when it ran out.
+// others reports whether another replica holds the Lease, or held it when it expired.
 func (l *lease) others() bool { return l.holder != "" && l.holder != l.Identity() }
 
-// free tells whether it makes sense to contend.
+// free reports whether it makes sense to contend.
 func (l *lease) free(ctx context.Context) (bool, error) {
 	record, _, err := l.Get(ctx)
 	if apierrors.IsNotFound(err) {
@@ -69,18 +69,18 @@ func (l *lease) free(ctx context.Context) (bool, error) {
 	return err == nil && (record.HolderIdentity == "" || record.HolderIdentity == l.Identity()), err
 }
 
-// Create makes the Lease, and takes it.
+// Create creates and acquires the Lease.
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.take(record, func() error { return l.Interface.Create(context.WithoutCancel(ctx), record) })
 }
 
-// Update takes, renews or gives back the Lease. It is given back when the term is over: client-go does so as soon as it could
-// not renew it in time. What is somebody else's is not given back: client-go's election does not look whose the Lease is by
-// then, and would end the term of the successor.
+// Update acquires, renews or releases the Lease. client-go releases it as soon as it could not renew it in time; this
+// waits until the term is over. A Lease of another replica is not released: client-go does not check its holder, and
+// would end the term of the successor.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
 		if l.others() {
-			return errors.New("the Lease is somebody else's by now")
+			return errors.New("another replica holds the Lease by now")
 		}
 		l.term.over()
 		l.fence.revoke()

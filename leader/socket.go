@@ -11,12 +11,13 @@ import (
 	"time"
 )
 
-// Dial opens sockets on which nothing is sent while a term goes on without the Lease. That holds for all that goes over them,
-// because a socket cannot tell a write from a read. They are closed when such a term is over, and when one had to give up a write:
-// whoever uses them opens new ones. Both are ErrNotLeading for them, so that nobody blames the other end.
+// Dial opens sockets on which nothing is sent while a term continues without the Lease. That includes reads, because a
+// socket cannot distinguish them from writes. They are closed at the end of such a term, and of a term that aborted a
+// write; their users then open new ones. The errors of both wrap ErrNotLeading, so that they are not attributed to the
+// server.
 //
-// However such a socket ends, also with its process, it is reset, and what the kernel has not sent yet is thrown away. A network
-// that comes back would have it sent long after a successor began. There is nothing in it that anybody waits for.
+// Such a socket is always reset when it is closed, also by the end of the process, and data that the kernel has not
+// sent yet is discarded. Otherwise it could be sent long after a successor began, when the network is available again.
 func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext(ctx, network, address)
 	if err != nil {
@@ -25,7 +26,7 @@ func (f *Fence) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return f.WrapConn(conn)
 }
 
-// WrapConn treats a socket that was just opened like those that Dial opens. If it fails, the socket is closed.
+// WrapConn fences a socket that was just opened, as Dial does. If it fails, the socket is closed.
 func (f *Fence) WrapConn(conn net.Conn) (net.Conn, error) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		if err := tcp.SetLinger(0); err != nil {
@@ -38,7 +39,7 @@ func (f *Fence) WrapConn(conn net.Conn) (net.Conn, error) {
 	return s, nil
 }
 
-// sockets are those that a fence opened and nobody has closed yet.
+// sockets are the open sockets of a fence.
 type sockets struct {
 	mu   sync.Mutex
 	open map[*socket]struct{}
@@ -89,14 +90,14 @@ func (s *socket) Write(p []byte) (int, error) {
 	return n, s.explain(err)
 }
 
-// SetDeadline and the others are the first that whoever writes or reads learns of a socket that is closed.
+// SetDeadline and the others may be the first calls that fail on a closed socket.
 func (s *socket) SetDeadline(t time.Time) error { return s.explain(s.Conn.SetDeadline(t)) }
 
 func (s *socket) SetReadDeadline(t time.Time) error { return s.explain(s.Conn.SetReadDeadline(t)) }
 
 func (s *socket) SetWriteDeadline(t time.Time) error { return s.explain(s.Conn.SetWriteDeadline(t)) }
 
-// explain tells that it was not the other end that closed the socket.
+// explain wraps errors of sockets that the fence has closed, so that they are not attributed to the server.
 func (s *socket) explain(err error) error {
 	if err == nil || !s.retired.Load() {
 		return err

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// term is one term of leadership, begun or not. It runs once at most, and its end has many possible reasons: that of the
-// process, a Lease that was not renewed in time, that somebody else has it, or that client-go is about to give it back.
+// term is one term of leadership, begun or not. It runs at most once. It ends with the process, when the Lease was not
+// renewed in time, when another replica holds it, or when client-go is about to release it.
 type term struct {
 	end  context.CancelFunc // of the work; the Lease stays
 	stop context.CancelFunc // of the election
@@ -15,7 +15,7 @@ type term struct {
 	err  error // of the work, once it is over
 }
 
-// run works unless the term is over already, and ends the election after that.
+// run runs the work, unless the term is over already, and ends the election after that.
 func (t *term) run(ctx context.Context, work func(context.Context) error) {
 	t.once.Do(func() {
 		defer t.stop()
@@ -25,13 +25,13 @@ func (t *term) run(ctx context.Context, work func(context.Context) error) {
 	})
 }
 
-// over ends the term, waits until nothing of it is left, and lets none begin.
+// over ends the term, waits until its work has returned, and prevents it from beginning.
 func (t *term) over() {
 	t.end()
 	t.once.Do(func() {})
 }
 
-// lost ends the term of a Lease that is somebody else's, without waiting for it.
+// lost ends the term of a Lease that another replica holds, without waiting for it.
 func (t *term) lost() {
 	t.end()
 	t.stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// LabelTarget is the label of metrics that are told of each target.
+// LabelTarget is the label of metrics of each target.
 const LabelTarget = "target"
 
 // TargetName is the value of the label "target": namespace/name, or the name alone of a target without a namespace.
@@ -21,7 +21,7 @@ func TargetName(key types.NamespacedName) string {
 	return key.Namespace + "/" + key.Name
 }
 
-// Type is that of a metric, as Prometheus calls it.
+// Type is the type of a metric in Prometheus' terms.
 type Type string
 
 // The types.
@@ -31,7 +31,7 @@ const (
 	TypeHistogram Type = "histogram"
 )
 
-// Definition is what is known of a metric before it has a value.
+// Definition describes a metric, without its values.
 type Definition struct {
 	Name, Help string
 	Type       Type
@@ -39,10 +39,10 @@ type Definition struct {
 	Buckets    []float64 // of a histogram
 }
 
-// PerTarget tells whether every target has series of the metric.
+// PerTarget reports whether every target has series of the metric.
 func (d *Definition) PerTarget() bool { return slices.Contains(d.Labels, LabelTarget) }
 
-// Desc is for collectors that read the value when they are asked.
+// Desc returns the description for collectors that read the value on collection.
 func (d *Definition) Desc() *prometheus.Desc {
 	return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil)
 }
@@ -107,8 +107,8 @@ func (s *Set) add(d *Definition) *Definition {
 // maxLabel bounds the values of labels, in bytes: a target and its namespace have to fit.
 const maxLabel = 2*untrusted.MaxName + 1
 
-// Const returns a metric with a value that was read just now, as collectors hand it on. Labels that others wrote are
-// bounded: one that is no valid UTF-8 would cause a panic, and one of a megabyte would be sent with each scrape.
+// Const returns a metric with a value, for collectors. Labels are bounded, since targets may choose them: one that is
+// not valid UTF-8 would cause a panic, and one of a megabyte would be sent with each scrape.
 func Const(desc *prometheus.Desc, of prometheus.ValueType, value float64, labels ...string) prometheus.Metric {
 	bounded := make([]string, len(labels))
 	for i, label := range labels {
@@ -117,18 +117,18 @@ func Const(desc *prometheus.Desc, of prometheus.ValueType, value float64, labels
 	return prometheus.MustNewConstMetric(desc, of, value, bounded...)
 }
 
-// Other is the value of a label for all that Names does not tell apart.
+// Other is the label value for names beyond the limit of Names.
 const Other = "other"
 
-// Names bounds the values of a label that others invent, such as field managers: the first so many are themselves, what
-// comes later is "other". Make it with NewNames. It can be used by many at a time.
+// Names bounds the values of a label that others choose, such as field managers: the first names up to a limit are
+// kept, later ones become Other. Use NewNames to create it. It is safe for concurrent use.
 type Names struct {
 	limit int
 	mu    sync.RWMutex
 	known map[string]struct{}
 }
 
-// NewNames returns Names that tell so many apart.
+// NewNames returns Names with the given limit.
 func NewNames(limit int) *Names {
 	return &Names{limit: limit, known: map[string]struct{}{}}
 }

@@ -31,7 +31,7 @@ func (l *Lease) Acquire(ctx context.Context, n int64) error {
 	return nil
 }
 
-// TryGrow has the lease hold at least n, and tells whether it does. It does not overtake waiters for free places.
+// TryGrow makes the lease hold at least n, and reports whether it does. It does not overtake waiters for free capacity.
 func (l *Lease) TryGrow(n int64) bool {
 	if n <= l.held {
 		return true

@@ -52,7 +52,7 @@ func TestLeaseThatIsAloneMayBeLarger(t *testing.T) {
 	g.Expect(first.TryGrow(9)).To(BeFalse(), "the bound of the namespace")
 	first.Release()
 	g.Expect(second.Acquire(t.Context(), 8)).To(Succeed())
-	_, ok := s.TryAcquire(owned("a", "2"), 1)
+	_, ok := s.tryAcquire(owned("a", "2"), 1)
 	g.Expect(ok).To(BeFalse())
 }
 
@@ -94,7 +94,7 @@ func TestLeaseMovesWhateverTheBounds(t *testing.T) {
 
 func TestLeaseHoldsNothingAfterWaitingInVain(t *testing.T) {
 	g, s := NewWithT(t), New(Options{Size: 1})
-	_, _ = s.TryAcquire(owned("a", "1"), 1)
+	_, _ = s.tryAcquire(owned("a", "1"), 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	lease := s.Lease(owned("b", "1"))

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ErrTooLarge is wrapped by the error for a request that is larger than a bound, which would wait for ever.
+// ErrTooLarge is wrapped by the error for a request that is larger than a bound and would wait forever.
 var ErrTooLarge = errors.New("more is requested than an owner may hold")
 
 // Owner identifies the caller that acquires: the namespace of the source that the work is for, and the target or
@@ -20,15 +20,16 @@ type Owner = types.NamespacedName
 type Options struct {
 	// Size is what all owners hold together. It must be positive.
 	Size int64
-	// PerNamespace and PerOwner are what the owners of a namespace hold together, and what one owner holds. Zero: Size.
+	// PerNamespace and PerOwner bound what the owners of a namespace hold together, and what one owner holds. Zero
+	// means Size.
 	PerNamespace, PerOwner int64
 	// Alone is what an owner may hold for one request or lease, as long as it holds nothing else. Zero, or less than
 	// PerOwner: PerOwner.
 	Alone int64
 }
 
-// NamespaceShare returns a bound per namespace that leaves a quarter of the places to the others. A fleet may well be
-// in one namespace, which should not be slower for that.
+// NamespaceShare returns a bound per namespace that leaves a quarter of the capacity to other namespaces. It is not
+// lower because many fleets are in one namespace, which should use most of it.
 func NamespaceShare(size int64) int64 { return max(size-size/4, 1) }
 
 // Semaphore is a weighted semaphore. It is safe for concurrent use.
@@ -118,14 +119,6 @@ func (s *Semaphore) Acquire(ctx context.Context, of Owner, n int64) (release fun
 	return nil, context.Cause(ctx)
 }
 
-// TryAcquire acquires n if that is possible at once, without overtaking waiters for free places.
-func (s *Semaphore) TryAcquire(of Owner, n int64) (release func(), ok bool) {
-	if !s.tryGrow(of, 0, n) {
-		return nil, false
-	}
-	return s.releaser(of, n), true
-}
-
 // tryGrow acquires n more for a lease that holds some already.
 func (s *Semaphore) tryGrow(of Owner, held, n int64) bool {
 	s.mu.Lock()
@@ -160,7 +153,7 @@ func (s *Semaphore) ownerLocked(of Owner) (*namespace, *owner) {
 	return ns, o
 }
 
-// allowedLocked tells whether the bounds of the namespace and of the owner allow n more, besides what it is acquired
+// allowedLocked reports whether the bounds of the namespace and of the owner allow n more, besides what it is acquired
 // for holds already.
 func (s *Semaphore) allowedLocked(name string, ns *namespace, o *owner, held, n int64) bool {
 	most := s.options.PerOwner
@@ -174,7 +167,7 @@ func (s *Semaphore) fitsLocked(name string, ns *namespace, o *owner, held, n int
 	return s.held+n <= s.options.Size && s.allowedLocked(name, ns, o, held, n)
 }
 
-// queuesLocked tells whether there are waiters for free places, rather than for a bound of their own.
+// queuesLocked reports whether there are waiters for free capacity, rather than for a bound of their own.
 func (s *Semaphore) queuesLocked() bool {
 	if s.waiting == 0 {
 		return false
@@ -203,7 +196,7 @@ func (s *Semaphore) grantLocked() {
 	}
 }
 
-// nextLocked returns the next waiter, of those that only the size may hold back.
+// nextLocked returns the next of the waiters that only the size may block.
 func (s *Semaphore) nextLocked() (in *namespace, of *owner, next *waiter) {
 	for name, ns := range s.namespaces {
 		o, w := s.nextOfLocked(name, ns)
@@ -228,7 +221,7 @@ func (s *Semaphore) nextOfLocked(name string, ns *namespace) (of *owner, next *w
 	return of, next
 }
 
-// before tells whether a comes before b: the one that holds less, and then the one that has waited longer.
+// before reports whether a comes before b: the one that holds less, and then the one that has waited longer.
 func before(heldA int64, a *waiter, heldB int64, b *waiter) bool {
 	if heldA != heldB {
 		return heldA < heldB

@@ -36,10 +36,10 @@ func TestBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, s := NewWithT(t), New(c.options)
 			for _, owner := range c.held {
-				_, ok := s.TryAcquire(owner, 1)
+				_, ok := s.tryAcquire(owner, 1)
 				g.Expect(ok).To(BeTrue())
 			}
-			release, ok := s.TryAcquire(c.asks, c.n)
+			release, ok := s.tryAcquire(c.asks, c.n)
 			g.Expect(ok).To(Equal(c.ok))
 			if ok {
 				g.Expect(s.Held()).To(Equal(int64(len(c.held)) + c.n))
@@ -93,8 +93,8 @@ func TestNamespacesFirst(t *testing.T) {
 func TestThenOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := NewWithT(t), New(Options{Size: 2})
-		first, _ := s.TryAcquire(owned("a", "busy"), 1)
-		_, _ = s.TryAcquire(owned("a", "busy"), 1)
+		first, _ := s.tryAcquire(owned("a", "busy"), 1)
+		_, _ = s.tryAcquire(owned("a", "busy"), 1)
 		var order []string
 		var mu sync.Mutex
 		for _, name := range []string{"busy", "idle"} {
@@ -124,7 +124,7 @@ func TestThenOwners(t *testing.T) {
 func TestLargeRequestsAreNotStarved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := NewWithT(t), New(Options{Size: 4, PerOwner: 4})
-		small, _ := s.TryAcquire(owned("a", "1"), 1)
+		small, _ := s.tryAcquire(owned("a", "1"), 1)
 		got := make(chan struct{})
 		go func() {
 			if _, err := s.Acquire(t.Context(), owned("b", "1"), 4); err == nil {
@@ -132,7 +132,7 @@ func TestLargeRequestsAreNotStarved(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		_, ok := s.TryAcquire(owned("c", "1"), 1)
+		_, ok := s.tryAcquire(owned("c", "1"), 1)
 		g.Expect(ok).To(BeFalse(), "there is a waiter for free places")
 		small()
 		synctest.Wait()
@@ -143,12 +143,12 @@ func TestLargeRequestsAreNotStarved(t *testing.T) {
 func TestWhoeverIsHeldBackByHisOwnBoundKeepsNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := NewWithT(t), New(Options{Size: 4, PerNamespace: 1})
-		_, _ = s.TryAcquire(owned("a", "1"), 1)
+		_, _ = s.tryAcquire(owned("a", "1"), 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _, _ = s.Acquire(ctx, owned("a", "2"), 1) }()
 		synctest.Wait()
 		g.Expect(s.Waiting()).To(Equal(1))
-		_, ok := s.TryAcquire(owned("b", "1"), 1)
+		_, ok := s.tryAcquire(owned("b", "1"), 1)
 		g.Expect(ok).To(BeTrue())
 		cancel()
 		synctest.Wait()
@@ -160,7 +160,7 @@ func TestWhoeverIsHeldBackByHisOwnBoundKeepsNobodyWaiting(t *testing.T) {
 func TestAbandonedRequestIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := NewWithT(t), New(Options{Size: 2})
-		release, _ := s.TryAcquire(owned("a", "1"), 1)
+		release, _ := s.tryAcquire(owned("a", "1"), 1)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gaveUp := errors.New("gave up")
 		failed := make(chan error, 1)
@@ -221,4 +221,12 @@ func BenchmarkAcquire(b *testing.B) {
 			}
 		}
 	})
+}
+
+// tryAcquire acquires n if that is possible at once, without overtaking waiters for free capacity.
+func (s *Semaphore) tryAcquire(of Owner, n int64) (release func(), ok bool) {
+	if !s.tryGrow(of, 0, n) {
+		return nil, false
+	}
+	return s.releaser(of, n), true
 }

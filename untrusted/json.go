@@ -7,19 +7,18 @@ import (
 	"io"
 )
 
-// Bounds are those of one JSON document. Zero fields do not bound anything.
+// Bounds are the bounds of one JSON document. A zero field means no bound.
 type Bounds struct {
 	// Bytes is the length of the document, spaces included.
 	Bytes int64
-	// Elements is how many values it has, those within others included: members of objects, elements of arrays.
+	// Elements is the number of its values, including nested ones: members of objects, elements of arrays.
 	Elements int
 	// Depth is how deeply objects and arrays are nested.
 	Depth int
-	// Items is how many objects are nested twice, as the items of a list are. A typed item is a thousand bytes in
-	// memory even if it is empty.
+	// Items is the number of objects at nesting level two, such as the items of a list. Even an empty typed item takes
+	// a thousand bytes of memory.
 	Items int
-	// Stream tells that there may be any number of documents, one after the other, and that the bounds are those of
-	// each.
+	// Stream allows any number of consecutive documents, and the bounds are those of each.
 	Stream bool
 }
 
@@ -40,21 +39,20 @@ func (e *ExceededError) Error() string {
 // Unwrap returns ErrExceeded.
 func (e *ExceededError) Unwrap() error { return ErrExceeded }
 
-// Check tells whether a document is within bounds; an *ExceededError if not. It does not tell whether it is valid.
+// Check returns an *ExceededError if a document exceeds bounds. It does not validate the document.
 func Check(document []byte, b Bounds) error {
 	c := counter{bounds: b}
 	return c.count(document)
 }
 
-// Count returns how many elements a document has, and how deeply it is nested, as Bounds mean it. It does not tell
-// whether it is valid.
+// Count returns the elements and the depth of a document, as in Bounds. It does not validate the document.
 func Count(document []byte) (elements, depth int) {
 	var c counter
 	_ = c.count(document) // there are no bounds
 	return c.elements, c.deepest
 }
 
-// Reader counts what is read of one document, and fails with an *ExceededError where a bound is exceeded.
+// Reader counts what is read of one document, and fails with an *ExceededError if a bound is exceeded.
 type Reader struct {
 	reader  io.Reader
 	counter counter
@@ -80,7 +78,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 // Counted returns how many bytes and elements were read so far; of a stream, those of the document that has begun.
 func (r *Reader) Counted() (bytes int64, elements int) { return r.counter.bytes, r.counter.elements }
 
-// counter counts elements and nesting of a text that comes piece by piece.
+// counter counts elements and nesting of a text that it is given in pieces.
 type counter struct {
 	bounds                          Bounds
 	bytes                           int64

@@ -8,11 +8,11 @@ import (
 
 // Lengths of texts, in bytes.
 const (
-	// MaxName is that of names and namespaces, as API servers bound them.
+	// MaxName is the bound of names and namespaces in API servers.
 	MaxName = 253
-	// MaxToken is that of UIDs, versions, reasons and field managers.
+	// MaxToken is the bound of UIDs, versions, reasons and field managers.
 	MaxToken = 128
-	// MaxMessage is that of messages.
+	// MaxMessage is the bound of messages.
 	MaxMessage = 1 << 10
 )
 
@@ -29,8 +29,8 @@ func Token(s string) string { return Text(s, MaxToken) }
 func Message(s string) string { return Text(s, MaxMessage) }
 
 // Text returns s as valid UTF-8 without control characters and of at most the given number of bytes, which must be
-// larger than three. A text that is cut ends in "...". What is within the bounds is returned as it is, without an
-// allocation. What is cut is copied, so that it does not keep the whole text in memory.
+// larger than three. A text that is cut ends in "...". A text within the bounds is returned unchanged, without an
+// allocation. A cut text is copied, so that it does not keep the whole text in memory.
 func Text(s string, most int) string { return bound(s, most, false) }
 
 // Lines is Text for messages of several lines.
@@ -66,7 +66,7 @@ func bound(s string, most int, lines bool) string {
 	return strings.Clone(s)
 }
 
-// isPlain tells whether nothing of a text needs to be replaced.
+// isPlain reports whether no character of a text has to be replaced.
 func isPlain(s string, lines bool) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {

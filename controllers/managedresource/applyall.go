@@ -264,7 +264,7 @@ func (r *reconciler) applyAll(ctx context.Context, work *run, status clustercach
 }
 
 // intents are the planned objects, addressed by the UIDs that the inventory knows.
-func intents(objects []apply.Prepared, known inventory.Book) []apply.Intent {
+func intents(objects []apply.Prepared, known inventory.Lookup) []apply.Intent {
 	out := make([]apply.Intent, 0, len(objects))
 	for i := range objects {
 		in := objects[i].Intent

@@ -63,7 +63,7 @@ func (r *reconciler) prunePolicy(ctx context.Context, work *run, through cluster
 			return r.shared.GiveUp(work.name, k,
 				others.verified, others.places...)
 		},
-		Decline: func(k inventory.Key) { r.shared.Decline(work.name, k) },
+		Disclaim: func(k inventory.Key) { r.shared.Decline(work.name, k) },
 		Wanted:  func(k inventory.Key) bool { return wanted[k] },
 		HolderIn: func(namespace string) string {
 			return holder(func(k inventory.Key) bool { return k.Namespace == namespace })
@@ -83,7 +83,7 @@ type orphan struct {
 
 // leaving are the entries of an inventory that are not wanted any more: old ones are to be deleted, orphans are to
 // stay. An entry counts for an object of any equivalent kind.
-func (p *plan) leaving(book inventory.Book, refs []resourcesv1alpha1.ObjectReference) (old []resourcesv1alpha1.ObjectReference, orphans []orphan) {
+func (p *plan) leaving(book inventory.Lookup, refs []resourcesv1alpha1.ObjectReference) (old []resourcesv1alpha1.ObjectReference, orphans []orphan) {
 	wanted := map[inventory.Key]bool{}
 	for i := range p.objects {
 		for _, ref := range book.Same(p.objects[i].Key) {
@@ -111,8 +111,8 @@ func (p *plan) leaving(book inventory.Book, refs []resourcesv1alpha1.ObjectRefer
 }
 
 // bookOf finds what a ManagedResource lists.
-func bookOf(mr *resourcesv1alpha1.ManagedResource) inventory.Book {
-	return inventory.NewBook(mr.Status.Resources, inventory.NewEquivalences(mr.Spec.Equivalences...))
+func bookOf(mr *resourcesv1alpha1.ManagedResource) inventory.Lookup {
+	return inventory.NewLookup(mr.Status.Resources, inventory.NewEquivalences(mr.Spec.Equivalences...))
 }
 
 // release takes our marks off objects that are not managed any more, and returns what failed by the keys of their entries.

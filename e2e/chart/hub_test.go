@@ -24,7 +24,7 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// stamp is the build that the hub is told to be, as releases are.
+// stamp is the version that is compiled into the hub, as in releases.
 var stamp = []string{"VERSION=v1.2.3", "COMMIT=0123abc", "DATE=2026-03-01T12:00:00Z"}
 
 // build builds the hub into a directory and returns its path.
@@ -54,7 +54,7 @@ type process struct {
 // onThisMachine is the section that lets a hub connect to the clusters of a test.
 const onThisMachine = "clusterCache: {allowedNetworks: [127.0.0.0/8]}"
 
-// local are values that have a hub listen where nobody else does: there are no pods around these processes.
+// local are values with which a hub listens on free ports: these processes do not run in pods.
 func local(t *testing.T) (values string) {
 	t.Helper()
 	g := NewWithT(t)

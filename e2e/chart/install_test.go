@@ -26,10 +26,11 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// previous is the chart that people upgrade from.
+// previous is the chart that users upgrade from.
 const previous = "testdata/trellis-0.1.0.tgz"
 
-// takeOver is needed by whoever installs into another namespace than before: the CRD that was kept belongs to the old release.
+// takeOver is needed for an installation into another namespace than before: the CRD that was kept belongs to the old
+// release.
 const takeOver = "--take-ownership"
 
 // newNamespace creates a namespace that enforces the restricted standard of pod security.
@@ -46,7 +47,7 @@ func uninstall(t *testing.T, cli helm.CLI, namespace string) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 }
 
-// TestServerAcceptsEveryObject sends each object of several renderings to the API server, which judges it and forgets it.
+// TestServerAcceptsEveryObject sends each object of several renderings to the API server as a dry run.
 func TestServerAcceptsEveryObject(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	cli := helm.ForTest(t)
@@ -84,7 +85,7 @@ extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: mine, namespac
 	}
 }
 
-// TestInstallationWithoutAnyValue installs what nobody configured, and sees the pods come up.
+// TestInstallationWithoutAnyValue installs the chart with default values, and expects ready pods.
 func TestInstallationWithoutAnyValue(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	cli := helm.ForTest(t).WithCluster(t, source.Kubeconfig())
@@ -146,7 +147,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	config := local(t) + ", " + onThisMachine
 	_, err := cli.Run(ctx, "{image: {repository: r}, config: {"+config+"}}", "install", "trellis", previous, "--namespace", namespace, takeOver)
 	g.Expect(err).NotTo(HaveOccurred())
-	// A seed has a CRD of ManagedResources, and somebody relies on what he wrote into it.
+	// A seed has a CRD of ManagedResources, with a field of another writer that must stay.
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "managedresources.resources.gardener.cloud"}}
 	g.Expect(source.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
 	crd.Annotations = map[string]string{"gardener": "was here"}
@@ -182,7 +183,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	g.Expect(mr.Finalizers).To(Equal(applied.Finalizers))
 	after.stop(g)
 
-	// Without the chart, everything that people made stays, and so does what was applied.
+	// Without the chart, everything that users created stays, and so do applied objects.
 	uninstall(t, cli, namespace)
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "trellis"}, &appsv1.Deployment{})).To(MatchError(apierrors.IsNotFound, "not found"))
 	for _, name := range []string{"managedresources.resources.gardener.cloud", "targetclusters.hub.gardener.cloud"} {
@@ -272,8 +273,8 @@ func accountClient(ctx context.Context, g *WithT, namespace string) client.Clien
 	return c
 }
 
-// expectWork shows that a hub leads and sees the target: what is meddled with is back, and a new ManagedResource is applied and
-// deleted.
+// expectWork shows that a hub leads and watches the target: drift is corrected, and a new ManagedResource is applied
+// and deleted.
 func expectWork(ctx context.Context, g *WithT, namespace string) {
 	key := types.NamespacedName{Namespace: namespace, Name: "probe"}
 	g.Expect(source.Client.Create(ctx, hubtest.Content(namespace, "probe", "objects.yaml", hubtest.ConfigMap(namespace, "probe", "right")))).To(Succeed())

@@ -1,5 +1,5 @@
-// Package health holds end-to-end tests of what the hub says of the objects that it keeps: whether the conditions of
-// ManagedResources are true, at every moment of a roll-out, and whether they are written no more often than they change.
+// Package health has end-to-end tests of the conditions of ManagedResources: whether they are correct at every moment
+// of a roll-out, and whether they are written no more often than they change.
 //
 //	rollout_test.go  from the change of a Secret to the end of a roll-out, step by step and in one go
 //	flapping_test.go pods whose readiness comes and goes

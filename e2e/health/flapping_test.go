@@ -9,8 +9,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// A pod whose readiness comes and goes makes its Deployment available and unavailable. Each change is said once, at most, and one
-// that goes on and on less and less often.
+// A pod whose readiness comes and goes makes its Deployment available and unavailable. Each change is reported at most
+// once, and one that keeps repeating is reported less and less often.
 func TestFlapping(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {

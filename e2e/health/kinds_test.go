@@ -82,7 +82,7 @@ func TestCustomResource(t *testing.T) {
 	p.patch(w, `{"metadata":{"annotations":{"resources.gardener.cloud/skip-health-check":null}}}`)
 	p.await("mr", "False/WidgetUnhealthy", Not(BeEmpty()))
 
-	// Somebody deletes it, and its controller takes its time.
+	// A user deletes it, and its controller takes some time.
 	status(`"conditions":[` + condition("Ready", "True") + `]`)
 	p.awaitReady("mr")
 	p.patch(w, `{"metadata":{"finalizers":["`+finalizer+`"]}}`)
@@ -142,7 +142,7 @@ func TestH12_KindsOfOperators(t *testing.T) {
 	}
 }
 
-// A load balancer that does not come says why: the last warnings are those of the cloud's controller.
+// A load balancer that is not provisioned has a reason: the last warnings are those of the cloud's controller.
 func TestLoadBalancerWithWarnings(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

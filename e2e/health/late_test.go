@@ -26,8 +26,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// relay is an API server that passes on everything, but holds back what a watch of some resources delivers when it is told
-// to. Everything else of the same connections goes through: no probe fails.
+// relay is a proxy of an API server that can delay the events of watches of some resources. Everything else of the same
+// connections is passed on: no probe fails.
 type relay struct {
 	server *httptest.Server
 
@@ -128,7 +128,7 @@ func (r *relay) slow(ctx context.Context, resource string, body io.ReadCloser) i
 	return out
 }
 
-// Nothing is claimed of an object before its watch has shown what was written last, not even long after.
+// No status of an object is reported before its watch has shown the last write, not even long after.
 func TestWatchOfWorkloadsIsLate(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {

@@ -29,7 +29,7 @@ func TestH11_SurplusPod(t *testing.T) {
 	p := newPlace(t)
 	p.manage("mr", workload("Deployment", "app", image1, ""))
 	p.awaitReady("mr")
-	// H-18: pods that do not match, or are in another namespace, are nobody's business.
+	// H-18: pods that do not match, or are in another namespace, do not count.
 	p.lonely("stranger", map[string]string{"app": "stranger", resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault})
 	elsewhere := newPlace(t)
 	elsewhere.lonely("elsewhere", map[string]string{"app": "app", resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault})
@@ -76,7 +76,7 @@ func TestH11_IgnoredDeployment(t *testing.T) {
 			p.awaitReady("mr")
 			old := p.pods(image1)
 			p.hold(old...)
-			// A roll-out of somebody else, whose new pods cannot be scheduled.
+			// A roll-out by a user, whose new pods cannot be scheduled.
 			p.patch(d, fmt.Sprintf(`{"spec":{"template":{"spec":{"schedulerName":"nobody","containers":[{"name":"main","image":%q}]}}}}`, image2))
 			p.await("mr", Not(HavePrefix("Unknown/")), "True/DeploymentProgressing")
 			p.start(p.awaitPods(image2, 1)...)

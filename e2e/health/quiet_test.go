@@ -35,8 +35,9 @@ func (p place) awaitNoted(name string) {
 	p.Eventually(func() map[string]string { return p.mr(name).Annotations }).Should(HaveKey(hubv1alpha1.AppliedAnnotation))
 }
 
-// H-15 to H-18: what others do to live objects, in metadata, status and pods, is judged each time, and nobody is told as long
-// as the verdict is the same. At the end comes a change that is told, and by then all before it has been judged.
+// H-15 to H-18: changes by others to live objects, in metadata, status and pods, are checked each time, and nothing is
+// written as long as the result is the same. At the end there is a change that is written, and by then all earlier ones
+// have been checked.
 func TestH15_ChangesThatChangeNoVerdict(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

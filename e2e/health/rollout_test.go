@@ -24,7 +24,7 @@ const (
 	image2 = "example.org/app:2"
 )
 
-// nobody is a scheduler that does not exist: the test is the kubelet of its pods.
+// nobody is the name of a scheduler that does not exist: the test is the kubelet of its pods.
 const nobody = "\n      schedulerName: nobody"
 
 // workload is a manifest of a kind with two replicas. extra goes into the specification of its pods.
@@ -76,7 +76,7 @@ func (p place) roll(name, documents string) rollout {
 	return r
 }
 
-// refute insists that nothing was said of the new content, until now, that the test has not made true yet.
+// refute fails if anything was reported about the new content that the test has not made true yet.
 func (r rollout) refute(claims ...func(*resourcesv1alpha1.ManagedResource) bool) {
 	r.t.Helper()
 	versions := ofNewContent(r.before, r.between(r.name, r.from, r.mark(r.name)))
@@ -96,7 +96,7 @@ func TestEveryStepOfTheRolloutOfADeployment(t *testing.T) {
 	old := p.awaitPods(image1, 2)
 	p.hold(old...)
 
-	// H-22: nobody has observed the new generation yet, and what the status says is about the old one.
+	// H-22: the new generation was not observed yet, and the status is about the old one.
 	p.Expect(p.target.Suspend(controlplane.ControllerManager)).To(Succeed())
 	t.Cleanup(func() { _ = p.target.Resume(controlplane.ControllerManager) })
 	r := p.roll("mr", workload("Deployment", "app", image2, nobody))
@@ -287,7 +287,7 @@ func (p place) compare(name string, before *resourcesv1alpha1.ManagedResource, o
 	}
 }
 
-// notReady tells whether a pod of an object is not ready.
+// notReady reports whether a pod of an object is not ready.
 func notReady(p place, obj *unstructured.Unstructured) bool {
 	for _, pod := range append(p.pods(image1), p.pods(image2)...) {
 		if pod.Labels["app"] == obj.GetName() && !podIsReady(pod) {
@@ -297,7 +297,7 @@ func notReady(p place, obj *unstructured.Unstructured) bool {
 	return false
 }
 
-// notRolledOut tells what of a live object is not of an image yet.
+// notRolledOut returns which parts of a live object do not have an image yet.
 func notRolledOut(p place, obj *unstructured.Unstructured, image string) string {
 	live := p.live(obj)
 	containers, _, _ := unstructured.NestedSlice(live.Object, "spec", "template", "spec", "containers")

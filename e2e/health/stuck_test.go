@@ -67,7 +67,8 @@ func TestRolloutThatIsStuckForANode(t *testing.T) {
 	}
 }
 
-// A pod that crashes again and again says so with another text each time. Only what an operator would act on is said again.
+// A pod that crashes repeatedly has another message each time. Only changes that an operator would act on are reported
+// again.
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {

@@ -18,7 +18,7 @@ type proxy struct {
 	done  sync.WaitGroup
 }
 
-// conversation is a connection of somebody, and the one that it goes on with.
+// conversation is a connection of a client, and the connection to the server for it.
 type conversation struct{ near, far net.Conn }
 
 // startProxy opens a way to an address.
@@ -40,7 +40,7 @@ func startProxy(to string) (*proxy, error) {
 	return p, nil
 }
 
-// carry carries what one connection says, in both directions.
+// carry copies the data of a conversation in both directions.
 func (p *proxy) carry(near net.Conn) {
 	defer func() { _ = near.Close() }()
 	far, err := net.Dial("tcp", p.to)

@@ -58,7 +58,7 @@ controllers:
   managedResource: {maxConcurrentObjects: 4}
 `
 
-// long is the lifetime of a credential that nobody needs to worry about.
+// long is the lifetime of a credential that does not expire during the tests.
 const long = 90 * 24 * time.Hour
 
 // What all tests share.
@@ -209,7 +209,7 @@ func (to *target) access(t *testing.T, name string, lifetime time.Duration) []by
 	})
 }
 
-// narrowAccess is a kubeconfig of somebody who may do everything but look at ConfigMaps, until his rights are widened.
+// narrowAccess is a kubeconfig with all rights except reading ConfigMaps, until they are extended.
 func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
 	t.Helper()
 	g, ctx := NewWithT(t), context.Background()

@@ -73,12 +73,13 @@ func TestEveryPanelHadData(t *testing.T) {
 	}
 }
 
-// alwaysAnswers tells of a query that it has an answer without data: zero.
+// alwaysAnswers reports whether a query has a result without data: zero.
 func alwaysAnswers(query string) bool {
 	return strings.HasSuffix(strings.TrimSpace(query), "or vector(0)")
 }
 
-// hadData tells whether a query had an answer with a number at any time of the run, and with one other than zero if zero is none.
+// hadData reports whether a query had an answer with a number at any time of the run, and with one other than zero if
+// zero is none.
 func hadData(g Gomega, query string, nonzero bool) bool {
 	answer, _, err := monitoring.API.QueryRange(context.Background(), query, prometheusv1.Range{Start: began, End: time.Now(), Step: 2 * time.Second})
 	g.ExpectWithOffset(1, err).NotTo(HaveOccurred(), query)

@@ -25,7 +25,7 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// byHub tells what the hub wrote.
+// byHub reports whether the hub wrote it.
 var byHub = journal.ByUserAgent("trellis")
 
 // place is a namespace of one test, with simulated targets of its own.

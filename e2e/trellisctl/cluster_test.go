@@ -107,7 +107,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 		return apierrors.IsNotFound(source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "addons"}, &resourcesv1alpha1.ManagedResource{}))
 	}).Should(BeTrue())
 
-	// What the hub counts is a moment behind: that is waited for.
+	// The count of the hub is slightly outdated: trellisctl waits for the current one.
 	r = p.succeeds("cluster", "remove", "shoot-a", "--from-kubeconfig", admin)
 	p.Expect(r.out).To(And(ContainSubstring("cluster/shoot-a removed"), ContainSubstring("serviceaccount/trellis deleted in the cluster")))
 	p.Expect(p.registration("shoot-a")).To(BeNil())
@@ -142,7 +142,7 @@ func TestTheLastOneToUseAServiceAccountTakesItAway(t *testing.T) {
 		ContainSubstring(q.name+"/shoot-a in the source cluster with UID "), ContainSubstring(p.name+"/shoot-a in the source cluster with UID "+string(uidOf(p, target)))))
 	p.Expect(exists()).To(BeTrue())
 
-	// Who was here twice is noted once, and the token of the others goes on to be good.
+	// A user is recorded once, and the token of the others stays valid.
 	q.succeeds("cluster", "rotate", "shoot-a", "--from-kubeconfig", admin, "--service-account", account.String(),
 		"--role", "cluster-admin", "--timeout", "90s")
 	r = q.succeeds(append(remove, "-o", "json")...)

@@ -113,7 +113,7 @@ func TestDiffRehearsesWhatTheHubDoes(t *testing.T) {
 	p.Expect(r.out).To(And(ContainSubstring("4 unchanged"), Not(ContainSubstring("ConfigMap "+p.name+"/a"))))
 	p.Expect(p.succeeds("diff", "mr", "addons", "-o", "wide").out).To(ContainSubstring("ConfigMap " + p.name + "/a\n"))
 
-	// What was done behind the back of a suspended ManagedResource.
+	// Changes while the ManagedResource is suspended.
 	p.succeeds("suspend", "mr", "addons", "--timeout", "90s")
 	edit := func(kind, name, patch string) {
 		t.Helper()
@@ -137,12 +137,12 @@ func TestDiffRehearsesWhatTheHubDoes(t *testing.T) {
 	p.Expect(of(report, "web").Fields).To(ConsistOf(
 		diff.Field{Path: "spec.template.spec.containers[app].image", From: "web:2", To: "web:1"},
 		HaveField("Path", "spec.template.spec.containers[app].env"),
-		// The server says itself what takes the place of what others set.
+		// The server's defaults replace what others set.
 		diff.Field{Path: "spec.template.spec.terminationGracePeriodSeconds", From: 5.0, To: 30.0}))
 	r = p.ctl("diff", "mr", "addons")
 	p.Expect(r.out).To(And(ContainSubstring(`~ data.key: "2" -> "1"`), ContainSubstring("+ ConfigMap "+p.name+"/b"), Not(ContainSubstring("geheim"))))
 
-	// It comes to pass.
+	// The apply does the same.
 	p.ctl("resume", "mr", "addons", "--timeout", "90s")
 	p.Eventually(func() map[string]string {
 		cm := &corev1.ConfigMap{}
@@ -236,7 +236,7 @@ func TestDiffBeforeAnythingIsStored(t *testing.T) {
 		actions[name] = of(report, name).Action
 	}
 	p.Expect(actions).To(Equal(map[string]diff.Action{"a": diff.Change, "b": diff.Delete, "c": diff.Create, "d": diff.Create, "e": diff.Fail}))
-	p.Expect(of(report, "d").Notes).To(ConsistOf("not rehearsed: its namespace is created by the same ManagedResource"))
+	p.Expect(of(report, "d").Notes).To(ConsistOf("no dry run: its namespace is created by the same ManagedResource"))
 
 	// What pack prints can be compared as it is, by name and for a ManagedResource that does not exist yet.
 	packed := p.succeeds("pack", "-f", next, "--name", "addons")

@@ -67,14 +67,14 @@ func TestStatusAndTreeLookIntoTheTarget(t *testing.T) {
 		}
 	}
 
-	// Somebody deletes what a suspended ManagedResource has.
+	// A user deletes an object of a suspended ManagedResource.
 	p.succeeds("suspend", "mr", "addons", "--timeout", "90s")
 	p.Expect(target.Client.Delete(p.ctx, &corev1.ConfigMap{ObjectMeta: metaOf(p.name, "a")})).To(Succeed())
 	r = p.ctl("status", "mr", "addons", "--not-healthy")
 	p.Expect(r.out).To(And(MatchRegexp(`ConfigMap `+p.name+`/a +Missing`), ContainSubstring("It is suspended")))
 	p.fails(cli.ExitNotFound, "there is no ManagedResource other", "status", "mr", "other")
 
-	// A target that does not answer: what is known is told.
+	// A target that does not respond: what is known is reported.
 	raw := hubtest.Rewrite(target.Kubeconfig(), func(c *hubtest.KubeConfig) {
 		c.Clusters[c.Contexts[c.CurrentContext].Cluster].Server = "https://127.0.0.1:1"
 	})
@@ -117,14 +117,14 @@ func TestWhy(t *testing.T) {
 		return r.out
 	}
 
-	// Nobody is responsible for the class, and nobody ever will be.
+	// No hub is responsible for the class.
 	mr := hubtest.ManagedResource(p.name, "strange")
 	mr.Spec.Class = ptr.To("strange")
 	p.Expect(source.Client.Create(p.ctx, mr)).To(Succeed())
 	p.Expect(answer("mr", "strange")).To(And(ContainSubstring("NotClaimed"), ContainSubstring("no registration in namespace "+p.name+" serves class strange (shoot-a serves resources)")))
 	p.fails(cli.ExitTimeout, "gave up after 1s: waiting for the hub to begin", "reconcile", "mr", "strange", "--timeout", "1s")
 
-	// What the target refuses, with the event that tells of it.
+	// What the target refuses, with its event.
 	p.Expect(source.Client.Create(p.ctx, hubtest.Content(p.name, "bad", "data.yaml",
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"does-not-exist","name":"x"}}`))).To(Succeed())
 	p.Expect(source.Client.Create(p.ctx, hubtest.ManagedResource(p.name, "bad", "bad"))).To(Succeed())
@@ -132,7 +132,7 @@ func TestWhy(t *testing.T) {
 	p.Expect(answer("mr", "bad")).To(And(ContainSubstring("ApplyFailed"), ContainSubstring(`namespaces "does-not-exist" not found`), ContainSubstring("diff mr bad")))
 	p.Eventually(func() string { return p.ctl("events", "mr", "bad").out }).Should(MatchRegexp(`Warning +ApplyFailed +1`))
 
-	// A pause is somebody's wish.
+	// A pause is requested by a user.
 	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metaOf(p.name, "shoot-a")}
 	p.Expect(source.Client.Patch(p.ctx, tc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`)))).To(Succeed())
 	p.Expect(answer("cluster", "shoot-a")).To(ContainSubstring("is paused"))

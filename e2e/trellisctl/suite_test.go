@@ -131,7 +131,7 @@ func (p *place) with(stdin string, args ...string) result {
 	return r
 }
 
-// connects tells whether a command line connects to targets, which are on this machine.
+// connects reports whether a command line connects to targets, which are on this machine.
 func connects(args []string) bool {
 	for i, arg := range args {
 		switch arg {

@@ -17,7 +17,7 @@ import (
 
 const resourceManager = "a resource manager"
 
-// creators make an object the way somebody did before the hub came.
+// creators make an object in the ways in which it may exist before the hub.
 var creators = map[string]func(p place, obj *unstructured.Unstructured){
 	// A Gardener resource manager writes whole objects with its own marks. The real one is in package e2e, behind a build tag.
 	resourceManager: func(p place, obj *unstructured.Unstructured) {
@@ -67,7 +67,7 @@ var adopted = map[string]string{
 		"apiVersion: $ns.trellis.test/v1\nkind: Thing\nmetadata: {name: one}\nspec: {height: 3, colours: [red]}\n",
 }
 
-// Adoption changes whose an object is, and nothing about what it is.
+// Adoption changes the owner of an object, and not its content.
 func TestAdoptionChangesOwnershipOnly(t *testing.T) {
 	t.Parallel()
 	for creator, create := range creators {

@@ -1,6 +1,6 @@
-// Package writers holds end-to-end tests of what happens between the hub and everybody else who writes to the objects it
-// keeps: the controllers of a real control plane, injectors of certificate authorities, autoscalers, and people with all the
-// ways to write that an API server offers.
+// Package writers has end-to-end tests of the interaction between the hub and all others who write to the objects it
+// keeps: the controllers of a real control plane, injectors of certificate authorities, autoscalers, and people with
+// all the ways to write that an API server offers.
 //
 //	exceptions_test.go  what others own on purpose stays, and costs the hub nothing
 //	injectors_test.go   the same for certificate authorities

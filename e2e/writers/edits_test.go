@@ -94,7 +94,7 @@ var writersOfAllKinds = map[string]writer{
 	}},
 }
 
-// intentOf is what an applier sends: all that somebody may want of an object.
+// intentOf is what an applier sends: all fields that a user may set.
 func intentOf(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	out := obj.DeepCopy()
 	delete(out.Object, "status")
@@ -356,7 +356,7 @@ func TestWhatOthersWriteIsUndone(t *testing.T) {
 	}
 }
 
-// Somebody who wants what the hub wants, too, is no concern of it, also if he says so by an apply of his own.
+// Another writer that sets the same values as the hub is no conflict, even if it does so by an apply.
 func TestSharedFieldsAreNoDrift(t *testing.T) {
 	t.Parallel()
 	for kind, test := range keptKinds() {

@@ -17,7 +17,7 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// exception is something that somebody else writes into an object that the hub keeps, and that has to stay.
+// exception is a field that another writer sets in an object of the hub, and that has to stay.
 type exception struct {
 	// manifests is what the hub keeps; the first object is the one in question.
 	manifests string
@@ -49,7 +49,7 @@ func is(path string, want any) func(g Gomega, live map[string]any) {
 
 const controllerManager = "kube-controller-manager"
 
-// exceptions are written by the control plane itself, but where a comment says why somebody plays the writer.
+// exceptions are written by the control plane itself, except where a comment says why the test simulates the writer.
 func exceptions() map[string]exception {
 	const token = "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/service-account-token\nmetadata: {namespace: $ns, name: token, annotations: {kubernetes.io/service-account.name: robot}}\n"
 	const robot = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {namespace: $ns, name: robot}\n"
@@ -138,7 +138,7 @@ func exceptions() map[string]exception {
 		"node port of a Service": {
 			manifests: service("type: NodePort, "), written: has("spec.clusterIP"), stays: []string{"spec.clusterIP", "spec.ports.0.nodePort"}, ready: true,
 		},
-		// No cloud runs here, so what its controller does is played: a finalizer, and status.
+		// There is no cloud, so the test simulates its controller: a finalizer, and status.
 		"ports and finalizer of a load balancer": {
 			manifests: service("type: LoadBalancer, externalTrafficPolicy: Local, "),
 			write: func(p place, obj *unstructured.Unstructured) {

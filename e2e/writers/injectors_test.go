@@ -103,7 +103,7 @@ func TestInjectedCertificateAuthoritiesStay(t *testing.T) {
 	}
 }
 
-// A certificate authority that the manifest brings is payload like any other. It is the injector who has to be told then.
+// A certificate authority that the manifest brings is payload like any other. Then the injector has to be configured.
 func TestCertificateAuthorityOfTheManifestWins(t *testing.T) {
 	t.Parallel()
 	for kind, test := range injectedKinds() {

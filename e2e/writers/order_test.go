@@ -39,7 +39,7 @@ webhooks:
 `
 )
 
-// everything is a bundle in which almost everything needs something else, in an order that helps nobody.
+// everything is a bundle in which almost every object depends on others, in an arbitrary order.
 func everything(p place, finalizers string) []*unstructured.Unstructured {
 	return p.objects(strings.Join([]string{guard, fmt.Sprintf(instance, finalizers), fmt.Sprintf(insideOne, finalizers), definition, inner}, "\n---\n"))
 }
@@ -66,8 +66,8 @@ func TestBundleIsAppliedInOneRunWhateverItsOrder(t *testing.T) {
 	p.Expect(position["things"]).To(BeNumerically("<", position["validatingwebhookconfigurations"]))
 }
 
-// Nothing goes before what needs it: the webhook before what it guards, the instance before its definition, the contents
-// before their namespace. What holds the others up is a finalizer of the test.
+// Nothing is deleted before what needs it: the webhook before what it guards, the instance before its definition, the
+// contents before their namespace. A finalizer of the test delays the others.
 func TestDeletionGoesBackwards(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -113,7 +113,7 @@ func TestDeletionGoesBackwards(t *testing.T) {
 		p.Expect(going(obj)()).To(BeTrue())
 	}
 
-	// The audit log tells the same: the first deletion of each.
+	// The audit log has the same order: the first deletion of each.
 	var order []string
 	for _, e := range p.audit() {
 		if e.Verb == "delete" && e.Code < 300 && strings.Contains(e.RequestURI, p.ns) && !slices.Contains(order, e.Resource) {

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// blocker is a finalizer that nobody takes off but the test.
+	// blocker is a finalizer that only the test removes.
 	blocker = "test.trellis/blocker"
 	// nudged is a label of every manifest, which tests disturb to have the hub look at an object.
 	nudged, steady = "test.trellis/nudged", "never"
@@ -179,7 +179,7 @@ func (p place) reapply(name string) {
 	p.Eventually(func() map[string]string { return p.mr(name).Annotations }).ShouldNot(HaveKey(resourcesv1alpha1.OperationAnnotation))
 }
 
-// create makes objects in the target as somebody.
+// create creates objects in the target as a given user.
 func (p place) create(objects ...*unstructured.Unstructured) {
 	p.t.Helper()
 	for _, obj := range objects {
@@ -207,13 +207,13 @@ func (p place) value(obj *unstructured.Unstructured, path string) any {
 	return at(p.live(obj).Object, path)
 }
 
-// mergePatch writes to an object of the target as somebody.
+// mergePatch patches an object of the target as a given user.
 func (p place) mergePatch(obj *unstructured.Unstructured, manager, patch string) {
 	p.t.Helper()
 	p.Expect(target.Client.Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(manager))).To(Succeed())
 }
 
-// update reads an object of the target, changes it and writes it back, until nobody writes in between.
+// update reads an object of the target, changes it and writes it back, and retries on conflicts.
 func (p place) update(obj *unstructured.Unstructured, manager string, change func(content map[string]any)) *unstructured.Unstructured {
 	p.t.Helper()
 	var live *unstructured.Unstructured

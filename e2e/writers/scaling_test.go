@@ -164,7 +164,7 @@ func TestMR24_ScaledByHand(t *testing.T) {
 	})
 }
 
-// What begins to be preserved is what is there, also where it is not what the manifest says.
+// What is preserved from then on is the live value, even if it differs from the manifest.
 func TestBeginningToPreserveChangesNothing(t *testing.T) {
 	t.Parallel()
 	begin := map[string]func(p place, obj *unstructured.Unstructured) (more []*unstructured.Unstructured){

@@ -22,10 +22,11 @@ import (
 	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
-// attempts bounds how often one object is tried within one run when it changes under our hands.
+// attempts bounds how often one object is tried within one run if others change it meanwhile.
 const attempts = 8
 
-// ErrNotTried is the failure of an object that was not sent because of what happened before.
+// ErrNotTried is the failure of an object that was not sent because something that it depends on failed, or the run
+// ended.
 var ErrNotTried = errors.New("not tried")
 
 // ErrTerminating is the failure of an object that is being deleted: it is created again when it is gone.
@@ -33,15 +34,15 @@ var ErrTerminating = errors.New("the object is being deleted; it is created agai
 
 // Target is the access to the cluster that is written to.
 type Target struct {
-	// Metadata is used for writes, whose answers then carry metadata only.
+	// Metadata is used for writes, so that responses carry metadata only.
 	Metadata metadata.Interface
 	// Client reads live objects. It must not be cached.
 	Client client.Client
 	// Mapper resolves kinds, within a context if it implements meta.RESTMapperWithContext. If it can be reset, it is
-	// when a kind is not known although its definition was just applied.
+	// reset when a kind is not known although its definition was just applied.
 	Mapper meta.RESTMapper
-	// Hold, if set, is called for each object. Objects that are read with the context that it returns may be large, and
-	// are in use until done is called.
+	// Hold, if set, is called for each object. Objects that are read with the returned context may be large, and are in
+	// use until done is called.
 	Hold func(ctx context.Context) (held context.Context, done func())
 }
 
@@ -53,34 +54,35 @@ func (t Target) hold(ctx context.Context) (held context.Context, done func()) {
 	return t.Hold(ctx)
 }
 
-// Intent is one object as it is to be in the target.
+// Intent is the desired state of one object in the target.
 type Intent struct {
-	// Object is what Prepare made of the manifest. It is not changed, and shares most of its content with others.
+	// Object is what Prepare made of the manifest. It is not changed, and shares most of its content with other
+	// objects.
 	Object *unstructured.Unstructured
-	text   *manifest.Text // what the manifest looks like in JSON, if that is known
+	text   *manifest.Text // the manifest as JSON, if it is known
 	Key    inventory.Key
 	// UID is that of the live object if it is known to exist, else empty.
 	UID types.UID
 	// Adopt says that the object was probably applied by another manager for the same ManagedResource: the inventory has
 	// it, but not its UID.
 	Adopt bool
-	// Digest condenses Object.
+	// Digest is a hash of Object and of the options that change what is sent.
 	Digest uint64
 	// CreateOnly is for objects with the ignore annotation: created if absent and never touched afterwards.
 	CreateOnly bool
-	// Autoscaled is set by SetAutoscaled: somebody else scales the object, so its live replicas stay.
+	// Autoscaled is set by SetAutoscaled: an autoscaler scales the object, so its live replicas stay.
 	Autoscaled bool
-	// ForceLabels and ForceAnnotations drop live ones that are not in Object.
+	// ForceLabels and ForceAnnotations remove live labels and annotations that are not in Object.
 	ForceLabels, ForceAnnotations bool
-	// Base is what the object's labels and annotations were to be at its last apply: the base of three-way merges.
+	// Base is the desired labels and annotations of the last apply: the base of three-way merges.
 	Base Base
-	// Same says that this is what was applied last. Otherwise an object that exists may have fields that nobody owns
-	// but that a former manifest, or somebody else's, led to. They are looked for.
+	// Same says that this is what was applied last. Otherwise an object that exists may have fields without an owner
+	// that an earlier manifest or another manager left, and these are removed.
 	Same bool
 }
 
-// Base is the part of an inventory entry that later merges need: a label that was managed then, is not any more, and
-// still has the value of then, goes.
+// Base is the part of an inventory entry that later merges need: a label that was managed, is not any more, and still
+// has the managed value, is removed.
 type Base struct {
 	Labels, Annotations map[string]string
 }
@@ -90,23 +92,22 @@ func BaseOf(ref *resourcesv1alpha1.ObjectReference) Base {
 	return Base{Labels: ref.Labels, Annotations: ref.Annotations}
 }
 
-// SetAutoscaled says whether an autoscaler sets the replicas of the object. It is a part of what is sent, hence of the
-// digest.
+// SetAutoscaled sets whether an autoscaler sets the replicas of the object. It changes what is sent, hence the digest.
 func (in *Intent) SetAutoscaled(yes bool) {
 	if in.Autoscaled != yes {
 		in.Autoscaled = yes
-		in.Digest ^= autoscaledMark
+		in.Digest ^= autoscaledSalt
 	}
 }
 
-// Any numbers by which a digest tells what is not in the object.
+// Arbitrary numbers that represent options in a digest which are not in the object.
 const (
-	autoscaledMark       = 0x9e3779b97f4a7c15
-	forceLabelsMark      = 0xbf58476d1ce4e5b9
-	forceAnnotationsMark = 0x94d049bb133111eb
+	autoscaledSalt       = 0x9e3779b97f4a7c15
+	forceLabelsSalt      = 0xbf58476d1ce4e5b9
+	forceAnnotationsSalt = 0x94d049bb133111eb
 )
 
-// options are what the merge rules ask for.
+// options returns the options of the merge rules.
 func (in *Intent) options() merge.Options {
 	return merge.Options{
 		BaseLabels: in.Base.Labels, BaseAnnotations: in.Base.Annotations,
@@ -114,30 +115,31 @@ func (in *Intent) options() merge.Options {
 	}
 }
 
-// Exempt is the foreign payload that stays with its owners in the object of an intent.
+// Exempt returns the foreign payload that stays with its owners.
 func (in *Intent) Exempt() ownership.Exempt { return ownership.ExemptFor(in.Object, in.Autoscaled) }
 
-// Kept is the foreign payload that wins over what an intent says.
+// Kept returns the foreign payload that wins over the manifest.
 func (in *Intent) Kept() ownership.Exempt { return ownership.KeptFor(in.Object, in.Autoscaled) }
 
-// Outcome is what became of an intent.
+// Outcome is the result of applying an intent.
 type Outcome struct {
 	Key inventory.Key
 	// UID, ResourceVersion and State are those of the object after the last write; empty if it failed.
 	UID             types.UID
 	ResourceVersion string
 	State           ownership.State
-	// Digest is that of the intent; zero if what was sent is not what it says, for lack of fields that the target knows.
+	// Digest is that of the intent; zero if something else was sent, because the target does not know some of its
+	// fields.
 	Digest uint64
-	// Unchanged is true if nothing was sent, because the object is known to be right.
+	// Unchanged is true if nothing was sent, because the object is known to be as desired.
 	Unchanged bool
-	// TakenBack is the payload of others that this run removed or took over.
+	// TakenBack is the payload of other owners that this run removed or took over.
 	TakenBack []ownership.Foreign
 	// UnknownFields are paths that the target's schema does not know; they were left out.
 	UnknownFields []string
-	// Duplicates say where the manifest has several list items that the target's schema takes for the same one.
+	// Duplicates say where the manifest has several list items with equal keys according to the target's schema.
 	Duplicates []string
-	// Recreated is true if the object was deleted and created again, because the server called the update invalid.
+	// Recreated is true if the object was deleted and created again, because the server rejected the update as invalid.
 	Recreated bool
 	// Err is nil if the object is as it should be.
 	Err error
@@ -153,16 +155,16 @@ type Applier struct {
 	KindTimeout time.Duration
 }
 
-// Discreet keeps the values of Secrets out of what a server answered to a write of an object.
-func Discreet(obj *unstructured.Unstructured, err error) error {
+// redact removes the values of Secrets from a server's error about a write of an object.
+func redact(obj *unstructured.Unstructured, err error) error {
 	if err != nil && obj.GetKind() == "Secret" {
 		return withoutValues(err)
 	}
 	return err
 }
 
-// withoutValues cuts what a server quotes of an object from its answer, and what follows: nobody can tell where a value
-// of several lines ends.
+// withoutValues cuts quoted values from a server's message, with all that follows: the end of a value of several lines
+// cannot be found.
 func withoutValues(err error) error {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) || !quotedValue.MatchString(status.ErrStatus.Message) {
@@ -176,7 +178,7 @@ func withoutValues(err error) error {
 // quotedValue matches the two ways in which API servers quote values, with the rest of the text.
 var quotedValue = regexp.MustCompile(`(?s)(, got|Invalid value:) .*`)
 
-// mentionsUID tells whether the server refused because the object is not the one that we named.
+// mentionsUID reports whether the server refused because the UID of the object is another one than that of the request.
 func mentionsUID(err error) bool {
 	if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
 		return false
@@ -192,7 +194,7 @@ func mappingFor(
 	return meta.ToRESTMapperWithContext(mapper).RESTMappingWithContext(ctx, gvk.GroupKind(), gvk.Version)
 }
 
-// Resource returns the access to the metadata of the objects of an intent's kind and namespace.
+// Resource returns a metadata client for an intent's kind and namespace.
 func (t Target) Resource(ctx context.Context, in Intent) (metadata.ResourceInterface, error) {
 	mapping, err := mappingFor(ctx, t.Mapper, in.Object)
 	if err != nil {
@@ -201,7 +203,8 @@ func (t Target) Resource(ctx context.Context, in Intent) (metadata.ResourceInter
 	return resourceFor(t.Metadata, mapping, in.Key.Namespace), nil
 }
 
-// Head reads the metadata of the object of an intent, in full from servers that cannot give the metadata alone.
+// Head reads the metadata of the object of an intent. From servers that cannot return metadata alone, the object is
+// read in full.
 func (t Target) Head(ctx context.Context, in Intent) (*metav1.PartialObjectMetadata, error) {
 	resource, err := t.Resource(ctx, in)
 	if err != nil {
@@ -219,7 +222,7 @@ func (t Target) Head(ctx context.Context, in Intent) (*metav1.PartialObjectMetad
 	return partial(full), nil
 }
 
-// partial is the metadata of an object.
+// partial returns the metadata of an object.
 func partial(obj *unstructured.Unstructured) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(), Generation: obj.GetGeneration(),

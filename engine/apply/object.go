@@ -38,15 +38,15 @@ type object struct {
 
 	manifest   *unstructured.Unstructured // the intent's object, without what the server does not know
 	uid        types.UID                  // of the live object, empty if there is none or it is not known
-	look       bool                       // the live object is read although the rules do not ask for it
+	look       bool                       // the live object is read although the merge rules do not need it
 	tidied     bool                       // labels, annotations and owner references were cleaned up
-	adopting   bool                       // it was not looked at yet what another manager made of the object
+	adopting   bool                       // what another manager applied was not taken over yet
 	whole      bool                       // it was updated as a whole, or cannot be
 	wrote      bool                       // an update of ours changed it in this run
-	updated    bool                       // by that, it was changed
-	generation int64                      // after that; notUpdated if it cannot be
-	spoiled    bool                       // an apply changed it nevertheless
-	refused    int                        // how many times an apply was refused that an update can replace
+	updated    bool                       // that update changed it
+	generation int64                      // after that update; notUpdated if it was refused
+	spoiled    bool                       // an apply changed it after that update
+	refused    int                        // how many applies were refused that an update can replace
 }
 
 // one applies a single intent.
@@ -60,7 +60,8 @@ func (a *Applier) one(ctx context.Context, t Target, in Intent) Outcome {
 		return out
 	}
 	if in.Key.Namespace != "" && mapping.Scope.Name() == meta.RESTScopeNameRoot {
-		// Planned while the kind was not known. Under a key with a namespace the object would not be found again.
+		// It was planned while the kind was not known. The object would not be found again under a key with a
+		// namespace.
 		out.Err = errors.New("its kind turned out to be cluster-scoped; it is planned again")
 		return out
 	}
@@ -86,7 +87,7 @@ func (a *Applier) one(ctx context.Context, t Target, in Intent) Outcome {
 	return out
 }
 
-// attempt tries once. done is false without an error if it is to be tried again.
+// attempt applies the object once. done is false without an error if it is to be tried again.
 func (o *object) attempt() (done bool, err error) {
 	if o.adopting {
 		if adopted, err := o.adopt(); err != nil || !adopted {
@@ -116,7 +117,8 @@ func (o *object) attempt() (done bool, err error) {
 		case err != nil || !done || o.created(answer):
 			return done, err
 		case o.whole:
-			// The update before was right: if the content is another one now, an empty list went with its neighbours.
+			// The update set the right content. If the apply changed it, an empty list was removed together with its
+			// siblings.
 			if o.generation == notUpdated || answer.Generation == o.generation || !hasEmpty(o.manifest.Object) {
 				return true, nil
 			}
@@ -133,14 +135,14 @@ func (o *object) attempt() (done bool, err error) {
 	case live != nil && apierrors.IsConflict(err) && !mentionsUID(err):
 		return false, nil // it changed since it was read
 	case o.uid != "" && mentionsUID(err):
-		// The object that we knew is gone. What is there now, if anything, is looked at before it is written to.
-		o.uid, err = o.presentUID()
+		// The known object is gone. If another one has its name now, it is read before it is written.
+		o.uid, err = o.currentUID()
 		o.in.Same = false
 		return false, err
 	}
 	if unknown := o.cut(err); len(unknown) > 0 {
 		o.out.UnknownFields = append(o.out.UnknownFields, unknown...)
-		o.in.Same = false // it says something else now
+		o.in.Same = false // the manifest is another one now
 		return false, nil
 	}
 	switch {
@@ -153,14 +155,13 @@ func (o *object) attempt() (done bool, err error) {
 	return false, err
 }
 
-// mayHaveLostEmpty tells whether taking back what others owned may have taken an empty map or list of the manifest
-// along: an apply owns no list that is empty, and takes off what somebody gave up together with parents that seem
-// empty then.
+// mayHaveLostEmpty reports whether taking back what others owned may have removed an empty map or list of the manifest:
+// an apply does not own empty lists, and removes fields without an owner together with parents that seem empty then.
 func (o *object) mayHaveLostEmpty() bool {
 	return len(o.out.TakenBack) > 0 && hasEmpty(o.manifest.Object)
 }
 
-// hasEmpty tells whether there is an empty map or list anywhere below a node.
+// hasEmpty reports whether a node is or contains an empty map or list.
 func hasEmpty(node any) bool {
 	switch node := node.(type) {
 	case map[string]any:
@@ -176,9 +177,9 @@ func hasEmpty(node any) bool {
 	return false
 }
 
-// created tells of the answer to an apply whether it made the object: nobody else has written to it, and it is as old
-// as our entry, give or take what a busy server needs between the two. An older one of ours may be what is left of a
-// call whose answer was lost.
+// created reports whether an apply created the object, from its response: it has no other writer, and is as old as our
+// entry, within the time that a busy server needs between the two. An older object may be from an earlier call whose
+// response was lost.
 func (o *object) created(answer *metav1.PartialObjectMetadata) bool {
 	entries := answer.ManagedFields
 	if answer.UID == o.in.UID || answer.Generation > 1 || len(entries) != 1 || entries[0].Time == nil {
@@ -187,11 +188,11 @@ func (o *object) created(answer *metav1.PartialObjectMetadata) bool {
 	return entries[0].Time.Sub(answer.CreationTimestamp.Time).Abs() <= 5*time.Second
 }
 
-// adopt makes ours what another manager applied for the same ManagedResource, so that the apply that follows finds
-// nothing to change where the content is the same. A description in other words stays until more than that is to be
-// changed: a new one would raise the generation of every Deployment, whose controller would have to look at each. What
-// is taken over is not reported: it is all that the other one wrote, and next to nothing of it is to go. Where the
-// manifest sets all that the other one set, the apply alone does. adopted is false if the object changed meanwhile.
+// adopt makes us the owner of what another manager applied for the same ManagedResource, so that the following apply
+// changes nothing where the content is the same. A different description annotation stays until something else changes,
+// too: a new one would cause a reconciliation of every Deployment. What is taken over is not reported, since it is
+// everything that the other manager wrote, and hardly any of it will change. Where the manifest sets all fields of the
+// other manager, the apply alone is enough. adopted is false if the object changed meanwhile.
 func (o *object) adopt() (adopted bool, err error) {
 	live, err := o.resource.Get(o.ctx, o.in.Key.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -228,7 +229,8 @@ func (o *object) adopt() (adopted bool, err error) {
 	return true, nil
 }
 
-// body is what is sent: the manifest, adapted to the live object if that was read, addressed to the object we mean.
+// body returns what is sent: the manifest, adapted to the live object if that was read, with the UID of the known
+// object.
 func (o *object) body(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if live != nil {
 		body := o.manifest.DeepCopy()
@@ -264,12 +266,12 @@ func (o *object) apply(body *unstructured.Unstructured) (*metav1.PartialObjectMe
 	}
 	answer, err := o.resource.Patch(o.ctx, o.in.Key.Name, types.ApplyPatchType, raw,
 		metav1.PatchOptions{FieldManager: o.FieldManager, Force: ptr.To(true)})
-	return answer, o.discreet(err)
+	return answer, o.redact(err)
 }
 
-func (o *object) discreet(err error) error { return Discreet(o.in.Object, err) }
+func (o *object) redact(err error) error { return redact(o.in.Object, err) }
 
-// cut takes what the server does not know out of the manifest.
+// cut removes fields that the server does not know from the manifest.
 func (o *object) cut(err error) []string {
 	if !mentionsUnknownFields(err) {
 		return nil
@@ -282,7 +284,7 @@ func (o *object) cut(err error) []string {
 	return unknown
 }
 
-// settle looks at the answer to an apply: whether the object has anything beside what was applied that has to go.
+// settle checks the response to an apply and removes what has to go in addition to what the apply removed.
 func (o *object) settle(answer *metav1.PartialObjectMetadata, body *unstructured.Unstructured) (done bool, err error) {
 	if answer.DeletionTimestamp != nil {
 		return false, ErrTerminating
@@ -298,7 +300,7 @@ func (o *object) settle(answer *metav1.PartialObjectMetadata, body *unstructured
 	}
 	passing := merge.Passing(body)
 	var tidy []patchOperation
-	if !o.tidied { // once: what comes back at once is put there by the target itself
+	if !o.tidied { // once: what returns immediately is set by the target itself
 		tidy = o.tidy(answer, record)
 	}
 	if len(foreign) == 0 && len(passing) == 0 && len(tidy) == 0 && !record.HasUpdates() {
@@ -307,7 +309,7 @@ func (o *object) settle(answer *metav1.PartialObjectMetadata, body *unstructured
 	}
 	after, err := o.rewrite(answer, record, passing, tidy)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil // somebody wrote in between, or deleted it; look again
+		return false, nil // it changed or was deleted meanwhile; try again
 	}
 	if err != nil {
 		return false, fmt.Errorf("taking back what is not in the manifest: %w", err)
@@ -315,7 +317,7 @@ func (o *object) settle(answer *metav1.PartialObjectMetadata, body *unstructured
 	o.tidied = true
 	o.out.TakenBack = append(o.out.TakenBack, foreign...)
 	if len(foreign) > 0 {
-		return false, nil // now it is ours, and the next apply removes it
+		return false, nil // it is ours now, and the next apply removes it
 	}
 	o.accept(after, ownership.Observe(after, o.FieldManager))
 	return true, nil
@@ -343,14 +345,14 @@ func replace(path string, value any) patchOperation {
 
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// tidy lists what has to be done to labels, annotations and owner references that an apply leaves alone.
+// tidy returns the changes to labels, annotations and owner references that an apply does not make.
 func (o *object) tidy(live *metav1.PartialObjectMetadata, record *ownership.Record) (ops []patchOperation) {
 	for _, key := range merge.StaleLabels(merge.LabelsOf(o.manifest), live.Labels, o.options) {
 		ops = append(ops, remove("/metadata/labels/"+pointer.Replace(key)))
 	}
 	options := o.options
 	if options.ForceAnnotations {
-		options.ControlPlane = noteKeeper(record)
+		options.ControlPlane = byControlPlane(record)
 	}
 	for _, key := range merge.StaleAnnotations(o.in.Key.GroupKind(), merge.AnnotationsOf(o.manifest), live.Annotations, options) {
 		ops = append(ops, remove("/metadata/annotations/"+pointer.Replace(key)))
@@ -369,14 +371,14 @@ func (o *object) tidy(live *metav1.PartialObjectMetadata, record *ownership.Reco
 	return ops
 }
 
-// noteKeeper tells of the annotations of an object which of them a part of the control plane wrote.
-func noteKeeper(record *ownership.Record) func(key string) bool {
+// byControlPlane returns a function that reports whether a part of the control plane wrote an annotation.
+func byControlPlane(record *ownership.Record) func(key string) bool {
 	notes := record.ByControlPlane()
 	return func(key string) bool { return notes != nil && notes.Members.Has(field(key)) }
 }
 
-// rewrite makes foreign payload ours, lets go of passing fields, and tidies up, provided that nobody wrote since the
-// answer was given.
+// rewrite makes us the owner of foreign payload, gives up ownership of fields that count at creation only, and applies
+// tidy, provided that the object is unchanged since seen.
 func (o *object) rewrite(seen *metav1.PartialObjectMetadata, record *ownership.Record, passing []fieldpath.Path, tidy []patchOperation) (*metav1.PartialObjectMetadata, error) {
 	entries, changed, err := record.Rewrite(o.in.Object.GetAPIVersion(), o.exempt, passing)
 	if err != nil {
@@ -394,10 +396,10 @@ func (o *object) rewrite(seen *metav1.PartialObjectMetadata, record *ownership.R
 		return nil, fmt.Errorf("encoding managed fields: %w", err)
 	}
 	answer, err := o.resource.Patch(o.ctx, o.in.Key.Name, types.JSONPatchType, raw, metav1.PatchOptions{FieldManager: o.FieldManager})
-	return answer, o.discreet(err)
+	return answer, o.redact(err)
 }
 
-// read reads the live object in full and addresses what follows to it; nil if it does not exist.
+// read reads the live object in full and records its UID; it returns nil if the object does not exist.
 func (o *object) read() (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(o.in.Object.GroupVersionKind())
@@ -415,8 +417,8 @@ func (o *object) read() (*unstructured.Unstructured, error) {
 	return live, nil
 }
 
-// presentUID returns the UID of the object that has the name now, empty if there is none.
-func (o *object) presentUID() (types.UID, error) {
+// currentUID returns the UID of the object that has the name now, empty if there is none.
+func (o *object) currentUID() (types.UID, error) {
 	live, err := o.target.Head(o.ctx, o.in)
 	if apierrors.IsNotFound(err) {
 		return "", nil
@@ -430,8 +432,8 @@ func (o *object) presentUID() (types.UID, error) {
 	return live.UID, nil
 }
 
-// createOnly creates the object as the manifest says, and accepts whatever is there already. The description on such an
-// object would not be true any more, so it goes.
+// createOnly creates the object as in the manifest, and leaves one that exists as it is. Only the description
+// annotation is removed, since it would be wrong.
 func (o *object) createOnly() (done bool, err error) {
 	live, err := o.target.Head(o.ctx, o.in)
 	if apierrors.IsNotFound(err) {
@@ -441,7 +443,7 @@ func (o *object) createOnly() (done bool, err error) {
 			return false, nil
 		}
 		o.out.UID, o.out.ResourceVersion = obj.GetUID(), obj.GetResourceVersion()
-		return true, o.discreet(err)
+		return true, o.redact(err)
 	}
 	if err != nil {
 		return false, err
@@ -462,14 +464,14 @@ func (o *object) createOnly() (done bool, err error) {
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("removing the description: %w", o.discreet(err))
+			return false, fmt.Errorf("removing the description: %w", o.redact(err))
 		}
 	}
 	o.out.UID, o.out.ResourceVersion = live.UID, live.ResourceVersion
 	return true, nil
 }
 
-// sameContent tells whether two objects are the same but for what the server alone sets.
+// sameContent reports whether two objects are semantically equal.
 func sameContent(a, b *unstructured.Unstructured) bool {
 	return semantic.DeepEqual(a.Object, b.Object)
 }

@@ -18,17 +18,16 @@ import (
 	"github.com/trellis-hub/trellis/engine/merge"
 )
 
-// Description is the value of the description annotation. It never varies: a change would rewrite every object.
+// Description is the value of the description annotation. It must not change, since that would rewrite every object.
 const Description = "This object is kept as its ManagedResource says: edits are undone. Its origin annotation names the ManagedResource."
 
-// Marks are what the hub adds to every object of a ManagedResource.
+// Marks are the labels and annotations that the hub adds to every object of a ManagedResource.
 type Marks struct {
 	// Labels go into the object and its templates and win over the manifest.
 	Labels map[string]string
 	// Origin names the ManagedResource.
 	Origin string
-	// ForceLabels and ForceAnnotations are set if objects are to have no labels or annotations but the manifest's and
-	// ours.
+	// ForceLabels and ForceAnnotations remove all labels or annotations that are neither the manifest's nor ours.
 	ForceLabels, ForceAnnotations bool
 }
 
@@ -40,11 +39,10 @@ type Prepared struct {
 	Unserved bool
 }
 
-// Prepare turns a manifest into what is sent to the target. The manifest is not changed, and the result shares with it
-// what is the same. text is how it is written, nil if that is to be found out. Its namespace is settled with the
-// mapper: namespaced kinds default to "default", cluster-scoped ones lose theirs. scoped tells for kinds that the
-// mapper does not know yet, because their definition is in the same bundle, whether they are namespaced; nil knows
-// none.
+// Prepare turns a manifest into what is sent to the target. The manifest is not changed, and the result shares
+// unchanged content with it. text is the manifest as JSON, nil if it is not known. The namespace depends on the mapper:
+// it defaults to "default" for namespaced kinds, and is removed for cluster-scoped ones. scoped reports the scope of
+// kinds that the mapper does not know yet because their definition is in the same bundle; nil knows none.
 func Prepare(ctx context.Context, original *unstructured.Unstructured, text *manifest.Text, mapper meta.RESTMapper,
 	scoped func(*unstructured.Unstructured) (namespaced, known bool), marks Marks) (Prepared, error) {
 	if err := checkSecret(original); err != nil {
@@ -66,7 +64,7 @@ func Prepare(ctx context.Context, original *unstructured.Unstructured, text *man
 	entry := inventory.Entry(obj, entryLabels, nonEmpty(maps.Clone(annotations)))
 	prepared := Prepared{Entry: entry, Intent: Intent{Object: obj, Key: inventory.KeyOfObject(obj), CreateOnly: ignored, text: text}, Unserved: !served}
 	if ignored {
-		return prepared, nil // posted as the manifest says
+		return prepared, nil // it is created as in the manifest
 	}
 	if err := injectLabels(obj, marks.Labels); err != nil {
 		return Prepared{}, err
@@ -80,17 +78,17 @@ func Prepare(ctx context.Context, original *unstructured.Unstructured, text *man
 	}
 	if marks.ForceLabels {
 		prepared.ForceLabels = true
-		prepared.Digest ^= forceLabelsMark
+		prepared.Digest ^= forceLabelsSalt
 	}
 	if marks.ForceAnnotations {
 		prepared.ForceAnnotations = true
-		prepared.Digest ^= forceAnnotationsMark
+		prepared.Digest ^= forceAnnotationsSalt
 	}
 	return prepared, nil
 }
 
-// shallow returns an object that shares with another what is in its fields, but for those of the metadata. Whoever
-// changes more than these and the metadata's own copies first.
+// shallow returns a copy of the top-level fields of an object and of its metadata. Everything below is shared, and must
+// be copied before it is changed.
 func shallow(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	content := maps.Clone(obj.Object)
 	if metadata, ok := content["metadata"].(map[string]any); ok {
@@ -99,7 +97,7 @@ func shallow(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// digest condenses what is sent. It is not held for that, because it may be megabytes.
+// digest hashes what is sent. It is streamed into the hash, because it may be megabytes.
 func digest(text *manifest.Text, obj *unstructured.Unstructured) (uint64, error) {
 	sum := xxhash.New()
 	if err := text.Write(sum, obj.Object); err != nil {
@@ -108,7 +106,7 @@ func digest(text *manifest.Text, obj *unstructured.Unstructured) (uint64, error)
 	return sum.Sum64(), nil
 }
 
-// clean removes what a manifest cannot say, and settles what server-side apply would otherwise misread.
+// clean removes fields that a manifest cannot set, and rewrites those that server-side apply would misinterpret.
 func clean(obj *unstructured.Unstructured) {
 	delete(obj.Object, "status")
 	if metadata, ok := obj.Object["metadata"].(map[string]any); ok {
@@ -118,14 +116,14 @@ func clean(obj *unstructured.Unstructured) {
 		}
 	}
 	if gk := obj.GroupVersionKind().GroupKind(); gk.Group == "" && gk.Kind == "Secret" {
-		foldStringData(obj)
+		mergeStringData(obj)
 	}
 	dropEmpty(obj)
 	dropNullQuantities(obj)
 }
 
-// checkSecret refuses values that are no strings, such as an unquoted number. An API server would, too, but its answer
-// quotes them.
+// checkSecret rejects values that are not strings, such as an unquoted number. An API server does so as well, but
+// quotes the value.
 func checkSecret(obj *unstructured.Unstructured) error {
 	if gk := obj.GroupVersionKind().GroupKind(); gk.Group != "" || gk.Kind != "Secret" {
 		return nil
@@ -147,9 +145,9 @@ func checkSecret(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// foldStringData moves stringData into data. Sent as it is, a key that later vanishes from stringData would stay in
-// data, because the server owns the conversion and not we.
-func foldStringData(obj *unstructured.Unstructured) {
+// mergeStringData moves stringData into data. Otherwise a key that is later removed from stringData would stay in data,
+// because the server owns the converted field and not we.
+func mergeStringData(obj *unstructured.Unstructured) {
 	plain, found, _ := unstructured.NestedMap(obj.Object, "stringData")
 	if !found {
 		return
@@ -170,8 +168,8 @@ func foldStringData(obj *unstructured.Unstructured) {
 	}
 }
 
-// leftToOthers are fields that somebody else fills (package ownership), by group and kind. "*" stands for all fields of
-// a map or all items of a list.
+// leftToOthers are fields that other controllers fill (package ownership), by group and kind. "*" stands for all fields
+// of a map or all items of a list.
 var leftToOthers = map[string][][]string{
 	"/Namespace":             {{"spec", "finalizers"}},
 	"/Node":                  {{"spec", "*"}},
@@ -184,7 +182,8 @@ var leftToOthers = map[string][][]string{
 	"apiextensions.k8s.io/CustomResourceDefinition":               {{"spec", "conversion", "webhook", "clientConfig", "caBundle"}},
 }
 
-// dropEmpty removes what a manifest leaves empty for others. Sent as it is, it would be ours, and taken from them.
+// dropEmpty removes fields that a manifest leaves empty for other controllers. If they were sent, we would own them and
+// reset what others set.
 func dropEmpty(obj *unstructured.Unstructured) {
 	gk := obj.GroupVersionKind().GroupKind()
 	for _, path := range leftToOthers[gk.Group+"/"+gk.Kind] {
@@ -200,8 +199,8 @@ func dropEmpty(obj *unstructured.Unstructured) {
 	}
 }
 
-// dropNullQuantities removes nulls from what containers ask for. Whoever writes "cpu: null" wants none, and an API
-// server reads a quantity of zero.
+// dropNullQuantities removes nulls from the resources of containers. "cpu: null" means no quantity, but an API server
+// reads a quantity of zero.
 func dropNullQuantities(obj *unstructured.Unstructured) {
 	gk := obj.GroupVersionKind().GroupKind()
 	path := merge.TemplatePath(gk)
@@ -225,8 +224,8 @@ func dropAt(obj *unstructured.Unstructured, path []string, drop func(any) bool) 
 	}
 }
 
-// without returns a node without what is to be dropped at a path, and whether there was anything. Only what differs is
-// a copy.
+// without returns a node without the values to drop at a path, and whether there were any. Only changed parts are
+// copied.
 func without(node any, path []string, drop func(any) bool) (left any, changed bool) {
 	switch node := node.(type) {
 	case []any:
@@ -284,9 +283,9 @@ func isEmpty(value any) bool {
 	return false
 }
 
-// settleNamespace also tells whether the target serves the kind, or will once the bundle is applied. The mapper is
-// asked only once for both: it may ask the target each time, and an answer that does not come the second time must not
-// count as another one than what it said the first time.
+// settleNamespace sets or removes the namespace. It also reports whether the target serves the kind, or will once the
+// bundle is applied. One call of the mapper answers both: it may ask the target each time, and two different answers
+// would contradict each other.
 func settleNamespace(ctx context.Context, obj *unstructured.Unstructured, mapper meta.RESTMapper,
 	scoped func(*unstructured.Unstructured) (bool, bool)) (served bool, err error) {
 	namespaced := !inventory.IsNamespace(obj.GroupVersionKind().GroupKind())
@@ -339,7 +338,7 @@ func injectLabels(obj *unstructured.Unstructured, labels map[string]string) erro
 	return nil
 }
 
-// labelled returns a template with labels. What is the same as before is shared.
+// labelled returns a template with labels added. Unchanged content is shared.
 func labelled(template any, path string, labels map[string]string) (map[string]any, error) {
 	content, ok := template.(map[string]any)
 	if !ok {
@@ -362,7 +361,7 @@ func labelled(template any, path string, labels map[string]string) (map[string]a
 	return content, nil
 }
 
-// cloned returns a copy of a map that may be nil, to be written to.
+// cloned returns a writable copy of a map that may be nil.
 func cloned(m map[string]any) map[string]any {
 	if m == nil {
 		return map[string]any{}

@@ -20,13 +20,13 @@ import (
 	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
-// Preview is what an apply would make of an object.
+// Preview is what an apply would do to an object.
 type Preview struct {
 	// Live is the object as it is; nil if there is none.
 	Live *unstructured.Unstructured
-	// After is the object as it would be. It is never nil without an error.
+	// After is the object after the apply. It is never nil without an error.
 	After *unstructured.Unstructured
-	// TakenBack is the payload of others that would go.
+	// TakenBack is the payload of other owners that would be removed.
 	TakenBack []ownership.Foreign
 	// UnknownFields and Duplicates are those of an Outcome.
 	UnknownFields, Duplicates []string
@@ -34,9 +34,9 @@ type Preview struct {
 	Recreated bool
 }
 
-// Preview finds out what Run would make of an intent. Nothing is written: the server is asked with its dry run. What
-// Run does in two steps, apply and update, is rehearsed in two steps, too, so that the server says itself what takes
-// the place of what is gone.
+// Preview finds out what Run would do with an intent. It uses the server's dry run, so nothing is written. What Run
+// does in two steps, apply and update, is two dry runs as well, so that the result has the server's defaults for
+// removed fields.
 func (a *Applier) Preview(ctx context.Context, t Target, in Intent) (Preview, error) {
 	if _, err := mappingFor(ctx, t.Mapper, in.Object); err != nil {
 		return Preview{}, err
@@ -49,30 +49,30 @@ func (a *Applier) Preview(ctx context.Context, t Target, in Intent) (Preview, er
 	p := Preview{Live: live}
 	switch {
 	case live == nil && in.CreateOnly:
-		p.After, err = o.rehearseCreate()
+		p.After, err = o.dryRunCreate()
 	case in.CreateOnly:
 		p.After = live.DeepCopy()
 		unstructured.RemoveNestedField(p.After.Object, "metadata", "annotations", resourcesv1alpha1.DescriptionAnnotation)
 	default:
-		if err = o.rehearse(&p); err == nil && p.Live != nil && !p.Recreated {
+		if err = o.dryRun(&p); err == nil && p.Live != nil && !p.Recreated {
 			o.withoutStamps(p)
 		}
 	}
 	p.UnknownFields, p.Duplicates = o.out.UnknownFields, o.out.Duplicates
-	return p, o.discreet(err)
+	return p, o.redact(err)
 }
 
-// rehearse rehearses an apply and what follows it.
-func (o *object) rehearse(p *Preview) error {
+// dryRun dry-runs an apply and what follows it.
+func (o *object) dryRun(p *Preview) error {
 	for range attempts {
 		body, err := o.body(p.Live)
 		if err != nil {
 			return err
 		}
-		p.After, err = o.rehearseApply(body)
+		p.After, err = o.dryRunApply(body)
 		switch {
 		case err == nil:
-			return o.rehearseTakeBack(p)
+			return o.dryRunTakeBack(p)
 		case p.Live != nil && apierrors.IsConflict(err):
 			if p.Live, err = o.read(); err != nil {
 				return err
@@ -86,12 +86,12 @@ func (o *object) rehearse(p *Preview) error {
 		if refusesApply(err) {
 			o.out.Duplicates = duplicates(err)
 		}
-		return o.rehearseRest(p, err)
+		return o.dryRunFallback(p, err)
 	}
 	return fmt.Errorf("the object kept changing during %d attempts", attempts)
 }
 
-func (o *object) rehearseApply(body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (o *object) dryRunApply(body *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	raw, err := json.Marshal(body.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the manifest: %w", err)
@@ -101,18 +101,18 @@ func (o *object) rehearseApply(body *unstructured.Unstructured) (*unstructured.U
 	return after, err
 }
 
-func (o *object) rehearseCreate() (*unstructured.Unstructured, error) {
+func (o *object) dryRunCreate() (*unstructured.Unstructured, error) {
 	created := o.manifest.DeepCopy()
 	return created, o.target.Client.Create(o.ctx, created, client.DryRunAll, client.FieldOwner(o.FieldManager))
 }
 
-// rehearseRest rehearses what is done where an apply is refused: an update, or another object in its place.
-func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
+// dryRunFallback dry-runs what is done where an apply is refused: an update, or a deletion and creation.
+func (o *object) dryRunFallback(p *Preview, refusal error) (err error) {
 	if p.Live == nil {
 		if !refusesApply(refusal) && (!mayPassAsUpdate(refusal) || !hasNulls(o.manifest.Object)) {
 			return refusal
 		}
-		p.After, err = o.rehearseCreate()
+		p.After, err = o.dryRunCreate()
 		return err
 	}
 	if !refusesApply(refusal) && !mayPassAsUpdate(refusal) {
@@ -123,7 +123,7 @@ func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
 		return err
 	}
 	if p.TakenBack, err = ownership.Read(p.Live, o.FieldManager).Foreign(o.exempt); err != nil {
-		p.TakenBack = nil // it serves to tell who is overruled
+		p.TakenBack = nil // it is only for the report
 	}
 	err = o.target.Client.Update(o.ctx, merged, client.DryRunAll, client.FieldOwner(o.FieldManager))
 	if err == nil {
@@ -135,16 +135,16 @@ func (o *object) rehearseRest(p *Preview, refusal error) (err error) {
 		resourcesv1alpha1.IsTruthy(p.Live.GetAnnotations()[resourcesv1alpha1.KeepObjectAnnotation]) {
 		return err
 	}
-	created, createErr := o.rehearseCreate()
+	created, createErr := o.dryRunCreate()
 	if createErr != nil && !apierrors.IsAlreadyExists(createErr) {
-		return fmt.Errorf("%w; a new object would be refused as well: %w", o.discreet(err), o.discreet(createErr))
+		return fmt.Errorf("%w; a new object would be refused as well: %w", o.redact(err), o.redact(createErr))
 	}
 	p.After, p.Recreated, p.TakenBack = created, true, nil
 	return nil
 }
 
-// rehearseTakeBack takes the fields of others off what an apply would leave, and whatever else has to go.
-func (o *object) rehearseTakeBack(p *Preview) error {
+// dryRunTakeBack removes from the result of an apply the fields of other owners, and the metadata that tidy removes.
+func (o *object) dryRunTakeBack(p *Preview) error {
 	if p.Live == nil {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (o *object) rehearseTakeBack(p *Preview) error {
 	}
 	err = o.target.Client.Update(o.ctx, merged, client.DryRunAll, client.FieldOwner(o.FieldManager))
 	if err == nil {
-		p.After = merged // with what the server puts in the place of what is gone
+		p.After = merged // with the server's defaults for removed fields
 		return nil
 	}
 	if p.After, err = patched(p.After, tidy); err != nil {
@@ -173,8 +173,8 @@ func (o *object) rehearseTakeBack(p *Preview) error {
 	return nil
 }
 
-// withoutStamps leaves out of a preview what the admission of the target sets anew with each write, such as a counter
-// or the time: a run writes nothing for that alone. It shows in the rehearsal of an update that changes nothing.
+// withoutStamps removes from a preview what the admission of the target sets with each write, such as a counter or a
+// time: a run writes nothing for that alone. A dry run of an update without a change shows these fields.
 func (o *object) withoutStamps(p Preview) {
 	if sameContent(p.After, p.Live) {
 		return
@@ -189,7 +189,7 @@ func (o *object) withoutStamps(p Preview) {
 	unstamp(p.After.Object, p.Live.Object, stamped.Object, o.manifest.Object)
 }
 
-// unstamp has the fields of after that a write stamps be as they are in the live object, but for those of the manifest.
+// unstamp resets the fields of after that every write changes to their live values, except those of the manifest.
 func unstamp(after, live, stamped, manifest map[string]any) {
 	for name := range stamped {
 		was, stamp := live[name], stamped[name]
@@ -207,7 +207,7 @@ func unstamp(after, live, stamped, manifest map[string]any) {
 		_, intended := manifest[name]
 		_, stays := after[name]
 		switch {
-		case intended, !stays: // it is the manifest's, or goes
+		case intended, !stays: // set or removed by the manifest
 		case was == nil:
 			delete(after, name)
 		default:
@@ -243,8 +243,7 @@ func patched(obj *unstructured.Unstructured, ops []patchOperation) (*unstructure
 	return out, nil
 }
 
-// removeAll removes what is in a set from a node, and returns what is left of the node. It looks at each item of a
-// list once.
+// removeAll removes the fields of a set from a node, and returns the rest of the node. It visits each list item once.
 func removeAll(node any, set *fieldpath.Set) any {
 	switch node := node.(type) {
 	case map[string]any:

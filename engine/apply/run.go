@@ -16,11 +16,11 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// kindPoll is the pause between looks for a kind whose definition was just applied.
+// kindPoll is the interval at which a kind is looked up whose definition was just applied.
 const kindPoll = 150 * time.Millisecond
 
 // Run applies intents stage by stage and returns one outcome for each, in the same order. done, if not nil, is called
-// with each outcome as soon as it is there, from several goroutines. When ctx ends, what was not tried yet fails with
+// with each outcome as soon as it is known, from several goroutines. When ctx ends, what was not tried yet fails with
 // its error.
 func (a *Applier) Run(ctx context.Context, t Target, intents []Intent, done func(Outcome)) []Outcome {
 	outcomes := make([]Outcome, len(intents))
@@ -76,8 +76,8 @@ func (a *Applier) parallel(indexes []int, f func(int)) {
 	wg.Wait()
 }
 
-// oneWithRetry applies one intent, and again if the server does not serve a kind yet whose definition was just applied:
-// a definition is announced a moment before it is served.
+// oneWithRetry applies one intent, and retries if the server does not serve a kind yet whose definition was just
+// applied: discovery announces a kind a moment before it is served.
 func (a *Applier) oneWithRetry(ctx context.Context, t Target, needs *needs, in Intent) Outcome {
 	out := a.one(ctx, t, in)
 	if out.Err == nil || !needs.definedHere(in.Key.GroupKind()) || !apierrors.IsNotFound(out.Err) {
@@ -94,7 +94,7 @@ func (a *Applier) oneWithRetry(ctx context.Context, t Target, needs *needs, in I
 func (a *Applier) awaitKind(ctx context.Context, t Target, needs *needs, in Intent) error {
 	_, err := mappingFor(ctx, t.Mapper, in.Object)
 	if err == nil || !meta.IsNoMatchError(err) || !needs.definedHere(in.Key.GroupKind()) {
-		return nil // any other failure is told by the apply itself
+		return nil // the apply itself reports any other failure
 	}
 	pollErr := wait.PollUntilContextTimeout(ctx, kindPoll, a.kindTimeout(), true, func(ctx context.Context) (bool, error) {
 		meta.MaybeResetRESTMapper(t.Mapper)
@@ -114,7 +114,7 @@ func (a *Applier) kindTimeout() time.Duration {
 	return 15 * time.Second
 }
 
-// needs knows which intents depend on which.
+// needs records which intents depend on which.
 type needs struct {
 	definitions map[schema.GroupKind]inventory.Key // kind -> its CustomResourceDefinition among the intents
 	namespaces  map[string]inventory.Key
@@ -152,7 +152,7 @@ func (n *needs) failed(k inventory.Key) {
 	n.faulty[k] = true
 }
 
-// missing names what the object needs and what failed, empty if there is nothing.
+// missing names the object that failed and that this one needs, empty if there is none.
 func (n *needs) missing(k inventory.Key) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,7 +165,8 @@ func (n *needs) missing(k inventory.Key) string {
 	return ""
 }
 
-// ScopeOfDefined returns a function for Prepare that knows the scopes of the kinds which manifests define themselves.
+// ScopeOfDefined returns a function for Prepare that returns the scopes of kinds whose definitions are among the
+// manifests.
 func ScopeOfDefined(manifests []*unstructured.Unstructured) func(*unstructured.Unstructured) (namespaced, known bool) {
 	scopes := map[schema.GroupKind]bool{}
 	for _, m := range manifests {

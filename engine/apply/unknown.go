@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// notDeclared matches one fault in the answer of a server whose schema lacks a field.
+// notDeclared matches one unknown field in a server's message.
 var notDeclared = regexp.MustCompile(`(?m)(\.[^\s].*?): field not declared in schema`)
 
 func mentionsUnknownFields(err error) bool {
 	return strings.Contains(err.Error(), "field not declared in schema")
 }
 
-// cutUnknownFields removes from obj what the server says it does not know and returns the paths it removed. Nothing is
+// cutUnknownFields removes from obj the fields that the server does not know, and returns their paths. Nothing is
 // removed if the error is of another kind.
 func cutUnknownFields(obj interface{ UnstructuredContent() map[string]any }, err error) []string {
 	var cut []string
@@ -105,7 +105,8 @@ func removePath(node any, path []step) bool {
 	}
 }
 
-// hasKeys compares key fields of a list item. A key that the item leaves to its default (a port's protocol) matches.
+// hasKeys reports whether a list item has the given keys. A key that the item omits matches, since it may have a
+// default (a port's protocol).
 func hasKeys(element any, keys map[string]string) bool {
 	m, ok := element.(map[string]any)
 	if !ok {

@@ -21,8 +21,8 @@ import (
 
 var semantic = equality.Semantic
 
-// refusesApply tells whether an object cannot be applied, but perhaps updated: the server does not know apply for this
-// kind, or the manifest is something that apply cannot express, such as two list items with the same key.
+// refusesApply reports whether an object cannot be applied, but perhaps updated: the server does not support apply for
+// this kind, or the manifest cannot be expressed as an apply, such as two list items with the same key.
 func refusesApply(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -37,7 +37,7 @@ func refusesApply(err error) bool {
 	return false
 }
 
-// duplicateKey matches one place with several list items of the same key in the answer of a server.
+// duplicateKey matches one path with several list items of the same key in a server's message.
 var duplicateKey = regexp.MustCompile(`(?m)(\.[^\s].*?: duplicate entries for key .*?)$`)
 
 func duplicates(err error) (places []string) {
@@ -47,8 +47,8 @@ func duplicates(err error) (places []string) {
 	return places
 }
 
-// update writes the object by reading, merging and replacing it, for what cannot be applied. Others' payload goes with
-// it.
+// update reads, merges and replaces the object, for objects that cannot be applied. The payload of other owners is
+// removed.
 func (o *object) update(live *unstructured.Unstructured) (done bool, err error) {
 	if live == nil {
 		if live, err = o.read(); err != nil {
@@ -62,7 +62,7 @@ func (o *object) update(live *unstructured.Unstructured) (done bool, err error) 
 			return false, nil
 		}
 		if err != nil {
-			return false, o.discreet(err)
+			return false, o.redact(err)
 		}
 		o.accept(created, ownership.Observe(created, o.FieldManager))
 		return true, nil
@@ -76,29 +76,29 @@ func (o *object) update(live *unstructured.Unstructured) (done bool, err error) 
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return false, nil // look again
 	case apierrors.IsInvalid(err):
-		return o.replace(live, o.discreet(err))
+		return o.replace(live, o.redact(err))
 	case err != nil:
-		return false, o.discreet(err)
+		return false, o.redact(err)
 	}
 	o.accept(written, ownership.Observe(written, o.FieldManager))
 	return true, nil
 }
 
-// merged is the whole object that an update writes.
+// merged returns the whole object that an update writes.
 func (o *object) merged(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	options := o.options
-	options.ControlPlane = noteKeeper(ownership.Read(live, o.FieldManager))
+	options.ControlPlane = byControlPlane(ownership.Read(live, o.FieldManager))
 	return merge.Object(o.manifest, live, options)
 }
 
-// put writes the merged object if it differs from the live one, and returns what is there then.
+// put writes the merged object if it differs from the live one, and returns the resulting object.
 func (o *object) put(live, merged *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if sameContent(merged, live) {
 		return live, nil
 	}
 	foreign, err := ownership.Read(live, o.FieldManager).Foreign(o.exempt)
 	if err != nil {
-		foreign = nil // it serves to tell who is overruled
+		foreign = nil // it is only for the report
 	}
 	if err := o.target.Client.Update(o.ctx, merged, client.FieldOwner(o.FieldManager)); err != nil {
 		return nil, err
@@ -113,12 +113,12 @@ func (o *object) put(live, merged *unstructured.Unstructured) (*unstructured.Uns
 // notUpdated is the generation of an object that could not be updated.
 const notUpdated = -1
 
-// updateWhole updates an object beside its apply, which leaves what nobody owns: fields that the server set to defaults
-// of a former manifest, or that were left when their owner went. An object that is known to exist is updated first, so
-// that its content changes once, and the apply makes it ours; not if the apply leaves nothing anyway, as with most
-// ConfigMaps and Secrets. Where a look or an update is refused, the apply decides: it leaves fields that nobody may
-// change, such as what admission gave a Pod or a claim at its creation. done is false without an error if the object
-// went or was written to meanwhile.
+// updateWhole updates an object in addition to its apply, which keeps fields without an owner: defaults that the server
+// set for an earlier manifest, and fields whose owner is gone. An object that is known to exist is updated first, so
+// that its content changes once, and then the apply makes us the owner. The update is skipped if the apply alone gives
+// the same, as for most ConfigMaps and Secrets. If the read or the update is refused, only the apply is done: it keeps
+// immutable fields, such as those that admission set on a Pod or a claim at creation. done is false without an error if
+// the object changed or was deleted meanwhile.
 func (o *object) updateWhole() (done bool, err error) {
 	uid := o.uid
 	live, err := o.read()
@@ -147,7 +147,7 @@ func (o *object) updateWhole() (done bool, err error) {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		o.generation = notUpdated
 	case err != nil:
-		return false, fmt.Errorf("updating the object: %w", o.discreet(err))
+		return false, fmt.Errorf("updating the object: %w", o.redact(err))
 	default:
 		o.updated, o.generation = written.GetResourceVersion() != live.GetResourceVersion(), written.GetGeneration()
 	}
@@ -155,8 +155,8 @@ func (o *object) updateWhole() (done bool, err error) {
 	return true, nil
 }
 
-// applyIsEnough tells whether an apply that is to come makes of a live object what an update with the merged one does.
-// Nulls, and empty maps and lists beside fields that go, are what it makes something else of.
+// applyIsEnough reports whether the following apply gives the same object as an update with the merged one. It does not
+// for nulls, and for empty maps and lists whose siblings are removed.
 func (o *object) applyIsEnough(live, merged *unstructured.Unstructured) bool {
 	if o.in.Same || len(o.out.TakenBack) > 0 || hasNulls(o.manifest.Object) || hasEmpty(o.manifest.Object) {
 		return false
@@ -165,9 +165,9 @@ func (o *object) applyIsEnough(live, merged *unstructured.Unstructured) bool {
 	return all != nil && leavesNothing(live.Object, merged.Object, all, alone)
 }
 
-// leavesNothing tells whether an apply makes of a live object what an update with the merged one does: what is not in
-// the merged one is owned by us alone, so that the apply takes it off, and lists are ours as a whole or the same. Lists
-// whose items have owners of their own are not looked into, since only the server knows their keys.
+// leavesNothing reports whether an apply gives the same object as an update with the merged one: every field that is
+// not in the merged one is owned by us alone, so that the apply removes it, and lists are owned as a whole or equal.
+// Lists whose items have owners of their own are not compared by item, since only the server knows their keys.
 func leavesNothing(live, merged map[string]any, owned, alone *fieldpath.Set) bool {
 	for name, value := range live {
 		element := field(name)
@@ -199,18 +199,17 @@ func leavesNothing(live, merged map[string]any, owned, alone *fieldpath.Set) boo
 	return true
 }
 
-// mayPassAsUpdate tells of the refusal of an apply whether an update may pass: the server merges an apply into what the
-// object has, and the result, or what it says about its owners, may be what is refused.
+// mayPassAsUpdate reports whether an update may be accepted although the apply was refused: the server merges an apply
+// into the live object, and may refuse the result or its managed fields.
 func mayPassAsUpdate(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err) || apierrors.IsAlreadyExists(err)
 }
 
-// overcome deals with an object whose apply is refused. Nulls are what an apply cannot express: the server knows
-// which of them to take out of what is created or updated. Otherwise immutable fields get their live value, and then
-// it is updated as a whole, whose content is the manifest's whatever the object had, and applied once more to own it.
-// If an apply is refused nevertheless, its record of owners is written afresh; if that does not help either, the
-// updated object stays as it is. One that cannot be updated may have to make room for a new one. done and a nil error
-// have the meaning of attempt.
+// overcome handles an object whose apply is refused. A manifest with nulls is created or updated, since an apply cannot
+// express them. Otherwise immutable fields get their live value; then the object is updated as a whole, which sets the
+// content of the manifest, and applied once more to own it. If that apply is refused as well, its managed fields are
+// reset; if that does not help either, the updated object stays as it is. An object that cannot be updated may be
+// replaced by a new one. done and err have the meaning of attempt.
 func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done bool, err error) {
 	if hasNulls(o.manifest.Object) && !apierrors.IsInternalError(refusal) {
 		return o.update(live)
@@ -235,8 +234,8 @@ func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done 
 	if err != nil {
 		return false, err
 	}
-	if o.refused > 0 && isAboutRecord(refusal) { // the server is to forget who set which field
-		merged.SetManagedFields([]metav1.ManagedFieldsEntry{{}}) // none at all would mean that they stay
+	if o.refused > 0 && isAboutManagedFields(refusal) { // reset the managed fields
+		merged.SetManagedFields([]metav1.ManagedFieldsEntry{{}}) // an empty list would keep them
 	}
 	written, err := o.put(live, merged)
 	switch {
@@ -248,7 +247,7 @@ func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done 
 		return false, refusal
 	}
 	o.refused++
-	if o.refused == 1 || o.refused == 2 && isAboutRecord(refusal) {
+	if o.refused == 1 || o.refused == 2 && isAboutManagedFields(refusal) {
 		return false, nil
 	}
 	if apierrors.IsInternalError(refusal) {
@@ -258,12 +257,13 @@ func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done 
 	return true, nil
 }
 
-// isAboutRecord tells whether an apply may be refused for what the record of owners says, and not by a webhook.
-func isAboutRecord(refusal error) bool {
+// isAboutManagedFields reports whether an apply may have been refused because of the managed fields, and not by a
+// webhook.
+func isAboutManagedFields(refusal error) bool {
 	return !apierrors.IsInvalid(refusal) && !strings.Contains(refusal.Error(), "webhook")
 }
 
-// keepsMore tells whether the rules for live values change what is sent.
+// keepsMore reports whether the merge rules for live values change what is sent.
 func (o *object) keepsMore(live *unstructured.Unstructured) (bool, error) {
 	adapted, err := o.body(live)
 	if err != nil {
@@ -277,7 +277,7 @@ func (o *object) keepsMore(live *unstructured.Unstructured) (bool, error) {
 	return !sameContent(adapted, plain), nil
 }
 
-// hasNulls tells whether a field or item is null anywhere below a node.
+// hasNulls reports whether a node is or contains null.
 func hasNulls(node any) bool {
 	switch node := node.(type) {
 	case nil:

@@ -32,13 +32,13 @@ func TestX1_BadBrotliEndsWithAFault(t *testing.T) {
 		value string
 		err   error
 	}{
-		"cut at 95 %":       {whole[:len(whole)*95/100], ErrStreamEndsEarly},
-		"cut at 75 %":       {whole[:len(whole)*75/100], ErrStreamEndsEarly},
-		"cut at 50 %":       {whole[:len(whole)*50/100], ErrStreamEndsEarly},
-		"nothing":           {"", ErrStreamEndsEarly},
-		"trailing garbage":  {whole + "garbage", ErrStreamFollowed},
-		"two streams":       {whole + whole, ErrStreamFollowed},
-		"not compressed":    {configMap("a"), ErrStreamDamaged},
+		"cut at 95 %":       {whole[:len(whole)*95/100], errStreamEndsEarly},
+		"cut at 75 %":       {whole[:len(whole)*75/100], errStreamEndsEarly},
+		"cut at 50 %":       {whole[:len(whole)*50/100], errStreamEndsEarly},
+		"nothing":           {"", errStreamEndsEarly},
+		"trailing garbage":  {whole + "garbage", errStreamFollowed},
+		"two streams":       {whole + whole, errStreamFollowed},
+		"not compressed":    {configMap("a"), errStreamDamaged},
 		"flipped first bit": {string(whole[0]^0xff) + whole[1:], nil},
 	} {
 		t.Run(name, func(t *testing.T) {

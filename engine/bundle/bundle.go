@@ -8,7 +8,7 @@ type Bundle struct {
 	Faults []Fault
 	// Checksum is the value for status.secretsDataChecksum.
 	Checksum string
-	// Hash identifies the content, see HashOf.
+	// Hash identifies the content, see hashOf.
 	Hash Hash
 }
 

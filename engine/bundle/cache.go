@@ -17,37 +17,36 @@ import (
 	"github.com/trellis-hub/trellis/semaphore"
 )
 
-// Cache remembers decoded bundles by the content of their Secrets, whatever their names and whoever asks. A content is
-// decoded once, even if many ask for it at the same time, and no lock is held meanwhile. Of a content that is new, only
-// those documents are parsed that are not in another one that it remembers. It is asked by a Session, within a budget
-// over all of them.
+// Cache holds decoded bundles by the content of their Secrets, whatever their names and owners. Equal content is
+// decoded once, even if several sessions need it at the same time, and no lock is held meanwhile. Of new content, only
+// those documents are parsed that no cached content has. A Session uses it, within a budget over all sessions.
 type Cache struct {
 	limits   Limits
 	maxBytes int64
 	clock    clock.PassiveClock
-	flights  singleflight.Group
+	calls    singleflight.Group
 	// slots bounds how many contents are decoded at once: more than there are CPUs would only take more memory.
 	// decoding bounds the bytes of what is read and decoded, inUse those of what sessions use.
 	slots, decoding, inUse *semaphore.Semaphore
 
 	mutex    sync.Mutex
 	used     map[Hash]*use // by sessions; each is in use by one at least
-	contents *simplelru.LRU[Hash, *remembered]
+	contents *simplelru.LRU[Hash, *entry]
 	pieces   map[[sha256.Size]byte]*piece // of the contents
 	stats    CacheStats
 
-	shelf shelf
+	kept keptIndex
 
 	duration prometheus.Histogram
 	decoded  prometheus.Counter
 	deferred prometheus.Counter
 }
 
-// remembered is a content and when it was asked for last.
-type remembered struct {
+// entry is a content in the cache, and when it was used last.
+type entry struct {
 	*content
 	used time.Time
-	// own is what it takes beside the pieces that it shares, which are shared.
+	// own is its size without the pieces in shared, which other entries may have as well.
 	own    int64
 	shared []*piece
 }
@@ -62,18 +61,18 @@ type CacheStats struct {
 	Bundles int
 	// Hits and Misses count how often a content was found and how often it had to be decoded.
 	Hits, Misses int64
-	// KeptBytes is what is kept of Secrets, estimated.
+	// KeptBytes is the memory of the Secret data that Keep holds, estimated.
 	KeptBytes int64
-	// Decoding is what is reserved for Secrets that are read and decoded, InUse what sessions have in use, Waiting how
-	// many sessions wait for either.
+	// Decoding is the memory reserved for Secrets that are read and decoded, InUse that of bundles in use by sessions,
+	// Waiting how many sessions wait for either.
 	Decoding, InUse int64
 	Waiting         int
-	// Displaced counts contents that were forgotten to make room for others, Unused those that nobody asked for.
+	// Displaced counts contents that were evicted to make room for others, Unused those that were not used for a while.
 	Displaced, Unused int64
 }
 
 // NewCache returns an empty cache of about maxBytes for bundles decoded under the given limits. With maxBytes 0 it
-// keeps nothing, but still decodes equal content once at a time. The clock says when a content was asked for.
+// holds nothing, but still decodes equal content once at a time. The clock says when a content was used.
 func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 	limits = limits.withDefaults()
 	slots := min(maxDecoders, int64(runtime.GOMAXPROCS(0)))
@@ -92,10 +91,10 @@ func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 		decoded:  metricDecoded.Counter(),
 		deferred: metricDeferred.Counter(),
 		pieces:   map[[sha256.Size]byte]*piece{},
-		shelf:    shelf{kept: map[Hash]weak.Pointer[Kept]{}},
+		kept:     keptIndex{entries: map[Hash]weak.Pointer[Kept]{}},
 	}
 	// The number of entries is no limit here; the only error is for a size below one.
-	c.contents, _ = simplelru.NewLRU(math.MaxInt, func(_ Hash, evicted *remembered) {
+	c.contents, _ = simplelru.NewLRU(math.MaxInt, func(_ Hash, evicted *entry) {
 		c.stats.Bytes -= evicted.own
 		for _, p := range evicted.shared {
 			if p.uses--; p.uses == 0 {
@@ -110,10 +109,10 @@ func NewCache(maxBytes int64, limits Limits, clock clock.PassiveClock) *Cache {
 // decode decodes a content, or waits for another caller that does. Callers hold a slot. The error is that of ctx.
 func (c *Cache) decode(ctx context.Context, hash Hash, sources []Source, lengths map[place]int64) (*content, error) {
 	for {
-		flown, err, shared := c.flights.Do(string(hash[:]), func() (any, error) {
+		decoded, err, shared := c.calls.Do(string(hash[:]), func() (any, error) {
 			return c.load(ctx, hash, sources, lengths)
 		})
-		found, _ := flown.(*content)
+		found, _ := decoded.(*content)
 		switch {
 		case err == nil:
 			return found, nil
@@ -124,7 +123,7 @@ func (c *Cache) decode(ctx context.Context, hash Hash, sources []Source, lengths
 	}
 }
 
-// load decodes a content and remembers it, unless somebody else has done so since the caller looked.
+// load decodes a content and adds it to the cache, unless another caller has done so meanwhile.
 func (c *Cache) load(ctx context.Context, hash Hash, sources []Source, lengths map[place]int64) (*content, error) {
 	if found := c.get(hash); found != nil {
 		return found, nil
@@ -140,9 +139,9 @@ func (c *Cache) load(ctx context.Context, hash Hash, sources []Source, lengths m
 	return decoded, nil
 }
 
-// Stats returns the figures of the moment.
+// Stats returns the current figures.
 func (c *Cache) Stats() CacheStats {
-	kept := c.shelf.size()
+	kept := c.kept.size()
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	stats := c.stats
@@ -153,7 +152,7 @@ func (c *Cache) Stats() CacheStats {
 	return stats
 }
 
-// get returns a content that is remembered or in use, or nil.
+// get returns a content that is cached or in use, or nil.
 func (c *Cache) get(hash Hash) *content {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -170,14 +169,14 @@ func (c *Cache) get(hash Hash) *content {
 	return found.content
 }
 
-// piece returns what was read from a text, nil if that is not remembered.
+// piece returns the documents of a text by its digest, nil if they are not cached.
 func (c *Cache) piece(digest [sha256.Size]byte) *piece {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.pieces[digest]
 }
 
-// share has the pieces of a content remembered, and returns what it takes beside them, and which they are. Of two
+// share adds the pieces of a content to the cache. It returns them, and the size of the content without them. Of two
 // pieces that were read from the same text at the same time, one is not shared.
 func (c *Cache) share(decoded *content) (own int64, shared []*piece) {
 	own = decoded.size
@@ -201,8 +200,8 @@ func (c *Cache) share(decoded *content) (own int64, shared []*piece) {
 	return own, shared
 }
 
-// takes is what a content takes with those of its pieces that others do not have in memory already.
-func (c *Cache) takes(decoded *content) int64 {
+// addedSize is the memory that a content would add to the cache: without the pieces that are in it already.
+func (c *Cache) addedSize(decoded *content) int64 {
 	all := decoded.size
 	for _, p := range decoded.pieces {
 		for _, doc := range p.documents {
@@ -215,8 +214,8 @@ func (c *Cache) takes(decoded *content) int64 {
 	return all
 }
 
-// Forget drops what nobody has asked for since a time. What is applied is not looked at again until it changes or
-// somebody changes its objects, and of a fleet that is as it should be next to nothing is.
+// Forget evicts contents that were not used since a time. A bundle that is applied is not needed again until it or its
+// objects change, which is rare in a fleet that is in order.
 func (c *Cache) Forget(unused time.Time) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -230,17 +229,17 @@ func (c *Cache) Forget(unused time.Time) {
 	}
 }
 
-// add remembers a content and forgets those that were not asked for the longest. A content that alone is larger than
-// the cache is not remembered, so that it does not push out all the others.
+// add adds a content to the cache and evicts the least recently used ones. A content that alone is larger than the
+// cache is not added, so that it does not evict all others.
 func (c *Cache) add(decoded *content) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.stats.Misses++
-	if c.takes(decoded) > c.maxBytes {
+	if c.addedSize(decoded) > c.maxBytes {
 		return
 	}
 	own, shared := c.share(decoded)
-	c.contents.Add(decoded.hash, &remembered{content: decoded, used: c.clock.Now(), own: own, shared: shared})
+	c.contents.Add(decoded.hash, &entry{content: decoded, used: c.clock.Now(), own: own, shared: shared})
 	for c.stats.Bytes > c.maxBytes {
 		c.contents.RemoveOldest()
 		c.stats.Displaced++

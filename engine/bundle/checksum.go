@@ -9,8 +9,8 @@ import (
 const maxChecksumInput = 1 << 30
 
 // checksum returns status.secretsDataChecksum as lower-case hexadecimal SHA-256. A key's raw value is fed
-// once for each object decoded from it, except those in mode Ignore; names are not fed. It is the form Gardener's
-// resource manager computes, so that taking a ManagedResource over does not look like a change of its data.
+// once for each object decoded from it, except those in mode Ignore; names are not fed. Gardener's resource manager
+// computes it the same way, so that taking a ManagedResource over does not look like a change of its data.
 //
 // A value with very many objects would be fed very many times. Beyond 1 GiB in total, each further value is fed once;
 // all that follows is that taking over such a ManagedResource passes through "progressing".

@@ -45,9 +45,9 @@ func TestHashIsOfTheContentOnly(t *testing.T) {
 	g := NewWithT(t)
 	one, two := secret("a", "x", "b", "y"), secret("b", "y", "a", "x")
 	two.Namespace, two.Name, two.UID, two.ResourceVersion = "other", "name", "uid", "7"
-	g.Expect(HashOf([]Source{one})).To(Equal(HashOf([]Source{two})))
-	g.Expect(Decode([]Source{one}, Limits{}).Hash).To(Equal(HashOf([]Source{one})))
-	g.Expect(HashOf(nil).String()).To(HaveLen(64))
+	g.Expect(hashOf([]Source{one})).To(Equal(hashOf([]Source{two})))
+	g.Expect(Decode([]Source{one}, Limits{}).Hash).To(Equal(hashOf([]Source{one})))
+	g.Expect(hashOf(nil).String()).To(HaveLen(64))
 
 	for name, other := range map[string][]Source{
 		"nothing":                {},
@@ -58,6 +58,6 @@ func TestHashIsOfTheContentOnly(t *testing.T) {
 		"two Secrets":            {secret("a", "x"), secret("b", "y")},
 		"two Secrets, reordered": {secret("b", "y"), secret("a", "x")},
 	} {
-		g.Expect(HashOf(other)).NotTo(Equal(HashOf([]Source{one})), name)
+		g.Expect(hashOf(other)).NotTo(Equal(hashOf([]Source{one})), name)
 	}
 }

@@ -18,12 +18,13 @@ const maxFaults = 100
 // Decode reads everything the Secrets hold, in the given order. It always returns a bundle; what could not
 // be read is among its Faults. Without sources the bundle is empty and complete: it means "manage nothing".
 func Decode(sources []Source, limits Limits) *Bundle {
-	decoded, _ := decode(context.Background(), HashOf(sources), sources, limits, nil, nil) // it fails only if ctx ends
+	decoded, _ := decode(context.Background(), hashOf(sources), sources, limits, nil, nil) // it fails only if ctx ends
 	return decoded.bundle(sources)
 }
 
-// decode is Decode without the names. known, if not nil, has what was read from the same text before, lengths those of
-// texts that are compressed. Between documents it looks whether ctx has ended, whose error it returns then.
+// decode is Decode without the names of the Secrets. known, if not nil, returns what was read from an equal text
+// before. lengths has the lengths of compressed texts. ctx is checked between documents; if it has ended, decode
+// returns its error.
 func decode(ctx context.Context, hash Hash, sources []Source, limits Limits,
 	known func(digest [sha256.Size]byte) *piece, lengths map[place]int64) (*content, error) {
 	limits = limits.withDefaults()
@@ -31,8 +32,8 @@ func decode(ctx context.Context, hash Hash, sources []Source, limits Limits,
 		limits: limits, textLeft: limits.Bytes, memoryLeft: limits.Memory, known: known, lengths: lengths, ctx: ctx,
 		keys: map[string]string{}, seen: map[string]struct{}{},
 	}
-	d.desk, _ = desks.Get().(*desk)
-	defer d.desk.clear()
+	d.decompressor, _ = decompressors.Get().(*decompressor)
+	defer d.decompressor.release()
 	for i, source := range sources {
 		for _, key := range source.keys() {
 			if !d.key(place{source: i, key: key}, source.Data[key]) {
@@ -55,8 +56,8 @@ type decoder struct {
 	documents            int
 	known                func(digest [sha256.Size]byte) *piece
 	lengths              map[place]int64
-	desk                 *desk
-	// keys are the map keys so far; "apiVersion" and its like are kept once. seen are those of the present document.
+	decompressor         *decompressor
+	// keys are the map keys so far; "apiVersion" and the like are held once. seen are those of the current document.
 	keys map[string]string
 	seen map[string]struct{}
 
@@ -68,8 +69,8 @@ type decoder struct {
 // key reads one value of a Secret. It returns false if a limit on the whole bundle is reached or ctx has ended, which
 // ends the reading.
 func (d *decoder) key(at place, value []byte) bool {
-	text, err := d.desk.read(at.key, value, d.textLeft, d.lengths[at])
-	d.textLeft -= min(int64(len(text)), d.textLeft) // also of one that cannot be read, as the forecast counts it
+	text, err := d.decompressor.read(at.key, value, d.textLeft, d.lengths[at])
+	d.textLeft -= min(int64(len(text)), d.textLeft) // also of one that cannot be read, as in the estimate
 	if err != nil {
 		return d.fault(at, err)
 	}
@@ -82,7 +83,7 @@ func (d *decoder) key(at place, value []byte) bool {
 	return true
 }
 
-// document makes an object of a parsed document. What it counts for does not depend on other documents.
+// document makes an object of a parsed document. The size that it counts with does not depend on other documents.
 func (d *decoder) document(read part) (document, error) {
 	clear(d.seen)
 	n := &normalizer{
@@ -106,7 +107,7 @@ func (d *decoder) document(read part) (document, error) {
 	if !isMap {
 		return document{}, fmt.Errorf("not an object but a %s", typeName(normalized))
 	}
-	if err := nameless(object); err != nil {
+	if err := checkName(object); err != nil {
 		return document{}, err
 	}
 	return document{
@@ -123,10 +124,10 @@ func (d *decoder) document(read part) (document, error) {
 func (d *decoder) fault(at place, err error) bool {
 	d.faults = append(d.faults, flaw{place: at, err: err})
 	switch {
-	case errors.Is(err, ErrTooManyDocuments), errors.Is(err, ErrTooManyBytes):
+	case errors.Is(err, errTooManyDocuments), errors.Is(err, ErrTooManyBytes):
 		return false
 	case len(d.faults) == maxFaults:
-		d.faults = append(d.faults, flaw{place: at, err: ErrTooManyFaults})
+		d.faults = append(d.faults, flaw{place: at, err: errTooManyFaults})
 		return false
 	default:
 		return true

@@ -18,13 +18,13 @@ func (f Fault) String() string {
 	return f.Position.String() + ": " + f.Err.Error()
 }
 
-// flaw is a Fault that does not know the Secret's name.
+// flaw is a Fault without the Secret's name.
 type flaw struct {
 	place
 	err error
 }
 
-// maxFaultsInMessage bounds the message of a condition; whoever fixes ten documents sees the next ten.
+// maxFaultsInMessage bounds the message of a condition; once ten documents are fixed, the next ten are shown.
 const maxFaultsInMessage = 10
 
 // FaultMessage returns all faults as one text for a condition's message, a line each, cut after ten. It is empty for a
@@ -41,29 +41,29 @@ func (b *Bundle) FaultMessage() string {
 	return strings.Join(lines, "\n")
 }
 
-// Reasons for faults that tests and callers may want to tell apart with errors.Is.
+// Reasons for faults that tests and callers may distinguish with errors.Is.
 var (
-	// ErrStreamEndsEarly means that a Brotli stream was cut.
-	ErrStreamEndsEarly = errors.New("the Brotli stream ends early")
-	// ErrStreamDamaged means that a Brotli stream cannot be decompressed.
-	ErrStreamDamaged = errors.New("the Brotli stream is damaged, or the value is not Brotli-compressed")
-	// ErrStreamFollowed means that there is something behind the end of a Brotli stream.
-	ErrStreamFollowed = errors.New("the Brotli stream is followed by other data")
-	// ErrTooManyDocuments means that Limits.Documents was reached. Nothing behind that point was read.
-	ErrTooManyDocuments = errors.New("the ManagedResource has too many documents")
-	// ErrTooManyBytes means that Limits.Bytes or Limits.Memory was reached. Nothing behind that point was read. If what
-	// the Secrets hold is over Limits.Bytes as they hold it, it is the error of Session.Add, and nothing was read at
+	// errStreamEndsEarly means that a Brotli stream was cut.
+	errStreamEndsEarly = errors.New("the Brotli stream ends early")
+	// errStreamDamaged means that a Brotli stream cannot be decompressed.
+	errStreamDamaged = errors.New("the Brotli stream is damaged, or the value is not Brotli-compressed")
+	// errStreamFollowed means that there is something behind the end of a Brotli stream.
+	errStreamFollowed = errors.New("the Brotli stream is followed by other data")
+	// errTooManyDocuments means that Limits.Documents was reached. Nothing behind that point was read.
+	errTooManyDocuments = errors.New("the ManagedResource has too many documents")
+	// ErrTooManyBytes means that Limits.Bytes or Limits.Memory was reached. Nothing behind that point was read. If the
+	// data of the Secrets exceeds Limits.Bytes before decompression, Session.Add returns it, and nothing was read at
 	// all.
 	ErrTooManyBytes = errors.New("the ManagedResource has too much data")
-	// ErrTooManyFaults means that reading was given up after 100 faults.
-	ErrTooManyFaults = errors.New("too many faults, the rest was not read")
-	// ErrDocumentTooLarge means that a document exceeds Limits.DocumentBytes, as written or with its aliases expanded.
-	ErrDocumentTooLarge = errors.New("the document is too large")
-	// ErrTooManyElements means that a document exceeds Limits.Elements.
-	ErrTooManyElements = errors.New("the document has too many elements")
-	// ErrGenerateName means that an object leaves its name to the API server.
-	ErrGenerateName = errors.New("the object has metadata.generateName instead of metadata.name: " +
+	// errTooManyFaults means that reading was given up after 100 faults.
+	errTooManyFaults = errors.New("too many faults, the rest was not read")
+	// errDocumentTooLarge means that a document exceeds Limits.DocumentBytes, as written or with its aliases expanded.
+	errDocumentTooLarge = errors.New("the document is too large")
+	// errTooManyElements means that a document exceeds Limits.Elements.
+	errTooManyElements = errors.New("the document has too many elements")
+	// errGenerateName means that an object leaves its name to the API server.
+	errGenerateName = errors.New("the object has metadata.generateName instead of metadata.name: " +
 		"name it, for every apply would make one more object")
-	// ErrTooDeep means that a document exceeds Limits.Depth.
-	ErrTooDeep = errors.New("maps and lists are nested too deeply")
+	// errTooDeep means that a document exceeds Limits.Depth.
+	errTooDeep = errors.New("maps and lists are nested too deeply")
 )

@@ -34,10 +34,10 @@ func parseJSON(c chunk, limits Limits, yield func(any, error) bool) bool {
 // jsonValue parses one JSON value. Whole numbers become int64, others float64.
 func jsonValue(raw []byte, limits Limits) (value any, err error) {
 	if int64(len(raw)) > limits.DocumentBytes {
-		return nil, ErrDocumentTooLarge
+		return nil, errDocumentTooLarge
 	}
 	if elements(raw) > limits.Elements {
-		return nil, ErrTooManyElements
+		return nil, errTooManyElements
 	}
 	if err := utiljson.Unmarshal(raw, &value); err != nil {
 		return nil, errors.New("not valid JSON: a number is out of range")

@@ -6,15 +6,14 @@ import (
 	"weak"
 )
 
-// keptOverhead is about what it takes to keep a content beside the content, keptKey what each key takes beside its name
-// and value.
+// keptOverhead is about the memory that a Kept takes in addition to its keys and values, keptKey that of each key.
 const (
 	keptOverhead = 300
 	keptKey      = 100
 )
 
-// Kept is what Secrets hold, in the form in which they hold it: compressed, if its author did so. It stays in memory
-// for as long as somebody has it.
+// Kept is the data of Secrets in its original form, which may be compressed. It stays in memory as long as it is
+// referenced.
 type Kept struct {
 	hash Hash
 	data []map[string][]byte // of the Secrets, in their order
@@ -31,25 +30,25 @@ func (k *Kept) size() int64 {
 	return size
 }
 
-// shelf knows what is kept, and does not keep it itself.
-type shelf struct {
-	mutex sync.Mutex
-	bytes int64
-	kept  map[Hash]weak.Pointer[Kept]
+// keptIndex finds what is kept by weak references, which do not hold it in memory.
+type keptIndex struct {
+	mutex   sync.Mutex
+	bytes   int64
+	entries map[Hash]weak.Pointer[Kept]
 }
 
-// Keep returns what the Secrets of a bundle hold, for Open: who has it need not read them again. All whose Secrets hold
-// the same get the same. It returns nil for a bundle that is not complete, and if there is no room: then they have to
-// be read when they are needed. All that is kept may take as much as all decoded bundles. The Data of the sources must
-// not be changed any more.
+// Keep returns the data of the Secrets of a bundle, for Open: the caller need not read the Secrets again. For equal
+// data it returns the same Kept. It returns nil for a bundle that is not complete, and if there is no room: then the
+// Secrets have to be read again when they are needed. All that is kept may take as much memory as all cached bundles.
+// The Data of the sources must not be changed any more.
 func (c *Cache) Keep(sources []Source, b *Bundle) *Kept {
 	if !b.Complete() {
 		return nil
 	}
-	s := &c.shelf
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if kept := s.kept[b.Hash].Value(); kept != nil {
+	x := &c.kept
+	x.mutex.Lock()
+	defer x.mutex.Unlock()
+	if kept := x.entries[b.Hash].Value(); kept != nil {
 		return kept
 	}
 	kept := &Kept{hash: b.Hash, data: make([]map[string][]byte, 0, len(sources))}
@@ -57,29 +56,29 @@ func (c *Cache) Keep(sources []Source, b *Bundle) *Kept {
 		kept.data = append(kept.data, source.Data)
 	}
 	size := kept.size()
-	if s.bytes+size > c.maxBytes {
+	if x.bytes+size > c.maxBytes {
 		return nil
 	}
-	s.bytes += size
-	s.kept[b.Hash] = weak.Make(kept)
-	runtime.AddCleanup(kept, func(hash Hash) { s.dropped(hash, size) }, b.Hash)
+	x.bytes += size
+	x.entries[b.Hash] = weak.Make(kept)
+	runtime.AddCleanup(kept, func(hash Hash) { x.dropped(hash, size) }, b.Hash)
 	return kept
 }
 
-// dropped notes that nobody has a content any more. It may be kept again by now.
-func (s *shelf) dropped(hash Hash, size int64) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.bytes -= size
-	if s.kept[hash].Value() == nil {
-		delete(s.kept, hash)
+// dropped records that a Kept was collected. An equal one may exist by now.
+func (x *keptIndex) dropped(hash Hash, size int64) {
+	x.mutex.Lock()
+	defer x.mutex.Unlock()
+	x.bytes -= size
+	if x.entries[hash].Value() == nil {
+		delete(x.entries, hash)
 	}
 }
 
-func (s *shelf) size() int64 {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.bytes
+func (x *keptIndex) size() int64 {
+	x.mutex.Lock()
+	defer x.mutex.Unlock()
+	return x.bytes
 }
 
 // fill returns the sources with what was kept as their Data.

@@ -61,7 +61,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 
 	runtime.KeepAlive(all) // and no longer
 	g.Eventually(func() int64 { runtime.GC(); return cache.Stats().KeptBytes }).Should(BeZero(), "nobody has it any more")
-	g.Expect(cache.shelf.kept).To(BeEmpty())
+	g.Expect(cache.kept.entries).To(BeEmpty())
 	g.Expect(keep(configMap("new"))).NotTo(BeNil(), "there is room again")
 	g.Expect(NewCache(0, Limits{}, clock.RealClock{}).Keep(nil, &Bundle{})).To(BeNil())
 }
@@ -79,6 +79,6 @@ func TestContentIsKeptAgain(t *testing.T) {
 	}
 	kept := cache.Keep(sources, decoded)
 	g.Eventually(func() int64 { runtime.GC(); return cache.Stats().KeptBytes }).Should(Equal(size))
-	cache.shelf.dropped(decoded.Hash, 0) // as for one of before
+	cache.kept.dropped(decoded.Hash, 0) // as for one that was collected before
 	g.Expect(cache.Keep(sources, decoded)).To(BeIdenticalTo(kept))
 }

@@ -36,11 +36,11 @@ func TestW20_BombsAreRefused(t *testing.T) {
 		},
 		"one long text with many aliases": {
 			source: secret("data.yaml", "a: &a "+strings.Repeat("x", 1<<20)+"\nb: ["+strings.Repeat("*a,", 1<<16)+"]"),
-			err:    ErrDocumentTooLarge,
+			err:    errDocumentTooLarge,
 		},
 		"deep YAML lists": {
 			source: secret("data.yaml", "a: "+strings.Repeat("[", 9000)+strings.Repeat("]", 9000)),
-			err:    ErrTooDeep,
+			err:    errTooDeep,
 		},
 		"very deep YAML lists": {
 			source: secret("data.yaml", "a: "+strings.Repeat("[", 1<<17)),
@@ -52,7 +52,7 @@ func TestW20_BombsAreRefused(t *testing.T) {
 		},
 		"deep JSON": {
 			source: secret("data.yaml", `{"a":`+strings.Repeat("[", 5000)+strings.Repeat("]", 5000)+"}"),
-			err:    ErrTooDeep,
+			err:    errTooDeep,
 		},
 		"very deep JSON": {
 			source: secret("data.yaml", strings.Repeat(`{"a":`, 1<<16)),
@@ -60,7 +60,7 @@ func TestW20_BombsAreRefused(t *testing.T) {
 		},
 		"lists that are deeper than any parser need look": {
 			source: secret("data.yaml", "a: "+strings.Repeat("[", 1<<20)),
-			err:    ErrTooManyElements,
+			err:    errTooManyElements,
 		},
 		"a stream that decompresses to very much": {
 			source: secret("data.br", blanks),
@@ -68,19 +68,19 @@ func TestW20_BombsAreRefused(t *testing.T) {
 		},
 		"a large document": {
 			source: secret("data.yaml", "a: "+strings.Repeat("x", 4<<20)),
-			err:    ErrDocumentTooLarge,
+			err:    errDocumentTooLarge,
 		},
 		"a large JSON document": {
 			source: secret("data.yaml", `{"a":"`+strings.Repeat("x", 4<<20)+`"}`),
-			err:    ErrDocumentTooLarge,
+			err:    errDocumentTooLarge,
 		},
 		"too many documents": {
 			source: secret("data.yaml", strings.Repeat("{}\n---\n", 10_001)),
-			err:    ErrTooManyDocuments,
+			err:    errTooManyDocuments,
 		},
 		"too many empty documents": {
 			source: secret("data.yaml", strings.Repeat("#\n---\n", 10_001)),
-			err:    ErrTooManyDocuments,
+			err:    errTooManyDocuments,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestManyBombsAreGivenUp(t *testing.T) {
 	bundle := decodeText(strings.Repeat(laughs("lol")+"---\n", 1000))
 	t.Log(time.Since(start).Round(time.Millisecond))
 	g.Expect(bundle.Faults).To(HaveLen(101))
-	g.Expect(errors.Is(bundle.Faults[100].Err, ErrTooManyFaults)).To(BeTrue())
+	g.Expect(errors.Is(bundle.Faults[100].Err, errTooManyFaults)).To(BeTrue())
 }
 
 func TestLimitsCountOverAllSecrets(t *testing.T) {

@@ -16,8 +16,8 @@ type part struct {
 	item int
 }
 
-// parts returns what a parsed document stands for: itself, or the items of a list, as kubectl has it. Items of lists
-// in a list are numbered as if they were its own. A list without items is an empty document, wherever it is.
+// parts returns the objects of a parsed document: itself, or the items of a list, as in kubectl. Items of nested lists
+// are numbered as if they were items of the outer one. A list without items is an empty document.
 func parts(document any, maxDepth int) iter.Seq2[part, error] {
 	return func(yield func(part, error) bool) {
 		l, err := listOf(document)
@@ -37,12 +37,12 @@ func parts(document any, maxDepth int) iter.Seq2[part, error] {
 // list is a document, or an item of one, that stands for its items.
 type list struct {
 	items []any
-	// apiVersion and kind are what items without both of them are. They are empty for a list of kind List.
+	// apiVersion and kind are the type of items that have neither. They are empty for a list of kind List.
 	apiVersion, kind string
 }
 
-// listOf returns the list that a parsed value is, or nil. What bears a name is no list but an object, whatever its
-// kind is called: nothing but objects have names.
+// listOf returns a parsed value as a list, or nil if it is none. A value with a name is an object and not a list,
+// whatever its kind is called: lists have no names.
 func listOf(value any) (*list, error) {
 	kind, apiVersion := text(value, "kind"), text(value, "apiVersion")
 	items, listed := field(value, "items")
@@ -68,13 +68,13 @@ func listOf(value any) (*list, error) {
 	return l, nil
 }
 
-// unpack passes the items on until yield says that no more are wanted, which it returns.
+// unpack yields the items. It returns false once yield has returned false.
 func (l *list) unpack(depth, maxDepth int, yield func(part, error) bool) bool {
 	const around = 2 // the map of the list and its items
 	depth += around
 	switch {
 	case depth >= maxDepth:
-		return yield(part{}, ErrTooDeep)
+		return yield(part{}, errTooDeep)
 	case len(l.items) == 0:
 		return yield(part{}, nil)
 	}

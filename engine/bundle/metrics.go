@@ -6,7 +6,7 @@ import (
 	"github.com/trellis-hub/trellis/metrics"
 )
 
-// MetricDefinitions are the metrics of this package. A Cache collects them.
+// MetricDefinitions are the metrics of this package, which a Cache collects.
 var MetricDefinitions = &metrics.Set{}
 
 var (

@@ -147,7 +147,7 @@ func (n *normalizer) entry(to map[string]any, key string, v any, depth int) erro
 // enter accounts for a map or list of the given number of elements.
 func (n *normalizer) enter(depth, elements, memory int) error {
 	if depth > n.maxDepth {
-		return ErrTooDeep
+		return errTooDeep
 	}
 	return n.spend(len("{}")+max(0, elements-1), memory)
 }
@@ -158,7 +158,7 @@ func (n *normalizer) spend(json, memory int) error {
 	n.memoryLeft -= int64(memory)
 	switch {
 	case n.jsonLeft < 0:
-		return ErrDocumentTooLarge
+		return errDocumentTooLarge
 	case n.memoryLeft < 0:
 		return ErrTooManyBytes
 	default:
@@ -166,7 +166,7 @@ func (n *normalizer) spend(json, memory int) error {
 	}
 }
 
-// keyText returns the JSON form of a YAML key, which need not be a string there: "80: http" is fine, and so is "on: x".
+// keyText returns the JSON form of a YAML key. YAML keys need not be strings: "80: http" and "on: x" are valid.
 func keyText(key any) (string, error) {
 	switch key := key.(type) {
 	case string:

@@ -28,7 +28,7 @@ type Object struct {
 	ModeIgnore bool
 }
 
-// item is an Object that does not know the Secret's name.
+// item is an Object without the Secret's name.
 type item struct {
 	place
 	document
@@ -41,8 +41,8 @@ func (o Object) String() string {
 
 // Invalid returns why the object cannot be applied whatever the target says, or nil. The text names the document.
 //
-// Labels and annotations are looked at as well: Kubernetes' accessors answer "none" if a single value is not a string,
-// and code that relies on them would silently drop the others.
+// Labels and annotations are checked as well: Kubernetes' accessors return none of them if a single value is not a
+// string, and code that relies on them would silently drop the others.
 func (o Object) Invalid() error {
 	if problem := invalid(o.Object); problem != "" {
 		return fmt.Errorf("%s %s", o.Position, problem)
@@ -50,24 +50,23 @@ func (o Object) Invalid() error {
 	return nil
 }
 
-// nameless returns why an object that has a type is none that anybody could apply: nobody knows which one it is. One
-// that has no type decodes, because a Gardener resource manager reports it as not applied and not as undecodable
-// (MR-4).
-func nameless(object map[string]any) error {
+// checkName returns an error for an object that has a type and no name, which cannot be applied. One without a type
+// decodes, because a Gardener resource manager reports it as not applied and not as undecodable (MR-4).
+func checkName(object map[string]any) error {
 	kind := text(object, "kind")
 	if kind == "" || text(object, "apiVersion") == "" {
 		return nil
 	}
 	metadata := object["metadata"]
 	if _, isMap := metadata.(map[string]any); !isMap && metadata != nil {
-		return nil // Object.Invalid says so
+		return nil // Object.Invalid reports it
 	}
 	if name, _ := field(metadata, "name"); name != nil && name != "" {
 		return nil
 	}
 	switch {
 	case text(metadata, "generateName") != "":
-		return ErrGenerateName
+		return errGenerateName
 	case strings.HasSuffix(kind, "List"):
 		return errors.New("the list has no items, and the object no metadata.name")
 	default:
@@ -125,8 +124,8 @@ func missing(object map[string]any, field, name string) string {
 	return "has no " + name
 }
 
-// modeIgnore reports whether the manifest asks to be left alone. It looks at the one annotation only, so that a
-// neighbour that is not a string cannot hide it.
+// modeIgnore reports whether the manifest has mode Ignore. It reads the one annotation only, so that another one that
+// is not a string cannot hide it.
 func modeIgnore(object map[string]any) bool {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)

@@ -6,12 +6,12 @@ import (
 	"iter"
 )
 
-// parse returns the documents of a chunk one by one: the parsed value, nil for an empty document, or why the document
-// could not be parsed. An error about syntax is the last answer, because nobody knows where the next document would
-// start. A chunk has at least one answer.
+// parse yields the documents of a chunk one by one: the parsed value, nil for an empty document, or why the document
+// could not be parsed. A syntax error ends it, because it is not known where the next document would start. A chunk
+// yields at least once.
 //
-// What starts with a brace is read as JSON. If its first document is not JSON, it may still be YAML, whose maps can be
-// written with braces too.
+// A chunk that starts with a brace is read as JSON. If its first document is not JSON, it may still be YAML, whose maps
+// can be written with braces too.
 func parse(c chunk, limits Limits) iter.Seq2[any, error] {
 	return func(yield func(any, error) bool) {
 		if bytes.HasPrefix(bytes.TrimLeft(c.text, " \t\r\n"), []byte("{")) && parseJSON(c, limits, yield) {
@@ -21,7 +21,7 @@ func parse(c chunk, limits Limits) iter.Seq2[any, error] {
 	}
 }
 
-// syntaxError says in which line of the key a document stops making sense. The first line is 1, and 0 means unknown.
+// syntaxError reports a syntax error in a line of the key. The first line is 1, and 0 means unknown.
 func syntaxError(language string, line int, problem string) error {
 	if line == 0 {
 		return fmt.Errorf("not valid %s: %s", language, problem)

@@ -9,13 +9,13 @@ import (
 	"github.com/trellis-hub/trellis/engine/manifest"
 )
 
-// piece is what was read from a chunk of text, all of which could be read. It never changes, but for uses.
+// piece is the documents of a chunk that was read without a fault. It never changes, except for uses.
 type piece struct {
 	digest    [sha256.Size]byte // of the text
 	documents []document
 	// size is about how many bytes of memory it takes, with the texts of the objects.
 	size int64
-	// uses counts how often it is in what a Cache remembers, whose mutex guards it.
+	// uses counts the contents in the Cache that have it. The mutex of the Cache guards it.
 	uses int
 }
 
@@ -66,7 +66,7 @@ func (d *decoder) chunk(at *place, c chunk) bool {
 	return true
 }
 
-// parts returns the documents of a chunk, with lists taken apart.
+// parts returns the documents of a chunk, with lists expanded.
 func (d *decoder) parts(c chunk) iter.Seq2[part, error] {
 	return func(yield func(part, error) bool) {
 		for value, err := range parse(c, d.limits) {
@@ -85,7 +85,7 @@ func (d *decoder) parts(c chunk) iter.Seq2[part, error] {
 	}
 }
 
-// reuse takes the documents that another bundle has, too. They count as if they had been read.
+// reuse takes documents that another bundle has as well. They count as if they had been read.
 func (d *decoder) reuse(at *place, p *piece) bool {
 	for _, doc := range p.documents {
 		if !d.next(at, doc.item) {
@@ -111,7 +111,7 @@ func (d *decoder) next(at *place, item int) bool {
 	}
 	at.item = item
 	if d.documents++; d.documents > d.limits.Documents {
-		return d.fault(*at, ErrTooManyDocuments)
+		return d.fault(*at, errTooManyDocuments)
 	}
 	return true
 }

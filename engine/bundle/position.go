@@ -27,7 +27,7 @@ func (p Position) String() string {
 	return text
 }
 
-// place is a Position that does not know the Secret's name, only which one of the list it is.
+// place is a Position with the index of the Secret instead of its name.
 type place struct {
 	source int
 	key    string

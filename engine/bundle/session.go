@@ -11,36 +11,37 @@ import (
 )
 
 const (
-	// secretRoom is the memory for reading one Secret of the largest size, as it is sent and as it is decoded, beside
-	// ordinaryRaw of other Secrets: most bundles need no more room until they are decoded.
-	secretRoom  = 4 << 20
-	ordinaryRaw = 1 << 20
+	// secretReserve is the memory for reading one Secret of the largest size, as it is sent and as it is decoded,
+	// beside ordinarySecrets for other Secrets: most bundles need no more until they are decoded.
+	secretReserve   = 4 << 20
+	ordinarySecrets = 1 << 20
 )
 
-// decodingPatience is how long a session waits for room to decode at most, which ends soon. Bundles are in use for as
-// long as targets take, so a run that needs room for one is better tried again later.
-const decodingPatience = 2 * time.Second
+// decodingTimeout bounds how long a session waits for room to decode, which other sessions release soon. Room for
+// bundles in use is not waited for, since it is released only when targets have answered: such a run is tried again
+// later.
+const decodingTimeout = 2 * time.Second
 
-// Need is how much room a session requests at its beginning, in bytes. The zero Need is for a bundle of unknown size.
+// Need is how much memory a session reserves at its beginning, in bytes. The zero Need is for a bundle of unknown size.
 type Need struct {
 	// Decoding is for what is read and decoded, InUse for what is in use afterwards, until the session is closed.
 	Decoding, InUse int64
 }
 
-// BusyError says that there is no room for a bundle at the moment, and how much it needs. The session holds
-// nothing then.
+// BusyError says that there is no room for a bundle at the moment, and how much it needs. The session has released
+// everything.
 type BusyError struct{ Need Need }
 
 func (e *BusyError) Error() string { return "no room for one more decoded bundle at the moment" }
 
 // Session is one use of a bundle: its Secrets are read, decoded, and then in use until it is closed. The memory for
-// that is reserved in the budget of the cache; where there is no room, the session releases all it has and fails with a
-// BusyError, and the next one should begin with the Need of that. It waits only at its beginning. It is not safe for
+// that is reserved in the budget of the cache. If there is no room, the session releases all it has and fails with a
+// BusyError; the next session should begin with the Need in it. It waits only at its beginning. It is not safe for
 // concurrent use.
 type Session struct {
 	cache *Cache
-	// decoding is what reading and decoding takes, own what this session alone has in use. shared is the content, nil
-	// if it is too small to count.
+	// decoding is the memory for reading and decoding, own what this session alone has in use. shared is the content,
+	// nil if it is too small to count.
 	decoding, own *semaphore.Lease
 	shared        *use
 	// parallel is how many objects are sent at the same time.
@@ -50,12 +51,12 @@ type Session struct {
 	raw     int64 // bytes that they hold
 }
 
-// Begin begins a session for an owner that sends the given number of objects at the same time. It waits for the room
-// that is needed, for a limited time.
+// Begin begins a session for an owner that sends the given number of objects at the same time. It waits for room for a
+// limited time.
 func (c *Cache) Begin(ctx context.Context, of semaphore.Owner, parallel int, need Need) (*Session, error) {
 	s := &Session{cache: c, decoding: c.decoding.Lease(of), own: c.inUse.Lease(of), parallel: parallel}
-	need.Decoding = max(need.Decoding, secretRoom)
-	waiting, cancel := context.WithTimeout(ctx, decodingPatience)
+	need.Decoding = max(need.Decoding, secretReserve)
+	waiting, cancel := context.WithTimeout(ctx, decodingTimeout)
 	err := s.decoding.Acquire(waiting, min(need.Decoding, s.decoding.Most()))
 	cancel()
 	switch {
@@ -75,15 +76,15 @@ func (s *Session) busy(need Need) error {
 	return &BusyError{Need: need}
 }
 
-// release gives back what only this session has.
+// release releases what only this session has.
 func (s *Session) release() {
 	s.sources, s.raw = nil, 0
 	s.decoding.Release()
 	s.own.Release()
 }
 
-// Add takes one more Secret that was read. Its Data must not be changed any more. There is room for the next one then.
-// The error is a BusyError, or wraps ErrTooManyBytes.
+// Add adds a Secret that was read, and reserves room for the next one. Its Data must not be changed any more. The error
+// is a BusyError, or wraps ErrTooManyBytes.
 func (s *Session) Add(source Source) error {
 	for key, value := range source.Data {
 		s.raw += int64(len(key) + len(value))
@@ -91,24 +92,23 @@ func (s *Session) Add(source Source) error {
 	if s.raw > s.cache.limits.Bytes {
 		return fmt.Errorf("%w: its Secrets hold more than %d MiB", ErrTooManyBytes, s.cache.limits.Bytes>>20)
 	}
-	if !s.grow(s.decoding, s.raw+secretRoom-ordinaryRaw) {
+	if !s.grow(s.decoding, s.raw+secretReserve-ordinarySecrets) {
 		// The next attempt requests room for as much again, so that a long list does not start over repeatedly.
-		return s.busy(Need{Decoding: 2*s.raw + secretRoom, InUse: s.own.Held()})
+		return s.busy(Need{Decoding: 2*s.raw + secretReserve, InUse: s.own.Held()})
 	}
 	s.sources = append(s.sources, source)
 	return nil
 }
 
-// grow has a lease hold at least n, or all that its owner may hold if that is less.
+// grow makes a lease hold at least n, or all that its owner may hold if that is less.
 func (s *Session) grow(lease *semaphore.Lease, n int64) bool {
 	return lease.TryGrow(min(n, lease.Most()))
 }
 
-// Decode returns the bundle of the Secrets that were added, which is in use until the session is closed. The Data of
-// the Secrets is not held any more. With keep, what they hold is kept as by Keep. The error is a BusyError or that of
-// ctx.
+// Decode returns the bundle of the Secrets that were added, which is in use until the session is closed. The session
+// then drops the Data of the Secrets; with keep, it is returned as by Keep. The error is a BusyError or that of ctx.
 func (s *Session) Decode(ctx context.Context, keep bool) (*Bundle, *Kept, error) {
-	b, err := s.open(ctx, HashOf(s.sources), s.sources)
+	b, err := s.open(ctx, hashOf(s.sources), s.sources)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -120,7 +120,7 @@ func (s *Session) Decode(ctx context.Context, keep bool) (*Bundle, *Kept, error)
 	return b, kept, nil
 }
 
-// Open is Decode of what was kept. Of the sources, which must be as many as then, the Data is not looked at.
+// Open is Decode of what was kept. There must be as many sources as then; their Data is not used.
 func (s *Session) Open(ctx context.Context, kept *Kept, sources []Source) (*Bundle, error) {
 	return s.open(ctx, kept.hash, kept.fill(sources))
 }
@@ -128,8 +128,8 @@ func (s *Session) Open(ctx context.Context, kept *Kept, sources []Source) (*Bund
 func (s *Session) open(ctx context.Context, hash Hash, sources []Source) (*Bundle, error) {
 	found := s.cache.get(hash)
 	if found == nil {
-		// The slot is acquired before anybody else's decoding of the same content is waited for: one of another owner
-		// could be behind the whole queue of that owner.
+		// The slot is acquired before waiting for another session that decodes the same content: that session could be
+		// behind the whole queue of its owner.
 		release, err := s.cache.slots.Acquire(ctx, s.own.Owner(), 1)
 		if err != nil {
 			return nil, fmt.Errorf("decoding a bundle: %w", err)
@@ -138,7 +138,7 @@ func (s *Session) open(ctx context.Context, hash Hash, sources []Source) (*Bundl
 		found = s.cache.get(hash)
 	}
 	if found == nil {
-		before, err := forecastOf(ctx, sources, s.cache.limits)
+		before, err := estimateOf(ctx, sources, s.cache.limits)
 		if err != nil {
 			return nil, fmt.Errorf("decoding a bundle: %w", err)
 		}
@@ -160,7 +160,7 @@ func (s *Session) open(ctx context.Context, hash Hash, sources []Source) (*Bundl
 // use marks a content as used by this session, or an equal one that others use already.
 func (s *Session) use(found *content) (*content, error) {
 	sent := found.sent(s.parallel)
-	if found.size+sent <= FreeBytes {
+	if found.size+sent <= freeBytes {
 		s.own.Release()
 		return found, nil
 	}
@@ -172,7 +172,7 @@ func (s *Session) use(found *content) (*content, error) {
 		all += found.size
 	}
 	if !s.grow(s.own, all) {
-		return nil, s.busy(Need{Decoding: s.raw + secretRoom, InUse: all}) // it is probably remembered then
+		return nil, s.busy(Need{Decoding: s.raw + secretReserve, InUse: all}) // it is probably cached then
 	}
 	s.own.Shrink(all)
 	if used == nil {
@@ -213,7 +213,7 @@ func (c *Cache) unuse(u *use, by semaphore.Owner) {
 		delete(c.used, u.content.hash)
 		return
 	}
-	if by == u.lease.Owner() { // an owner is not charged for others
+	if by == u.lease.Owner() { // no owner is charged for what only others use
 		for next := range u.holders {
 			u.lease.Move(next)
 			break
@@ -221,8 +221,7 @@ func (c *Cache) unuse(u *use, by semaphore.Owner) {
 	}
 }
 
-// sent is the memory for sending a number of objects of a content at the same time, at most: those with the
-// longest JSON.
+// sent is an upper bound of the memory for sending a number of objects at the same time: those with the longest JSON.
 func (c *content) sent(parallel int) (bytes int64) {
 	if len(c.objects) > parallel {
 		lengths := make([]int64, 0, len(c.objects))

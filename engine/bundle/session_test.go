@@ -177,7 +177,7 @@ func TestSecretsOverTheBoundAreNotRead(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	read := 0
 	for ; err == nil; read++ {
-		room := int64(read)<<20 + secretRoom - ordinaryRaw
+		room := int64(read)<<20 + secretReserve - ordinarySecrets
 		g.Expect(cache.Stats().Decoding).To(BeNumerically(">=", room), "there is room before it is read")
 		err = s.Add(secret("k", strings.Repeat("x", 1<<20)))
 	}
@@ -256,8 +256,8 @@ func TestSessionObeysItsContext(t *testing.T) {
 	}
 }
 
-// The forecast is what is reserved. It must not be less than what decoding takes in the end.
-func TestForecastIsAnUpperBound(t *testing.T) {
+// The estimate is what is reserved. It must not be less than what decoding takes in the end.
+func TestEstimateIsAnUpperBound(t *testing.T) {
 	for name, text := range map[string]string{
 		"ordinary":      manyConfigMaps(500),
 		"tiny maps":     `{"a":[` + strings.Repeat(`{"a":1},`, 30_000) + "{}]}\n",
@@ -276,7 +276,7 @@ func TestForecastIsAnUpperBound(t *testing.T) {
 			for _, source := range []Source{secret("k", text), secret("k.br", compress(t, text))} {
 				g := NewWithT(t)
 				limits := Limits{}.withDefaults()
-				f, err := forecastOf(t.Context(), []Source{source}, limits)
+				f, err := estimateOf(t.Context(), []Source{source}, limits)
 				g.Expect(err).NotTo(HaveOccurred())
 				decoded, err := decode(t.Context(), Hash{}, []Source{source}, limits, nil, f.lengths)
 				g.Expect(err).NotTo(HaveOccurred())
@@ -297,7 +297,7 @@ func TestDocumentsWithTooManyElementsAreNotParsed(t *testing.T) {
 			g := NewWithT(t)
 			b := decodeText(configMap("a") + "---\n" + text)
 			g.Expect(names(b)).To(Equal([]string{"a"}))
-			g.Expect(b.Faults).To(ConsistOf(HaveField("Err", MatchError(ErrTooManyElements))))
+			g.Expect(b.Faults).To(ConsistOf(HaveField("Err", MatchError(errTooManyElements))))
 		})
 	}
 	g := NewWithT(t)
@@ -305,8 +305,8 @@ func TestDocumentsWithTooManyElementsAreNotParsed(t *testing.T) {
 	g.Expect(decodeText(hosts).Complete()).To(BeTrue(), "lines are no elements")
 }
 
-// A stream that is damaged counts with what it held up to that point, in the forecast and when it is decoded. Else what
-// follows would be decoded without room for it.
+// A stream that is damaged counts with what it held up to that point, both in the estimate and when it is decoded.
+// Otherwise what follows would be decoded without room for it.
 func TestDamagedStreamsCountWithWhatTheyHold(t *testing.T) {
 	g := NewWithT(t)
 	limits := Limits{Bytes: 4 << 20}.withDefaults()
@@ -322,10 +322,10 @@ func TestDamagedStreamsCountWithWhatTheyHold(t *testing.T) {
 	}
 	data["z.yaml.br"] = []byte(compress(t, "a: ["+strings.Repeat("{},", 200_000)+"{}]"))
 	sources := []Source{{Name: "damaged", Data: data}}
-	f, err := forecastOf(t.Context(), sources, limits)
+	f, err := estimateOf(t.Context(), sources, limits)
 	g.Expect(err).NotTo(HaveOccurred())
 	d := &decoder{limits: limits, textLeft: limits.Bytes, memoryLeft: limits.Memory, lengths: f.lengths}
-	d.desk, _ = desks.Get().(*desk)
+	d.decompressor, _ = decompressors.Get().(*decompressor)
 	for i := range 8 {
 		key := fmt.Sprintf("a%d.br", i)
 		d.key(place{key: key}, data[key])
@@ -344,9 +344,9 @@ func TestWindowsThatAreNotKept(t *testing.T) {
 		_, err := w.Write([]byte("a: b"))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(w.Close()).To(Succeed())
-		g.Expect(isWide(stream.Bytes())).To(Equal(window > 22), "%d bits", window)
+		g.Expect(hasLargeWindow(stream.Bytes())).To(Equal(window > 22), "%d bits", window)
 	}
-	NewWithT(t).Expect(isWide(nil)).To(BeFalse())
+	NewWithT(t).Expect(hasLargeWindow(nil)).To(BeFalse())
 }
 
 // Sessions begin and end concurrently: the memory in use stays within its bounds, and nothing is left at the end.
@@ -385,7 +385,7 @@ func TestManySessions(t *testing.T) {
 	g.Expect(cache.used).To(BeEmpty())
 }
 
-func TestOnlyAliasesMakeAForecastTheLargest(t *testing.T) {
+func TestOnlyAliasesMakeAnEstimateTheLargest(t *testing.T) {
 	limits := Limits{}.withDefaults()
 	for text, largest := range map[string]bool{
 		"a: &a {b: c}\nd: *a\n":                       true,
@@ -397,7 +397,7 @@ func TestOnlyAliasesMakeAForecastTheLargest(t *testing.T) {
 	} {
 		for _, source := range []Source{secret("k", text), secret("k.br", compress(t, text))} {
 			g := NewWithT(t)
-			f, err := forecastOf(t.Context(), []Source{source}, limits)
+			f, err := estimateOf(t.Context(), []Source{source}, limits)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(f.bytes > limits.Memory).To(Equal(largest), "%.40q", text)
 		}

@@ -15,10 +15,10 @@ import (
 type Source struct {
 	// Namespace and Name say which Secret it is.
 	Namespace, Name string
-	// UID and ResourceVersion say which state of it. Decoding does not look at them.
+	// UID and ResourceVersion say which version of it. Decoding does not use them.
 	UID             types.UID
 	ResourceVersion string
-	// Data is what the Secret holds. It is read and never changed. Decoding does not keep it; Cache.Keep does.
+	// Data is the data of the Secret. It is never changed. Decoding does not keep it; Cache.Keep does.
 	Data map[string][]byte
 }
 
@@ -36,8 +36,8 @@ func (h Hash) String() string {
 	return hex.EncodeToString(h[:])
 }
 
-// HashOf returns the hash that the bundle of these Secrets has, without decoding it.
-func HashOf(sources []Source) Hash {
+// hashOf returns the hash that the bundle of these Secrets has, without decoding it.
+func hashOf(sources []Source) Hash {
 	digest := sha256.New()
 	writeLength(digest, len(sources))
 	for _, source := range sources {

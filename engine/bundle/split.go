@@ -14,7 +14,7 @@ type chunk struct {
 }
 
 // chunks splits a text at its separator lines: three dashes at the start of a line, followed by nothing but blanks or a
-// comment. Nothing at all between two separators, or before the first one, is no chunk.
+// comment. Empty text between two separators, or before the first one, is not a chunk.
 func chunks(text []byte) iter.Seq[chunk] {
 	return func(yield func(chunk) bool) {
 		text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))

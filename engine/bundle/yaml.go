@@ -14,15 +14,15 @@ import (
 // parseYAML reads the YAML documents of a chunk.
 func parseYAML(c chunk, limits Limits, yield func(any, error) bool) {
 	if int64(len(c.text)) > limits.DocumentBytes {
-		yield(nil, ErrDocumentTooLarge)
+		yield(nil, errDocumentTooLarge)
 		return
 	}
 	if elements(c.text) > limits.Elements {
-		yield(nil, ErrTooManyElements)
+		yield(nil, errTooManyElements)
 		return
 	}
-	// The last line counts as a whole one, as for kubectl: or else a text that ends with it would end without a line
-	// feed.
+	// The last line is given a line feed if it has none, as in kubectl: or else a block scalar at the end would lack
+	// its own.
 	text := io.Reader(bytes.NewReader(c.text))
 	if !bytes.HasSuffix(c.text, []byte("\n")) {
 		text = io.MultiReader(text, strings.NewReader("\n"))
@@ -46,8 +46,8 @@ func parseYAML(c chunk, limits Limits, yield func(any, error) bool) {
 	}
 }
 
-// yamlValue parses the next YAML document. The parser is given whatever anyone wrote; should it panic, one document is
-// lost and not the process.
+// yamlValue parses the next YAML document. The text is untrusted: should the parser panic, one document is lost and not
+// the process.
 func yamlValue(decoder *yaml.Decoder) (value any, err error) {
 	defer func() {
 		if recover() != nil {

@@ -6,11 +6,10 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// Result is the answer to whether an object is healthy. The zero value says "not checked, not healthy", which Check
-// never returns.
+// Result says whether an object is healthy. The zero value is "not checked, not healthy", which Check never returns.
 type Result struct {
-	// Checked is false if there is nothing to check but the object's existence: its kind has no criteria, the object says
-	// nothing of how it is, or it is annotated with skip-health-check.
+	// Checked is false if only the object's existence counts: its kind has no criteria, it does not follow the
+	// convention for conditions, or it has the annotation skip-health-check.
 	Checked bool
 	// Healthy is true for objects that meet the criteria of their kind and for those that are not checked.
 	Healthy bool
@@ -18,18 +17,18 @@ type Result struct {
 	Problem
 }
 
-// Check tells whether a live object is healthy.
+// Check reports whether a live object is healthy.
 func Check(object *unstructured.Unstructured) Result {
 	kind := kindOf(object.GroupVersionKind().GroupKind())
-	if !kind.judges(object.Object) {
+	if !kind.checks(object.Object) {
 		return Result{Healthy: true}
 	}
 	problem := kind.unhealthy(object.Object)
 	return Result{Checked: true, Healthy: problem == Problem{}, Problem: problem}
 }
 
-// judges tells whether there is anything to check in an object of the kind.
-func (k *kind) judges(object content) bool {
+// checks reports whether there is anything to check in an object of the kind.
+func (k *kind) checks(object content) bool {
 	return k != nil && !skipped(object) && (k.applies == nil || k.applies(object))
 }
 

@@ -2,14 +2,14 @@ package health
 
 import "fmt"
 
-// The status of a condition that is met, of one that is not, and of one that nobody knows about.
+// Values of the status of a condition.
 const (
 	statusTrue    = "True"
 	statusFalse   = "False"
 	statusUnknown = "Unknown"
 )
 
-// maxMessage bounds a message, and so what is kept in memory of what others wrote.
+// maxMessage bounds a message, and so the memory for text that a target controls.
 const maxMessage = 512
 
 // condition returns the condition of the given type, or nil.

@@ -11,18 +11,18 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// maxPodMessage bounds what is kept of a pod's own messages. There are many pods.
+// maxPodMessage bounds the message of a pod. It is small, since there are many pods.
 const maxPodMessage = 256
 
-// notReady is all that can be said of a pod about which nothing is known.
+// notReady is the problem of a pod whose status has no cause.
 const notReady = "it is not ready"
 
-// podProblem returns why a pod is not ready, or nothing if it is, or has ended well.
+// podProblem returns why a pod is not ready. The zero Problem means that it is ready or has succeeded.
 //
-// The texts are those of states that last. What the kubelet goes back and forth between on the same grounds, an image
-// that it tries to pull and one that it waits to try again, a container that fails and one that runs until it fails
-// again, has one text, so that a pod that stays broken is no news every few minutes. Nothing that a container or a hook
-// wrote itself gets in here, such as its termination message, for that may be anything.
+// States between which the kubelet alternates for one cause have one text: pulling an image and backing off, or a
+// container that fails and one that runs until it fails again. So a pod that stays broken does not change its message
+// every few minutes. Text that a container or a hook wrote itself, such as a termination message, is never included,
+// since it may contain secrets.
 func (c content) podProblem() Problem {
 	status, _ := c.field("status").(map[string]any)
 	pod := content(status)
@@ -64,7 +64,7 @@ func worstContainer(pod content, field, what string) (problem Problem) {
 	return problem
 }
 
-// Reasons of containers that wait for what comes by itself, and for what does not.
+// Reasons of waiting and terminated containers.
 const (
 	reasonCrashLoop     = "CrashLoopBackOff"
 	reasonPullBackOff   = "ImagePullBackOff"
@@ -74,13 +74,13 @@ const (
 	reasonRunError      = "RunContainerError"
 	reasonStartError    = "StartError"
 	reasonCannotRun     = "ContainerCannotRun"
-	restartsOfCrashLoop = 2 // the first restart comes at once, only then the kubelet waits
+	restartsOfCrashLoop = 2 // the first restart is immediate, the kubelet backs off only after it
 )
 
-// toldReasons are those of containers that wait whose message is the kubelet's own, or the runtime's, about something
-// that did not run. Others may hold what a command wrote: that of a hook that failed comes with its output, secrets and
-// all.
-var toldReasons = []string{
+// runtimeReasons are the reasons of waiting containers whose message is from the kubelet or the runtime and about
+// something that did not run. Other messages may contain the output of a command, such as that of a failed hook, which
+// may contain secrets.
+var runtimeReasons = []string{
 	reasonPullBackOff, "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
 	"CreateContainerConfigError", "CreateContainerError", reasonRunError, reasonStartError,
 }
@@ -106,7 +106,7 @@ func (c content) containerProblem(what string) Problem {
 		case reasonCreating, reasonInitializing, "":
 			return waiting(strings.TrimSpace(name + " waits " + reason))
 		}
-		if !slices.Contains(toldReasons, reason) {
+		if !slices.Contains(runtimeReasons, reason) {
 			message = ""
 		}
 		return failed(shorten(name + " waits" + explanation(content{"reason": reason, "message": withoutIDs(message)})))
@@ -119,7 +119,7 @@ func (c content) containerProblem(what string) Problem {
 		case what == "container":
 			return waiting(name + " has ended")
 		default:
-			return Problem{} // an init container that is done
+			return Problem{} // a completed init container
 		}
 	case ended != nil && c.number(0, "restartCount") >= restartsOfCrashLoop:
 		return failed(shorten(crashLoop(name, ended)))
@@ -128,7 +128,7 @@ func (c content) containerProblem(what string) Problem {
 	}
 }
 
-// ended returns how a container ended last.
+// ended returns the last termination of a container.
 func (c content) ended() content {
 	for _, state := range []string{"state", "lastState"} {
 		if terminated, isMap := c.field(state, "terminated").(map[string]any); isMap {
@@ -142,7 +142,8 @@ func crashLoop(name string, ended content) string {
 	return fmt.Sprintf("%s fails again and again (%s)%s", name, reasonCrashLoop, exit(ended))
 }
 
-// exit says how a container ended. The message counts only if it is the runtime's, about a container that never ran.
+// exit says how a container ended. The message is included only if it is from the runtime, about a container that never
+// ran.
 func exit(ended content) string {
 	if ended == nil {
 		return ""
@@ -158,8 +159,7 @@ func exit(ended content) string {
 	return text
 }
 
-// pullError takes from the message about an image that is not there what is the same in every attempt, and while
-// waiting for the next one.
+// pullError returns the part of a message about an image pull that is the same during attempts and back-off.
 func pullError(message string) string {
 	if strings.HasPrefix(message, "Back-off pulling image") {
 		if _, cause, found := strings.Cut(message, ": "+reasonPull+": "); found {
@@ -169,16 +169,16 @@ func pullError(message string) string {
 	return message
 }
 
-// withoutPreemption leaves out what the scheduler says about making room, which is long and follows from the rest.
+// withoutPreemption removes the scheduler's text about preemption, which is long and follows from the rest.
 func withoutPreemption(message string) string {
 	before, _, _ := strings.Cut(message, " preemption: ")
 	return strings.TrimRight(before, " ,")
 }
 
-// identifier is one that container runtimes make up anew for every attempt.
+// identifier matches IDs that container runtimes generate for every attempt.
 var identifier = regexp.MustCompile(`[0-9a-f]{32,}`)
 
 func withoutIDs(message string) string { return identifier.ReplaceAllString(message, "...") }
 
-// shorten bounds a text about a pod, and detaches it from the message that it may be a part of.
+// shorten bounds a text about a pod. It copies the text, so that the whole message is not kept in memory.
 func shorten(text string) string { return strings.Clone(untrusted.Text(text, maxPodMessage)) }

@@ -36,7 +36,7 @@ func (c content) text(path ...string) string {
 	return text
 }
 
-// outdated returns why the status does not speak about the current spec, if it does not.
+// outdated returns a problem if the status is about an earlier generation of the spec.
 func (c content) outdated() Problem {
 	observed, generation := c.number(0, "status", "observedGeneration"), c.number(0, "metadata", "generation")
 	if observed < generation {
@@ -45,7 +45,7 @@ func (c content) outdated() Problem {
 	return Problem{}
 }
 
-// replicas returns how many replicas are wanted, and whether the spec says so.
+// replicas returns how many replicas are wanted, and whether the spec sets them.
 func (c content) replicas() (wanted int64, given bool) {
 	return c.number(1, "spec", "replicas"), c.field("spec", "replicas") != nil
 }

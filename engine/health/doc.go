@@ -3,23 +3,22 @@
 // Check decides the condition ResourcesHealthy, Progress the condition ResourcesProgressing. Both are pure functions of
 // the object's content; nothing is read from a cluster and nothing is remembered. Only workloads need more than the
 // object: a Deployment is rolled out when exactly the wanted number of pods is left, which PodsRolledOut decides, and
-// why a workload is not well, its pods know best, which Explain puts into words.
+// Explain finds the cause of an unhealthy workload in the status of its pods.
 //
-//	watch -> Check, Progress, PodOf -> what they say is kept, the object is not
+//	watch -> Check, Progress, PodOf -> their results are kept, the object is not
 //
 // There are three sorts of kinds:
 //
 //   - Those with criteria of their own (kinds.go lists them), in every version.
-//   - Those that kube-apiserver serves itself, beside these: they are well if they exist, as with Gardener's resource
+//   - Other kinds that kube-apiserver serves itself: they are healthy if they exist, as for Gardener's resource
 //     manager. Only these can be watched as metadata (NeedsFullObject).
 //   - All others, which are custom resources and what aggregated API servers serve: the convention known as kstatus
-//     (generic.go). Objects that do not follow it are well if they exist.
+//     (generic.go). Objects that do not follow it are healthy if they exist.
 //
-// The convention, in our reading: Stalled=True is unhealthy, and nothing more will happen; Ready=False and
-// Ready=Unknown are unhealthy, the latter is progress as well, as is Reconciling=True. A status that is about an
-// earlier generation than the present one says nothing about this one: the object is unhealthy until it does, and
-// progressing, as a Deployment is. The same is true of a condition with an observedGeneration of its own. An object
-// that is being deleted is progressing.
+// Our interpretation of the convention: Stalled=True is unhealthy and final. Ready=False and Ready=Unknown are
+// unhealthy; Ready=Unknown and Reconciling=True are progressing. If the status is about an earlier generation, the
+// object is unhealthy and progressing, like a Deployment. The same holds for a condition with an observedGeneration of
+// its own. An object that is being deleted is progressing.
 //
 // # Trade-offs
 //
@@ -27,16 +26,15 @@
 // object would cost more memory and time than it gives safety: a field that is absent or of the wrong type counts as
 // its zero value, as it would in the typed object.
 //
-// Nothing of the object is kept for the checks, neither trimmed nor whole: they run when an event comes, and their
-// result, a few bounded texts, is all there is to compare and to report.
+// The object is not kept in memory for the checks: they run when an event comes, and only their result is kept, which
+// is a few bounded texts.
 //
-// The convention is these few lines and no library. The one that gave it the name (package kstatus of cli-utils)
-// answers one question where we have two, and so cannot say that something is broken but being worked at; it takes
-// Ready=False for progress, lets the order of conditions decide between Reconciling and Stalled, does not know
-// observedGeneration of conditions, brings its own criteria for built-in kinds, one of which needs a clock, and comes
-// with kubectl in its module graph.
+// The convention is implemented here instead of using a library. The package kstatus of cli-utils, which gave it its
+// name, answers one question instead of two, so that it cannot say that something is broken and progressing. It treats
+// Ready=False as progress, lets the order of conditions decide between Reconciling and Stalled, ignores
+// observedGeneration of conditions, has its own criteria for built-in kinds, one of which needs a clock, and has
+// kubectl in its module graph.
 //
-// A custom resource definition without the status subresource counts a generation for each write of a status, so a
-// controller that notes the generation it has seen never catches up. Such objects need the annotation
-// skip-health-check.
+// Without the status subresource, each write of the status of a custom resource increments its generation, so a
+// controller that records the observed generation never catches up. Such objects need the annotation skip-health-check.
 package health

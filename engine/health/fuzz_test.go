@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// FuzzCheck judges whatever object: nothing panics, what is said is bounded, and the answers do not contradict each
+// FuzzCheck checks arbitrary objects: nothing panics, messages are bounded, and the results do not contradict each
 // other.
 func FuzzCheck(f *testing.F) {
 	for gk := range kinds {
@@ -60,7 +60,7 @@ func FuzzWaitingContainer(f *testing.F) {
 		f.Add(reason, "", int64(3))
 	}
 	f.Fuzz(func(t *testing.T, reason, before string, restarts int64) {
-		if slices.Contains(toldReasons, reason) || reason == reasonPull || strings.Contains(reason, secret) {
+		if slices.Contains(runtimeReasons, reason) || reason == reasonPull || strings.Contains(reason, secret) {
 			return
 		}
 		pod := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{

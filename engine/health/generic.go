@@ -14,14 +14,15 @@ const (
 
 const beingDeleted = "it is being deleted"
 
-// speaks tells whether an object follows the convention at all: whether it has any of the fields that are looked at.
-func speaks(object content) bool {
+// followsConvention reports whether an object has any of the fields of the convention.
+func followsConvention(object content) bool {
 	_, observes := object.observedGeneration()
-	return observes || object.isTerminating() || object.verdict(conditionReady) != nil ||
-		object.verdict(conditionStalled) != nil || object.verdict(conditionReconciling) != nil
+	return observes || object.isTerminating() || object.valid(conditionReady) != nil ||
+		object.valid(conditionStalled) != nil || object.valid(conditionReconciling) != nil
 }
 
-// genericUnhealthy tells why an object that follows the convention is not healthy. One that is going need not be.
+// genericUnhealthy returns why an object that follows the convention is not healthy. One that is being deleted need not
+// be.
 func genericUnhealthy(object content) Problem {
 	if object.isTerminating() {
 		return Problem{}
@@ -29,7 +30,7 @@ func genericUnhealthy(object content) Problem {
 	return worst(object.stalled(), object.notReady(), object.unobserved())
 }
 
-// genericProgressing tells what an object that follows the convention is waiting for. One that is stalled waits for
+// genericProgressing returns what an object that follows the convention is waiting for. A stalled one waits for
 // nothing.
 func genericProgressing(object content) Problem {
 	if object.isTerminating() {
@@ -39,44 +40,43 @@ func genericProgressing(object content) Problem {
 		return Problem{}
 	}
 	var reconciling, undecided Problem
-	if condition := object.present(conditionReconciling); condition["status"] == statusTrue {
+	if condition := object.upToDate(conditionReconciling); condition["status"] == statusTrue {
 		reconciling = unavailable(describe(condition))
 	}
-	if condition := object.present(conditionReady); condition["status"] == statusUnknown {
+	if condition := object.upToDate(conditionReady); condition["status"] == statusUnknown {
 		undecided = unavailable(describe(condition))
 	}
 	return worst(reconciling, undecided, object.unobserved())
 }
 
 func (c content) stalled() Problem {
-	if condition := c.present(conditionStalled); condition["status"] == statusTrue {
+	if condition := c.upToDate(conditionStalled); condition["status"] == statusTrue {
 		return failed(describe(condition))
 	}
 	return Problem{}
 }
 
 func (c content) notReady() Problem {
-	if condition := c.present(conditionReady); condition != nil && condition["status"] != statusTrue {
+	if condition := c.upToDate(conditionReady); condition != nil && condition["status"] != statusTrue {
 		return unavailable(describe(condition))
 	}
 	return Problem{}
 }
 
-// unobserved returns why nothing is known of the present generation: the status as a whole is about an earlier one, or
-// the condition Ready is.
+// unobserved returns a problem if the status as a whole, or the condition Ready, is about an earlier generation.
 func (c content) unobserved() Problem {
 	generation := c.number(0, "metadata", "generation")
 	if observed, has := c.observedGeneration(); has && observed < generation {
 		return waiting(fmt.Sprintf("generation %d has not been observed yet, only %d", generation, observed))
 	}
-	if ready := c.verdict(conditionReady); ready != nil && ready.isOlderThan(generation) {
+	if ready := c.valid(conditionReady); ready != nil && ready.isOlderThan(generation) {
 		return c.outdatedCondition(ready)
 	}
 	return Problem{}
 }
 
-// verdict returns a condition that says something: True, False or Unknown.
-func (c content) verdict(conditionType string) content {
+// valid returns a condition whose status is True, False or Unknown.
+func (c content) valid(conditionType string) content {
 	condition := c.condition(conditionType)
 	switch condition["status"] {
 	case statusTrue, statusFalse, statusUnknown:
@@ -85,10 +85,10 @@ func (c content) verdict(conditionType string) content {
 	return nil
 }
 
-// present returns a condition if it is about the present generation. What a condition itself says about that counts
-// more than what the status says of all: some controllers note only there what they could not bring to its end.
-func (c content) present(conditionType string) content {
-	condition := c.verdict(conditionType)
+// upToDate returns a condition if it is about the current generation. The observedGeneration of the condition takes
+// precedence over that of the status, because some controllers set only the former when they fail.
+func (c content) upToDate(conditionType string) content {
+	condition := c.valid(conditionType)
 	generation := c.number(0, "metadata", "generation")
 	if condition == nil || condition.isOlderThan(generation) {
 		return nil
@@ -102,7 +102,7 @@ func (c content) present(conditionType string) content {
 	return condition
 }
 
-// isOlderThan tells of a condition whether it says that it is about an earlier generation.
+// isOlderThan reports whether a condition says that it is about an earlier generation.
 func (c content) isOlderThan(generation int64) bool {
 	observed, has := integer(c["observedGeneration"])
 	return has && observed < generation

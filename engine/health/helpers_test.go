@@ -46,7 +46,7 @@ const (
 	crd          = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.b.c}\n"
 )
 
-// isSound tells whether a problem has both a severity and a message, or neither.
+// isSound reports whether a problem has both a severity and a message, or neither.
 func isSound(p Problem) bool { return (p.Severity == Fine) == (p.Message == "") }
 
 // setField sets a field without copying it.

@@ -10,21 +10,21 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// kind is what this package knows about a kind.
+// kind has the checks of a kind.
 type kind struct {
-	// applies tells whether an object says anything about its health. Nil means that each does.
+	// applies reports whether an object can be checked. Nil means that each can.
 	applies func(content) bool
 	// unhealthy returns why an object of the kind is not healthy, if it is not.
 	unhealthy func(content) Problem
 	// progressing returns why an object of the kind is still rolling out, if it is. It is nil for kinds without roll-outs.
 	progressing func(content) Problem
-	// selectsPods is true for kinds whose pods explain what is wrong with them.
+	// selectsPods is true for kinds whose pods explain why they are unhealthy.
 	selectsPods bool
-	// countsPods is true for kinds that are rolled out when there are as many pods as wanted.
+	// countsPods is true for kinds that are rolled out when the number of pods is the wanted one.
 	countsPods bool
 }
 
-// Groups whose kinds have criteria, and no Go types here.
+// Groups with checked kinds whose Go types are not imported.
 const (
 	aggregationGroup = "apiregistration.k8s.io"
 	autoscalerGroup  = "autoscaling.k8s.io"
@@ -59,9 +59,9 @@ var kinds = map[schema.GroupKind]*kind{
 }
 
 // anyKind is every other kind that kube-apiserver does not serve itself: the convention of generic.go.
-var anyKind = &kind{applies: speaks, unhealthy: genericUnhealthy, progressing: genericProgressing}
+var anyKind = &kind{applies: followsConvention, unhealthy: genericUnhealthy, progressing: genericProgressing}
 
-// kindOf returns what is known about a kind, nil if there is nothing to check but existence.
+// kindOf returns the checks of a kind, nil if only existence counts.
 func kindOf(gk schema.GroupKind) *kind {
 	if known := kinds[gk]; known != nil {
 		return known
@@ -72,9 +72,9 @@ func kindOf(gk schema.GroupKind) *kind {
 	return anyKind
 }
 
-// builtIn are the groups that kube-apiserver serves itself. Objects of such kinds are well if they exist: where they
-// have conditions, these are about something else, such as a claim that waits for its first consumer, and whoever
-// writes ManagedResources for Gardener's resource manager relies on that (H-24).
+// builtIn are the groups that kube-apiserver serves itself. Objects of such kinds are healthy if they exist: their
+// conditions, if any, are about something else, such as a claim that waits for its first consumer, and authors of
+// ManagedResources for Gardener's resource manager rely on that (H-24).
 var builtIn = func() sets.Set[string] {
 	groups := sets.New(apiextensionsv1.GroupName, aggregationGroup) // these have clients of their own
 	for _, version := range scheme.Scheme.PrioritizedVersionsAllGroups() {
@@ -83,7 +83,7 @@ var builtIn = func() sets.Set[string] {
 	return groups
 }()
 
-// Fields are the paths of all that the checks read beside apiVersion, kind and metadata, whatever the kind.
+// Fields are the paths of all fields that the checks of any kind read, besides apiVersion, kind and metadata.
 var Fields = [][]string{
 	{"spec", "replicas"}, {"spec", "selector"}, {"spec", "ttlSecondsAfterFinished"}, {"spec", "type"},
 	{"spec", "updateStrategy"}, {"status"},

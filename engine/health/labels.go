@@ -8,14 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Labels are those of an object, in little memory: the pods of hundreds of targets have the same few names and values.
+// Labels are the labels of an object with interned names and values, which saves memory: the pods of hundreds of
+// targets share a few of them.
 type Labels []label
 
 type label struct{ name, value unique.Handle[string] }
 
 var _ labels.Labels = &Labels{}
 
-// LabelsOf returns labels in order of their names, so that equal ones are equal.
+// LabelsOf returns labels sorted by name, so that equal labels compare as equal.
 func LabelsOf(values map[string]string) Labels {
 	all := make(Labels, 0, len(values))
 	for name, value := range values {
@@ -35,7 +36,7 @@ func (l Labels) Lookup(name string) (value string, exists bool) {
 	return "", false
 }
 
-// Has tells whether there is a label of that name.
+// Has reports whether there is a label of that name.
 func (l Labels) Has(name string) bool {
 	_, exists := l.Lookup(name)
 	return exists

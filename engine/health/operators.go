@@ -4,8 +4,8 @@ import "fmt"
 
 // Kinds of operators that have criteria of their own.
 
-// verticalPodAutoscalerUnhealthy does not ask for which generation the conditions are. The recommender, which sets
-// them, may have to be scaled by one of these to get going.
+// verticalPodAutoscalerUnhealthy does not check the observed generation. The recommender, which sets the conditions,
+// may itself depend on a VerticalPodAutoscaler to start.
 func verticalPodAutoscalerUnhealthy(autoscaler content) Problem {
 	return failed(autoscaler.optional("ConfigUnsupported", statusFalse))
 }
@@ -27,7 +27,7 @@ func monitoringProgressing(object content) Problem {
 	return unavailable(object.notEnough("updated replicas", "updatedReplicas", wanted))
 }
 
-// current returns why a condition that must be present and True, for the present generation, is not.
+// current returns why a condition is not present and True for the current generation.
 func (c content) current(conditionType string) Problem {
 	condition := c.condition(conditionType)
 	if condition == nil {
@@ -39,7 +39,7 @@ func (c content) current(conditionType string) Problem {
 	return unavailable(c.required(conditionType, statusTrue))
 }
 
-// outdatedCondition returns why a condition does not speak about the current spec, if it does not.
+// outdatedCondition returns a problem if a condition is about an earlier generation of the spec.
 func (c content) outdatedCondition(condition content) Problem {
 	observed, _ := integer(condition["observedGeneration"])
 	if generation := c.number(0, "metadata", "generation"); observed < generation {
@@ -55,7 +55,7 @@ func certificateUnhealthy(certificate content) Problem {
 	)
 }
 
-// issuerUnhealthy is the part that Certificates have in common with Issuers.
+// issuerUnhealthy checks what Issuers and Certificates have in common.
 func issuerUnhealthy(object content) Problem {
 	state := object.text("status", "state")
 	severity := Unavailable

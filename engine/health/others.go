@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// jobUnhealthy knows failed Jobs only: one that is not finished is healthy.
+// jobUnhealthy reports failed Jobs only: one that is not finished is healthy.
 func jobUnhealthy(job content) Problem {
 	return failed(job.optional(string(batchv1.JobFailed), statusFalse))
 }
 
-// IsDone tells of an object whether it is a Job that has succeeded and is to be removed because of that. When it is
-// gone, it has done what it was for.
+// IsDone reports whether an object is a Job that has succeeded and has a time to live after that. Its absence is then
+// not a problem.
 func IsDone(object *unstructured.Unstructured) bool {
 	if object.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}) {
 		return false
@@ -26,7 +26,7 @@ func IsDone(object *unstructured.Unstructured) bool {
 	return job.field("spec", "ttlSecondsAfterFinished") != nil && complete["status"] == statusTrue
 }
 
-// podUnhealthy looks at the phase only: a running pod is healthy, ready or not.
+// podUnhealthy checks the phase only: a running pod is healthy, ready or not.
 func podUnhealthy(pod content) Problem {
 	phase := pod.text("status", "phase")
 	switch corev1.PodPhase(phase) {
@@ -61,14 +61,14 @@ func crdUnhealthy(crd content) Problem {
 	)
 }
 
-// apiServiceUnhealthy goes beyond what a Gardener resource manager checks: while an APIService is not available, the
-// API server cannot tell what it serves, and no namespace can be deleted.
+// apiServiceUnhealthy is stricter than a Gardener resource manager: while an APIService is not available, discovery is
+// incomplete, and no namespace can be deleted.
 func apiServiceUnhealthy(service content) Problem {
 	return unavailable(service.optional("Available", statusTrue))
 }
 
-// refused tells of a condition that has to be True: while it is missing, somebody is about to decide; after that,
-// somebody decided.
+// refused is for a condition that has to be True. While it is missing, its controller has not decided yet; a status
+// other than True is final.
 func (c content) refused(conditionType string) Problem {
 	if c.condition(conditionType) == nil {
 		return unavailable(c.required(conditionType, statusTrue))

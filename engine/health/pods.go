@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Pod is what is kept of a pod: what PodsRolledOut and Explain need to know. It does not change.
+// Pod is the part of a pod that PodsRolledOut and Explain need. It is immutable.
 type Pod struct {
 	Name   string
 	Labels Labels
-	// Relevant is the answer of RelevantPod.
+	// Relevant is the result of relevantPod.
 	Relevant bool
 	// Terminating is true for a pod that is being deleted and has not ended.
 	Terminating bool
@@ -25,10 +25,10 @@ type Pod struct {
 	Problem Problem
 }
 
-// PodOf returns what is kept of a live pod. The result shares nothing with the pod but strings.
+// PodOf returns the Pod of a live pod. It shares only strings with it.
 func PodOf(pod *unstructured.Unstructured) Pod {
 	return Pod{
-		Name: pod.GetName(), Labels: LabelsOf(pod.GetLabels()), Relevant: RelevantPod(pod), Terminating: isEnding(pod),
+		Name: pod.GetName(), Labels: LabelsOf(pod.GetLabels()), Relevant: relevantPod(pod), Terminating: isEnding(pod),
 		Created: pod.GetCreationTimestamp().Unix(), Problem: content(pod.Object).podProblem(),
 	}
 }
@@ -37,9 +37,9 @@ func PodOf(pod *unstructured.Unstructured) Pod {
 // selector matches are as many as wanted, neither more nor fewer (H-11). The result says what it is waiting for
 // otherwise. For a progress result that does not count pods they do not matter, and none is looked at.
 //
-// The pods that the caller knows of may not be all: those without the label that is watched for are missing, such as
-// the old pods of a Deployment that was just adopted, and pods and Deployments are watched apart, so the pods may be
-// those of a moment ago. What the Deployment itself says of terminating pods closes both gaps.
+// The caller may not know all pods: those without the label of the watch are missing, such as the old pods of a
+// Deployment that was just adopted. Pods and Deployments are watched separately, so the pods may also be slightly
+// outdated. The Deployment's own count of terminating pods covers both cases.
 func PodsRolledOut(progress ProgressResult, pods iter.Seq[*Pod]) (done bool, message string) {
 	if !progress.CountPods {
 		return !progress.Progressing, progress.Message
@@ -68,12 +68,12 @@ func PodsRolledOut(progress ProgressResult, pods iter.Seq[*Pod]) (done bool, mes
 	}
 }
 
-// Explain tells which problem of its pods explains best why a workload is unhealthy or still rolling out: the worst; of
-// several one of a pod with the template that is being rolled out, and then the first by the pods' names, so that equal
-// pods give equal answers. The message names the pod. Problems that are less severe than least are left out: a healthy
-// roll-out consists of pods that are not ready yet, and each in turn would be named.
+// Explain returns the problem of a pod that best explains why a workload is unhealthy or still rolling out: the worst
+// one; of several, one of a pod with the newest template, and then the first by pod name, so that the result is stable.
+// The message names the pod. Problems that are less severe than least are ignored: a healthy roll-out consists of pods
+// that are not ready yet, and each would be named in turn.
 //
-// The zero Problem means that the pods explain nothing. A nil selector has no pods.
+// The zero Problem means that no pod explains it. A nil selector selects no pods.
 func Explain(selector labels.Selector, pods iter.Seq[*Pod], least Severity) Problem {
 	if selector == nil {
 		return Problem{}
@@ -103,9 +103,9 @@ func Explain(selector labels.Selector, pods iter.Seq[*Pod], least Severity) Prob
 	return Problem{Severity: best.Problem.Severity, Message: fmt.Sprintf("pod %s: %s", best.Name, best.Problem.Message)}
 }
 
-// explainsMore tells whether a pod's problem goes before that of another pod.
+// explainsMore reports whether a pod's problem is preferred to that of another pod.
 func (p *Pod) explainsMore(other *Pod, template string) bool {
-	first := func(a, b bool) int { // what is true goes first
+	first := func(a, b bool) int { // true goes first
 		switch {
 		case a == b:
 			return 0
@@ -123,7 +123,7 @@ func (p *Pod) explainsMore(other *Pod, template string) bool {
 	) < 0
 }
 
-// template identifies the template that a pod was made of.
+// template identifies the template that a pod was made from.
 func (p *Pod) template() string {
 	if hash, ok := p.Labels.Lookup("pod-template-hash"); ok {
 		return hash
@@ -131,7 +131,7 @@ func (p *Pod) template() string {
 	return p.Labels.Get("controller-revision-hash")
 }
 
-// isEnding counts as the controllers do.
+// isEnding reports whether a pod counts as terminating, as Kubernetes' controllers count it.
 func isEnding(pod *unstructured.Unstructured) bool {
 	switch corev1.PodPhase(content(pod.Object).text("status", "phase")) {
 	case corev1.PodSucceeded, corev1.PodFailed:
@@ -143,10 +143,10 @@ func isEnding(pod *unstructured.Unstructured) bool {
 // lostReasons are parts of the reason in the status of pods that the kubelet or the node lifecycle gave up.
 var lostReasons = []string{"Evicted", "NodeAffinity", "NodeLost", "Preempting"}
 
-// RelevantPod reports whether a live pod counts for the roll-out of its Deployment (H-21). A terminating pod does:
+// relevantPod reports whether a live pod counts for the roll-out of its Deployment (H-21). A terminating pod does:
 // it may still hold what its successor needs. A pod that has ended, that its node has lost or rejected, or that is
 // being evicted does not, because it can stay for long without any roll-out going on.
-func RelevantPod(pod *unstructured.Unstructured) bool {
+func relevantPod(pod *unstructured.Unstructured) bool {
 	c := content(pod.Object)
 	switch corev1.PodPhase(c.text("status", "phase")) {
 	case corev1.PodSucceeded, corev1.PodFailed:

@@ -99,7 +99,7 @@ func TestH21_RelevantPods(t *testing.T) {
 
 	t.Run("terminating pods count", func(t *testing.T) {
 		live := object(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: a, deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {phase: Running}")
-		NewWithT(t).Expect(RelevantPod(live)).To(BeTrue())
+		NewWithT(t).Expect(relevantPod(live)).To(BeTrue())
 	})
 }
 

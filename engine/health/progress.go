@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ProgressResult is the answer to whether an object is rolled out. The zero value is that of an object without
-// roll-outs.
+// ProgressResult says whether an object is still rolling out. The zero value is that of an object without roll-outs.
 type ProgressResult struct {
 	// Checked is false if the object has no roll-outs, or is annotated with skip-health-check.
 	Checked bool
@@ -21,21 +20,21 @@ type ProgressResult struct {
 
 	// Selector selects the pods of a workload, for PodsRolledOut and Explain. It is nil for everything else.
 	Selector labels.Selector
-	// CountPods is set if the object itself looks rolled out, but its pods have the last word: then PodsRolledOut decides.
+	// CountPods is set if the object itself looks rolled out, so that PodsRolledOut decides by its pods.
 	CountPods bool
 	// Replicas is the number of pods that Selector should match if CountPods is set.
 	Replicas int64
-	// Ending is how many pods the workload itself knows to be terminating. Servers before Kubernetes 1.35 do not say.
+	// Ending is how many pods are terminating according to the workload's status. It is zero before Kubernetes 1.35.
 	Ending int64
-	// Told is what the workload itself says of its pods if CountPods is set. It stands in for them where they are not
-	// watched.
-	Told Problem
+	// Reported is the problem that the workload's status reports about its pods, if CountPods is set. It is used where
+	// pods are not watched.
+	Reported Problem
 }
 
-// Progress tells whether a live object is still rolling out. For a Deployment, also ask PodsRolledOut.
+// Progress reports whether a live object is still rolling out. For a Deployment, also ask PodsRolledOut.
 func Progress(object *unstructured.Unstructured) ProgressResult {
 	live, kind := content(object.Object), kindOf(object.GroupVersionKind().GroupKind())
-	if !kind.judges(live) || kind.progressing == nil {
+	if !kind.checks(live) || kind.progressing == nil {
 		return ProgressResult{}
 	}
 	problem := kind.progressing(live)
@@ -55,7 +54,7 @@ func Progress(object *unstructured.Unstructured) ProgressResult {
 	result.CountPods = true
 	result.Replicas, _ = live.replicas()
 	result.Ending = live.number(0, "status", "terminatingReplicas")
-	result.Told = live.podsTold(result.Replicas, result.Ending)
+	result.Reported = live.reportedPods(result.Replicas, result.Ending)
 	return result
 }
 
@@ -72,7 +71,7 @@ func (c content) podSelector() (labels.Selector, error) {
 		case len(wanted) == 0:
 			return labels.Nothing(), nil
 		}
-		return labels.ValidatedSetSelector(wanted), nil // a map is all it takes to compare labels
+		return labels.ValidatedSetSelector(wanted), nil // cheaper than LabelSelectorAsSelector
 	}
 	var selector metav1.LabelSelector
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(given, &selector); err != nil {

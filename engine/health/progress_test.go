@@ -54,8 +54,8 @@ func TestDeploymentTellsOfItsPods(t *testing.T) {
 		g := NewWithT(t)
 		result := Progress(object(t, deployment+"spec: {replicas: 2, selector: {matchLabels: {a: b}}}\n"+
 			"status: {observedGeneration: 2, conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}], "+status+"}"))
-		g.Expect(result.Told.Message).To(Equal(told), status)
-		g.Expect(isSound(result.Told)).To(BeTrue())
+		g.Expect(result.Reported.Message).To(Equal(told), status)
+		g.Expect(isSound(result.Reported)).To(BeTrue())
 		g.Expect(result.Progressing).To(BeFalse())
 		g.Expect(result.CountPods).To(BeTrue())
 	}

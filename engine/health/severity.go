@@ -2,24 +2,24 @@ package health
 
 import "github.com/trellis-hub/trellis/untrusted"
 
-// Severity says how bad a problem is. Greater is worse, so that the worst comes first where not all can be told.
+// Severity says how bad a problem is. Greater is worse.
 type Severity int
 
 const (
-	// Fine is the severity of what is no problem.
+	// Fine means that there is no problem.
 	Fine Severity = iota
-	// Waiting is for what normally gets better by itself, soon: the status speaks about an earlier generation, a container
-	// is starting.
+	// Waiting is for what normally resolves itself soon: the status is about an earlier generation, a container is
+	// starting.
 	Waiting
-	// Unavailable is for what does not work now and may get better by itself.
+	// Unavailable is for what does not work now and may resolve itself.
 	Unavailable
-	// Failed is for what hardly gets better before somebody changes something.
+	// Failed is for what will probably not resolve itself without a change by a user.
 	Failed
-	// Missing is for callers who find no object at all. Nothing here returns it.
+	// Missing is for callers that find no object. This package does not return it.
 	Missing
 )
 
-// Problem is what is wrong with an object. The zero value is that of an object with which nothing is wrong.
+// Problem is what is wrong with an object. The zero value means that nothing is.
 type Problem struct {
 	Severity Severity
 	// Message names the cause, not the object. It is bounded.

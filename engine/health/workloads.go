@@ -19,8 +19,8 @@ func deploymentUnhealthy(deployment content) Problem {
 	)
 }
 
-// stuck is how bad it is that the condition Progressing is not True: its controller gave up if it is False, and has no
-// opinion about a roll-out that somebody paused.
+// stuck returns the severity of a condition Progressing that is not True: False means that its controller gave up,
+// Unknown that a user paused the roll-out.
 func (c content) stuck() Severity {
 	if c.condition(string(appsv1.DeploymentProgressing))["status"] == statusFalse {
 		return Failed
@@ -28,10 +28,10 @@ func (c content) stuck() Severity {
 	return Unavailable
 }
 
-// newReplicaSetAvailable is the reason of the condition Progressing once a Deployment's controller is done.
+// newReplicaSetAvailable is the reason of the condition Progressing of a completed roll-out.
 const newReplicaSetAvailable = "NewReplicaSetAvailable"
 
-// deploymentProgressing is about the Deployment's own status; its pods are looked at by PodsRolledOut.
+// deploymentProgressing checks the Deployment's own status; PodsRolledOut checks its pods.
 func deploymentProgressing(deployment content) Problem {
 	if outdated := deployment.outdated(); outdated != (Problem{}) {
 		return outdated
@@ -49,7 +49,7 @@ func deploymentProgressing(deployment content) Problem {
 	}
 }
 
-// tooMany is about pods of former templates, and of a greater scale, that are not even terminating yet.
+// tooMany reports surplus pods, of earlier templates or a larger scale, that are not terminating yet.
 func (c content) tooMany() Problem {
 	wanted, _ := c.replicas()
 	if have := c.number(0, "status", "replicas"); have > wanted {
@@ -58,9 +58,9 @@ func (c content) tooMany() Problem {
 	return Problem{}
 }
 
-// podsTold is what a Deployment that has not too many pods says of them: that some are missing, are of a former
-// template, or are still terminating.
-func (c content) podsTold(wanted, ending int64) Problem {
+// reportedPods returns what the status of a Deployment without surplus pods reports: pods that are missing, of an
+// earlier template, or still terminating.
+func (c content) reportedPods(wanted, ending int64) Problem {
 	switch missing, old := c.notEnough("pods", "replicas", wanted), c.notEnough("updated pods", "updatedReplicas", wanted); {
 	case missing != "":
 		return unavailable(missing)
@@ -88,8 +88,8 @@ func statefulSetProgressing(statefulSet content) Problem {
 	return unavailable(statefulSet.notEnough("updated replicas", "updatedReplicas", wanted))
 }
 
-// replicasUnhealthy is for ReplicaSets and ReplicationControllers. Other than a StatefulSet, they are not checked if
-// the number of replicas is not given.
+// replicasUnhealthy is for ReplicaSets and ReplicationControllers. Unlike StatefulSets, they are not checked if the
+// number of replicas is not set.
 func replicasUnhealthy(object content) Problem {
 	if outdated := object.outdated(); outdated != (Problem{}) {
 		return outdated
@@ -113,7 +113,7 @@ func daemonSetUnhealthy(daemonSet content) Problem {
 		return unavailable(fmt.Sprintf("%d pods run where they should not", misscheduled))
 	}
 
-	// Pods may be missing only while a roll-out replaces them, and only as many as it may take at once.
+	// Pods may be missing only during a roll-out, and only as many as maxUnavailable allows.
 	allowed := int64(0)
 	if daemonSet.number(0, "status", "updatedNumberScheduled") < desired {
 		allowed = daemonSet.maxUnavailable(desired)
@@ -131,8 +131,8 @@ func daemonSetProgressing(daemonSet content) Problem {
 	return unavailable(daemonSet.notEnough("updated pods", "updatedNumberScheduled", daemonSet.number(0, "status", "desiredNumberScheduled")))
 }
 
-// maxUnavailable returns how many pods of a DaemonSet may be missing during a roll-out: of a percentage the part that
-// is surely allowed, and none unless the DaemonSet says otherwise.
+// maxUnavailable returns how many pods of a DaemonSet may be missing during a roll-out: percentages are rounded down,
+// and the default is none.
 func (c content) maxUnavailable(desired int64) int64 {
 	if c.text("spec", "updateStrategy", "type") != string(appsv1.RollingUpdateDaemonSetStrategyType) {
 		return 0
@@ -153,7 +153,7 @@ func (c content) maxUnavailable(desired int64) int64 {
 	return int64(scaled)
 }
 
-// notEnough returns that a number in the status has not reached what is wanted, or "".
+// notEnough returns a message if a number in the status is lower than wanted, else "".
 func (c content) notEnough(what, field string, wanted int64) string {
 	if have := c.number(0, "status", field); have < wanted {
 		return fmt.Sprintf("%d of %d %s", have, wanted, what)

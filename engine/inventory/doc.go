@@ -3,8 +3,8 @@
 // applied and deleted (Stage).
 //
 // The list is written ahead: before the first write to a target it names everything that may exist afterwards, so that
-// a crash at any call leaves no object that nobody knows of. Therefore Union never loses an entry, and keeps what an
-// existing entry knows until its object was applied.
+// a crash at any call leaves no object that is not listed. Therefore Union never drops an entry, and keeps the content
+// of an existing entry until its object was applied.
 //
 // The package is pure: it does no I/O and holds no state.
 package inventory

@@ -9,14 +9,15 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// Equivalences are sets of kinds that name the same objects, so that a manifest which moves from one to another does
-// not have its object deleted. The zero value knows none; NewEquivalences knows those that Kubernetes itself made.
+// Equivalences are sets of kinds that name the same objects, so that an object is not deleted when its manifest moves
+// from one kind to another. The zero value is empty; NewEquivalences includes the equivalent kinds of Kubernetes
+// itself.
 type Equivalences struct {
 	sets map[schema.GroupKind]*[]schema.GroupKind
 }
 
-// NewEquivalences returns the default sets extended by additional ones. A set with a member that is known already joins
-// the set of the first such member; every member of it then counts to that set alone.
+// NewEquivalences returns the default sets extended by additional ones. A set with a known member joins the set of the
+// first such member; all its members then belong to that set alone.
 func NewEquivalences(additional ...[]metav1.GroupKind) Equivalences {
 	e := Equivalences{sets: map[schema.GroupKind]*[]schema.GroupKind{}}
 	for kind, group := range map[string]string{
@@ -53,7 +54,7 @@ func (e Equivalences) add(members []schema.GroupKind) {
 	}
 }
 
-// Of returns the other kinds of the set that a kind counts to.
+// Of returns the other kinds of the set that a kind belongs to.
 func (e Equivalences) Of(gk schema.GroupKind) []schema.GroupKind {
 	set := e.sets[gk]
 	if set == nil {
@@ -68,21 +69,21 @@ func (e Equivalences) Of(gk schema.GroupKind) []schema.GroupKind {
 	return others
 }
 
-// Book finds the entries of an inventory by key, under any of the equivalent kinds.
-type Book struct {
+// Lookup finds the entries of an inventory by key, under any of the equivalent kinds.
+type Lookup struct {
 	entries      map[Key]*resourcesv1alpha1.ObjectReference
 	equivalences Equivalences
 }
 
-// NewBook returns a book of an inventory.
-func NewBook(refs []resourcesv1alpha1.ObjectReference, equivalences Equivalences) Book {
-	return Book{entries: Index(refs), equivalences: equivalences}
+// NewLookup returns a Lookup in an inventory.
+func NewLookup(refs []resourcesv1alpha1.ObjectReference, equivalences Equivalences) Lookup {
+	return Lookup{entries: Index(refs), equivalences: equivalences}
 }
 
 // Find returns the entry with the key, or else that of the same object under an equivalent kind; nil if there is
 // neither.
-func (b Book) Find(key Key) *resourcesv1alpha1.ObjectReference {
-	if same := b.Same(key); len(same) > 0 {
+func (l Lookup) Find(key Key) *resourcesv1alpha1.ObjectReference {
+	if same := l.Same(key); len(same) > 0 {
 		return same[0]
 	}
 	return nil
@@ -91,15 +92,15 @@ func (b Book) Find(key Key) *resourcesv1alpha1.ObjectReference {
 // Same returns the entries of one object, the one that Find returns first. There are several while an object moves from
 // one kind to another: the new entry is written ahead of the object, with the UID that the old one has (Inherit).
 // Entries of equivalent kinds with other UIDs are other objects.
-func (b Book) Same(key Key) []*resourcesv1alpha1.ObjectReference {
+func (l Lookup) Same(key Key) []*resourcesv1alpha1.ObjectReference {
 	var same []*resourcesv1alpha1.ObjectReference
 	take := func(k Key) {
-		if ref := b.entries[k]; ref != nil && (len(same) == 0 || same[0].UID == ref.UID) {
+		if ref := l.entries[k]; ref != nil && (len(same) == 0 || same[0].UID == ref.UID) {
 			same = append(same, ref)
 		}
 	}
 	take(key)
-	for _, gk := range b.equivalences.Of(key.GroupKind()) {
+	for _, gk := range l.equivalences.Of(key.GroupKind()) {
 		other := key
 		other.Group, other.Kind = gk.Group, gk.Kind
 		take(other)
@@ -107,12 +108,12 @@ func (b Book) Same(key Key) []*resourcesv1alpha1.ObjectReference {
 	return same
 }
 
-// Inherit returns entries for objects that are about to be applied, with what the book knows of them: UID, and the
-// labels and annotations of the last apply.
-func (b Book) Inherit(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.ObjectReference {
+// Inherit returns entries for objects that are about to be applied, with the UID, labels and annotations of their
+// existing entries.
+func (l Lookup) Inherit(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.ObjectReference {
 	out := slices.Clone(refs)
 	for i := range out {
-		if known := b.Find(KeyOf(out[i])); known != nil {
+		if known := l.Find(KeyOf(out[i])); known != nil {
 			out[i].UID, out[i].Labels, out[i].Annotations = known.UID, known.Labels, known.Annotations
 		}
 	}

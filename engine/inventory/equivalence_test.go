@@ -54,17 +54,17 @@ func TestMR33_Equivalences(t *testing.T) {
 
 func TestMR33_EntryIsFoundUnderAnEquivalentKind(t *testing.T) {
 	g := NewWithT(t)
-	book := inventory.NewBook([]resourcesv1alpha1.ObjectReference{
+	lookup := inventory.NewLookup([]resourcesv1alpha1.ObjectReference{
 		ref("extensions/v1beta1", "Deployment", "a", "old"), ref("extensions/v1beta1", "Deployment", "a", "both"), ref("apps/v1", "Deployment", "a", "both"),
 	}, inventory.NewEquivalences())
 	find := func(namespace, name string) *resourcesv1alpha1.ObjectReference {
-		return book.Find(inventory.Key{Group: "apps", Kind: "Deployment", Namespace: namespace, Name: name})
+		return lookup.Find(inventory.Key{Group: "apps", Kind: "Deployment", Namespace: namespace, Name: name})
 	}
 	g.Expect(find("a", "old").APIVersion).To(Equal("extensions/v1beta1"))
 	g.Expect(find("a", "both").APIVersion).To(Equal("apps/v1"), "the exact kind comes first")
 	g.Expect(find("b", "old")).To(BeNil())
 	g.Expect(find("a", "other")).To(BeNil())
-	g.Expect(inventory.NewBook(nil, inventory.Equivalences{}).Find(inventory.Key{Kind: "X"})).To(BeNil())
+	g.Expect(inventory.NewLookup(nil, inventory.Equivalences{}).Find(inventory.Key{Kind: "X"})).To(BeNil())
 }
 
 // A hub that stops between writing an entry ahead and applying the object leaves two entries of one object.
@@ -77,7 +77,7 @@ func TestObjectThatMovesToAnotherKindHasTwoEntries(t *testing.T) {
 	}
 	old, moved := ref("extensions/v1beta1", "1"), ref("apps/v1", "")
 	before := []resourcesv1alpha1.ObjectReference{old}
-	ahead := inventory.Union(before, inventory.NewBook(before, inventory.NewEquivalences()).Inherit([]resourcesv1alpha1.ObjectReference{moved}))
+	ahead := inventory.Union(before, inventory.NewLookup(before, inventory.NewEquivalences()).Inherit([]resourcesv1alpha1.ObjectReference{moved}))
 	g.Expect(moved.UID).To(BeEmpty(), "what was given is not changed")
 	moved.UID, moved.Labels = old.UID, old.Labels
 	g.Expect(ahead).To(ConsistOf(old, moved))
@@ -90,11 +90,11 @@ func TestObjectThatMovesToAnotherKindHasTwoEntries(t *testing.T) {
 		return out
 	}
 	apps, extensions := inventory.KeyOf(moved), inventory.KeyOf(old)
-	book := inventory.NewBook(ahead, inventory.NewEquivalences())
-	g.Expect(names(book.Same(apps))).To(Equal([]string{"apps/v1", "extensions/v1beta1"}))
-	g.Expect(names(book.Same(extensions))).To(Equal([]string{"extensions/v1beta1", "apps/v1"}))
+	lookup := inventory.NewLookup(ahead, inventory.NewEquivalences())
+	g.Expect(names(lookup.Same(apps))).To(Equal([]string{"apps/v1", "extensions/v1beta1"}))
+	g.Expect(names(lookup.Same(extensions))).To(Equal([]string{"extensions/v1beta1", "apps/v1"}))
 	moved.UID = "2" // two objects that were always listed side by side
-	book = inventory.NewBook([]resourcesv1alpha1.ObjectReference{old, moved}, inventory.NewEquivalences())
-	g.Expect(names(book.Same(apps))).To(Equal([]string{"apps/v1"}))
-	g.Expect(names(book.Same(extensions))).To(Equal([]string{"extensions/v1beta1"}))
+	lookup = inventory.NewLookup([]resourcesv1alpha1.ObjectReference{old, moved}, inventory.NewEquivalences())
+	g.Expect(names(lookup.Same(apps))).To(Equal([]string{"apps/v1"}))
+	g.Expect(names(lookup.Same(extensions))).To(Equal([]string{"extensions/v1beta1"}))
 }

@@ -24,7 +24,7 @@ type Key struct {
 func KeyOf(ref resourcesv1alpha1.ObjectReference) Key {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		// Entries are written by us or by GRM and parse; a hand-made one must still be told from others.
+		// Entries that we or GRM wrote can be parsed; one that a user wrote must still be distinct from others.
 		gv = schema.GroupVersion{Group: ref.APIVersion}
 	}
 	return Key{Group: gv.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}

@@ -6,7 +6,7 @@ import "k8s.io/apimachinery/pkg/runtime/schema"
 // starts when the one before it is done. Deletion runs through the stages backwards.
 type Stage int
 
-// Stages in order. The list follows GRM's fixed kind order, folded to the dependencies that matter to a server; custom
+// Stages in order. The list follows GRM's fixed kind order, reduced to the dependencies that matter to a server; custom
 // resources come before the admission webhooks and aggregated APIs of the same bundle, because a webhook whose backend
 // is not up yet would block them.
 const (
@@ -15,7 +15,7 @@ const (
 	StageAccess                  // RBAC
 	StageWorkload                // services and what runs behind them
 	StageCustom                  // custom resources and every other kind
-	StageGate                    // what stands between clients and the API server
+	StageGate                    // admission webhooks and aggregated APIs, which requests pass through
 	stages
 )
 
@@ -60,15 +60,15 @@ func StageOf(gk schema.GroupKind) Stage {
 	return StageCustom
 }
 
-// IsCustomResourceDefinition tells whether a kind defines other kinds.
+// IsCustomResourceDefinition reports whether a kind defines other kinds.
 func IsCustomResourceDefinition(gk schema.GroupKind) bool {
 	return gk.Group == "apiextensions.k8s.io" && gk.Kind == "CustomResourceDefinition"
 }
 
-// IsNamespace tells whether a kind is the core Namespace.
+// IsNamespace reports whether a kind is the core Namespace.
 func IsNamespace(gk schema.GroupKind) bool { return gk.Group == "" && gk.Kind == "Namespace" }
 
-// ServesKinds tells whether objects of a kind have the API server serve others.
+// ServesKinds reports whether objects of a kind make the API server serve other kinds.
 func ServesKinds(gk schema.GroupKind) bool {
 	return IsCustomResourceDefinition(gk) || gk.Group == "apiregistration.k8s.io" && gk.Kind == "APIService"
 }

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Text is a manifest in JSON, field by field. It is made when it is used first, and may be used by many at a time. The
-// nil Text knows nothing, and encodes all of an object.
+// Text is the JSON of a manifest, field by field. It is made on first use and is safe for concurrent use. A nil Text
+// has no fields, so that all of an object is encoded.
 type Text struct {
 	content map[string]any
 	fields  func() map[string][]byte
@@ -24,7 +24,7 @@ func TextOf(content map[string]any) *Text {
 }
 
 // encode encodes the fields of a manifest that are as they are in all targets. One that cannot be encoded is left out:
-// whoever has to send it hears why.
+// encoding the object fails then, and says why.
 func encode(content map[string]any) map[string][]byte {
 	fields := make(map[string][]byte, len(content))
 	for name, value := range content {
@@ -40,7 +40,7 @@ func encode(content map[string]any) map[string][]byte {
 
 // Append appends an object in JSON, with its keys in order as json.Marshal has them.
 func (t *Text) Append(to []byte, object map[string]any) ([]byte, error) {
-	b := bytes.NewBuffer(slices.Grow(to, t.length()+roomForRest))
+	b := bytes.NewBuffer(slices.Grow(to, t.length()+restBytes))
 	err := t.Write(b, object)
 	return b.Bytes(), err
 }
@@ -72,10 +72,10 @@ func (t *Text) Write(to io.Writer, object map[string]any) error {
 	return err
 }
 
-// roomForRest is what metadata and names of fields take, mostly.
-const roomForRest = 1 << 10
+// restBytes is the usual size of metadata and field names.
+const restBytes = 1 << 10
 
-// length is that of what an object probably has in common with the manifest.
+// length is the length of all fields that are cached.
 func (t *Text) length() (sum int) {
 	if t != nil {
 		for _, text := range t.fields() {
@@ -97,7 +97,7 @@ func (t *Text) of(name string, value any) ([]byte, error) {
 	return json.Marshal(value)
 }
 
-// isSame tells of two values whether they are one and the same. Others may be equal nevertheless.
+// isSame reports whether two values are identical, that is, share their memory. Values that are not may still be equal.
 func isSame(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

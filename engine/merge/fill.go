@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// fill gives an object that is written in full what others own and the manifest leaves empty. It is the counterpart of
-// the exemptions in package ownership, for writes that would otherwise take it away.
+// fill copies fields that others own and that the manifest leaves empty into an object that is written in full. It is
+// the counterpart of the exemptions in package ownership, for updates that would otherwise remove these fields.
 func fill(obj, live *unstructured.Unstructured) {
 	take := func(path ...string) {
 		last := len(path) - 1
@@ -30,7 +30,7 @@ func fill(obj, live *unstructured.Unstructured) {
 		take("spec", "claimRef")
 		claim, liveClaim := mapAt(obj.Object, "spec", "claimRef"), mapAt(live.Object, "spec", "claimRef")
 		if text(claim["namespace"]) == text(liveClaim["namespace"]) && text(claim["name"]) == text(liveClaim["name"]) {
-			for field := range liveClaim { // a claim that is bound has a UID: without it, it would be lost
+			for field := range liveClaim { // with the UID of a bound claim, without which the volume would lose its claim
 				take("spec", "claimRef", field)
 			}
 		}
@@ -72,7 +72,7 @@ func fill(obj, live *unstructured.Unstructured) {
 	}
 }
 
-// InsecureAPI tells of an APIService that its server's certificate is not to be verified, which rules a CA bundle out.
+// InsecureAPI reports whether the certificate of an APIService's server is not verified, which excludes a CA bundle.
 func InsecureAPI(obj *unstructured.Unstructured) bool {
 	return mapAt(obj.Object, "spec")["insecureSkipTLSVerify"] == true
 }

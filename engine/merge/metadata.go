@@ -12,19 +12,19 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// Options are what decides beside the manifest and the live object.
+// Options are the inputs of a merge besides the manifest and the live object.
 type Options struct {
-	// BaseLabels and BaseAnnotations are what the last apply wanted, the base of the three-way merges.
+	// BaseLabels and BaseAnnotations are those of the last apply, the base of the three-way merges.
 	BaseLabels, BaseAnnotations map[string]string
-	// ForceLabels and ForceAnnotations drop what the manifest does not have.
+	// ForceLabels and ForceAnnotations remove live ones that the manifest does not have.
 	ForceLabels, ForceAnnotations bool
-	// Autoscaled objects have their replicas set by an autoscaler.
+	// Autoscaled is set if an autoscaler sets the replicas of the object.
 	Autoscaled bool
-	// ControlPlane tells of an annotation whether a part of the control plane wrote it; nil knows of none. Such stay.
+	// ControlPlane reports whether a part of the control plane wrote an annotation, which then stays. Nil means none.
 	ControlPlane func(key string) bool
 }
 
-// StaleLabels returns the labels of the live object that have to go, in order.
+// StaleLabels returns the labels of the live object that have to be removed, sorted.
 func StaleLabels(desired Values, live map[string]string, o Options) []string {
 	if !o.ForceLabels {
 		return unchangedSince(o.BaseLabels, desired, live)
@@ -40,7 +40,7 @@ func StaleLabels(desired Values, live map[string]string, o Options) []string {
 }
 
 // StaleAnnotations is StaleLabels for annotations. References for the garbage collector that the manifest does not have
-// go in any case.
+// are always removed.
 func StaleAnnotations(kind schema.GroupKind, desired Values, live map[string]string, o Options) []string {
 	var stale []string
 	if o.ForceAnnotations {
@@ -61,7 +61,7 @@ func StaleAnnotations(kind schema.GroupKind, desired Values, live map[string]str
 	return stale
 }
 
-// unchangedSince lists what was managed once, is not any more, and still has the value of then.
+// unchangedSince lists the keys that were managed, are not any more, and still have their managed value.
 func unchangedSince(base map[string]string, desired Values, live map[string]string) (keys []string) {
 	for k, v := range base {
 		if now, there := live[k]; there && now == v && !desired.has(k) {
@@ -75,18 +75,18 @@ func unchangedSince(base map[string]string, desired Values, live map[string]stri
 // namespaceNameLabel is put on every Namespace by the API server.
 const namespaceNameLabel = "kubernetes.io/metadata.name"
 
-// stays tells of an annotation whether it survives although the annotations are forced.
+// stays reports whether an annotation is kept although the annotations are forced.
 func stays(kind schema.GroupKind, key string, controlPlane func(string) bool) bool {
 	return kind == service && strings.HasPrefix(key, "loadbalancer.openstack.org") || ByServer(key) || controlPlane != nil && controlPlane(key)
 }
 
-// ByServer tells of an annotation whether it is the API server's own way to show a field that a version of a kind does
-// not have. Nobody can remove such.
+// ByServer reports whether the API server uses an annotation to represent a field that a version of a kind does not
+// have. Such annotations cannot be removed.
 func ByServer(key string) bool {
 	return key == "deprecated.daemonset.template.generation" || strings.HasPrefix(key, "autoscaling.alpha.kubernetes.io/")
 }
 
-// Values are the labels or annotations of a manifest, as they stand in its content.
+// Values are the labels or annotations of a manifest, as in its content.
 type Values map[string]any
 
 func (v Values) has(key string) bool {
@@ -104,7 +104,7 @@ func metadataOf(obj *unstructured.Unstructured, field string) Values {
 	return mapAt(mapAt(obj.Object, "metadata"), field)
 }
 
-// labels merges three-way: live and desired, desired wins, without what is stale.
+// labels merges three-way: the union of live and desired, where desired wins, without stale labels.
 func labels(desired, live *unstructured.Unstructured, o Options) map[string]string {
 	return without(union(live.GetLabels(), desired.GetLabels()), StaleLabels(LabelsOf(desired), live.GetLabels(), o))
 }
@@ -114,7 +114,7 @@ func annotations(desired, live *unstructured.Unstructured, o Options) map[string
 	return without(union(live.GetAnnotations(), desired.GetAnnotations()), StaleAnnotations(kind, AnnotationsOf(desired), live.GetAnnotations(), o))
 }
 
-// Annotations are those that an object has after it was merged.
+// Annotations returns the annotations of the merged object.
 func Annotations(desired, live *unstructured.Unstructured, o Options) map[string]string {
 	return annotations(desired, live, o)
 }
@@ -139,7 +139,7 @@ func without(values map[string]string, keys []string) map[string]string {
 	return values
 }
 
-// SameOwners tells whether live owner references are exactly the wanted ones, in whatever order.
+// SameOwners reports whether live owner references are exactly the wanted ones, in whatever order.
 func SameOwners(wanted, live []metav1.OwnerReference) bool {
 	if len(wanted) != len(live) {
 		return false
@@ -158,9 +158,9 @@ func sameOwner(a, b metav1.OwnerReference) bool {
 		yes(a.Controller) == yes(b.Controller) && yes(a.BlockOwnerDeletion) == yes(b.BlockOwnerDeletion)
 }
 
-// DeleteOnInvalidUpdate tells whether an object with these annotations is to be deleted when its update is called
-// invalid, and how. A propagation that does not exist is an error, and then nothing is to be deleted. No propagation
-// leaves the choice to the API server.
+// DeleteOnInvalidUpdate reports whether an object with these annotations is to be deleted when its update is invalid,
+// and how. An unknown propagation is an error, and then nothing is to be deleted. A nil propagation is the API server's
+// default.
 func DeleteOnInvalidUpdate(annotations map[string]string) (yes bool, propagation *metav1.DeletionPropagation, err error) {
 	yes = resourcesv1alpha1.IsTruthy(annotations[resourcesv1alpha1.DeleteOnInvalidUpdateAnnotation])
 	value, set := annotations[resourcesv1alpha1.DeletionPropagationOnInvalidUpdateAnnotation]

@@ -20,14 +20,14 @@ var (
 	cronJob        = schema.GroupKind{Group: "batch", Kind: "CronJob"}
 )
 
-// scalable tells of a kind whether its replicas are subject to preservation.
+// scalable reports whether the live replicas of a kind may be kept.
 func scalable(gk schema.GroupKind) bool {
 	return (gk.Group == "apps" || gk.Group == "extensions") && (gk.Kind == "Deployment" || gk.Kind == "StatefulSet")
 }
 
 func isStatefulSet(gk schema.GroupKind) bool { return scalable(gk) && gk.Kind == "StatefulSet" }
 
-// KeepsReplicas tells whether the live replicas of an object win over its manifest's.
+// KeepsReplicas reports whether the live replicas of an object win over its manifest's.
 func KeepsReplicas(desired *unstructured.Unstructured, autoscaled bool) bool {
 	if !scalable(desired.GroupVersionKind().GroupKind()) {
 		return false
@@ -36,12 +36,12 @@ func KeepsReplicas(desired *unstructured.Unstructured, autoscaled bool) bool {
 	return !set || autoscaled || AnnotationsOf(desired)[resourcesv1alpha1.PreserveReplicasAnnotation] == "true"
 }
 
-// KeepsResources tells whether live CPU and memory of an object's containers win over its manifest's.
+// KeepsResources reports whether live CPU and memory of an object's containers win over its manifest's.
 func KeepsResources(desired *unstructured.Unstructured) bool {
 	return AnnotationsOf(desired)[resourcesv1alpha1.PreserveResourcesAnnotation] == "true" && TemplatePath(desired.GroupVersionKind().GroupKind()) != nil
 }
 
-// NeedsLive tells whether what to send depends on the live object. exists is true if it is known to exist.
+// NeedsLive reports whether what to send depends on the live object. exists is true if it is known to exist.
 func NeedsLive(desired *unstructured.Unstructured, o Options, exists bool) bool {
 	if !exists && len(CreationOnly(desired)) > 0 {
 		return true
@@ -58,7 +58,7 @@ func NeedsLive(desired *unstructured.Unstructured, o Options, exists bool) bool 
 	return restartedAt(desired.Object, gk) != nil
 }
 
-// CreationOnly lists the fields of a manifest that count when the object is created and never again.
+// CreationOnly lists the fields of a manifest that are set only when the object is created.
 func CreationOnly(desired *unstructured.Unstructured) (paths [][]string) {
 	if f, ok := mapAt(desired.Object, "metadata")["finalizers"].([]any); ok && len(f) > 0 {
 		paths = append(paths, []string{"metadata", "finalizers"})
@@ -73,8 +73,8 @@ func CreationOnly(desired *unstructured.Unstructured) (paths [][]string) {
 	return paths
 }
 
-// Passing lists the fields of a body that the hub must not go on owning once they are written, because later manifests
-// without them must not take them away.
+// Passing lists the fields of a body whose ownership the hub gives up once they are written, so that a later manifest
+// without them does not remove them.
 func Passing(body *unstructured.Unstructured) []fieldpath.Path {
 	var paths []fieldpath.Path
 	for _, names := range CreationOnly(body) {
@@ -87,7 +87,7 @@ func Passing(body *unstructured.Unstructured) []fieldpath.Path {
 	return paths
 }
 
-// Supported tells whether the rules are known for the version of a kind.
+// Supported returns an error if the merge rules do not support the version of a kind.
 func Supported(obj *unstructured.Unstructured) error {
 	gvk := obj.GroupVersionKind()
 	if gvk.GroupKind() == cronJob && gvk.Version != "v1" && gvk.Version != "v1beta1" {
@@ -100,7 +100,7 @@ func Supported(obj *unstructured.Unstructured) error {
 // among the owned fields, and left out otherwise.
 func Keep(body, live *unstructured.Unstructured, owned *fieldpath.Set, o Options) error {
 	k := keeper{owned: owned}
-	// What counts at creation only stays with us if it still is ours: an apply without it would take it off.
+	// Finalizers that we still own have to be sent: an apply without them would remove them.
 	own := has(owned, fields("metadata", "finalizers"))
 	if finalizers := live.GetFinalizers(); own && len(finalizers) > 0 {
 		body.SetFinalizers(slices.DeleteFunc(finalizers, func(f string) bool { return !owned.Has(append(fields("metadata", "finalizers"), member(f))) }))
@@ -110,7 +110,7 @@ func Keep(body, live *unstructured.Unstructured, owned *fieldpath.Set, o Options
 	return k.payload(body, live, o)
 }
 
-// Object returns the whole object to be written by an update: the manifest with the live metadata and all that is kept.
+// Object returns the whole object for an update: the manifest with the live metadata and all kept fields.
 func Object(desired, live *unstructured.Unstructured, o Options) (*unstructured.Unstructured, error) {
 	out := desired.DeepCopy()
 	k := keeper{full: true}
@@ -125,7 +125,7 @@ func Object(desired, live *unstructured.Unstructured, o Options) (*unstructured.
 		unstructured.RemoveNestedField(out.Object, "metadata", "ownerReferences")
 	}
 	if metadata := mapAt(out.Object, "metadata"); metadata != nil && len(metadata) == 0 {
-		delete(out.Object, "metadata") // so that merging again finds the same: an empty map and none are one
+		delete(out.Object, "metadata") // so that merging again gives the same result
 	}
 	delete(out.Object, "status")
 	if status, ok := live.Object["status"].(map[string]any); ok && len(status) > 0 {
@@ -138,9 +138,9 @@ func Object(desired, live *unstructured.Unstructured, o Options) (*unstructured.
 	return out, nil
 }
 
-// keeper settles fields whose live value wins.
+// keeper sets fields whose live value wins.
 type keeper struct {
-	// full is true if everything is written, so that all kept fields have to be there; else only owned ones may be.
+	// full is true for an update, which needs all kept fields; an apply has only the owned ones.
 	full  bool
 	owned *fieldpath.Set
 }
@@ -161,7 +161,7 @@ func (k keeper) payload(body, live *unstructured.Unstructured, o Options) error 
 	case job:
 		if spec != nil {
 			k.always(spec, liveSpec, "selector", fields("spec"))
-			if _, set := spec["completions"]; !set { // nobody may change it, and it may be a default
+			if _, set := spec["completions"]; !set { // it is immutable, and may be a default
 				k.ifThere(spec, liveSpec, "completions", fields("spec"))
 			}
 		}
@@ -178,7 +178,7 @@ func (k keeper) payload(body, live *unstructured.Unstructured, o Options) error 
 	return nil
 }
 
-// ifThere settles a field whose live value wins if there is one.
+// ifThere sets a field whose live value wins if there is one.
 func (k keeper) ifThere(body, live map[string]any, field string, at fieldpath.Path) {
 	v, found := live[field]
 	switch {
@@ -190,13 +190,13 @@ func (k keeper) ifThere(body, live map[string]any, field string, at fieldpath.Pa
 	}
 }
 
-// always settles a field whose live value wins even if there is none.
+// always sets a field to its live value, or removes it if there is none.
 func (k keeper) always(body, live map[string]any, field string, at fieldpath.Path) {
 	delete(body, field)
 	k.ifThere(body, live, field, at)
 }
 
-// has tells whether a set has a path or anything below it.
+// has reports whether a set has a path or anything below it.
 func has(set *fieldpath.Set, path fieldpath.Path) bool {
 	for i, pe := range path {
 		if set == nil {
@@ -246,7 +246,7 @@ func mapAt(m map[string]any, path ...string) map[string]any {
 	return m
 }
 
-// ensure returns the map at a path and makes what is missing. It returns nil if something else is in the way.
+// ensure returns the map at a path and creates missing maps. It returns nil if a value on the path is not a map.
 func ensure(m map[string]any, path ...string) map[string]any {
 	for _, p := range path {
 		next, ok := m[p].(map[string]any)

@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// hasNodePorts tells whether a Service gets ports and addresses outside the cluster, which are to stay.
+// hasNodePorts reports whether a Service has allocated ports and addresses outside the cluster, which are kept.
 func hasNodePorts(spec map[string]any) bool {
 	t := serviceType(spec)
 	return t == "LoadBalancer" || t == "NodePort"
@@ -47,8 +47,8 @@ func (k keeper) unlessEmpty(spec, live map[string]any, field string) {
 	}
 }
 
-// nodePorts gives ports without a node port that of the live port which is most like it: it has the same name or the
-// same number. Of equally good ones the last wins; no two ports of a protocol get the same.
+// nodePorts sets the node port of ports without one to that of the most similar live port, which has the same name or
+// number. Of equally similar ones the last wins; no two ports of a protocol get the same node port.
 func (k keeper) nodePorts(spec, live map[string]any) {
 	ports, _ := spec["ports"].([]any)
 	livePorts, _ := live["ports"].([]any)
@@ -72,7 +72,7 @@ func (k keeper) nodePorts(spec, live map[string]any) {
 		for _, l := range livePorts {
 			livePort, ok := l.(map[string]any)
 			if ok && !empty(livePort["nodePort"]) && !taken[use(protocol(port), livePort["nodePort"])] &&
-				likeness(port, livePort) > 0 && likeness(port, livePort) >= likeness(port, best) {
+				similarity(port, livePort) > 0 && similarity(port, livePort) >= similarity(port, best) {
 				best = livePort
 			}
 		}
@@ -81,15 +81,15 @@ func (k keeper) nodePorts(spec, live map[string]any) {
 		}
 		taken[use(protocol(port), best["nodePort"])] = true
 		sameItem := sameNumber(port["port"], best["port"]) && protocol(port) == protocol(best)
-		// In the same item of the list whoever owns the node port goes on doing so. In a new item it has to be sent.
+		// In the same list item the owner of the node port stays its owner. In a new item it has to be sent.
 		if k.full || !sameItem || has(k.owned, nodePortPath(best)) {
 			port["nodePort"] = best["nodePort"]
 		}
 	}
 }
 
-// likeness tells how much two ports have in common, zero if they are different ports.
-func likeness(a, b map[string]any) (n int) {
+// similarity says how much two ports have in common, zero if they are different ports.
+func similarity(a, b map[string]any) (n int) {
 	if b == nil {
 		return 0
 	}
@@ -128,7 +128,7 @@ func sameNumber(a, b any) bool {
 	return ok && okToo && x == y
 }
 
-// integer reads a number as it stands in JSON or in a test.
+// integer returns a number of decoded JSON, or of a Go literal.
 func integer(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int64:

@@ -14,7 +14,7 @@ var (
 	jobTemplate  = []string{"spec", "jobTemplate", "spec", "template"}
 )
 
-// TemplatePath returns where a kind has the pod template that the rules for pod templates hold for, nil if it has none.
+// TemplatePath returns the path of a kind's pod template, if the rules for pod templates apply to the kind, else nil.
 func TemplatePath(gk schema.GroupKind) []string {
 	switch gk.Group {
 	case "apps", "extensions":
@@ -42,7 +42,7 @@ func restartedAt(obj map[string]any, gk schema.GroupKind) any {
 	return mapAt(mapAt(obj, path...), "metadata", "annotations")[resourcesv1alpha1.RestartedAtAnnotation]
 }
 
-// template settles a pod template.
+// template sets the kept fields of a pod template.
 func (k keeper) template(body, live *unstructured.Unstructured, gk schema.GroupKind) {
 	path := TemplatePath(gk)
 	template := mapAt(body.Object, path...)
@@ -65,7 +65,7 @@ func (k keeper) template(body, live *unstructured.Unstructured, gk schema.GroupK
 }
 
 // resources keeps CPU and memory of containers that the live template has under the same names. Init containers and
-// ephemeral ones are not asked for.
+// ephemeral containers are ignored.
 func (k keeper) resources(template, live map[string]any, at fieldpath.Path) {
 	containers, _ := mapAt(template, "spec")["containers"].([]any)
 	liveContainers, _ := mapAt(live, "spec")["containers"].([]any)
@@ -105,7 +105,7 @@ func named(list []any, name string) (found map[string]any) {
 	return found
 }
 
-// jobLabels keeps the labels of a Job's template, which nobody may change.
+// jobLabels keeps the labels of a Job's template, which are immutable.
 func (k keeper) jobLabels(body, live map[string]any) {
 	template := mapAt(body, specTemplate...)
 	if template == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// Bounds of the managedFields of one object. Real API servers keep far less: an object has 1.5 MiB at most, objects
-// nest no deeper than their schemas do, and of the managers that update an object ten are kept.
+// Bounds of the managedFields of one object. Real API servers store far less: an object has at most 1.5 MiB, its depth
+// is bounded by its schema, and at most ten managers that update it are recorded.
 const (
 	// MaxEntries is how many entries are read.
 	MaxEntries = 1000
@@ -40,7 +40,7 @@ func checkSize(entries []metav1.ManagedFieldsEntry) error {
 	return nil
 }
 
-// checkDepth returns an error if fields are nested too deep. It looks at the text alone.
+// checkDepth returns an error if fields are nested too deep, without parsing them.
 func checkDepth(text []byte) error {
 	if err := untrusted.Check(text, untrusted.Bounds{Depth: MaxDepth}); err != nil {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)

@@ -169,7 +169,7 @@ func FuzzFieldsV1(f *testing.F) {
 		if most := float64(5000 + 100*ownership.MaxDepth/10*(len(ours)+len(theirs))); allocations > most {
 			t.Errorf("%.0f allocations for %d bytes", allocations, len(ours)+len(theirs))
 		}
-		rewritten, changed, err := ownership.TakeBack(o, manager, "v1", nil)
+		rewritten, changed, err := ownership.Read(o, manager).Rewrite("v1", nil, nil)
 		if err != nil || !changed {
 			return
 		}

@@ -12,14 +12,14 @@ import (
 	"github.com/trellis-hub/trellis/engine/merge"
 )
 
-// Exempt tells whether foreign payload at a path stays with its owner. own are the fields of our Apply entry (nil
+// Exempt reports whether foreign payload at a path stays with its owner. own are the fields of our Apply entry (nil
 // without one); subresource is the one through which the owner wrote, empty for the object itself.
 type Exempt func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool
 
-// ExemptFor returns the foreign payload that is never taken back from an object of the manifest's kind. All of it holds
-// only while the manifest leaves the field empty: what the manifest sets is ours and never reaches the exemption.
-// Fields whose live value wins over the manifest's belong to whoever writes them: replicas of an object that something
-// scales (autoscaled) or that preserves them, and preserved resources.
+// ExemptFor returns the foreign payload that is never taken back from an object of the manifest's kind. A field is
+// exempt only while the manifest does not set it: fields that the manifest sets are ours and are not foreign payload.
+// Fields whose live value wins over the manifest's belong to their writers: replicas of an object that is scaled by an
+// autoscaler (autoscaled) or preserves them, and preserved resources.
 func ExemptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 	rules := rulesFor(manifest, autoscaled)
 	return func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool {
@@ -32,8 +32,8 @@ func ExemptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 	}
 }
 
-// KeptFor returns the part of ExemptFor that stays whatever the manifest sets: fields whose live value wins, and those
-// that the manifest does leave empty.
+// KeptFor returns the part of ExemptFor that stays although an intent may set it: fields whose live value wins, and
+// fields that the manifest leaves empty.
 func KeptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 	rules := rulesFor(manifest, autoscaled)
 	return func(path fieldpath.Path, own *fieldpath.Set, subresource string) bool {
@@ -46,11 +46,11 @@ func KeptFor(manifest *unstructured.Unstructured, autoscaled bool) Exempt {
 	}
 }
 
-// maxSearched is how many items of a list are searched for one. Longer lists count as if they had it.
+// maxSearched bounds the length of lists that are searched for an item. Longer lists count as if they had the item.
 const maxSearched = 1000
 
-// isSet tells whether there is anything at a path. Items of lists are found by their keys; without keys they count as
-// there if the list is.
+// isSet reports whether there is a value at a path. List items are found by their keys; items without keys count as set
+// if the list is.
 func isSet(node any, path fieldpath.Path) bool {
 	for _, pe := range path {
 		switch {
@@ -72,7 +72,8 @@ func isSet(node any, path fieldpath.Path) bool {
 	return node != nil && node != ""
 }
 
-// hasKeys tells whether an item of a list has the values of a key. What it leaves to defaults may be anything.
+// hasKeys reports whether a list item has the values of a key. Key fields that it omits match any value, since they
+// have defaults.
 func hasKeys(item any, key value.FieldList) bool {
 	m, _ := item.(map[string]any)
 	for _, field := range key {
@@ -86,12 +87,12 @@ func hasKeys(item any, key value.FieldList) bool {
 // rule describes exempt paths. Elements are field names; "*" stands for any list item or map key.
 type rule struct {
 	path []string
-	// deep exempts everything below the path, too.
+	// deep exempts everything below the path as well.
 	deep bool
-	// parents exempts the path's own ancestors below the named depth as well: their presence carries no content.
+	// parents, if set, exempts the path's ancestors from that depth on as well: they have no content of their own.
 	parents int
-	// onlyIn restricts the rule to items that we own: the path's prefix of that length must be in our entry, once there is
-	// one.
+	// onlyIn restricts the rule to items that we own: if we have an entry, the path's prefix of that length must be in
+	// it.
 	onlyIn int
 	// wins is set if the live value wins over the manifest's.
 	wins bool
@@ -136,7 +137,7 @@ func restarted(template []string) rule {
 	return rule{path: path, parents: len(path) - 2, wins: true}
 }
 
-// resources are the CPU and memory of our containers.
+// resources are the rules for CPU and memory of our containers.
 func resources(template []string) (rules []rule) {
 	container := append(template[:len(template):len(template)], "spec", "containers", "*")
 	for _, kind := range []string{"requests", "limits"} {

@@ -7,10 +7,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// names are the labels and annotations that an entry of managedFields has, in order. They are parts of its text.
+// names are the keys of labels and annotations in an entry of managedFields, sorted. They are slices of its text.
 type names struct{ labels, annotations [][]byte }
 
-// has tells whether a name is among names in order.
+// has reports whether a name is among sorted names.
 func has(names [][]byte, name string) bool {
 	_, found := slices.BinarySearchFunc(names, name, func(a []byte, b string) int {
 		switch { // without a copy
@@ -24,9 +24,9 @@ func has(names [][]byte, name string) bool {
 	return found
 }
 
-// namesIn reads the names from the text of an entry. The state of an object asks no more of our own entry, which is
-// read at each write and at each event of a watch, and to parse all of it costs twenty times as much. ok is false if
-// the text is not written as API servers write it: then it is for the parser to say what it means.
+// namesIn reads the names from the text of an entry. The state of an object needs nothing else of our own entry, which
+// is read for each write and each event of a watch; parsing all of it would cost twenty times as much. ok is false if
+// the text is not in the form that API servers write: then the entry has to be parsed.
 func namesIn(text []byte) (n names, ok bool) {
 	t := &fieldsText{text: text}
 	ok = t.object(func(key []byte) bool {
@@ -47,7 +47,7 @@ func namesIn(text []byte) (n names, ok bool) {
 	return n, ok && len(t.text) == 0
 }
 
-// namesOf returns the names in a set that was parsed.
+// namesOf returns the names in a parsed set.
 func namesOf(set *fieldpath.Set) names {
 	of := func(field string) (out [][]byte) {
 		values := child(child(set, "metadata"), field)
@@ -64,16 +64,16 @@ func namesOf(set *fieldpath.Set) names {
 	return names{labels: of("labels"), annotations: of("annotations")}
 }
 
-// maxNesting is how deep objects may be nested that fieldsText reads.
+// maxNesting is the depth of objects that fieldsText reads.
 const maxNesting = 64
 
-// fieldsText is what is left to be read of an entry: JSON objects in JSON objects, without blanks.
+// fieldsText is a scanner of an entry, which consists of nested JSON objects without blanks. text is the rest of it.
 type fieldsText struct {
 	text  []byte
 	depth int
 }
 
-// object reads an object. member is called with each key, and reads its value.
+// object reads an object. member is called with each key and reads its value.
 func (t *fieldsText) object(member func(key []byte) bool) bool {
 	if t.depth++; t.depth > maxNesting || !t.next('{') {
 		return false
@@ -96,10 +96,10 @@ func (t *fieldsText) object(member func(key []byte) bool) bool {
 	}
 }
 
-// skip reads an object that does not matter.
+// skip skips an object.
 func (t *fieldsText) skip() bool { return t.object(func([]byte) bool { return t.skip() }) }
 
-// leaves reads an object and appends the names of its fields, which have nothing beneath them.
+// leaves reads an object and appends the names of its fields, which have no children.
 func (t *fieldsText) leaves(out *[][]byte) bool {
 	ok := t.object(func(key []byte) bool {
 		name, isField := bytes.CutPrefix(key, []byte("f:"))
@@ -114,7 +114,7 @@ func (t *fieldsText) leaves(out *[][]byte) bool {
 	return ok
 }
 
-// key reads a key with its colon: a dot, or one of the kinds of path elements that there are.
+// key reads a key with its colon: a dot or a path element.
 func (t *fieldsText) key() (key []byte, ok bool) {
 	if !t.next('"') {
 		return nil, false
@@ -132,7 +132,7 @@ func (t *fieldsText) key() (key []byte, ok bool) {
 	return nil, false
 }
 
-// next reads a byte if it is the next one.
+// next reads the given byte, if it is the next one.
 func (t *fieldsText) next(c byte) bool {
 	if len(t.text) == 0 || t.text[0] != c {
 		return false

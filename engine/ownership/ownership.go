@@ -15,24 +15,24 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// State condenses the ownership of one object. Two equal states of the same object mean that nobody touched what the
-// hub set and that nobody added or gave up payload beside it. The zero value stands for an object that the hub never
+// State is a digest of the ownership of one object. Two equal states of the same object mean that nobody changed what
+// the hub set, and nobody added or removed other payload. The zero value is that of an object that the hub never
 // applied.
 type State struct {
 	// Own is a digest of our Apply entry, of the values of the labels and annotations it names, and of all owner
-	// references: those are to be exactly what the manifest says, also if it says none.
+	// references, which have to be exactly those of the manifest.
 	Own uint64
-	// Foreign is a digest of the payload that others own beside ours, zero if there is none.
+	// Foreign is a digest of the payload that only others own, zero if there is none.
 	Foreign uint64
 	// Labels is a digest of the labels that our entry does not name, zero if there are none.
 	Labels uint64
-	// Annotations is the same for annotations, but for those that the control plane itself wrote (ControlPlane), such as
-	// the revision of a Deployment: they come and go with what the object does.
+	// Annotations is the same for annotations, without those that the control plane itself wrote (ControlPlane), such
+	// as the revision of a Deployment, which change without a user.
 	Annotations uint64
 }
 
-// Within leaves what counts. Labels and annotations of others belong to the object, unless its ManagedResource wants to
-// have exactly its own.
+// Within clears the parts that are not drift: labels and annotations of others, unless the ManagedResource forces
+// exactly its own.
 func (s State) Within(exactLabels, exactAnnotations bool) State {
 	if !exactLabels {
 		s.Labels = 0
@@ -43,13 +43,13 @@ func (s State) Within(exactLabels, exactAnnotations bool) State {
 	return s
 }
 
-// ControlPlane tells of a field manager whether it is a part of the control plane whose annotations on an object are
-// not anybody's wish but a record of what it did.
+// ControlPlane reports whether a field manager is a part of the control plane, whose annotations are a record of what
+// it did and not a change by a user.
 func ControlPlane(manager string) bool {
 	return manager == "kube-controller-manager" || manager == "kube-scheduler"
 }
 
-// Foreign is payload that one other manager owns and we do not. Manager is empty for what was taken away.
+// Foreign is payload that one other manager owns and we do not. Manager is empty for removed fields.
 type Foreign struct {
 	Manager     string
 	Operation   metav1.ManagedFieldsOperationType
@@ -57,7 +57,7 @@ type Foreign struct {
 	Fields      *fieldpath.Set
 }
 
-// Paths renders at most limit of the fields for people, in order.
+// Paths renders at most limit of the fields for users, sorted.
 func (f Foreign) Paths(limit int) []string {
 	var out []string
 	f.Fields.Leaves().Iterate(func(p fieldpath.Path) {
@@ -69,15 +69,15 @@ func (f Foreign) Paths(limit int) []string {
 	return out
 }
 
-// Within tells whether an intent sets all of the fields, as far as that can be told without a schema.
+// Within reports whether an intent sets all of the fields, as far as that can be told without a schema.
 func (f Foreign) Within(intended *fieldpath.Set) bool {
 	within := true
 	f.Fields.Leaves().Iterate(func(p fieldpath.Path) { within = within && coveredBy(p, intended) })
 	return within
 }
 
-// Record is what the managedFields of an object say. Each entry is parsed once, when it is asked for, so a Record is of
-// use to one goroutine, and as long as the object does not change.
+// Record has the managedFields of an object. Each entry is parsed once, on first use, so a Record is not safe for
+// concurrent use, and is valid as long as the object does not change.
 type Record struct {
 	obj     metav1.Object
 	manager string
@@ -87,10 +87,10 @@ type Record struct {
 	dropUpdates bool
 }
 
-// entry is one entry. What was written as status is parsed only where it matters.
+// entry is one entry. Those of the status are parsed only where they matter.
 type entry struct {
 	*metav1.ManagedFieldsEntry
-	tooLarge error  // the bound that the entries exceed together
+	tooLarge error  // the error if the entries together exceed a bound
 	names    *names // of our entry
 	parsed   bool
 	set      *fieldpath.Set
@@ -108,7 +108,7 @@ func (e *entry) fields() (*fieldpath.Set, error) {
 
 func (e *entry) hasFields() bool { return e.FieldsV1 != nil && e.Subresource != "status" }
 
-// readNames reads the labels and annotations that the entry has, and tells whether it can be read at all.
+// readNames reads the names in the entry, and reports whether it can be read.
 func (e *entry) readNames() bool {
 	if !e.hasFields() {
 		return false
@@ -122,7 +122,7 @@ func (e *entry) readNames() bool {
 	case err == nil:
 		e.names = new(namesOf(set))
 	case errors.Is(err, ErrTooLarge):
-		e.names = &names{} // it is ours nevertheless
+		e.names = &names{} // it is still our entry
 	default:
 		return false
 	}
@@ -130,7 +130,7 @@ func (e *entry) readNames() bool {
 }
 
 // Read reads the managedFields of an object for a field manager. Only the metadata of the object is read. Entries that
-// exceed bounds count as such that cannot be read.
+// exceed bounds count as unreadable.
 func Read(obj metav1.Object, manager string) *Record {
 	managed := obj.GetManagedFields()
 	r := &Record{obj: obj, manager: manager, entries: make([]entry, len(managed)), own: -1}
@@ -144,7 +144,7 @@ func Read(obj metav1.Object, manager string) *Record {
 			return r
 		}
 	}
-	for i := range r.entries { // an object that was written by updates, because the server refuses to apply it
+	for i := range r.entries { // an object that was written by updates, because the server refuses applies
 		e := &r.entries[i]
 		if isUpdate(e.ManagedFieldsEntry, manager) && e.readNames() {
 			r.own = i
@@ -160,14 +160,14 @@ func (r *Record) Owned() *fieldpath.Set {
 	}
 	set, err := r.entries[r.own].fields()
 	if err != nil {
-		return nil // its names could be read, and that is all: nothing that others own counts as ours, too
+		return nil // only its names could be read: no field of others counts as ours, too
 	}
 	return set
 }
 
-// Applied returns the fields of our entry if an apply in a version wrote it, and those among them that no other entry
-// has, of our own updates neither: the next apply without them takes them off. Both are nil for an entry of an update
-// or of another version, and if an entry cannot be read.
+// Applied returns the fields of our entry if an apply in the given version wrote it, and those among them that no other
+// entry has, including those of our own updates: the next apply without them removes these. Both are nil for an entry
+// of an update or of another version, and if an entry cannot be read.
 func (r *Record) Applied(apiVersion string) (all, alone *fieldpath.Set) {
 	if r.own < 0 || !isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager) || r.entries[r.own].APIVersion != apiVersion {
 		return nil, nil
@@ -199,14 +199,13 @@ func (r *Record) others(f func(e *entry, set *fieldpath.Set, err error)) {
 	}
 }
 
-// DropUpdates has the record let go of what our updates wrote beside our apply: after an update of the whole object,
-// that is what the server set to defaults, and lists that are empty, which no apply owns. At any other time it is
-// foreign.
+// DropUpdates makes the record give up fields that our updates own and our apply does not: after an update of the whole
+// object, these are defaults of the server, and empty lists, which no apply owns. Otherwise they count as foreign.
 func (r *Record) DropUpdates() {
 	r.dropUpdates = r.own >= 0 && isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager)
 }
 
-// HasUpdates tells whether there is anything that DropUpdates lets go of.
+// HasUpdates reports whether DropUpdates gives up any fields.
 func (r *Record) HasUpdates() bool {
 	for i := range r.entries {
 		if r.dropped(i) {
@@ -223,13 +222,13 @@ func (r *Record) dropped(i int) bool {
 }
 
 // Observe computes the state of an object for a field manager. Only the metadata of the object is read. Entries that
-// cannot be parsed count as foreign, so that they lead to an apply and never to silence.
+// cannot be parsed count as foreign, so that they lead to an apply and are not ignored.
 //
-// An object that has no managedFields at all comes from a server that does not keep them. Then its generation stands
-// for its payload, or its resourceVersion if it has none, and all its labels and annotations count.
+// An object without managedFields is from a server that does not support them. Then its generation represents its
+// payload, or its resourceVersion if it has none, and all its labels and annotations count.
 func Observe(obj metav1.Object, manager string) State { return Read(obj, manager).State() }
 
-// State condenses the record.
+// State returns the state of the object.
 func (r *Record) State() State {
 	if len(r.entries) == 0 {
 		return stateWithoutFields(r.obj)
@@ -239,7 +238,7 @@ func (r *Record) State() State {
 	if r.own >= 0 {
 		own = *r.entries[r.own].names
 		state.Own = ownDigest(r.obj, r.entries[r.own].ManagedFieldsEntry, own)
-		for i := range r.entries { // what our updates wrote beside it tells one write from another, too
+		for i := range r.entries { // the entry of our updates distinguishes one write from another as well
 			if e := &r.entries[i]; i != r.own && isUpdate(e.ManagedFieldsEntry, r.manager) {
 				state.Own = 31*state.Own + ownDigest(r.obj, e.ManagedFieldsEntry, names{})
 			}
@@ -280,12 +279,12 @@ func stateWithoutFields(obj metav1.Object) State {
 	return State{Own: hash.Sum64() + restDigest(obj.GetLabels(), nil, nil) + 3*restDigest(obj.GetAnnotations(), nil, nil)}
 }
 
-// ForeignPayload lists the payload that others own beside ours and that is not exempt.
+// ForeignPayload lists the payload that only others own and that is not exempt.
 func ForeignPayload(obj metav1.Object, manager string, exempt Exempt) ([]Foreign, error) {
 	return Read(obj, manager).Foreign(exempt)
 }
 
-// Foreign lists the payload that others own beside ours and that is not exempt.
+// Foreign lists the payload that only others own and that is not exempt.
 func (r *Record) Foreign(exempt Exempt) (out []Foreign, err error) {
 	r.others(func(e *entry, set *fieldpath.Set, unreadable error) {
 		if unreadable != nil {
@@ -299,8 +298,8 @@ func (r *Record) Foreign(exempt Exempt) (out []Foreign, err error) {
 	return out, err
 }
 
-// LostTo lists who holds fields that an intent sets and that we do not own any more: the writers whose changes an apply
-// is about to undo. Elements of lists count with their list. What is kept (KeptFor) is not undone.
+// LostTo lists the managers of fields that an intent sets and that we no longer own: the writers whose changes an apply
+// will revert. List elements count with their list. Kept fields (KeptFor) are not reverted.
 func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, kept Exempt) []Foreign {
 	r := Read(obj, manager)
 	ownSet := r.Owned()
@@ -322,8 +321,8 @@ func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, kept Exe
 	return out
 }
 
-// Gone lists what an intent sets and nobody owns any more: somebody took it away, and that leaves no name. Elements of
-// lists count with their list. What is kept (KeptFor) may be missing.
+// Gone lists the fields that an intent sets and that have no owner any more: they were removed, which records no
+// manager. List elements count with their list. Kept fields (KeptFor) may be missing.
 func (r *Record) Gone(intended *fieldpath.Set, kept Exempt) *fieldpath.Set {
 	var sets []*fieldpath.Set
 	for i := range r.entries {
@@ -341,7 +340,7 @@ func (r *Record) Gone(intended *fieldpath.Set, kept Exempt) *fieldpath.Set {
 	return gone
 }
 
-// isPayloadOrMark leaves out what managedFields never mention.
+// isPayloadOrMark excludes fields that are never in managedFields.
 func isPayloadOrMark(p fieldpath.Path) bool {
 	switch first := p[0].FieldName; {
 	case first == nil:
@@ -353,16 +352,10 @@ func isPayloadOrMark(p fieldpath.Path) bool {
 	}
 }
 
-// TakeBack returns the managedFields in which everything that ForeignPayload lists belongs to our Apply entry, and
-// whether that differs from what the object has. apiVersion is the version of our applies; it is used if we have no
-// entry yet.
-func TakeBack(obj metav1.Object, manager, apiVersion string, exempt Exempt) ([]metav1.ManagedFieldsEntry, bool, error) {
-	return Read(obj, manager).Rewrite(apiVersion, exempt, nil)
-}
-
-// Rewrite returns the managedFields in which foreign payload that is not exempt is ours, and the fields to let go of
-// are nobody's, and whether that differs from what the object has. Only an Apply entry can hold what is ours.
-func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Path) ([]metav1.ManagedFieldsEntry, bool, error) {
+// Rewrite returns the managedFields in which we own the foreign payload that is not exempt, and do not own the fields
+// in giveUp, and whether they differ from those of the object. Our fields are always in an Apply entry. apiVersion is
+// the version of our applies; it is used if we have no entry yet.
+func (r *Record) Rewrite(apiVersion string, exempt Exempt, giveUp []fieldpath.Path) ([]metav1.ManagedFieldsEntry, bool, error) {
 	applied := r.own >= 0 && isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager)
 	var ownSet *fieldpath.Set
 	var toBeOurs []*fieldpath.Set
@@ -409,7 +402,7 @@ func (r *Record) Rewrite(apiVersion string, exempt Exempt, letGo []fieldpath.Pat
 		}
 	}
 	ours := union(toBeOurs)
-	for _, path := range letGo {
+	for _, path := range giveUp {
 		if given := below(ours, path); !given.Empty() {
 			ours, changed = ours.Difference(given), true
 		}
@@ -441,7 +434,7 @@ func isOwn(e *metav1.ManagedFieldsEntry, manager string) bool {
 	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
 }
 
-// isUpdate tells of an entry whether it is that of our updates.
+// isUpdate reports whether an entry is that of our updates.
 func isUpdate(e *metav1.ManagedFieldsEntry, manager string) bool {
 	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
 }
@@ -461,7 +454,7 @@ func (e *entry) parse() (*fieldpath.Set, error) {
 	return set, nil
 }
 
-// withoutMetadataAndStatus leaves the payload of a set, sharing its parts.
+// withoutMetadataAndStatus returns the payload of a set. It shares its parts with the set.
 func withoutMetadataAndStatus(set *fieldpath.Set) *fieldpath.Set {
 	out := fieldpath.NewSet()
 	set.Members.Iterate(func(pe fieldpath.PathElement) {
@@ -484,11 +477,11 @@ func isMetadataOrStatus(pe fieldpath.PathElement) bool {
 	return pe.FieldName != nil && (*pe.FieldName == "metadata" || *pe.FieldName == "status")
 }
 
-// payload is what of a foreign set is payload, not ours and not exempt.
+// payload returns the part of a foreign set that is payload, not ours and not exempt.
 func payload(set, own *fieldpath.Set, subresource string, exempt Exempt) *fieldpath.Set {
 	left := withoutMetadataAndStatus(set)
 	if own != nil {
-		left = beside(left, own)
+		left = notOwned(left, own)
 	}
 	if exempt == nil || left.Empty() {
 		return left
@@ -496,10 +489,9 @@ func payload(set, own *fieldpath.Set, subresource string, exempt Exempt) *fieldp
 	return filter(left, nil, func(p fieldpath.Path) bool { return !exempt(p, own, subresource) })
 }
 
-// ownDigest hashes our entry, and the metadata values it names: an entry alone holds names, and values of labels and
-// annotations come with the metadata for free. Its time is that of our last write that changed something. It alone
-// tells that write from an earlier one of other values, which comes back when the etcd of a target is restored from a
-// backup.
+// ownDigest hashes our entry and the values of the labels and annotations it names; the entry itself has only names.
+// The time of the entry is that of our last write that changed something. It alone distinguishes that write from an
+// earlier one with other values, which reappears when the etcd of a target is restored from a backup.
 func ownDigest(obj metav1.Object, own *metav1.ManagedFieldsEntry, named names) uint64 {
 	hash := xxhash.New()
 	_, _ = hash.WriteString(own.APIVersion)
@@ -520,19 +512,19 @@ func writeOwners(hash *xxhash.Digest, obj metav1.Object) {
 	}
 }
 
-// restDigest hashes the values whose keys are neither our own nor in the set, whatever their order; zero if there are
-// none. but is asked for only if it matters.
-func restDigest(values map[string]string, own [][]byte, but func() *fieldpath.Set) (sum uint64) {
+// restDigest hashes the values whose keys are neither our own nor in the set of except, in any order; zero if there are
+// none. except is called only if needed.
+func restDigest(values map[string]string, own [][]byte, except func() *fieldpath.Set) (sum uint64) {
 	var others *fieldpath.Set
-	asked := but == nil
+	asked := except == nil
 	for k, v := range values {
 		if has(own, k) {
 			continue
 		}
 		if !asked {
-			others, asked = but(), true
+			others, asked = except(), true
 		}
-		if others != nil && others.Members.Has(fieldpath.PathElement{FieldName: &k}) || but != nil && merge.ByServer(k) {
+		if others != nil && others.Members.Has(fieldpath.PathElement{FieldName: &k}) || except != nil && merge.ByServer(k) {
 			continue
 		}
 		hash := xxhash.New()
@@ -544,8 +536,8 @@ func restDigest(values map[string]string, own [][]byte, but func() *fieldpath.Se
 	return sum
 }
 
-// ByControlPlane returns the annotations that parts of the control plane own, through whatever subresource; nil if
-// there are none.
+// ByControlPlane returns the annotations that parts of the control plane own, through any subresource; nil if there are
+// none.
 func (r *Record) ByControlPlane() *fieldpath.Set {
 	var sets []*fieldpath.Set
 	for i := range r.entries {

@@ -163,7 +163,7 @@ func TestTakeBackLeavesWhatIsExempt(t *testing.T) {
 			foreign, err := ownership.ForeignPayload(o, manager, exempt)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(foreign).To(HaveLen(map[bool]int{true: 1}[c.taken]))
-			after, changed, err := ownership.TakeBack(o, manager, "v1", exempt)
+			after, changed, err := ownership.Read(o, manager).Rewrite("v1", exempt, nil)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(changed).To(Equal(c.taken))
 			o.ManagedFields = after
@@ -177,7 +177,7 @@ func TestTakeBackKeepsTheRest(t *testing.T) {
 	o := object(entries{}.
 		update(`{"f:metadata":{"f:labels":{"f:theirs":{}}},"f:spec":{"f:paused":{}}}`).
 		of("kcm", metav1.ManagedFieldsOperationUpdate, "status", `{"f:status":{"f:replicas":{}}}`))
-	after, changed, err := ownership.TakeBack(o, manager, "apps/v1", nil)
+	after, changed, err := ownership.Read(o, manager).Rewrite("apps/v1", nil, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(changed).To(BeTrue())
 	g.Expect(after).To(HaveLen(3))

@@ -7,14 +7,13 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// All functions here take time in proportion to the size of their sets, except for a logarithmic factor, and to the
-// depth of the fields, which is bounded: a target chooses the content.
+// All functions here take time linear in the size of their sets, up to a logarithmic factor, and in the depth of the
+// fields, which is bounded, because a target controls the content.
 
-// beside returns the elements of a set that another one, own, does not have. Maps and lists under which own has
-// something are left out, too: a manager that updates owns them as well as their content, an applier owns the content
-// alone. They hold nothing that own does not. The result shares its parts with the set. It takes the time of the set
-// alone, however large own is.
-func beside(set, own *fieldpath.Set) *fieldpath.Set {
+// notOwned returns the elements of a set that another one, own, does not have. Maps and lists below which own has
+// elements are left out as well: a manager that updates owns them in addition to their content, an applier owns the
+// content alone. The result shares its parts with the set. The time does not depend on the size of own.
+func notOwned(set, own *fieldpath.Set) *fieldpath.Set {
 	out := fieldpath.NewSet()
 	set.Members.Iterate(func(pe fieldpath.PathElement) {
 		if _, parent := own.Children.Get(pe); !parent && !own.Members.Has(pe) {
@@ -24,7 +23,7 @@ func beside(set, own *fieldpath.Set) *fieldpath.Set {
 	set.Children.Iterate(func(pe fieldpath.PathElement) {
 		theirs, _ := set.Children.Get(pe)
 		if ours, both := own.Children.Get(pe); both {
-			theirs = beside(theirs, ours)
+			theirs = notOwned(theirs, ours)
 		}
 		if !theirs.Empty() {
 			*out.Children.Descend(pe) = *theirs
@@ -33,8 +32,8 @@ func beside(set, own *fieldpath.Set) *fieldpath.Set {
 	return out
 }
 
-// filter returns the paths of a set that keep accepts, which must not hold on to them. prefix is where the set
-// begins. No path is copied: those of somebody else's fields may be many and deep.
+// filter returns the paths of a set that keep accepts; keep must not retain them. prefix is the path of the set. Paths
+// are not copied, since foreign fields may be many and deep.
 func filter(set *fieldpath.Set, prefix fieldpath.Path, keep func(fieldpath.Path) bool) *fieldpath.Set {
 	out := fieldpath.NewSet()
 	set.Members.Iterate(func(pe fieldpath.PathElement) {
@@ -51,8 +50,8 @@ func filter(set *fieldpath.Set, prefix fieldpath.Path, keep func(fieldpath.Path)
 	return out
 }
 
-// union returns what is in any of some sets. Two at a time, the smallest number of times: one after the other, a
-// thousand managers would copy what the first of them has a thousand times.
+// union returns the union of sets. It merges them pairwise: one after the other, the first of a thousand sets would be
+// copied a thousand times.
 func union(sets []*fieldpath.Set) *fieldpath.Set {
 	sets = slices.Clone(sets)
 	for len(sets) > 1 {
@@ -68,7 +67,7 @@ func union(sets []*fieldpath.Set) *fieldpath.Set {
 	return sets[0]
 }
 
-// coveredBy tells whether a path, or one of its ancestors, is in the set.
+// coveredBy reports whether a path, or one of its ancestors, is in the set.
 func coveredBy(p fieldpath.Path, set *fieldpath.Set) bool {
 	for _, pe := range p {
 		if set.Members.Has(pe) {
@@ -83,7 +82,7 @@ func coveredBy(p fieldpath.Path, set *fieldpath.Set) bool {
 	return false
 }
 
-// hasBelow tells whether a set has anything under a path.
+// hasBelow reports whether a set has elements below a path.
 func hasBelow(set *fieldpath.Set, path fieldpath.Path) bool {
 	for _, pe := range path {
 		next, ok := set.Children.Get(pe)
@@ -95,7 +94,7 @@ func hasBelow(set *fieldpath.Set, path fieldpath.Path) bool {
 	return !set.Empty()
 }
 
-// below returns what a set has at a path and under it.
+// below returns the elements of a set at a path and below it.
 func below(set *fieldpath.Set, path fieldpath.Path) *fieldpath.Set {
 	out := fieldpath.NewSet()
 	if set.Has(path) {
@@ -114,10 +113,10 @@ func below(set *fieldpath.Set, path fieldpath.Path) *fieldpath.Set {
 }
 
 // Fields returns the paths that an intent sets, as far as they can be determined without a schema: map keys by name,
-// and whole lists. It serves to name who changed something; nothing is decided by it.
+// and whole lists.
 func Fields(intent map[string]any) *fieldpath.Set {
 	set := fieldpath.NewSet()
-	for _, k := range slices.Sorted(maps.Keys(intent)) { // in their order each is appended
+	for _, k := range slices.Sorted(maps.Keys(intent)) { // sorted, so that each is appended
 		pe := fieldpath.PathElement{FieldName: &k}
 		if m, ok := intent[k].(map[string]any); ok && len(m) > 0 {
 			*set.Children.Descend(pe) = *Fields(m)

@@ -17,7 +17,7 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// Bounds of what is reported of what an object waits for.
+// Bounds of the report of what an object waits for.
 const (
 	// explainedObjects is how many objects are explained in one run.
 	explainedObjects = 20
@@ -31,8 +31,8 @@ var namespaceConditions = []corev1.NamespaceConditionType{
 	corev1.NamespaceFinalizersRemaining, corev1.NamespaceContentRemaining,
 }
 
-// NamespaceWaits says what keeps a namespace from ending, in the words of its own conditions: an API group that does
-// not answer, finalizers, objects. It is empty if the namespace is not being deleted, or nobody can tell.
+// NamespaceWaits says what keeps a namespace from being deleted, from its own conditions: an API group that does not
+// respond, finalizers, objects. It is empty if the namespace is not being deleted, or if that is not known.
 func NamespaceWaits(ctx context.Context, reader client.Reader, name string) string {
 	ns := &unstructured.Unstructured{}
 	ns.SetAPIVersion("v1")
@@ -46,11 +46,11 @@ func NamespaceWaits(ctx context.Context, reader client.Reader, name string) stri
 			texts = append(texts, untrusted.Message(stringIn(c, "message")))
 		}
 	}
-	return untrusted.Text(strings.Join(texts, "; "), maxWords)
+	return untrusted.Text(strings.Join(texts, "; "), maxQuote)
 }
 
-// explain adds to the reasons of objects that do not go what holds them, as far as the target tells. It is for
-// people, so it fails in silence.
+// explain adds to the reasons of objects that are still terminating what blocks them, as far as the target reports it.
+// It is only information for users, so errors are ignored.
 func (r *run) explain(ctx context.Context) {
 	if r.Client == nil {
 		return
@@ -76,8 +76,8 @@ func (r *run) explain(ctx context.Context) {
 
 var definitionKind = schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}
 
-// definitionWaits says what keeps a definition from ending: its instances or, if none are left, why the API server
-// could not delete them. Until it tries again it can take minutes.
+// definitionWaits says what keeps a definition from being deleted: its instances or, if none are left, why the API
+// server could not delete them. It can take minutes until the API server tries again.
 func (r *run) definitionWaits(ctx context.Context, crd inventory.Key) string {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(definitionKind.WithVersion(definitions.Version))
@@ -91,7 +91,7 @@ func (r *run) definitionWaits(ctx context.Context, crd inventory.Key) string {
 	if c["status"] != "True" || c["reason"] == "InstanceDeletionInProgress" {
 		return ""
 	}
-	return untrusted.Text(stringIn(c, "message"), maxWords)
+	return untrusted.Text(stringIn(c, "message"), maxQuote)
 }
 
 // instancesLeft names instances that a definition waits for, and how many there are.
@@ -123,7 +123,7 @@ func (r *run) instancesLeft(ctx context.Context, live *unstructured.Unstructured
 	if rest := count - int64(len(names)); rest > 0 {
 		names = append(names, fmt.Sprintf("%d more", rest))
 	}
-	return untrusted.Text(fmt.Sprintf("%d instances are left: %s", count, strings.Join(names, ", ")), maxWords)
+	return untrusted.Text(fmt.Sprintf("%d instances are left: %s", count, strings.Join(names, ", ")), maxQuote)
 }
 
 // servedVersion is a version of a definition in which its instances can be listed; empty if there is none.

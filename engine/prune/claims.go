@@ -26,9 +26,8 @@ var claims = schema.GroupVersionResource{Version: "v1", Resource: "persistentvol
 // maxFailures bounds how many failures one error names.
 const maxFailures = 20
 
-// deleteClaims deletes the claims of a StatefulSet if the policy says so: those that its whole selector selects and
-// that have the name which it gives to a claim of one of its templates. The selector alone may select claims that
-// others made, and so may the name.
+// deleteClaims deletes the claims of a StatefulSet if the policy says so: those that its selector selects and whose
+// names are those of claims of its templates. Selector or name alone may match claims that others created.
 func (r *run) deleteClaims(ctx context.Context, out *Outcome, at place, live *metav1.PartialObjectMetadata) error {
 	group, kind := at.mapping.GroupVersionKind.Group, at.mapping.GroupVersionKind.Kind
 	if !r.policy.DeletePersistentVolumeClaims || kind != "StatefulSet" || group != "apps" && group != "extensions" {
@@ -42,8 +41,8 @@ func (r *run) deleteClaims(ctx context.Context, out *Outcome, at place, live *me
 		return nil
 	}
 	if live.DeletionTimestamp == nil {
-		// Claims are not had back. If the StatefulSet changed since, it may be one that stays.
-		if err := r.rehearse(ctx, at, live); err != nil {
+		// Deleted claims cannot be restored. The dry run fails if the StatefulSet has changed, since it may have to stay now.
+		if err := r.dryRun(ctx, at, live); err != nil {
 			return err
 		}
 	}
@@ -73,7 +72,8 @@ func (r *run) deleteClaims(ctx context.Context, out *Outcome, at place, live *me
 	}
 }
 
-// claimsOf returns what the names of a StatefulSet's claims begin with, before the number of the pod, and its selector.
+// claimsOf returns the prefixes of the names of a StatefulSet's claims, without the number of the pod, and its
+// selector.
 func (r *run) claimsOf(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) (prefixes []string, selector labels.Selector, err error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(at.mapping.GroupVersionKind)
@@ -81,7 +81,7 @@ func (r *run) claimsOf(ctx context.Context, at place, seen *metav1.PartialObject
 		return nil, nil, client.IgnoreNotFound(err)
 	}
 	if live.GetUID() != seen.UID {
-		return nil, nil, nil // the delete finds out
+		return nil, nil, nil // the delete will fail
 	}
 	templates, _, err := unstructured.NestedSlice(live.Object, "spec", "volumeClaimTemplates")
 	if err != nil {
@@ -105,7 +105,7 @@ func (r *run) claimsOf(ctx context.Context, at place, seen *metav1.PartialObject
 	return prefixes, selector, err
 }
 
-// named tells whether a name is one of the beginnings and a number.
+// named reports whether a name is one of the prefixes and a number.
 func named(name string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool {
 		rest, ok := strings.CutPrefix(name, prefix)
@@ -114,7 +114,7 @@ func named(name string, prefixes []string) bool {
 	})
 }
 
-// foreign tells whether a claim has to stay although its StatefulSet goes.
+// foreign reports whether a claim has to stay although its StatefulSet is deleted.
 func (r *run) foreign(claim *metav1.PartialObjectMetadata) bool {
 	origin := claim.Annotations[resourcesv1alpha1.OriginAnnotation]
 	return resourcesv1alpha1.IsTruthy(claim.Annotations[resourcesv1alpha1.KeepObjectAnnotation]) ||

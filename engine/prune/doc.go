@@ -1,26 +1,27 @@
-// Package prune deletes objects from a target, and only those that are ours to delete.
+// Package prune deletes objects from a target, and only those that this ManagedResource may delete.
 //
-// The inventory says what may be deleted. Before each delete the live object is read: it is left alone if its origin
-// names somebody else, if it is not the object that was applied and nothing on it says that it is ours, if it asks to
-// be kept, or if another ManagedResource that has a say in it lists it. While it is not known which ones have a say, it
-// stays. The delete carries the UID and the version that were looked at, so a stranger that takes the name in between
-// is safe, and so is an object that another one claims in between. A namespace or a definition in which others still
-// have objects, or of which an object is to stay, waits for them, because its deletion would delete them (holders.go).
-// What no inventory names is not looked for: it goes with its namespace, as with any other deletion of it.
+// The inventory says what may be deleted. Before each delete the live object is read. It is kept if its origin
+// annotation names another ManagedResource, if it is not the object that was applied and has no origin of ours, if it
+// has the annotation keep-object, or if another ManagedResource that may manage it lists it. While it is not known
+// which ManagedResources may manage it, it stays. The delete has the UID and the resourceVersion that were read as
+// preconditions, so that an object which was recreated or taken over meanwhile is not deleted. A namespace or a
+// definition waits while it contains objects of others or objects that are to stay, because its deletion would delete
+// them (holders.go). Objects that no inventory lists are not looked for: they are deleted with their namespace, as
+// usual.
 //
-// Objects go in the reverse of the order in which they came (order.go), but each waits only for what needs it: all for
-// the webhooks, workloads and settings for custom resources that may need them to end, access and configuration for the
-// workloads whose pods use them (uses.go), a definition for its own instances, a namespace for its own contents.
+// Objects are deleted in the reverse order of applying (order.go), but each waits only for objects that need it: all
+// for the webhooks, workloads and settings for custom resources that may need them to finish, access and configuration
+// for the workloads whose pods use them (uses.go), a definition for its instances, a namespace for its contents.
 //
-// What blocks others goes first: the webhooks, and an APIService whose server is away, unless there may be objects
-// behind it that come back with it (servers.go). What no API server deletes is released (undeletable.go).
+// What blocks others is deleted first: the webhooks, and an APIService whose server is unavailable, unless it may serve
+// objects again later (servers.go). What no API server deletes is released (undeletable.go).
 //
-// Nothing here waits: what is not gone yet is reported as pending, and the caller comes back when a watch says so, or
-// when the grace of finalize-deletion-after is over (grace.go). Its reason says what holds it, in the words of the
-// target (blockers.go). Of a StatefulSet, the claims go first if that is asked for (claims.go).
+// Nothing here waits: an object that still exists is reported as pending, and the caller tries again on an event of a
+// watch, or when the period of finalize-deletion-after is over (grace.go). The reason of such an object is what the
+// target reports (blockers.go). On request, the claims of a StatefulSet are deleted first (claims.go).
 //
-// Trade-offs: an object costs two calls, a look and a delete whose answer tells what is left. A kind that is not served
-// counts as gone only if discovery is whole and nothing defines it (kinds.go), which costs a few calls for such kinds.
-// What pods use is read from the workloads that are still there; which roles they have is not asked, so all roles wait
-// for all of them.
+// Trade-offs: an object costs two calls, a read and a delete whose response says whether the object is gone. A kind
+// that is not served counts as gone only if discovery is complete and nothing defines it (kinds.go), which costs a few
+// calls for such kinds. What pods use is read from the workloads that still exist; their roles are not determined, so
+// all roles wait for all workloads.
 package prune

@@ -16,8 +16,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// linger deals with an object that is deleted and not gone: it waits, and once the grace that the object asks for is
-// over, it loses its finalizers.
+// linger handles an object that is terminating: it is pending, and once the grace period of its annotation is over, its
+// finalizers are removed.
 func (r *run) linger(ctx context.Context, out *Outcome, at place, live *metav1.PartialObjectMetadata) error {
 	out.Result, out.Reason, out.lingers = Pending, pendingReason(live), true
 	grace, err := graceOf(live)
@@ -54,7 +54,7 @@ func (r *run) linger(ctx context.Context, out *Outcome, at place, live *metav1.P
 	return nil
 }
 
-// graceOf is how long after its deletion an object keeps its finalizers; zero means for ever.
+// graceOf returns how long after its deletion an object keeps its finalizers; zero means forever.
 func graceOf(live *metav1.PartialObjectMetadata) (time.Duration, error) {
 	const annotation = resourcesv1alpha1.FinalizeDeletionAfterAnnotation
 	value, ok := live.Annotations[annotation]
@@ -71,15 +71,15 @@ func graceOf(live *metav1.PartialObjectMetadata) (time.Duration, error) {
 	return grace, nil
 }
 
-// finalize takes the finalizers off an object that did not change since it was looked at.
+// finalize removes the finalizers of an object, unless it changed since it was read.
 func (r *run) finalize(ctx context.Context, at place, live *metav1.PartialObjectMetadata) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"finalizers":null}}`, live.UID, live.ResourceVersion)
 	_, err := at.objects.Patch(ctx, live.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: r.policy.FieldManager})
 	return err
 }
 
-// finalizeNamespace takes both kinds of finalizers off a namespace; those in its spec can only be changed by the
-// subresource finalize. What is left in the namespace is not looked at.
+// finalizeNamespace removes both kinds of finalizers of a namespace; those in its spec can only be changed by the
+// subresource finalize. Objects left in the namespace are ignored.
 func (r *run) finalizeNamespace(ctx context.Context, seen *metav1.PartialObjectMetadata) ([]string, error) {
 	live := &unstructured.Unstructured{}
 	live.SetAPIVersion("v1")

@@ -12,8 +12,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// within returns a function that tells which objects go when the one with a key is deleted; nil if none do. It is safe
-// for concurrent use.
+// within returns a function that reports whether an object is deleted together with the one of a key; nil if none is.
+// The function is safe for concurrent use.
 func (r *run) within(ctx context.Context, key inventory.Key) func(inventory.Key) bool {
 	switch gk := key.GroupKind(); {
 	case inventory.IsNamespace(gk):
@@ -24,7 +24,8 @@ func (r *run) within(ctx context.Context, key inventory.Key) func(inventory.Key)
 	return nil
 }
 
-// holder names what would be deleted with a namespace or a definition although it is to stay.
+// holder names an object or owner that has to stay and would be deleted with a namespace or a definition; empty if
+// there is none.
 func (r *run) holder(ctx context.Context, key inventory.Key) (string, error) {
 	in := r.within(ctx, key)
 	if in == nil {
@@ -69,8 +70,8 @@ func (r *run) holder(ctx context.Context, key inventory.Key) (string, error) {
 	return "", nil
 }
 
-// retain makes kept objects pending whose namespace or definition is not deleted yet: the next pass has to know of
-// them.
+// retain makes kept objects pending whose namespace or definition is not deleted yet, so that the next run still has
+// their entries.
 func (r *run) retain(ctx context.Context) {
 	for j := range r.outcomes {
 		held := &r.outcomes[j]
@@ -86,10 +87,10 @@ func (r *run) retain(ctx context.Context) {
 	}
 }
 
-// listed tells whether another entry of the ManagedResource names an object.
+// listed reports whether another entry of the ManagedResource names an object.
 func (r *run) listed(key inventory.Key) bool {
 	for i := range r.outcomes {
-		if r.outcomes[i].Key == key { // nothing but the key, for the rest is being worked on
+		if r.outcomes[i].Key == key { // other fields may be written concurrently
 			return true
 		}
 	}
@@ -97,7 +98,7 @@ func (r *run) listed(key inventory.Key) bool {
 		slices.ContainsFunc(r.policy.Released, func(ref resourcesv1alpha1.ObjectReference) bool { return inventory.KeyOf(ref) == key })
 }
 
-// exists tells whether an object is there.
+// exists reports whether an object exists.
 func (k *kinds) exists(ctx context.Context, ref resourcesv1alpha1.ObjectReference) (bool, error) {
 	at, found, err := k.place(ctx, ref)
 	if err != nil || !found {

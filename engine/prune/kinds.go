@@ -28,18 +28,19 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 type kinds struct {
 	Target
 
-	// anew has discovery asked once more, if it is asked for at all.
-	anew sync.Once
-	// absences lets objects of one kind share the calls that tell whether it is absent, and absent is what came of them:
+	// refresh resets the mapper at most once.
+	refresh sync.Once
+	// absences makes objects of one kind share the calls that find out whether it is absent. absent has the results:
 	// kinds that the target does not have, with an error if that is not certain.
 	absences singleflight.Group
 	absent   sync.Map // schema.GroupKind -> absence
 }
 
-// absence is what is known of a kind that was not found.
-type absence struct{ doubt error }
+// absence is the result for a kind that was not found. err says why its absence is uncertain; nil means that it is
+// certain.
+type absence struct{ err error }
 
-// place is where an object is found.
+// place is the location of an object.
 type place struct {
 	mapping   *meta.RESTMapping
 	namespace string // empty if the kind has none
@@ -49,7 +50,7 @@ type place struct {
 // place resolves an entry; found is false if the target cannot have the object.
 func (k *kinds) place(ctx context.Context, ref resourcesv1alpha1.ObjectReference) (p place, found bool, err error) {
 	if ref.Name == "" || len(content.IsPathSegmentName(ref.Name)) > 0 || len(content.IsPathSegmentName(ref.Namespace)) > 0 {
-		return p, false, nil // no object has such a name, and in an address it would lead to another one
+		return p, false, nil // no object has such a name, and in a URL it would address another one
 	}
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	mapping, err := k.mapping(ctx, gvk)
@@ -77,12 +78,12 @@ func (k *kinds) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta
 	mapping, err := ask()
 	if meta.IsNoMatchError(err) {
 		if known, ok := k.absent.Load(gvk.GroupKind()); ok {
-			doubt, _ := known.(absence)
-			return nil, doubt.doubt
+			result, _ := known.(absence)
+			return nil, result.err
 		}
-		// What the mapper knows may be older than the kind.
+		// The mapper's discovery may be older than the kind.
 		if mapper, ok := k.Mapper.(meta.ResettableRESTMapper); ok {
-			k.anew.Do(mapper.Reset)
+			k.refresh.Do(mapper.Reset)
 		}
 		mapping, err = ask()
 	}
@@ -112,16 +113,16 @@ func (k *kinds) unserved(ctx context.Context, gvk schema.GroupVersionKind) error
 	return k.defined(ctx, gvk.GroupKind())
 }
 
-// isUnserved tells whether an answer says that the server does not know the kind, rather than that there is no such
-// object.
+// isUnserved reports whether an error says that the server does not serve the kind, rather than that the object does
+// not exist.
 func isUnserved(err error) bool {
 	var status *apierrors.StatusError
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.ErrStatus.Details != nil &&
 		slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
 }
 
-// defined returns an error unless a kind that is not served has no definition either. A definition that is not served
-// yet, or not any more, still has its objects.
+// defined returns an error if a kind that is not served has a definition. A definition that is not served yet, or not
+// any more, may still have objects.
 func (k *kinds) defined(ctx context.Context, gk schema.GroupKind) error {
 	if gk.Group == "" || k.Client == nil {
 		return nil
@@ -157,7 +158,7 @@ func (k *kinds) definedBy(ctx context.Context, crd string) (schema.GroupKind, er
 	return schema.GroupKind{Group: group, Kind: kind}, nil
 }
 
-// defines tells whether a definition is that of an object's kind. What cannot be told counts as yes.
+// defines reports whether a definition is that of an object's kind. It returns true if that is not known.
 func (k *kinds) defines(ctx context.Context, crd, object inventory.Key) bool {
 	plural, ok := strings.CutSuffix(crd.Name, "."+object.Group)
 	if !ok || object.Group == "" || strings.Contains(plural, ".") {

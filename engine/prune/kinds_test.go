@@ -106,7 +106,7 @@ func TestKindThatIsNewIsNotGone(t *testing.T) {
 	w.Expect(outcomeOf(t, target, ref)).To(SatisfyAll(HaveField("Result", prune.Pending), HaveField("Deleted", true)))
 }
 
-// forgetful counts how often discovery is asked for anew.
+// forgetful counts how often discovery is asked for refresh.
 type forgetful struct {
 	meta.ResettableRESTMapper
 	resets atomic.Int32

@@ -39,7 +39,7 @@ func TestObjectIsNotLeftToWhoIsLeavingItToUs(t *testing.T) {
 
 	left := configMap(g, namespace, "left", nil)
 	theirs.ListedByOther = func(inventory.Key) bool { return len(declined) == 0 }
-	ours.Decline = func(k inventory.Key) { // the moment after we have read the object
+	ours.Disclaim = func(k inventory.Key) { // the moment after we have read the object
 		g.Expect(prune.Objects(t.Context(), access, []resourcesv1alpha1.ObjectReference{entry(left, left.UID)}, theirs)[0].Result).To(Equal(prune.Kept))
 		declined = append(declined, k)
 	}
@@ -48,7 +48,7 @@ func TestObjectIsNotLeftToWhoIsLeavingItToUs(t *testing.T) {
 	g.Expect(declined).To(HaveLen(1))
 
 	theirsStill := configMap(g, namespace, "theirs", nil)
-	ours.Decline = func(k inventory.Key) { declined = append(declined, k) }
+	ours.Disclaim = func(k inventory.Key) { declined = append(declined, k) }
 	refs := []resourcesv1alpha1.ObjectReference{entry(theirsStill, theirsStill.UID)}
 	out := prune.Objects(t.Context(), access, refs, ours)[0]
 	g.Expect(out.Result).To(Equal(prune.Kept))

@@ -17,7 +17,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// attempts bounds how often an object is looked at anew because it changed before it could be deleted.
+// attempts bounds how often an object is read again because it changed before it could be deleted.
 const attempts = 4
 
 func (r *run) one(ctx context.Context, out *Outcome) {
@@ -33,7 +33,7 @@ func (r *run) one(ctx context.Context, out *Outcome) {
 	}
 }
 
-// try deletes an object as it is now. A conflict means that it changed since it was looked at.
+// try deletes an object in its current version. A conflict means that it changed after it was read.
 func (r *run) try(ctx context.Context, out *Outcome) error {
 	if r.Hold != nil {
 		var done func()
@@ -57,7 +57,7 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 		return err
 	}
 	if !found {
-		return end(Gone, "") // its kind is gone, and the kind's objects with it
+		return end(Gone, "") // its kind is gone, and so are the objects of the kind
 	}
 	if at.namespace != out.Key.Namespace {
 		// The entry is from before the kind was known, when it was taken for a namespaced one. We apply nothing under such an
@@ -65,7 +65,7 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 		ref := out.Ref
 		ref.Namespace = at.namespace
 		if r.listed(inventory.KeyOf(ref)) {
-			return end(Gone, "") // and what has the name is another entry's
+			return end(Gone, "") // the object of this name belongs to another entry
 		}
 		if r.undecided(out, inventory.KeyOf(ref)) {
 			return nil
@@ -82,7 +82,7 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 			return err
 		}
 	}
-	if err == nil && r.declines(live, out.Key) {
+	if err == nil && r.disclaims(live, out.Key) {
 		live, err = at.objects.Get(ctx, out.Key.Name, metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) {
@@ -126,12 +126,11 @@ func (r *run) try(ctx context.Context, out *Outcome) error {
 	return r.linger(ctx, out, at, left)
 }
 
-// undecidedRetry is the pause before the next look at an object of which it was not known which ManagedResources have a
-// say in it.
+// undecidedRetry is the pause before the next attempt for an object whose possible owners were not known.
 const undecidedRetry = time.Second
 
-// undecided lets an object wait until it is known which other ManagedResources have a say in it, and tells whether it
-// has to.
+// undecided makes an object pending until it is known which other ManagedResources may manage it, and reports whether
+// it has to wait.
 func (r *run) undecided(out *Outcome, key inventory.Key) bool {
 	if r.policy.Undecided == nil || !r.policy.Undecided(key) {
 		return false
@@ -141,40 +140,40 @@ func (r *run) undecided(out *Outcome, key inventory.Key) bool {
 	return true
 }
 
-// leave leaves an object to another ManagedResource that lists it, and tells whether there is one.
+// leave leaves an object to another ManagedResource that lists it, and reports whether there is one.
 func (r *run) leave(ctx context.Context, ref resourcesv1alpha1.ObjectReference) (bool, error) {
 	key := inventory.KeyOf(ref)
 	if r.policy.ListedByOther == nil || !r.policy.ListedByOther(key) {
 		return false, nil
 	}
-	// It is that one's now. Our origin on it would keep that one from deleting it.
+	// The other ManagedResource owns it now. With our origin annotation it could not delete the object.
 	if err := r.kinds.release(ctx, ref, r.policy.Origin, r.policy.FieldManager); err != nil {
 		return false, err
 	}
-	// After the release, so that if that one gives it up, too, there is no origin that keeps it from deleting.
+	// This is after the release: if the other one gives it up as well, no origin annotation keeps it from deleting.
 	return r.policy.GiveUp == nil || r.policy.GiveUp(key), nil
 }
 
-// declines says that we leave an object to the ManagedResource whose origin it bears, and tells whether there is one.
-// That one may be leaving it to us in this moment. It takes its origin off first, and asks then whether we still list
-// the object; we say no first, and look then whether its origin is still there. So one of the two deletes it.
-func (r *run) declines(live *metav1.PartialObjectMetadata, key inventory.Key) bool {
+// disclaims gives up an object that has the origin annotation of another ManagedResource, and reports whether it has.
+// The other one may be leaving it to us at the same time: it removes its origin first, and then checks whether we still
+// claim the object. We disclaim the object first, and the caller then reads it again. So one of the two deletes it.
+func (r *run) disclaims(live *metav1.PartialObjectMetadata, key inventory.Key) bool {
 	origin := live.Annotations[resourcesv1alpha1.OriginAnnotation]
-	if origin == "" || origin == r.policy.Origin || r.policy.Decline == nil {
+	if origin == "" || origin == r.policy.Origin || r.policy.Disclaim == nil {
 		return false
 	}
-	r.policy.Decline(key)
+	r.policy.Disclaim(key)
 	return true
 }
 
-// errUnclear is an answer that does not say what is left of an object.
+// errUnclear means that an object was deleted and its state after that is not known.
 var errUnclear = errors.New("deleted, and not seen since")
 
-// send sends the delete of an object that was looked at. dryRun is how much of it is only played.
+// send sends the delete of an object that was read. dryRun is that of DeleteOptions.
 func (r *run) send(ctx context.Context, at place, seen *metav1.PartialObjectMetadata, dryRun ...string) (code int, answer []byte, err error) {
 	options, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
-		// The version as well: between the look and the delete, somebody may have taken it over.
+		// The version as well: another owner may have taken it over since it was read.
 		Preconditions:     &metav1.Preconditions{UID: ptr.To(seen.UID), ResourceVersion: ptr.To(seen.ResourceVersion)},
 		PropagationPolicy: propagation(at.mapping.Resource.Group),
 		DryRun:            dryRun,
@@ -186,23 +185,23 @@ func (r *run) send(ctx context.Context, at place, seen *metav1.PartialObjectMeta
 		SetHeader("Content-Type", "application/json").
 		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
 		Body(options).Do(ctx).StatusCode(&code)
-	if err := result.Error(); err != nil { // in the words of the server, which Raw does not read
+	if err := result.Error(); err != nil { // with the message of the server, which Raw does not decode
 		return code, nil, err
 	}
 	answer, err = result.Raw()
 	return code, answer, err
 }
 
-// rehearse returns an error if an object would not be deleted as it was seen.
-func (r *run) rehearse(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) error {
+// dryRun returns an error if a dry run of the delete fails.
+func (r *run) dryRun(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) error {
 	_, _, err := r.send(ctx, at, seen, metav1.DryRunAll)
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) { // a webhook may not support it
 		return nil
 	}
-	return fmt.Errorf("rehearsing the deletion: %w", err)
+	return fmt.Errorf("dry run of the deletion: %w", err)
 }
 
-// delete deletes the object that was looked at, and returns what is left of it, nil if that is nothing.
+// delete deletes the object that was read, and returns the terminating object, nil if it is gone.
 func (r *run) delete(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
 	code, answer, err := r.send(ctx, at, seen)
 	if err != nil {
@@ -212,12 +211,12 @@ func (r *run) delete(ctx context.Context, at place, seen *metav1.PartialObjectMe
 	if err := json.Unmarshal(answer, left); err == nil && code == http.StatusOK {
 		switch {
 		case left.APIVersion == "v1" && left.Kind == "Status":
-			return nil, nil // it is gone at once, like most objects
+			return nil, nil // it is gone, like most objects
 		case left.UID == seen.UID && left.DeletionTimestamp != nil && len(left.Finalizers) > 0:
 			return left, nil
 		}
 	}
-	// Some kinds answer with the object that was, or without saying what is left.
+	// Some kinds return the object as it was, or nothing about whether it is gone.
 	left, err = at.objects.Get(ctx, seen.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && left.UID != seen.UID:
@@ -228,7 +227,7 @@ func (r *run) delete(ctx context.Context, at place, seen *metav1.PartialObjectMe
 	return left, nil
 }
 
-// path is the address of an object.
+// path is the URL path of an object.
 func (p place) path(name string) []string {
 	resource := p.mapping.Resource
 	segments := []string{"apis", resource.Group, resource.Version}
@@ -241,8 +240,8 @@ func (p place) path(name string) []string {
 	return append(segments, resource.Resource, name)
 }
 
-// keepReason says why a live object must stay, empty if it may be deleted. It is claimed if it must not go with its
-// namespace or its definition either.
+// keepReason returns why a live object must stay, empty if it may be deleted. claimed means that it must not be deleted
+// with its namespace or definition either.
 func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, policy Policy) (reason string, claimed bool) {
 	origin := live.Annotations[resourcesv1alpha1.OriginAnnotation]
 	switch {
@@ -260,10 +259,11 @@ func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.Object
 	return "", false
 }
 
-// createdToBeIgnored tells whether we created an object that bears no marks because its manifest asks to ignore it. It
-// matters only if the hub died between creating it and noting its UID. Such an object is created, not applied, and the
-// entry of who does that is as old as the object. That we wrote to an object does not make it ours: another hub has the
-// same field manager, and an object that another ManagedResource released still bears the fields that it applied.
+// createdToBeIgnored reports whether we created an object that has no marks because its manifest has the ignore
+// annotation. It matters only if the hub stopped between creating it and recording its UID. Such an object was created
+// by an update, and the entry of that in its managedFields is as old as the object. Fields of our field manager alone
+// do not prove that it is ours: another hub has the same field manager, and an object that another ManagedResource
+// released still has the fields that were applied.
 func createdToBeIgnored(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, manager string) bool {
 	return resourcesv1alpha1.IsTruthy(ref.Annotations[resourcesv1alpha1.IgnoreAnnotation]) &&
 		slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
@@ -277,8 +277,8 @@ func garbageCollectable(live *metav1.PartialObjectMetadata, ref resourcesv1alpha
 		resourcesv1alpha1.IsTruthy(live.Labels[resourcesv1alpha1.GarbageCollectableReferenceLabel])
 }
 
-// propagation is Foreground for workloads, so that their pods are gone when they are, and the server's
-// default otherwise.
+// propagation is Foreground for workloads, so that their pods are gone before they are, and the server's default
+// otherwise.
 func propagation(group string) *metav1.DeletionPropagation {
 	switch group {
 	case "apps", "extensions", "batch":

@@ -12,13 +12,12 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// Phases in their order. An object waits for another one only if something says that it is needed until that one is
-// gone.
+// Phases in order. An object waits for another one only if that one may need it until it is gone.
 const (
-	phaseGates     = iota // what stands between clients and the API server; everything waits for it
+	phaseGates     = iota // webhooks and APIServices, which requests pass through; everything waits for them
 	phaseInstances        // custom resources and every other kind
 	phaseServers          // APIServices of which there were objects
-	phaseWorkloads        // what runs, and may be what finishes custom resources
+	phaseWorkloads        // workloads, which may have to finalize custom resources
 	phaseSettings         // access, configuration, priority classes
 	phaseDefinitions
 	phaseNamespaces
@@ -39,7 +38,7 @@ func (r *run) phase(key inventory.Key) int {
 	switch gk := key.GroupKind(); inventory.StageOf(gk) {
 	case inventory.StageGate:
 		if isAPIService(gk) && slices.ContainsFunc(r.outcomes, func(o Outcome) bool { return servedBy(o.Key, key) }) {
-			return phaseServers // without it, nobody can reach them
+			return phaseServers // the objects are reached only through it
 		}
 		return phaseGates
 	case inventory.StageCustom:
@@ -61,15 +60,15 @@ func isAPIService(gk schema.GroupKind) bool {
 	return gk.Group == "apiregistration.k8s.io" && gk.Kind == "APIService"
 }
 
-// servedBy tells whether an object is reached through an APIService. Their names are <version>.<group>; the version
-// says nothing, for a group's versions are the same objects.
+// servedBy reports whether an object is reached through an APIService. The name is <version>.<group>; the version is
+// ignored, since all versions of a group have the same objects.
 func servedBy(key, service inventory.Key) bool {
 	_, group, _ := strings.Cut(service.Name, ".")
 	return key.Group != "" && key.Group == group
 }
 
-// held returns a function that says what an object of a phase waits for, empty if it may go. It is safe for concurrent
-// use.
+// held returns a function that says what an object of a phase waits for, empty if it may be deleted. The function is
+// safe for concurrent use.
 func (r *run) held(ctx context.Context, phase int, order [phases][]int) func(inventory.Key) string {
 	first := func(phase int, which func(inventory.Key) bool) string {
 		for _, i := range order[phase] {
@@ -93,7 +92,7 @@ func (r *run) held(ctx context.Context, phase int, order [phases][]int) func(inv
 			return first(phaseInstances, func(k inventory.Key) bool { return servedBy(k, service) })
 		}
 	case phaseWorkloads, phaseSettings:
-		// What takes a custom resource's finalizers off may be in here, with all that it runs on.
+		// The controller that removes the finalizers of a custom resource may be among these, with its configuration.
 		unfinished := first(phaseInstances, isCustom)
 		if unfinished == "" {
 			unfinished = first(phaseServers, anything)
@@ -119,7 +118,7 @@ func (r *run) held(ctx context.Context, phase int, order [phases][]int) func(inv
 	return func(inventory.Key) string { return "" }
 }
 
-// isCustom tells whether some controller other than Kubernetes' own may have to finish an object.
+// isCustom reports whether a controller other than Kubernetes' own may have to finalize an object.
 func isCustom(k inventory.Key) bool { return !scheme.Scheme.IsGroupRegistered(k.Group) }
 
 // uses returns a function that says which workload still needs an object.

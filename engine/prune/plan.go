@@ -7,7 +7,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// KeptBecause says why Objects would leave a live object in the target, for plans; empty if it would delete it.
+// KeptBecause returns why Objects would keep a live object, for plans; empty if it would delete it.
 func KeptBecause(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, policy Policy) string {
 	if policy.Undecided != nil && policy.Undecided(inventory.KeyOf(ref)) {
 		return "it is not known yet which other ManagedResources have a say in it"

@@ -22,24 +22,24 @@ import (
 
 // Target is the access to the cluster from which objects are deleted.
 type Target struct {
-	// Metadata looks at objects and takes finalizers off.
+	// Metadata reads objects and removes finalizers.
 	Metadata metadata.Interface
-	// Deletes sends deletes whose answer tells what is left; NewDeletes makes one.
+	// Deletes sends deletes and returns their response, which says whether the object is gone; see NewDeletes.
 	Deletes rest.Interface
-	// Client reads in full what metadata does not tell. It must not be cached.
+	// Client reads full objects where metadata is not enough. It must not be cached.
 	Client client.Client
-	// Mapper resolves kinds. If it can be reset, it is before a kind counts as gone.
+	// Mapper resolves kinds. If it can be reset, it is reset before a kind counts as gone.
 	Mapper meta.RESTMapper
-	// Hold, if set, is called for each look at an object. What is read with the context that it returns may be large,
-	// and is in use until done is called.
+	// Hold, if set, is called before each read of an object. Objects that are read with the returned context may be
+	// large, and are in use until done is called.
 	Hold func(ctx context.Context) (held context.Context, done func())
 }
 
-// NewDeletes returns what a Target deletes with. The configuration brings the limits with its transport.
+// NewDeletes returns the client for Target.Deletes. Rate limits are those of the transport of the configuration.
 func NewDeletes(config *rest.Config) (rest.Interface, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion() // for errors, which are all that it decodes
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion() // only errors are decoded
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("building the client for deletes: %w", err)
@@ -52,47 +52,47 @@ func NewDeletes(config *rest.Config) (rest.Interface, error) {
 	return deletes, nil
 }
 
-// Policy says what of an inventory may be deleted.
+// Policy says which objects of an inventory may be deleted.
 type Policy struct {
 	// Origin is the origin annotation of the ManagedResource.
 	Origin string
-	// FieldManager is the hub's. An object that the manifest asks to ignore has no origin; who created it tells then.
+	// FieldManager is that of the hub. It identifies objects with the ignore annotation, which have no origin.
 	FieldManager string
-	// Undecided tells whether it is not known yet whether another ManagedResource has a say in the object. It stays
-	// until then. Nil means no.
+	// Undecided reports whether it is not known yet if another ManagedResource may manage the object. It stays until
+	// then. Nil means no.
 	Undecided func(inventory.Key) bool
-	// ListedByOther tells whether another ManagedResource that has a say in the object lists it. Nil means no.
+	// ListedByOther reports whether another ManagedResource that may manage the object lists it. Nil means no.
 	ListedByOther func(inventory.Key) bool
-	// GiveUp is ListedByOther for an object that is left to that one; false if that one has given it up meanwhile. Nil
-	// means ListedByOther.
+	// GiveUp is called for an object that is left to such a ManagedResource. It returns false if that one has given up
+	// the object meanwhile. Nil means true.
 	GiveUp func(inventory.Key) bool
-	// Decline is told of an object that is left to whose origin it bears, so that this one does not leave it to us. Nil
-	// tells nobody.
-	Decline func(inventory.Key)
-	// Wanted tells whether the ManagedResource wants an object. Nil means no.
+	// Disclaim, if set, is called for an object that is left to the ManagedResource of its origin annotation, so that
+	// this one does not leave it to us at the same time.
+	Disclaim func(inventory.Key)
+	// Wanted reports whether the ManagedResource wants an object. Nil means no.
 	Wanted func(inventory.Key) bool
-	// Released are objects that the ManagedResource does not manage any more, and that are to stay. A namespace or a
-	// definition waits for them.
+	// Released are objects that the ManagedResource no longer manages and that are to stay. A namespace or a definition
+	// waits for them.
 	Released []resourcesv1alpha1.ObjectReference
-	// HolderIn names who lists an object in a namespace that is to stay, empty if nobody does. Deleting the namespace
-	// would delete that object. Nil means nobody.
+	// HolderIn names an owner that lists an object in a namespace, empty if there is none. Deleting the namespace would
+	// delete that object. Nil means none.
 	HolderIn func(namespace string) string
-	// HolderOf names who lists an object of a kind that is to stay, empty if nobody does. Deleting the kind's definition
-	// would delete that object. Nil means nobody.
+	// HolderOf names an owner that lists an object of a kind, empty if there is none. Deleting the kind's definition
+	// would delete that object. Nil means none.
 	HolderOf func(schema.GroupKind) string
-	// KeepGarbageCollectable leaves ConfigMaps and Secrets that carry the garbage collector's label to it.
+	// KeepGarbageCollectable keeps ConfigMaps and Secrets with the label of the garbage collector, which deletes them.
 	KeepGarbageCollectable bool
 	// DeletePersistentVolumeClaims deletes the claims of a StatefulSet before the StatefulSet.
 	DeletePersistentVolumeClaims bool
 	// Forced gives up objects whose aggregated API cannot be reached: they are released.
 	Forced bool
-	// Parallel bounds the deletions at the same time; at least 1.
+	// Parallel bounds the concurrent deletions; values below 1 mean 1.
 	Parallel int
-	// Clock tells when the grace of finalize-deletion-after is over; default the real one.
+	// Clock determines when the period of finalize-deletion-after is over. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
-// Result says what became of one entry.
+// Result is the result for one entry.
 type Result string
 
 // Results. Kept and Gone take an entry out of the inventory; Pending keeps it.
@@ -113,22 +113,22 @@ type Outcome struct {
 	Released bool
 	// Claims is how many claims of a StatefulSet this call deleted.
 	Claims int
-	// Finalized are the finalizers that this call took off.
+	// Finalized are the finalizers that this call removed.
 	Finalized []string
-	// Due is when a pending object is due for another look: when its finalizers may be removed, or when it may be known
-	// which others have a say in it. Zero if an event will trigger it.
+	// Due is when a pending object is to be tried again: when its finalizers may be removed, or when its possible
+	// owners may be known. Zero if an event will trigger it.
 	Due time.Time
 	// Reason says why an object was kept or what it waits for.
 	Reason string
 	// Err is what failed; the result is Pending then.
 	Err error
 
-	lingers bool // it is deleted and not gone
-	claimed bool // it is kept, and must not go with its namespace or its definition either
-	passed  bool // it is pending, and nothing waits for it
+	lingers bool // it is terminating
+	claimed bool // it is kept, and must not be deleted with its namespace or definition either
+	passed  bool // it is pending, but nothing waits for it
 }
 
-// Due is when the first of the pending objects is due for another look; zero if none is.
+// Due returns when the first pending object is to be tried again; zero if none is.
 func Due(outcomes []Outcome) time.Time {
 	var first time.Time
 	for _, o := range outcomes {
@@ -145,7 +145,7 @@ type run struct {
 	policy   Policy
 	outcomes []Outcome
 	kinds    kinds
-	staying  []int // the claimed outcomes of the phases that are over
+	staying  []int // the claimed outcomes of earlier phases
 }
 
 // Objects deletes what the policy allows of the entries, and returns an outcome for each, sorted like the inventory.

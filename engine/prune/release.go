@@ -12,8 +12,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// Releaser takes the marks of a ManagedResource off objects. The objects of one run share what it finds out about their
-// kinds.
+// Releaser removes the marks of a ManagedResource from objects. It caches what it finds out about kinds for one run.
 type Releaser struct {
 	kinds                kinds
 	origin, fieldManager string
@@ -24,15 +23,15 @@ func NewReleaser(t Target, origin, fieldManager string) *Releaser {
 	return &Releaser{kinds: kinds{Target: t}, origin: origin, fieldManager: fieldManager}
 }
 
-// Release takes the marks off an object that is no longer managed. An object of somebody else is left alone. It may be
-// called from many goroutines.
+// Release removes the marks from an object that is no longer managed. An object of another origin is not changed. It is
+// safe for concurrent use.
 func (r *Releaser) Release(ctx context.Context, ref resourcesv1alpha1.ObjectReference) error {
 	return r.kinds.release(ctx, ref, r.origin, r.fieldManager)
 }
 
 func (k *kinds) release(ctx context.Context, ref resourcesv1alpha1.ObjectReference, origin, fieldManager string) error {
 	at, found, err := k.place(ctx, ref)
-	if err != nil || !found || at.namespace != ref.Namespace { // a kind without namespaces: it is another entry's
+	if err != nil || !found || at.namespace != ref.Namespace { // a cluster-scoped kind: the object belongs to another entry
 		return err
 	}
 	for range attempts {
@@ -44,7 +43,7 @@ func (k *kinds) release(ctx context.Context, ref resourcesv1alpha1.ObjectReferen
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", inventory.Describe(ref), err)
 		}
-		// The version as well: somebody may have taken it over, and then the origin is his.
+		// The version as well: another owner may have taken it over, and then the origin is not ours.
 		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:null,%q:null}}}`, live.UID, live.ResourceVersion,
 			resourcesv1alpha1.OriginAnnotation, resourcesv1alpha1.DescriptionAnnotation)
 		_, err = at.objects.Patch(ctx, ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})

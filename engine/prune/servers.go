@@ -13,22 +13,22 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// firstAnswer is how long after its creation an APIService gets its first condition at the latest. One that has not
-// been available by then, and never since, has served nothing.
-const firstAnswer = time.Minute
+// firstCheck is the time within which a new APIService gets its first condition. One that has been unavailable since
+// then has never served anything.
+const firstCheck = time.Minute
 
-// maxWords bounds what is quoted of a target about one object.
-const maxWords = 512
+// maxQuote bounds what is quoted from a target about one object.
+const maxQuote = 512
 
-// backend is the server behind an APIService, as far as the API server tells.
+// backend is the server behind an APIService, as reported by the API server.
 type backend struct {
-	// away says why it cannot be reached; empty if it can, or if nobody can tell.
+	// away says why it cannot be reached; empty if it can, or if that is not known.
 	away string
 	// never is true if it has not been available since the APIService was created.
 	never bool
 }
 
-// backendOf tells how the server is that serves a version of a group.
+// backendOf returns the server of a version of a group.
 func (r *run) backendOf(ctx context.Context, gv schema.GroupVersion) backend {
 	live := &unstructured.Unstructured{}
 	live.SetAPIVersion("apiregistration.k8s.io/v1")
@@ -47,9 +47,9 @@ func (r *run) backendOf(ctx context.Context, gv schema.GroupVersion) backend {
 	reason, message := stringIn(available, "reason"), stringIn(available, "message")
 	since, err := time.Parse(time.RFC3339, stringIn(available, "lastTransitionTime"))
 	return backend{
-		away: untrusted.Text(fmt.Sprintf("APIService %s is not available (%s): %s", name, reason, message), maxWords),
+		away: untrusted.Text(fmt.Sprintf("APIService %s is not available (%s): %s", name, reason, message), maxQuote),
 		// The time is that of the last change between available and not available.
-		never: err == nil && since.Sub(live.GetCreationTimestamp().Time) <= firstAnswer,
+		never: err == nil && since.Sub(live.GetCreationTimestamp().Time) <= firstCheck,
 	}
 }
 
@@ -69,13 +69,15 @@ func stringIn(fields map[string]any, name string) string {
 	return value
 }
 
-// unreached deals with objects that could not be looked at because the aggregated API that serves them is away. Its
-// APIService, as long as it is there, keeps every namespace of the target from being deleted, that of its backend
-// among them, so it must not wait for what nobody can delete before it is gone:
+// unreached handles objects that could not be read because their aggregated API is unavailable. As long as its
+// APIService exists, no namespace of the target can be deleted, including that of its backend. So the APIService must
+// not wait for objects that cannot be deleted:
 //
-//   - An object that was never created holds nothing back: the inventory does not know its UID, and its API was never
-//     available. Without the latter it may have been created by another manager, or by a call whose answer was lost.
-//   - Others are waited for until the API is back, or a user gives them up, as with a target that cannot be reached.
+//   - An object that was never created does not block: the inventory has no UID for it, and its API was never
+//     available. If the API was available, the object may have been created by another manager, or by a call whose
+//     response was lost.
+//   - Other objects block until the API is available, or until a user gives them up, as for a target that cannot be
+//     reached.
 func (r *run) unreached(ctx context.Context, members []int) {
 	backends := map[schema.GroupVersion]backend{}
 	for _, i := range members {

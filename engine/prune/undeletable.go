@@ -13,8 +13,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// undeletable are objects that belong to every cluster. The API server refuses to delete all but kube-node-lease, for
-// ever, and that one holds the heartbeats of all nodes.
+// undeletable are objects that belong to every cluster. The API server always refuses to delete them, except for
+// kube-node-lease, which has the heartbeats of all nodes.
 var undeletable = map[inventory.Key]bool{
 	{Kind: "Namespace", Name: metav1.NamespaceDefault}: true,
 	{Kind: "Namespace", Name: metav1.NamespaceSystem}:  true,
@@ -25,8 +25,8 @@ var undeletable = map[inventory.Key]bool{
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass", Name: "system-node-critical"}:    true,
 }
 
-// relinquish takes what was applied off an object that stays, as far as nobody else wants it, too: labels and
-// annotations, and the marks among them.
+// relinquish gives up our fields of an object that stays, so that labels and annotations without another owner are
+// removed, our marks among them.
 func (r *run) relinquish(ctx context.Context, out *Outcome, at place, live *metav1.PartialObjectMetadata) error {
 	nothing, err := json.Marshal(map[string]any{
 		"apiVersion": at.mapping.GroupVersionKind.GroupVersion().String(), "kind": at.mapping.GroupVersionKind.Kind,
@@ -37,9 +37,9 @@ func (r *run) relinquish(ctx context.Context, out *Outcome, at place, live *meta
 	}
 	options := metav1.PatchOptions{FieldManager: r.policy.FieldManager, Force: ptr.To(true)}
 	_, err = at.objects.Patch(ctx, live.Name, types.ApplyPatchType, nothing, options)
-	if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err) { // what it cannot do without stays
+	if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err) { // required fields stay
 		return fmt.Errorf("giving up the fields: %w", err)
 	}
 	out.Released = true
-	return r.kinds.release(ctx, out.Ref, r.policy.Origin, r.policy.FieldManager) // marks that another manager wrote for us
+	return r.kinds.release(ctx, out.Ref, r.policy.Origin, r.policy.FieldManager) // marks that another field manager set for this ManagedResource
 }

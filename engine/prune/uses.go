@@ -10,15 +10,15 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// user is a workload that is not gone yet, with what its pods refer to.
+// user is a workload that still exists, with the objects that its pods refer to.
 type user struct {
 	key inventory.Key
-	// gone is true if it is gone after all, unknown if it could not be read.
+	// gone is true if it no longer exists, unknown if it could not be read.
 	gone, unknown bool
 	refers        map[inventory.Key]bool
 }
 
-// podSpecs are where the kinds that run pods have their pod's spec.
+// podSpecs has the path of the pod spec in each kind that runs pods.
 var podSpecs = map[schema.GroupKind][]string{
 	{Kind: "Pod"}:                              {"spec"},
 	{Kind: "ReplicationController"}:            {"spec", "template", "spec"},
@@ -60,7 +60,7 @@ func (r *run) user(ctx context.Context, out *Outcome) user {
 	return u
 }
 
-// walk notes what a pod's spec refers to, wherever in it.
+// walk records the references in a pod's spec, at any depth.
 func (u *user) walk(value any) {
 	switch v := value.(type) {
 	case []any:
@@ -106,7 +106,7 @@ func (u *user) refer(kind string, name any) {
 	}
 }
 
-// needs tells whether the pods need an object until they are gone. Which roles they have is not asked: all of them
+// needs reports whether the pods may need an object until they are gone. Their roles are not determined, so all roles
 // wait.
 func (u *user) needs(k inventory.Key) bool {
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/warnings"
 )
 
-// lastWarnings is what the last Warning events of a Service say: it is a cloud's load balancer that it waits for.
+// lastWarnings returns the last Warning events of a Service, which have the errors of the cloud's load balancer.
 func (r *run) lastWarnings(ctx context.Context, service inventory.Key) string {
 	if texts := r.warnings(ctx, service); len(texts) > 0 {
 		return "last warnings: " + strings.Join(texts, "; ")
@@ -18,7 +18,8 @@ func (r *run) lastWarnings(ctx context.Context, service inventory.Key) string {
 	return ""
 }
 
-// warnings are the texts of an object's last Warning events, in an order that does not change when one of them repeats.
+// warnings returns the texts of an object's last Warning events, sorted, so that a repeated event does not change their
+// order.
 func (r *run) warnings(ctx context.Context, key inventory.Key) []string {
 	last, err := warnings.Last(ctx, r.Client, key)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package warnings reads the last Warning events of an object. For a load balancer that does not come, they are the
-// only place where the cloud's answer can be read.
+// Package warnings reads the last Warning events of an object. For a load balancer that is not provisioned, they are
+// the only place that has the cloud provider's error.
 //
-// Notes are written so that they stay the same while the same goes on: they name when something began, not how long
-// ago, and of how often it happened only the magnitude.
+// Notes change only when something new happens: they contain when an event began, not how long ago, and only the order
+// of magnitude of its count. Otherwise every repetition would be a write of the status.
 package warnings

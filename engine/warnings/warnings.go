@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// limit is how many events of an object are reported.
+	// limit bounds how many events of an object are reported.
 	limit = 5
-	// listLimit bounds what is read to find them.
+	// listLimit bounds how many events are read.
 	listLimit = 500
-	// textLimit bounds the text of one.
+	// textLimit bounds the text of one event.
 	textLimit = 400
 )
 
@@ -118,7 +118,7 @@ func magnitude(n int32) int64 {
 	return m
 }
 
-// text makes a line of a message, and not too long a one.
+// text returns a message as one line of bounded length.
 func text(message string) string {
 	return untrusted.Text(strings.Join(strings.Fields(message), " "), textLimit)
 }

@@ -13,8 +13,8 @@ import (
 
 const mergeTag = "!!merge"
 
-// decode sets value to what a node of the YAML tree says and adds every fault below the node to faults. Where there is
-// one, the value stays as it was, so that defaulting and validation can go on. A null leaves everything as it is.
+// decode sets value to the content of a node of the YAML tree and adds every fault below the node to faults. A value
+// with a fault is not changed, so that defaulting and validation can continue. A null changes nothing.
 func decode(node *yaml.Node, value reflect.Value, path *field.Path, faults *field.ErrorList) {
 	if node.Kind == yaml.AliasNode || node.Anchor != "" {
 		*faults = append(*faults, field.Forbidden(path, fmt.Sprintf("anchors and aliases are not supported (line %d)", node.Line)))
@@ -77,7 +77,7 @@ func decodeSlice(node *yaml.Node, value reflect.Value, path *field.Path, faults 
 	}
 }
 
-// decodeLeaf goes through JSON, because that is the form whose rules the types of Kubernetes know.
+// decodeLeaf converts to JSON, because the types of Kubernetes implement json.Unmarshaler.
 func decodeLeaf(node *yaml.Node, value reflect.Value, path *field.Path, faults *field.ErrorList) {
 	if !expect(node, yaml.ScalarNode, "a single value", path, faults) {
 		return
@@ -104,7 +104,7 @@ func decodeLeaf(node *yaml.Node, value reflect.Value, path *field.Path, faults *
 	value.Set(decoded.Elem())
 }
 
-// entries calls f for each key of a mapping that is there once. Different spellings of one key count as the same.
+// entries calls f for each key of a mapping. A duplicate is a fault; different spellings of one key count as the same.
 func entries(node *yaml.Node, path *field.Path, faults *field.ErrorList, f func(key, content *yaml.Node, path *field.Path)) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {

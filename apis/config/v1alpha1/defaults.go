@@ -85,7 +85,7 @@ var defaultThresholds = []ConditionThreshold{
 	{Type: hubv1alpha1.ConditionSystemComponentsHealthy, Duration: metav1.Duration{Duration: time.Minute}},
 }
 
-// setThresholds adds those that are not listed.
+// setThresholds adds the default thresholds of conditions that are not listed.
 func setThresholds(c *Care) {
 	for _, threshold := range defaultThresholds {
 		if !slices.ContainsFunc(c.ConditionThresholds, func(t ConditionThreshold) bool { return t.Type == threshold.Type }) {

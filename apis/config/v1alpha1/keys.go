@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// synonyms are keys, by their paths, that stand for another key beside them. The documentation and the example file of
-// Gardener's resource manager use the plural, its decoder knows the singular and ignores the rest; here both count.
+// synonyms are alternative spellings of keys, by their paths. The documentation and the example file of Gardener's
+// resource manager use the plural, its decoder knows only the singular; here both are valid.
 var synonyms = map[string]string{
 	"controllers.managedResources": "managedResource",
 }
 
-// foreign are the keys of the configuration of Gardener's resource manager that the hub does not have, by their paths, with
-// what to say to whoever writes one. Indexes are left out of paths.
+// foreign are the keys of the configuration of Gardener's resource manager that the hub does not have, by their paths
+// without indexes, with the explanation in the error.
 var foreign = map[string]string{
 	"controllers.cacheSyncTimeout":                "each step of a connection has a deadline of its own, see clusterCache",
 	"controllers.csrApprover":                     notPorted,
@@ -78,8 +78,8 @@ func nearest(word string, candidates []string) string {
 	})
 }
 
-// editDistance is the number of letters to insert, delete or replace to get from one word to the other (Levenshtein). Words
-// longer than any key are cut, so that a huge key costs nothing.
+// editDistance is the Levenshtein distance of two words. Words longer than any key are cut, which bounds the cost of a
+// huge key.
 func editDistance(a, b string) int {
 	const longest = 64
 	a, b = strings.ToLower(a[:min(len(a), longest)]), strings.ToLower(b)

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Load reads a configuration file. What it returns has all defaults set and is valid.
+// Load reads a configuration file. The result has all defaults set and is valid.
 //
-// If it is not, the error is an Aggregate (k8s.io/apimachinery/pkg/util/errors) of all faults, each with the path of its
-// field: keys that are not known, with the nearest one that is; keys that are there twice; values of the wrong type; and
-// whatever Validate finds. Only if the file is no YAML at all, the error is about that alone.
+// The error is an Aggregate (k8s.io/apimachinery/pkg/util/errors) of all faults, each with the path of its field:
+// unknown keys, with the nearest known one; duplicate keys; values of the wrong type; and the faults that Validate
+// finds. If the file is not YAML, the error is about that alone.
 func Load(data []byte) (*HubConfiguration, error) {
 	root, err := parse(data)
 	if err != nil {

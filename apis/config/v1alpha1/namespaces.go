@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SecretNamespaces returns the namespaces whose Secrets the classes need, sorted. None means all: a class with the target type
-// Namespace serves whichever namespace has a registration. Another class needs those that it selects, if it lists them by
-// the label kubernetes.io/metadata.name, and that of its registration.
+// SecretNamespaces returns the namespaces whose Secrets the classes need, sorted. An empty result means all: a class
+// with the target type Namespace serves every namespace with a registration. Other classes need the namespaces that
+// they select, if they list them by the label kubernetes.io/metadata.name, and that of their registration.
 //
-// The chart does the same sum in its templates, to give the hub no more rights than that.
+// The chart computes the same in its templates, to grant the hub no more rights than needed.
 func SecretNamespaces(classes []Class) []string {
 	var needed []string
 	for _, class := range classes {
@@ -28,8 +28,8 @@ func SecretNamespaces(classes []Class) []string {
 	return slices.Compact(needed)
 }
 
-// listedNamespaces returns the names that a selector lists, none if it selects in another way. What it demands besides makes
-// them no more.
+// listedNamespaces returns the names that a selector lists, none if it selects in another way. Its other requirements
+// can only exclude some of them.
 func listedNamespaces(selector *metav1.LabelSelector) []string {
 	if selector == nil {
 		return nil

@@ -26,7 +26,7 @@ type HubConfiguration struct {
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
 	// Server is about the ports that the hub listens on.
 	Server Server `json:"server,omitempty"`
-	// Metrics is about what /metrics shows.
+	// Metrics is about the content of /metrics.
 	Metrics Metrics `json:"metrics,omitempty"`
 	// Debugging switches profiling on.
 	Debugging Debugging `json:"debugging,omitempty"`
@@ -41,8 +41,8 @@ type HubConfiguration struct {
 	Controllers Controllers `json:"controllers,omitempty"`
 	// ClusterCache is about the connections to the targets.
 	ClusterCache ClusterCache `json:"clusterCache,omitempty"`
-	// SourceIdentity is who the hub is when it applies objects to the source cluster itself. Required if
-	// a class has the target type Source, and unused otherwise.
+	// SourceIdentity is the identity with which the hub applies objects to the source cluster itself. Required if a
+	// class has the target type Source, and unused otherwise.
 	SourceIdentity *SourceIdentity `json:"sourceIdentity,omitempty"`
 }
 
@@ -53,7 +53,7 @@ type SourceClientConnection struct {
 	// QPS limits requests a second; a negative value means no limit. Default: -1, since the API server's priority and
 	// fairness knows better than a client how much it can take.
 	QPS float32 `json:"qps,omitempty"`
-	// Burst is how many requests may exceed QPS for a moment. Default: twice QPS, at most 32767.
+	// Burst is how many requests may exceed QPS for a short time. Default: twice QPS, at most 32767.
 	Burst int32 `json:"burst,omitempty"`
 }
 
@@ -61,11 +61,11 @@ type SourceClientConnection struct {
 type TargetClientConnection struct {
 	// QPS limits requests a second. Default: 500.
 	QPS float32 `json:"qps,omitempty"`
-	// Burst is how many requests may exceed QPS for a moment. Default: 1000.
+	// Burst is how many requests may exceed QPS for a short time. Default: 1000.
 	Burst int32 `json:"burst,omitempty"`
-	// MaxInFlight is how many requests may wait for their answers at a time. Default: 40.
+	// MaxInFlight is how many requests may be in flight at a time. Default: 40.
 	MaxInFlight int32 `json:"maxInFlight,omitempty"`
-	// Timeout is that of a single request, watches excepted. Default: 10s.
+	// Timeout is the timeout of a single request, except for watches. Default: 10s.
 	Timeout metav1.Duration `json:"timeout,omitempty"`
 }
 
@@ -73,11 +73,11 @@ type TargetClientConnection struct {
 type LeaderElection struct {
 	// LeaderElect switches leader election. Default: true.
 	LeaderElect *bool `json:"leaderElect,omitempty"`
-	// LeaseDuration is how long others wait after the last sign of life of a leader. Default: 15s.
+	// LeaseDuration is how long other replicas wait after the last renewal by a leader. Default: 15s.
 	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
 	// RenewDeadline is how long a leader tries to renew before it gives up. Default: 10s.
 	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
-	// RetryPeriod is the time between two tries. Default: 2s.
+	// RetryPeriod is the time between two attempts. Default: 2s.
 	RetryPeriod metav1.Duration `json:"retryPeriod,omitempty"`
 	// ResourceLock can only be leases, which is the default.
 	ResourceLock string `json:"resourceLock,omitempty"`
@@ -87,7 +87,7 @@ type LeaderElection struct {
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
 }
 
-// Enabled tells whether leader election is on.
+// Enabled reports whether leader election is on.
 func (l LeaderElection) Enabled() bool {
 	return l.LeaderElect == nil || *l.LeaderElect
 }
@@ -98,8 +98,8 @@ type Server struct {
 	HealthProbes Endpoint `json:"healthProbes,omitempty"`
 	// Metrics serves /metrics and, if switched on, profiles and /debug/targets. Default port: 8080.
 	Metrics Endpoint `json:"metrics,omitempty"`
-	// EnableDebugHandlers serves /debug/targets on the metrics port: the state of every connection and every queue, without
-	// secrets. Whoever reaches the port can read it. Default: false.
+	// EnableDebugHandlers serves /debug/targets on the metrics port: the state of every connection and every queue,
+	// without secrets. Everyone with access to the port can read it. Default: false.
 	EnableDebugHandlers bool `json:"enableDebugHandlers,omitempty"`
 }
 
@@ -137,15 +137,16 @@ type Class struct {
 	Name string `json:"name"`
 	// Target is the cluster that the ManagedResources of this class are for.
 	Target ClassTarget `json:"target"`
-	// NamespaceSelector selects namespaces by their labels. ManagedResources of this class in other namespaces are left
-	// alone, except in those with a registration that serves the class, if the target type is Namespace. Required for the
-	// target types Source and Registration, because there it decides who may write to a cluster that is not his own.
+	// NamespaceSelector selects namespaces by their labels. ManagedResources of this class in other namespaces are
+	// ignored, except in those with a registration that serves the class, if the target type is Namespace. Required for
+	// the target types Source and Registration, because there it decides which tenants may write to a cluster that is
+	// not their own.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// ConcurrentSyncs is the number of workers. Default: 20 for the default class, 5 for others.
 	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
 	// DryRun only plans and reports; nothing is written to targets or ManagedResources. Default: false.
 	DryRun bool `json:"dryRun,omitempty"`
-	// ClusterID is the one that objects of this class carry in their origin. Default: that of the controllers.
+	// ClusterID is the cluster ID in the origin annotation of objects of this class. Default: that of the controllers.
 	ClusterID *string `json:"clusterID,omitempty"`
 }
 
@@ -175,9 +176,9 @@ type ClassTarget struct {
 
 // Controllers is about the controllers.
 type Controllers struct {
-	// ClusterID is put before the origin of objects, so that hubs of several source clusters can tell theirs apart in one
-	// target. "<cluster>" and "<default>" take it from the ConfigMap kube-system/cluster-identity of the source cluster:
-	// the first insists on it, the second goes without if it is missing. Default: none.
+	// ClusterID is a prefix of the origin annotation of objects, which distinguishes the objects of several source
+	// clusters in one target. "<cluster>" and "<default>" take it from the ConfigMap kube-system/cluster-identity of
+	// the source cluster: the first requires it, the second means none if it is missing. Default: none.
 	ClusterID *string `json:"clusterID,omitempty"`
 	// ManagedResource is about the controller of ManagedResources. The key managedResources is accepted as well, because
 	// the documentation of Gardener's resource manager calls it so.
@@ -186,7 +187,7 @@ type Controllers struct {
 	TargetCluster TargetClusterController `json:"targetCluster,omitempty"`
 	// Care is about the conditions of TargetClusters.
 	Care Care `json:"care,omitempty"`
-	// Heartbeat is about the signs of life of the hub itself.
+	// Heartbeat is about the heartbeat of the hub itself.
 	Heartbeat Heartbeat `json:"heartbeat,omitempty"`
 }
 
@@ -200,20 +201,20 @@ const (
 
 // ManagedResourceController is about the controller of ManagedResources.
 type ManagedResourceController struct {
-	// SyncPeriod is how often a ManagedResource is compared with what the watches hold although nothing happened, with
+	// SyncPeriod is how often a ManagedResource is compared with the caches of the watches without an event, with
 	// jitter. Default: 10m. Drift is corrected by watches, so this is only a safety net and costs the targets nothing.
 	SyncPeriod metav1.Duration `json:"syncPeriod,omitempty"`
-	// AlwaysUpdate has every object sent to its target in each sync period, whether or not it differs. Default: false. It
-	// changes nothing that the watches do not see anyway, and costs each target one request an object; it is there for
-	// targets whose admission has to see all objects regularly.
+	// AlwaysUpdate sends every object to its target in each sync period, whether or not it differs. Default: false.
+	// Watches detect all drift without it, and it costs each target one request an object; it is for targets whose
+	// admission has to see all objects regularly.
 	AlwaysUpdate bool `json:"alwaysUpdate,omitempty"`
 	// ManagedByLabelValue is the value of the label resources.gardener.cloud/managed-by on all objects. Default: gardener.
 	ManagedByLabelValue string `json:"managedByLabelValue,omitempty"`
 	// MaxConcurrentObjects is how many objects of one stage of a ManagedResource are applied at a time. Default: 16.
 	MaxConcurrentObjects int `json:"maxConcurrentObjects,omitempty"`
 	// KeepGarbageCollectable leaves ConfigMaps and Secrets with the label
-	// resources.gardener.cloud/garbage-collectable-reference in the target when they are not wanted any more: a garbage
-	// collector works there and deletes them once nothing refers to them. Without one they stay for ever. Default: false.
+	// resources.gardener.cloud/garbage-collectable-reference in the target when they are no longer wanted: a garbage
+	// collector in the target deletes them once nothing refers to them. Without one they stay forever. Default: false.
 	KeepGarbageCollectable bool `json:"keepGarbageCollectable,omitempty"`
 }
 
@@ -221,38 +222,38 @@ type ManagedResourceController struct {
 type TargetClusterController struct {
 	// ConcurrentSyncs is the number of workers. Default: 20.
 	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
-	// SyncPeriod is how often the nodes of a target are looked at, with jitter. Default: 30s.
+	// SyncPeriod is how often the nodes of a target are checked, with jitter. Default: 30s.
 	SyncPeriod metav1.Duration `json:"syncPeriod,omitempty"`
 }
 
 // Care is about the conditions of TargetClusters.
 type Care struct {
-	// ConditionThresholds say how long the check behind a condition has to fail until the condition turns False. Until then
-	// it keeps its status, and its reason tells. Default: 1m for APIServerAvailable, ControlPlaneHealthy,
-	// SystemComponentsHealthy and ObservabilityComponentsHealthy, 5m for EveryNodeReady, each unless it is listed, and
-	// 1m for types of one's own that are not.
+	// ConditionThresholds say how long the check behind a condition has to fail until the condition turns False. Until
+	// then it keeps its status, and its reason reports the failure. Default: 1m for APIServerAvailable,
+	// ControlPlaneHealthy, SystemComponentsHealthy and ObservabilityComponentsHealthy, 5m for EveryNodeReady, each
+	// unless it is listed, and 1m for custom types that are not.
 	ConditionThresholds []ConditionThreshold `json:"conditionThresholds,omitempty"`
-	// ManagedResourceProgressingThreshold is how long a ManagedResource may be progressing until it counts as not healthy.
-	// Default: 0s, which means for ever.
+	// ManagedResourceProgressingThreshold is how long a ManagedResource may be progressing until it counts as not
+	// healthy. Default: 0s, which means forever.
 	ManagedResourceProgressingThreshold metav1.Duration `json:"managedResourceProgressingThreshold,omitempty"`
 }
 
-// ConditionThreshold is that of one type of condition.
+// ConditionThreshold is the threshold of one type of condition.
 type ConditionThreshold struct {
 	// Type is that of a condition whose check can fail for a while: EveryNodeReady, APIServerAvailable, or one that sums up
 	// ManagedResources.
 	Type string `json:"type"`
-	// Duration is how long the check has to fail. Zero means that it turns False at once.
+	// Duration is how long the check has to fail. Zero means that the condition turns False immediately.
 	Duration metav1.Duration `json:"duration"`
 }
 
-// Heartbeat is about the signs of life of the hub itself: a Lease beside that of the leader election, its name followed by
-// "-heartbeat", and the condition HubReady of each TargetCluster.
+// Heartbeat is about the heartbeat of the hub itself: a Lease in addition to that of the leader election, with its name
+// followed by "-heartbeat", and the condition HubReady of each TargetCluster.
 type Heartbeat struct {
 	// RenewInterval is how often the leader renews the Lease while it makes progress. Default: 10s.
 	RenewInterval metav1.Duration `json:"renewInterval,omitempty"`
-	// MonitorPeriod is after how long without a sign of life the state of a target counts as unknown. The signs are probes, so
-	// it must be at least 2 * clusterCache.probeInterval + clusterCache.probeTimeout. Default: 40s.
+	// MonitorPeriod is the time without a completed probe after which the state of a target counts as unknown. It must
+	// be at least 2 * clusterCache.probeInterval + clusterCache.probeTimeout. Default: 40s.
 	MonitorPeriod metav1.Duration `json:"monitorPeriod,omitempty"`
 	// TargetMonitorPeriod is after how much more time all other conditions of the target become Unknown. Default: 200s.
 	TargetMonitorPeriod metav1.Duration `json:"targetMonitorPeriod,omitempty"`
@@ -265,44 +266,44 @@ type ClusterCache struct {
 	// ProbeInterval is the time between two probes of a target; controllers.heartbeat.monitorPeriod has to be long enough for
 	// it. Default: 5s.
 	ProbeInterval metav1.Duration `json:"probeInterval,omitempty"`
-	// ProbeTimeout is how long a probe waits for its answer. Default: 4s.
+	// ProbeTimeout is how long a probe waits for its response. Default: 4s.
 	ProbeTimeout metav1.Duration `json:"probeTimeout,omitempty"`
-	// FailureThreshold is after how many failed probes in a row a target counts as down. Default: 2.
+	// FailureThreshold is the number of consecutive failed probes after which a target counts as down. Default: 2.
 	FailureThreshold int `json:"failureThreshold,omitempty"`
 	// ConnectConcurrency is how many connections are made at a time. Default: 64.
 	ConnectConcurrency int `json:"connectConcurrency,omitempty"`
-	// DisconnectGrace is how long the watches of a lost connection are kept ready to go on where they were, and how long
-	// ManagedResources say nothing of the outage. Connected becomes False at once. Default: 10s.
+	// DisconnectGrace is how long the caches of a lost connection are kept to resume its watches, and how long
+	// ManagedResources do not report the outage. Connected becomes False immediately. Default: 10s.
 	DisconnectGrace metav1.Duration `json:"disconnectGrace,omitempty"`
 	// BrownoutPercent is the share of the connected targets, but at least three, that have to be lost within a minute for the
 	// hub to suspect its own network. DisconnectGrace lasts until most are back then. Default: 20.
 	BrownoutPercent int `json:"brownoutPercent,omitempty"`
-	// BrownoutLimit is how long the hub suspects its own network at most. Default: 5m.
+	// BrownoutLimit bounds how long the hub suspects its own network. Default: 5m.
 	BrownoutLimit metav1.Duration `json:"brownoutLimit,omitempty"`
-	// MaxObjectsPerTarget is how many objects of one target the hub keeps in memory at most, over all its watches. They
-	// may take 512 bytes each on average, and 24 MiB however few there may be; those of all targets of a namespace 64 MiB
-	// beyond 640 KiB each, and more in the same proportion if this is raised. If there are more, the TargetCluster and the
-	// ManagedResources concerned report it, and nothing is concluded about objects that are not known. The source cluster
+	// MaxObjectsPerTarget bounds the objects of one target that the hub keeps in memory, over all its watches. They may
+	// take 512 bytes each on average, but at least 24 MiB; the objects of all targets of a namespace may take 640 KiB a
+	// target plus 64 MiB, and more in proportion if this is raised. If there are more objects, the TargetCluster and
+	// the affected ManagedResources report it, and objects that are not in memory count as unknown. The source cluster
 	// as a target may have ten times as many. Default: 50000.
 	MaxObjectsPerTarget int `json:"maxObjectsPerTarget,omitempty"`
 	// MaxRegistrationsPerNamespace is how many registrations of one namespace are used. The oldest ones are used; the
-	// TargetClusters of further ones report RegistrationQuotaExceeded, and nothing is dialled for them. When one that is
-	// used is deleted, the oldest of the others takes its place. Zero means the default. Default: 1000.
+	// TargetClusters of the others report RegistrationQuotaExceeded, and the hub does not connect to them. When one
+	// that is used is deleted, the oldest of the others replaces it. Zero means the default. Default: 1000.
 	MaxRegistrationsPerNamespace int `json:"maxRegistrationsPerNamespace,omitempty"`
-	// DrainTimeout is how long a connection goes on for clean-up after its registration is gone. Default: 5m.
+	// DrainTimeout is how long a connection is kept for clean-up after its registration was deleted. Default: 5m.
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitempty"`
 	// AllowedProxyURLs are the proxies that a registration's kubeconfig may name. Default: none.
 	AllowedProxyURLs []string `json:"allowedProxyURLs,omitempty"`
 	// AllowedNetworks are the networks that registered clusters may be in although their addresses are loopback,
 	// link-local, unspecified or multicast ones, such as 127.0.0.0/8 for tests and single-node set-ups. All other
-	// addresses are allowed anyway. Names are judged by what they resolve to, at each dial. Default: none.
+	// addresses are allowed anyway. Names are checked by their resolved addresses, at each dial. Default: none.
 	AllowedNetworks []string `json:"allowedNetworks,omitempty"`
 }
 
 // SourceIdentity is who the hub is when it applies objects to the source cluster itself.
 type SourceIdentity struct {
-	// ServiceAccount is the one that the hub requests tokens of. What it may do is what classes with the target type
-	// Source can apply.
+	// ServiceAccount is the service account for which the hub requests tokens. Its rights limit what classes with the
+	// target type Source can apply.
 	ServiceAccount ServiceAccount `json:"serviceAccount"`
 }
 

@@ -236,7 +236,7 @@ func validateControllers(c Controllers, path *field.Path) field.ErrorList {
 	return append(faults, validateHeartbeat(c.Heartbeat, path.Child("heartbeat"))...)
 }
 
-// withoutThreshold are the conditions that tell at once what they tell.
+// withoutThreshold are the conditions that change immediately.
 var withoutThreshold = sets.New(hubv1alpha1.ConditionReady, hubv1alpha1.ConditionConnected, hubv1alpha1.ConditionCredentialsValid, hubv1alpha1.ConditionHubReady)
 
 func validateCare(c Care, path *field.Path) field.ErrorList {
@@ -262,7 +262,7 @@ func validateCare(c Care, path *field.Path) field.ErrorList {
 	return append(faults, validateDurationAtLeast(c.ManagedResourceProgressingThreshold, 0, path.Child("managedResourceProgressingThreshold"))...)
 }
 
-// validateHeartbeat sees to it that a sign of life that comes a little late does not count as none.
+// validateHeartbeat ensures that a slightly late renewal does not count as a missing one.
 func validateHeartbeat(h Heartbeat, path *field.Path) field.ErrorList {
 	var faults field.ErrorList
 	faults = append(faults, validateDurationAtLeast(h.RenewInterval, minRenewInterval, path.Child("renewInterval"))...)
@@ -274,7 +274,7 @@ func validateHeartbeat(h Heartbeat, path *field.Path) field.ErrorList {
 	return append(faults, validateDurationAtLeast(h.LivenessStuckAfter, minLivenessStuckAfter, path.Child("livenessStuckAfter"))...)
 }
 
-// validateMonitorPeriod sees to it that a hub that only waits for its next probe does not count as one that does not work.
+// validateMonitorPeriod ensures that a hub that waits for its next probe does not count as one that does not work.
 func validateMonitorPeriod(c *HubConfiguration) field.ErrorList {
 	interval, timeout, monitor := c.ClusterCache.ProbeInterval.Duration, c.ClusterCache.ProbeTimeout.Duration, c.Controllers.Heartbeat.MonitorPeriod.Duration
 	if least := 2*interval + timeout; interval > 0 && timeout > 0 && monitor < least {
@@ -284,7 +284,7 @@ func validateMonitorPeriod(c *HubConfiguration) field.ErrorList {
 	return nil
 }
 
-// validateClusterID follows from how an origin is parsed: ":" ends the cluster ID in it.
+// validateClusterID rejects ":", which ends the cluster ID in an origin.
 func validateClusterID(id string, path *field.Path) field.ErrorList {
 	switch {
 	case strings.Contains(id, ":"):

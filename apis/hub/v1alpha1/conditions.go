@@ -1,20 +1,20 @@
 package v1alpha1
 
-// Types of conditions on a TargetCluster. All say something good when they are True.
+// Types of conditions on a TargetCluster. True is the good status of all of them.
 const (
 	// ConditionReady sums up the others. Its reason is the first root cause of what is wrong.
 	ConditionReady = "Ready"
-	// ConditionConnected tells whether the hub holds a connection to the target.
+	// ConditionConnected reports whether the hub holds a connection to the target.
 	ConditionConnected = "Connected"
-	// ConditionCredentialsValid tells whether the registration's kubeconfig can be used and when it expires.
+	// ConditionCredentialsValid reports whether the registration's kubeconfig can be used and when it expires.
 	ConditionCredentialsValid = "CredentialsValid"
-	// ConditionAPIServerAvailable tells whether the API server answers probes.
+	// ConditionAPIServerAvailable reports whether the API server answers probes.
 	ConditionAPIServerAvailable = "APIServerAvailable"
-	// ConditionEveryNodeReady tells whether all nodes are ready and under no pressure. A target without nodes does not
-	// have this condition.
+	// ConditionEveryNodeReady reports whether all nodes are ready and under no pressure. A target without nodes does
+	// not have this condition.
 	ConditionEveryNodeReady = "EveryNodeReady"
-	// ConditionHubReady tells whether the hub itself looks after the target. It is Unknown, and never False: while the hub
-	// cannot see a target, nobody knows.
+	// ConditionHubReady reports whether the hub itself monitors the target. It is Unknown, and never False, if the hub
+	// does not: then the state of the target is not known.
 	ConditionHubReady = "HubReady"
 )
 
@@ -25,7 +25,7 @@ const (
 	ConditionSystemComponentsHealthy = "SystemComponentsHealthy"
 	// ConditionControlPlaneHealthy sums up those of the target's namespace that are applied to the source cluster.
 	ConditionControlPlaneHealthy = "ControlPlaneHealthy"
-	// ConditionObservabilityComponentsHealthy sums up those that say so by CareConditionTypeLabel.
+	// ConditionObservabilityComponentsHealthy sums up those with this type as CareConditionTypeLabel.
 	ConditionObservabilityComponentsHealthy = "ObservabilityComponentsHealthy"
 )
 
@@ -43,7 +43,7 @@ const (
 	ReasonCredentialsExpireSoon = "CredentialsExpireSoon"
 	// ReasonHealthzRequestSucceeded (APIServerAvailable): the last probe was answered.
 	ReasonHealthzRequestSucceeded = "HealthzRequestSucceeded"
-	// ReasonProbeFailing (APIServerAvailable): a probe failed, but not often enough for the target to be taken for down.
+	// ReasonProbeFailing (APIServerAvailable): a probe failed, but not often enough for the target to count as down.
 	ReasonProbeFailing = "ProbeFailing"
 	// ReasonEveryNodeReady (EveryNodeReady).
 	ReasonEveryNodeReady = "EveryNodeReady"
@@ -65,28 +65,29 @@ const (
 	ReasonSecretInvalid = "SecretInvalid"
 	// ReasonKubeconfigInvalid: the kubeconfig cannot be parsed or lacks something.
 	ReasonKubeconfigInvalid = "KubeconfigInvalid"
-	// ReasonKubeconfigRefused: the kubeconfig wants the hub to run a program, read its own files or the like.
+	// ReasonKubeconfigRefused: the kubeconfig would make the hub run a program, read its own files or the like.
 	ReasonKubeconfigRefused = "KubeconfigRefused"
 	// ReasonRegistrationQuotaExceeded: the namespace has more registrations than the hub uses of one namespace, and this
 	// is one of the newest.
 	ReasonRegistrationQuotaExceeded = "RegistrationQuotaExceeded"
-	// ReasonIdentityChanged: the kubeconfig leads to another cluster than before, and nobody confirmed that.
+	// ReasonIdentityChanged: the kubeconfig leads to another cluster than before, and that was not confirmed.
 	ReasonIdentityChanged = "IdentityChanged"
 	// ReasonUnauthorized: the target rejects the credential.
 	ReasonUnauthorized = "Unauthorized"
 	// ReasonForbidden: the credential may not do what the hub needs to connect.
 	ReasonForbidden = "Forbidden"
-	// ReasonCredentialsExpired: the certificate or token is past its end.
+	// ReasonCredentialsExpired: the certificate or token has expired.
 	ReasonCredentialsExpired = "CredentialsExpired"
-	// ReasonUnreachable: the target does not answer.
+	// ReasonUnreachable: the target does not respond.
 	ReasonUnreachable = "Unreachable"
 	// ReasonProbeFailed: the target answered before and fails its probes now.
 	ReasonProbeFailed = "ProbeFailed"
 	// ReasonConnecting: the first attempt to connect has not ended.
 	ReasonConnecting = "Connecting"
-	// ReasonRegistrationGone: the Secret is gone, and the connection serves only to clean up.
+	// ReasonRegistrationGone: the Secret is gone, and the connection is used only to clean up.
 	ReasonRegistrationGone = "RegistrationGone"
-	// ReasonManagedElsewhere: a Gardener resource manager is at work in the namespace, so the hub keeps its hands off.
+	// ReasonManagedElsewhere: a Gardener resource manager is responsible for the namespace, so the hub does nothing
+	// there.
 	ReasonManagedElsewhere = "ManagedElsewhere"
 	// ReasonPaused: spec.paused is set.
 	ReasonPaused = "Paused"
@@ -96,17 +97,17 @@ const (
 	ReasonNodesUnhealthy = "NodesUnhealthy"
 	// ReasonNodesUnknown (EveryNodeReady): the nodes could not be listed.
 	ReasonNodesUnknown = "NodesUnknown"
-	// ReasonNotProbed: there is no connection over which this could be found out.
+	// ReasonNotProbed: there is no connection for the check.
 	ReasonNotProbed = "NotProbed"
 	// ReasonManagedResourcesUnhealthy (conditions that sum up ManagedResources): at least one is not healthy.
 	ReasonManagedResourcesUnhealthy = "ManagedResourcesUnhealthy"
-	// ReasonManagedResourcesUnknown (conditions that sum up ManagedResources): of at least one it is not known.
+	// ReasonManagedResourcesUnknown (conditions that sum up ManagedResources): the health of at least one is not known.
 	ReasonManagedResourcesUnknown = "ManagedResourcesUnknown"
 	// ReasonTargetUnreachable (HubReady, conditions that sum up ManagedResources): the hub works and does not reach the
 	// target.
 	ReasonTargetUnreachable = "TargetUnreachable"
-	// ReasonTargetStatusUnknown (HubReady): the hub itself stopped looking after the target.
+	// ReasonTargetStatusUnknown (HubReady): the hub itself stopped monitoring the target.
 	ReasonTargetStatusUnknown = "TargetStatusUnknown"
-	// ReasonStatusUnknown: the hub has not looked after the target for so long that what is known of it is worth nothing.
+	// ReasonStatusUnknown: the hub has not monitored the target for so long that its last known state is outdated.
 	ReasonStatusUnknown = "StatusUnknown"
 )

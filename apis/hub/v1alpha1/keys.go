@@ -9,19 +9,20 @@ const (
 	// name of the target. On a ManagedResource it picks one of several targets of the namespace. The label is that of
 	// Cluster API, so that the kubeconfig Secrets of Cluster API are registrations as they are.
 	ClusterNameLabel = clusterv1.ClusterNameLabel
-	// ClassLabel, on a registration Secret, has the target serve the ManagedResources of this class. Absent means the
-	// default class. It is not the label resources.gardener.cloud/class, which on Secrets belongs to the token requestor.
+	// ClassLabel, on a registration Secret, makes the target serve the ManagedResources of this class. Absent means the
+	// default class. It is not the label resources.gardener.cloud/class, which on Secrets belongs to the token
+	// requestor.
 	ClassLabel = "hub.gardener.cloud/class"
-	// ConfirmIdentityAnnotation, on a registration Secret, says that the target may be the cluster with this kube-system UID
-	// from now on, although it was another one before.
+	// ConfirmIdentityAnnotation, on a registration Secret, confirms that the target is now the cluster with this
+	// kube-system UID, although it was another one before.
 	ConfirmIdentityAnnotation = "hub.gardener.cloud/confirm-identity"
 
-	// ConfirmDeletionAnnotation, "true" on a TargetCluster or a registration Secret, says that its deletion is meant. The chart's
-	// admission policies ask people for it.
+	// ConfirmDeletionAnnotation, "true" on a TargetCluster or a registration Secret, confirms its deletion. The chart's
+	// admission policies require it from users.
 	ConfirmDeletionAnnotation = "confirmation.gardener.cloud/deletion"
 
-	// HibernatedAnnotation, truthy on a TargetCluster, says that the cluster is asleep: it is not probed, nothing alerts, and
-	// its conditions stay as they are.
+	// HibernatedAnnotation, truthy on a TargetCluster, says that the cluster is hibernated: it is not probed, there are
+	// no alerts, and its conditions do not change.
 	HibernatedAnnotation = "hub.gardener.cloud/hibernated"
 
 	// RegistrationAnnotation, on a TargetCluster that the hub made, is the name of the registration Secret that it was made
@@ -35,11 +36,11 @@ const (
 	// label is Gardener's.
 	CareConditionTypeLabel = "care.gardener.cloud/condition-type"
 
-	// TargetUIDAnnotation, on a ManagedResource, is the UID of the cluster that its inventory belongs to. Nothing is ever
-	// deleted in another one. It is also the mark by which the hub knows its own ManagedResources.
+	// TargetUIDAnnotation, on a ManagedResource, is the UID of the cluster that its inventory belongs to. Objects are
+	// never deleted in another one. The hub also recognizes its own ManagedResources by it.
 	TargetUIDAnnotation = "hub.gardener.cloud/target-uid"
-	// AppliedAnnotation, on a ManagedResource, says what was applied completely: the versions of its Secrets and a digest
-	// of its objects. While that matches, nothing is sent. Losing it costs a repetition and never more.
+	// AppliedAnnotation, on a ManagedResource, says what was applied completely: the versions of its Secrets and a
+	// digest of its objects. While that matches, nothing is sent. Without it everything is only applied once more.
 	AppliedAnnotation = "hub.gardener.cloud/applied"
 )
 
@@ -47,7 +48,7 @@ const (
 const (
 	// StatusHealthy: every condition is True.
 	StatusHealthy = "healthy"
-	// StatusProgressing: so are they, but a check fails, for less than its threshold.
+	// StatusProgressing: every condition is True, but a check fails, for less than its threshold.
 	StatusProgressing = "progressing"
 	// StatusUnknown: a condition is Unknown.
 	StatusUnknown = "unknown"

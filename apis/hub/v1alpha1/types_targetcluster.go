@@ -27,7 +27,7 @@ type TargetCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what users may set. They need not set anything.
+	// Spec is set by users. All of it is optional.
 	// +optional
 	Spec TargetClusterSpec `json:"spec,omitempty"`
 	// Status is what the hub knows of the target.
@@ -62,11 +62,11 @@ type ClientLimits struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	QPS int32 `json:"qps,omitempty"`
-	// Burst is how many requests may be sent at once after a quiet time.
+	// Burst is how many requests may exceed QPS for a short time.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Burst int32 `json:"burst,omitempty"`
-	// MaxInFlight is how many requests may wait for their answers at a time.
+	// MaxInFlight is how many requests may be in flight at a time.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	MaxInFlight int32 `json:"maxInFlight,omitempty"`
@@ -91,7 +91,7 @@ type TargetClusterStatus struct {
 	// SecretName is the registration that is in use, a Secret in the same namespace.
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
-	// ClusterUID is that of the target's kube-system namespace: what the name of the target stands for. A registration that
+	// ClusterUID is the UID of the target's kube-system namespace, which identifies the cluster. A registration that
 	// leads to another cluster is refused until that is confirmed. Empty until the target was connected once.
 	// +optional
 	ClusterUID types.UID `json:"clusterUID,omitempty"`
@@ -101,17 +101,17 @@ type TargetClusterStatus struct {
 	// NodeCounts are absent until the nodes were listed once.
 	// +optional
 	NodeCounts *NodeCounts `json:"nodeCounts,omitempty"`
-	// CloudType is where the nodes run, taken from the provider ID of one of them. Empty if it does not say.
+	// CloudType is the cloud of the nodes, from the provider ID of one of them. Empty if it is not known.
 	// +optional
 	CloudType string `json:"cloudType,omitempty"`
-	// Region is that of one of the nodes. Empty if it does not say.
+	// Region is the region of one of the nodes. Empty if it is not known.
 	// +optional
 	Region string `json:"region,omitempty"`
-	// CredentialExpiry is when the client certificate or token ends. Absent if it does not.
+	// CredentialExpiry is when the client certificate or token expires. Absent if it does not.
 	// +optional
 	CredentialExpiry *metav1.Time `json:"credentialExpiry,omitempty"`
-	// RoundTripMilliseconds is the time of a request to the target, rounded up to coarse steps so that it stays the same
-	// as long as nothing much happens. Zero until the target was connected once.
+	// RoundTripMilliseconds is the time of a request to the target, rounded up to coarse steps so that it changes
+	// rarely. Zero until the target was connected once.
 	// +optional
 	RoundTripMilliseconds int64 `json:"roundTripMilliseconds,omitempty"`
 	// ManagedResources counts those whose target this is. Absent until the hub has counted.
@@ -123,7 +123,7 @@ type TargetClusterStatus struct {
 	// DriftLastHour is the number of objects that had to be corrected in the last hour.
 	// +optional
 	DriftLastHour int64 `json:"driftLastHour,omitempty"`
-	// DryRun is what the hub would do if it were not told to only plan. Absent for classes without dryRun.
+	// DryRun counts the writes that the hub would do without dryRun. Absent for classes without dryRun.
 	// +optional
 	DryRun *DryRunReport `json:"dryRun,omitempty"`
 }

@@ -12,7 +12,7 @@ const (
 	messageMissing     = "No message was given."
 )
 
-// NewCondition returns the condition of an aspect of which nothing is known yet.
+// NewCondition returns a condition that was not checked yet.
 func NewCondition(now time.Time, conditionType ConditionType) Condition {
 	return Condition{
 		Type:               conditionType,
@@ -34,9 +34,9 @@ func GetCondition(conditions []Condition, conditionType ConditionType) *Conditio
 	return nil
 }
 
-// UpdatedCondition returns what a condition becomes by a new observation. The transition time moves if and only if the
-// status changed; the update time, if and only if the reason, the message or the codes did. An empty reason or message
-// is replaced by a stand-in, because the API requires both. Codes are never carried over.
+// UpdatedCondition returns a condition after a new observation. The transition time changes if and only if the status
+// did; the update time, if and only if the reason, the message or the codes did. An empty reason or message is replaced
+// by a default, because the API requires both. Codes are not kept.
 func UpdatedCondition(now time.Time, old Condition, status ConditionStatus, reason, message string, codes ...string) Condition {
 	if reason == "" {
 		reason = ReasonUnspecified
@@ -56,8 +56,8 @@ func UpdatedCondition(now time.Time, old Condition, status ConditionStatus, reas
 	return updated
 }
 
-// SetCondition returns the list with a new observation in it, made by UpdatedCondition from the one it has of this type or
-// else from NewCondition. The given list stays as it is.
+// SetCondition returns the list with the condition of a type updated by UpdatedCondition, or added if there is none.
+// The given list is not changed.
 func SetCondition(now time.Time, conditions []Condition, conditionType ConditionType, status ConditionStatus, reason, message string, codes ...string) []Condition {
 	old := NewCondition(now, conditionType)
 	if existing := GetCondition(conditions, conditionType); existing != nil {
@@ -66,8 +66,9 @@ func SetCondition(now time.Time, conditions []Condition, conditionType Condition
 	return MergeConditions(conditions, UpdatedCondition(now, old, status, reason, message, codes...))
 }
 
-// MergeConditions returns the list with each update in the place of the condition of its type, or at the end if there is
-// none. The order of what was there does not change, so that a patch of the list is small. The given list stays as it is.
+// MergeConditions returns the list with each update in the place of the condition of its type, or at the end if there
+// is none. The order of existing conditions is kept, so that a patch of the list is small. The given list is not
+// changed.
 func MergeConditions(conditions []Condition, updates ...Condition) []Condition {
 	merged := slices.Clone(conditions)
 	for _, update := range updates {

@@ -3,11 +3,11 @@
 //
 // The API is a contract with programs that this project does not control. Gardener's extensions, gardenlet and charts
 // write ManagedResources, and care controllers read their conditions, all compiled against Gardener's own types. So the
-// JSON form here is theirs to the letter, and the generated CRD accepts exactly what theirs accepts: no enums, no CEL
-// rules, no size limits, however tempting some of them are. Everything Trellis needs beyond it lives in annotations (see
-// package apis/hub/v1alpha1), never in new fields: the CRD in a source cluster is usually not ours to change.
+// JSON form is exactly theirs, and the generated CRD accepts exactly what theirs accepts, without enums, CEL rules or
+// size limits. Additional state of Trellis is in annotations (see package apis/hub/v1alpha1), never in new fields: the
+// CRD in a source cluster is usually not ours to change.
 //
-// Three kinds of things are here, a file each:
+// The files:
 //
 //   - types_managedresource.go and types_condition.go: the objects,
 //   - keys.go: annotation, label and finalizer keys with who reads them and how their values are compared,
@@ -15,9 +15,9 @@
 //
 // # Trade-offs
 //
-// The types are written anew instead of imported from github.com/gardener/gardener: that module would bring several
-// hundred dependencies and tie this project's Kubernetes version to Gardener's. The price is that a field Gardener adds
-// has to be added here too. Until then, it survives in the cluster, because Trellis changes ManagedResources by patch only.
+// The types are not imported from github.com/gardener/gardener: that module would bring several hundred dependencies
+// and tie this project's Kubernetes version to Gardener's. So a field that Gardener adds has to be added here, too.
+// Until then it is kept in the cluster, because Trellis changes ManagedResources by patch only.
 //
 // Condition is Gardener's type and not metav1.Condition, because its status has a fourth value, Progressing, and because
 // consumers read lastUpdateTime and codes.

@@ -4,9 +4,9 @@ import "strconv"
 
 // Keys on a ManagedResource, read in the source cluster.
 const (
-	// OperationAnnotation asks for something to be done once; its values are the Operation constants, compared exactly.
+	// OperationAnnotation requests an operation once; its values are the Operation constants, compared exactly.
 	OperationAnnotation = "gardener.cloud/operation"
-	// OperationReconcile asks for a reconciliation now. The annotation is removed when it begins.
+	// OperationReconcile requests a reconciliation now. The annotation is removed when it begins.
 	OperationReconcile = "reconcile"
 	// OperationRestore says that the ManagedResource is being restored in another source cluster.
 	OperationRestore = "restore"
@@ -16,13 +16,13 @@ const (
 	OperationWaitForState = "wait-for-state"
 
 	// ForceDeletionAnnotation, truthy on a ManagedResource that is being deleted, gives up on a target that does not
-	// answer, and on objects of an aggregated API that does not: the ManagedResource goes and its objects stay.
+	// respond, and on objects of an aggregated API that does not: the ManagedResource is deleted and its objects stay.
 	ForceDeletionAnnotation = "confirmation.gardener.cloud/force-deletion"
 )
 
-// Keys on managed objects and partly on ManagedResources. Each says which form of the object it is read from, because a
-// key that is only in the manifest, or only in the live object, often has no effect on purpose. "Truthy" is IsTruthy;
-// "exactly" is a comparison of strings.
+// Keys on managed objects and partly on ManagedResources. Each comment says which form of the object it is read from,
+// because a key that is only in the manifest, or only in the live object, often intentionally has no effect. "Truthy"
+// is IsTruthy; "exactly" is a comparison of strings.
 const (
 	// ManagedByLabel is written on every object and its templates; drift watches select by it. The value comes from the
 	// configuration.
@@ -37,7 +37,7 @@ const (
 	DescriptionAnnotation = "resources.gardener.cloud/description"
 
 	// IgnoreAnnotation, truthy on a ManagedResource, stops everything until it is removed or the ManagedResource is
-	// deleted. Truthy on an object in the manifest, it has the object created if absent and never updated.
+	// deleted. Truthy on an object in the manifest, the object is created if absent and never updated.
 	IgnoreAnnotation = "resources.gardener.cloud/ignore"
 	// ModeAnnotation with exactly ModeIgnore, in the manifest, takes the object out of the inventory: it is neither applied
 	// nor deleted.
@@ -46,8 +46,8 @@ const (
 	ModeIgnore = "Ignore"
 	// KeepObjectAnnotation, truthy on the live object, keeps it from being deleted.
 	KeepObjectAnnotation = "resources.gardener.cloud/keep-object"
-	// DeleteOnInvalidUpdateAnnotation, truthy in the manifest or on the live object, has an object deleted and created
-	// again whose update the API server calls invalid.
+	// DeleteOnInvalidUpdateAnnotation, truthy in the manifest or on the live object: the object is deleted and created
+	// again if the API server rejects its update as invalid.
 	DeleteOnInvalidUpdateAnnotation = "resources.gardener.cloud/delete-on-invalid-update"
 	// DeletionPropagationOnInvalidUpdateAnnotation is the propagation policy of that delete: exactly Foreground,
 	// Background or Orphan. Anything else is an error.
@@ -65,8 +65,8 @@ const (
 
 	// GarbageCollectableReferenceLabel, on a ConfigMap or Secret, leaves its deletion to Gardener's garbage collector.
 	GarbageCollectableReferenceLabel = "resources.gardener.cloud/garbage-collectable-reference"
-	// ReferencePrefix begins the annotations by which workloads and ManagedResources tell that collector what they use.
-	// Live ones that the manifest does not have are dropped.
+	// ReferencePrefix is the prefix of the annotations that name what workloads and ManagedResources use, for that
+	// collector. Live ones that the manifest does not have are removed.
 	ReferencePrefix = "reference.resources.gardener.cloud/"
 	// RestartedAtAnnotation is what `kubectl rollout restart` sets on a pod template. A live one is kept.
 	RestartedAtAnnotation = "kubectl.kubernetes.io/restartedAt"
@@ -85,7 +85,7 @@ const (
 	AllClasses = "*"
 )
 
-// FinalizerBase is the finalizer of the default class, and the beginning of all others.
+// FinalizerBase is the finalizer of the default class, and the prefix of all others.
 const FinalizerBase = "resources.gardener.cloud/gardener-resource-manager"
 
 // Finalizer returns the finalizer by which the instance responsible for a class marks the ManagedResources that have
@@ -99,8 +99,8 @@ func Finalizer(class string) string {
 	}
 }
 
-// IsTruthy tells whether the value of an annotation means yes: one of 1, t, T, true, TRUE and True. Everything else means
-// no, also what cannot be parsed.
+// IsTruthy reports whether the value of an annotation means yes: one of 1, t, T, true, TRUE and True. All other values
+// mean no.
 func IsTruthy(value string) bool {
 	if value == "" {
 		return false // nearly always, and an error takes memory

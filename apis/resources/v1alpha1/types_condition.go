@@ -9,17 +9,17 @@ type ConditionType string
 
 // Types of conditions on a ManagedResource.
 const (
-	// ConditionResourcesApplied tells whether everything the Secrets say is applied.
+	// ConditionResourcesApplied reports whether all objects of the Secrets are applied.
 	ConditionResourcesApplied ConditionType = "ResourcesApplied"
-	// ConditionResourcesHealthy tells whether the objects in the target exist and are healthy.
+	// ConditionResourcesHealthy reports whether the objects in the target exist and are healthy.
 	ConditionResourcesHealthy ConditionType = "ResourcesHealthy"
-	// ConditionResourcesProgressing tells whether some object is still being rolled out. Here, False is good.
+	// ConditionResourcesProgressing reports whether some object is still being rolled out. Here, False is good.
 	ConditionResourcesProgressing ConditionType = "ResourcesProgressing"
 	// ConditionReady sums up the three others: True if the present generation is applied, healthy and rolled out. It is
 	// an addition of Trellis, so that `kubectl wait --for=condition=Ready` works.
 	ConditionReady ConditionType = "Ready"
-	// ConditionContested tells that somebody else keeps changing objects which this ManagedResource lists: their corrections
-	// are slowed down. It is an addition of Trellis, and absent until it happens.
+	// ConditionContested reports that another writer keeps changing objects which this ManagedResource lists, so that
+	// their corrections are slowed down. It is an addition of Trellis, and absent until it happens.
 	ConditionContested ConditionType = "Contested"
 )
 
@@ -34,7 +34,7 @@ const (
 	ConditionProgressing ConditionStatus = "Progressing"
 )
 
-// Reasons of conditions that Gardener's resource manager sets, too. Consumers compare them. Beside these there are
+// Reasons of conditions that Gardener's resource manager sets as well. Consumers compare them. In addition there are
 // <Kind>Missing and <Kind>Unhealthy on ResourcesHealthy, and <Kind>Progressing on ResourcesProgressing.
 const (
 	// ReasonApplySucceeded (ResourcesApplied True): all objects are applied.
@@ -43,7 +43,7 @@ const (
 	ReasonManagedResourceIgnored = "ManagedResourceIgnored"
 	// ReasonApplyProgressing (ResourcesApplied Progressing): the content changed and is about to be applied.
 	ReasonApplyProgressing = "ApplyProgressing"
-	// ReasonDeletionPending (all three): objects are still disappearing, or the ManagedResource is being deleted.
+	// ReasonDeletionPending (all three): objects are still being deleted, or the ManagedResource is.
 	ReasonDeletionPending = "DeletionPending"
 	// ReasonApplyFailed (ResourcesApplied False): at least one object could not be applied.
 	ReasonApplyFailed = "ApplyFailed"
@@ -54,8 +54,8 @@ const (
 	// ReasonReleaseOfOrphanedResourcesFailed (ResourcesApplied False): an object that is to be ignored from now on could
 	// not be released.
 	ReasonReleaseOfOrphanedResourcesFailed = "ReleaseOfOrphanedResourcesFailed"
-	// ReasonDeletionFailed (ResourcesApplied False): an object cannot be deleted. The hub never says so: it says DeletionPending
-	// with the target's answer, and goes on trying.
+	// ReasonDeletionFailed (ResourcesApplied False): an object cannot be deleted. The hub does not use it: it reports
+	// DeletionPending with the target's error, and retries.
 	ReasonDeletionFailed = "DeletionFailed"
 	// ReasonResourcesHealthy (ResourcesHealthy True).
 	ReasonResourcesHealthy = "ResourcesHealthy"
@@ -77,21 +77,21 @@ const (
 	ReasonTargetNotFound = "TargetNotFound"
 	// ReasonTargetAmbiguous: several registrations could serve it and no label picks one.
 	ReasonTargetAmbiguous = "TargetAmbiguous"
-	// ReasonTargetUnreachable: the target is registered and does not answer.
+	// ReasonTargetUnreachable: the target is registered and does not respond.
 	ReasonTargetUnreachable = "TargetUnreachable"
 	// ReasonTargetRefused: the registration's kubeconfig is one that the hub does not use.
 	ReasonTargetRefused = "TargetRefused"
-	// ReasonManagedElsewhere: a Gardener resource manager is at work in the namespace. The hub says so on the TargetCluster, and
-	// writes nothing to ManagedResources then.
+	// ReasonManagedElsewhere: a Gardener resource manager is responsible for the namespace. The hub reports it on the
+	// TargetCluster, and does not write to ManagedResources.
 	ReasonManagedElsewhere = "ManagedElsewhere"
 	// ReasonInventoryTooLarge: the inventory does not fit into one object, so nothing was written.
 	ReasonInventoryTooLarge = "InventoryTooLarge"
 	// ReasonContentTooLarge: there are more references to Secrets, or more bytes in the Secrets, than the hub reads for
 	// one ManagedResource. Nothing was written.
 	ReasonContentTooLarge = "ContentTooLarge"
-	// ReasonOwnedByOther: another ManagedResource lists the same object, too, and was the last to do so. It is left to that one.
+	// ReasonOwnedByOther: another ManagedResource lists the same object and was the last to do so, so that one owns it.
 	ReasonOwnedByOther = "OwnedByOther"
-	// ReasonObjectsContested (Contested True): somebody else keeps changing objects.
+	// ReasonObjectsContested (Contested True): another writer keeps changing objects.
 	ReasonObjectsContested = "ObjectsContested"
 	// ReasonUncontested (Contested False): that is over.
 	ReasonUncontested = "Uncontested"

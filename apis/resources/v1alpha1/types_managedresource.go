@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ManagedResource names the Secrets whose content is to exist in a target cluster, and reports what became of it.
+// ManagedResource names the Secrets whose content is to exist in a target cluster, and reports whether it does.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,path=managedresources,singular=managedresource,shortName=mr

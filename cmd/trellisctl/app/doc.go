@@ -9,9 +9,8 @@
 //	                         \-> target  a connection to a target, from its registration
 //	                          \-> cli    what all of them share
 //
-// A command does its work through the API of the source cluster and that of the target, with the rights of whoever calls it. It
-// never talks to the hub itself, so it works while there is none, and says so where that matters.
+// A command works through the APIs of the source cluster and the target, with the rights of the user. It never connects
+// to the hub itself, so it works without a running hub, and reports that where it matters.
 //
-// The reference in docs/reference/trellisctl.md is generated from this tree (Reference), so that it cannot say anything else
-// than --help.
+// The reference in docs/reference/trellisctl.md is generated from this tree (Reference), so that it agrees with --help.
 package app

@@ -26,7 +26,7 @@ import (
 	"github.com/trellis-hub/trellis/version"
 )
 
-// Names of the command: its own, and those under which kubectl finds plug-ins and asks them for completions.
+// Names of the command: its own, and those under which kubectl finds plug-ins and their completions.
 const (
 	Name         = "trellisctl"
 	pluginName   = "kubectl-trellis"
@@ -112,7 +112,7 @@ func New(env *cli.Env, name string) *cobra.Command {
 	return root
 }
 
-// finish makes what is wrong in a command line an ExitUsage everywhere, and has a command that only groups others show them.
+// finish makes all errors of a command line an ExitUsage, and makes a command that only groups others list them.
 func finish(command *cobra.Command) {
 	if check := command.Args; check != nil {
 		command.Args = func(c *cobra.Command, args []string) error {
@@ -141,7 +141,7 @@ func finish(command *cobra.Command) {
 	}
 }
 
-// suggestion names the commands that somebody may have meant.
+// suggestion names commands with a similar name.
 func suggestion(c *cobra.Command, word string) string {
 	c.SuggestionsMinimumDistance = 2
 	if word == "version" && !c.HasParent() {

@@ -11,7 +11,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// CompleteFlag has the value of a flag completed by the names of a kind and by some words.
+// CompleteFlag completes the value of a flag with the names of a kind and with some words.
 func (e *Env) CompleteFlag(cmd *cobra.Command, flag string, kind Kind, words ...string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return append(e.names(cmd.Context(), kind), words...), cobra.ShellCompDirectiveNoFileComp
@@ -44,7 +44,7 @@ func (e *Env) raw() (clientcmdapi.Config, error) {
 	return config, nil
 }
 
-// Namespaces are those of the source cluster, none if it does not tell in time.
+// Namespaces are those of the source cluster, none if it does not respond in time.
 func (e *Env) Namespaces(ctx context.Context) []string {
 	source, err := e.Source()
 	if err != nil {

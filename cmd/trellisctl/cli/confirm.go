@@ -13,13 +13,13 @@ import (
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 64
 
-// onTerminal tells whether stdin and stderr are a terminal.
+// onTerminal reports whether stdin and stderr are a terminal.
 func (e *Env) onTerminal() bool {
 	in, isFile := e.In.(*os.File)
 	return isFile && printers.IsTerminal(in) && printers.IsTerminal(e.ErrOut)
 }
 
-// Confirm asks a question, and tells whether the answer is yes. asked is false if there is no terminal.
+// Confirm asks a question, and reports whether the answer is yes. asked is false if there is no terminal.
 func (e *Env) Confirm(question string) (yes, asked bool) {
 	if !e.Interactive() {
 		return false, false

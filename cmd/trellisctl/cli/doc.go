@@ -1,18 +1,18 @@
-// Package cli is what all commands of trellisctl share: how they reach the source cluster, print, wait and fail.
+// Package cli has what all commands of trellisctl share: how they connect to the source cluster, print, wait and fail.
 //
 //	Env       streams, kubeconfig flags and clock of a process; every command gets it
 //	Source    a client of the source cluster, with the namespace that was asked for
 //	Subject   the arguments "mr NAME" and "cluster NAME", with completion
 //	Output    -o json|yaml|wide|name and tables
 //	Style     colours, on terminals only
-//	Progress  what a wait is waiting for, on stderr
+//	Progress  reports what is waited for, on stderr
 //	ExitError an error with the exit code that scripts see
 //
-// Nothing here knows what any command does. Every request has a deadline (--request-timeout, or 30 seconds); a wait
-// has one of its own, and goes on through moments in which the source does not answer.
+// This package knows no command. Every request has a deadline (--request-timeout, or 30 seconds); a wait has a deadline
+// of its own, and continues if the source cluster does not respond for a while.
 //
-// Trade-offs: waits look again twice a second instead of watching. They look at one object, for a minute or so, and a look needs
-// the right to get that object and not the right to watch them all.
+// Trade-offs: waits poll twice a second instead of watching. They poll one object, for about a minute, and that needs
+// only the right to get the object and not the right to watch all of them.
 //
-// What comes from clusters is printed with its control characters escaped: a status message must not move the cursor.
+// Control characters in text from clusters are escaped when it is printed: a status message must not move the cursor.
 package cli

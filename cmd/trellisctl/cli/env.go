@@ -20,24 +20,24 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// FieldManager is the name under which trellisctl owns what it writes.
+// FieldManager is the field manager of the writes of trellisctl.
 const FieldManager = "trellisctl"
 
 // requestTimeout bounds a request if --request-timeout does not.
 const requestTimeout = 30 * time.Second
 
-// Env is what a command is given by its process.
+// Env is the environment of a command: streams, flags, clock.
 type Env struct {
 	genericiooptions.IOStreams
-	// Command is how people call the program: "trellisctl" or "kubectl trellis".
+	// Command is how users call the program: "trellisctl" or "kubectl trellis".
 	Command string
-	// Flags are the flags of kubectl that say which cluster is the source.
+	// Flags are the flags of kubectl that select the source cluster.
 	Flags *genericclioptions.ConfigFlags
-	// Clock tells the time and lets it pass.
+	// Clock is the source of time and of timers.
 	Clock clock.Clock
 	// NewClient makes the client of the source cluster.
 	NewClient func(*rest.Config) (client.Client, error)
-	// Interactive tells whether questions can be answered.
+	// Interactive reports whether questions can be answered.
 	Interactive func() bool
 }
 
@@ -61,7 +61,7 @@ func NewEnv(streams genericiooptions.IOStreams) *Env {
 var ErrRedirect = errors.New("redirects are not followed")
 
 // HTTPClientFor makes the client for a configuration. It follows no redirect: client-go adds the credential to each
-// request, so that the target of a redirect would get it. All clients of trellisctl are made here.
+// request, so a redirect would send it to another server. All clients of trellisctl are made here.
 func HTTPClientFor(config *rest.Config) (*http.Client, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -92,13 +92,13 @@ type Source struct {
 	Namespace string
 }
 
-// Source connects to the source cluster. Nothing is sent yet.
+// Source returns the source cluster. It sends no request.
 func (e *Env) Source() (*Source, error) {
 	config, err := e.Flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of the source cluster: %w", err)
 	}
-	if e.nowhere(config) {
+	if e.noServer(config) {
 		return nil, Usage("no kubeconfig says where the hub is: name one with --kubeconfig or KUBECONFIG")
 	}
 	if config.Timeout == 0 {
@@ -119,17 +119,18 @@ func (e *Env) Source() (*Source, error) {
 	return &Source{Client: c, Config: config, Namespace: namespace}, nil
 }
 
-// unsaid is the server that kubectl takes if nobody says which one: there is no kubeconfig, no flag, and no pod around. No API server has
-// listened there for years.
-const unsaid = "http://localhost:8080"
+// defaultServer is the server that kubectl uses without a kubeconfig, a flag or the environment of a pod. No current
+// API server listens there.
+const defaultServer = "http://localhost:8080"
 
-// nowhere tells whether nobody said which cluster it is.
-func (e *Env) nowhere(config *rest.Config) bool {
+// noServer reports whether no cluster was configured.
+func (e *Env) noServer(config *rest.Config) bool {
 	raw, err := e.Flags.ToRawKubeConfigLoader().RawConfig()
-	return err == nil && len(raw.Clusters) == 0 && *e.Flags.APIServer == "" && config.Host == unsaid
+	return err == nil && len(raw.Clusters) == 0 && *e.Flags.APIServer == "" && config.Host == defaultServer
 }
 
-// Explain says of an error that a cluster does not know the hub's kinds what that means: most likely it is the wrong cluster.
+// Explain adds an explanation to the error that a cluster does not know the hub's kinds: most likely it is the wrong
+// cluster.
 func (e *Env) Explain(err error) error {
 	var kind *meta.NoKindMatchError
 	var resource *meta.NoResourceMatchError
@@ -151,12 +152,12 @@ func (e *Env) Explain(err error) error {
 		where, group, e.Command)
 }
 
-// Note tells something beside the output.
+// Note prints information that is not part of the output, on stderr.
 func (e *Env) Note(format string, args ...any) {
 	fmt.Fprintln(e.ErrOut, Text(fmt.Sprintf(format, args...)))
 }
 
-// Warn tells something that may be wrong.
+// Warn prints a warning on stderr.
 func (e *Env) Warn(format string, args ...any) {
 	fmt.Fprintln(e.ErrOut, e.Style(e.ErrOut).Warn("Warning:"), Text(fmt.Sprintf(format, args...)))
 }

@@ -12,23 +12,24 @@ import (
 
 // Exit codes, for scripts.
 const (
-	// ExitOK: it was done, or all is well.
+	// ExitOK: success.
 	ExitOK = 0
 	// ExitFailed: it failed in a way that has no code of its own.
 	ExitFailed = 1
-	// ExitUsage: the command line makes no sense.
+	// ExitUsage: the command line is invalid.
 	ExitUsage = 2
-	// ExitFound: the command worked, and found what it looks for: a difference, a cause, something that is not ready.
+	// ExitFound: the command succeeded, and found something: a difference, a cause, an object that is not ready.
 	ExitFound = 3
 	// ExitNotFound: an object that was named does not exist.
 	ExitNotFound = 4
 	// ExitTimeout: what was waited for did not happen in time.
 	ExitTimeout = 5
-	// ExitUnreachable: a cluster does not answer.
+	// ExitUnreachable: a cluster does not respond.
 	ExitUnreachable = 6
-	// ExitRefused: a cluster refuses, or trellisctl itself does: rights, kubeconfigs that a hub does not take, guards.
+	// ExitRefused: a cluster or trellisctl itself refuses it: rights, kubeconfigs that a hub does not accept, safety
+	// checks.
 	ExitRefused = 7
-	// ExitInterrupted: somebody pressed Ctrl-C.
+	// ExitInterrupted: the user pressed Ctrl-C.
 	ExitInterrupted = 130
 )
 
@@ -48,8 +49,7 @@ var ExitCodes = []struct {
 	{ExitInterrupted, "interrupted"},
 }
 
-// ExitError is an error with the exit code that belongs to it. Without Err, nothing is printed: the command said all there is to
-// say.
+// ExitError is an error with its exit code. Without Err nothing is printed, because the command has printed everything.
 type ExitError struct {
 	Code int
 	Err  error
@@ -71,7 +71,7 @@ func Usage(format string, args ...any) error {
 	return &ExitError{Code: ExitUsage, Err: fmt.Errorf(format, args...)}
 }
 
-// Refused is a failure because something is not allowed or not sensible.
+// Refused is a failure because something is not allowed.
 func Refused(format string, args ...any) error {
 	return &ExitError{Code: ExitRefused, Err: fmt.Errorf(format, args...)}
 }
@@ -81,12 +81,12 @@ func NotFound(format string, args ...any) error {
 	return &ExitError{Code: ExitNotFound, Err: fmt.Errorf(format, args...)}
 }
 
-// Unreachable is a failure because a cluster does not answer.
+// Unreachable is a failure because a cluster does not respond.
 func Unreachable(format string, args ...any) error {
 	return &ExitError{Code: ExitUnreachable, Err: fmt.Errorf(format, args...)}
 }
 
-// Found ends a command that worked with the code which says that there is something.
+// Found ends a successful command with ExitFound.
 func Found() error { return &ExitError{Code: ExitFound} }
 
 // ExitCode is the exit code for an error; nil has ExitOK.
@@ -109,7 +109,8 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// IsUnreachable tells whether an error says that a cluster did not answer, or not in a way that a later attempt could not change.
+// IsUnreachable reports whether an error says that a cluster did not respond, or failed in a way that a later attempt
+// may not.
 func IsUnreachable(err error) bool {
 	var network *net.OpError
 	var address *url.Error

@@ -13,14 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// open are the fields of a Secret that may be shown. All others are not, because "stringdata" may be what "stringData" was to be.
+// open are the fields of a Secret that may be shown. All others are masked, because "stringdata" may be a misspelt
+// "stringData".
 var open = []string{"apiVersion", "kind", "metadata", "type", "immutable"}
 
-// openOfOthers are fields that no Secret has, so that they are no values of one that is misspelt.
+// openOfOthers are fields that Secrets do not have, so that they cannot be values of a Secret with a misspelt kind.
 var openOfOthers = []string{"spec", "status"}
 
-// Hidden tells whether the value at a path of an object, or what is below it, is a value of a Secret. What kubectl noted of an
-// applied Secret in an annotation has its values in clear text, too.
+// Hidden reports whether the value at a path of an object, or below it, may be a value of a Secret. The last-applied
+// annotation of kubectl contains the values of a Secret as well.
 func Hidden(kind string, path ...string) bool {
 	if kind != "Secret" || len(path) == 0 {
 		return false
@@ -29,8 +30,8 @@ func Hidden(kind string, path ...string) bool {
 		len(path) == 3 && slices.Equal(path, []string{"metadata", "annotations", corev1.LastAppliedConfigAnnotation})
 }
 
-// HiddenValue stands for a value that is not shown: it says how long it is and nothing else. stored is true for what is
-// base64-encoded.
+// HiddenValue replaces a value that is not shown. It contains only the length. stored is true for base64-encoded
+// values.
 func HiddenValue(value any, stored bool) string {
 	text, ok := value.(string)
 	if !ok {
@@ -43,10 +44,10 @@ func HiddenValue(value any, stored bool) string {
 	return fmt.Sprintf("(hidden, %d bytes)", length)
 }
 
-// known are the kinds that are what they are called.
+// known are the kinds that are not misspelt Secrets.
 var known = Scheme()
 
-// maybeSecret tells whether an object is a Secret, or may have been meant to be one: a manifest may have any typo.
+// maybeSecret reports whether an object is a Secret, or may be one with a misspelt kind.
 func maybeSecret(obj map[string]any) bool {
 	kind, _ := obj["kind"].(string)
 	if strings.EqualFold(kind, "Secret") || hasField(obj, "stringData") {
@@ -58,12 +59,12 @@ func maybeSecret(obj map[string]any) bool {
 	case err == nil && known.Recognizes(gv.WithKind(kind)):
 		return false
 	case err != nil || gv.Group == "":
-		return true // nobody else defines kinds in that group
+		return true // only Kubernetes defines kinds in that group
 	}
 	return hasField(obj, "data")
 }
 
-// hasField tells whether an object has a field, however it writes it.
+// hasField reports whether an object has a field, however it writes it.
 func hasField(obj map[string]any, name string) bool {
 	for field := range obj {
 		if strings.EqualFold(field, name) {
@@ -73,8 +74,8 @@ func hasField(obj map[string]any, name string) bool {
 	return false
 }
 
-// Masked returns an object without the values of Secrets, and of what may be a Secret whose kind is misspelt. What is
-// neither, and no list of them, is returned as it is.
+// Masked returns an object without the values of Secrets, and of objects that may be Secrets with a misspelt kind. All
+// others, except lists of them, are returned unchanged.
 func Masked(obj map[string]any) map[string]any {
 	kind, _ := obj["kind"].(string)
 	switch {
@@ -119,7 +120,7 @@ func Masked(obj map[string]any) map[string]any {
 	return obj
 }
 
-// inList gives the items of a SecretList the kind that they may leave out.
+// inList sets the kind of the items of a SecretList, which they may omit.
 func inList(kind string, item map[string]any) map[string]any {
 	if kind != "SecretList" || item["kind"] != nil {
 		return item

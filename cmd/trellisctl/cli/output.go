@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Formats of Output. The empty one is for people.
+// Formats of Output. The empty one is text for users.
 const (
 	FormatPeople = ""
 	FormatWide   = "wide"
@@ -26,7 +26,7 @@ const (
 	FormatName   = "name"
 )
 
-// Output is the flag -o of a command. The zero value prints for people.
+// Output is the flag -o of a command. The zero value prints text for users.
 type Output struct {
 	Format string
 	// NoHeaders leaves out the headers of tables.
@@ -35,7 +35,7 @@ type Output struct {
 	allowed []string
 }
 
-// AddFlags adds the flag -o with the formats that a command has beside the one for people.
+// AddFlags adds the flag -o with the formats that a command has besides text.
 func (o *Output) AddFlags(cmd *cobra.Command, formats ...string) {
 	o.allowed = formats
 	cmd.Flags().StringVarP(&o.Format, "output", "o", "", "Output format. One of: ("+strings.Join(formats, ", ")+").")
@@ -53,7 +53,7 @@ func must(err error) {
 	}
 }
 
-// Validate finds a format that the command does not have.
+// Validate returns an error for a format that the command does not have.
 func (o *Output) Validate() error {
 	if o.Format != FormatPeople && !slices.Contains(o.allowed, o.Format) {
 		return Usage("--output %q: must be one of %s", o.Format, strings.Join(o.allowed, ", "))
@@ -61,7 +61,7 @@ func (o *Output) Validate() error {
 	return nil
 }
 
-// Structured tells whether the output is for programs.
+// Structured reports whether the output is for programs.
 func (o *Output) Structured() bool { return o.Format == FormatJSON || o.Format == FormatYAML }
 
 // Encode writes a value as JSON or YAML.
@@ -105,7 +105,7 @@ func Columns(names ...string) []metav1.TableColumnDefinition {
 // Row makes a row of a table.
 func Row(cells ...any) metav1.TableRow { return metav1.TableRow{Cells: cells} }
 
-// Typed gives an object that a client has read its kind, which clients leave out, and takes off who manages its fields.
+// Typed sets the kind of an object that a client has read, which clients omit, and removes its managed fields.
 func Typed[T client.Object](scheme *runtime.Scheme, obj T) T {
 	if gvk, err := apiutil.GVKForObject(obj, scheme); err == nil {
 		obj.GetObjectKind().SetGroupVersionKind(gvk)
@@ -114,7 +114,7 @@ func Typed[T client.Object](scheme *runtime.Scheme, obj T) T {
 	return obj
 }
 
-// Name is how -o name calls an object.
+// Name is the name of an object for -o name.
 func Name(scheme *runtime.Scheme, obj client.Object) string {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {

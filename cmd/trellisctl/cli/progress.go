@@ -11,10 +11,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// poll is the pause between two looks at what is waited for.
+// poll is the interval at which a wait checks again.
 const poll = 500 * time.Millisecond
 
-// Progress tells what a wait is waiting for: on a terminal in one line that changes, else in a line for each change.
+// Progress prints what is waited for: on a terminal in one line that is overwritten, else in a line for each change.
 type Progress struct {
 	out      io.Writer
 	terminal bool
@@ -24,12 +24,12 @@ type Progress struct {
 	turns    int
 }
 
-// Progress begins to tell, on stderr.
+// Progress returns a Progress that prints on stderr.
 func (e *Env) Progress() *Progress {
 	return &Progress{out: e.ErrOut, terminal: printers.IsTerminal(e.ErrOut), clock: e.Clock, start: e.Clock.Now()}
 }
 
-// Say tells what is waited for now.
+// Say prints what is waited for now.
 func (p *Progress) Say(text string) {
 	text = FirstLine(text)
 	switch {
@@ -49,8 +49,8 @@ func (p *Progress) End() {
 	}
 }
 
-// Await looks again and again until done, or an error that is not a silence of the source cluster, or the timeout, which is
-// ExitTimeout. state is what is waited for.
+// Await polls until done, a timeout (ExitTimeout), or an error other than an unreachable source cluster. state is what
+// is waited for.
 func (e *Env) Await(ctx context.Context, timeout time.Duration, look func(context.Context) (done bool, state string, err error)) error {
 	progress := e.Progress()
 	defer progress.End()
@@ -79,7 +79,7 @@ func (e *Env) Await(ctx context.Context, timeout time.Duration, look func(contex
 	}
 }
 
-// IsTimeout tells whether a wait was given up.
+// IsTimeout reports whether an error is the timeout of a wait.
 func IsTimeout(err error) bool {
 	var failure *ExitError
 	return errors.As(err, &failure) && failure.Code == ExitTimeout

@@ -27,22 +27,22 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Good is for what is well, or is added.
+// Good is for healthy or added things.
 func (s Style) Good(text string) string { return s.paint("32", text) }
 
-// Bad is for what is wrong, or is removed.
+// Bad is for unhealthy or removed things.
 func (s Style) Bad(text string) string { return s.paint("31", text) }
 
-// Warn is for what may be wrong, or is under way.
+// Warn is for warnings and for things in progress.
 func (s Style) Warn(text string) string { return s.paint("33", text) }
 
 // Strong is for headings.
 func (s Style) Strong(text string) string { return s.paint("1", text) }
 
-// Faint is for what matters less.
+// Faint is for less important text.
 func (s Style) Faint(text string) string { return s.paint("2", text) }
 
-// Text escapes control characters but for line ends and tabs, so that no text from a cluster does anything to a terminal.
+// Text escapes control characters except line feeds and tabs, so that text from a cluster cannot control the terminal.
 func Text(text string) string {
 	if !strings.ContainsFunc(text, unprintable) {
 		return text
@@ -63,7 +63,7 @@ func Text(text string) string {
 	return b.String()
 }
 
-// unprintable are control characters, and those that turn the direction of text around.
+// unprintable are control characters, including those that change the direction of text.
 func unprintable(r rune) bool {
 	return r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
@@ -90,7 +90,7 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Age is how long something is ago, as kubectl says it; "<unknown>" if it is not known when it was.
+// Age is the time since something, in the format of kubectl; "<unknown>" if the time is not known.
 func (e *Env) Age(since time.Time) string {
 	if since.IsZero() {
 		return "<unknown>"
@@ -98,7 +98,7 @@ func (e *Env) Age(since time.Time) string {
 	return duration.HumanDuration(e.Clock.Since(since))
 }
 
-// Until is how long something is ahead, or ago.
+// Until is the time until something, or since.
 func (e *Env) Until(when time.Time) string {
 	if left := when.Sub(e.Clock.Now()); left > 0 {
 		return "in " + duration.HumanDuration(left)

@@ -24,7 +24,7 @@ const (
 	KindCluster         Kind = "cluster"
 )
 
-// aliases are the other words for kinds.
+// aliases are other names of kinds.
 var aliases = map[string]Kind{
 	"mr": KindManagedResource, "mrs": KindManagedResource, "managedresource": KindManagedResource, "managedresources": KindManagedResource,
 	"cluster": KindCluster, "clusters": KindCluster, "tc": KindCluster, "targetcluster": KindCluster, "targetclusters": KindCluster,
@@ -53,7 +53,7 @@ func ParseSubject(args []string, kinds ...Kind) (Subject, error) {
 	return Subject{Kind: kind, Name: args[1]}, nil
 }
 
-// kindOf is the kind that a word is for, if it is one of some kinds. The name of a CRD is a word for its kind, too.
+// kindOf returns the kind of a word, if it is one of the given kinds. The name of a CRD is accepted as well.
 func kindOf(word string, kinds []Kind) (kind Kind, known bool) {
 	word, _, _ = strings.Cut(strings.ToLower(word), ".")
 	kind = aliases[word]
@@ -68,7 +68,7 @@ func forms(kinds []Kind) string {
 	return strings.Join(words, " or ")
 }
 
-// completionTimeout bounds what a shell waits for.
+// completionTimeout bounds how long a shell waits.
 const completionTimeout = 3 * time.Second
 
 // CompleteSubject completes the arguments of ParseSubject.
@@ -124,7 +124,8 @@ func (e *Env) CompleteName(kind Kind) cobra.CompletionFunc {
 	}
 }
 
-// names lists those of the objects of a kind in the namespace. A shell has nobody to tell of an error.
+// names lists the names of the objects of a kind in the namespace. Errors are ignored, since completion cannot show
+// them.
 func (e *Env) names(ctx context.Context, kind Kind) []string {
 	source, err := e.Source()
 	if err != nil {

@@ -38,9 +38,9 @@ const (
 	clusterAdmin = "cluster-admin"
 	// tokenDuration is how long tokens live unless a flag is set.
 	tokenDuration = 720 * time.Hour
-	// shortestToken is what API servers issue at least.
+	// shortestToken is the shortest duration that API servers accept.
 	shortestToken = 10 * time.Minute
-	// rightsTimeout is how long rights may take until an API server knows of them.
+	// rightsTimeout bounds how long it takes until an API server applies new rights.
 	rightsTimeout = 15 * time.Second
 )
 
@@ -66,15 +66,15 @@ type account struct {
 	client.ObjectKey
 	role     string
 	duration time.Duration
-	// user is the registration whose account it is.
+	// user is the registration that uses the account.
 	user user
 }
 
-// user is a registration as the service account that it uses notes it, in an annotation of its own.
+// user is a registration that uses the service account. The account has an annotation for each.
 type user struct{ key, text string }
 
-// userOf is the registration of a name in the namespace of the source. The UID of the source tells it from those of the same name in
-// other sources, which may share the account and are not seen from here.
+// userOf is the registration of a name in the namespace of the source. The UID of the source distinguishes it from
+// those of the same name in other sources, which may share the account.
 func userOf(ctx context.Context, source *cli.Source, name string) (user, error) {
 	system := &corev1.Namespace{}
 	if err := source.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
@@ -112,14 +112,14 @@ func parseAccount(text string) (client.ObjectKey, error) {
 	return client.ObjectKey{Namespace: namespace, Name: name}, nil
 }
 
-// objectName is the name of what the account gets in the cluster.
+// objectName is the name of the objects of the account in the cluster.
 func (a *account) objectName() string { return "trellisctl:" + a.Namespace + ":" + a.Name }
 
-// identityRole is the ClusterRole that a role which is not everything gets beside it.
+// identityRole is the ClusterRole that is added to a role other than cluster-admin.
 func (a *account) identityRole() string { return a.objectName() + ":identity" }
 
-// objects are the service account and its rights. A role that is not everything gets two things beside it that the hub and
-// rotate cannot do without: to read kube-system, and to renew its own token.
+// objects are the service account and its rights. A role other than cluster-admin is extended by two rights that the
+// hub and rotate need: to read kube-system, and to renew its own token.
 func (a *account) objects() []client.Object {
 	name := a.objectName()
 	head := func(namespace, name string) metav1.ObjectMeta {
@@ -150,7 +150,7 @@ func (a *account) objects() []client.Object {
 	)
 }
 
-// create creates what is missing of the service account and its rights, and notes who uses it.
+// create creates missing objects of the service account and its rights, and records its user.
 func (a *account) create(ctx context.Context, c client.Client) error {
 	if a.role != clusterAdmin {
 		if err := c.Get(ctx, client.ObjectKey{Name: a.role}, &rbacv1.ClusterRole{}); err != nil {
@@ -170,7 +170,7 @@ func (a *account) create(ctx context.Context, c client.Client) error {
 	return err
 }
 
-// note notes the user of the service account, or takes him off if the text is nil. It returns the account as it is then.
+// note records the user of the service account, or removes it if the text is nil. It returns the updated account.
 func (a *account) note(ctx context.Context, c client.Client, text *string) (*corev1.ServiceAccount, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{a.user.key: text}}})
 	if err != nil {
@@ -183,7 +183,7 @@ func (a *account) note(ctx context.Context, c client.Client, text *string) (*cor
 	return sa, nil
 }
 
-// users are the registrations that a service account has noted.
+// users are the recorded users of a service account.
 func users(sa *corev1.ServiceAccount) []string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(sa.Annotations)) {
@@ -194,7 +194,7 @@ func users(sa *corev1.ServiceAccount) []string {
 	return all
 }
 
-// sameRole insists that a binding that was there before binds to the same role: it cannot be changed.
+// sameRole returns an error if an existing binding has another role, since that cannot be changed.
 func (a *account) sameRole(ctx context.Context, c client.Client, obj client.Object) error {
 	wanted, ok := obj.(*rbacv1.ClusterRoleBinding)
 	if !ok {
@@ -211,8 +211,9 @@ func (a *account) sameRole(ctx context.Context, c client.Client, obj client.Obje
 	return nil
 }
 
-// remove takes the user off the service account. If nobody else uses it, it deletes what create made, and nothing that somebody else
-// did; else it returns why the account stays. One that does not note the user may have others that it does not note.
+// remove removes the user from the service account. If it has no other user, remove deletes the objects that create
+// made, and no others; else it returns why the account stays. An account that does not have the user recorded may have
+// other unrecorded users.
 func (a *account) remove(ctx context.Context, c client.Client) (stays string, deleted []string, err error) {
 	objects := (&account{ObjectKey: a.ObjectKey}).objects() // with those that only some roles have
 	noted := false
@@ -240,7 +241,7 @@ func (a *account) remove(ctx context.Context, c client.Client) (stays string, de
 		if sa.Labels[managedByLabel] != cli.FieldManager {
 			return nil
 		}
-		// By its version: who has noted himself since then keeps it.
+		// With its version: it stays if another user was recorded meanwhile.
 		if err := client.IgnoreNotFound(c.Delete(ctx, sa, client.Preconditions{UID: &sa.UID, ResourceVersion: &sa.ResourceVersion})); err != nil {
 			return fmt.Errorf("deleting service account %s in the target: %w", a.ObjectKey, err)
 		}
@@ -293,7 +294,7 @@ func (a *account) roles(ctx context.Context, c client.Client) ([]string, error) 
 // username is the username of the service account in its cluster.
 func (a *account) username() string { return accountPrefix + a.Namespace + ":" + a.Name }
 
-// accountOf is the service account to which a credential belongs, as the target reports; false if it belongs to none.
+// accountOf returns the service account of a credential, as reported by the target; false if it has none.
 func accountOf(ctx context.Context, c client.Client) (client.ObjectKey, bool, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {
@@ -304,7 +305,7 @@ func accountOf(ctx context.Context, c client.Client) (client.ObjectKey, bool, er
 	return key, isAccount && err == nil, nil
 }
 
-// token has the API server issue a token.
+// token requests a token from the API server.
 func (a *account) token(ctx context.Context, c client.Client) (token string, expires time.Time, err error) {
 	seconds := int64(a.duration / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
@@ -321,14 +322,15 @@ func (a *account) kubeconfig(ctx context.Context, env *cli.Env, admin *remote.Ku
 	if err != nil {
 		return nil, err
 	}
-	// Servers measure from when they issue it, which is a moment ago.
+	// The duration began when the server issued it, a moment ago.
 	if given := expires.Sub(env.Clock.Now()); given < a.duration-time.Minute {
 		env.Warn("the cluster issues tokens for %s at most: renew it before it ends", given.Round(time.Minute))
 	}
 	return admin.WithToken(a.Name, token), nil
 }
 
-// check connects with what is going to be stored. A service account is given time to get its rights.
+// check connects with the kubeconfig that will be stored. It retries until the rights of a new service account are
+// effective.
 func check(ctx context.Context, env *cli.Env, stored *remote.Kubeconfig, flags remote.Flags, fresh bool) (raw []byte, connection *remote.Connection, err error) {
 	raw, config, err := stored.Stored()
 	if err != nil {
@@ -351,7 +353,7 @@ func check(ctx context.Context, env *cli.Env, stored *remote.Kubeconfig, flags r
 	}
 }
 
-// mayDoEverything asks the target whether a credential may do everything there. Who does not get an answer knows nothing.
+// mayDoEverything asks the target whether a credential has all rights there. Without a response that is not known.
 func mayDoEverything(ctx context.Context, c client.Client) bool {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "*", Version: "*", Resource: "*", Verb: "*"},

@@ -20,12 +20,12 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
-// fromFlags say where a kubeconfig comes from.
+// fromFlags select a kubeconfig.
 type fromFlags struct {
 	file, context, server string
 }
 
-// addFlags adds a --context that is that of the kubeconfig, in the place of the one that kubectl has for its own.
+// addFlags adds a flag --context for the kubeconfig of the target, in place of kubectl's own.
 func (f *fromFlags) addFlags(cmd *cobra.Command, env *cli.Env) {
 	cmd.Flags().StringVar(&f.file, "from-kubeconfig", "", "Kubeconfig of the cluster; - reads it from stdin.")
 	cmd.Flags().StringVar(&f.context, "context", "", "Context of that kubeconfig. Default: its current one. (The context of the hub is --hub-context.)")
@@ -113,7 +113,7 @@ func (a *add) run(ctx context.Context, name string) error {
 		return err
 	}
 	registration := newRegistration(source.Namespace, name, a.class)
-	// Who may not store it learns that before anything is created in the target.
+	// Missing rights to store it are reported before anything is created in the target.
 	if err := source.Create(ctx, registration.DeepCopy(), client.DryRunAll, client.FieldOwner(cli.FieldManager)); err != nil {
 		return fmt.Errorf("storing the registration %s/%s: %w", source.Namespace, registration.Name, err)
 	}
@@ -160,7 +160,7 @@ func (a *add) validate(name string) error {
 	return nil
 }
 
-// free insists that the name is not taken.
+// free returns an error if the name is in use.
 func (a *add) free(ctx context.Context, source *cli.Source, name string) error {
 	_, err := remote.Registration(ctx, source, source.Namespace, name)
 	switch {
@@ -173,7 +173,7 @@ func (a *add) free(ctx context.Context, source *cli.Source, name string) error {
 	if err := source.Get(ctx, client.ObjectKey{Name: source.Namespace}, namespace); apierrors.IsNotFound(err) {
 		return cli.NotFound("the source cluster has no namespace %s", source.Namespace)
 	}
-	return nil // who may not read namespaces learns it when the Secret is written
+	return nil // without the right to read namespaces, the write of the Secret reports it
 }
 
 // newRegistration is the Secret that registers a target, without a kubeconfig yet.
@@ -190,22 +190,22 @@ func newRegistration(namespace, name, class string) *corev1.Secret {
 	return s
 }
 
-// maker makes what is stored of what is given.
+// maker makes the kubeconfig that is stored from the one that is given.
 type maker struct {
 	env    *cli.Env
 	target remote.Flags
 	// server is the address for the hub; empty for that of the kubeconfig.
 	server string
-	// account stands in for the credential that is given; nil for none. It is created, with its rights, unless accept
-	// is set: then it must exist, and nothing about its rights is changed.
+	// account replaces the credential that is given; nil for none. It is created, with its rights, unless accept is
+	// set: then it must exist, and its rights are not changed.
 	account *account
-	// accept refuses an account that exists.
+	// accept returns an error for an existing account that must not be used.
 	accept func(ctx context.Context, admin *remote.Connection, a *account) error
-	// expect refuses a cluster that is not the one that is meant; nil takes any.
+	// expect returns an error for a cluster other than the expected one; nil accepts any.
 	expect func(*remote.Connection) error
 }
 
-// credential makes the kubeconfig that is going to be stored, connects with it, and notes on the registration where it is from.
+// credential makes the kubeconfig that will be stored, connects with it, and records its origin on the registration.
 func (m *maker) credential(ctx context.Context, source *cli.Source, given *remote.Kubeconfig, registration *corev1.Secret) ([]byte, *remote.Connection, error) {
 	stored := given
 	if m.account == nil {
@@ -252,7 +252,7 @@ func (m *maker) expected(connection *remote.Connection) error {
 	return m.expect(connection)
 }
 
-// create creates the service account with the credential that is given, in the cluster that is expected and in no other.
+// create creates the service account with the given credential, in the expected cluster only.
 func (m *maker) create(ctx context.Context, given *remote.Kubeconfig) (*remote.Kubeconfig, error) {
 	access, err := given.Local()
 	if err != nil {
@@ -265,7 +265,7 @@ func (m *maker) create(ctx context.Context, given *remote.Kubeconfig) (*remote.K
 	if err := m.expected(admin); err != nil {
 		return nil, err
 	}
-	// What the hub would refuse of the cluster is found before anything is created there.
+	// A cluster that the hub would refuse is detected before anything is created there.
 	if _, _, err := given.WithToken(m.account.Name, "none-yet").Stored(); err != nil {
 		return nil, err
 	}
@@ -275,7 +275,7 @@ func (m *maker) create(ctx context.Context, given *remote.Kubeconfig) (*remote.K
 	return m.account.kubeconfig(ctx, m.env, given, admin.Client)
 }
 
-// prepare makes sure that there is a service account.
+// prepare ensures that the service account exists.
 func (m *maker) prepare(ctx context.Context, admin *remote.Connection) error {
 	if m.accept == nil {
 		return m.account.create(ctx, admin.Client)
@@ -287,7 +287,7 @@ func (m *maker) prepare(ctx context.Context, admin *remote.Connection) error {
 	return err
 }
 
-// warnOfRights warns if a credential may not do everything.
+// warnOfRights warns if a credential does not have all rights.
 func warnOfRights(ctx context.Context, env *cli.Env, connection *remote.Connection) {
 	if !mayDoEverything(ctx, connection.Client) {
 		env.Warn("the credential may not do everything in the cluster: objects that it may not write will fail " +

@@ -11,8 +11,8 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
-// change is what add, rotate and remove have in common: they are given the kubeconfig of a cluster, change its registration, tell
-// what came of it, and wait for the hub.
+// change is what add, rotate and remove have in common: they take the kubeconfig of a cluster, change its registration,
+// print the outcome, and wait for the hub.
 type change struct {
 	env     *cli.Env
 	output  cli.Output
@@ -22,7 +22,7 @@ type change struct {
 	timeout time.Duration
 }
 
-// addFlags adds the flags. wait says whether the command waits unless it is told not to, and until what.
+// addFlags adds the flags. wait is whether the command waits by default, and until what.
 func (c *change) addFlags(cmd *cobra.Command, wait bool, until string, timeout time.Duration) {
 	c.output.AddFlags(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	c.from.addFlags(cmd, c.env)
@@ -39,17 +39,17 @@ const (
 	Removed    = "removed"
 )
 
-// Outcome is what a change of a registration came to. It is what -o json prints. What the hub makes of it is not in it: the exit
-// code tells whether the wait for that was in vain.
+// Outcome is the outcome of a change of a registration, as printed by -o json. It does not include the reaction of the
+// hub: the exit code reports whether the wait for it timed out.
 type Outcome struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Action    string `json:"action"`
-	// Version and UID are those of the cluster; empty if it was not asked.
+	// Version and UID are those of the cluster; empty if it was not contacted.
 	Version string    `json:"version,omitempty"`
 	UID     types.UID `json:"uid,omitempty"`
-	// ServiceAccount is the namespace/name of the service account in the cluster that the hub is given, or that was for a removed one;
-	// empty if trellisctl made none.
+	// ServiceAccount is the namespace/name of the service account in the cluster that the registration uses, or used if
+	// it was removed; empty if trellisctl made none.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Deleted are the objects that were deleted in the cluster.
 	Deleted []string `json:"deleted,omitempty"`

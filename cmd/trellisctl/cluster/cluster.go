@@ -22,7 +22,7 @@ import (
 const (
 	// ServiceAccountAnnotation is the namespace/name of the service account in the target whose token the registration has.
 	ServiceAccountAnnotation = "trellisctl.hub.gardener.cloud/service-account"
-	// TokenDurationAnnotation is how long its tokens are to live, as a Go duration.
+	// TokenDurationAnnotation is the requested duration of its tokens, as a Go duration.
 	TokenDurationAnnotation = "trellisctl.hub.gardener.cloud/token-duration" //nolint:gosec // the name of an annotation
 )
 
@@ -38,7 +38,7 @@ func New(env *cli.Env) *cobra.Command {
 	return command
 }
 
-// nameOf is how -o name calls a cluster, which may have no TargetCluster yet.
+// nameOf is the name of a cluster for -o name. It may have no TargetCluster yet.
 func nameOf(name string) string {
 	return cli.Name(cli.Scheme(), &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
@@ -56,7 +56,7 @@ func find(ctx context.Context, source *cli.Source, name string) (*hubv1alpha1.Ta
 	return tc, nil
 }
 
-// sameCluster lists the other targets that lead to a cluster, as far as one may look.
+// sameCluster lists the other targets that lead to a cluster, as far as the user may read them.
 func sameCluster(ctx context.Context, source *cli.Source, uid types.UID, name string) (others []string) {
 	list := &hubv1alpha1.TargetClusterList{}
 	if source.List(ctx, list) != nil && source.List(ctx, list, client.InNamespace(source.Namespace)) != nil {
@@ -71,7 +71,7 @@ func sameCluster(ctx context.Context, source *cli.Source, uid types.UID, name st
 	return others
 }
 
-// isLoopback tells whether an address means this machine to everybody.
+// isLoopback reports whether an address is a loopback address.
 func isLoopback(server string) bool {
 	address, err := url.Parse(server)
 	if err != nil {
@@ -81,8 +81,8 @@ func isLoopback(server string) bool {
 	return address.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// said is what a TargetCluster says of a condition: its reason and message.
-func said(tc *hubv1alpha1.TargetCluster, conditionType string) string {
+// reasonOf returns the reason and message of a condition of a TargetCluster.
+func reasonOf(tc *hubv1alpha1.TargetCluster, conditionType string) string {
 	c := meta.FindStatusCondition(tc.Status.Conditions, conditionType)
 	if c == nil {
 		return "the hub has not looked at it yet"
@@ -100,7 +100,7 @@ func awaitConnected(ctx context.Context, env *cli.Env, source *cli.Source, name 
 		if tc == nil {
 			return false, "no hub has noticed the registration yet", nil
 		}
-		return meta.IsStatusConditionTrue(tc.Status.Conditions, hubv1alpha1.ConditionConnected), "waiting for the hub to connect: " + said(tc, hubv1alpha1.ConditionReady), nil
+		return meta.IsStatusConditionTrue(tc.Status.Conditions, hubv1alpha1.ConditionConnected), "waiting for the hub to connect: " + reasonOf(tc, hubv1alpha1.ConditionReady), nil
 	})
 	if cli.IsTimeout(err) {
 		return fmt.Errorf("cluster %s is registered, but the hub is not connected to it: %w", name, err)
@@ -108,6 +108,6 @@ func awaitConnected(ctx context.Context, env *cli.Env, source *cli.Source, name 
 	if err != nil {
 		return err
 	}
-	env.Note("The hub is connected: %s", said(tc, hubv1alpha1.ConditionReady))
+	env.Note("The hub is connected: %s", reasonOf(tc, hubv1alpha1.ConditionReady))
 	return nil
 }

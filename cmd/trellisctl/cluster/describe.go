@@ -20,7 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
-// describedManagedResources bounds how many that are not ready are told of.
+// describedManagedResources bounds how many ManagedResources that are not ready are printed.
 const describedManagedResources = 20
 
 type describe struct {
@@ -74,7 +74,7 @@ func (d *describe) run(ctx context.Context, name string) error {
 	return d.print(ctx, source, tc, mrs)
 }
 
-// needing are the ManagedResources of a namespace that have objects in its target, and those that its name is written on.
+// needing are the ManagedResources of a namespace that have objects in its target, or have its name as label.
 func needing(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) ([]resourcesv1alpha1.ManagedResource, error) {
 	mrs := &resourcesv1alpha1.ManagedResourceList{}
 	if err := source.List(ctx, mrs, client.InNamespace(tc.Namespace)); err != nil {
@@ -121,7 +121,7 @@ func (d *describe) print(ctx context.Context, source *cli.Source, tc *hubv1alpha
 	return d.managedResources(d.env.Out, style, mrs)
 }
 
-// registration tells what the registration is, as far as one may read it.
+// registration describes the registration, as far as the user may read it.
 func (d *describe) registration(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, line func(name, format string, args ...any)) {
 	s, err := remote.Registration(ctx, source, tc.Namespace, tc.Name)
 	if err != nil {
@@ -145,7 +145,7 @@ func (d *describe) registration(ctx context.Context, source *cli.Source, tc *hub
 	}
 }
 
-// credentialLine says what sort of credential it is, and nothing of what is in it.
+// credentialLine describes the type of the credential, without its content.
 func credentialLine(annotations map[string]string, config *kubeconfig.Config) string {
 	switch {
 	case annotations[ServiceAccountAnnotation] != "":

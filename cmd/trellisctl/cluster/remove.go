@@ -46,7 +46,7 @@ registration uses it, of whatever hub: the account has an annotation for each, a
 		Args:    cli.TakeName, ValidArgsFunction: env.CompleteName(cli.KindCluster),
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
 	}
-	r.addFlags(command, true, "the hub has let go of it", time.Minute)
+	r.addFlags(command, true, "the hub has released it", time.Minute)
 	command.Flags().BoolVar(&r.confirm, "confirm", false, "Remove it although ManagedResources need it; their objects stay in it.")
 	return command
 }
@@ -75,7 +75,7 @@ func (r *remove) run(ctx context.Context, name string) error {
 		return err
 	}
 	var used *usedAccount
-	if r.from.file != "" { // before anything is deleted, because it may not work
+	if r.from.file != "" { // before anything is deleted, because it may fail
 		if used, err = r.usedAccount(ctx, source, tc, registration); err != nil {
 			return err
 		}
@@ -107,16 +107,16 @@ func (r *remove) run(ctx context.Context, name string) error {
 	return r.awaitGone(ctx, source, name, needed)
 }
 
-// policyDelay is how long the admission policy may take to hear of what the hub counted.
+// policyDelay bounds how long the admission policy takes to see the count of the hub.
 const policyDelay = 10 * time.Second
 
-// unregister deletes the registration. If the hub counts nobody who needs it, a refusal may be of before that: the API server asks a cache
-// of its own for the count.
+// unregister deletes the registration. If the hub counts no ManagedResources, a refusal may be based on an older count:
+// the API server uses a cache.
 func (r *remove) unregister(ctx context.Context, source *cli.Source, registration *corev1.Secret, needed bool) error {
 	del := func(ctx context.Context) error {
 		return source.Delete(ctx, registration, client.Preconditions{UID: ptr.To(registration.UID)})
 	}
-	ofPolicy := func(err error) bool { // not for want of a right
+	ofPolicy := func(err error) bool { // not because of missing rights
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 	}
 	err := del(ctx)
@@ -124,7 +124,7 @@ func (r *remove) unregister(ctx context.Context, source *cli.Source, registratio
 		return err
 	}
 	late := r.env.Await(ctx, policyDelay, func(ctx context.Context) (bool, string, error) {
-		if err = client.IgnoreNotFound(del(ctx)); ofPolicy(err) { // an answer may have been lost
+		if err = client.IgnoreNotFound(del(ctx)); ofPolicy(err) { // a response may have been lost
 			return false, err.Error(), nil
 		}
 		return err == nil, "", err
@@ -135,8 +135,9 @@ func (r *remove) unregister(ctx context.Context, source *cli.Source, registratio
 	return late
 }
 
-// counted waits until the hub has counted anew if it counts ManagedResources where there are none any more: what it tells may be half a
-// minute old, and the admission policy of the chart goes by it, too. It also counts those in other namespaces; then the wait is in vain.
+// counted waits until the hub has counted again if it counts ManagedResources although there are none any more: its
+// count may be half a minute old, and the admission policy of the chart uses it as well. The hub also counts those in
+// other namespaces; then the wait times out.
 func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (*hubv1alpha1.TargetCluster, error) {
 	if count(tc) == 0 || r.confirm || !r.wait {
 		return tc, nil
@@ -156,7 +157,7 @@ func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha
 		return false, fmt.Sprintf("the hub still counts %s with something in the cluster, though there are none in namespace %s", cli.Count(count(tc), "ManagedResource"), source.Namespace), nil
 	})
 	if cli.IsTimeout(err) {
-		return tc, nil // needed says what that means
+		return tc, nil // needed reports it
 	}
 	return tc, err
 }
@@ -169,7 +170,7 @@ func count(tc *hubv1alpha1.TargetCluster) int {
 	return int(tc.Status.ManagedResources.Total)
 }
 
-// needed tells whether ManagedResources need the target. That is an error unless it is confirmed.
+// needed reports whether ManagedResources need the target. That is an error unless it is confirmed.
 func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc *hubv1alpha1.TargetCluster) (bool, error) {
 	if tc == nil {
 		return false, nil // no hub ever saw it
@@ -204,7 +205,7 @@ func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc
 		name, cli.Count(max(len(names), counted), "ManagedResource"), shown)
 }
 
-// usedAccount is the service account of a registration, with the connection of an administrator who may delete it.
+// usedAccount is the service account of a registration, with a connection that may delete it.
 type usedAccount struct {
 	account
 	admin *remote.Connection
@@ -252,7 +253,8 @@ func (r *remove) release(ctx context.Context, used *usedAccount, outcome *Outcom
 	return err
 }
 
-// awaitGone waits until the hub has let go of a target. A TargetCluster stays as long as ManagedResources need it, and if a user made it.
+// awaitGone waits until the hub has released a target. A TargetCluster stays as long as ManagedResources need it, and
+// if a user created it.
 func (r *remove) awaitGone(ctx context.Context, source *cli.Source, name string, needed bool) error {
 	stays := ""
 	err := r.env.Await(ctx, r.timeout, func(ctx context.Context) (done bool, state string, err error) {
@@ -266,10 +268,10 @@ func (r *remove) awaitGone(ctx context.Context, source *cli.Source, name string,
 			stays = ready.Message
 			return true, "", nil
 		}
-		return false, "waiting for the hub to let go of the cluster", nil
+		return false, "waiting for the hub to release the cluster", nil
 	})
 	if cli.IsTimeout(err) {
-		return fmt.Errorf("the registration is deleted, but the hub has not let go of cluster %s: %w", name, err)
+		return fmt.Errorf("the registration is deleted, but the hub has not released cluster %s: %w", name, err)
 	}
 	if err == nil && stays != "" {
 		r.env.Note("The TargetCluster stays for now: %s", stays)

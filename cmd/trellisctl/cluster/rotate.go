@@ -97,7 +97,7 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	// Who may not store it learns that before anything is created in the target.
+	// Missing rights to store it are reported before anything is created in the target.
 	if err := source.Update(ctx, registration.DeepCopy(), client.DryRunAll, client.FieldOwner(cli.FieldManager)); err != nil {
 		return fmt.Errorf("storing the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
@@ -114,9 +114,9 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	if _, err := kubeconfig.FromSecret(registration, policy); err == nil {
-		delete(registration.Data, "kubeconfig") // the other key that the hub accepts; two credentials would be one too many
+		delete(registration.Data, "kubeconfig") // the other key that the hub accepts: there must not be two credentials
 	}
-	// With the version that was read: what somebody else wrote meanwhile is not overwritten.
+	// With the version that was read: a concurrent change is not overwritten.
 	if err := source.Update(ctx, registration, client.FieldOwner(cli.FieldManager)); err != nil {
 		return fmt.Errorf("storing the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
@@ -169,8 +169,7 @@ func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, source *cli
 	return m.credential(ctx, source, given, registration)
 }
 
-// renew requests another token of the same service account with the present token. The target reports which account
-// that is.
+// renew requests another token of the same service account with the current token. The target reports the account.
 func (r *rotate) renew(ctx context.Context, a *account, registration *corev1.Secret,
 	expect func(*remote.Connection) error) ([]byte, *remote.Connection, error) {
 	policy, err := r.target.Policy()
@@ -222,8 +221,8 @@ func (r *rotate) renew(ctx context.Context, a *account, registration *corev1.Sec
 	return raw, connection, nil
 }
 
-// tokenDuration is the value of the flag, or the duration that was requested for the present token. Since others may
-// write the latter, it can only be shorter than the default.
+// tokenDuration is the value of the flag, or the recorded duration of the current token. Since others may write the
+// latter, it cannot be longer than the default.
 func (r *rotate) tokenDuration(cmd *cobra.Command, registration *corev1.Secret) (time.Duration, error) {
 	noted, err := time.ParseDuration(registration.Annotations[TokenDurationAnnotation])
 	if err == nil && !cmd.Flags().Changed("token-duration") && noted >= shortestToken && noted < r.duration {
@@ -288,7 +287,7 @@ func (r *rotate) accept(ctx context.Context, connection *remote.Connection, a *a
 	return cli.Usage("%s There is no terminal to confirm that: set --service-account and --role, or --yes", shown)
 }
 
-// sameIdentity insists that it is the same cluster, or notes on the registration that another one is meant.
+// sameIdentity returns an error for another cluster, unless that is confirmed, which it records on the registration.
 func (r *rotate) sameIdentity(tc *hubv1alpha1.TargetCluster, connection *remote.Connection, registration *corev1.Secret) error {
 	if tc == nil || tc.Status.ClusterUID == "" || tc.Status.ClusterUID == connection.UID {
 		return nil
@@ -301,8 +300,8 @@ func (r *rotate) sameIdentity(tc *hubv1alpha1.TargetCluster, connection *remote.
 	return nil
 }
 
-// awaitTaken waits until the TargetCluster shows the new credential. One without an end cannot be told from another; then it has
-// to do that the hub is content.
+// awaitTaken waits until the TargetCluster shows the new credential. One without an expiry cannot be distinguished from
+// another; then it is enough that the hub accepts it.
 func (r *rotate) awaitTaken(ctx context.Context, source *cli.Source, name string, raw []byte) error {
 	policy, err := r.target.Policy()
 	if err != nil {
@@ -320,7 +319,7 @@ func (r *rotate) awaitTaken(ctx context.Context, source *cli.Source, name string
 		if tc == nil {
 			return false, "no hub has noticed the registration yet", nil
 		}
-		state = "waiting for the hub to take the credential: " + said(tc, hubv1alpha1.ConditionCredentialsValid)
+		state = "waiting for the hub to take the credential: " + reasonOf(tc, hubv1alpha1.ConditionCredentialsValid)
 		valid := meta.IsStatusConditionTrue(tc.Status.Conditions, hubv1alpha1.ConditionCredentialsValid) &&
 			meta.IsStatusConditionTrue(tc.Status.Conditions, hubv1alpha1.ConditionConnected)
 		return valid && showsEnd(tc.Status.CredentialExpiry, config.Expiry), state, nil

@@ -22,10 +22,11 @@ type Field struct {
 	To   any    `json:"to,omitempty"`
 }
 
-// serverFields are those of the metadata that are no content.
+// serverFields are the metadata fields that only servers set.
 var serverFields = []string{"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink"}
 
-// content is an object without what only servers set, and without the description, which a Gardener resource manager words otherwise.
+// content is an object without fields that only servers set, and without the description, which differs in a Gardener
+// resource manager.
 func content(obj *unstructured.Unstructured) map[string]any {
 	if obj == nil {
 		return nil
@@ -53,7 +54,7 @@ type comparison struct {
 	fields []Field
 }
 
-// maps compares two maps. path has the fields as they are, text is for people.
+// maps compares two maps. path has the field names, text is the path for users.
 func (c *comparison) maps(before, after map[string]any, path []string, text string) {
 	keys := slices.Collect(maps.Keys(before))
 	for key := range after {
@@ -104,7 +105,7 @@ func (c *comparison) values(before any, wasThere bool, after any, isThere bool, 
 		f.To = c.shown(after, path)
 	}
 	if isEmpty(before) && isEmpty(after) {
-		return // an empty map and none are one
+		return // an empty map and a missing one are equal
 	}
 	c.fields = append(c.fields, f)
 }
@@ -129,7 +130,7 @@ func (c *comparison) shown(value any, path []string) any {
 	return value
 }
 
-// itemKeys are the fields by which items of lists are told apart in most APIs.
+// itemKeys are the key fields of list items in most APIs.
 var itemKeys = []string{"name", "key", "type", "mountPath", "containerPort", "port", "ip", "topologyKey"}
 
 // lists compares two lists: by the name of their items if they have any, else by what they have in common.
@@ -162,8 +163,8 @@ func (c *comparison) lists(before, after []any, path []string, text string) {
 	}
 }
 
-// gap compares what is between two items that lists have in common. Items are changed one by one; what one side has
-// more comes or goes. They are named by their position in the list that has them.
+// gap compares the items between two common items of the lists. They are compared one by one; surplus items of one side
+// are added or removed. They are named by their position in the list that has them.
 func (c *comparison) gap(before, after []any, i, j int, path []string, text string) {
 	for k := range max(len(before), len(after)) {
 		var b, a any
@@ -180,8 +181,8 @@ func (c *comparison) gap(before, after []any, i, j int, path []string, text stri
 	}
 }
 
-// commonLimit bounds the work for finding what lists have in common: the product of their lengths, which is that of
-// the table. Longer lists are compared by position.
+// commonLimit bounds the work for finding common items: the product of the lengths, which is the size of the table.
+// Longer lists are compared by position.
 const commonLimit = 1 << 20
 
 // common returns the positions of equal items in two lists, as many as there can be in the same order.
@@ -190,7 +191,7 @@ func common(before, after []any) (positions [][2]int) {
 	if n*m > commonLimit {
 		return nil
 	}
-	// length has how many items the rests of both lists have in common, from each pair of positions on.
+	// length has the number of common items after each pair of positions.
 	length := make([][]int, n+1)
 	for i := range length {
 		length[i] = make([]int, m+1)
@@ -218,7 +219,7 @@ func common(before, after []any) (positions [][2]int) {
 	return positions
 }
 
-// item compares an item of a list. One that comes or goes is shown as a whole.
+// item compares an item of a list. An added or removed one is shown as a whole.
 func (c *comparison) item(before any, wasThere bool, after any, isThere bool, path []string, text string) {
 	switch {
 	case wasThere && isThere:
@@ -230,7 +231,7 @@ func (c *comparison) item(before any, wasThere bool, after any, isThere bool, pa
 	}
 }
 
-// byKey maps the items of a list by one of their fields; false if that does not tell them apart.
+// byKey maps the items of a list by one of their fields; false if its values are not unique.
 func byKey(list []any, key string) (items map[string]any, names []string, ok bool) {
 	items = map[string]any{}
 	for _, item := range list {

@@ -34,7 +34,7 @@ type differ struct {
 	full      bool
 }
 
-// Report is what diff finds out about one ManagedResource. It is what -o json prints.
+// Report is the result for one ManagedResource, as printed by -o json.
 type Report struct {
 	Namespace   string         `json:"namespace"`
 	Name        string         `json:"name"`
@@ -88,7 +88,7 @@ objects that stay as they are.`,
 	return command
 }
 
-// subject is a ManagedResource as it is to be, with its content.
+// subject is the desired state of a ManagedResource, with its content.
 type subject struct {
 	mr     *resourcesv1alpha1.ManagedResource
 	bundle *bundle.Bundle
@@ -168,7 +168,7 @@ func (d *differ) fromFiles(ctx context.Context, source *cli.Source) ([]subject, 
 			mrs = append(mrs, mr)
 		case gvk.Group == "" && gvk.Kind == "Secret":
 			s := &corev1.Secret{}
-			if runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object, s) == nil { // else it is a manifest that the hub will judge
+			if runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object, s) == nil { // else it is a manifest that the hub will reject
 				secrets[s.Name] = withStringData(s)
 			}
 		}
@@ -197,7 +197,7 @@ func (d *differ) fromFiles(ctx context.Context, source *cli.Source) ([]subject, 
 	return subjects, nil
 }
 
-// withStringData does what an API server does when it stores a Secret.
+// withStringData merges stringData into data, as an API server does.
 func withStringData(s *corev1.Secret) *corev1.Secret {
 	if s.Data == nil {
 		s.Data = map[string][]byte{}
@@ -208,7 +208,7 @@ func withStringData(s *corev1.Secret) *corev1.Secret {
 	return s
 }
 
-// withContent decodes the Secrets of a ManagedResource: those of the files, and those of the source that are not among them.
+// withContent decodes the Secrets of a ManagedResource: those of the files, and others from the source.
 func withContent(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, given map[string]*corev1.Secret) (*bundle.Bundle, error) {
 	var all []*corev1.Secret
 	refs, err := references.Of(mr)
@@ -231,7 +231,7 @@ func withContent(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.
 	return bundle.Decode(pack.Sources(all), bundle.Limits{}), nil //nolint:contextcheck // local, and bounded
 }
 
-// plain takes manifests for the content of one ManagedResource.
+// plain uses manifests as the content of one ManagedResource.
 func (d *differ) plain(ctx context.Context, source *cli.Source, manifests []pack.Manifest) ([]subject, error) {
 	if d.name == "" {
 		return nil, cli.Usage("the files have no ManagedResource: say with --name which one their manifests are for")
@@ -253,7 +253,7 @@ func (d *differ) plain(ctx context.Context, source *cli.Source, manifests []pack
 	return []subject{{mr: mr, bundle: b}}, nil
 }
 
-// inherit gives a ManagedResource from a file what the hub noted on the one that exists.
+// inherit copies the hub's state from the existing ManagedResource to one from a file.
 func (d *differ) inherit(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) error {
 	known := &resourcesv1alpha1.ManagedResource{}
 	if err := source.Get(ctx, client.ObjectKeyFromObject(mr), known); err != nil {
@@ -273,7 +273,7 @@ func (d *differ) inherit(ctx context.Context, source *cli.Source, mr *resourcesv
 	return nil
 }
 
-// report rehearses one ManagedResource.
+// report makes the report of one ManagedResource.
 func (d *differ) report(ctx context.Context, source *cli.Source, s subject) (*Report, error) {
 	found, connection, err := d.target.Open(ctx, source, s.mr)
 	if err != nil {
@@ -287,9 +287,9 @@ func (d *differ) report(ctx context.Context, source *cli.Source, s subject) (*Re
 	if err := source.List(ctx, others, client.InNamespace(s.mr.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing ManagedResources: %w", err)
 	}
-	r := &rehearsal{
+	r := &planner{
 		mr: s.mr, bundle: s.bundle, connection: connection, others: others.Items,
-		marks:   learnMarks(ctx, connection, s.mr, d.managedBy, d.clusterID),
+		marks:   findMarks(ctx, connection, s.mr, d.managedBy, d.clusterID),
 		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager},
 	}
 	differences, err := r.run(ctx)

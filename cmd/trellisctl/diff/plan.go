@@ -26,13 +26,13 @@ import (
 )
 
 const (
-	// parallel bounds the rehearsals at a time.
+	// parallel bounds the concurrent dry runs.
 	parallel = 8
-	// sampled bounds how many objects are looked at to learn the marks that the hub uses.
+	// sampled bounds how many objects are read to find out the marks that the hub uses.
 	sampled = 5
 )
 
-// Action is what would become of an object.
+// Action is what an apply would do with an object.
 type Action string
 
 // Actions.
@@ -46,38 +46,38 @@ const (
 	Nothing  Action = "nothing"
 )
 
-// Difference is what would become of an object, and why.
+// Difference is what an apply would do with an object, and why.
 type Difference struct {
 	Object string  `json:"object"`
 	Action Action  `json:"action"`
 	Fields []Field `json:"fields,omitempty"`
 	// New is an object that would be created, with the values of Secrets masked.
 	New map[string]any `json:"new,omitempty"`
-	// Notes are for people.
+	// Notes are texts for users.
 	Notes []string `json:"notes,omitempty"`
 
 	key inventory.Key
 }
 
-// rehearsal is the plan for one ManagedResource.
-type rehearsal struct {
+// planner is the plan for one ManagedResource.
+type planner struct {
 	mr         *resourcesv1alpha1.ManagedResource
 	bundle     *bundle.Bundle
 	connection *remote.Connection
 	marks      apply.Marks
 	applier    *apply.Applier
-	// others are the ManagedResources of the namespace, to tell what they list.
+	// others are the ManagedResources of the namespace, for the objects that they list.
 	others []resourcesv1alpha1.ManagedResource
 
 	intents  []apply.Intent
 	released map[inventory.Key]bool
-	// unplaced are objects whose manifests do not say in which namespace they are.
+	// unplaced are objects whose manifests have no namespace.
 	unplaced map[inventory.Key]bool
 	problems []string
 }
 
-// run rehearses everything.
-func (r *rehearsal) run(ctx context.Context) ([]Difference, error) {
+// run makes the plan.
+func (r *planner) run(ctx context.Context) ([]Difference, error) {
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -108,21 +108,21 @@ func (r *rehearsal) run(ctx context.Context) ([]Difference, error) {
 	return append(out, r.leaving(ctx)...), nil
 }
 
-// complete tells whether everything in the Secrets is understood; else the hub deletes nothing.
-func (r *rehearsal) complete() bool { return r.bundle.Complete() && len(r.problems) == 0 }
+// complete reports whether everything in the Secrets can be read; else the hub deletes nothing.
+func (r *planner) complete() bool { return r.bundle.Complete() && len(r.problems) == 0 }
 
-// book finds what the inventory lists.
-func (r *rehearsal) book() inventory.Book {
-	return inventory.NewBook(r.mr.Status.Resources, inventory.NewEquivalences(r.mr.Spec.Equivalences...))
+// inventory returns the inventory of the ManagedResource.
+func (r *planner) inventory() inventory.Lookup {
+	return inventory.NewLookup(r.mr.Status.Resources, inventory.NewEquivalences(r.mr.Spec.Equivalences...))
 }
 
 // prepare makes intents of the manifests, as the hub does.
-func (r *rehearsal) prepare(ctx context.Context) error {
+func (r *planner) prepare(ctx context.Context) error {
 	manifests := make([]*unstructured.Unstructured, 0, len(r.bundle.Objects))
 	for _, o := range r.bundle.Objects {
 		manifests = append(manifests, o.Unstructured)
 	}
-	scoped, book := apply.ScopeOfDefined(manifests), r.book()
+	scoped, listed := apply.ScopeOfDefined(manifests), r.inventory()
 	at := map[inventory.Key]int{}
 	r.released, r.unplaced = map[inventory.Key]bool{}, map[inventory.Key]bool{}
 	for _, fault := range r.bundle.Faults {
@@ -150,7 +150,7 @@ func (r *rehearsal) prepare(ctx context.Context) error {
 		}
 		in := prepared.Intent
 		r.unplaced[in.Key] = o.GetNamespace() == "" && in.Object.GetNamespace() != ""
-		if ref := book.Find(in.Key); ref != nil {
+		if ref := listed.Find(in.Key); ref != nil {
 			in.UID, in.Base, in.Adopt = ref.UID, apply.BaseOf(ref), ref.UID == ""
 		}
 		if i, twice := at[in.Key]; twice {
@@ -164,8 +164,8 @@ func (r *rehearsal) prepare(ctx context.Context) error {
 	return nil
 }
 
-// noteAutoscalers finds out which objects have their replicas from an autoscaler.
-func (r *rehearsal) noteAutoscalers(ctx context.Context) error {
+// noteAutoscalers finds out which objects are scaled by an autoscaler.
+func (r *planner) noteAutoscalers(ctx context.Context) error {
 	asked := map[string]map[inventory.Key]bool{}
 	for i := range r.intents {
 		in := &r.intents[i]
@@ -193,12 +193,12 @@ func (r *rehearsal) noteAutoscalers(ctx context.Context) error {
 	return nil
 }
 
-// object rehearses the apply of one object.
-func (r *rehearsal) object(ctx context.Context, in apply.Intent) Difference {
+// object dry-runs the apply of one object.
+func (r *planner) object(ctx context.Context, in apply.Intent) Difference {
 	d := Difference{key: in.Key, Object: in.Key.String()}
 	preview, err := r.applier.Preview(ctx, r.connection.Target, in)
 	if err != nil {
-		return r.notRehearsed(d, in, err)
+		return r.withoutDryRun(d, in, err)
 	}
 	for _, path := range preview.UnknownFields {
 		d.note("the target does not know the field %s: it is left out", path)
@@ -238,8 +238,8 @@ func (d *Difference) note(format string, args ...any) {
 	d.Notes = append(d.Notes, fmt.Sprintf(format, args...))
 }
 
-// notRehearsed is for objects of which the target says nothing, for a reason.
-func (r *rehearsal) notRehearsed(d Difference, in apply.Intent, err error) Difference {
+// withoutDryRun is for objects without a dry run, with the reason.
+func (r *planner) withoutDryRun(d Difference, in apply.Intent, err error) Difference {
 	created := func(gk func(apply.Intent) bool) bool { return slices.ContainsFunc(r.intents, gk) }
 	switch {
 	case errors.Is(err, apply.ErrTerminating):
@@ -249,12 +249,12 @@ func (r *rehearsal) notRehearsed(d Difference, in apply.Intent, err error) Diffe
 		return inventory.IsCustomResourceDefinition(other.Key.GroupKind()) && defines(other, in)
 	}):
 		d.Action, d.New = Create, cli.Masked(content(in.Object))
-		d.note("not rehearsed: its kind is defined by the same ManagedResource")
+		d.note("no dry run: its kind is defined by the same ManagedResource")
 	case apierrors.IsNotFound(err) && created(func(other apply.Intent) bool {
 		return inventory.IsNamespace(other.Key.GroupKind()) && other.Key.Name == in.Key.Namespace
 	}):
 		d.Action, d.New = Create, cli.Masked(content(in.Object))
-		d.note("not rehearsed: its namespace is created by the same ManagedResource")
+		d.note("no dry run: its namespace is created by the same ManagedResource")
 	default:
 		d.Action = Fail
 		d.note("%v", err)
@@ -262,24 +262,24 @@ func (r *rehearsal) notRehearsed(d Difference, in apply.Intent, err error) Diffe
 	return d
 }
 
-// defines tells whether an intent is the definition of another one's kind.
+// defines reports whether an intent is the definition of another one's kind.
 func defines(definition, in apply.Intent) bool {
 	group, _, _ := unstructured.NestedString(definition.Object.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(definition.Object.Object, "spec", "names", "kind")
 	return group == in.Key.Group && kind == in.Key.Kind
 }
 
-// leaving says what becomes of objects that are in the inventory and not wanted any more.
-func (r *rehearsal) leaving(ctx context.Context) []Difference {
-	book := r.book()
+// leaving returns what would be done with objects that are in the inventory and no longer wanted.
+func (r *planner) leaving(ctx context.Context) []Difference {
+	listed := r.inventory()
 	wanted, stay := map[inventory.Key]bool{}, map[inventory.Key]bool{}
 	for i := range r.intents {
-		for _, ref := range book.Same(r.intents[i].Key) {
+		for _, ref := range listed.Same(r.intents[i].Key) {
 			wanted[inventory.KeyOf(*ref)] = true
 		}
 	}
 	for key := range r.released {
-		for _, ref := range book.Same(key) {
+		for _, ref := range listed.Same(key) {
 			stay[inventory.KeyOf(*ref)] = true
 		}
 	}
@@ -306,7 +306,7 @@ func (r *rehearsal) leaving(ctx context.Context) []Difference {
 }
 
 // deletion says whether an object would be deleted. It returns false if it is gone already.
-func (r *rehearsal) deletion(ctx context.Context, ref resourcesv1alpha1.ObjectReference, d *Difference) bool {
+func (r *planner) deletion(ctx context.Context, ref resourcesv1alpha1.ObjectReference, d *Difference) bool {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(ref.GroupVersionKind())
 	obj.SetNamespace(ref.Namespace)
@@ -329,8 +329,8 @@ func (r *rehearsal) deletion(ctx context.Context, ref resourcesv1alpha1.ObjectRe
 	return true
 }
 
-// listedByOther tells whether another ManagedResource of the namespace lists an object of the same target.
-func (r *rehearsal) listedByOther(key inventory.Key) bool {
+// listedByOther reports whether another ManagedResource of the namespace lists an object of the same target.
+func (r *planner) listedByOther(key inventory.Key) bool {
 	uid := r.mr.Annotations[hubv1alpha1.TargetUIDAnnotation]
 	for i := range r.others {
 		other := &r.others[i]
@@ -344,8 +344,8 @@ func (r *rehearsal) listedByOther(key inventory.Key) bool {
 	return false
 }
 
-// learnMarks finds out what the hub writes on objects: from objects that it wrote already.
-func learnMarks(ctx context.Context, connection *remote.Connection, mr *resourcesv1alpha1.ManagedResource, managedBy, clusterID string) apply.Marks {
+// findMarks finds out the marks that the hub writes on objects from existing objects.
+func findMarks(ctx context.Context, connection *remote.Connection, mr *resourcesv1alpha1.ManagedResource, managedBy, clusterID string) apply.Marks {
 	name := mr.Namespace + "/" + mr.Name
 	marks := apply.Marks{Labels: map[string]string{}, Origin: name, ForceLabels: isTrue(mr.Spec.ForceOverwriteLabels), ForceAnnotations: isTrue(mr.Spec.ForceOverwriteAnnotations)}
 	learnt := resourcesv1alpha1.ManagedByDefault

@@ -117,12 +117,11 @@ const (
 	shownWidth = 500
 )
 
-// excerpt prints the beginning of what there is to say of an object: a definition alone may have a hundred thousand
-// lines.
+// excerpt prints the beginning of the differences of an object: a definition alone may have a hundred thousand lines.
 type excerpt struct {
 	out   io.Writer
 	style cli.Style
-	// lines is how many more lines are printed, width how long they may be.
+	// lines is how many more lines are printed, width their maximum length.
 	lines, width int
 	// omitted is how many lines were not printed, and shortened how many were cut.
 	omitted, shortened int
@@ -147,7 +146,7 @@ func (e *excerpt) cut(text string) string {
 	return strings.ToValidUTF8(text[:e.width], "") + "..."
 }
 
-// end says what was left out.
+// end prints what was omitted.
 func (e *excerpt) end() {
 	var left []string
 	if e.omitted > 0 {
@@ -177,7 +176,7 @@ func (e *excerpt) field(f Field) {
 	}
 }
 
-// text shows a text of several lines without what is the same at its beginning and at its end.
+// text shows a text of several lines without its common beginning and end.
 func (e *excerpt) text(path, before, after string) {
 	b, a := strings.Split(before, "\n"), strings.Split(after, "\n")
 	same := 0

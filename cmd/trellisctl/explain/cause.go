@@ -18,17 +18,17 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 )
 
-// Cause is why something is not as it should be. The zero value says that nothing is wrong.
+// Cause is why something is not as it should be. The zero value means that nothing is wrong.
 type Cause struct {
-	// Reason is a word for programs: that of a condition where there is one.
+	// Reason is for programs: that of a condition if there is one.
 	Reason string `json:"reason"`
-	// Message is what is wrong.
+	// Message says what is wrong.
 	Message string `json:"message"`
-	// Since is since when; nil if that is not known.
+	// Since is when it began; nil if that is not known.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Unblock is what to do about it.
+	// Unblock says what to do about it.
 	Unblock string `json:"unblock,omitempty"`
-	// Wished is true if somebody asked for it.
+	// Wished is true if a user requested that state.
 	Wished bool `json:"wished,omitempty"`
 }
 
@@ -73,7 +73,7 @@ func since(t metav1.Time) *metav1.Time {
 	return &t
 }
 
-// annotatedAt is when an annotation was set, as far as the managed fields tell.
+// annotatedAt is when an annotation was set, according to the managed fields.
 func annotatedAt(obj metav1.Object, key string) *metav1.Time {
 	for _, entry := range obj.GetManagedFields() {
 		if entry.FieldsV1 != nil && entry.Time != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+key+`"`) {
@@ -86,7 +86,7 @@ func annotatedAt(obj metav1.Object, key string) *metav1.Time {
 // noHub is the cause if no hub renews its heartbeat.
 func noHub(f *Facts) Cause {
 	if !f.HeartbeatKnown || f.Heartbeat == nil || f.Heartbeat.Spec.RenewTime == nil {
-		return Cause{} // nobody knows
+		return Cause{} // not known
 	}
 	beat := f.Heartbeat.Spec.RenewTime.Time
 	if f.Now.Sub(beat) <= heartbeatLimit {
@@ -126,14 +126,14 @@ func waitForState(f *Facts) Cause {
 	}
 }
 
-// noTarget is the cause if there is nowhere to go. Once a hub has looked at it, the hub's own words are better.
+// noTarget is the cause if there is no target. Once a hub has reported it, conditions has the hub's own message.
 func noTarget(f *Facts) Cause {
 	mr := f.ManagedResource
 	if f.Cluster != nil || f.Source || !f.TargetKnown {
 		return Cause{}
 	}
 	if ready := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionReady); ready != nil {
-		return Cause{} // conditions says it, with what to do
+		return Cause{} // conditions reports it, with what to do
 	}
 	class := className(assignment.SpecClass(mr))
 	cause := Cause{
@@ -163,7 +163,7 @@ func classFlag(class string) string {
 	return " --class " + class
 }
 
-// served says which classes there are registrations for.
+// served lists the classes of the registrations.
 func (f *Facts) served() string {
 	if len(f.Classes) == 0 {
 		return ""
@@ -175,7 +175,7 @@ func (f *Facts) served() string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// pausedTarget is the cause if somebody wants the hub to leave the target alone.
+// pausedTarget is the cause if a user has paused the target.
 func pausedTarget(f *Facts) Cause {
 	tc := f.Cluster
 	switch {
@@ -199,7 +199,7 @@ func pausedTarget(f *Facts) Cause {
 	return Cause{}
 }
 
-// transition is when a condition got its status, if it has the reason.
+// transition is when a condition got its current status, if it has the reason.
 func transition(tc *hubv1alpha1.TargetCluster, conditionType, reason string) *metav1.Time {
 	for _, c := range tc.Status.Conditions {
 		if c.Type == conditionType && c.Reason == reason {
@@ -226,7 +226,7 @@ func handover(f *Facts) Cause {
 	return Cause{}
 }
 
-// notSeen is the cause if there is a target, but no hub has said anything.
+// notSeen is the cause if there is a target, but no hub has reported anything.
 func notSeen(f *Facts) Cause {
 	mr := f.ManagedResource
 	if len(mr.Status.Conditions) > 0 {
@@ -294,14 +294,14 @@ func ofTarget(tc *hubv1alpha1.TargetCluster, c metav1.Condition) Cause {
 	if remedy := remedies[c.Reason]; remedy != "" {
 		cause.Unblock = remedy
 		if strings.Contains(remedy, "%[") {
-			// Each remedy uses what it needs of these; %.0s swallows nothing else.
+			// Each remedy uses only some of these arguments; %.0s ignores the others.
 			cause.Unblock = strings.NewReplacer("%[1]s", tc.Namespace, "%[2]s", tc.Name, "%[3]s", remote.SecretName(tc.Name)).Replace(remedy)
 		}
 	}
 	return cause
 }
 
-// notObserved is the cause if what is said is about an earlier generation.
+// notObserved is the cause if the status is about an earlier generation.
 func notObserved(f *Facts) Cause {
 	mr := f.ManagedResource
 	applied := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
@@ -336,8 +336,7 @@ var conditionRemedies = map[string]string{
 	resourcesv1alpha1.ReasonConditionInitialized: "Wait: the hub has only just noticed it.",
 }
 
-// applyRemedies say what to do about a failed apply, by what the message has of the target's answer. The first one that
-// matches counts.
+// applyRemedies say what to do about a failed apply, by parts of the target's message. The first match counts.
 var applyRemedies = []struct {
 	answer *regexp.Regexp
 	remedy string
@@ -378,16 +377,16 @@ var applyRemedies = []struct {
 
 // applyRemedy says what to do about a failed apply.
 func applyRemedy(message string) string {
-	const rehearse = ` "diff mr %[2]s" rehearses the apply; the hub tries again by itself.`
+	const tryDiff = ` "diff mr %[2]s" shows a dry run of the apply; the hub tries again by itself.`
 	for _, r := range applyRemedies {
 		if r.answer.MatchString(message) {
-			return r.remedy + rehearse
+			return r.remedy + tryDiff
 		}
 	}
-	return "Correct the manifests, or what the target answers." + rehearse
+	return "Correct the manifests, or what the target answers." + tryDiff
 }
 
-// conditions is the cause that the hub names itself: the first condition that is not good, in the order of causes.
+// conditions is the cause that the hub itself reports: the first condition that is not good, in the order of causes.
 func conditions(f *Facts) Cause {
 	mr := f.ManagedResource
 	for _, t := range []struct {
@@ -431,7 +430,7 @@ func notRegistered(f *Facts) Cause {
 	}
 }
 
-// unnoticed is the cause if a Secret is there and no hub took it for a registration.
+// unnoticed is the cause if there is a Secret and no hub recognized it as a registration.
 func unnoticed(f *Facts) Cause {
 	if f.Cluster != nil || f.Registration == nil {
 		return Cause{}
@@ -451,7 +450,7 @@ func unnoticed(f *Facts) Cause {
 	return cause
 }
 
-// clusterConditions is the cause that the hub names itself.
+// clusterConditions is the cause that the hub itself reports.
 func clusterConditions(f *Facts) Cause {
 	if f.Cluster == nil {
 		return Cause{}

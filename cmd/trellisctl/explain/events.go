@@ -62,7 +62,7 @@ func (e *events) run(ctx context.Context, subject cli.Subject) error {
 	if err != nil {
 		return err
 	}
-	// Who asks for one that does not exist may mean one that was deleted, but without events it is a slip.
+	// One that does not exist may have been deleted and have events; without events it is an error.
 	uid, missing := uidOf(ctx, source, subject)
 	if missing != nil && cli.ExitCode(missing) != cli.ExitNotFound {
 		return missing
@@ -118,8 +118,8 @@ func uidOf(ctx context.Context, source *cli.Source, subject cli.Subject) (types.
 // kindNames are the kinds as events refer to them.
 var kindNames = map[cli.Kind]string{cli.KindManagedResource: "ManagedResource", cli.KindCluster: "TargetCluster"}
 
-// list reads the events about something, the latest last. With a UID they are not about another one that had its name
-// before.
+// list reads the events about an object, the latest last. With a UID, those about an earlier object of the same name
+// are excluded.
 func list(ctx context.Context, source *cli.Source, subject cli.Subject, uid types.UID) ([]Event, error) {
 	read := &corev1.EventList{}
 	about := client.MatchingFields{"involvedObject.name": subject.Name, "involvedObject.kind": kindNames[subject.Kind]}

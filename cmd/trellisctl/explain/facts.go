@@ -17,10 +17,10 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
-// heartbeatLimit is how old a heartbeat is at most while a hub works.
+// heartbeatLimit is the maximum age of the heartbeat of a working hub.
 const heartbeatLimit = 40 * time.Second
 
-// Facts are what a cause is found from. What may not be read is missing.
+// Facts are the objects from which a cause is found. Those that the user may not read are missing.
 type Facts struct {
 	Now time.Time
 	// Namespace and Name say what it is about.
@@ -113,7 +113,7 @@ func (f *Facts) aboutTarget(ctx context.Context, source *cli.Source) error {
 		if cli.IsUnreachable(err) {
 			return err
 		}
-		// That it has no target is a fact, and the causes say why. Who may not look knows nothing.
+		// A missing target is a fact that the causes explain; a missing right to read it is not.
 		f.TargetKnown = !apierrors.IsForbidden(err)
 		return nil
 	}

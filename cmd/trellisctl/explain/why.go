@@ -17,7 +17,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
-// shownEvents is how many Warning events are told with a cause.
+// shownEvents is how many Warning events are shown with a cause.
 const shownEvents = 3
 
 type why struct {
@@ -27,7 +27,7 @@ type why struct {
 	hubLease     string
 }
 
-// Answer is what why finds out. It is what -o json prints.
+// Answer is the result of why, as printed by -o json.
 type Answer struct {
 	Kind      cli.Kind `json:"kind"`
 	Namespace string   `json:"namespace"`
@@ -82,7 +82,7 @@ func (w *why) run(ctx context.Context, subject cli.Subject) error {
 	}
 	answer.OK = answer.Cause == nil
 	if !answer.OK {
-		// Events tell more where there are any. That they cannot be read is no reason to keep the cause back.
+		// Events are additional information: the cause is shown although they cannot be read.
 		if events, err := list(ctx, source, subject, facts.uid()); err == nil {
 			answer.Events = warnings(events)
 			if w.output.Format != cli.FormatWide {

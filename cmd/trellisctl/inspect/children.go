@@ -16,8 +16,8 @@ func parseKind(text string) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(version, kind)
 }
 
-// adopt hangs what belongs to workloads under them, by their owner references. ReplicaSets without pods are old ones, and left out.
-func (l *looker) adopt(objects []Object) {
+// adopt adds the children of workloads, by their owner references. ReplicaSets without pods are old ones and omitted.
+func (l *reader) adopt(objects []Object) {
 	byOwner := map[types.UID][]*unstructured.Unstructured{}
 	for _, p := range l.pods {
 		for i := range p.children {
@@ -36,7 +36,7 @@ func (l *looker) adopt(objects []Object) {
 // deepest bounds the depth: a CronJob has Jobs, which have Pods.
 const deepest = 3
 
-func (l *looker) children(of types.UID, byOwner map[types.UID][]*unstructured.Unstructured, depth int) []Object {
+func (l *reader) children(of types.UID, byOwner map[types.UID][]*unstructured.Unstructured, depth int) []Object {
 	if of == "" || depth == deepest {
 		return nil
 	}
@@ -52,18 +52,18 @@ func (l *looker) children(of types.UID, byOwner map[types.UID][]*unstructured.Un
 			}
 		}
 		if child.Kind == "Pod" {
-			child.judgePod(live)
+			child.podProblem(live)
 		} else {
-			child.judge(live, nil)
+			child.check(live, nil)
 		}
 		out = append(out, child)
 	}
 	return out
 }
 
-// judgePod says more of a pod than Check does, to which a pod that runs is healthy: what its containers wait for.
-func (o *Object) judgePod(live *unstructured.Unstructured) {
-	o.judge(live, nil)
+// podProblem adds what the containers of a pod wait for, while a running pod is always healthy to Check.
+func (o *Object) podProblem(live *unstructured.Unstructured) {
+	o.check(live, nil)
 	if problem := health.PodOf(live).Problem; problem != (health.Problem{}) && live.GetDeletionTimestamp() == nil {
 		o.Message = problem.Message
 		switch {

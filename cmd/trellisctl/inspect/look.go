@@ -23,7 +23,7 @@ import (
 const (
 	// parallel bounds the reads at a time.
 	parallel = 10
-	// podLimit bounds the pods that are read of a namespace.
+	// podLimit bounds the pods that are read in a namespace.
 	podLimit = 500
 )
 
@@ -39,7 +39,7 @@ const (
 	Unknown     Health = "Unknown"
 )
 
-// Object is an object of an inventory and how it is.
+// Object is an object of an inventory and its health.
 type Object struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -50,7 +50,7 @@ type Object struct {
 	Message string `json:"message,omitempty"`
 	// Notes are warning events that explain it.
 	Notes []string `json:"notes,omitempty"`
-	// Replaced is true if what has the name now is not the object that was applied.
+	// Replaced is true if another object has the name now.
 	Replaced bool `json:"replaced,omitempty"`
 	// Created is when the live object was created.
 	Created *time.Time `json:"created,omitempty"`
@@ -70,7 +70,7 @@ func reference(o *Object) (ref resourcesv1alpha1.ObjectReference) {
 	return ref
 }
 
-// unseen is an inventory whose target cannot be asked.
+// unseen is an inventory whose target cannot be read.
 func unseen(refs []resourcesv1alpha1.ObjectReference) []Object {
 	objects := make([]Object, 0, len(refs))
 	for _, ref := range refs {
@@ -79,17 +79,17 @@ func unseen(refs []resourcesv1alpha1.ObjectReference) []Object {
 	return objects
 }
 
-// looker looks at objects in a target.
-type looker struct {
+// reader reads and checks objects in a target.
+type reader struct {
 	connection *remote.Connection
-	// withChildren also finds what belongs to workloads.
+	// withChildren also reads the children of workloads.
 	withChildren bool
 
 	mu   sync.Mutex
 	pods map[string]*namespacePods
 }
 
-// namespacePods are those of a namespace, read once.
+// namespacePods are the pods of a namespace, read once.
 type namespacePods struct {
 	once     sync.Once
 	pods     []*health.Pod
@@ -97,8 +97,8 @@ type namespacePods struct {
 	err      error
 }
 
-// look judges all objects of an inventory.
-func (l *looker) look(ctx context.Context, refs []resourcesv1alpha1.ObjectReference) []Object {
+// read reads and checks all objects of an inventory.
+func (l *reader) read(ctx context.Context, refs []resourcesv1alpha1.ObjectReference) []Object {
 	objects := unseen(refs)
 	next := make(chan int)
 	var wg sync.WaitGroup
@@ -117,8 +117,8 @@ func (l *looker) look(ctx context.Context, refs []resourcesv1alpha1.ObjectRefere
 	return objects
 }
 
-// at judges one object.
-func (l *looker) at(ctx context.Context, o *Object, ref resourcesv1alpha1.ObjectReference) {
+// at reads and checks one object.
+func (l *reader) at(ctx context.Context, o *Object, ref resourcesv1alpha1.ObjectReference) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(ref.GroupVersionKind())
 	err := l.connection.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, live)
@@ -136,17 +136,17 @@ func (l *looker) at(ctx context.Context, o *Object, ref resourcesv1alpha1.Object
 	created := live.GetCreationTimestamp().Time
 	o.Created, o.uid = &created, live.GetUID()
 	o.Replaced = ref.UID != "" && ref.UID != live.GetUID()
-	o.judge(live, l.namespace(ctx, live))
+	o.check(live, l.namespace(ctx, live))
 	if o.Health == Unhealthy && o.Kind == "Service" {
-		// A Service that is not ready is one without a load balancer, and events say why.
+		// A Service that is not ready has no load balancer, and its events have the reason.
 		if events, err := warnings.Last(ctx, l.connection.Client, o.Key()); err == nil {
 			o.Notes = warnings.Notes(events)
 		}
 	}
 }
 
-// judge gives the verdict of the hub's rules.
-func (o *Object) judge(live *unstructured.Unstructured, inNamespace *namespacePods) {
+// check applies the health checks of the hub.
+func (o *Object) check(live *unstructured.Unstructured, inNamespace *namespacePods) {
 	result, progress := health.Check(live), health.Progress(live)
 	rolling := progress.Problem
 	if progress.CountPods && inNamespace != nil && inNamespace.err == nil {
@@ -154,7 +154,7 @@ func (o *Object) judge(live *unstructured.Unstructured, inNamespace *namespacePo
 			rolling = health.Problem{Severity: health.Unavailable, Message: message}
 		}
 	} else if progress.CountPods {
-		rolling = progress.Told
+		rolling = progress.Reported
 	}
 	none := health.Problem{}
 	problem := none
@@ -194,11 +194,11 @@ func each(pods []*health.Pod) iter.Seq[*health.Pod] {
 // ownerKinds are the kinds whose children are shown.
 var ownerKinds = map[string]bool{"Deployment": true, "StatefulSet": true, "DaemonSet": true, "ReplicaSet": true, "ReplicationController": true, "Job": true, "CronJob": true}
 
-// childKinds are what is looked for under them.
+// childKinds are the kinds of their children.
 var childKinds = []string{"apps/v1 ReplicaSet", "batch/v1 Job", "v1 Pod"}
 
 // namespace reads the pods of a workload's namespace, once; nil for what has no pods.
-func (l *looker) namespace(ctx context.Context, live *unstructured.Unstructured) *namespacePods {
+func (l *reader) namespace(ctx context.Context, live *unstructured.Unstructured) *namespacePods {
 	if !ownerKinds[live.GetKind()] {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (p *namespacePods) read(ctx context.Context, c client.Client, namespace str
 			return
 		}
 		if list.GetContinue() != "" && kind == "v1 Pod" {
-			p.err = errors.New("there are too many pods to look at them all") // some would judge wrongly
+			p.err = errors.New("there are too many pods to look at them all") // some of them would give a wrong result
 		}
 		for i := range list.Items {
 			list.Items[i].SetGroupVersionKind(parseKind(kind))

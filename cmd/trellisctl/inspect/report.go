@@ -14,24 +14,24 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 )
 
-// Report is what status and tree find out. It is what -o json prints.
+// Report is the result of status and tree, as printed by -o json.
 type Report struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Class     string `json:"class"`
 	// Target is namespace/name of the TargetCluster, or "source"; empty if it was not found.
 	Target string `json:"target,omitempty"`
-	// Suspended is true if the hub leaves the ManagedResource alone.
+	// Suspended is true if the hub ignores the ManagedResource.
 	Suspended bool `json:"suspended,omitempty"`
-	// Deleting is since when it is being deleted.
+	// Deleting is when its deletion began.
 	Deleting *time.Time `json:"deleting,omitempty"`
-	// Generation is what is to be, AppliedGeneration what is.
+	// Generation is the desired generation, AppliedGeneration the applied one.
 	Generation        int64                         `json:"generation"`
 	AppliedGeneration int64                         `json:"appliedGeneration"`
 	Secrets           []string                      `json:"secrets,omitempty"`
 	Conditions        []resourcesv1alpha1.Condition `json:"conditions"`
 	Objects           []Object                      `json:"objects"`
-	// Problem says why the target could not be asked; empty if it was.
+	// Problem says why the target could not be read; empty if it was.
 	Problem string `json:"problem,omitempty"`
 
 	err error
@@ -91,7 +91,7 @@ func (i *inspection) run(ctx context.Context, subject cli.Subject) error {
 	return nil
 }
 
-// report looks at everything.
+// report makes the report.
 func (i *inspection) report(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) *Report {
 	r := &Report{
 		Namespace: mr.Namespace, Name: mr.Name, Class: assignment.SpecClass(mr),
@@ -116,22 +116,22 @@ func (i *inspection) report(ctx context.Context, source *cli.Source, mr *resourc
 		r.Problem, r.err = err.Error(), err
 		return r
 	}
-	l := &looker{connection: connection, withChildren: i.children, pods: map[string]*namespacePods{}}
-	r.Objects = l.look(ctx, mr.Status.Resources)
+	l := &reader{connection: connection, withChildren: i.children, pods: map[string]*namespacePods{}}
+	r.Objects = l.read(ctx, mr.Status.Resources)
 	if i.children {
 		l.adopt(r.Objects)
 	}
 	return r
 }
 
-// well tells whether nothing is wrong.
+// well reports whether nothing is wrong.
 func (r *Report) well() bool {
 	ready := resourcesv1alpha1.GetCondition(r.Conditions, resourcesv1alpha1.ConditionReady)
 	return ready != nil && ready.Status == resourcesv1alpha1.ConditionTrue && !r.Suspended && r.Generation == r.AppliedGeneration &&
 		!slices.ContainsFunc(r.Objects, func(o Object) bool { return o.Health != Healthy })
 }
 
-// count says how many objects are how.
+// count counts the objects by health.
 func (r *Report) count() string {
 	counts := map[Health]int{}
 	for i := range r.Objects {

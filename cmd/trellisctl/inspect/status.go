@@ -56,7 +56,7 @@ func (s *status) print(r *Report) error {
 	return nil
 }
 
-// paintCondition colours the status of a condition. That something is rolled out is good news, and that something is contested is bad.
+// paintCondition colours the status of a condition. False is good for ResourcesProgressing and Contested.
 func paintCondition(style cli.Style, c resourcesv1alpha1.Condition, text string) string {
 	good := resourcesv1alpha1.ConditionTrue
 	if c.Type == resourcesv1alpha1.ConditionResourcesProgressing || c.Type == resourcesv1alpha1.ConditionContested {
@@ -71,7 +71,7 @@ func paintCondition(style cli.Style, c resourcesv1alpha1.Condition, text string)
 	return style.Warn(text)
 }
 
-// order is that in which objects are listed.
+// order is the order of objects in the list.
 var order = []Health{Missing, Unhealthy, Unknown, Progressing, Healthy}
 
 func (s *status) objects(r *Report, style cli.Style) {
@@ -133,7 +133,7 @@ func (i *inspection) age(o *Object) string {
 	return i.env.Age(*o.Created)
 }
 
-// text is what is to be said of an object.
+// text is the text about an object.
 func (o *Object) text() string {
 	if !o.Replaced {
 		return o.Message
@@ -141,7 +141,7 @@ func (o *Object) text() string {
 	return strings.TrimSuffix("this is another object than the one that was applied; "+o.Message, "; ")
 }
 
-// header says which ManagedResource it is and what holds for all of it.
+// header prints the ManagedResource and its state as a whole.
 func (i *inspection) header(r *Report) {
 	style := i.env.Style(i.env.Out)
 	where := r.Target

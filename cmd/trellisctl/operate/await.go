@@ -9,7 +9,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
-// Say is what a condition of a ManagedResource says, in a line.
+// Say returns a condition of a ManagedResource as one line.
 func Say(mr *resourcesv1alpha1.ManagedResource, conditionType resourcesv1alpha1.ConditionType) string {
 	c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, conditionType)
 	if c == nil {
@@ -18,32 +18,32 @@ func Say(mr *resourcesv1alpha1.ManagedResource, conditionType resourcesv1alpha1.
 	return c.Reason + ": " + cli.FirstLine(c.Message)
 }
 
-// is tells whether a condition has a status.
+// is reports whether a condition has a status.
 func is(mr *resourcesv1alpha1.ManagedResource, conditionType resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus) bool {
 	c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, conditionType)
 	return c != nil && c.Status == status
 }
 
-// because tells whether a condition has a reason.
+// because reports whether a condition has a reason.
 func because(mr *resourcesv1alpha1.ManagedResource, conditionType resourcesv1alpha1.ConditionType, reason string) bool {
 	c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, conditionType)
 	return c != nil && c.Reason == reason
 }
 
-// observed tells whether the hub has applied the present generation.
+// observed reports whether the hub has applied the current generation.
 func observed(mr *resourcesv1alpha1.ManagedResource) bool {
 	return mr.Status.ObservedGeneration == mr.Generation && mr.Generation > 0
 }
 
-// settled tells whether nothing is under way.
+// settled reports whether nothing is in progress.
 func settled(mr *resourcesv1alpha1.ManagedResource) bool {
 	return !because(mr, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ReasonApplyProgressing) &&
 		!because(mr, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ReasonChecksPending) &&
 		resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionReady) != nil
 }
 
-// AwaitReady waits until the present generation of a ManagedResource is ready, or only applied. What is wrong meanwhile may become
-// right, so nothing but the timeout ends the wait.
+// AwaitReady waits until the current generation of a ManagedResource is ready, or only applied. Problems may resolve
+// themselves, so only the timeout ends the wait.
 func AwaitReady(ctx context.Context, env *cli.Env, source *cli.Source, name string, timeout time.Duration, ready bool) error {
 	var mr *resourcesv1alpha1.ManagedResource
 	err := env.Await(ctx, timeout, func(ctx context.Context) (done bool, state string, err error) {

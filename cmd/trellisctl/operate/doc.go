@@ -1,13 +1,13 @@
-// Package operate has the commands that ask the hub for something: reconcile, suspend and resume.
+// Package operate has the commands that request an operation of the hub: reconcile, suspend and resume.
 //
-// They set and remove annotations of ManagedResources, the same ones that a person would with kubectl annotate, and then wait until
-// the ManagedResource shows that the hub has done it:
+// They set and remove annotations of ManagedResources, as a user could with kubectl annotate, and then wait until the
+// ManagedResource shows that the hub has done it:
 //
 //	reconcile   gardener.cloud/operation=reconcile      the hub removes it when it begins, and applies every object
 //	suspend     resources.gardener.cloud/ignore=true    the conditions say ManagedResourceIgnored
-//	resume      without it                              they say something else again
+//	resume      without it                              the conditions have other reasons again
 //
-// A run that changes nothing writes nothing into the ManagedResource. So the end of a reconciliation is told from what there is: the
-// hub has begun, the present generation is applied, and the conditions claim neither to be in the middle of it nor that checks
-// are pending, at two looks in a row.
+// A run that changes nothing writes nothing into the ManagedResource. So a reconciliation counts as completed if the
+// hub has begun, the current generation is applied, and the conditions are neither progressing nor have pending checks,
+// at two consecutive polls.
 package operate

@@ -72,7 +72,7 @@ func (o *operation) reconcile(ctx context.Context, source *cli.Source, mr *resou
 	if !o.wait {
 		return o.tell(mr, ": the hub is asked to reconcile it")
 	}
-	calm := 0
+	quiet := 0
 	err := o.env.Await(ctx, o.timeout, func(ctx context.Context) (done bool, state string, err error) {
 		now, err := source.ManagedResource(ctx, mr.Name)
 		if err != nil {
@@ -80,15 +80,15 @@ func (o *operation) reconcile(ctx context.Context, source *cli.Source, mr *resou
 		}
 		mr = now
 		if mr.Annotations[resourcesv1alpha1.OperationAnnotation] == resourcesv1alpha1.OperationReconcile {
-			calm = 0
+			quiet = 0
 			return false, "waiting for the hub to begin", nil
 		}
 		if !settled(mr) {
-			calm = 0
-			return false, "the hub is at work: " + Say(mr, resourcesv1alpha1.ConditionReady), nil
+			quiet = 0
+			return false, "the hub is working: " + Say(mr, resourcesv1alpha1.ConditionReady), nil
 		}
-		calm++
-		return calm == 2, "the hub is at work", nil
+		quiet++
+		return quiet == 2, "the hub is working", nil
 	})
 	if err != nil {
 		return fmt.Errorf("managedResource %s: %w", mr.Name, err)
@@ -152,7 +152,7 @@ func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resource
 	return o.tell(mr, " "+what)
 }
 
-// tell prints what was done, or the ManagedResource as it is now.
+// tell prints what was done, or the current ManagedResource.
 func (o *operation) tell(mr *resourcesv1alpha1.ManagedResource, what string) error {
 	switch {
 	case o.output.Structured():

@@ -18,8 +18,8 @@ import (
 // pageSize is how many ManagedResources are read at once.
 const pageSize = 500
 
-// mayWrite refuses a Secret that exists and was not packed for the ManagedResource. Names collide: the second Secret of
-// "a" and the first one of "a-2" have the same.
+// mayWrite returns an error for an existing Secret that was not packed for the ManagedResource. Names may collide: the
+// second Secret of "a" and the first one of "a-2" have the same name.
 func (p *packer) mayWrite(ctx context.Context, source *cli.Source, s *corev1.Secret) error {
 	name, live := cli.Name(source.Scheme(), s), &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -41,7 +41,7 @@ func (p *packer) mayWrite(ctx context.Context, source *cli.Source, s *corev1.Sec
 	own := resourcesv1alpha1.GroupVersion.WithKind("ManagedResource").GroupKind()
 	for _, owner := range live.OwnerReferences {
 		gk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
-		if gk != own || owner.Name != p.options.Name { // the UID may be that of a former one
+		if gk != own || owner.Name != p.options.Name { // the UID may be that of an earlier one
 			return cli.Refused("%s belongs to %s %s and not to ManagedResource %s: take another --name, "+
 				"or remove that ownerReference", name, owner.Kind, owner.Name, p.options.Name)
 		}

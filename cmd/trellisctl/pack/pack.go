@@ -189,7 +189,7 @@ func (p *Packed) objects() []client.Object {
 	return append(objects, p.ManagedResource)
 }
 
-// plain is an object without what only servers fill.
+// plain is an object without fields that only servers set.
 func plain(o client.Object) (map[string]any, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -232,7 +232,7 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 		}
 		p.tell("%s applied", cli.Name(source.Scheme(), o))
 	}
-	if owner != before.UID { // it has a UID only now
+	if owner != before.UID { // it was created just now
 		for _, s := range packed.Secrets {
 			if p.shared.Has(s.Name) {
 				continue
@@ -265,7 +265,7 @@ func (p *packer) applyOne(ctx context.Context, source *cli.Source, o client.Obje
 	}
 	u, name := &unstructured.Unstructured{Object: content}, cli.Name(source.Scheme(), o)
 	if _, isSecret := o.(*corev1.Secret); isSecret && owner != "" && !p.shared.Has(o.GetName()) {
-		// The hub does not need Secrets to delete objects, so they may go before it has done so.
+		// The hub does not need the Secrets to delete objects, so they may be deleted first.
 		u.SetOwnerReferences([]metav1.OwnerReference{{
 			APIVersion: resourcesv1alpha1.GroupVersion.String(), Kind: "ManagedResource", Name: p.options.Name, UID: owner,
 		}})
@@ -286,7 +286,7 @@ func (p *packer) applyOne(ctx context.Context, source *cli.Source, o client.Obje
 	return u, nil
 }
 
-// unneeded are the Secrets that were packed for the ManagedResource and that it does not refer to any more.
+// unneeded are the Secrets that were packed for the ManagedResource and that it no longer refers to.
 func (p *packer) unneeded(ctx context.Context, source *cli.Source, before, now *resourcesv1alpha1.ManagedResource) []*corev1.Secret {
 	var old []*corev1.Secret
 	needed := sets.New(now.Spec.SecretRefs...)
@@ -316,7 +316,7 @@ func (p *packer) dispose(ctx context.Context, source *cli.Source, old []*corev1.
 	return nil
 }
 
-// tell prints what was done, beside the output if that is what was applied.
+// tell prints what was done, on stderr if the applied objects are the output.
 func (p *packer) tell(format string, args ...any) {
 	if p.output.Format != cli.FormatPeople {
 		p.env.Note(format, args...)

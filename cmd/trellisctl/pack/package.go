@@ -29,9 +29,9 @@ import (
 const (
 	// PackedLabel, on a Secret, names the ManagedResource that it was packed for.
 	PackedLabel = "trellisctl.hub.gardener.cloud/packed-for"
-	// dataKey is the key of the manifests, as Gardener's producers call it.
+	// dataKey is the key of the manifests, the same as in Secrets of Gardener.
 	dataKey = "data.yaml"
-	// secretPrefix begins the names of Secrets, as Gardener's producers have it.
+	// secretPrefix is the prefix of the names of Secrets, the same as in Gardener.
 	secretPrefix = "managedresource-" //nolint:gosec // a prefix of names
 	// secretLimit is how much data a Secret holds.
 	secretLimit = corev1.MaxSecretSize
@@ -58,7 +58,7 @@ type Options struct {
 	Labels map[string]string
 }
 
-// Validate finds names and labels that no API server takes.
+// Validate returns an error for names and labels that API servers reject.
 func (o Options) Validate() error {
 	// The longest name of a Secret has a prefix and a hash.
 	if problems := validation.IsDNS1123Subdomain(secretPrefix + o.Name + "-00000000"); len(problems) > 0 {
@@ -166,7 +166,7 @@ func (o Options) encode(text []byte) ([]byte, error) {
 		return text, nil
 	}
 	var b bytes.Buffer
-	w := brotli.NewWriterLevel(&b, brotli.DefaultCompression) // the best is thirty times as slow, for a tenth less
+	w := brotli.NewWriterLevel(&b, brotli.DefaultCompression) // the best one is thirty times slower and saves a tenth
 	if _, err := w.Write(text); err != nil {
 		return nil, fmt.Errorf("compressing the manifests: %w", err)
 	}
@@ -235,7 +235,7 @@ func set(yes bool) *bool {
 	return &yes
 }
 
-// fitsInventory insists that the hub can note all objects in the status of the ManagedResource.
+// fitsInventory returns an error if the status of the ManagedResource cannot hold all objects.
 func fitsInventory(manifests []Manifest) error {
 	entries := make([]resourcesv1alpha1.ObjectReference, 0, len(manifests))
 	for _, m := range manifests {

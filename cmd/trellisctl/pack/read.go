@@ -15,20 +15,20 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// maxInput bounds what is read: the hub takes 64 MiB of text of a ManagedResource.
+// maxInput bounds what is read.
 const maxInput = 64 << 20
 
-// Manifest is an object with the place where it stands.
+// Manifest is an object with its position.
 type Manifest struct {
 	*unstructured.Unstructured
-	// Place names the file and the document, for people.
+	// Place names the file and the document, for users.
 	Place string
 	// From is the path that it was read for, a directory if its file is in one.
 	From string
 }
 
-// ReadFiles reads the manifests in files and directories; "-" is in. Of directories, files that end in .yaml, .yml or .json are
-// read, those of subdirectories only if recursive. Whatever cannot be read is an error, and all of it is reported.
+// ReadFiles reads the manifests in files and directories; "-" is in. Of directories, files that end in .yaml, .yml or
+// .json are read, those of subdirectories only if recursive. All that cannot be read is reported in the error.
 func ReadFiles(paths []string, recursive bool, in io.Reader) ([]Manifest, error) {
 	var sources []bundle.Source
 	total := 0
@@ -125,8 +125,7 @@ func decode(sources []bundle.Source) ([]Manifest, error) {
 	return manifests, nil
 }
 
-// place is a position in words for people: a file has the place of a Secret, and the path that it was read for that
-// of a namespace.
+// place is a position for users: the name of the Secret is the file, and its namespace the path that was given.
 func place(p bundle.Position) string {
 	switch {
 	case p.Index == 0:

@@ -32,7 +32,7 @@ type Connection struct {
 	apply.Target
 	// REST is the access to the target.
 	REST *rest.Config
-	// UID is that of the cluster: of its namespace kube-system.
+	// UID is the UID of the cluster: that of its namespace kube-system.
 	UID types.UID
 	// Version is the version of its API server.
 	Version string
@@ -47,8 +47,8 @@ func Connect(ctx context.Context, config *kubeconfig.Config, timeout time.Durati
 }
 
 // ConnectREST connects and identifies the cluster. Only addresses that the policy allows are dialled, and no redirect
-// is followed. The error of a target that does not answer is ExitUnreachable, and that of one that does not accept the
-// credential ExitRefused.
+// is followed. The error is ExitUnreachable if the target does not respond, and ExitRefused if it does not accept the
+// credential.
 func ConnectREST(ctx context.Context, access *rest.Config, timeout time.Duration,
 	policy addresses.Policy) (*Connection, error) {
 	access = rest.CopyConfig(access)
@@ -79,7 +79,7 @@ func ConnectREST(ctx context.Context, access *rest.Config, timeout time.Duration
 		return nil, answer(access, err)
 	}
 	connection := &Connection{REST: access, Target: apply.Target{Metadata: heads, Client: c, Mapper: mapper}}
-	// What is asked first is bounded by the timeout; the REST client of discovery knows no context.
+	// The first requests are bounded by the timeout; the REST client of discovery takes no context.
 	system, err := heads.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return nil, answer(access, err)
@@ -110,7 +110,7 @@ func guard(access *rest.Config, policy addresses.Policy) error {
 	return nil
 }
 
-// unusable says that what a kubeconfig is in cannot be used.
+// unusable is the error for a kubeconfig that cannot be used.
 func unusable(what string, err error) error {
 	if errors.Is(err, addresses.ErrRefused) {
 		return cli.Refused("%s cannot be used: %w; --allow-network allows a network", what, err)
@@ -122,7 +122,7 @@ func refusedAddress(access *rest.Config, err error) error {
 	return cli.Refused("nothing is sent to %s: %w; --allow-network allows a network", access.Host, err)
 }
 
-// answer says what an error of the first requests means.
+// answer translates an error of the first requests.
 func answer(access *rest.Config, err error) error {
 	var certificate *tls.CertificateVerificationError
 	switch {

@@ -21,10 +21,10 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 )
 
-// SourceName is how the source cluster is called as a target.
+// SourceName is the name of the source cluster as a target.
 const SourceName = "source"
 
-// Found is where a ManagedResource goes.
+// Found is the target of a ManagedResource.
 type Found struct {
 	// Source is true for the source cluster itself. Then there is no TargetCluster.
 	Source bool
@@ -40,8 +40,9 @@ func (f *Found) String() string {
 	return f.Cluster.Namespace + "/" + f.Cluster.Name
 }
 
-// Of finds out where a ManagedResource goes. wish, if not empty, is what the user says: "source", a name or namespace/name. Else
-// it is the cluster that has its objects already, or the only registration of its namespace that serves its class.
+// Of finds the target of a ManagedResource. wish, if not empty, is the user's choice: "source", a name or
+// namespace/name. Else it is the cluster that has its objects already, or the only registration of its namespace that
+// serves its class.
 func Of(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, wish string) (*Found, error) {
 	if wish != "" {
 		return wished(ctx, source, mr.Namespace, wish)
@@ -104,8 +105,8 @@ func wished(ctx context.Context, source *cli.Source, namespace, wish string) (*F
 	return &Found{Cluster: tc}, nil
 }
 
-// marked finds the target that has the objects of a ManagedResource. Of several registrations of one cluster, that of its label
-// or else the first one will do: they lead to the same objects.
+// marked finds the target that has the objects of a ManagedResource. Of several registrations of one cluster, it
+// returns that of its label or else the first one: they lead to the same objects.
 func marked(ctx context.Context, source *cli.Source, here []hubv1alpha1.TargetCluster, mr *resourcesv1alpha1.ManagedResource, uid types.UID) (*Found, error) {
 	var found *Found
 	for i := range here {
@@ -120,7 +121,7 @@ func marked(ctx context.Context, source *cli.Source, here []hubv1alpha1.TargetCl
 	if err := source.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err == nil && system.UID == uid {
 		return &Found{Source: true}, nil
 	}
-	// A class with a registration elsewhere. Who may not look there has to name it.
+	// A class with a registration in another namespace. Without the right to list there, the user has to name it.
 	everywhere := &hubv1alpha1.TargetClusterList{}
 	if err := source.List(ctx, everywhere); err == nil {
 		for i := range everywhere.Items {
@@ -144,7 +145,7 @@ func candidates(ctx context.Context, source *cli.Source, here []hubv1alpha1.Targ
 		registration, err := Registration(ctx, source, tc.Namespace, tc.Name)
 		if err != nil {
 			if cli.ExitCode(err) == cli.ExitNotFound {
-				continue // made in advance, or its registration is gone
+				continue // created in advance, or its registration is gone
 			}
 			return nil, err
 		}
@@ -171,7 +172,8 @@ func Registration(ctx context.Context, source *cli.Source, namespace, name strin
 	return s, nil
 }
 
-// Open connects to where a ManagedResource goes. It insists that this is the cluster that the hub knows it for.
+// Open connects to the target of a ManagedResource. It fails if that is not the cluster that the hub knows as the
+// target.
 func Open(ctx context.Context, source *cli.Source, found *Found, timeout time.Duration,
 	policy kubeconfig.Policy) (*Connection, error) {
 	if found.Source {

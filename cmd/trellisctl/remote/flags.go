@@ -14,16 +14,16 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
-// Flags are those of commands that look into targets.
+// Flags are the flags of commands that connect to targets.
 type Flags struct {
-	// Target is what the user says of where a ManagedResource goes; empty if that is to be found out.
+	// Target is the user's choice of the target of a ManagedResource; empty if it is to be found out.
 	Target string
 	// ConnectTimeout bounds the attempt to connect.
 	ConnectTimeout time.Duration
 	// AllowedProxyURL is the proxy that kubeconfigs may name.
 	AllowedProxyURL string
-	// AllowedNetworks are networks of special addresses, such as loopback ones, that targets may be in. None: those
-	// that the environment names.
+	// AllowedNetworks are networks of special addresses, such as loopback ones, that targets may be in. Default: those
+	// of the environment variable.
 	AllowedNetworks []string
 }
 
@@ -31,7 +31,7 @@ type Flags struct {
 // all local.
 const allowVariable = "TRELLISCTL_ALLOW_NETWORK"
 
-// Policy is what kubeconfigs may name. An error is one of the flags.
+// Policy is the policy for kubeconfigs. An error is about the flags.
 func (f *Flags) Policy() (kubeconfig.Policy, error) {
 	var policy kubeconfig.Policy
 	var err error

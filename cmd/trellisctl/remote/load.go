@@ -23,7 +23,7 @@ import (
 // maxKubeconfig bounds what is read; a kubeconfig has a few KiB.
 const maxKubeconfig = 1 << 20
 
-// Kubeconfig is one context of a kubeconfig, with all that it needs in it and nothing else.
+// Kubeconfig is one self-contained context of a kubeconfig.
 type Kubeconfig struct {
 	config clientcmdapi.Config
 	// Policy is what the operator of the hub allows.
@@ -133,7 +133,7 @@ func Contexts(file string) []string {
 // Context is the name of the context.
 func (k *Kubeconfig) Context() string { return k.config.CurrentContext }
 
-// SetServer has connections go to another address, as the hub may see the API server under another one.
+// SetServer changes the address of connections, since the hub may need another one for the API server.
 func (k *Kubeconfig) SetServer(address string) {
 	k.cluster().Server = address
 }
@@ -148,7 +148,7 @@ func (k *Kubeconfig) cluster() *clientcmdapi.Cluster {
 	return &clientcmdapi.Cluster{}
 }
 
-// WithToken is the same cluster with a token as the only credential.
+// WithToken returns the same cluster with a token as the only credential.
 func (k *Kubeconfig) WithToken(user, token string) *Kubeconfig {
 	const entry = "target"
 	return &Kubeconfig{Policy: k.Policy, config: clientcmdapi.Config{
@@ -173,7 +173,7 @@ func (k *Kubeconfig) Stored() ([]byte, *kubeconfig.Config, error) {
 	return raw, parsed, nil
 }
 
-// Local is the access as kubectl would have it, for whoever runs trellisctl: exec plug-ins and the like are in use.
+// Local is the access as in kubectl, with exec plug-ins and the like.
 func (k *Kubeconfig) Local() (*rest.Config, error) {
 	config, err := clientcmd.NewDefaultClientConfig(k.config, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {

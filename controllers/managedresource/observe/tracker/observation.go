@@ -95,7 +95,7 @@ func sameJudgement(a, b *Observation, told bool) bool {
 		return false
 	}
 	x, y := a.Judgement.orNone(), b.Judgement.orNone()
-	if told && x.Progress.Told != y.Progress.Told {
+	if told && x.Progress.Reported != y.Progress.Reported {
 		return false
 	}
 	return x.Health.Healthy == y.Health.Healthy && x.Health.Problem == y.Health.Problem &&

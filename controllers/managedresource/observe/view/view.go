@@ -192,7 +192,7 @@ func (l *look) rollout(key inventory.Key, p health.ProgressResult, ignored bool)
 	case !p.CountPods:
 		return p.Problem
 	case ignored:
-		return p.Told
+		return p.Reported
 	}
 	pods, synced := l.podsIn()
 	if !synced {

@@ -6,29 +6,29 @@ import (
 	"io"
 )
 
-// What one element of a document takes at most: while it is parsed, and afterwards, beside its text. The worst are maps
-// with one entry.
+// Upper bounds of the memory for one element of a document: while it is parsed, and afterwards, in addition to its
+// text. Maps with one entry take the most.
 const (
 	elementCost = 256
 	objectCost  = 192
-	// emptyElements is what a value takes beside its elements, as if it were such.
+	// emptyElements is the fixed cost of a value, in elements.
 	emptyElements = 8
 )
 
-// forecast is what is known of a bundle before it is decoded.
-type forecast struct {
-	// bytes is what decoding it takes at most, beside what the Secrets hold.
+// estimate is what is known of a bundle before it is decoded.
+type estimate struct {
+	// bytes is an upper bound of the memory for decoding it, without the data of the Secrets.
 	bytes int64
-	// lengths are those of the texts that are compressed.
+	// lengths are the lengths of the compressed texts, decompressed.
 	lengths map[place]int64
 }
 
-// forecastOf goes through the text of a bundle without keeping any of it. A text that cannot be read counts up to that
-// point, as it does when it is decoded. The caller holds a slot: a window of Brotli may take 16 MiB.
-func forecastOf(ctx context.Context, sources []Source, limits Limits) (forecast, error) {
-	f := forecast{lengths: map[place]int64{}}
-	d, _ := desks.Get().(*desk)
-	defer d.clear()
+// estimateOf reads the text of a bundle without keeping any of it. A text that cannot be read counts up to the error,
+// as it does when it is decoded. The caller holds a slot, since a Brotli window may take 16 MiB.
+func estimateOf(ctx context.Context, sources []Source, limits Limits) (estimate, error) {
+	f := estimate{lengths: map[place]int64{}}
+	d, _ := decompressors.Get().(*decompressor)
+	defer d.release()
 	var text, largest, count int64
 	expands := false
 	for i, source := range sources {
@@ -61,11 +61,11 @@ func forecastOf(ctx context.Context, sources []Source, limits Limits) (forecast,
 	return f, nil
 }
 
-// counter counts bytes and elements of a text that comes piece by piece, and looks for possible anchors and aliases.
+// counter counts bytes and elements of a text that it reads in chunks, and looks for possible anchors and aliases.
 type counter struct {
 	bytes, elements int64
 	anchor, alias   bool
-	last            byte // of the piece before
+	last            byte // of the previous chunk
 	buffer          [8 << 10]byte
 }
 
@@ -79,7 +79,7 @@ func (c *counter) add(text []byte) {
 	}
 }
 
-// marks tells whether a mark stands before a name, at a place where YAML has anchors and aliases.
+// marks reports whether a mark stands before a name, at a place where YAML has anchors and aliases.
 func (c *counter) marks(text []byte, mark byte) bool {
 	for from := 0; ; {
 		next := bytes.IndexByte(text[from:], mark)
@@ -91,7 +91,7 @@ func (c *counter) marks(text []byte, mark byte) bool {
 		if at > 0 {
 			before = text[at-1]
 		}
-		named := at+1 == len(text) || text[at+1] >= '0' || text[at+1] == '-' // the name may be in the next piece
+		named := at+1 == len(text) || text[at+1] >= '0' || text[at+1] == '-' // the name may be in the next chunk
 		if named && (before <= ' ' || bytes.IndexByte([]byte(",[{:-"), before) >= 0) {
 			return true
 		}
