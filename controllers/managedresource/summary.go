@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
@@ -32,28 +33,9 @@ const memoryTimeout = time.Second
 func (c *Controller) Summary(cluster clustercache.ClusterKey) Summary {
 	s := Summary{DriftLastHour: int64(c.options.Metrics.driftLastHour(cluster, c.options.Clock.Now()))}
 	if slices.ContainsFunc(c.options.Classes, func(class ClassOptions) bool { return class.DryRun }) {
-		s.DryRun = c.reconciler.memory.dryRuns(cluster)
+		s.DryRun = c.reconciler.dryRuns.sum(cluster)
 	}
 	return s
-}
-
-// dryRuns adds up the dry runs of a target, nil if there was none.
-func (m *memory) dryRuns(cluster clustercache.ClusterKey) *hubv1alpha1.DryRunReport {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var sum *hubv1alpha1.DryRunReport
-	for _, e := range m.each {
-		if e.dryRun == nil || e.target != cluster {
-			continue
-		}
-		if sum == nil {
-			sum = &hubv1alpha1.DryRunReport{}
-		}
-		sum.Creates += e.dryRun.Creates
-		sum.Updates += e.dryRun.Updates
-		sum.Deletes += e.dryRun.Deletes
-	}
-	return sum
 }
 
 // ManagedElsewhere tells whether a Gardener resource manager holds a namespace.
@@ -177,7 +159,7 @@ func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache
 		}
 		for i := range list.Items {
 			mr := &list.Items[i]
-			if len(mr.Status.Resources) == 0 || deref(mr.Spec.KeepObjects) || !d.of(ctx, mr) {
+			if len(mr.Status.Resources) == 0 || ptr.Deref(mr.Spec.KeepObjects, false) || !d.of(ctx, mr) {
 				continue
 			}
 			if waiting || mr.DeletionTimestamp != nil || goes(ctx, reader, mr.Namespace) {
