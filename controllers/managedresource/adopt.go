@@ -61,7 +61,10 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 		return goOn()
 	}
 	if now.PendingSecretResourceVersion != "" {
-		return r.awaitConnection(ctx, s)
+		// The connection is one that its registration does not mean any more. The new content may lead to where the objects
+		// are, and nothing is deleted on account of what is outdated. The connection that follows is an event.
+		return endWith(reconcile.Result{RequeueAfter: identityRetry, Priority: new(dispatch.PriorityRetry)},
+			r.health.awaitsConnection(ctx, s))
 	}
 	old, found, err := r.assigner.FindUID(ctx, s.class, s.name.Namespace, bound)
 	if err != nil {
@@ -93,22 +96,6 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 	s.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(now.UID)
 	delete(s.mr.Annotations, hubv1alpha1.AppliedAnnotation)
 	return false, reconcile.Result{}, r.store.Patch(ctx, base, s.mr, false)
-}
-
-// awaitConnection is for a ManagedResource that would move over a connection that its registration does not mean any
-// more. The new content may lead to where its objects are, and nothing is deleted on account of what is outdated. The
-// connection that follows is an event.
-func (r *reconciler) awaitConnection(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	result := reconcile.Result{RequeueAfter: identityRetry, Priority: new(dispatch.PriorityRetry)}
-	if s.status.PendingReason == "" {
-		return endWith(result, nil) // it is being connected
-	}
-	message := fmt.Sprintf("The present content of the registration of the target cluster %s cannot be used (%s), and its "+
-		"former connection leads to another cluster than the one that has the objects. They stay where they are.",
-		s.target, s.status.PendingReason)
-	return endWith(result, r.status.write(ctx, s, func(d *draft) {
-		d.unknownHealth(resourcesv1alpha1.ReasonTargetUnreachable, message)
-	}))
 }
 
 // identify ends the run while it is not known, or not written down, which cluster the target is: a hub that dies in this

@@ -416,11 +416,11 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 func TestRunThatLostItsTargetJudgesNothing(t *testing.T) {
 	j := judged(t)
 	j.shown()
-	_, err := j.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
+	_, err := j.health.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
 	j.Expect(err).NotTo(HaveOccurred())
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
 	j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
-	_, err = j.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
+	_, err = j.health.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
 	j.Expect(err).NotTo(HaveOccurred())
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
 }

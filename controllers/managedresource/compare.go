@@ -48,7 +48,7 @@ func (r *reconciler) findInput(ctx context.Context, s *scope) (bool, reconcile.R
 		s.state.demanded = true
 	}
 	if missing, ok := r.content.missing(s); ok {
-		return endWith(r.cannotRead(ctx, s, missing))
+		return endWith(r.health.cannotRead(ctx, s, r.content, missing))
 	}
 	return goOn()
 }
@@ -79,7 +79,7 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 		// A start with nothing in memory: what the watches show decides, as a whole.
 		v := &s.verdict
 		if (!v.Synced || v.AutoscalersUnknown) && len(v.Failed) == 0 {
-			return r.awaitLists(ctx, s)
+			return r.health.awaitLists(ctx, s)
 		}
 		same := v.Synced && !v.AutoscalersUnknown && !slices.ContainsFunc(v.Missing, mayNotBeDone) &&
 			(tracker.Fingerprint(v.Observed) == noted.Fingerprint ||
@@ -93,32 +93,19 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 		s.verdict = r.tracker.Judge(s.name)
 		return endWith(r.health.evaluateApplied(ctx, s))
 	}
-	if drifted := slices.Concat(s.verdict.Drifted, s.verdict.Missing, r.sharers(ctx, s).abandoned(s.state.yields)); len(drifted) > 0 {
-		return r.limitCorrections(ctx, s, drifted)
+	s.limitCorrections(slices.Concat(s.verdict.Drifted, s.verdict.Missing, r.neighbours.of(ctx, s).abandoned(s.state.yields)))
+	switch {
+	case len(s.todo) > 0:
+		return goOn()
+	case s.wait > 0: // it is the turn of none of those that drifted
+		result, err := r.health.evaluate(ctx, s)
+		return endWith(sooner(result, s.wait), err)
 	}
 	result, err := r.health.evaluateApplied(ctx, s)
 	if err == nil && appliedTrue(s.mr) {
 		result, err = r.notes.writeWhenDue(ctx, s, result)
 	}
 	return endWith(result, err)
-}
-
-// awaitLists waits for watches that have not listed yet, after a start with nothing in memory. The run goes on if there
-// is nothing to wait for: an object is missing already, or it took too long.
-func (r *reconciler) awaitLists(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	now := r.clock.Now()
-	// A target that was away lists from when it is back.
-	waited := min(s.state.waited(now), max(now.Sub(s.status.Since), 0))
-	switch {
-	case waited < syncGrace:
-		return endAfter(syncGrace - waited)
-	case waited >= listGrace, slices.ContainsFunc(s.verdict.Missing, mayNotBeDone):
-		return goOn()
-	case waited < startGrace:
-		return endAfter(syncGrace)
-	}
-	result, err := r.health.evaluate(ctx, s)
-	return endWith(sooner(result, syncGrace), err)
 }
 
 // backOff ends the run while the pause after a failure with the same input lasts. The whole is tried again when its time
@@ -145,9 +132,9 @@ func (r *reconciler) backOff(ctx context.Context, s *scope) (bool, reconcile.Res
 	return endWith(r.health.evaluate(ctx, s))
 }
 
-// limitCorrections leaves those objects to be corrected whose turn it is. If it is that of none, the run ends.
-func (r *reconciler) limitCorrections(ctx context.Context, s *scope, drifted []inventory.Key) (bool, reconcile.Result, error) {
-	now := r.clock.Now()
+// limitCorrections leaves those objects to be corrected whose turn it is, and notes when it is that of the others.
+func (s *scope) limitCorrections(drifted []inventory.Key) {
+	now := s.clock.Now()
 	for _, key := range drifted {
 		if wait := s.state.mayCorrect(key, now); wait == 0 {
 			s.todo = append(s.todo, key)
@@ -155,9 +142,4 @@ func (r *reconciler) limitCorrections(ctx context.Context, s *scope, drifted []i
 			s.waitAtMost(wait)
 		}
 	}
-	if len(s.todo) > 0 {
-		return goOn()
-	}
-	result, err := r.health.evaluate(ctx, s)
-	return endWith(sooner(result, s.wait), err)
 }

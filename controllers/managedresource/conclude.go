@@ -34,7 +34,7 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	inv, pending := s.inventoryAfter()
 	failures := apply.Failures(s.applied)
 	if r.targets.lost(ctx, s, failures, pending) {
-		return endWith(r.concludeLost(ctx, s, inv))
+		return endWith(r.health.concludeLost(ctx, s, inv))
 	}
 	run := conditions.Run{
 		Faults: s.plan.faults, Undecoded: s.plan.decoding, Failures: failures, Pending: pending, Unreleased: s.kept,
@@ -49,7 +49,7 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	if finished {
 		r.tracker.AwaitShown(ctx, s.name, shownPatience) // or else the health needs a write of its own right afterwards
 	}
-	r.retryLacking(s)
+	r.lacks.retry(s, r.enqueue)
 	s.verdict = r.tracker.Judge(s.name)
 	err := r.status.write(ctx, s, func(d *draft) {
 		d.Resources = inv
@@ -111,35 +111,6 @@ func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions
 		result = sooner(result, busyRetry)
 	}
 	return endWith(result, nil)
-}
-
-// concludeLost notes what is owned after a run whose target went away. The connect event brings the ManagedResource
-// back; the timer is for a target that was only about to go.
-func (r *reconciler) concludeLost(ctx context.Context, s *scope, inv []resourcesv1alpha1.ObjectReference) (reconcile.Result, error) {
-	err := r.status.write(ctx, s, func(d *draft) {
-		d.Resources = inv
-		r.health.askable(ctx, d, s) // health is not judged: nobody knows what was written
-	})
-	return reconcile.Result{RequeueAfter: retryLost}, err
-}
-
-// retryLacking has others tried again for which this run has created what they lack in the target.
-func (r *reconciler) retryLacking(s *scope) {
-	known := bookOf(s.mr)
-	for _, o := range s.applied {
-		if gk := o.Key.GroupKind(); o.UID == "" || o.Unchanged || !inventory.IsNamespace(gk) && !inventory.ServesKinds(gk) {
-			continue
-		}
-		if ref := known.Find(o.Key); ref != nil && ref.UID == o.UID {
-			continue
-		}
-		for _, name := range r.lacks.bring(s.target) {
-			if name != s.name {
-				r.enqueue(name)
-			}
-		}
-		return
-	}
 }
 
 // awaited are the objects that have to go before a run can succeed.

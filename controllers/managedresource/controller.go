@@ -119,7 +119,7 @@ func New(o Options) (*Controller, error) {
 		o.SyncPeriod = 10 * time.Minute
 	}
 	if o.RunTimeout <= 0 {
-		o.RunTimeout = runTimeout
+		o.RunTimeout = 10 * time.Minute
 	}
 	if o.ParallelObjects <= 0 {
 		o.ParallelObjects = 16

@@ -45,7 +45,7 @@ func (r *reconciler) correct(ctx context.Context, s *scope) (bool, reconcile.Res
 	accepted, _ := r.tracker.AcceptedStates(s.name) // Begin forgets those that left the selection
 	r.tracker.Begin(s.name, s.todo...)
 	defer r.tracker.End(s.name) // after a panic, too
-	drifts, unread := r.objects.examine(ctx, r.sharers(ctx, s), accepted)
+	drifts, unread := r.objects.examine(ctx, r.neighbours.of(ctx, s), accepted)
 	var outcomes []apply.Outcome
 	if len(drifts) > 0 {
 		todo := make([]apply.Intent, 0, len(drifts))
@@ -220,7 +220,7 @@ func (r *reconciler) concludeCorrection(ctx context.Context, s *scope, drifts []
 	}
 	failures := apply.Failures(outcomes)
 	if r.targets.lost(ctx, s, failures, nil) {
-		return r.concludeLost(ctx, s, withUIDs(s.mr.Status.Resources, uids))
+		return r.health.concludeLost(ctx, s, withUIDs(s.mr.Status.Resources, uids))
 	}
 	switch { // what could not be corrected is measured on
 	case len(failures) > 0:

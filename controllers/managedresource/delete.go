@@ -32,7 +32,7 @@ func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Res
 	if s.needsNoTarget() {
 		return goOn()
 	}
-	key, status, registered, err := r.targetOfObjects(ctx, s)
+	key, status, registered, err := r.targets.ofObjects(ctx, s, r.assigner)
 	if err != nil {
 		return end(err)
 	}
@@ -45,45 +45,6 @@ func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Res
 		return r.clean(ctx, s, key, status)
 	}
 	return goOn()
-}
-
-// targetOfObjects finds the cluster that got the objects. Without a mark, as on a ManagedResource that another instance
-// left behind, it is the target that the ManagedResource belongs to.
-func (r *reconciler) targetOfObjects(ctx context.Context, s *scope) (key clustercache.ClusterKey, status clustercache.Status, registered bool, err error) {
-	away := clustercache.Status{State: clustercache.StateDisconnected, Message: s.decision.Message}
-	bound := s.boundUID()
-	if bound == "" {
-		if !s.decision.HasTarget {
-			// Nothing says where the objects are, and an ambiguity may be resolved yet.
-			if s.decision.Reason == resourcesv1alpha1.ReasonTargetAmbiguous {
-				return key, away, true, nil
-			}
-			return key, status, false, nil
-		}
-		status, registered = r.targets.clusters.GetStatus(s.target)
-		return s.target, status, registered, nil
-	}
-	key, found, err := r.assigner.FindUID(ctx, s.class, s.name.Namespace, bound)
-	if err != nil {
-		return key, status, false, err
-	}
-	if found {
-		status, _ = r.targets.clusters.GetStatus(key)
-		return key, status, true, nil
-	}
-	if !s.decision.HasTarget {
-		// A fixed target is still there for the operator when a namespace is not selected any more: that is for him to mend.
-		if may, err := r.assigner.FixedMayBe(ctx, s.class, bound); err != nil || may {
-			return clustercache.ClusterKey{}, away, may, err
-		}
-		return key, status, false, nil
-	}
-	// A registration that does not show its cluster at present may be the one: not dialled yet, down, or refused.
-	status, registered = r.targets.clusters.GetStatus(s.target)
-	if registered && status.State != clustercache.StateConnected {
-		return s.target, status, true, nil
-	}
-	return key, clustercache.Status{}, false, nil
 }
 
 // clean deletes everything in the inventory from a target, and ends the run while it is not gone. What is gone leaves the
@@ -111,14 +72,14 @@ func (r *reconciler) clean(ctx context.Context, s *scope, key clustercache.Clust
 	if err != nil {
 		return end(err)
 	}
-	policy := r.prunePolicy(r.sharersIn(ctx, s, status.UID, key), nil)
+	policy := r.objects.prunePolicy(r.neighbours.in(ctx, s, status.UID, key), nil)
 	policy.Forced = resourcesv1alpha1.IsTruthy(s.mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
 	if err := r.tracker.Track(ctx, s.name, key, s.mr.Status.Resources, exact(s.mr)); err != nil && !isDown(err) {
 		return end(err)
 	}
 	r.objects.begin(s)
 	defer r.tracker.End(s.name) // after a panic, too
-	calls, cancel := context.WithTimeout(ctx, r.callsTimeout())
+	calls, cancel := context.WithTimeout(ctx, r.callsTimeout)
 	defer cancel()
 	outcomes := prune.Objects(calls, pruning, s.mr.Status.Resources, policy)
 	r.tracker.End(s.name)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -18,14 +19,43 @@ import (
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
+// previewer finds out what runs would do.
+type previewer struct {
+	content    *content
+	targets    *targets
+	objects    *objects
+	neighbours *neighbours
+}
+
+// preview finds out what a run would change; nil if that cannot be told. Nothing is written, neither to the
+// ManagedResource nor to the target: applies are sent with the server's own dry run.
+func (p *previewer) preview(ctx context.Context, s *scope) (*hubv1alpha1.DryRunReport, error) {
+	report := &hubv1alpha1.DryRunReport{}
+	switch {
+	case s.goes():
+		if ptr.Deref(s.mr.Spec.KeepObjects, false) {
+			return report, nil
+		}
+		if err := p.previewDeletes(ctx, s, report, s.mr.Status.Resources); err != nil {
+			return nil, err
+		}
+	case resourcesv1alpha1.IsTruthy(s.mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]), s.decision.AwaitFinalizer != "":
+	default:
+		if planned, err := p.previewApply(ctx, s, report); !planned || err != nil {
+			return nil, err
+		}
+	}
+	return report, nil
+}
+
 // previewDeletes reports what would be deleted: what is there, and nobody else's.
-func (r *reconciler) previewDeletes(ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport,
+func (p *previewer) previewDeletes(ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport,
 	refs []resourcesv1alpha1.ObjectReference) error {
 	if len(refs) == 0 {
 		return nil
 	}
-	status, _ := r.targets.clusters.GetStatus(s.target)
-	target, err := r.targets.access(ctx, s.target, status.UID)
+	status, _ := p.targets.clusters.GetStatus(s.target)
+	target, err := p.targets.access(ctx, s.target, status.UID)
 	if err != nil {
 		return err
 	}
@@ -37,8 +67,8 @@ func (r *reconciler) previewDeletes(ctx context.Context, s *scope, report *hubv1
 		obj.SetName(ref.Name)
 		looks = append(looks, apply.Intent{Object: obj, Key: inventory.KeyOf(ref)})
 	}
-	policy := r.prunePolicy(r.sharersIn(ctx, s, status.UID, s.target), nil)
-	for i, head := range r.objects.heads(ctx, target, looks) {
+	policy := p.objects.prunePolicy(p.neighbours.in(ctx, s, status.UID, s.target), nil)
+	for i, head := range p.objects.heads(ctx, target, looks) {
 		if head.absent() || head.err == nil && prune.KeptBecause(head.live, refs[i], policy) != "" {
 			continue
 		}
@@ -49,12 +79,12 @@ func (r *reconciler) previewDeletes(ctx context.Context, s *scope, report *hubv1
 }
 
 // previewApply reports what applying would change. planned is false if that cannot be told.
-func (r *reconciler) previewApply(ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport) (planned bool, err error) {
+func (p *previewer) previewApply(ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport) (planned bool, err error) {
 	if !s.decision.HasTarget {
 		s.log.Info("Dry run: no target", "reason", s.decision.Reason)
 		return false, nil
 	}
-	b, _, err := r.content.read(ctx, s)
+	b, _, err := p.content.read(ctx, s)
 	if _, busy := bundle.IsBusy(err); busy {
 		return false, err
 	}
@@ -62,11 +92,11 @@ func (r *reconciler) previewApply(ctx context.Context, s *scope, report *hubv1al
 		s.log.Info("Dry run: cannot read the content", "error", err.Error())
 		return false, nil
 	}
-	status, _ := r.targets.clusters.GetStatus(s.target)
-	if s.access, err = r.targets.access(ctx, s.target, status.UID); err != nil {
+	status, _ := p.targets.clusters.GetStatus(s.target)
+	if s.access, err = p.targets.access(ctx, s.target, status.UID); err != nil {
 		return false, err
 	}
-	p, err := newPlan(ctx, s, r.content.managedBy, b, s.access)
+	plan, err := newPlan(ctx, s, p.content.managedBy, b, s.access)
 	if isContentError(err) {
 		s.log.Info("Dry run: the content cannot be applied", "error", err.Error())
 		return false, nil
@@ -74,12 +104,12 @@ func (r *reconciler) previewApply(ctx context.Context, s *scope, report *hubv1al
 	if err != nil {
 		return false, err
 	}
-	r.objects.noteAutoscalers(ctx, s, s.access, p.prepared(), false)
+	p.objects.noteAutoscalers(ctx, s, s.access, plan.prepared(), false)
 	book := bookOf(s.mr)
-	for i, in := range p.intents(book) {
-		change, err := r.objects.preview(ctx, s.access, in)
+	for i, in := range plan.intents(book) {
+		change, err := p.objects.preview(ctx, s.access, in)
 		if err != nil {
-			s.log.Info("Dry run: the apply would fail", "object", p.objects[i].Key.String(), "error", err.Error())
+			s.log.Info("Dry run: the apply would fail", "object", plan.objects[i].Key.String(), "error", err.Error())
 			continue
 		}
 		switch change {
@@ -90,11 +120,11 @@ func (r *reconciler) previewApply(ctx context.Context, s *scope, report *hubv1al
 		default:
 			continue
 		}
-		s.log.Info("Dry run", "object", p.objects[i].Key.String(), "would", change)
+		s.log.Info("Dry run", "object", plan.objects[i].Key.String(), "would", change)
 	}
-	if p.complete() {
-		old, _ := p.leaving(book, s.mr.Status.Resources)
-		if err := r.previewDeletes(ctx, s, report, old); err != nil {
+	if plan.complete() {
+		old, _ := plan.leaving(book, s.mr.Status.Resources)
+		if err := p.previewDeletes(ctx, s, report, old); err != nil {
 			return false, err
 		}
 	}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
@@ -32,7 +30,8 @@ func (r *reconciler) fetch(ctx context.Context, s *scope) (bool, reconcile.Resul
 	return goOn()
 }
 
-// assign finds out under which class and in which target it is worked on.
+// assign finds out under which class and in which target it is worked on. The run ends while a Gardener resource manager
+// holds the namespace.
 func (r *reconciler) assign(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	decision, err := r.assigner.Decide(ctx, s.mr)
 	if err != nil {
@@ -61,13 +60,7 @@ func (r *reconciler) assign(ctx context.Context, s *scope) (bool, reconcile.Resu
 		s.state.forget()
 		s.state.rewinds = status.Rewinds
 	}
-	return goOn()
-}
-
-// standAside ends the run while a Gardener resource manager holds the namespace. Whoever is there is not disturbed by a
-// plan.
-func (r *reconciler) standAside(_ context.Context, s *scope) (bool, reconcile.Result, error) {
-	if s.decision.ElsewhereUntil.IsZero() || s.class.DryRun {
+	if s.decision.ElsewhereUntil.IsZero() || s.class.DryRun { // whoever is there is not disturbed by a plan
 		return goOn()
 	}
 	r.forget(s)
@@ -138,30 +131,9 @@ func (r *reconciler) dryRun(ctx context.Context, s *scope) (bool, reconcile.Resu
 	if !s.class.DryRun {
 		return goOn()
 	}
-	report, err := r.preview(ctx, s)
+	report, err := (&previewer{r.content, r.targets, r.objects, r.neighbours}).preview(ctx, s)
 	if report != nil {
 		r.dryRuns.set(s.name, s.target, *report)
 	}
 	return endWith(s.resync(), err)
-}
-
-// preview finds out what a run would change; nil if that cannot be told. Nothing is written, neither to the
-// ManagedResource nor to the target: applies are sent with the server's own dry run.
-func (r *reconciler) preview(ctx context.Context, s *scope) (*hubv1alpha1.DryRunReport, error) {
-	report := &hubv1alpha1.DryRunReport{}
-	switch {
-	case s.goes():
-		if ptr.Deref(s.mr.Spec.KeepObjects, false) {
-			return report, nil
-		}
-		if err := r.previewDeletes(ctx, s, report, s.mr.Status.Resources); err != nil {
-			return nil, err
-		}
-	case resourcesv1alpha1.IsTruthy(s.mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]), s.decision.AwaitFinalizer != "":
-	default:
-		if planned, err := r.previewApply(ctx, s, report); !planned || err != nil {
-			return nil, err
-		}
-	}
-	return report, nil
 }

@@ -2,6 +2,8 @@ package managedresource
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -54,6 +56,24 @@ func (h *health) evaluateWith(ctx context.Context, s *scope, change func(*draft)
 	return result, err
 }
 
+// awaitLists waits for watches that have not listed yet, after a start with nothing in memory. The run goes on if there
+// is nothing to wait for: an object is missing already, or it took too long.
+func (h *health) awaitLists(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	now := s.clock.Now()
+	// A target that was away lists from when it is back.
+	waited := min(s.state.waited(now), max(now.Sub(s.status.Since), 0))
+	switch {
+	case waited < syncGrace:
+		return endAfter(syncGrace - waited)
+	case waited >= listGrace, slices.ContainsFunc(s.verdict.Missing, mayNotBeDone):
+		return goOn()
+	case waited < startGrace:
+		return endAfter(syncGrace)
+	}
+	result, err := h.evaluate(ctx, s)
+	return endWith(sooner(result, syncGrace), err)
+}
+
 // unreachable says that the target cannot be asked. Nothing is said about a target that was not dialled yet, that may be
 // back in a moment, or that is meant to be away.
 func (h *health) unreachable(ctx context.Context, s *scope) (reconcile.Result, error) {
@@ -74,6 +94,47 @@ func (h *health) notApplied(ctx context.Context, s *scope, reason, message strin
 		if h.askable(ctx, d, s) {
 			d.answersAgain()
 		}
+	})
+}
+
+// cannotRead reports what is wrong with the content as a whole. A missing Secret is read after its event; other failures
+// are retried.
+func (h *health) cannotRead(ctx context.Context, s *scope, c *content, err error) (reconcile.Result, error) {
+	if large := (*tooLargeError)(nil); errors.As(err, &large) {
+		input, _ := c.input(s)
+		return s.fail(input), h.notApplied(ctx, s, large.reason, large.message)
+	}
+	if err := h.notApplied(ctx, s, resourcesv1alpha1.ReasonCannotReadSecret, err.Error()); err != nil {
+		return reconcile.Result{}, err
+	}
+	if secret := (*secretError)(nil); errors.As(err, &secret) {
+		if version, known := c.secrets.Get(secret.name); known && !version.Exists() {
+			return reconcile.Result{}, nil
+		}
+	}
+	return s.fail(err.Error()), nil
+}
+
+// concludeLost notes what is owned after a run whose target went away. The connect event brings the ManagedResource
+// back; the timer is for a target that was only about to go.
+func (h *health) concludeLost(ctx context.Context, s *scope, inv []resourcesv1alpha1.ObjectReference) (reconcile.Result, error) {
+	err := h.status.write(ctx, s, func(d *draft) {
+		d.Resources = inv
+		h.askable(ctx, d, s) // health is not judged: nobody knows what was written
+	})
+	return reconcile.Result{RequeueAfter: retryLost}, err
+}
+
+// awaitsConnection says that the objects are left alone until the registration leads somewhere again.
+func (h *health) awaitsConnection(ctx context.Context, s *scope) error {
+	if s.status.PendingReason == "" {
+		return nil // it is being connected
+	}
+	message := fmt.Sprintf("The present content of the registration of the target cluster %s cannot be used (%s), and its "+
+		"former connection leads to another cluster than the one that has the objects. They stay where they are.",
+		s.target, s.status.PendingReason)
+	return h.status.write(ctx, s, func(d *draft) {
+		d.unknownHealth(resourcesv1alpha1.ReasonTargetUnreachable, message)
 	})
 }
 

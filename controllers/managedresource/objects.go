@@ -26,6 +26,8 @@ import (
 type objects struct {
 	tracker *tracker.Tracker
 	applier *apply.Applier
+	// keepGarbageCollectable leaves ConfigMaps and Secrets with the garbage collector's label to it.
+	keepGarbageCollectable bool
 }
 
 // begin has what happens to the objects noted instead of notified until tracker.End, and returns which of them are right.

@@ -16,10 +16,10 @@ import (
 // A run that panics is tried again. What happens to the objects is heard of meanwhile, and after.
 func TestEventsAreHeardOfAfterARunPanicked(t *testing.T) {
 	j := judged(t)
-	j.work.class, j.shared = &assignment.Class{}, sharing.NewIndex()
+	j.work.class = &assignment.Class{}
+	j.neighbours = &neighbours{index: sharing.NewIndex(), assigner: &assignment.Claims{}}
 	j.content = &content{bundles: bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})}
 	j.objects = &objects{tracker: j.tracker}
-	j.assigner = &assignment.Claims{}
 	j.clusters.Add(j.work.target, clustersfake.Target{Client: j.server})
 	j.track(j.work.mr.Status.Resources...)
 	j.shown()

@@ -1,7 +1,6 @@
 package managedresource
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
@@ -31,7 +29,7 @@ import (
 // objects safe: the marks and the inventory are written before the target is.
 var (
 	gates = []phase{
-		(*reconciler).fetch, (*reconciler).assign, (*reconciler).standAside, (*reconciler).pause, (*reconciler).dryRun,
+		(*reconciler).fetch, (*reconciler).assign, (*reconciler).pause, (*reconciler).dryRun,
 		(*reconciler).avoidManager, (*reconciler).takeOperation, (*reconciler).ignore,
 	}
 	reconcileDelete = []phase{(*reconciler).announceDeletion, (*reconciler).cleanUp, (*reconciler).letGo}
@@ -44,27 +42,26 @@ var (
 
 // reconciler works on ManagedResources. One serves the queues of all classes.
 type reconciler struct {
-	store    *store.Store
-	targets  *targets
-	content  *content
-	assigner *assignment.Claims
-	tracker  *tracker.Tracker
-	objects  *objects
-	shared   *sharing.Index
-	warnings *notes.Reader
-	status   *statusWriter
-	health   *health
-	notes    *appliedNotes
-	events   *recorder
-	metrics  *Metrics
-	clock    clock.Clock
-	log      logr.Logger
+	store      *store.Store
+	targets    *targets
+	content    *content
+	assigner   *assignment.Claims
+	tracker    *tracker.Tracker
+	objects    *objects
+	neighbours *neighbours
+	warnings   *notes.Reader
+	status     *statusWriter
+	health     *health
+	notes      *appliedNotes
+	events     *recorder
+	metrics    *Metrics
+	clock      clock.Clock
+	log        logr.Logger
 
 	syncPeriod   time.Duration
 	timeout      time.Duration // of a run
+	callsTimeout time.Duration // of its calls to the target, which end early enough for the result to be written
 	alwaysUpdate bool          // once in each period
-	// keepGarbageCollectable leaves ConfigMaps and Secrets with the garbage collector's label to it.
-	keepGarbageCollectable bool
 
 	enqueue func(name types.NamespacedName)
 	forward func(decision assignment.Decision, name types.NamespacedName, priority int)
@@ -82,13 +79,16 @@ func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
 	targets := &targets{clusters: o.Clusters, reader: o.Cache}
 	status := newStatusWriter(source, o.Clock)
 	return &reconciler{
-		store: source, targets: targets, assigner: c.claims, tracker: c.tracker, shared: c.shared, warnings: c.warnings,
+		store: source, targets: targets, assigner: c.claims, tracker: c.tracker, warnings: c.warnings,
+		neighbours: &neighbours{index: c.shared, assigner: c.claims},
 		content: &content{
 			live: o.Client, secrets: o.Secrets, bundles: o.Bundles, managedBy: o.ManagedBy, parallel: o.ParallelObjects,
 		},
 		objects: &objects{
 			tracker: c.tracker,
 			applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
+
+			keepGarbageCollectable: o.KeepGarbageCollectable,
 		},
 		status: status,
 		health: &health{
@@ -96,19 +96,12 @@ func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
 		},
 		notes:  &appliedNotes{store: source, tracker: c.tracker},
 		events: newRecorder(o.Events, o.Clock, o.Metrics), metrics: o.Metrics, clock: o.Clock, log: o.Logger,
-		syncPeriod: o.SyncPeriod, timeout: o.RunTimeout, alwaysUpdate: o.AlwaysUpdate,
-		keepGarbageCollectable: o.KeepGarbageCollectable,
-		enqueue:                func(name types.NamespacedName) { c.notify(name, tracker.CauseHealth) },
-		forward:                c.dispatcher.Forward,
-		states:                 newStates(), drifts: newLatencies(), changes: newLatencies(),
+		syncPeriod: o.SyncPeriod, timeout: o.RunTimeout, callsTimeout: o.RunTimeout * 4 / 5, alwaysUpdate: o.AlwaysUpdate,
+		enqueue: func(name types.NamespacedName) { c.notify(name, tracker.CauseHealth) },
+		forward: c.dispatcher.Forward,
+		states:  newStates(), drifts: newLatencies(), changes: newLatencies(),
 	}
 }
-
-// runTimeout bounds a run unless the options do.
-const runTimeout = 10 * time.Minute
-
-// callsTimeout bounds the calls of a run to the target. They end early enough for the result to be written.
-func (r *reconciler) callsTimeout() time.Duration { return cmp.Or(r.timeout, runTimeout) * 4 / 5 }
 
 // Reconcile works on one request.
 func (r *reconciler) Reconcile(ctx context.Context, request dispatch.Request) (reconcile.Result, error) {

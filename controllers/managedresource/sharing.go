@@ -35,20 +35,26 @@ type sharers struct {
 	verified, possible sharing.Verifier
 }
 
-// sharers finds the other ManagedResources that have a say in the cluster which one is bound to.
-func (r *reconciler) sharers(ctx context.Context, s *scope) *sharers {
-	return r.sharersIn(ctx, s, s.boundUID(), s.target)
+// neighbours finds the sharers of a ManagedResource.
+type neighbours struct {
+	index    *sharing.Index
+	assigner *assignment.Claims
 }
 
-// sharersIn finds those that have a say in the cluster with a UID that is reached through a target. Those that a Gardener
+// of finds the other ManagedResources that have a say in the cluster which one is bound to.
+func (n *neighbours) of(ctx context.Context, s *scope) *sharers {
+	return n.in(ctx, s, s.boundUID(), s.target)
+}
+
+// in finds those that have a say in the cluster with a UID that is reached through a target. Those that a Gardener
 // resource manager left to this hub, and that were not reconciled yet, count by their namespace: their objects are where
 // those of their neighbours are.
-func (r *reconciler) sharersIn(ctx context.Context, s *scope, uid types.UID, through clustercache.ClusterKey) *sharers {
+func (n *neighbours) in(ctx context.Context, s *scope, uid types.UID, through clustercache.ClusterKey) *sharers {
 	say := func(namespace string) assignment.Say {
-		return r.assigner.SayIn(ctx, namespace, uid, through)
+		return n.assigner.SayIn(ctx, namespace, uid, through)
 	}
 	return &sharers{
-		index: r.shared, classes: r.assigner.Classes, scope: s,
+		index: n.index, classes: n.assigner.Classes, scope: s,
 		places: []sharing.Place{
 			sharing.Cluster(uid), sharing.Unbound{Namespace: s.name.Namespace, Finalizer: s.class.Finalizer},
 		},
@@ -121,7 +127,7 @@ func (sh *sharers) abandoned(yields map[inventory.Key]types.NamespacedName) (key
 
 // prunePolicy says what may be deleted: what no other ManagedResource lists that has a say there. desired is what this
 // one wants to keep.
-func (r *reconciler) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectReference) prune.Policy {
+func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectReference) prune.Policy {
 	s := sh.scope
 	wanted := sets.Set[inventory.Key]{}
 	for _, ref := range desired {
@@ -134,13 +140,13 @@ func (r *reconciler) prunePolicy(sh *sharers, desired []resourcesv1alpha1.Object
 		return sh.any(match)
 	}
 	return prune.Policy{
-		Origin: s.origin(), FieldManager: r.objects.applier.FieldManager, Parallel: r.objects.applier.Parallel, Clock: r.clock,
-		KeepGarbageCollectable:       r.keepGarbageCollectable,
+		Origin: s.origin(), FieldManager: o.applier.FieldManager, Parallel: o.applier.Parallel, Clock: s.clock,
+		KeepGarbageCollectable:       o.keepGarbageCollectable,
 		DeletePersistentVolumeClaims: ptr.Deref(s.mr.Spec.DeletePersistentVolumeClaims, false),
 		Undecided:                    sh.undecided,
 		ListedByOther:                func(k inventory.Key) bool { return len(sh.of(k)) > 0 },
-		GiveUp:                       func(k inventory.Key) bool { return r.shared.GiveUp(s.name, k, sh.verified, sh.places...) },
-		Decline:                      func(k inventory.Key) { r.shared.Decline(s.name, k) },
+		GiveUp:                       func(k inventory.Key) bool { return sh.index.GiveUp(s.name, k, sh.verified, sh.places...) },
+		Decline:                      func(k inventory.Key) { sh.index.Decline(s.name, k) },
 		Wanted:                       wanted.Has,
 		HolderIn: func(namespace string) string {
 			return holder(func(k inventory.Key) bool { return k.Namespace == namespace })

@@ -384,6 +384,25 @@ func (l *lacks) bring(target clustercache.ClusterKey) (names []types.NamespacedN
 	return names
 }
 
+// retry has others tried again for which a run has created what they lack in its target.
+func (l *lacks) retry(s *scope, enqueue func(types.NamespacedName)) {
+	known := bookOf(s.mr)
+	for _, o := range s.applied {
+		if gk := o.Key.GroupKind(); o.UID == "" || o.Unchanged || !inventory.IsNamespace(gk) && !inventory.ServesKinds(gk) {
+			continue
+		}
+		if ref := known.Find(o.Key); ref != nil && ref.UID == o.UID {
+			continue
+		}
+		for _, name := range l.bring(s.target) {
+			if name != s.name {
+				enqueue(name)
+			}
+		}
+		return
+	}
+}
+
 // take tells, once, whether something came since a ManagedResource was found to lack something.
 func (l *lacks) take(name types.NamespacedName) bool {
 	l.mu.Lock()

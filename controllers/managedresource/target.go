@@ -16,6 +16,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/prune"
 )
@@ -110,6 +111,45 @@ func (t *targets) is(key clustercache.ClusterKey, uid types.UID) error {
 		return fmt.Errorf("target %s is not the cluster with UID %s any more: %w", key, uid, clustercache.ErrConnectionReplaced)
 	}
 	return nil
+}
+
+// ofObjects finds the cluster that got the objects. Without a mark, as on a ManagedResource that another instance
+// left behind, it is the target that the ManagedResource belongs to.
+func (t *targets) ofObjects(ctx context.Context, s *scope, assigner *assignment.Claims) (key clustercache.ClusterKey, status clustercache.Status, registered bool, err error) {
+	away := clustercache.Status{State: clustercache.StateDisconnected, Message: s.decision.Message}
+	bound := s.boundUID()
+	if bound == "" {
+		if !s.decision.HasTarget {
+			// Nothing says where the objects are, and an ambiguity may be resolved yet.
+			if s.decision.Reason == resourcesv1alpha1.ReasonTargetAmbiguous {
+				return key, away, true, nil
+			}
+			return key, status, false, nil
+		}
+		status, registered = t.clusters.GetStatus(s.target)
+		return s.target, status, registered, nil
+	}
+	key, found, err := assigner.FindUID(ctx, s.class, s.name.Namespace, bound)
+	if err != nil {
+		return key, status, false, err
+	}
+	if found {
+		status, _ = t.clusters.GetStatus(key)
+		return key, status, true, nil
+	}
+	if !s.decision.HasTarget {
+		// A fixed target is still there for the operator when a namespace is not selected any more: that is for him to mend.
+		if may, err := assigner.FixedMayBe(ctx, s.class, bound); err != nil || may {
+			return clustercache.ClusterKey{}, away, may, err
+		}
+		return key, status, false, nil
+	}
+	// A registration that does not show its cluster at present may be the one: not dialled yet, down, or refused.
+	status, registered = t.clusters.GetStatus(s.target)
+	if registered && status.State != clustercache.StateConnected {
+		return s.target, status, true, nil
+	}
+	return key, clustercache.Status{}, false, nil
 }
 
 // lost tells whether a run failed because its target went away, by the errors of its calls. Then nothing is said about

@@ -3,7 +3,6 @@ package managedresource
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -28,7 +27,7 @@ func (r *reconciler) read(ctx context.Context, s *scope) (bool, reconcile.Result
 		s.bundle, input, err = r.content.read(ctx, s)
 	}
 	if isContentError(err) {
-		return endWith(r.cannotRead(ctx, s, err))
+		return endWith(r.health.cannotRead(ctx, s, r.content, err))
 	}
 	if err != nil {
 		return end(err)
@@ -38,24 +37,6 @@ func (r *reconciler) read(ctx context.Context, s *scope) (bool, reconcile.Result
 	}
 	s.input = input
 	return goOn()
-}
-
-// cannotRead reports what is wrong with the content as a whole. A missing Secret is read after its event; other failures
-// are retried.
-func (r *reconciler) cannotRead(ctx context.Context, s *scope, err error) (reconcile.Result, error) {
-	if large := (*tooLargeError)(nil); errors.As(err, &large) {
-		input, _ := r.content.input(s)
-		return s.fail(input), r.health.notApplied(ctx, s, large.reason, large.message)
-	}
-	if err := r.health.notApplied(ctx, s, resourcesv1alpha1.ReasonCannotReadSecret, err.Error()); err != nil {
-		return reconcile.Result{}, err
-	}
-	if secret := (*secretError)(nil); errors.As(err, &secret) {
-		if version, known := r.content.secrets.Get(secret.name); known && !version.Exists() {
-			return reconcile.Result{}, nil
-		}
-	}
-	return s.fail(err.Error()), nil
 }
 
 // connect gets the clients of the target.
@@ -77,7 +58,7 @@ func (r *reconciler) planObjects(ctx context.Context, s *scope) (bool, reconcile
 	var err error
 	s.plan, err = newPlan(ctx, s, r.content.managedBy, s.bundle, s.access, s.todo...)
 	if isContentError(err) {
-		return endWith(r.cannotRead(ctx, s, err))
+		return endWith(r.health.cannotRead(ctx, s, r.content, err))
 	}
 	return err != nil, reconcile.Result{}, err
 }
@@ -121,7 +102,7 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 				resourcesv1alpha1.ReasonInventoryTooLarge, inventoryTooLarge(len(ahead), len(size)))
 		}))
 	}
-	r.shared.Keep(s.name)
+	r.neighbours.index.Keep(s.name)
 	changed := !slices.EqualFunc(s.before, s.plan.entries(), sameEntry) ||
 		ptr.Deref(s.mr.Status.SecretsDataChecksum, "") != s.plan.checksum
 	again := s.state.failedWith(s.input)
@@ -160,14 +141,14 @@ func (r *reconciler) write(ctx context.Context, s *scope) (bool, reconcile.Resul
 	}
 	r.objects.noteAutoscalers(ctx, s, s.access, s.plan.prepared(), false)
 	intents := s.plan.intents(bookOf(s.mr))
-	calls, cancel := context.WithTimeout(ctx, r.callsTimeout())
+	calls, cancel := context.WithTimeout(ctx, r.callsTimeout)
 	defer cancel()
 	right := r.objects.begin(s)
 	defer r.tracker.End(s.name) // after a panic, too
-	sharers := r.sharers(ctx, s)
+	sharers := r.neighbours.of(ctx, s)
 	yields := r.objects.yield(calls, sharers, intents)
 	if prunes {
-		policy := r.prunePolicy(sharers, s.plan.entries())
+		policy := r.objects.prunePolicy(sharers, s.plan.entries())
 		policy.Released = slices.Collect(maps.Values(s.plan.released))
 		inventory.Sort(policy.Released)
 		s.pruned = prune.Objects(calls, pruning, s.old, policy)
