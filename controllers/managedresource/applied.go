@@ -1,50 +1,104 @@
 package managedresource
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
+	"context"
 	"strings"
+	"time"
 
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
-	"github.com/trellis-hub/trellis/engine/apply"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
 )
 
-// engine changes when a new version of the hub would send other objects for the same input; then everything is applied
-// once, which is a no-op where nothing differs.
-const engine = "3"
+// noteDelay is how long after a run of everything its note is written. A change that comes meanwhile saves the write,
+// and in a roll-out to many targets the objects come first. A restart meanwhile costs applies that change nothing.
+const noteDelay = 2 * time.Second
 
-// applied is the content of the applied annotation: what was applied and how the objects were afterwards. It is compared,
-// never trusted: a wrong one costs an apply that changes nothing.
+// applied is the content of the applied annotation: what was applied and how the objects were afterwards. It is
+// compared, never trusted: a wrong one costs an apply that changes nothing.
 type applied struct {
-	Input, Fold string
+	Input, Fingerprint string
 }
 
 // String renders the annotation.
-func (a applied) String() string { return a.Input + "." + a.Fold }
+func (a applied) String() string { return a.Input + "." + a.Fingerprint }
 
 func parseApplied(s string) (applied, bool) {
-	input, fold, ok := strings.Cut(s, ".")
-	return applied{Input: input, Fold: fold}, ok && input != "" && fold != ""
+	input, fingerprint, ok := strings.Cut(s, ".")
+	return applied{Input: input, Fingerprint: fingerprint}, ok && input != "" && fingerprint != ""
 }
 
-// inputOf condenses what decides about the objects to be applied.
-func inputOf(work *run, managedBy string, secrets []secretindex.Version) string {
-	spec, err := json.Marshal(work.mr.Spec)
-	if err != nil { // cannot happen for a decoded object; a unique input leads to an apply
-		spec = fmt.Append(nil, work.mr.Generation)
+// appliedNotes writes the applied annotation, so that a restart can see that nothing changed.
+type appliedNotes struct {
+	store   *store.Store
+	tracker *tracker.Tracker
+}
+
+// writeWhenDue writes the note if it is due, and otherwise has a run come when it is.
+func (n *appliedNotes) writeWhenDue(ctx context.Context, s *scope, result reconcile.Result) (reconcile.Result, error) {
+	due := s.state.noteDue
+	if due.IsZero() {
+		return result, nil
 	}
-	hash := sha256.New()
-	for _, part := range []string{engine, work.class.Name, work.origin(), managedBy, apply.Description, string(spec)} {
-		hash.Write([]byte(part))
-		hash.Write([]byte{0})
+	if left := due.Sub(s.clock.Now()); left > 0 {
+		if result = sooner(result, left); result.RequeueAfter == left {
+			result.Priority = new(dispatch.PriorityResync)
+		}
+		return result, nil
 	}
-	for _, v := range secrets {
-		hash.Write([]byte(v.UID))
-		hash.Write([]byte{'/'})
-		hash.Write([]byte(v.ResourceVersion))
-		hash.Write([]byte{0})
+	return result, n.write(ctx, s)
+}
+
+// write notes what was applied and how the objects were then. Nothing is written while something is not known.
+func (n *appliedNotes) write(ctx context.Context, s *scope) error {
+	states, complete := n.tracker.AcceptedStates(s.name)
+	if !complete {
+		return nil
 	}
-	return hex.EncodeToString(hash.Sum(nil)[:16])
+	value := applied{Input: s.input, Fingerprint: tracker.Fingerprint(states)}.String()
+	if s.mr.Annotations[hubv1alpha1.AppliedAnnotation] != value {
+		base := s.mr.DeepCopy()
+		metav1.SetMetaDataAnnotation(&s.mr.ObjectMeta, hubv1alpha1.AppliedAnnotation, value)
+		if err := n.store.Patch(ctx, base, s.mr, false); err != nil {
+			return err
+		}
+	}
+	s.state.noteDue = time.Time{}
+	return nil
+}
+
+// takeBack removes the note of an input, after a run that failed with the same input.
+func (n *appliedNotes) takeBack(ctx context.Context, s *scope) error {
+	s.state.noteDue = time.Time{}
+	noted, ok := parseApplied(s.mr.Annotations[hubv1alpha1.AppliedAnnotation])
+	if !ok || noted.Input != s.input {
+		return nil
+	}
+	base := s.mr.DeepCopy()
+	delete(s.mr.Annotations, hubv1alpha1.AppliedAnnotation)
+	return n.store.Patch(ctx, base, s.mr, false)
+}
+
+// conditionApplied returns the condition ResourcesApplied, nil if there is none.
+func conditionApplied(mr *resourcesv1alpha1.ManagedResource) *resourcesv1alpha1.Condition {
+	return resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
+}
+
+// appliedTrue tells whether a ManagedResource says that it is applied.
+func appliedTrue(mr *resourcesv1alpha1.ManagedResource) bool {
+	c := conditionApplied(mr)
+	return c != nil && c.Status == resourcesv1alpha1.ConditionTrue
+}
+
+// appliedReason is the reason of the condition ResourcesApplied; empty if there is none.
+func appliedReason(mr *resourcesv1alpha1.ManagedResource) string {
+	if c := conditionApplied(mr); c != nil {
+		return c.Reason
+	}
+	return ""
 }

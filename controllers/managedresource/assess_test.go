@@ -52,7 +52,7 @@ type judging struct {
 	server   client.Client
 	writes   int
 	news     int // of the tracker
-	work     *run
+	work     *scope
 }
 
 const uid = "uid-of-target" // as the fake gives it
@@ -81,13 +81,25 @@ func judged(t *testing.T) *judging {
 	}).Build()
 	j.Expect(j.server.Get(j.ctx, client.ObjectKeyFromObject(mr), mr)).To(Succeed())
 	j.clusters.Add(cluster, clustersfake.Target{})
-	j.work = &run{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr}
-	j.reconciler = &reconciler{
-		source: store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {}), reader: j.server, clusters: j.clusters, memory: newMemory(), clock: j.clock, syncPeriod: time.Hour,
-		warnings: notes.New(notes.Options{Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {}}),
-		tracker:  tracker.New(tracker.Options{Clusters: j.clusters, FieldManager: hubv1alpha1.FieldManager, Selector: labels.Everything(), Clock: j.clock, Notify: func(types.NamespacedName, tracker.Cause) { j.news++ }}),
+	j.work = &scope{
+		name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr, state: &state{}, clock: j.clock, syncPeriod: time.Hour,
 	}
-	j.viewer = &view.Viewer{Tracker: j.tracker, Warnings: j.warnings}
+	source := store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {})
+	j.reconciler = &reconciler{
+		store: source, targets: &targets{clusters: j.clusters, reader: j.server}, status: newStatusWriter(source, j.clock),
+		clock: j.clock, syncPeriod: time.Hour, drifts: newLatencies(), changes: newLatencies(),
+		warnings: notes.New(notes.Options{
+			Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {},
+		}),
+		tracker: tracker.New(tracker.Options{
+			Clusters: j.clusters, FieldManager: hubv1alpha1.FieldManager, Selector: labels.Everything(), Clock: j.clock,
+			Notify: func(types.NamespacedName, tracker.Cause) { j.news++ },
+		}),
+	}
+	j.health = &health{
+		targets: j.targets, status: j.status, viewer: &view.Viewer{Tracker: j.tracker, Warnings: j.warnings},
+	}
+	j.notes = &appliedNotes{store: source, tracker: j.tracker}
 	j.track(mr.Status.Resources...)
 	for _, live := range []*unstructured.Unstructured{j.configMap("10"), j.deployment("10", "True")} {
 		j.accept(live)
@@ -133,11 +145,24 @@ func (j *judging) shown() {
 	}
 }
 
+// judge begins a run: it takes the state of the target and what the watches show.
+func (j *judging) judge() {
+	j.work.status, _ = j.clusters.GetStatus(j.work.target)
+	j.work.verdict = j.tracker.Judge(j.work.name)
+}
+
+// setApplied writes the condition ResourcesApplied alone.
+func (j *judging) setApplied(status resourcesv1alpha1.ConditionStatus, reason, message string) error {
+	return j.status.write(j.ctx, j.work, func(d *draft) {
+		d.say(resourcesv1alpha1.ConditionResourcesApplied, status, reason, message)
+	})
+}
+
 // look judges and returns the pause until the next look.
 func (j *judging) look() time.Duration {
 	j.t.Helper()
-	status, _ := j.clusters.GetStatus(j.work.target)
-	result, err := j.evaluate(j.ctx, j.work, status)
+	j.judge()
+	result, err := j.health.evaluate(j.ctx, j.work)
 	j.Expect(err).NotTo(HaveOccurred())
 	return result.RequeueAfter
 }
@@ -183,7 +208,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 	applied := func(status resourcesv1alpha1.ConditionStatus, reason string) func(*judging) {
 		return func(j *judging) {
 			j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("11", "False"))
-			j.Expect(j.setApplied(j.ctx, j.work, status, reason, "x")).To(Succeed())
+			j.Expect(j.setApplied(status, reason, "x")).To(Succeed())
 		}
 	}
 	const notListed, notShown = "ConfigMap: the target has not listed its objects yet.", "Deployment.apps c/d is not shown yet as it was written last."
@@ -278,8 +303,8 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		"H3 it failed":           {happens: applied(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed), health: kept, rollout: kept},
 		"H3 nobody says": {
 			happens: func(j *judging) {
-				j.Expect(j.updateStatus(j.ctx, j.work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-					s.Conditions = s.Conditions[1:]
+				j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
+					d.Conditions = d.Conditions[1:]
 				})).To(Succeed())
 			},
 			health: kept, rollout: kept,
@@ -349,14 +374,14 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 					j.look()
 					health, rollout = wellHealth, wellRollout
 				} else {
-					j.Expect(j.updateStatus(j.ctx, j.work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-						j.unknownHealth(s, resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
+					j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
+						d.unknownHealth(resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
 					})).To(Succeed())
 				}
 				j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(health))
 				j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(Equal(rollout))
 
-				j.clock.Step(2 * calmText) // no write is too soon after the last
+				j.clock.Step(2 * debounceText) // no write is too soon after the last
 				test.happens(j)
 				wait := j.look()
 				if test.later > 0 && test.rollout != kept {
@@ -391,11 +416,11 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 func TestRunThatLostItsTargetJudgesNothing(t *testing.T) {
 	j := judged(t)
 	j.shown()
-	_, err := j.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
+	_, err := j.health.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
 	j.Expect(err).NotTo(HaveOccurred())
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
 	j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
-	_, err = j.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
+	_, err = j.health.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
 	j.Expect(err).NotTo(HaveOccurred())
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
 }
@@ -406,7 +431,7 @@ func TestSilenceEndsForWhatIsNotApplied(t *testing.T) {
 	j.shown()
 	j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
 	j.look()
-	j.Expect(j.setApplied(j.ctx, j.work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "x")).To(Succeed())
+	j.Expect(j.setApplied(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "x")).To(Succeed())
 	j.Expect(j.says(resourcesv1alpha1.ConditionReady)).To(HavePrefix("Unknown TargetUnreachable"))
 	j.clusters.SetState(j.work.target, clustercache.StateConnected, clustercache.ReasonConnected, "")
 	j.look()
@@ -424,9 +449,9 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j.clusters.Put(j.work.target, "Service.v1", service)
 	j.shown()
 	before := "Service c/d is unhealthy: the load balancer has no ingress yet\n  Last warning events:\n  - cloud, ..."
-	j.Expect(j.updateStatus(j.ctx, j.work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		j.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, "ServiceUnhealthy", before)
-		j.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
+	j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
+		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, "ServiceUnhealthy", before)
+		d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
 	})).To(Succeed())
 	writes := j.writes
 	j.clock.Step(time.Minute)
@@ -434,8 +459,8 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j.Expect(j.writes).To(Equal(writes))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HaveSuffix(before))
 
-	j.Expect(j.updateStatus(j.ctx, j.work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		j.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonResourcesHealthy, "x")
+	j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
+		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonResourcesHealthy, "x")
 	})).To(Succeed())
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False ServiceUnhealthy"), "what turns is not held back")
@@ -455,7 +480,7 @@ func TestNothingIsSaidOfNothingBeforeItIsTracked(t *testing.T) {
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
 	j.track()
-	j.clock.Step(calmTurn)
+	j.clock.Step(debounceStatus)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(Equal(wellRollout))
@@ -488,8 +513,8 @@ func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 		"an edit that has to wait its turn": {
 			happens: func(j *judging) {
 				key := inventory.KeyOfObject(j.configMap("10"))
-				for j.memory.mayCorrect(j.work.name, key, j.clock.Now()) == 0 {
-					j.memory.corrected(j.work.name, key, j.clock.Now())
+				for j.work.state.mayCorrect(key, j.clock.Now()) == 0 {
+					j.work.state.corrected(key, j.clock.Now())
 				}
 				j.clusters.Put(j.work.target, "ConfigMap.v1", edited(j))
 			}, due: driftFirst,
@@ -525,8 +550,8 @@ func TestCorrectionThatFailsComesBackForTheRest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := judged(t)
-			j.events = newRecorder(events.NewFakeRecorder(10), j.clock)
 			j.metrics = NewMetrics(prometheus.NewRegistry(), false)
+			j.events = newRecorder(events.NewFakeRecorder(10), j.clock, j.metrics)
 			j.work.class = &assignment.Class{}
 			j.shown()
 			j.look()
@@ -537,7 +562,8 @@ func TestCorrectionThatFailsComesBackForTheRest(t *testing.T) {
 			j.Expect(j.news).To(Equal(told), "nobody is told")
 
 			refused := apply.Outcome{Key: deployment(j), Err: apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "d", errors.New("no"))}
-			result, err := j.concludeCorrection(j.ctx, j.work, content, []drift{{}}, []apply.Outcome{refused}, test.wait)
+			j.work.input, j.work.wait = appliedInput, test.wait
+			result, err := j.concludeCorrection(j.ctx, j.work, []drift{{}}, []apply.Outcome{refused})
 			j.Expect(err).NotTo(HaveOccurred())
 			j.Expect(result.RequeueAfter).To(Equal(test.due))
 			j.Expect(j.says(resourcesv1alpha1.ConditionResourcesApplied)).To(HavePrefix("False ApplyFailed"))

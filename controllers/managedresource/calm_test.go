@@ -60,15 +60,15 @@ func TestTextsThatFollowEachOtherAreToldTogether(t *testing.T) {
 		j.becomes(version, "False", fmt.Sprintf("%d pods", version))
 		version++
 		if wait := j.look(); wait < time.Minute {
-			j.Expect(wait).To(BeNumerically("<=", calmText))
+			j.Expect(wait).To(BeNumerically("<=", debounceText))
 		}
 	}
-	j.Expect(j.writes).To(Equal(1 + int(elapsed/calmText)))
+	j.Expect(j.writes).To(Equal(1 + int(elapsed/debounceText)))
 
 	j.clock.Step(step)
 	j.becomes(version, "False", "the last word")
 	wait := j.look()
-	j.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", calmText)), "somebody looks again in time")
+	j.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", debounceText)), "somebody looks again in time")
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).NotTo(ContainSubstring("the last word"))
 	j.clock.Step(wait)
 	j.look()
@@ -81,8 +81,8 @@ func TestTurnIsToldSoonerThanAText(t *testing.T) {
 	j.becomes(11, "False")
 	j.look()
 	j.becomes(12, "True")
-	j.Expect(j.look()).To(Equal(calmTurn))
-	j.clock.Step(calmTurn)
+	j.Expect(j.look()).To(Equal(debounceStatus))
+	j.clock.Step(debounceStatus)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	j.Expect(j.writes).To(Equal(2))
@@ -98,32 +98,32 @@ func TestFlappingObjectCausesFewWrites(t *testing.T) {
 		for range int(elapsed / step) {
 			j.becomes(version, map[bool]string{true: "True", false: "False"}[version%2 == 0], fmt.Sprint(version))
 			version++
-			j.Expect(j.look()).To(Or(BeNumerically("<=", calmMost), BeNumerically(">", time.Minute)))
+			j.Expect(j.look()).To(Or(BeNumerically("<=", debounceMost), BeNumerically(">", time.Minute)))
 			j.clock.Step(step)
 		}
 		return j.writes - before
 	}
-	j.Expect(flaps(calmFree*calmTurn)).To(BeNumerically("~", calmFree, 1), "any roll-out turns some times")
+	j.Expect(flaps(debounceFree*debounceStatus)).To(BeNumerically("~", debounceFree, 1), "any roll-out turns some times")
 	j.Expect(flaps(time.Minute)).To(BeNumerically("<=", 11))
 	j.Expect(flaps(5 * time.Minute)).To(And(BeNumerically(">=", 25), BeNumerically("<=", 31)))
 
 	j.becomes(version, "True")
 	version++
-	if wait := j.look(); wait <= calmMost {
+	if wait := j.look(); wait <= debounceMost {
 		j.clock.Step(wait)
 		j.look()
 	}
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 
-	j.clock.Step(calmQuiet / 2)
+	j.clock.Step(debounceQuiet / 2)
 	j.Expect(flaps(10*time.Second)).To(BeNumerically("<=", 2), "it was quiet for a moment")
-	j.clock.Step(calmQuiet)
+	j.clock.Step(debounceQuiet)
 	j.look()
-	j.clock.Step(calmQuiet)
-	j.Expect(flaps(calmFree*calmTurn)).To(BeNumerically("~", calmFree, 1), "it was quiet for long")
+	j.clock.Step(debounceQuiet)
+	j.Expect(flaps(debounceFree*debounceStatus)).To(BeNumerically("~", debounceFree, 1), "it was quiet for long")
 	j.Expect(flaps(20 * time.Second)).To(BeNumerically("<=", 6))
-	j.memory.appliedAll(j.work.name, j.clock.Now())
-	j.Expect(flaps(calmFree*calmTurn)).To(BeNumerically(">=", calmFree-1), "what was applied anew is another matter")
+	j.work.state.appliedAt, j.work.state.turns = j.clock.Now(), 0 // as a run of everything does
+	j.Expect(flaps(debounceFree*debounceStatus)).To(BeNumerically(">=", debounceFree-1), "what was applied anew is another matter")
 }
 
 // What came back to what is written needs no write, whatever it was meanwhile.
@@ -143,11 +143,11 @@ func TestOtherWritesAreNotDelayed(t *testing.T) {
 	j := calmed(t)
 	j.becomes(11, "False")
 	j.look()
-	j.Expect(j.setApplied(j.ctx, j.work, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "x")).To(Succeed())
+	j.Expect(j.setApplied(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "x")).To(Succeed())
 	j.Expect(j.writes).To(Equal(2))
 
-	status, _ := j.clusters.GetStatus(j.work.target)
-	_, err := j.evaluateApplied(j.ctx, j.work, status) // as after a correction that mended it
+	j.judge()
+	_, err := j.health.evaluateApplied(j.ctx, j.work) // as after a correction that mended it
 	j.Expect(err).NotTo(HaveOccurred())
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesApplied)).To(HavePrefix("True ApplySucceeded"))
 	j.Expect(j.writes).To(Equal(3))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -28,13 +29,11 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
-	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/catchup"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
-	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
@@ -123,7 +122,7 @@ func New(o Options) (*Controller, error) {
 		o.SyncPeriod = 10 * time.Minute
 	}
 	if o.RunTimeout <= 0 {
-		o.RunTimeout = runTimeout
+		o.RunTimeout = 10 * time.Minute
 	}
 	if o.ParallelObjects <= 0 {
 		o.ParallelObjects = 16
@@ -143,24 +142,15 @@ func New(o Options) (*Controller, error) {
 	})
 	source := store.New(o.Cache, o.Client, c.observe)
 	c.dispatcher = dispatch.New(dispatch.Options{
-		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead, Shown: source.Shown, Clock: o.Clock, Logger: o.Logger,
-		TakePending: func(mr types.NamespacedName) bool { return c.reconciler.memory.takePending(mr) },
+		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead,
+		Shown: source.Shown, Clock: o.Clock, Logger: o.Logger,
+		TakePending: func(mr types.NamespacedName) bool { return c.reconciler.interrupted.take(mr) },
 	})
 	c.warnings = notes.New(notes.Options{
 		Client: o.Clusters.GetUncachedClient, Clock: o.Clock, Logger: o.Logger,
 		Notify: func(mr types.NamespacedName) { c.notify(mr, tracker.CauseHealth) },
 	})
-	c.reconciler = &reconciler{
-		source: source,
-		reader: o.Cache, live: o.Client, clusters: o.Clusters, claims: claims, secrets: o.Secrets, bundles: o.Bundles, tracker: c.tracker, shared: c.shared,
-		warnings: c.warnings, viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
-		applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
-		events:  newRecorder(o.Events, o.Clock), metrics: o.Metrics, memory: newMemory(), clock: o.Clock, log: o.Logger,
-		managedBy: o.ManagedBy, syncPeriod: o.SyncPeriod, alwaysUpdate: o.AlwaysUpdate,
-		parallelObjects: o.ParallelObjects, keepGarbageCollectable: o.KeepGarbageCollectable,
-		enqueue: func(name types.NamespacedName) { c.notify(name, tracker.CauseHealth) },
-		forward: c.dispatcher.Forward, drifts: newStopwatches(), changes: newStopwatches(), timeout: o.RunTimeout,
-	}
+	c.reconciler = newReconciler(o, c, source)
 	c.supervisor = newSupervisor(c.reconciler.Reconcile, o.Clock, o.Logger)
 	o.Facts.Publish(c)
 	return c, nil
@@ -297,7 +287,7 @@ func (c *Controller) needsNoTarget(name types.NamespacedName) bool {
 	case err != nil:
 		return apierrors.IsNotFound(err)
 	case mr.DeletionTimestamp != nil:
-		return len(mr.Status.Resources) == 0 || deref(mr.Spec.KeepObjects)
+		return len(mr.Status.Resources) == 0 || ptr.Deref(mr.Spec.KeepObjects, false)
 	}
 	return resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation])
 }

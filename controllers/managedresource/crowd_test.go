@@ -16,7 +16,7 @@ import (
 
 func othersInTheCrowd(j *judging, n int) (last time.Duration) {
 	for i := range n {
-		last = j.memory.crowd.Wait(types.NamespacedName{Namespace: "others", Name: fmt.Sprint(i)}, j.clock.Now())
+		last = j.status.pace.Wait(types.NamespacedName{Namespace: "others", Name: fmt.Sprint(i)}, j.clock.Now())
 	}
 	return last
 }
@@ -34,9 +34,9 @@ func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	before := j.writes
 
-	few := crowd.AtOnce(crowdPace)
+	few := crowd.AtOnce(outagesPerSecond)
 	j.Expect(othersInTheCrowd(j, few)).To(BeZero(), "a few targets are told at once")
-	j.Expect(othersInTheCrowd(j, few+3*crowdPace)).To(BeNumerically("~", 3*time.Second, time.Second/crowdPace))
+	j.Expect(othersInTheCrowd(j, few+3*outagesPerSecond)).To(BeNumerically("~", 3*time.Second, time.Second/outagesPerSecond))
 	j.vanish()
 	wait := j.look()
 	j.Expect(wait).To(BeNumerically(">", 3*time.Second))
@@ -48,7 +48,7 @@ func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 	j.Expect(j.writes).To(Equal(before + 1))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
 
-	othersInTheCrowd(j, 10*crowdPace)
+	othersInTheCrowd(j, 10*outagesPerSecond)
 	j.clusters.SetState(j.work.target, clustercache.StateConnected, "", "")
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
@@ -62,7 +62,7 @@ func TestThatManyCannotBeWatchedIsToldInTurns(t *testing.T) {
 	j.shown()
 	j.look()
 	before := j.writes
-	othersInTheCrowd(j, crowd.AtOnce(crowdPace)+3*crowdPace)
+	othersInTheCrowd(j, crowd.AtOnce(outagesPerSecond)+3*outagesPerSecond)
 	j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
 	wait := j.look()
 	j.Expect(wait).To(BeNumerically(">", 3*time.Second))
@@ -82,12 +82,12 @@ func TestThatManyCannotBeWatchedIsToldInTurns(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False HealthCheckError"))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(HavePrefix("Unknown HealthCheckError"))
 
-	j.clock.Step(calmText)
+	j.clock.Step(debounceText)
 	j.clusters.Sync(j.work.target, "ConfigMap.v1", true)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
-	othersInTheCrowd(j, 10*crowdPace)
-	j.clock.Step(calmText)
+	othersInTheCrowd(j, 10*outagesPerSecond)
+	j.clock.Step(debounceText)
 	j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
 	j.Expect(j.look()).To(BeNumerically(">", time.Second), "a turn is used once")
 	j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("11", "False"))
@@ -99,7 +99,7 @@ func TestThatManyCannotBeWatchedIsToldInTurns(t *testing.T) {
 // Whoever changes a ManagedResource while thousands wait is told at once that its target is away.
 func TestUsersDoNotWaitForTheCrowd(t *testing.T) {
 	j := judged(t)
-	othersInTheCrowd(j, 10*crowdPace)
+	othersInTheCrowd(j, 10*outagesPerSecond)
 	j.vanish()
 	j.work.mr.Generation++
 	j.Expect(j.look()).To(BeZero())
@@ -108,13 +108,14 @@ func TestUsersDoNotWaitForTheCrowd(t *testing.T) {
 
 func TestOneThatIsGoneHasNoPlaceInTheCrowd(t *testing.T) {
 	g := NewWithT(t)
-	m, now := newMemory(), time.Unix(1e9, 0)
+	now := time.Unix(1e9, 0)
+	w := newStatusWriter(nil, nil)
 	name := types.NamespacedName{Name: "gone"}
-	for i := range 2 * crowdPace {
-		m.crowd.Wait(types.NamespacedName{Name: fmt.Sprint(i)}, now)
+	for i := range 2 * outagesPerSecond {
+		w.pace.Wait(types.NamespacedName{Name: fmt.Sprint(i)}, now)
 	}
-	wait := m.crowd.Wait(name, now)
-	g.Expect(m.crowd.Wait(name, now)).To(Equal(wait))
-	m.forget(name)
-	g.Expect(m.crowd.Wait(name, now)).To(BeNumerically(">", wait), "it queues anew")
+	wait := w.pace.Wait(name, now)
+	g.Expect(w.pace.Wait(name, now)).To(Equal(wait))
+	w.forget(name)
+	g.Expect(w.pace.Wait(name, now)).To(BeNumerically(">", wait), "it queues anew")
 }

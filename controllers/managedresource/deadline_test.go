@@ -74,13 +74,12 @@ func (d *slowDiscovery) steps() map[string]func(ctx context.Context) (failed int
 	b, intents, refs := many()
 	return map[string]func(context.Context) (int, error){
 		"plan": func(ctx context.Context) (int, error) {
-			r := &reconciler{}
-			work := &run{
+			work := &scope{
 				mr:    &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}},
 				class: &assignment.Class{},
 				name:  types.NamespacedName{Namespace: "a", Name: "b"},
 			}
-			p, err := r.plan(ctx, work, b, d.target)
+			p, err := newPlan(ctx, work, "", b, d.target)
 			if err != nil {
 				return len(b.Objects), err
 			}
@@ -91,8 +90,8 @@ func (d *slowDiscovery) steps() map[string]func(ctx context.Context) (failed int
 			return len(failures), failures[0].Err
 		},
 		"look": func(ctx context.Context) (failed int, err error) {
-			r := &reconciler{applier: &apply.Applier{Parallel: 16}}
-			for _, h := range r.heads(ctx, d.target, intents) {
+			o := &objects{applier: &apply.Applier{Parallel: 16}}
+			for _, h := range o.heads(ctx, d.target, intents) {
 				if h.err != nil {
 					failed, err = failed+1, h.err
 				}

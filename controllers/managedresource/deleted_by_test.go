@@ -45,7 +45,7 @@ func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 			var note lastNote
 			obj := live("%s", test.manifest)
 			d := drift{intent: apply.Intent{Object: obj, Key: inventory.KeyOfObject(obj)}, created: !test.changed, owner: test.owner}
-			newRecorder(&note, testclock.NewFakePassiveClock(time.Now())).corrected(&resourcesv1alpha1.ManagedResource{}, d)
+			newRecorder(&note, testclock.NewFakePassiveClock(time.Now()), nil).corrected(&resourcesv1alpha1.ManagedResource{}, d)
 			g.Expect(string(note)).To(HaveSuffix(test.says))
 		})
 	}
@@ -54,7 +54,7 @@ func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 // To give up on a target helps if it cannot be reached, and does nothing otherwise.
 func TestForcedDeletionIsAdvisedWhereItHelps(t *testing.T) {
 	g := NewWithT(t)
-	work := &run{mr: &resourcesv1alpha1.ManagedResource{}}
+	work := &scope{mr: &resourcesv1alpha1.ManagedResource{}}
 	key := clustercache.ClusterKey{Namespace: "a", Name: "b"}
 	for state, helps := range map[clustercache.State]bool{
 		clustercache.StateDisconnected: true, clustercache.StateRefused: true,

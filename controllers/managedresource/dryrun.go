@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"k8s.io/utils/ptr"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -19,34 +19,43 @@ import (
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
-// dryRun finds out what an apply would do and reports it on the TargetCluster and in the logs. Nothing is written, neither
-// to the ManagedResource nor to the target: applies are sent with the server's own dry run.
-func (r *reconciler) dryRun(ctx context.Context, work *run) (reconcile.Result, error) {
-	report := &hubv1alpha1.DryRunReport{}
-	switch {
-	case work.mr.DeletionTimestamp != nil || work.decision.Leaving:
-		if !deref(work.mr.Spec.KeepObjects) {
-			if err := r.planDeletes(ctx, work, report, work.mr.Status.Resources); err != nil {
-				return r.resync(), err
-			}
-		}
-	case resourcesv1alpha1.IsTruthy(work.mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]), work.decision.AwaitFinalizer != "":
-	default:
-		if planned, err := r.planApply(ctx, work, report); !planned || err != nil {
-			return r.resync(), err
-		}
-	}
-	r.memory.with(work.name, func(e *remembered) { e.target, e.dryRun = work.target, report })
-	return r.resync(), nil
+// previewer finds out what runs would do.
+type previewer struct {
+	content    *content
+	targets    *targets
+	objects    *objects
+	neighbours *neighbours
 }
 
-// planDeletes reports what would be deleted: what is there, and nobody else's.
-func (r *reconciler) planDeletes(ctx context.Context, work *run, report *hubv1alpha1.DryRunReport, refs []resourcesv1alpha1.ObjectReference) error {
+// preview finds out what a run would change; nil if that cannot be told. Nothing is written, neither to the
+// ManagedResource nor to the target: applies are sent with the server's own dry run.
+func (p *previewer) preview(ctx context.Context, s *scope) (*hubv1alpha1.DryRunReport, error) {
+	report := &hubv1alpha1.DryRunReport{}
+	switch {
+	case s.goes():
+		if ptr.Deref(s.mr.Spec.KeepObjects, false) {
+			return report, nil
+		}
+		if err := p.previewDeletes(ctx, s, report, s.mr.Status.Resources); err != nil {
+			return nil, err
+		}
+	case resourcesv1alpha1.IsTruthy(s.mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]), s.decision.AwaitFinalizer != "":
+	default:
+		if planned, err := p.previewApply(ctx, s, report); !planned || err != nil {
+			return nil, err
+		}
+	}
+	return report, nil
+}
+
+// previewDeletes reports what would be deleted: what is there, and nobody else's.
+func (p *previewer) previewDeletes(ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport,
+	refs []resourcesv1alpha1.ObjectReference) error {
 	if len(refs) == 0 {
 		return nil
 	}
-	status, _ := r.clusters.GetStatus(work.target)
-	target, err := r.access(ctx, work.target, status.UID)
+	status, _ := p.targets.clusters.GetStatus(s.target)
+	target, err := p.targets.access(ctx, s.target, status.UID)
 	if err != nil {
 		return err
 	}
@@ -58,49 +67,49 @@ func (r *reconciler) planDeletes(ctx context.Context, work *run, report *hubv1al
 		obj.SetName(ref.Name)
 		looks = append(looks, apply.Intent{Object: obj, Key: inventory.KeyOf(ref)})
 	}
-	policy := r.prunePolicy(ctx, work, work.target, status.UID, nil)
-	for i, head := range r.heads(ctx, target, looks) {
+	policy := p.objects.prunePolicy(p.neighbours.in(ctx, s, status.UID, s.target), nil)
+	for i, head := range p.objects.heads(ctx, target, looks) {
 		if head.absent() || head.err == nil && prune.KeptBecause(head.live, refs[i], policy) != "" {
 			continue
 		}
 		report.Deletes++
-		work.log.Info("Dry run", "object", looks[i].Key.String(), "would", "delete")
+		s.log.Info("Dry run", "object", looks[i].Key.String(), "would", "delete")
 	}
 	return nil
 }
 
-// planApply reports what applying would change. planned is false if that cannot be told.
-func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alpha1.DryRunReport) (planned bool, err error) {
-	if !work.decision.HasTarget {
-		work.log.Info("Dry run: no target", "reason", work.decision.Reason)
+// previewApply reports what applying would change. planned is false if that cannot be told.
+func (p *previewer) previewApply(ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport) (planned bool, err error) {
+	if !s.decision.HasTarget {
+		s.log.Info("Dry run: no target", "reason", s.decision.Reason)
 		return false, nil
 	}
-	b, _, err := r.read(ctx, work)
+	b, _, err := p.content.read(ctx, s)
 	if _, busy := bundle.IsBusy(err); busy {
 		return false, err
 	}
 	if err != nil {
-		work.log.Info("Dry run: cannot read the content", "error", err.Error())
+		s.log.Info("Dry run: cannot read the content", "error", err.Error())
 		return false, nil
 	}
-	status, _ := r.clusters.GetStatus(work.target)
-	target, err := r.access(ctx, work.target, status.UID)
-	if err != nil {
+	status, _ := p.targets.clusters.GetStatus(s.target)
+	if s.access, err = p.targets.access(ctx, s.target, status.UID); err != nil {
 		return false, err
 	}
-	p, err := r.plan(ctx, work, b, target)
+	plan, err := newPlan(ctx, s, p.content.managedBy, b, s.access)
 	if isContentError(err) {
-		work.log.Info("Dry run: the content cannot be applied", "error", err.Error())
+		s.log.Info("Dry run: the content cannot be applied", "error", err.Error())
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	r.noteAutoscalers(ctx, work, target, p.planned(), false)
-	for i, in := range intents(p.objects, bookOf(work.mr)) {
-		change, err := r.wouldChange(ctx, target, in)
+	p.objects.noteAutoscalers(ctx, s, s.access, plan.prepared(), false)
+	book := bookOf(s.mr)
+	for i, in := range plan.intents(book) {
+		change, err := p.objects.preview(ctx, s.access, in)
 		if err != nil {
-			work.log.Info("Dry run: the apply would fail", "object", p.objects[i].Key.String(), "error", err.Error())
+			s.log.Info("Dry run: the apply would fail", "object", plan.objects[i].Key.String(), "error", err.Error())
 			continue
 		}
 		switch change {
@@ -111,19 +120,19 @@ func (r *reconciler) planApply(ctx context.Context, work *run, report *hubv1alph
 		default:
 			continue
 		}
-		work.log.Info("Dry run", "object", p.objects[i].Key.String(), "would", change)
+		s.log.Info("Dry run", "object", plan.objects[i].Key.String(), "would", change)
 	}
-	if p.complete() {
-		old, _ := p.leaving(bookOf(work.mr), work.mr.Status.Resources)
-		if err := r.planDeletes(ctx, work, report, old); err != nil {
+	if plan.complete() {
+		old, _ := plan.leaving(book, s.mr.Status.Resources)
+		if err := p.previewDeletes(ctx, s, report, old); err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// wouldChange asks the server what a run would make of an object: create, update or nothing.
-func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, in apply.Intent) (string, error) {
+// preview asks the server what a run would make of an object: create, update or nothing.
+func (o *objects) preview(ctx context.Context, target apply.Target, in apply.Intent) (string, error) {
 	ctx, done := clustercache.HoldAnswers(ctx)
 	defer done()
 	_, err := target.Head(ctx, in)
@@ -135,7 +144,7 @@ func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, in ap
 	case in.CreateOnly:
 		return "", nil
 	}
-	preview, err := r.applier.Preview(ctx, target, in)
+	preview, err := o.applier.Preview(ctx, target, in)
 	switch {
 	case err != nil:
 		return "", err
@@ -147,7 +156,8 @@ func (r *reconciler) wouldChange(ctx context.Context, target apply.Target, in ap
 	return "update", nil
 }
 
-// stripped removes what differs without a change of content. A Gardener resource manager describes its objects in other words.
+// stripped removes what differs without a change of content. A Gardener resource manager describes its objects in other
+// words.
 func stripped(obj *unstructured.Unstructured) map[string]any {
 	content := obj.DeepCopy()
 	content.SetManagedFields(nil)

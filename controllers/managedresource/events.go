@@ -5,10 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,6 +37,8 @@ const (
 	eventPruned         = "Pruned"
 	eventAllPruned      = "AllPruned"
 	eventFinalized      = "FinalizersRemoved"
+
+	eventDefaultNamespace = "DefaultNamespace"
 )
 
 // maxManagers is how many managers a text names.
@@ -49,69 +51,49 @@ const noteLimit = 1024
 // makes two events the same is everything but their notes, so an event about an object of the target refers to it, and to
 // the fields that are concerned.
 //
-// An object that fails, drifts or is contested all the time must not flood the source: a ManagedResource has a budget of
-// events, which is refilled slowly.
+// An object that fails, drifts or is contested all the time must not flood the source: the events of a ManagedResource
+// are rate-limited. It counts in metrics what it writes events about.
 type recorder struct {
 	events.EventRecorder
-	clock clock.PassiveClock
-	// spent maps the UID of a ManagedResource to what it wrote lately.
-	spent *lru.Cache[types.UID, *budget]
+	clock    clock.PassiveClock
+	metrics  *Metrics
+	limiters *lru.Cache[types.UID, *rate.Limiter] // by the UID of the ManagedResource
 }
 
-// The budget of a ManagedResource: that many events at once, and one more after each pause.
+// A ManagedResource writes that many events at once, and one more after each pause.
 const (
 	eventBurst = 25
 	eventPause = 30 * time.Second
-	// budgetLimit bounds the budgets that are kept. One that is forgotten starts anew.
-	budgetLimit = 4096
+	// limiterLimit bounds the rate limiters that are kept. One that is forgotten starts anew.
+	limiterLimit = 4096
 )
 
-// budget counts the events of one ManagedResource. It is empty when full is eventBurst pauses ahead.
-type budget struct {
-	mu   sync.Mutex
-	full time.Time // when all events may be written again
-}
-
-// take uses one event, and is false if there is none left.
-func (b *budget) take(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.full.Before(now) {
-		b.full = now
-	}
-	if b.full.Sub(now) > (eventBurst-1)*eventPause {
-		return false
-	}
-	b.full = b.full.Add(eventPause)
-	return true
-}
-
-func newRecorder(r events.EventRecorder, c clock.PassiveClock) *recorder {
-	spent, err := lru.New[types.UID, *budget](budgetLimit)
+func newRecorder(r events.EventRecorder, c clock.PassiveClock, m *Metrics) *recorder {
+	limiters, err := lru.New[types.UID, *rate.Limiter](limiterLimit)
 	if err != nil {
 		panic(err) // of a size that is not positive
 	}
-	return &recorder{EventRecorder: r, clock: c, spent: spent}
+	return &recorder{EventRecorder: r, clock: c, metrics: m, limiters: limiters}
 }
 
 func (r *recorder) write(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action, note string) {
-	if r.spare(mr) {
+	if r.allow(mr.UID) {
 		r.send(mr, about, kind, reason, action, note)
 	}
 }
 
-// spare takes an event out of the budget of a ManagedResource; false if there is none left.
-func (r *recorder) spare(mr *resourcesv1alpha1.ManagedResource) bool {
-	b, known := r.spent.Get(mr.UID)
-	if !known { // a ManagedResource is in the hands of one worker
-		b = &budget{}
-		r.spent.Add(mr.UID, b)
+// allow tells whether a ManagedResource may write one more event.
+func (r *recorder) allow(mr types.UID) bool {
+	limiter, known := r.limiters.Get(mr)
+	if !known { // one worker at a time writes events of a ManagedResource
+		limiter = rate.NewLimiter(rate.Every(eventPause), eventBurst)
+		r.limiters.Add(mr, limiter)
 	}
-	return b.take(r.clock.Now())
+	return limiter.AllowN(r.clock.Now(), 1)
 }
 
-// forget drops the budget of a ManagedResource that goes. Those of thousands that are gone would fill the room until it is needed.
-func (r *recorder) forget(mr types.UID) { r.spent.Remove(mr) }
+// forget drops the rate limiter of a ManagedResource that goes, before those of thousands that are gone fill the cache.
+func (r *recorder) forget(mr types.UID) { r.limiters.Remove(mr) }
 
 func (r *recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action, note string) {
 	note = untrusted.Text(note, noteLimit)

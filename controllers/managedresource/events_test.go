@@ -37,7 +37,7 @@ func TestEventsOfAManagedResourceAreLimited(t *testing.T) {
 	g := NewWithT(t)
 	clock := testclock.NewFakePassiveClock(time.Now())
 	written := counting{}
-	r := newRecorder(written, clock)
+	r := newRecorder(written, clock, nil)
 	loud := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "loud"}}
 	other := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "other"}}
 	for range 10 * eventBurst {
@@ -61,20 +61,21 @@ func TestEventsOfAManagedResourceAreLimited(t *testing.T) {
 func TestBudgetsOfEventsGoWithTheirManagedResources(t *testing.T) {
 	g := NewWithT(t)
 	j := judged(t)
-	r := newRecorder(counting{}, j.clock)
-	j.events, j.claims, j.drifts, j.changes = r, &assignment.Claims{}, newStopwatches(), newStopwatches()
+	r := newRecorder(counting{}, j.clock, nil)
+	j.events, j.assigner = r, &assignment.Claims{}
 	j.work.class, j.work.log = &assignment.Class{}, logr.Discard()
 	r.recreated(j.work.mr, inventory.Key{})
-	g.Expect(r.spent.Len()).To(Equal(1))
-	g.Expect(j.letGo(j.ctx, j.work)).To(Succeed())
-	g.Expect(r.spent.Len()).To(BeZero())
+	g.Expect(r.limiters.Len()).To(Equal(1))
+	_, _, err := j.letGo(j.ctx, j.work)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(r.limiters.Len()).To(BeZero())
 }
 
 // Nothing else tells users what stays behind, and there may be reasons for many events before.
 func TestEventOfWhatStaysBehindIsWrittenWhateverWasWrittenBefore(t *testing.T) {
 	g := NewWithT(t)
 	written := counting{}
-	r := newRecorder(written, testclock.NewFakePassiveClock(time.Now()))
+	r := newRecorder(written, testclock.NewFakePassiveClock(time.Now()), nil)
 	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "loud"}}
 	for range 2 * eventBurst {
 		r.recreated(mr, inventory.Key{})
@@ -89,7 +90,7 @@ func TestEventsAreBoundedWhateverTheTargetSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var last lastEvent
-			r := newRecorder(&last, testclock.NewFakePassiveClock(time.Now()))
+			r := newRecorder(&last, testclock.NewFakePassiveClock(time.Now()), nil)
 			var foreign []ownership.Foreign
 			for i := range 100 {
 				foreign = append(foreign, ownership.Foreign{
@@ -134,7 +135,7 @@ func (n *lastNote) Eventf(_, _ runtime.Object, _, _, _, format string, args ...a
 func TestEventsHaveNotesThatAreAccepted(t *testing.T) {
 	g := NewWithT(t)
 	var note lastNote
-	r := newRecorder(&note, testclock.NewFakePassiveClock(time.Now()))
+	r := newRecorder(&note, testclock.NewFakePassiveClock(time.Now()), nil)
 	for length := range 5 {
 		r.released(&resourcesv1alpha1.ManagedResource{}, strings.Repeat("x", length)+strings.Repeat("ü", noteLimit), nil)
 		g.Expect(utf8.ValidString(string(note))).To(BeTrue())
@@ -161,7 +162,7 @@ func TestW19_EventsTellOfChangesOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			written := counting{}
-			newRecorder(written, testclock.NewFakePassiveClock(time.Now())).applied(&resourcesv1alpha1.ManagedResource{}, c.before, c.now)
+			newRecorder(written, testclock.NewFakePassiveClock(time.Now()), nil).applied(&resourcesv1alpha1.ManagedResource{}, c.before, c.now)
 			NewWithT(t).Expect(written[""]).To(Equal(c.told))
 		})
 	}

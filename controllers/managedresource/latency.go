@@ -14,31 +14,38 @@ import (
 	"github.com/trellis-hub/trellis/metrics"
 )
 
-// stopwatches measure how long something takes that begins with an event and ends with a run. There is at most one for each
+// latencies measure how long something takes that begins with an event and ends with a run. There is at most one for each
 // ManagedResource that waits for its run.
-type stopwatches struct {
+type latencies struct {
 	mu    sync.Mutex
 	since map[types.NamespacedName]time.Time
 }
 
-func newStopwatches() *stopwatches { return &stopwatches{since: map[types.NamespacedName]time.Time{}} }
+func newLatencies() *latencies { return &latencies{since: map[types.NamespacedName]time.Time{}} }
 
 // start begins to measure, unless that has begun.
-func (s *stopwatches) start(name types.NamespacedName, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if began, running := s.since[name]; !running || now.Before(began) {
-		s.since[name] = now
+func (l *latencies) start(name types.NamespacedName, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if began, running := l.since[name]; !running || now.Before(began) {
+		l.since[name] = now
 	}
 }
 
 // stop ends it, and returns since when it was measured; zero if it was not.
-func (s *stopwatches) stop(name types.NamespacedName) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	since := s.since[name]
-	delete(s.since, name)
+func (l *latencies) stop(name types.NamespacedName) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	since := l.since[name]
+	delete(l.since, name)
 	return since
+}
+
+// resume goes on with what stop returned, because the run did not do it.
+func (l *latencies) resume(name types.NamespacedName, since time.Time) {
+	if !since.IsZero() {
+		l.start(name, since)
+	}
 }
 
 // timed measures the runs of a class.
@@ -63,7 +70,8 @@ func (t timed) Reconcile(ctx context.Context, req dispatch.Request) (reconcile.R
 	took := t.clock.Since(began)
 	observer.Observe(took.Seconds())
 	if took > slowRun {
-		t.log.Info("A run took long", "class", t.class.label, "target", metrics.TargetName(req.Target), "managedResource", req.String(), "duration", took)
+		t.log.Info("A run took long", "class", t.class.label, "target", metrics.TargetName(req.Target),
+			"managedResource", req.String(), "duration", took)
 	}
 	return result, err
 }

@@ -9,7 +9,6 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -211,15 +210,16 @@ func (h *hour) advance(minute int64) {
 	h.last = max(h.last, minute)
 }
 
-func (m *Metrics) corrected(work *run, d drift, now time.Time) {
+// corrected counts the correction of an object.
+func (m *Metrics) corrected(s *scope, d drift, now time.Time) {
 	action := "reset"
 	if d.created {
 		action = "created"
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.corrections.WithLabelValues(classLabel(work.class.Name), m.kinds.Label(d.intent.Key.Kind), action, m.manager(d)).Inc()
-	t := m.target(work.target)
+	m.corrections.WithLabelValues(classLabel(s.class.Name), m.kinds.Label(d.intent.Key.Kind), action, m.manager(d)).Inc()
+	t := m.target(s.target)
 	t.corrections++
 	h := &t.hour
 	minute := now.Unix() / 60
@@ -248,32 +248,4 @@ func (m *Metrics) driftLastHour(cluster clustercache.ClusterKey, now time.Time) 
 		sum += n
 	}
 	return sum
-}
-
-// report counts and tells what a run applied.
-func (r *reconciler) report(work *run, outcomes []apply.Outcome) {
-	figures := r.metrics.of(work.class.Name)
-	for _, o := range outcomes {
-		if o.Unchanged {
-			continue
-		}
-		counter := figures.applied
-		if o.Err != nil {
-			counter = figures.applyFailed
-			work.log.V(1).Info("Could not apply", "object", o.Key.String(), "error", o.Err.Error())
-		}
-		counter.Inc()
-		if len(o.UnknownFields) > 0 {
-			r.events.unknownFields(work.mr, o.Key, o.UnknownFields)
-		}
-		if len(o.Duplicates) > 0 {
-			r.events.duplicates(work.mr, o.Key, o.Duplicates)
-		}
-		if o.Recreated {
-			r.events.recreated(work.mr, o.Key)
-		}
-		if o.Err == nil && len(o.TakenBack) > 0 {
-			r.events.takenBack(work.mr, o)
-		}
-	}
 }

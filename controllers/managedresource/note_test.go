@@ -29,16 +29,17 @@ import (
 // noting is a reconciler right after a run of everything, with all that it takes to note it.
 type noting struct {
 	*WithT
-	*reconciler
-	t      *testing.T
-	server client.Client
-	clock  *clocktesting.FakeClock
-	work   *run
+	tracker *tracker.Tracker
+	notes   *appliedNotes
+	t       *testing.T
+	server  client.Client
+	clock   *clocktesting.FakeClock
+	work    *scope
 }
 
 const (
-	content = "input" // what was applied
-	later   = 10 * time.Minute
+	appliedInput = "input" // what was applied
+	later        = 10 * time.Minute
 )
 
 func ran(t *testing.T) noting {
@@ -58,13 +59,14 @@ func ran(t *testing.T) noting {
 	clusters := clustersfake.New(nil)
 	clusters.Add(cluster, clustersfake.Target{})
 	n := noting{WithT: g, t: t, server: server, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
-	n.work = &run{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr}
-	n.reconciler = &reconciler{source: store.New(server, server, func(*resourcesv1alpha1.ManagedResource) {}), memory: newMemory(), clock: n.clock, tracker: tracker.New(tracker.Options{
+	n.work = &scope{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr, state: &state{}, clock: n.clock}
+	n.tracker = tracker.New(tracker.Options{
 		Clusters: clusters, Selector: labels.Everything(), Clock: n.clock, Notify: func(types.NamespacedName, tracker.Cause) {},
-	})}
+	})
+	n.notes = &appliedNotes{store: store.New(server, server, func(*resourcesv1alpha1.ManagedResource) {}), tracker: n.tracker}
 	g.Expect(n.tracker.Track(t.Context(), n.work.name, cluster, mr.Status.Resources, tracker.Exact{})).To(Succeed())
 	n.accept("uid")
-	n.memory.note(n.work.name, n.clock.Now().Add(noteDelay))
+	n.work.state.noteDue = n.clock.Now().Add(noteDelay)
 	return n
 }
 
@@ -76,7 +78,8 @@ func (n noting) accept(uid types.UID) {
 // look is a later run that finds nothing to do until a time.
 func (n noting) look(input string, until time.Duration) reconcile.Result {
 	n.t.Helper()
-	result, err := n.noteApplied(n.t.Context(), n.work, input, reconcile.Result{RequeueAfter: until})
+	n.work.input = input
+	result, err := n.notes.writeWhenDue(n.t.Context(), n.work, reconcile.Result{RequeueAfter: until})
 	n.Expect(err).NotTo(HaveOccurred())
 	return result
 }
@@ -91,26 +94,26 @@ func (n noting) note() string {
 
 func TestNoteIsWrittenWhenItIsDue(t *testing.T) {
 	n := ran(t)
-	n.Expect(n.look(content, later)).To(SatisfyAll(HaveField("RequeueAfter", noteDelay), HaveField("Priority", HaveValue(Equal(dispatch.PriorityResync)))))
+	n.Expect(n.look(appliedInput, later)).To(SatisfyAll(HaveField("RequeueAfter", noteDelay), HaveField("Priority", HaveValue(Equal(dispatch.PriorityResync)))))
 	n.clock.Step(noteDelay / 2)
-	n.Expect(n.look(content, time.Millisecond)).To(Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "who looks earlier anyway asks for nothing")
+	n.Expect(n.look(appliedInput, time.Millisecond)).To(Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "who looks earlier anyway asks for nothing")
 	n.Expect(n.note()).To(BeEmpty())
 
 	n.clock.Step(noteDelay / 2)
-	n.Expect(n.look(content, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
+	n.Expect(n.look(appliedInput, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
 	note, ok := parseApplied(n.note())
 	n.Expect(ok).To(BeTrue())
 	states, _ := n.tracker.AcceptedStates(n.work.name)
-	n.Expect(note).To(Equal(applied{Input: content, Fold: tracker.Fold(states)}))
+	n.Expect(note).To(Equal(applied{Input: appliedInput, Fingerprint: tracker.Fingerprint(states)}))
 }
 
 func TestNoteThatIsWrittenIsNotWrittenAgain(t *testing.T) {
 	n := ran(t)
 	n.clock.Step(noteDelay)
-	n.look(content, later)
+	n.look(appliedInput, later)
 	before := n.note()
 	n.accept("another")
-	n.Expect(n.look(content, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
+	n.Expect(n.look(appliedInput, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
 	n.Expect(n.note()).To(Equal(before), "corrections write theirs themselves")
 }
 
@@ -118,8 +121,8 @@ func TestNoteWaitsForTheLastOfManyRuns(t *testing.T) {
 	n := ran(t)
 	for range 5 {
 		n.clock.Step(noteDelay - time.Millisecond)
-		n.memory.note(n.work.name, n.clock.Now().Add(noteDelay)) // as a run of everything does
-		n.Expect(n.look(content, later).RequeueAfter).To(Equal(noteDelay))
+		n.work.state.noteDue = n.clock.Now().Add(noteDelay) // as a run of everything does
+		n.Expect(n.look(appliedInput, later).RequeueAfter).To(Equal(noteDelay))
 	}
 	n.Expect(n.note()).To(BeEmpty())
 	n.clock.Step(noteDelay)
@@ -133,13 +136,14 @@ func TestNoteThatFailedStaysDue(t *testing.T) {
 	other := n.work.mr.DeepCopy()
 	other.Labels["team"] = "y"
 	n.Expect(n.server.Update(t.Context(), other)).To(Succeed())
-	_, err := n.noteApplied(t.Context(), n.work, content, reconcile.Result{})
+	n.work.input = appliedInput
+	_, err := n.notes.writeWhenDue(t.Context(), n.work, reconcile.Result{})
 	n.Expect(err).To(MatchError(apierrors.IsConflict, "Conflict"))
 
-	n.work.mr, err = n.source.Get(t.Context(), n.work.name)
+	n.work.mr, err = n.notes.store.Get(t.Context(), n.work.name)
 	n.Expect(err).NotTo(HaveOccurred())
-	n.look(content, later)
-	n.Expect(n.note()).To(HavePrefix(content + "."))
+	n.look(appliedInput, later)
+	n.Expect(n.note()).To(HavePrefix(appliedInput + "."))
 }
 
 func TestNothingIsNotedWhileSomethingIsNotKnown(t *testing.T) {
@@ -147,10 +151,10 @@ func TestNothingIsNotedWhileSomethingIsNotKnown(t *testing.T) {
 	n.tracker.Forget(n.work.name)
 	n.Expect(n.tracker.Track(t.Context(), n.work.name, n.work.target, n.work.mr.Status.Resources, tracker.Exact{})).To(Succeed())
 	n.clock.Step(noteDelay)
-	n.look(content, later)
+	n.look(appliedInput, later)
 	n.Expect(n.note()).To(BeEmpty())
 	n.accept("uid")
-	n.look(content, later)
+	n.look(appliedInput, later)
 	n.Expect(n.note()).NotTo(BeEmpty(), "it is made good")
 }
 
@@ -160,10 +164,10 @@ func TestFailureTakesBackTheNoteWrittenOrNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := ran(t)
 			n.clock.Step(before)
-			n.look(content, later)
-			n.Expect(n.unmarkApplied(t.Context(), n.work, content)).To(Succeed())
+			n.look(appliedInput, later)
+			n.Expect(n.notes.takeBack(t.Context(), n.work)).To(Succeed())
 			n.clock.Step(noteDelay)
-			n.Expect(n.look(content, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
+			n.Expect(n.look(appliedInput, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
 			n.Expect(n.note()).To(BeEmpty())
 		})
 	}

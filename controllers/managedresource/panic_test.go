@@ -16,15 +16,20 @@ import (
 // A run that panics is tried again. What happens to the objects is heard of meanwhile, and after.
 func TestEventsAreHeardOfAfterARunPanicked(t *testing.T) {
 	j := judged(t)
-	j.work.class, j.shared = &assignment.Class{}, sharing.NewIndex()
-	j.bundles = bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})
+	j.work.class = &assignment.Class{}
+	j.neighbours = &neighbours{index: sharing.NewIndex(), assigner: &assignment.Claims{}}
+	j.content = &content{bundles: bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})}
+	j.objects = &objects{tracker: j.tracker}
 	j.clusters.Add(j.work.target, clustersfake.Target{Client: j.server})
 	j.track(j.work.mr.Status.Resources...)
 	j.shown()
-	input, _ := j.input(j.work)
-	status, _ := j.clusters.GetStatus(j.work.target)
+	j.judge()
+	j.work.input, _ = j.content.input(j.work)
+	j.work.todo = []inventory.Key{inventory.KeyOf(j.work.mr.Status.Resources[0])}
 	j.Expect(func() {
-		_, _ = j.correct(j.ctx, j.work, status, input, []inventory.Key{inventory.KeyOf(j.work.mr.Status.Resources[0])})
+		_, _, _ = execute(j.ctx, j.reconciler, j.work, []phase{
+			(*reconciler).read, (*reconciler).connect, (*reconciler).planObjects, (*reconciler).correct,
+		})
 	}).To(Panic(), "there is no applier")
 	j.news = 0
 	j.becomes(11, "False")

@@ -29,11 +29,11 @@ func restarted(t *testing.T) *restarting {
 	j.Expect(complete).To(BeTrue())
 	j.work.class = &assignment.Class{Finalizer: "trellis"}
 	j.work.mr.Finalizers = []string{"trellis"}
-	j.work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = applied{Input: content, Fold: tracker.Fold(states)}.String()
+	j.work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = applied{Input: appliedInput, Fingerprint: tracker.Fingerprint(states)}.String()
 	j.Expect(j.server.Update(j.ctx, j.work.mr)).To(Succeed())
 	refs := j.work.mr.Status.Resources
 	j.tracker.Forget(j.work.name)
-	j.memory.forget(j.work.name)
+	j.work.state.forget()
 	j.track(refs...)
 	for name := range j.clusters.Watches(j.work.target) {
 		j.clusters.Sync(j.work.target, name, false)
@@ -44,9 +44,10 @@ func restarted(t *testing.T) *restarting {
 // start is a look at it. done is false if it is to be applied.
 func (j *restarting) start() (done bool, next time.Duration) {
 	j.t.Helper()
-	status, _ := j.clusters.GetStatus(j.work.target)
-	status.Since = j.since
-	done, result, err := j.unchanged(j.ctx, j.work, status, content)
+	j.work.status, _ = j.clusters.GetStatus(j.work.target)
+	j.work.status.Since = j.since
+	j.work.input, j.work.current = appliedInput, true
+	done, result, err := j.compare(j.ctx, j.work)
 	j.Expect(err).NotTo(HaveOccurred())
 	return done, result.RequeueAfter
 }

@@ -7,164 +7,205 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/crowd"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
+	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// updateStatus patches the status if change makes a difference. The summary follows from the other conditions.
-func (r *reconciler) updateStatus(ctx context.Context, work *run, change func(*resourcesv1alpha1.ManagedResourceStatus)) error {
-	base := r.changeStatus(work, change)
-	if equalStatus(&base.Status, &work.mr.Status) {
-		return nil
-	}
-	return r.source.Patch(ctx, base, work.mr, true)
+var semantic = equality.Semantic
+
+// statusWriter is the only one that writes the status of ManagedResources: by patch, and only what changed.
+//
+// Two kinds of writes are paced. Health changes with each pod of a roll-out, so writes about health alone are debounced
+// for each ManagedResource. And when a network goes, thousands of ManagedResources have to say at once that their targets
+// cannot be asked, or watched; a source that is busy with that is slow for those who correct drift elsewhere. So these
+// writes share one rate, after a few that do not wait. That targets are back is written at once: what sums up their
+// ManagedResources waits for the last of them.
+type statusWriter struct {
+	store *store.Store
+	clock clock.PassiveClock
+	pace  *crowd.Crowd
 }
 
-// changeStatus changes the status and what follows from it, and returns the ManagedResource as it was.
-func (r *reconciler) changeStatus(work *run, change func(*resourcesv1alpha1.ManagedResourceStatus)) (base *resourcesv1alpha1.ManagedResource) {
-	base = new(*work.mr) // of a status nothing is changed in its place
-	s := &work.mr.Status
-	change(s)
-	r.contest(s, work.name)
-	if len(s.Conditions) > 0 {
-		r.set(s, resourcesv1alpha1.ConditionReady, conditions.Ready(s.Conditions, work.mr.Generation, s.ObservedGeneration))
+// outagesPerSecond is how many ManagedResources say in a second that their targets cannot be asked or watched.
+const outagesPerSecond = 50
+
+func newStatusWriter(s *store.Store, c clock.PassiveClock) *statusWriter {
+	return &statusWriter{store: s, clock: c, pace: crowd.New(outagesPerSecond)}
+}
+
+// forget drops what is known of a ManagedResource that is gone.
+func (w *statusWriter) forget(name types.NamespacedName) { w.pace.Forget(name) }
+
+// write patches the status if change makes a difference.
+func (w *statusWriter) write(ctx context.Context, s *scope, change func(*draft)) error {
+	base := w.change(s, change)
+	if equalStatus(&base.Status, &s.mr.Status) {
+		return nil
+	}
+	return w.store.Patch(ctx, base, s.mr, true)
+}
+
+// change changes the status and what follows from it, and returns the ManagedResource as it was. Nothing of a status is
+// changed in its place.
+func (w *statusWriter) change(s *scope, change func(*draft)) (base *resourcesv1alpha1.ManagedResource) {
+	base = new(*s.mr)
+	d := &draft{ManagedResourceStatus: &s.mr.Status, now: w.clock.Now()}
+	change(d)
+	by, _ := s.state.contested(d.now)
+	d.contested(by)
+	if len(d.Conditions) > 0 {
+		d.set(resourcesv1alpha1.ConditionReady, conditions.Ready(d.Conditions, s.mr.Generation, d.ObservedGeneration))
 	}
 	return base
 }
 
-func (r *reconciler) setCondition(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string) {
-	r.set(s, t, conditions.Condition{Status: status, Reason: reason, Message: message})
-}
-
-func (r *reconciler) set(s *resourcesv1alpha1.ManagedResourceStatus, t resourcesv1alpha1.ConditionType, c conditions.Condition) {
-	s.Conditions = resourcesv1alpha1.SetCondition(r.clock.Now(), s.Conditions, t, c.Status, c.Reason, conditions.Bound(c.Message))
-}
-
-// setApplied writes ResourcesApplied alone.
-func (r *reconciler) setApplied(ctx context.Context, work *run, status resourcesv1alpha1.ConditionStatus, reason, message string) error {
-	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, status, reason, message)
-	})
-}
-
-// notApplied says why nothing can be applied, whether or not there is a target at the moment.
-func (r *reconciler) notApplied(ctx context.Context, work *run, reason, message string) error {
-	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, reason, message)
-		if r.ask(ctx, s, work) {
-			r.endSilence(s)
-		}
-	})
-}
-
-// pendingConditions says that new content is about to be applied. A failure or a pending deletion stays visible until
-// the run is over.
-func (r *reconciler) pendingConditions(s *resourcesv1alpha1.ManagedResourceStatus) {
-	r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
-	r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
-	reason, message := resourcesv1alpha1.ReasonApplyProgressing, "The resources are being applied."
-	if c := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesApplied); c != nil {
-		switch c.Reason {
-		case resourcesv1alpha1.ReasonApplyFailed, resourcesv1alpha1.ReasonDeletionFailed, resourcesv1alpha1.ReasonDeletionPending:
-			reason, message = c.Reason, c.Message
-		}
-	}
-	r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, message)
-}
-
-// endSilence is for conditions that say that there was nobody to ask, when there is again. What was said before is outdated,
-// and whatever is to be done now may fail.
-func (r *reconciler) endSilence(s *resourcesv1alpha1.ManagedResourceStatus) {
-	c := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
-	if c == nil || c.Status != resourcesv1alpha1.ConditionUnknown || c.Reason == resourcesv1alpha1.ReasonChecksPending {
-		return
-	}
-	r.unknownHealth(s, resourcesv1alpha1.ReasonChecksPending, "The target cluster answers again; the checks are pending.")
-}
-
-const messageChecksPending = "The content changed; its checks are pending."
-
-// ignored stops everything and reports that.
-func (r *reconciler) ignored(ctx context.Context, work *run) error {
-	const message = "The ManagedResource is marked to be ignored."
-	return r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		reason := resourcesv1alpha1.ReasonManagedResourceIgnored
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue, reason, message)
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, reason, message)
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, reason, message)
-	})
-}
-
-// wasIgnored tells whether a condition says that the ManagedResource is ignored. It says nothing about one that is not.
-func wasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
-	return slices.ContainsFunc([]resourcesv1alpha1.ConditionType{
-		resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionResourcesHealthy,
-	}, func(t resourcesv1alpha1.ConditionType) bool {
-		c := resourcesv1alpha1.GetCondition(s.Conditions, t)
-		return c != nil && c.Reason == resourcesv1alpha1.ReasonManagedResourceIgnored
-	})
-}
-
-// notIgnored ends what ignored said. What is true instead shows when the target is asked.
-func (r *reconciler) notIgnored(s *resourcesv1alpha1.ManagedResourceStatus) {
-	const message = "The ManagedResource is not ignored any more; its checks are pending."
-	r.unknownHealth(s, resourcesv1alpha1.ReasonChecksPending, message)
-	r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
-		resourcesv1alpha1.ReasonApplyProgressing, "The resources are being applied.")
-}
-
-// withoutTarget says that there is no target, or too many. Events bring it back.
-func (r *reconciler) withoutTarget(ctx context.Context, work *run) (reconcile.Result, error) {
-	r.tracker.Forget(work.name)
-	err := r.updateStatus(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) {
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, work.decision.Reason, work.decision.Message)
-		r.unknownHealth(s, work.decision.Reason, work.decision.Message)
-	})
-	return reconcile.Result{}, err
-}
-
-// unreachable says that the target cannot be asked. What was applied stays applied, as far as anybody knows. Nothing is
-// said about a target that was not dialled yet, that may be back in a moment, or that is meant to be away.
-func (r *reconciler) unreachable(ctx context.Context, work *run, status clustercache.Status) (reconcile.Result, error) {
-	switch status.State {
-	case clustercache.StateConnecting, clustercache.StateConnected, clustercache.StateHibernated:
+// writeOutage writes that a target cannot be asked, at the rate of such writes. A ManagedResource whose last change was
+// not applied yet, such as a new one, does not wait.
+func (w *statusWriter) writeOutage(ctx context.Context, s *scope, change func(*draft)) (reconcile.Result, error) {
+	base := w.change(s, change)
+	if equalStatus(&base.Status, &s.mr.Status) {
 		return reconcile.Result{}, nil
 	}
-	if status.Held || r.hibernated(ctx, work) {
-		return reconcile.Result{}, nil
-	}
-	return r.tellUnreachable(ctx, work, func(s *resourcesv1alpha1.ManagedResourceStatus) { r.setUnreachable(s, work, status) })
-}
-
-func (r *reconciler) setUnreachable(s *resourcesv1alpha1.ManagedResourceStatus, work *run, status clustercache.Status) {
-	reason := resourcesv1alpha1.ReasonTargetUnreachable
-	message := fmt.Sprintf("The target cluster %s is not reachable since %s: %s", work.target, status.Since.UTC().Format(time.RFC3339), dispatch.WhyDown(status))
-	if status.State == clustercache.StateRefused {
-		reason = resourcesv1alpha1.ReasonTargetRefused
-		if status.Reason == clustercache.ReasonIdentityChanged {
-			reason = resourcesv1alpha1.ReasonIdentityChanged
+	if s.mr.Generation == s.mr.Status.ObservedGeneration {
+		if wait := w.pace.Wait(s.name, w.clock.Now()); wait > 0 {
+			s.mr = base
+			return reconcile.Result{RequeueAfter: wait, Priority: new(dispatch.PriorityResync)}, nil
 		}
-		message = fmt.Sprintf("The registration of the target cluster %s is not usable: %s", work.target, status.Message)
 	}
-	r.unknownHealth(s, reason, message)
-	// There was no target before, and now there is one. Whether anything was applied to it shows when it can be asked.
-	if c := resourcesv1alpha1.GetCondition(s.Conditions, resourcesv1alpha1.ConditionResourcesApplied); c != nil &&
-		(c.Reason == resourcesv1alpha1.ReasonTargetNotFound || c.Reason == resourcesv1alpha1.ReasonTargetAmbiguous) {
-		r.setCondition(s, resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionUnknown, reason, message)
-	}
+	return reconcile.Result{}, w.writePaced(ctx, s, base)
 }
 
-func (r *reconciler) unknownHealth(s *resourcesv1alpha1.ManagedResourceStatus, reason, message string) {
-	r.setCondition(s, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionUnknown, reason, message)
-	r.setCondition(s, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionUnknown, reason, message)
+func (w *statusWriter) writePaced(ctx context.Context, s *scope, base *resourcesv1alpha1.ManagedResource) error {
+	if err := w.store.Patch(ctx, base, s.mr, true); err != nil {
+		return err
+	}
+	w.pace.Used(s.name, w.clock.Now())
+	return nil
 }
 
-// equalStatus compares what a patch would send. Each look at a ManagedResource does, and to compare the inventory by reflection took a
-// fifth of it.
+// writeHealth is write for changes that nothing but the target's own events brought. wait is when to try again if it is
+// too soon to write; nothing is written then, and nothing is lost: the next run finds what there is to say.
+func (w *statusWriter) writeHealth(ctx context.Context, s *scope, change func(*draft)) (wait time.Duration, err error) {
+	base := w.change(s, change)
+	before, after, now := &base.Status, &s.mr.Status, w.clock.Now()
+	if equalStatus(before, after) {
+		return 0, nil
+	}
+	pause, turned := debounceText, turned(before, after)
+	switch {
+	case !equalStatus(withoutHealth(before), withoutHealth(after)): // there is more to it
+		pause, turned = 0, false
+	case turned:
+		pause = debounceStatus
+	case s.reading: // a moment later there is more to say, and maybe only what was said before
+		s.mr = base
+		return notes.Deadline, nil
+	}
+	blind := pause > 0 && blinded(before, after)
+	if blind {
+		wait = w.pace.Wait(s.name, now)
+	}
+	if wait == 0 {
+		wait = s.state.debounce(pause, turned, now)
+	}
+	switch {
+	case wait > 0:
+		s.mr = base
+		return wait, nil
+	case blind:
+		return 0, w.writePaced(ctx, s, base)
+	}
+	return 0, w.store.Patch(ctx, base, s.mr, true)
+}
+
+// Pauses between writes that are about health alone: the first change is written at once, and what comes within the pause
+// together. A condition whose status changes waits less than one that only has another text. One that keeps changing
+// waits twice as long each time, after a few changes that belong to any roll-out, until it was quiet for a while or
+// everything was applied again.
+const (
+	debounceStatus = 250 * time.Millisecond
+	debounceText   = time.Second
+	debounceMost   = 10 * time.Second
+	debounceFree   = 5
+	debounceQuiet  = time.Minute
+)
+
+// debounce returns how long to wait until the last write about health is a pause ago, which is longer while conditions
+// keep turning. If it is, another one is written now. A change without a pause waits for nothing.
+func (s *state) debounce(pause time.Duration, turned bool, now time.Time) (wait time.Duration) {
+	if now.Sub(s.turnedAt) >= debounceQuiet {
+		s.turns = 0
+	}
+	if turned {
+		s.turnedAt = now
+	}
+	if over := s.turns - debounceFree; pause > 0 && over >= 0 {
+		pause = max(pause, doubled(2*debounceStatus, debounceMost, over))
+	}
+	if wait = s.healthAt.Add(pause).Sub(now); wait > 0 {
+		return wait
+	}
+	if s.turnedAt.After(s.healthAt) { // whether or not it is back by now
+		s.turns++
+	}
+	s.healthAt = now
+	return 0
+}
+
+// aboutHealth are the conditions that change with what the target does on its own.
+var aboutHealth = []resourcesv1alpha1.ConditionType{
+	resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionReady,
+}
+
+// withoutHealth is a status without the conditions about health.
+func withoutHealth(s *resourcesv1alpha1.ManagedResourceStatus) *resourcesv1alpha1.ManagedResourceStatus {
+	rest := *s
+	rest.Conditions = nil
+	for _, c := range s.Conditions {
+		if !slices.Contains(aboutHealth, c.Type) {
+			rest.Conditions = append(rest.Conditions, c)
+		}
+	}
+	return &rest
+}
+
+// turned tells whether some condition about health has another status.
+func turned(before, after *resourcesv1alpha1.ManagedResourceStatus) bool {
+	return slices.ContainsFunc(aboutHealth, func(t resourcesv1alpha1.ConditionType) bool {
+		a, b := resourcesv1alpha1.GetCondition(before.Conditions, t), resourcesv1alpha1.GetCondition(after.Conditions, t)
+		return (a == nil) != (b == nil) || a != nil && a.Status != b.Status
+	})
+}
+
+// blinded tells whether all that is new is that the target cannot be watched, which all its ManagedResources find out at
+// once.
+func blinded(before, after *resourcesv1alpha1.ManagedResourceStatus) (blind bool) {
+	for _, t := range aboutHealth[:2] { // Ready follows
+		was, is := resourcesv1alpha1.GetCondition(before.Conditions, t), resourcesv1alpha1.GetCondition(after.Conditions, t)
+		switch {
+		case is == nil, was != nil && was.Status == is.Status && was.Reason == is.Reason:
+		case is.Reason == resourcesv1alpha1.ReasonHealthCheckError:
+			blind = true
+		default:
+			return false
+		}
+	}
+	return blind
+}
+
+// equalStatus compares what a patch would send. Each run does, and to compare the inventory by reflection took a fifth of
+// it.
 func equalStatus(a, b *resourcesv1alpha1.ManagedResourceStatus) bool {
 	if !slices.EqualFunc(a.Resources, b.Resources, equalReference) {
 		return false
@@ -176,4 +217,137 @@ func equalStatus(a, b *resourcesv1alpha1.ManagedResourceStatus) bool {
 
 func equalReference(a, b resourcesv1alpha1.ObjectReference) bool {
 	return a.ObjectReference == b.ObjectReference && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+}
+
+// draft is a status that is being changed.
+type draft struct {
+	*resourcesv1alpha1.ManagedResourceStatus
+	now time.Time
+}
+
+// set sets a condition.
+func (d *draft) set(t resourcesv1alpha1.ConditionType, c conditions.Condition) {
+	d.Conditions = resourcesv1alpha1.SetCondition(d.now, d.Conditions, t, c.Status, c.Reason, conditions.Bound(c.Message))
+}
+
+// say is set with the parts of a condition.
+func (d *draft) say(t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string) {
+	d.set(t, conditions.Condition{Status: status, Reason: reason, Message: message})
+}
+
+// get returns a condition, nil if there is none.
+func (d *draft) get(t resourcesv1alpha1.ConditionType) *resourcesv1alpha1.Condition {
+	return resourcesv1alpha1.GetCondition(d.Conditions, t)
+}
+
+// unknownHealth says why nothing is known about health.
+func (d *draft) unknownHealth(reason, message string) {
+	d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionUnknown, reason, message)
+	d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionUnknown, reason, message)
+}
+
+const (
+	messageApplying      = "The resources are being applied."
+	messageChecksPending = "The content changed; its checks are pending."
+)
+
+// pending says that new content is about to be applied. A failure or a pending deletion stays visible until the run is
+// over.
+func (d *draft) pending() {
+	d.unknownHealth(resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
+	reason, message := resourcesv1alpha1.ReasonApplyProgressing, messageApplying
+	if c := d.get(resourcesv1alpha1.ConditionResourcesApplied); c != nil {
+		switch c.Reason {
+		case resourcesv1alpha1.ReasonApplyFailed, resourcesv1alpha1.ReasonDeletionFailed, resourcesv1alpha1.ReasonDeletionPending:
+			reason, message = c.Reason, c.Message
+		}
+	}
+	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, message)
+}
+
+// answersAgain is for conditions that say that there was nobody to ask, when there is again. What was said before is
+// outdated, and whatever is to be done now may fail.
+func (d *draft) answersAgain() {
+	c := d.get(resourcesv1alpha1.ConditionResourcesHealthy)
+	if c != nil && c.Status == resourcesv1alpha1.ConditionUnknown && c.Reason != resourcesv1alpha1.ReasonChecksPending {
+		d.unknownHealth(resourcesv1alpha1.ReasonChecksPending, "The target cluster answers again; the checks are pending.")
+	}
+}
+
+// deleting says that the objects are being deleted. What the deletion waits for stays visible.
+func (d *draft) deleting() {
+	const message = "The resources are being deleted."
+	reason, text := resourcesv1alpha1.ReasonDeletionPending, message
+	d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, reason, message)
+	d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionTrue, reason, message)
+	if c := d.get(resourcesv1alpha1.ConditionResourcesApplied); c != nil && c.Reason == reason {
+		text = c.Message
+	}
+	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, text)
+}
+
+// ignored says that nothing is done.
+func (d *draft) ignored() {
+	const message = "The ManagedResource is marked to be ignored."
+	reason := resourcesv1alpha1.ReasonManagedResourceIgnored
+	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue, reason, message)
+	d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, reason, message)
+	d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, reason, message)
+}
+
+// wasIgnored tells whether a condition says that the ManagedResource is ignored.
+func wasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c resourcesv1alpha1.Condition) bool {
+		return c.Reason == resourcesv1alpha1.ReasonManagedResourceIgnored &&
+			(c.Type == resourcesv1alpha1.ConditionResourcesApplied || c.Type == resourcesv1alpha1.ConditionResourcesHealthy)
+	})
+}
+
+// notIgnored ends what ignored said. What is true instead shows when the target is asked.
+func (d *draft) notIgnored() {
+	d.unknownHealth(resourcesv1alpha1.ReasonChecksPending, "The ManagedResource is not ignored any more; its checks are pending.")
+	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
+		resourcesv1alpha1.ReasonApplyProgressing, messageApplying)
+}
+
+// unreachable says that a target cannot be asked. What was applied stays applied, as far as anybody knows.
+func (d *draft) unreachable(target clustercache.ClusterKey, status clustercache.Status) {
+	reason := resourcesv1alpha1.ReasonTargetUnreachable
+	message := fmt.Sprintf("The target cluster %s is not reachable since %s: %s",
+		target, status.Since.UTC().Format(time.RFC3339), dispatch.WhyDown(status))
+	if status.State == clustercache.StateRefused {
+		reason = resourcesv1alpha1.ReasonTargetRefused
+		if status.Reason == clustercache.ReasonIdentityChanged {
+			reason = resourcesv1alpha1.ReasonIdentityChanged
+		}
+		message = fmt.Sprintf("The registration of the target cluster %s is not usable: %s", target, status.Message)
+	}
+	d.unknownHealth(reason, message)
+	// There was no target before, and now there is one. Whether anything was applied to it shows when it can be asked.
+	if c := d.get(resourcesv1alpha1.ConditionResourcesApplied); c != nil &&
+		(c.Reason == resourcesv1alpha1.ReasonTargetNotFound || c.Reason == resourcesv1alpha1.ReasonTargetAmbiguous) {
+		d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionUnknown, reason, message)
+	}
+}
+
+// contested sets the Contested condition: who fights over which object. A ManagedResource that nobody ever fought over
+// has none. The text names no numbers, so that it does not change with every round.
+func (d *draft) contested(by map[inventory.Key]string) {
+	if len(by) == 0 {
+		if d.get(resourcesv1alpha1.ConditionContested) != nil {
+			d.say(resourcesv1alpha1.ConditionContested, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonUncontested,
+				"Nobody else keeps changing the resources.")
+		}
+		return
+	}
+	lines := make([]string, 0, len(by))
+	for _, key := range slices.SortedFunc(maps.Keys(by), inventory.Key.Compare) {
+		line := fmt.Sprintf("%s is changed again and again", key)
+		if by[key] != "" {
+			line += " by " + by[key]
+		}
+		lines = append(lines, line)
+	}
+	d.say(resourcesv1alpha1.ConditionContested, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonObjectsContested,
+		"Corrections are slowed down: "+conditions.List(lines))
 }

@@ -10,10 +10,10 @@ import (
 // The safety net is one timer for each ManagedResource, and those that began together do not stay together.
 func TestW08_TimersAreSpread(t *testing.T) {
 	g := NewWithT(t)
-	r := &reconciler{syncPeriod: time.Hour}
+	s := &scope{syncPeriod: time.Hour}
 	pauses := map[time.Duration]bool{}
 	for range 100 {
-		pause := r.resync().RequeueAfter
+		pause := s.resync().RequeueAfter
 		g.Expect(pause).To(BeNumerically("~", time.Hour, 6*time.Minute))
 		pauses[pause] = true
 	}

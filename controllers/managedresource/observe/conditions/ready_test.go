@@ -80,8 +80,8 @@ func TestReadyNamesOneProblem(t *testing.T) {
 		}
 		return texts
 	}
-	sight := func(n int, notes ...string) string {
-		s := conditions.Sight{}
+	snapshot := func(n int, notes ...string) string {
+		s := conditions.Snapshot{}
 		for range n {
 			s.Unhealthy = append(s.Unhealthy, problem("/Service/a/b", health.Failed, "no ingress", notes...))
 		}
@@ -96,9 +96,9 @@ func TestReadyNamesOneProblem(t *testing.T) {
 		"more than are named":       {"Prefix: " + conditions.List(errs(27)), "Prefix: a, or else (and 26 more)"},
 		"errors in lines":           {conditions.List([]string{"one\ntwo\r\nthree", "x"}), "one two three (and 1 more)"},
 		"several paragraphs":        {run.Applied().Message, "Could not apply all new resources: a, or else (and 8 more)"},
-		"one object":                {sight(1), "Service a/b is unhealthy: no ingress"},
-		"one object with notes":     {sight(1, "Warnings:", "- one", "- two"), "Service a/b is unhealthy: no ingress"},
-		"many objects with notes":   {sight(33, "Warnings:", "- one"), "Service a/b is unhealthy: no ingress (and 32 more)"},
+		"one object":                {snapshot(1), "Service a/b is unhealthy: no ingress"},
+		"one object with notes":     {snapshot(1, "Warnings:", "- one", "- two"), "Service a/b is unhealthy: no ingress"},
+		"many objects with notes":   {snapshot(33, "Warnings:", "- one"), "Service a/b is unhealthy: no ingress (and 32 more)"},
 		"a text of somebody else's": {"It is so.\n\nAnd so.", "It is so (and 1 more)"},
 		"no text":                   {"", "No message was given."},
 	} {

@@ -206,16 +206,16 @@ func TestUnsyncedAutoscalers(t *testing.T) {
 	g.Expect(s.Judge(mr1).AutoscalersUnknown).To(BeFalse())
 }
 
-// A restart compares folds: it must see that an autoscaler left while nobody looked, and need not care that one came.
+// A restart compares fingerprints: it must see that an autoscaler left while nobody looked, and need not care that one came.
 func TestRestartComparesAutoscalers(t *testing.T) {
 	g := NewWithT(t)
-	fold := func(autoscaled bool) map[inventory.Key]tracker.Accepted {
+	states := func(autoscaled bool) map[inventory.Key]tracker.Accepted {
 		return map[inventory.Key]tracker.Accepted{workload: {UID: "uid", State: ownership.State{Own: 1}, Autoscaled: autoscaled}}
 	}
-	g.Expect(tracker.Fold(fold(true))).NotTo(Equal(tracker.Fold(fold(false))))
-	came := fold(true)
-	g.Expect(tracker.Fold(tracker.WithoutAutoscalers(came))).To(Equal(tracker.Fold(fold(false))))
-	g.Expect(came).To(Equal(fold(true)), "the original stays")
+	g.Expect(tracker.Fingerprint(states(true))).NotTo(Equal(tracker.Fingerprint(states(false))))
+	came := states(true)
+	g.Expect(tracker.Fingerprint(tracker.WithoutAutoscalers(came))).To(Equal(tracker.Fingerprint(states(false))))
+	g.Expect(came).To(Equal(states(true)), "the original stays")
 
 	_, s := scalable(t)
 	s.clusters.Put(cluster, autoscalers, autoscaler("hpa", "apps/v1", "Deployment", "d"))

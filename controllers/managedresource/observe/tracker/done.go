@@ -62,7 +62,7 @@ func (t *Tracker) TakeDone(mr types.NamespacedName) bool {
 	return news
 }
 
-// AcceptDone accepts objects that are not there as done, as a fold has shown that they are.
+// AcceptDone accepts objects that are not there as done, as a fingerprint has shown that they are.
 func (t *Tracker) AcceptDone(mr types.NamespacedName, keys []inventory.Key, refs []resourcesv1alpha1.ObjectReference) {
 	tgt, m := t.lock(mr)
 	if m == nil {

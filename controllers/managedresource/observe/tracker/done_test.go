@@ -72,7 +72,7 @@ func TestJobThatIsGoneIsDoneIfItSucceeded(t *testing.T) {
 			states, complete := s.AcceptedStates(mr1)
 			g.Expect(complete).To(BeTrue())
 			g.Expect(states[jobKey]).To(SatisfyAll(HaveField("Done", true), HaveField("Intent", uint64(7))))
-			g.Expect(tracker.Fold(states)).To(Equal(tracker.Fold(nil)), "as a hub finds that starts now")
+			g.Expect(tracker.Fingerprint(states)).To(Equal(tracker.Fingerprint(nil)), "as a hub finds that starts now")
 			g.Expect(s.Settled(mr1)).To(BeTrue())
 		})
 	}

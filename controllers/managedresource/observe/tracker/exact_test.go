@@ -38,7 +38,7 @@ func TestForeignMetadata(t *testing.T) {
 			g.Expect(s.Track(t.Context(), mr1, cluster, refs, test.exact)).To(Succeed())
 			s.Accept(mr1, key, accepted("10"))
 			before, _ := s.AcceptedStates(mr1)
-			fold := tracker.Fold(before)
+			fingerprint := tracker.Fingerprint(before)
 
 			obj := configMap("11", "")
 			test.edit(obj)
@@ -47,12 +47,12 @@ func TestForeignMetadata(t *testing.T) {
 			if !test.drift {
 				g.Expect(s.news()).To(BeEmpty())
 				g.Expect(v.Drifted).To(BeEmpty())
-				g.Expect(tracker.Fold(v.Observed)).To(Equal(fold), "a restart sees no change either")
+				g.Expect(tracker.Fingerprint(v.Observed)).To(Equal(fingerprint), "a restart sees no change either")
 				return
 			}
 			g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
 			g.Expect(v.Drifted).To(ConsistOf(key))
-			g.Expect(tracker.Fold(v.Observed)).NotTo(Equal(fold), "a restart sees the change, too")
+			g.Expect(tracker.Fingerprint(v.Observed)).NotTo(Equal(fingerprint), "a restart sees the change, too")
 		})
 	}
 }

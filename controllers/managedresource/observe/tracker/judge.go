@@ -22,6 +22,8 @@ type Verdict struct {
 	Drifted []inventory.Key
 	// Missing objects seem to be gone, or were never seen. They are to be read live before acting.
 	Missing []inventory.Key
+	// Lost are those of the Missing that were accepted once.
+	Lost []inventory.Key
 	// Unknown objects are there but nothing was accepted yet, as after a restart.
 	Unknown []inventory.Key
 	// Unseen counts objects whose last write the watches did not show yet; it will come without asking.
@@ -111,6 +113,9 @@ func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 			v.Believed = append(v.Believed, key)
 		case !found:
 			v.Missing = append(v.Missing, key)
+			if o.known {
+				v.Lost = append(v.Lost, key)
+			}
 			if o.known && !o.seen && !o.missing {
 				v.Outdated = append(v.Outdated, key)
 			}
@@ -344,7 +349,7 @@ func (tgt *target) synced(watch string) bool {
 }
 
 // WithoutAutoscalers returns states as they would be if nobody scaled anything. An autoscaler that appeared while
-// nobody looked changes nothing, so states that differ in that alone are the same to whoever compares folds.
+// nobody looked changes nothing, so states that differ in that alone are the same to whoever compares fingerprints.
 func WithoutAutoscalers(states map[inventory.Key]Accepted) map[inventory.Key]Accepted {
 	states = maps.Clone(states)
 	for key, s := range states {

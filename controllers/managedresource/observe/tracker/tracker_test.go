@@ -249,7 +249,7 @@ func TestRestartComparesFolds(t *testing.T) {
 	g, s := settled(t)
 	states, complete := s.AcceptedStates(mr1)
 	g.Expect(complete).To(BeTrue())
-	before := tracker.Fold(states)
+	before := tracker.Fingerprint(states)
 
 	restarted := newSetup()
 	g.Expect(restarted.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
@@ -257,10 +257,10 @@ func TestRestartComparesFolds(t *testing.T) {
 	restarted.clusters.Put(cluster, watch, configMap("99", ""))
 	v := restarted.Judge(mr1)
 	g.Expect(v.Unknown).To(ConsistOf(key))
-	g.Expect(tracker.Fold(v.Observed)).To(Equal(before))
+	g.Expect(tracker.Fingerprint(v.Observed)).To(Equal(before))
 
 	restarted.clusters.Put(cluster, watch, configMap("100", "other"))
-	g.Expect(tracker.Fold(restarted.Judge(mr1).Observed)).NotTo(Equal(before))
+	g.Expect(tracker.Fingerprint(restarted.Judge(mr1).Observed)).NotTo(Equal(before))
 }
 
 func TestW12_WatchesComeAndGoWithNeed(t *testing.T) {

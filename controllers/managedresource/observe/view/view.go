@@ -31,6 +31,8 @@ type Subject struct {
 	ManagedResource types.NamespacedName
 	Cluster         clustercache.ClusterKey
 	Resources       []resourcesv1alpha1.ObjectReference
+	// Verdict is how the watches show the objects, compared with how they were accepted.
+	Verdict tracker.Verdict
 	// Applied is true if all of them were applied. Then one that nobody accepted since the start has to be compared first;
 	// else some may be left from before.
 	Applied bool
@@ -42,7 +44,7 @@ type Subject struct {
 
 // View is what a look showed.
 type View struct {
-	conditions.Sight
+	conditions.Snapshot
 	// Unjudged is true if the watches do not show everything yet.
 	Unjudged bool
 	// Explained are unhealthy objects that the target's events tell more about. Reading is true if they are being read for
@@ -53,11 +55,11 @@ type View struct {
 
 // Look collects what is to be said of each object.
 func (v *Viewer) Look(s Subject) *View {
-	judged := v.Tracker.Judge(s.ManagedResource)
+	judged := &s.Verdict
 	blind := !judged.Synced || judged.PodsUnknown
 	l := &look{
 		Viewer: v, subject: s, judged: judged,
-		view:    &View{Sight: conditions.Sight{Failed: maps.Clone(judged.Failed)}, Unjudged: judged.Unseen > 0 || blind},
+		view:    &View{Snapshot: conditions.Snapshot{Failed: maps.Clone(judged.Failed)}, Unjudged: judged.Unseen > 0 || blind},
 		missing: setOf(judged.Missing), outdated: setOf(judged.Outdated), done: setOf(judged.Done),
 		unlisted: map[string]bool{}, watches: map[string]bool{},
 		late: s.Late(blind),
@@ -94,7 +96,7 @@ func (v *Viewer) Look(s Subject) *View {
 type look struct {
 	*Viewer
 	subject Subject
-	judged  tracker.Verdict
+	judged  *tracker.Verdict
 	view    *View
 
 	missing, outdated map[inventory.Key]bool

@@ -78,7 +78,9 @@ func (l *looking) synced() {
 }
 
 func (l *looking) look() *view.View {
-	return l.Look(view.Subject{ManagedResource: mr, Cluster: cluster, Resources: l.refs, Late: func(bool) bool { return l.late }})
+	return l.Look(view.Subject{
+		ManagedResource: mr, Cluster: cluster, Resources: l.refs, Verdict: l.Tracker.Judge(mr), Late: func(bool) bool { return l.late },
+	})
 }
 
 // health and rollout are what there is to say.

@@ -21,9 +21,9 @@ type Problem struct {
 	Notes []string
 }
 
-// Sight is what the watches show of the objects of a ManagedResource. The zero value is that of one whose objects are
+// Snapshot is what the watches show of the objects of a ManagedResource. The zero value is that of one whose objects are
 // all seen and well.
-type Sight struct {
+type Snapshot struct {
 	// Unhealthy and Progressing objects, in the order of the inventory. Those that do not exist are unhealthy with the
 	// severity health.Missing, and a message only if there is more to say than that.
 	Unhealthy, Progressing []Problem
@@ -43,7 +43,7 @@ type Sight struct {
 
 // Healthy is the value of ResourcesHealthy; not known while that is about to show. What is wrong for sure is reported
 // meanwhile.
-func (s *Sight) Healthy() (c Condition, known bool) {
+func (s *Snapshot) Healthy() (c Condition, known bool) {
 	worst := sorted(s.Unhealthy)
 	if s.awaits() && len(worst) == 0 {
 		return c, false
@@ -74,7 +74,7 @@ func (s *Sight) Healthy() (c Condition, known bool) {
 
 // Rollout is the value of ResourcesProgressing; not known while that is about to show. What rolls out for sure is told
 // meanwhile.
-func (s *Sight) Rollout() (c Condition, known bool) {
+func (s *Snapshot) Rollout() (c Condition, known bool) {
 	worst := sorted(s.Progressing)
 	if s.awaits() && len(worst) == 0 {
 		return c, false
@@ -103,17 +103,17 @@ func (s *Sight) Rollout() (c Condition, known bool) {
 }
 
 // awaits tells whether something is about to show.
-func (s *Sight) awaits() bool { return len(s.Hidden) > 0 && s.Patient }
+func (s *Snapshot) awaits() bool { return len(s.Hidden) > 0 && s.Patient }
 
 // hidden says what is not known. What is about to show is not worth a word.
-func (s *Sight) hidden() []string {
+func (s *Snapshot) hidden() []string {
 	if s.awaits() {
 		return nil
 	}
 	return s.Hidden
 }
 
-func (s *Sight) failures() (gaps []string) {
+func (s *Snapshot) failures() (gaps []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Failed)) {
 		gaps = append(gaps, cannotWatch(name, s.Failed[name]))
 	}
@@ -125,7 +125,7 @@ func cannotWatch(name string, err error) string {
 }
 
 // message has a line for each problem, with its notes behind it, and then for each gap.
-func (s *Sight) message(problems []Problem, gaps []string, say func(Problem) string) string {
+func (s *Snapshot) message(problems []Problem, gaps []string, say func(Problem) string) string {
 	texts := make([]string, 0, len(problems)+len(gaps))
 	for _, p := range problems {
 		texts = append(texts, say(p))

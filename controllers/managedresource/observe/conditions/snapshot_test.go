@@ -50,25 +50,25 @@ func TestSight(t *testing.T) {
 	)
 	forbidden := map[string]error{"Secret": errors.New("forbidden")}
 	for name, test := range map[string]struct {
-		sight            conditions.Sight
+		snapshot         conditions.Snapshot
 		healthy, rollout *conditions.Condition // nil for not known
 	}{
-		"H4 nothing is wrong": {conditions.Sight{}, healthy, done},
-		"H5 missing":          {conditions.Sight{Unhealthy: []conditions.Problem{missing}}, values(no, "ConfigMapMissing", saysMissing), done},
+		"H4 nothing is wrong": {conditions.Snapshot{}, healthy, done},
+		"H5 missing":          {conditions.Snapshot{Unhealthy: []conditions.Problem{missing}}, values(no, "ConfigMapMissing", saysMissing), done},
 		"H5 of a kind that is not served": {
-			conditions.Sight{Unhealthy: []conditions.Problem{problem("example.org/Tree/default/a", health.Missing, `no matches for kind "Tree"`)}},
+			conditions.Snapshot{Unhealthy: []conditions.Problem{problem("example.org/Tree/default/a", health.Missing, `no matches for kind "Tree"`)}},
 			values(no, "TreeMissing", `Tree.example.org default/a does not exist: no matches for kind "Tree"`), done,
 		},
 		"the worst comes first": {
-			conditions.Sight{Unhealthy: []conditions.Problem{starting, down, crashing, missing}},
+			conditions.Snapshot{Unhealthy: []conditions.Problem{starting, down, crashing, missing}},
 			values(no, "ConfigMapMissing", saysMissing, saysCrashing, saysDown, saysStarting), done,
 		},
 		"equally bad ones stay in order": {
-			conditions.Sight{Unhealthy: []conditions.Problem{problem("/Secret/z/z", health.Missing, ""), missing}},
+			conditions.Snapshot{Unhealthy: []conditions.Problem{problem("/Secret/z/z", health.Missing, ""), missing}},
 			values(no, "SecretMissing", "Secret z/z does not exist.", saysMissing), done,
 		},
 		"what others need comes before them": {
-			conditions.Sight{Unhealthy: []conditions.Problem{
+			conditions.Snapshot{Unhealthy: []conditions.Problem{
 				missing, problem("/Namespace//default", health.Missing, ""), crashing,
 				problem("apiextensions.k8s.io/CustomResourceDefinition//trees", health.Missing, ""),
 				problem("apiregistration.k8s.io/APIService//v1.a", health.Failed, "no endpoints"),
@@ -77,7 +77,7 @@ func TestSight(t *testing.T) {
 				saysMissing, "APIService.apiregistration.k8s.io v1.a is unhealthy: no endpoints", saysCrashing), done,
 		},
 		"progressing": {
-			conditions.Sight{Progressing: []conditions.Problem{
+			conditions.Snapshot{Progressing: []conditions.Problem{
 				problem("apps/Deployment/default/a", health.Waiting, "1 of 2 pods"),
 				problem("apps/Deployment/default/b", health.Failed, "pod b-1: container c waits (ImagePullBackOff)"),
 			}},
@@ -85,36 +85,36 @@ func TestSight(t *testing.T) {
 				"Deployment.apps default/a is progressing: 1 of 2 pods"),
 		},
 		"notes follow what they explain": {
-			conditions.Sight{Unhealthy: []conditions.Problem{down, problem("/Service/a/b", health.Failed, "no ingress", "Warnings:", "- one")}},
+			conditions.Snapshot{Unhealthy: []conditions.Problem{down, problem("/Service/a/b", health.Failed, "no ingress", "Warnings:", "- one")}},
 			values(no, "ServiceUnhealthy", "Service a/b is unhealthy: no ingress", "  Warnings:", "  - one", saysDown), done,
 		},
 
-		"hidden, but not for long": {conditions.Sight{Hidden: []string{notShown}, Patient: true}, nil, nil},
+		"hidden, but not for long": {conditions.Snapshot{Hidden: []string{notShown}, Patient: true}, nil, nil},
 		"hidden, but not for long, and others are missing": {
-			conditions.Sight{Hidden: []string{notShown}, Patient: true, Unhealthy: []conditions.Problem{missing}}, values(no, missing.Key.Kind+"Missing", saysMissing), nil,
+			conditions.Snapshot{Hidden: []string{notShown}, Patient: true, Unhealthy: []conditions.Problem{missing}}, values(no, missing.Key.Kind+"Missing", saysMissing), nil,
 		},
 		"hidden, but not for long, and others roll": {
-			conditions.Sight{Hidden: []string{notShown}, Patient: true, Progressing: []conditions.Problem{problem("apps/DaemonSet/a/b", health.Waiting, "rolls")}}, nil,
+			conditions.Snapshot{Hidden: []string{notShown}, Patient: true, Progressing: []conditions.Problem{problem("apps/DaemonSet/a/b", health.Waiting, "rolls")}}, nil,
 			values(yes, "DaemonSetProgressing", "DaemonSet.apps a/b is progressing: rolls"),
 		},
-		"hidden, but not for long, and a watch fails": {conditions.Sight{Hidden: []string{notShown}, Patient: true, Failed: forbidden}, nil, nil},
-		"hidden for long":          {conditions.Sight{Hidden: []string{notShown}}, values(unknown, "ChecksPending", notShown), values(unknown, "ChecksPending", notShown)},
-		"hidden, others are worse": {conditions.Sight{Hidden: []string{notShown}, Unhealthy: []conditions.Problem{down}}, values(no, "DeploymentUnhealthy", saysDown, notShown), values(unknown, "ChecksPending", notShown)},
+		"hidden, but not for long, and a watch fails": {conditions.Snapshot{Hidden: []string{notShown}, Patient: true, Failed: forbidden}, nil, nil},
+		"hidden for long":          {conditions.Snapshot{Hidden: []string{notShown}}, values(unknown, "ChecksPending", notShown), values(unknown, "ChecksPending", notShown)},
+		"hidden, others are worse": {conditions.Snapshot{Hidden: []string{notShown}, Unhealthy: []conditions.Problem{down}}, values(no, "DeploymentUnhealthy", saysDown, notShown), values(unknown, "ChecksPending", notShown)},
 
 		"a kind that cannot be watched": {
-			conditions.Sight{Failed: forbidden, Patient: true},
+			conditions.Snapshot{Failed: forbidden, Patient: true},
 			values(no, "HealthCheckError", "Secret cannot be watched: forbidden"), values(unknown, "HealthCheckError", "Secret cannot be watched: forbidden"),
 		},
 		"several of them, and others are unhealthy": {
-			conditions.Sight{Failed: map[string]error{"b": errors.New("two"), "a": errors.New("one")}, Unhealthy: []conditions.Problem{down}, Progressing: []conditions.Problem{problem("apps/Deployment/default/a", health.Waiting, "rolls")}},
+			conditions.Snapshot{Failed: map[string]error{"b": errors.New("two"), "a": errors.New("one")}, Unhealthy: []conditions.Problem{down}, Progressing: []conditions.Problem{problem("apps/Deployment/default/a", health.Waiting, "rolls")}},
 			values(no, "DeploymentUnhealthy", saysDown, "a cannot be watched: one", "b cannot be watched: two"),
 			values(yes, "DeploymentProgressing", "Deployment.apps default/a is progressing: rolls", "a cannot be watched: one", "b cannot be watched: two"),
 		},
 
-		"pods are not listed yet":           {conditions.Sight{PodsHidden: true, Patient: true}, healthy, nil},
-		"pods are not listed for long":      {conditions.Sight{PodsHidden: true}, healthy, values(unknown, "ChecksPending", "The pods are not listed yet.")},
-		"pods cannot be watched":            {conditions.Sight{PodsHidden: true, PodsFailed: errors.New("forbidden"), Patient: true}, healthy, values(unknown, "HealthCheckError", "Pod cannot be watched: forbidden")},
-		"pods are not listed, others rolls": {conditions.Sight{PodsHidden: true, Patient: true, Progressing: []conditions.Problem{problem("apps/DaemonSet/a/b", health.Waiting, "rolls")}}, healthy, values(yes, "DaemonSetProgressing", "DaemonSet.apps a/b is progressing: rolls")},
+		"pods are not listed yet":           {conditions.Snapshot{PodsHidden: true, Patient: true}, healthy, nil},
+		"pods are not listed for long":      {conditions.Snapshot{PodsHidden: true}, healthy, values(unknown, "ChecksPending", "The pods are not listed yet.")},
+		"pods cannot be watched":            {conditions.Snapshot{PodsHidden: true, PodsFailed: errors.New("forbidden"), Patient: true}, healthy, values(unknown, "HealthCheckError", "Pod cannot be watched: forbidden")},
+		"pods are not listed, others rolls": {conditions.Snapshot{PodsHidden: true, Patient: true, Progressing: []conditions.Problem{problem("apps/DaemonSet/a/b", health.Waiting, "rolls")}}, healthy, values(yes, "DaemonSetProgressing", "DaemonSet.apps a/b is progressing: rolls")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -125,9 +125,9 @@ func TestSight(t *testing.T) {
 				}
 			}
 			for range 2 { // the same every time
-				c, known := test.sight.Healthy()
+				c, known := test.snapshot.Healthy()
 				expect(c, known, test.healthy)
-				c, known = test.sight.Rollout()
+				c, known = test.snapshot.Rollout()
 				expect(c, known, test.rollout)
 			}
 		})
@@ -141,11 +141,11 @@ func TestMessagesAreBounded(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, problem(fmt.Sprintf("/Service/default/%03d", i), health.Failed, strings.Repeat("€", 5000)+"\n\nlast", strings.Repeat("ä", 5000), "- x"))
 	}
-	sight := conditions.Sight{Unhealthy: many, Failed: map[string]error{}}
+	snapshot := conditions.Snapshot{Unhealthy: many, Failed: map[string]error{}}
 	for i := range 1000 {
-		sight.Failed[fmt.Sprintf("%03d", i)] = errors.New(strings.Repeat("x", 5000))
+		snapshot.Failed[fmt.Sprintf("%03d", i)] = errors.New(strings.Repeat("x", 5000))
 	}
-	c, _ := sight.Healthy()
+	c, _ := snapshot.Healthy()
 	bound := conditions.Bound(c.Message)
 	g.Expect(len(bound)).To(BeNumerically("<=", 32<<10))
 	g.Expect(strings.ToValidUTF8(bound, "?")).To(Equal(bound))

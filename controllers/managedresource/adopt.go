@@ -1,0 +1,123 @@
+package managedresource
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+)
+
+// identityRetry is for a TargetCluster whose event was missed.
+const identityRetry = 10 * time.Second
+
+// adopt forgets what a ManagedResource that is not ours yet says about objects. Our finalizer comes before the first
+// write to a target and goes after the last, so without it there is nothing of ours: an inventory is what an instance of
+// another class left behind when it cleaned up its own target, and objects of the same names in our target are not meant
+// by it. A Gardener resource manager of the same class has the same finalizer: what it leaves is taken over.
+func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	if !s.decision.HasTarget { // or too many; events bring it back
+		r.tracker.Forget(s.name)
+		return end(r.status.write(ctx, s, func(d *draft) {
+			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, s.decision.Reason, s.decision.Message)
+			d.unknownHealth(s.decision.Reason, s.decision.Message)
+		}))
+	}
+	// Objects that are known are ours, though somebody took the finalizer off.
+	if states, _ := r.tracker.AcceptedStates(s.name); !s.marked() && len(states) == 0 {
+		if err := r.status.write(ctx, s, func(d *draft) { d.Resources = nil }); err != nil {
+			return end(err)
+		}
+		base := s.mr.DeepCopy()
+		delete(s.mr.Annotations, hubv1alpha1.TargetUIDAnnotation)
+		delete(s.mr.Annotations, hubv1alpha1.AppliedAnnotation)
+		if len(base.Annotations) != len(s.mr.Annotations) {
+			if err := r.store.Patch(ctx, base, s.mr, false); err != nil {
+				return end(err)
+			}
+		}
+	}
+	if wasIgnored(&s.mr.Status) { // whatever follows, it is not ignored any more
+		if err := r.status.write(ctx, s, (*draft).notIgnored); err != nil {
+			return end(err)
+		}
+	}
+	return goOn()
+}
+
+// migrate deals with a ManagedResource whose objects are in another cluster than the one it belongs to now: they are
+// deleted there, or left if that cluster is gone.
+func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	s.status, _ = r.targets.clusters.GetStatus(s.target)
+	bound, now := s.boundUID(), s.status
+	if bound == "" || now.State != clustercache.StateConnected || now.UID == bound {
+		return goOn()
+	}
+	if now.PendingSecretResourceVersion != "" {
+		// The connection is one that its registration does not mean any more. The new content may lead to where the objects
+		// are, and nothing is deleted on account of what is outdated. The connection that follows is an event.
+		return endWith(reconcile.Result{RequeueAfter: identityRetry, Priority: new(dispatch.PriorityRetry)},
+			r.health.awaitsConnection(ctx, s))
+	}
+	old, found, err := r.assigner.FindUID(ctx, s.class, s.name.Namespace, bound)
+	if err != nil {
+		return end(err)
+	}
+	status, _ := r.targets.clusters.GetStatus(old)
+	switch {
+	case len(s.mr.Status.Resources) == 0 || ptr.Deref(s.mr.Spec.KeepObjects, false):
+	case !found:
+		r.events.left(s, fmt.Sprintf("the cluster with UID %s is not registered any more", bound))
+	case givenUp(s.mr, status):
+		r.events.left(s, "their deletion is forced and the old target cluster is not reachable")
+	default:
+		if err := r.status.write(ctx, s, (*draft).pending); err != nil {
+			return end(err)
+		}
+		if done, result, err := r.clean(ctx, s, old, status); done || err != nil {
+			return done, result, err
+		}
+	}
+	s.log.Info("Moving to another target", "oldTargetUID", bound, "newTargetUID", now.UID)
+	r.forget(s)
+	s.forgotten = false // it goes on elsewhere
+	if err := r.status.write(ctx, s, func(d *draft) { d.Resources = nil }); err != nil {
+		return end(err)
+	}
+	// Bound to the new one in one step: a finalizer without a mark would be nobody's.
+	base := s.mr.DeepCopy()
+	s.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(now.UID)
+	delete(s.mr.Annotations, hubv1alpha1.AppliedAnnotation)
+	return false, reconcile.Result{}, r.store.Patch(ctx, base, s.mr, false)
+}
+
+// identify ends the run while it is not known, or not written down, which cluster the target is: a hub that dies in this
+// moment would not notice that the kubeconfig leads elsewhere when it starts again. Then the watches begin.
+func (r *reconciler) identify(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	bound, uid := s.boundUID(), s.status.UID
+	if uid == "" || s.status.State == clustercache.StateRefused || bound != "" && bound != uid {
+		return endWith(r.health.unreachable(ctx, s))
+	}
+	if known, err := r.targets.identityKnown(ctx, s.target, uid); err != nil || !known {
+		return endWith(reconcile.Result{RequeueAfter: identityRetry}, err)
+	}
+	if err := r.tracker.Track(ctx, s.name, s.target, s.mr.Status.Resources, exact(s.mr)); err != nil && !isDown(err) {
+		return end(err)
+	}
+	return goOn()
+}
+
+// exact is what of its objects' metadata a ManagedResource wants to have for itself.
+func exact(mr *resourcesv1alpha1.ManagedResource) tracker.Exact {
+	return tracker.Exact{
+		Labels:      ptr.Deref(mr.Spec.ForceOverwriteLabels, false),
+		Annotations: ptr.Deref(mr.Spec.ForceOverwriteAnnotations, false),
+	}
+}

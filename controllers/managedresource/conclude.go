@@ -1,0 +1,179 @@
+package managedresource
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/prune"
+)
+
+const (
+	// shownPatience is how long a run waits for the watches to show what it wrote.
+	shownPatience = 100 * time.Millisecond
+	// retryLost is the pause after a run whose target went away. If it is away, the next run ends at once and waits for
+	// events.
+	retryLost = 2 * time.Second
+)
+
+// conclude reports and writes the result of a run of everything, and decides when the next one is.
+func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	r.events.report(s, s.applied)
+	r.events.warnUnplaced(s, s.applied)
+	r.events.reportPruned(s, s.plan.pruneCause(), s.pruned, func() string { return r.content.emptiedBy(ctx, s) })
+	inv, pending := s.inventoryAfter()
+	failures := apply.Failures(s.applied)
+	if r.targets.lost(ctx, s, failures, pending) {
+		return endWith(r.health.concludeLost(ctx, s, inv))
+	}
+	run := conditions.Run{
+		Faults: s.plan.faults, Undecoded: s.plan.decoding, Failures: failures, Pending: pending, Unreleased: s.kept,
+		Yielded: s.state.yields,
+	}
+	c := run.Applied()
+	finished := c.Reason == resourcesv1alpha1.ReasonApplySucceeded ||
+		c.Reason == resourcesv1alpha1.ReasonDecodingFailed || c.Reason == resourcesv1alpha1.ReasonOwnedByOther
+	if err := r.tracker.Track(ctx, s.name, s.target, inv, exact(s.mr)); err != nil {
+		return end(err)
+	}
+	if finished {
+		r.tracker.AwaitShown(ctx, s.name, shownPatience) // or else the health needs a write of its own right afterwards
+	}
+	r.lacks.retry(s, r.enqueue)
+	s.verdict = r.tracker.Judge(s.name)
+	err := r.status.write(ctx, s, func(d *draft) {
+		d.Resources = inv
+		if !finished {
+			r.health.assessFailure(ctx, d, s)
+		}
+		d.set(resourcesv1alpha1.ConditionResourcesApplied, c)
+		if finished {
+			d.ObservedGeneration = s.mr.Generation
+			d.SecretsDataChecksum = ptr.To(s.plan.checksum)
+		}
+		r.health.assess(ctx, d, s)
+	})
+	if err != nil {
+		return end(err)
+	}
+	s.state.appliedAt, s.state.turns = r.clock.Now(), 0
+	s.state.awaited = awaited(failures, pending)
+	r.events.applied(s.mr, s.state.last, c)
+	s.state.last = &c
+	if c.Reason != resourcesv1alpha1.ReasonApplySucceeded {
+		return r.concludeFailure(ctx, s, c, failures, pending)
+	}
+	s.succeed(s.input)
+	r.lacks.set(s.name, s.target, false)
+	if !s.changed.IsZero() {
+		r.metrics.of(s.class.Name).propagation.Observe(r.clock.Since(s.changed).Seconds())
+	}
+	s.state.noteDue = r.clock.Now().Add(noteDelay)
+	// What happened to the objects while they were written was noted, and notified nobody.
+	if v := &s.verdict; v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
+		return endWith(reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil)
+	}
+	return endWith(r.notes.writeWhenDue(ctx, s, s.settled()))
+}
+
+// concludeFailure decides when a run is followed by another one that did not make everything as it should be.
+func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions.Condition, failures []apply.Outcome,
+	pending []prune.Outcome) (bool, reconcile.Result, error) {
+	r.changes.resume(s.name, s.changed) // it is not applied yet
+	if err := r.notes.takeBack(ctx, s); err != nil {
+		return end(err)
+	}
+	if c.Reason == resourcesv1alpha1.ReasonOwnedByOther && len(pending) == 0 {
+		s.succeed(s.input) // what was left to others comes back by events
+		r.lacks.set(s.name, s.target, false)
+		result := s.settled()
+		if s.verdict.Synced {
+			for _, key := range s.verdict.Missing { // or it does not
+				result = forDrift(result, s.correctable(key, r.clock.Now()))
+			}
+		}
+		return endWith(result, nil)
+	}
+	result := s.fail(s.input)
+	r.lacks.set(s.name, s.target, slices.ContainsFunc(failures, func(o apply.Outcome) bool { return conditions.Lacks(o.Err) }))
+	result = s.withDrift(s.whenDue(result, pending), failures...)
+	if r.objects.wentMeanwhile(s, s.state.awaited) {
+		result = sooner(result, busyRetry)
+	}
+	return endWith(result, nil)
+}
+
+// awaited are the objects that have to go before a run can succeed.
+func awaited(failures []apply.Outcome, pending []prune.Outcome) map[inventory.Key]bool {
+	out := map[inventory.Key]bool{}
+	for _, o := range pending {
+		out[o.Key] = true
+	}
+	for _, o := range failures {
+		if errors.Is(o.Err, apply.ErrTerminating) {
+			out[o.Key] = true
+		}
+	}
+	return out
+}
+
+// inventoryAfter is what the ManagedResource owns after a run: what is desired, what could not be deleted yet, and what
+// must not be given up because the bundle is incomplete. pending are the deletions that are not done.
+func (s *scope) inventoryAfter() (inv []resourcesv1alpha1.ObjectReference, pending []prune.Outcome) {
+	book := bookOf(s.mr)
+	wanted := sets.Set[inventory.Key]{}
+	for i := range s.plan.objects {
+		wanted.Insert(inventory.KeyOf(s.plan.objects[i].Entry))
+	}
+	for i := range s.plan.objects {
+		entry := s.plan.objects[i].Entry
+		if o := s.applied[i]; o.Err == nil {
+			entry.UID = o.UID
+		} else if same := book.Same(o.Key); len(same) > 0 {
+			entry = *same[0] // not applied, so the merge base stays
+			for _, ref := range same[1:] {
+				if key := inventory.KeyOf(*ref); !wanted.Has(key) {
+					wanted.Insert(key)
+					inv = append(inv, *ref) // the object may exist under the old kind only
+				}
+			}
+		}
+		inv = append(inv, entry)
+	}
+	if s.plan.complete() {
+		for _, o := range s.pruned {
+			if o.Result == prune.Pending {
+				inv, pending = append(inv, o.Ref), append(pending, o)
+			}
+		}
+	} else {
+		inv = append(inv, s.old...)
+	}
+	for _, o := range s.released {
+		if s.kept[inventory.KeyOf(o.entry)] != nil {
+			inv = append(inv, o.entry)
+		}
+	}
+	inventory.Sort(inv)
+	return inv, pending
+}
+
+// whenDue makes the next attempt come when the first pending object may lose its finalizers, if that is sooner.
+func (s *scope) whenDue(result reconcile.Result, pending []prune.Outcome) reconcile.Result {
+	due := prune.Due(pending)
+	if due.IsZero() {
+		return result
+	}
+	s.state.retryBy(due)
+	return sooner(result, max(due.Sub(s.clock.Now()), busyRetry))
+}

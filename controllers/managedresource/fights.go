@@ -1,0 +1,67 @@
+package managedresource
+
+import (
+	"slices"
+	"time"
+
+	"github.com/trellis-hub/trellis/engine/inventory"
+)
+
+// Two writers fight over an object when it was corrected so often within so long.
+const (
+	fightCorrections = 5
+	fightWindow      = 10 * time.Minute
+)
+
+// fight is the record of the last corrections of one object.
+type fight struct {
+	times []time.Time // the last ones, at most fightCorrections, of within fightWindow (forgetQuiet)
+	by    string      // who changed it last, and what; empty if nobody can tell
+}
+
+// until is when a fight counts as over unless it goes on; the zero time if there is none.
+func (f *fight) until() time.Time {
+	if len(f.times) < fightCorrections {
+		return time.Time{}
+	}
+	return f.times[0].Add(fightWindow)
+}
+
+// fought notes that an object was brought back after somebody changed it.
+func (s *state) fought(key inventory.Key, by string, now time.Time) {
+	s.forgetQuiet(now)
+	if s.fights == nil {
+		s.fights = map[inventory.Key]*fight{}
+	}
+	f := s.fights[key]
+	if f == nil {
+		f = &fight{}
+		s.fights[key] = f
+	}
+	if len(f.times) == fightCorrections {
+		f.times = slices.Delete(f.times, 0, 1)
+	}
+	f.times = append(f.times, now)
+	if by != "" {
+		f.by = by
+	}
+}
+
+// contested returns who fights over which object, and when the first of these fights counts as over.
+func (s *state) contested(now time.Time) (by map[inventory.Key]string, until time.Time) {
+	s.forgetQuiet(now)
+	for key, f := range s.fights {
+		over := f.until()
+		if over.IsZero() {
+			continue
+		}
+		if by == nil {
+			by = map[inventory.Key]string{}
+		}
+		by[key] = f.by
+		if until.IsZero() || over.Before(until) {
+			until = over
+		}
+	}
+	return by, until
+}

@@ -1,0 +1,304 @@
+package managedresource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/engine/inventory"
+)
+
+// inventoryLimit bounds the inventory in the status. An API server takes requests of about 1.5 MiB, and the rest of the
+// object needs its share.
+const inventoryLimit = 1 << 20
+
+// plan is what a bundle means for a target.
+type plan struct {
+	// objects are to be applied, in the order of the inventory.
+	objects []apply.Prepared
+	// released are objects that are not managed any more, and stay.
+	released map[inventory.Key]resourcesv1alpha1.ObjectReference
+	// faults say what cannot be applied, whatever the target says; decoding are documents that could not be read.
+	faults   []string
+	decoding string
+	checksum string
+	// strange is true if the target knows the kind of some object not at all: a kind that is misspelt now may be the object
+	// that the inventory still has under its right name.
+	strange bool
+}
+
+// newPlan prepares the objects of a bundle. If it is for only some of them, what it says of the others does not count:
+// they are not looked at unless they bear the same names. Errors are those of isContentError, of the connection, and the
+// end of ctx.
+func newPlan(ctx context.Context, s *scope, managedBy string, b *bundle.Bundle, target apply.Target, only ...inventory.Key) (*plan, error) {
+	if size := len(b.Objects) * sizeOf(s.mr.Spec.InjectLabels); size > inventoryLimit {
+		// Each entry of the inventory would have them, and each object in memory.
+		return nil, &tooLargeError{
+			reason: resourcesv1alpha1.ReasonInventoryTooLarge, message: inventoryTooLarge(len(b.Objects), size),
+		}
+	}
+	p := &plan{
+		released: map[inventory.Key]resourcesv1alpha1.ObjectReference{}, decoding: b.FaultMessage(), checksum: b.Checksum,
+	}
+	manifests := make([]*unstructured.Unstructured, 0, len(b.Objects))
+	for _, o := range b.Objects {
+		manifests = append(manifests, o.Unstructured)
+	}
+	scoped := apply.ScopeOfDefined(manifests)
+	marks := apply.Marks{
+		Labels: labelsOf(s.mr, managedBy), Origin: s.origin(),
+		ForceLabels:      ptr.Deref(s.mr.Spec.ForceOverwriteLabels, false),
+		ForceAnnotations: ptr.Deref(s.mr.Spec.ForceOverwriteAnnotations, false),
+	}
+	byKey := map[inventory.Key]int{}
+	wanted := named(only)
+	for _, o := range b.Objects {
+		if !wanted(o.Unstructured) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err := o.Invalid(); err != nil {
+			p.faults = append(p.faults, err.Error())
+			continue
+		}
+		prepared, err := apply.Prepare(ctx, o.Unstructured, o.Text, target.Mapper, scoped, marks)
+		if err != nil {
+			if isDown(err) {
+				return nil, err
+			}
+			p.faults = append(p.faults, fmt.Sprintf("%s: %v", o.Position, err))
+			continue
+		}
+		if o.ModeIgnore {
+			p.released[prepared.Key] = prepared.Entry
+			continue
+		}
+		p.strange = p.strange || prepared.Unserved
+		if i, twice := byKey[prepared.Key]; twice {
+			p.objects[i] = prepared // the later document wins, as with kubectl apply
+			continue
+		}
+		byKey[prepared.Key] = len(p.objects)
+		p.objects = append(p.objects, prepared)
+	}
+	slices.SortStableFunc(p.objects, func(a, b apply.Prepared) int { return a.Key.Compare(b.Key) })
+	return p, nil
+}
+
+// inventoryTooLarge is the message for an inventory of a number of objects and bytes.
+func inventoryTooLarge(objects, bytes int) string {
+	return fmt.Sprintf("The inventory of %d objects takes %d KiB, more than the %d KiB that fit into one "+
+		"ManagedResource. Nothing was written; split the ManagedResource.", objects, bytes>>10, inventoryLimit>>10)
+}
+
+// sizeOf is how many bytes labels take at least.
+func sizeOf(labels map[string]string) (size int) {
+	for name, value := range labels {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
+// labelsOf are the injected labels of a ManagedResource with the managed-by label, which always wins.
+func labelsOf(mr *resourcesv1alpha1.ManagedResource, managedBy string) map[string]string {
+	out := make(map[string]string, len(mr.Spec.InjectLabels)+1)
+	for k, v := range mr.Spec.InjectLabels {
+		out[k] = v
+	}
+	out[resourcesv1alpha1.ManagedByLabel] = managedBy
+	return out
+}
+
+// named returns a function that tells whether a manifest may be that of one of the given objects: only the target knows
+// in which namespace it is. No objects mean all.
+func named(objects []inventory.Key) func(*unstructured.Unstructured) bool {
+	wanted := make(sets.Set[inventory.Key], len(objects))
+	for _, k := range objects {
+		k.Namespace = ""
+		wanted.Insert(k)
+	}
+	return func(o *unstructured.Unstructured) bool {
+		if len(wanted) == 0 {
+			return true
+		}
+		k := inventory.KeyOfObject(o)
+		k.Namespace = ""
+		return wanted.Has(k)
+	}
+}
+
+// complete tells whether everything in the bundle is understood. An incomplete plan prunes nothing.
+func (p *plan) complete() bool { return len(p.faults) == 0 && p.decoding == "" && !p.strange }
+
+// entries are the inventory of what is to be applied.
+func (p *plan) entries() []resourcesv1alpha1.ObjectReference {
+	out := make([]resourcesv1alpha1.ObjectReference, 0, len(p.objects))
+	for i := range p.objects {
+		out = append(out, p.objects[i].Entry)
+	}
+	return out
+}
+
+// prepared returns the objects of a plan: those with the keys, all of them without.
+func (p *plan) prepared(keys ...inventory.Key) []*apply.Prepared {
+	var out []*apply.Prepared
+	wanted := sets.New(keys...)
+	for i := range p.objects {
+		if len(keys) == 0 || wanted.Has(p.objects[i].Key) {
+			out = append(out, &p.objects[i])
+		}
+	}
+	return out
+}
+
+// intents are the planned objects, addressed by the UIDs that the inventory knows.
+func (p *plan) intents(known inventory.Lookup) []apply.Intent {
+	out := make([]apply.Intent, 0, len(p.objects))
+	for i := range p.objects {
+		in := p.objects[i].Intent
+		if ref := known.Find(in.Key); ref != nil {
+			in.UID, in.Base, in.Adopt = ref.UID, apply.BaseOf(ref), ref.UID == ""
+		}
+		out = append(out, in)
+	}
+	return out
+}
+
+// orphan is an entry of an object that is not managed any more, and stays.
+type orphan struct {
+	entry resourcesv1alpha1.ObjectReference
+	// manifest is what asks for it, possibly under an equivalent kind.
+	manifest resourcesv1alpha1.ObjectReference
+}
+
+// leaving are the entries of an inventory that are not wanted any more: old ones are to be deleted, orphans are to stay.
+// An entry counts for an object of any equivalent kind.
+func (p *plan) leaving(
+	book inventory.Lookup, refs []resourcesv1alpha1.ObjectReference,
+) (old []resourcesv1alpha1.ObjectReference, orphans []orphan) {
+	wanted := sets.Set[inventory.Key]{}
+	for i := range p.objects {
+		for _, ref := range book.Same(p.objects[i].Key) {
+			wanted.Insert(inventory.KeyOf(*ref))
+		}
+	}
+	stay := map[inventory.Key]resourcesv1alpha1.ObjectReference{}
+	for key, manifest := range p.released {
+		for _, ref := range book.Same(key) {
+			stay[inventory.KeyOf(*ref)] = manifest
+		}
+	}
+	for _, ref := range refs {
+		key := inventory.KeyOf(ref)
+		if wanted.Has(key) {
+			continue
+		}
+		if manifest, ok := stay[key]; ok {
+			orphans = append(orphans, orphan{ref, manifest})
+		} else {
+			old = append(old, ref)
+		}
+	}
+	return old, orphans
+}
+
+// bookOf finds what a ManagedResource lists.
+func bookOf(mr *resourcesv1alpha1.ManagedResource) inventory.Lookup {
+	return inventory.NewLookup(mr.Status.Resources, inventory.NewEquivalences(mr.Spec.Equivalences...))
+}
+
+// pruneCause is why objects that are not in a plan are pruned.
+func (p *plan) pruneCause() pruneCause {
+	if len(p.objects) == 0 && len(p.released) == 0 {
+		return causeEmptied
+	}
+	return causeRemoved
+}
+
+// autoscalerListTimeout bounds the list of the autoscalers of one namespace.
+const autoscalerListTimeout = 10 * time.Second
+
+// noteAutoscalers finds out which planned objects have their replicas from an autoscaler. The watch knows; while it does
+// not, the target is asked, because a Deployment that is scaled down for lack of a cache is an outage. For the same
+// reason it is asked about objects that drifted: the autoscaler that just scaled one may be younger than what the watch
+// shows. If the target does not tell, the replicas stay as they are until the watch does.
+func (o *objects) noteAutoscalers(ctx context.Context, s *scope, target apply.Target, planned []*apply.Prepared, drifted bool) {
+	unsure := map[string][]*apply.Prepared{}
+	for _, p := range planned {
+		if !setsReplicas(p) {
+			continue
+		}
+		scaled, synced := o.tracker.Autoscaled(s.target, p.Key)
+		switch {
+		case synced && (scaled || !drifted):
+			p.SetAutoscaled(scaled)
+		default:
+			unsure[p.Key.Namespace] = append(unsure[p.Key.Namespace], p)
+		}
+	}
+	for namespace, planned := range unsure {
+		scaled, err := autoscaled(ctx, target, namespace)
+		if err != nil {
+			s.log.Info("Cannot find out what is scaled by autoscalers; replicas stay as they are",
+				"namespace", namespace, "error", err.Error())
+		}
+		for _, p := range planned {
+			key, _ := tracker.Scalable(p.Key)
+			_, synced := o.tracker.Autoscaled(s.target, p.Key)
+			p.SetAutoscaled(scaled[key] || err != nil && !synced)
+		}
+	}
+}
+
+// setsReplicas tells whether applying an object may scale it.
+func setsReplicas(o *apply.Prepared) bool {
+	if _, scalable := tracker.Scalable(o.Key); !scalable || o.CreateOnly ||
+		o.Object.GetAnnotations()[resourcesv1alpha1.PreserveReplicasAnnotation] == "true" {
+		return false
+	}
+	_, set, _ := unstructured.NestedFieldNoCopy(o.Object.Object, "spec", "replicas")
+	return set
+}
+
+// autoscaled asks the target what autoscalers scale in a namespace. A target that does not know them has none.
+func autoscaled(ctx context.Context, target apply.Target, namespace string) (map[inventory.Key]bool, error) {
+	kind := tracker.AutoscalerKind
+	mapper := meta.ToRESTMapperWithContext(target.Mapper)
+	mapping, err := mapper.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		mapping, err = mapper.RESTMappingWithContext(ctx, kind.GroupKind())
+	}
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mapping of %s: %w", kind.Kind, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, autoscalerListTimeout)
+	defer cancel()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(mapping.GroupVersionKind)
+	if err := target.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing autoscalers: %w", err)
+	}
+	scaled := make(map[inventory.Key]bool, len(list.Items))
+	for i := range list.Items {
+		if key, ok := tracker.ScaledBy(&list.Items[i]); ok {
+			scaled[key] = true
+		}
+	}
+	return scaled, nil
+}

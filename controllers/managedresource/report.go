@@ -1,0 +1,178 @@
+package managedresource
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/prune"
+)
+
+// report counts what a run applied, and writes events about it.
+func (r *recorder) report(s *scope, outcomes []apply.Outcome) {
+	figures := r.metrics.of(s.class.Name)
+	for _, o := range outcomes {
+		if o.Unchanged {
+			continue
+		}
+		counter := figures.applied
+		if o.Err != nil {
+			counter = figures.applyFailed
+			s.log.V(1).Info("Could not apply", "object", o.Key.String(), "error", o.Err.Error())
+		}
+		counter.Inc()
+		if len(o.UnknownFields) > 0 {
+			r.unknownFields(s.mr, o.Key, o.UnknownFields)
+		}
+		if len(o.Duplicates) > 0 {
+			r.duplicates(s.mr, o.Key, o.Duplicates)
+		}
+		if o.Recreated {
+			r.recreated(s.mr, o.Key)
+		}
+		if o.Err == nil && len(o.TakenBack) > 0 {
+			r.takenBack(s.mr, o)
+		}
+	}
+}
+
+// shownUnplaced is how many objects a warning names.
+const shownUnplaced = 10
+
+// warnUnplaced warns of objects that were just applied to the namespace "default" because their manifests name none.
+// Mostly they were meant for another one.
+func (r *recorder) warnUnplaced(s *scope, outcomes []apply.Outcome) {
+	unplaced := sets.Set[inventory.Key]{}
+	for _, o := range s.bundle.Objects {
+		if key := inventory.KeyOfObject(o.Unstructured); key.Namespace == "" {
+			key.Namespace = metav1.NamespaceDefault // of those that are in one
+			unplaced.Insert(key)
+		}
+	}
+	var names []string
+	for _, o := range outcomes {
+		if o.Err == nil && !o.Unchanged && unplaced.Has(o.Key) {
+			names = append(names, o.Key.String())
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	more := ""
+	if n := len(names) - shownUnplaced; n > 0 {
+		names, more = names[:shownUnplaced], fmt.Sprintf(" and %d more", n)
+	}
+	r.write(s.mr, nil, corev1.EventTypeWarning, eventDefaultNamespace, "Apply",
+		"Applied to the namespace default, because the manifests name none: "+strings.Join(names, ", ")+more)
+}
+
+// pruneCause is why objects leave an inventory, as metrics call it.
+type pruneCause string
+
+const (
+	causeRemoved     pruneCause = "removed"
+	causeEmptied     pruneCause = "emptied"
+	causeDeleted     pruneCause = "deleted"
+	causeTransferred pruneCause = "transferred"
+	causeMoved       pruneCause = "moved"
+)
+
+var pruneCauses = []pruneCause{causeRemoved, causeEmptied, causeDeleted, causeTransferred, causeMoved}
+
+// pruneReasons say of deleted objects why they were.
+var pruneReasons = map[pruneCause]string{
+	causeRemoved:     " that no manifest names any more",
+	causeEmptied:     " that no manifest names any more",
+	causeDeleted:     " with the ManagedResource",
+	causeTransferred: ", because another class has the ManagedResource now",
+	causeMoved:       " in the former target cluster",
+}
+
+// cleanCause is why all objects of a ManagedResource are deleted from a target.
+func cleanCause(s *scope) pruneCause {
+	switch {
+	case s.mr.DeletionTimestamp != nil:
+		return causeDeleted
+	case s.decision.Leaving:
+		return causeTransferred
+	default:
+		return causeMoved
+	}
+}
+
+// reportPruned counts what a run deleted and what it left, and writes events about it. emptiedBy says why no manifest is
+// left; it is called for that cause only.
+func (r *recorder) reportPruned(s *scope, cause pruneCause, outcomes []prune.Outcome, emptiedBy func() string) {
+	figures := r.metrics.of(s.class.Name).pruned[cause]
+	var deleted []prune.Outcome
+	released := map[string][]resourcesv1alpha1.ObjectReference{} // by reason
+	for _, o := range outcomes {
+		if len(o.Finalized) > 0 {
+			s.log.Info("Took the finalizers off an object", "object", o.Key.String(), "finalizers", o.Finalized)
+			r.finalized(s.mr, o)
+		}
+		if o.Claims > 0 {
+			s.log.Info("Deleted PersistentVolumeClaims of a StatefulSet", "object", o.Key.String(), "claims", o.Claims)
+		}
+		if o.Deleted {
+			deleted = append(deleted, o)
+			s.log.Info("Deleted an object", "object", o.Key.String(), "uid", o.Ref.UID, "cause", cause)
+		}
+		switch {
+		case o.Err != nil:
+			figures.failed.Inc()
+		case o.Result == prune.Gone:
+			figures.deleted.Inc()
+		case o.Result == prune.Kept:
+			figures.kept.Inc()
+			s.log.Info("Left an object in the target", "object", o.Key.String(), "reason", o.Reason)
+			if o.Released {
+				released[o.Reason] = append(released[o.Reason], o.Ref)
+			}
+		}
+	}
+	for _, why := range sortedKeys(released) {
+		r.released(s.mr, why, released[why])
+	}
+	if len(deleted) == 0 {
+		return
+	}
+	r.pruned(s.mr, cause, deleted)
+	if cause == causeEmptied {
+		why := emptiedBy()
+		r.allPruned(s.mr, deleted, len(outcomes), why)
+		s.log.Info("No manifest is left", "objects", len(outcomes), "deleted", len(deleted), "why", why)
+	}
+}
+
+// left says of all that is in the inventory that it stays in the target: in the log of each object, for an event holds
+// few.
+func (r *recorder) left(s *scope, why string) {
+	r.released(s.mr, why, s.mr.Status.Resources)
+	for _, ref := range s.mr.Status.Resources {
+		s.log.Info("Left an object in the target", "object", inventory.KeyOf(ref).String(), "reason", why)
+	}
+}
+
+// orphans are what an event lists of objects that stay behind.
+func orphans(refs []resourcesv1alpha1.ObjectReference, limit int) string {
+	return fmt.Sprintf("%d objects stay behind: %v", len(refs), names(refs, limit))
+}
+
+// names are those of the first of some objects, and the number of the rest.
+func names(refs []resourcesv1alpha1.ObjectReference, limit int) []string {
+	var names []string
+	for i, ref := range refs {
+		if i == limit {
+			return append(names, fmt.Sprintf("and %d more", len(refs)-limit))
+		}
+		names = append(names, inventory.KeyOf(ref).String())
+	}
+	return names
+}

@@ -1,0 +1,205 @@
+package managedresource
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/prune"
+)
+
+// busyRetry is the pause before another look at what is about to be over: another run, a conflict, a deletion.
+const busyRetry = 50 * time.Millisecond
+
+// scope is one run over one ManagedResource: what it is about, and what its phases found out. Only the goroutine of the
+// run uses it. Later fields are set by later phases.
+type scope struct {
+	request    dispatch.Request
+	name       types.NamespacedName
+	state      *state
+	clock      clock.PassiveClock
+	syncPeriod time.Duration
+	log        logr.Logger
+	forgotten  bool // nothing is to be remembered
+	concluded  bool // the run succeeded or failed, and is not just over
+	cut        bool // it had something to do, and ended because its target went
+
+	// mr is the state that the next write is based on. It is replaced by what the server answers.
+	mr       *resourcesv1alpha1.ManagedResource
+	decision assignment.Decision
+	class    *assignment.Class
+	target   clustercache.ClusterKey
+	// drifted and changed are since when the watches showed drift or another Secret; zero if there was none.
+	drifted, changed time.Time
+
+	status  clustercache.Status // of the target
+	input   string              // what is to be applied, see inputOf
+	current bool                // the versions of all Secrets are known
+	// verdict is how the watches show the objects, compared with how they were applied.
+	verdict tracker.Verdict
+	// todo are the objects that are to be corrected; none: everything is to be applied.
+	todo []inventory.Key
+	wait time.Duration // until the next of them may be corrected; zero if none has to wait
+	// pause is the rest of the pause after a failed run, during which only drift is corrected; zero if there is none.
+	pause time.Duration
+
+	session *bundle.Session // the use of the bundle, nil if there is none
+	bundle  *bundle.Bundle
+	access  apply.Target
+	plan    *plan
+
+	before   []resourcesv1alpha1.ObjectReference // the inventory before the run
+	old      []resourcesv1alpha1.ObjectReference // of them, what is to be deleted
+	released []orphan                            // and what is to stay
+	present  map[inventory.Key]tracker.Accepted  // what the watches showed when the run began to write
+	applied  []apply.Outcome                     // of the plan's objects, in their order
+	pruned   []prune.Outcome                     // of the old ones
+	kept     map[inventory.Key]error             // why released ones still bear marks, by the keys of their entries
+
+	// What the assessment of health found.
+	unjudged  bool // the conditions were left pending because the watches did not show everything yet
+	partial   bool // the health of those objects alone was judged that are applied
+	explained bool // the target's events tell more about unhealthy objects
+	reading   bool // and are being read
+}
+
+// phase is a step of a run. done ends the run with the result, and so does an error.
+type phase func(r *reconciler, ctx context.Context, s *scope) (done bool, result reconcile.Result, err error)
+
+// execute runs phases until one of them ends the run.
+func execute(ctx context.Context, r *reconciler, s *scope, phases []phase) (done bool, result reconcile.Result, err error) {
+	for _, p := range phases {
+		if done, result, err = p(r, ctx, s); done || err != nil {
+			return done, result, err
+		}
+	}
+	return false, reconcile.Result{}, nil
+}
+
+// Results of phases.
+func goOn() (bool, reconcile.Result, error)         { return false, reconcile.Result{}, nil }
+func end(err error) (bool, reconcile.Result, error) { return true, reconcile.Result{}, err }
+func endAfter(pause time.Duration) (bool, reconcile.Result, error) {
+	return endWith(reconcile.Result{RequeueAfter: pause}, nil)
+}
+func endWith(r reconcile.Result, err error) (bool, reconcile.Result, error) { return true, r, err }
+
+func (s *scope) origin() string { return s.class.Origin(s.name) }
+
+// boundUID is that of the cluster which the ManagedResource is bound to; empty if it is to none.
+func (s *scope) boundUID() types.UID {
+	return types.UID(s.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
+}
+
+// goes tells whether the ManagedResource is to be cleaned up.
+func (s *scope) goes() bool { return s.mr.DeletionTimestamp != nil || s.decision.Leaving }
+
+// needsNoTarget tells whether all that is left to do is to let go of the ManagedResource.
+func (s *scope) needsNoTarget() bool {
+	return s.goes() && (len(s.mr.Status.Resources) == 0 || ptr.Deref(s.mr.Spec.KeepObjects, false))
+}
+
+// marked tells whether the ManagedResource bears the finalizer of its class.
+func (s *scope) marked() bool { return slices.Contains(s.mr.Finalizers, s.class.Finalizer) }
+
+// endSession gives back what the run has of the memory for bundles. The bundle must not be used any more.
+func (s *scope) endSession() {
+	if s.session != nil {
+		s.session.Close()
+		s.session = nil
+	}
+}
+
+// succeed notes that an input was applied.
+func (s *scope) succeed(input string) {
+	s.state.succeeded(input)
+	s.concluded = true
+}
+
+// fail notes that the run failed, and is the result of one that is tried again after a pause.
+func (s *scope) fail(input string) reconcile.Result {
+	s.concluded = true
+	return reconcile.Result{RequeueAfter: s.state.failed(input, s.clock.Now()), Priority: new(dispatch.PriorityRetry)}
+}
+
+// resync is the result of a run with nothing left to do: the safety net, with a tenth of jitter either way.
+func (s *scope) resync() reconcile.Result {
+	jitter := 0.9 + 0.2*rand.Float64()
+	return reconcile.Result{RequeueAfter: time.Duration(float64(s.syncPeriod) * jitter), Priority: new(dispatch.PriorityResync)}
+}
+
+// settled is the result of a run that leaves things as the verdict shows them: resync, or another look when the watches
+// should have shown the last writes.
+func (s *scope) settled() reconcile.Result {
+	result, now := s.resync(), s.clock.Now()
+	if _, until := s.state.contested(now); !until.IsZero() {
+		result = sooner(result, until.Sub(now)+time.Second)
+	}
+	if s.explained {
+		result = sooner(result, notes.Pause)
+	}
+	result = s.withDrift(result)
+	switch v := &s.verdict; {
+	case v.Unseen > 0:
+		return sooner(result, tracker.UnseenGrace+time.Second)
+	case !v.Synced || v.PodsUnknown: // the sync is an event; that it takes too long is none
+		if blind := s.state.blindFor(true, now); blind < syncGrace {
+			return sooner(result, syncGrace-blind)
+		}
+		return result
+	case s.unjudged && len(v.Outdated) == 0: // an event came while the objects were looked through
+		return sooner(result, busyRetry)
+	default:
+		return result
+	}
+}
+
+// withDrift is a result with a look at each object that drifted as soon as it may be corrected. Objects that never were
+// right wait for the next attempt at everything, and so do those that the run failed at.
+func (s *scope) withDrift(result reconcile.Result, failures ...apply.Outcome) reconcile.Result {
+	now := s.clock.Now()
+	for _, key := range slices.Concat(s.verdict.Drifted, s.verdict.Lost) {
+		if !slices.ContainsFunc(failures, func(o apply.Outcome) bool { return o.Key == key }) {
+			result = forDrift(result, s.correctable(key, now))
+		}
+	}
+	return result
+}
+
+// correctable is how long to wait with another look at an object that is not as it should be.
+func (s *scope) correctable(key inventory.Key, now time.Time) time.Duration {
+	return max(s.state.mayCorrect(key, now), s.state.left(key, now), busyRetry)
+}
+
+// forDrift is a result with a look at drift after some time, if that is sooner.
+func forDrift(result reconcile.Result, after time.Duration) reconcile.Result {
+	if result.RequeueAfter == 0 || after < result.RequeueAfter {
+		result.RequeueAfter, result.Priority = after, new(dispatch.PriorityDrift)
+	}
+	return result
+}
+
+// sooner is a result with another look after some time, if that is sooner.
+func sooner(result reconcile.Result, after time.Duration) reconcile.Result {
+	if result.RequeueAfter == 0 || after < result.RequeueAfter {
+		result.RequeueAfter, result.Priority = after, nil
+	}
+	return result
+}

@@ -1,0 +1,458 @@
+package managedresource
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/engine/inventory"
+)
+
+// Pauses between attempts. A run that failed is tried again after 1 s, doubled up to 5 min. An object whose drift comes
+// back is corrected at once for a few times, then after 1 s, doubled up to 1 min, until it was quiet for 10 min. One
+// that is read again and again although nothing is wrong waits for 2 s at most: the next change may be drift. A run that
+// finds no memory for its bundle is tried again after about a second, doubled up to 8 s.
+const (
+	retryFirst = time.Second
+	retryLast  = 5 * time.Minute
+
+	putOffFirst = time.Second
+	putOffLast  = 8 * time.Second
+
+	driftFree   = 5
+	driftFirst  = time.Second
+	driftLast   = time.Minute
+	driftMemory = 10 * time.Minute
+	lookLast    = 2 * time.Second
+
+	// sourceRetryLast is the longest pause after the source did not take a write.
+	sourceRetryLast = 15 * time.Second
+)
+
+// state is what is remembered of a ManagedResource between runs. It belongs to the worker that has the ManagedResource
+// in hand, so it needs no lock. All of it may be lost: the zero value is that of a ManagedResource nothing is known of.
+type state struct {
+	inUse bool // guarded by states.mu
+
+	// What was applied.
+	input     string                                 // applied as far as it is ours to apply; empty if not all of it was
+	last      *conditions.Condition                  // the result of the last run of everything
+	appliedAt time.Time                              // everything, right or not; zero if not since the start
+	noteDue   time.Time                              // when the applied annotation is to be written; zero if it is
+	yields    map[inventory.Key]types.NamespacedName // objects that were left to another ManagedResource
+	absent    map[inventory.Key]time.Time            // since when such an object is gone
+	rewinds   int64                                  // of the target, as of the last run
+
+	// What is to be done.
+	demanded bool                   // an apply is asked for, whether or not anything changed
+	awaited  map[inventory.Key]bool // objects that have to go before the next run can succeed
+
+	// Failures.
+	failedInput string
+	failures    int
+	retryAt     time.Time
+	noAnswer    bool        // to some call of the last run
+	needs       bundle.Need // the memory that the last run lacked; zero if it was not put off
+	putOffs     int         // how many runs in a row were put off
+
+	// What the watches showed.
+	waitsSince time.Time // for the first lists, without knowing the objects; zero once they are known
+	blindSince time.Time // some watch showed nothing; zero if all do
+
+	// Writes about health.
+	healthAt time.Time // the conditions of health were written last, alone
+	turnedAt time.Time // one of them changed its status last, written or not
+	turns    int       // how many writes changed a status, without a quiet moment
+
+	// Drift.
+	corrections map[inventory.Key]*corrections
+	fights      map[inventory.Key]*fight
+
+	content      *bundle.Kept // of its Secrets as they were when it was read last; nil if that is not kept
+	contentInput string       // that it belongs to
+}
+
+type corrections struct {
+	count int
+	looks int // that found nothing wrong
+	last  time.Time
+	next  time.Time
+}
+
+// states hands out the state of each ManagedResource to one worker at a time.
+type states struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]*state
+}
+
+func newStates() *states { return &states{all: map[types.NamespacedName]*state{}} }
+
+// take returns the state of a ManagedResource, false if another worker has it. give ends that.
+func (s *states) take(name types.NamespacedName) (*state, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.all[name]
+	if st == nil {
+		st = &state{}
+		s.all[name] = st
+	}
+	if st.inUse {
+		return nil, false
+	}
+	st.inUse = true
+	return st, true
+}
+
+// give has other workers take the state of a ManagedResource. One that was forgotten is dropped.
+func (s *states) give(name types.NamespacedName, st *state, forgotten bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.inUse = false
+	if forgotten {
+		delete(s.all, name)
+	}
+}
+
+// forget has nothing remembered.
+func (s *state) forget() { *s = state{inUse: s.inUse} }
+
+// succeeded ends a wait and forgets failures: an input was applied.
+func (s *state) succeeded(input string) {
+	s.input = input
+	s.waitsSince, s.demanded, s.failures, s.failedInput, s.awaited = time.Time{}, false, 0, "", nil
+}
+
+// failed notes a failed run and returns the pause before the next one. Another input starts anew. A run that an event
+// brought before its time does not make the pause longer: objects that go one by one would make it minutes.
+func (s *state) failed(input string, now time.Time) (pause time.Duration) {
+	if s.failedInput != input {
+		s.failedInput, s.failures = input, 0
+	}
+	s.input, s.demanded = "", false
+	if s.failures == 0 || !now.Before(s.retryAt) {
+		s.retryAt = now.Add(doubled(retryFirst, retryLast, s.failures))
+		s.failures++
+	}
+	return s.retryAt.Sub(now)
+}
+
+// failedWith tells whether the last run failed with an input.
+func (s *state) failedWith(input string) bool { return s.failures > 0 && s.failedInput == input }
+
+// backoff is the rest of the pause after a failure with the same input.
+func (s *state) backoff(input string, now time.Time) time.Duration {
+	if !s.failedWith(input) || s.demanded {
+		return 0
+	}
+	return max(s.retryAt.Sub(now), 0)
+}
+
+// retryBy has the next attempt after a failed run be made at a time if it is not made before.
+func (s *state) retryBy(at time.Time) {
+	if s.retryAt.After(at) {
+		s.retryAt = at
+	}
+}
+
+// retryNow has the pause after failures begin anew, because what was missing came. A kind is announced a moment before
+// it is served, so the first attempt may come too early.
+func (s *state) retryNow(now time.Time) {
+	if s.failures > 0 {
+		s.retryAt, s.failures = now, 1
+	}
+}
+
+// putOff notes that there was no memory for a bundle, and returns the pause before the next try, which is random, so
+// that not all are tried at once.
+func (s *state) putOff(n bundle.Need) time.Duration {
+	pause := doubled(putOffFirst, putOffLast, s.putOffs)
+	s.needs = n
+	s.putOffs++
+	return pause/2 + rand.N(pause)
+}
+
+// keep notes what the Secrets held that were read for an input; nil if that is not kept.
+func (s *state) keep(input string, content *bundle.Kept) { s.content, s.contentInput = content, input }
+
+// kept returns what was noted by keep for an input, nil if it was for another one, or nothing was.
+func (s *state) kept(input string) *bundle.Kept {
+	if s.contentInput != input {
+		return nil
+	}
+	return s.content
+}
+
+// applyDue tells whether everything was applied longer ago than a period, give or take the jitter of the timer. What
+// was applied before the start counts as applied then.
+func (s *state) applyDue(now time.Time, period time.Duration) bool {
+	if s.appliedAt.IsZero() {
+		s.appliedAt = now
+	}
+	return now.Sub(s.appliedAt) >= period*8/10
+}
+
+// waited is how long ago this was asked first since the last success.
+func (s *state) waited(now time.Time) time.Duration {
+	if s.waitsSince.IsZero() {
+		s.waitsSince = now
+	}
+	return now.Sub(s.waitsSince)
+}
+
+// blindFor is for how long some watch has shown nothing. blind tells whether one does so now.
+func (s *state) blindFor(blind bool, now time.Time) time.Duration {
+	switch {
+	case !blind:
+		s.blindSince = time.Time{}
+	case s.blindSince.IsZero():
+		s.blindSince = now
+	default:
+		return now.Sub(s.blindSince)
+	}
+	return 0
+}
+
+// yield notes which objects are left to which other ManagedResources, instead of what was noted before.
+func (s *state) yield(yields map[inventory.Key]types.NamespacedName) {
+	s.yields = yields
+	maps.DeleteFunc(s.absent, func(key inventory.Key, _ time.Time) bool { _, yielded := yields[key]; return !yielded })
+}
+
+// leaveTo returns how long the owner of an object that is gone may still take to bring it back.
+func (s *state) leaveTo(key inventory.Key, now time.Time) time.Duration {
+	if _, known := s.absent[key]; !known {
+		if s.absent == nil {
+			s.absent = map[inventory.Key]time.Time{}
+		}
+		s.absent[key] = now
+	}
+	return s.left(key, now)
+}
+
+// left is how much longer an object that is gone is left to its owner, if leaveTo said so; zero if it is not.
+func (s *state) left(key inventory.Key, now time.Time) time.Duration {
+	since, known := s.absent[key]
+	if !known {
+		return 0
+	}
+	return max(since.Add(ownerGrace).Sub(now), 0)
+}
+
+// mayCorrect returns how long the correction of an object has to wait.
+func (s *state) mayCorrect(key inventory.Key, now time.Time) time.Duration {
+	c := s.corrections[key]
+	if c == nil {
+		return 0
+	}
+	return max(c.next.Sub(now), 0)
+}
+
+// corrected notes a correction.
+func (s *state) corrected(key inventory.Key, now time.Time) {
+	s.forgetQuiet(now)
+	if s.corrections == nil {
+		s.corrections = map[inventory.Key]*corrections{}
+	}
+	c := s.corrections[key]
+	if c == nil {
+		c = &corrections{}
+		s.corrections[key] = c
+	}
+	c.count++
+	c.last, c.next = now, now
+	if over := c.count - driftFree; over >= 0 {
+		c.next = now.Add(doubled(driftFirst, driftLast, over))
+	}
+}
+
+// undisturbed notes that the last look at an object, which corrected has counted, found nothing wrong.
+func (s *state) undisturbed(key inventory.Key, now time.Time) {
+	c := s.corrections[key]
+	if c == nil {
+		return
+	}
+	c.count--
+	c.looks++
+	c.next = now
+	if over := c.looks - driftFree; over >= 0 {
+		c.next = now.Add(doubled(driftFirst, lookLast, over))
+	}
+}
+
+// forgetQuiet lets go of corrections that count for nothing any more: neither slow down others of their object, nor are
+// a fight over it. Somebody may edit every object of a fleet once, and never again.
+func (s *state) forgetQuiet(now time.Time) {
+	maps.DeleteFunc(s.corrections, func(_ inventory.Key, c *corrections) bool { return now.Sub(c.last) > driftMemory })
+	maps.DeleteFunc(s.fights, func(_ inventory.Key, f *fight) bool {
+		f.times = slices.DeleteFunc(f.times, func(at time.Time) bool { return now.Sub(at) >= fightWindow })
+		return len(f.times) == 0
+	})
+	if len(s.corrections) == 0 {
+		s.corrections = nil
+	}
+	if len(s.fights) == 0 {
+		s.fights = nil
+	}
+}
+
+// doubled is a pause after a number of times: the first one, doubled each time, up to the last one.
+func doubled(first, last time.Duration, times int) time.Duration {
+	if times > 20 {
+		return last
+	}
+	return min(first<<times, last)
+}
+
+// interrupted are the ManagedResources with something left to do for which their target was missing. The dispatcher
+// asks when the target is back.
+type interrupted struct {
+	mu    sync.Mutex
+	names map[types.NamespacedName]bool
+}
+
+// set notes whether something is left to do.
+func (i *interrupted) set(name types.NamespacedName, left bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !left {
+		delete(i.names, name)
+		return
+	}
+	if i.names == nil {
+		i.names = map[types.NamespacedName]bool{}
+	}
+	i.names[name] = true
+}
+
+// take tells whether something is left to do. A run follows, so it is said once.
+func (i *interrupted) take(name types.NamespacedName) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	left := i.names[name]
+	delete(i.names, name)
+	return left
+}
+
+// lacks are the ManagedResources that failed because something is missing in their target that others may bring: a
+// kind, or a namespace.
+type lacks struct {
+	mu      sync.Mutex
+	in      map[types.NamespacedName]clustercache.ClusterKey
+	brought map[types.NamespacedName]bool
+}
+
+// set notes whether a ManagedResource lacks something in a target.
+func (l *lacks) set(name types.NamespacedName, target clustercache.ClusterKey, lacking bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !lacking {
+		delete(l.in, name)
+		return
+	}
+	if l.in == nil {
+		l.in, l.brought = map[types.NamespacedName]clustercache.ClusterKey{}, map[types.NamespacedName]bool{}
+	}
+	l.in[name] = target
+}
+
+// forget drops what is known of a ManagedResource.
+func (l *lacks) forget(name types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.in, name)
+	delete(l.brought, name)
+}
+
+// bring returns those that lack something in a target, because something came there. Their next run takes note of it.
+func (l *lacks) bring(target clustercache.ClusterKey) (names []types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, in := range l.in {
+		if in == target {
+			l.brought[name] = true
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// retry has others tried again for which a run has created what they lack in its target.
+func (l *lacks) retry(s *scope, enqueue func(types.NamespacedName)) {
+	known := bookOf(s.mr)
+	for _, o := range s.applied {
+		if gk := o.Key.GroupKind(); o.UID == "" || o.Unchanged || !inventory.IsNamespace(gk) && !inventory.ServesKinds(gk) {
+			continue
+		}
+		if ref := known.Find(o.Key); ref != nil && ref.UID == o.UID {
+			continue
+		}
+		for _, name := range l.bring(s.target) {
+			if name != s.name {
+				enqueue(name)
+			}
+		}
+		return
+	}
+}
+
+// take tells, once, whether something came since a ManagedResource was found to lack something.
+func (l *lacks) take(name types.NamespacedName) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	came := l.brought[name]
+	delete(l.brought, name)
+	return came
+}
+
+// dryRuns are the last reports of ManagedResources whose class is a dry run, by target.
+type dryRuns struct {
+	mu      sync.Mutex
+	reports map[types.NamespacedName]dryRunOf
+}
+
+type dryRunOf struct {
+	target clustercache.ClusterKey
+	report hubv1alpha1.DryRunReport
+}
+
+// set keeps the report of a ManagedResource.
+func (d *dryRuns) set(name types.NamespacedName, target clustercache.ClusterKey, report hubv1alpha1.DryRunReport) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.reports == nil {
+		d.reports = map[types.NamespacedName]dryRunOf{}
+	}
+	d.reports[name] = dryRunOf{target, report}
+}
+
+func (d *dryRuns) forget(name types.NamespacedName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.reports, name)
+}
+
+// sum adds up the reports of a target, nil if there is none.
+func (d *dryRuns) sum(target clustercache.ClusterKey) (sum *hubv1alpha1.DryRunReport) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, of := range d.reports {
+		if of.target != target {
+			continue
+		}
+		if sum == nil {
+			sum = &hubv1alpha1.DryRunReport{}
+		}
+		sum.Creates += of.report.Creates
+		sum.Updates += of.report.Updates
+		sum.Deletes += of.report.Deletes
+	}
+	return sum
+}

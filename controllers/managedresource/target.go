@@ -1,0 +1,198 @@
+package managedresource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/prune"
+)
+
+// targets gives access to target clusters.
+type targets struct {
+	clusters clustercache.ClusterCache
+	reader   client.Reader // informers of the source
+}
+
+// registration returns the TargetCluster of a registration, nil if there is none (yet). It belongs to the informer.
+func (t *targets) registration(ctx context.Context, key clustercache.ClusterKey) (*hubv1alpha1.TargetCluster, error) {
+	if key.Namespace == "" {
+		return nil, nil
+	}
+	tc := &hubv1alpha1.TargetCluster{}
+	if err := t.reader.Get(ctx, key, tc, client.UnsafeDisableDeepCopy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading TargetCluster %s: %w", key, err)
+	}
+	return tc, nil
+}
+
+// paused tells whether the operator stopped all work on a target.
+func (t *targets) paused(ctx context.Context, key clustercache.ClusterKey) (bool, error) {
+	tc, err := t.registration(ctx, key)
+	return err == nil && tc != nil && tc.Spec.Paused, err
+}
+
+// hibernated tells whether a target is meant to be away.
+func (t *targets) hibernated(ctx context.Context, key clustercache.ClusterKey) bool {
+	tc, err := t.registration(ctx, key)
+	return err == nil && tc != nil && resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation])
+}
+
+// identityKnown tells whether it is written down which cluster a target is. Nothing is written to a target before.
+func (t *targets) identityKnown(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (bool, error) {
+	if key.Namespace == "" {
+		return true, nil
+	}
+	tc, err := t.registration(ctx, key)
+	return err == nil && tc != nil && tc.Status.ClusterUID == uid, err
+}
+
+// access returns the clients of a target that is known to be the cluster with a UID. If it is another one meanwhile, it
+// counts as not connected.
+func (t *targets) access(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (apply.Target, error) {
+	metadataClient, err := t.clusters.GetMetadataClient(ctx, key)
+	if err != nil {
+		return apply.Target{}, err
+	}
+	uncached, err := t.clusters.GetUncachedClient(ctx, key)
+	if err != nil {
+		return apply.Target{}, err
+	}
+	mapper, err := t.clusters.GetRESTMapper(ctx, key)
+	if err != nil {
+		return apply.Target{}, err
+	}
+	if err := t.is(key, uid); err != nil {
+		return apply.Target{}, err
+	}
+	return apply.Target{Metadata: metadataClient, Client: uncached, Mapper: mapper, Hold: clustercache.HoldAnswers}, nil
+}
+
+// pruneAccess is the access for deletions to a target whose other clients are known to lead to the cluster with a UID.
+func (t *targets) pruneAccess(
+	ctx context.Context, key clustercache.ClusterKey, uid types.UID, target apply.Target,
+) (prune.Target, error) {
+	config, err := t.clusters.GetRESTConfig(ctx, key)
+	if err != nil {
+		return prune.Target{}, err
+	}
+	if err := t.is(key, uid); err != nil {
+		return prune.Target{}, err
+	}
+	deletes, err := prune.NewDeletes(config)
+	if err != nil {
+		return prune.Target{}, fmt.Errorf("target %s: %w", key, err)
+	}
+	return prune.Target{
+		Metadata: target.Metadata, Deletes: deletes, Client: target.Client, Mapper: target.Mapper,
+		Hold: clustercache.HoldAnswers,
+	}, nil
+}
+
+// is returns an error unless a target is the cluster with a UID.
+func (t *targets) is(key clustercache.ClusterKey, uid types.UID) error {
+	if status, _ := t.clusters.GetStatus(key); status.UID != uid {
+		return fmt.Errorf("target %s is not the cluster with UID %s any more: %w", key, uid, clustercache.ErrConnectionReplaced)
+	}
+	return nil
+}
+
+// ofObjects finds the cluster that got the objects. Without a mark, as on a ManagedResource that another instance
+// left behind, it is the target that the ManagedResource belongs to.
+func (t *targets) ofObjects(ctx context.Context, s *scope, assigner *assignment.Claims) (key clustercache.ClusterKey, status clustercache.Status, registered bool, err error) {
+	away := clustercache.Status{State: clustercache.StateDisconnected, Message: s.decision.Message}
+	bound := s.boundUID()
+	if bound == "" {
+		if !s.decision.HasTarget {
+			// Nothing says where the objects are, and an ambiguity may be resolved yet.
+			if s.decision.Reason == resourcesv1alpha1.ReasonTargetAmbiguous {
+				return key, away, true, nil
+			}
+			return key, status, false, nil
+		}
+		status, registered = t.clusters.GetStatus(s.target)
+		return s.target, status, registered, nil
+	}
+	key, found, err := assigner.FindUID(ctx, s.class, s.name.Namespace, bound)
+	if err != nil {
+		return key, status, false, err
+	}
+	if found {
+		status, _ = t.clusters.GetStatus(key)
+		return key, status, true, nil
+	}
+	if !s.decision.HasTarget {
+		// A fixed target is still there for the operator when a namespace is not selected any more: that is for him to mend.
+		if may, err := assigner.FixedMayBe(ctx, s.class, bound); err != nil || may {
+			return clustercache.ClusterKey{}, away, may, err
+		}
+		return key, status, false, nil
+	}
+	// A registration that does not show its cluster at present may be the one: not dialled yet, down, or refused.
+	status, registered = t.clusters.GetStatus(s.target)
+	if registered && status.State != clustercache.StateConnected {
+		return s.target, status, true, nil
+	}
+	return key, clustercache.Status{}, false, nil
+}
+
+// lost tells whether a run failed because its target went away, by the errors of its calls. Then nothing is said about
+// the objects: what was applied stays applied, as far as anybody knows.
+func (t *targets) lost(ctx context.Context, s *scope, failures []apply.Outcome, pending []prune.Outcome) bool {
+	if !slices.ContainsFunc(failures, func(o apply.Outcome) bool { return isUnanswered(o.Err) }) &&
+		!slices.ContainsFunc(pending, func(o prune.Outcome) bool { return o.Err != nil && isUnanswered(o.Err) }) {
+		s.state.noAnswer = false
+		return false
+	}
+	status, _ := t.clusters.GetStatus(s.target)
+	if status.State != clustercache.StateConnected ||
+		t.clusters.GetHealthCheckingState(ctx, s.target).ConsecutiveFailures > 0 {
+		return true
+	}
+	// Calls fail before a probe finds out. It will have by the next run, and then the failures are told if it is not that.
+	first := !s.state.noAnswer
+	s.state.noAnswer = true
+	return first
+}
+
+// isUnanswered tells whether an error means that a target did not answer.
+func isUnanswered(err error) bool {
+	var answer apierrors.APIStatus
+	return isDown(err) || errors.Is(err, clustercache.ErrConnectionReplaced) || !errors.As(err, &answer) && isTransport(err)
+}
+
+func isTransport(err error) bool {
+	var call *url.Error
+	var network net.Error
+	return errors.As(err, &call) || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+func isDown(err error) bool {
+	return errors.Is(err, clustercache.ErrClusterNotConnected) || errors.Is(err, clustercache.ErrClusterUnknown)
+}
+
+// reachable tells whether calls to a target may succeed.
+func reachable(status clustercache.Status) bool {
+	return status.State == clustercache.StateConnected || status.State == clustercache.StateDraining
+}
+
+// givenUp tells whether a user gave up on the objects in a target that cannot be reached.
+func givenUp(mr *resourcesv1alpha1.ManagedResource, status clustercache.Status) bool {
+	return !reachable(status) && resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
+}

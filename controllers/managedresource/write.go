@@ -1,0 +1,164 @@
+package managedresource
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/engine/inventory"
+	"github.com/trellis-hub/trellis/engine/prune"
+)
+
+// read reads and decodes the Secrets. If the content is another one than that whose objects drifted, everything is
+// applied.
+func (r *reconciler) read(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	var input string
+	var err error
+	if len(s.todo) > 0 {
+		s.bundle, input, err = r.content.recall(ctx, s, s.input)
+	} else {
+		s.bundle, input, err = r.content.read(ctx, s)
+	}
+	if isContentError(err) {
+		return endWith(r.health.cannotRead(ctx, s, r.content, err))
+	}
+	if err != nil {
+		return end(err)
+	}
+	if input != s.input {
+		s.todo = nil
+	}
+	s.input = input
+	return goOn()
+}
+
+// connect gets the clients of the target.
+func (r *reconciler) connect(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	var err error
+	s.access, err = r.targets.access(ctx, s.target, s.status.UID)
+	if !isDown(err) || len(s.todo) > 0 {
+		return err != nil, reconcile.Result{}, err
+	}
+	s.cut = true
+	if s.bundle.Complete() {
+		return endWith(r.health.unreachable(ctx, s))
+	}
+	return end(r.health.notApplied(ctx, s, resourcesv1alpha1.ReasonDecodingFailed, s.bundle.FaultMessage()))
+}
+
+// planObjects finds out what the bundle means for the target.
+func (r *reconciler) planObjects(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	var err error
+	s.plan, err = newPlan(ctx, s, r.content.managedBy, s.bundle, s.access, s.todo...)
+	if isContentError(err) {
+		return endWith(r.health.cannotRead(ctx, s, r.content, err))
+	}
+	return err != nil, reconcile.Result{}, err
+}
+
+// mark writes the finalizer and the UID of the target, in one patch, before the first write to the target.
+func (r *reconciler) mark(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	if s.marked() && s.boundUID() == s.status.UID {
+		return goOn()
+	}
+	base := s.mr.DeepCopy()
+	if !s.marked() {
+		s.mr.Finalizers = append(s.mr.Finalizers, s.class.Finalizer)
+	}
+	if s.mr.Annotations == nil {
+		s.mr.Annotations = map[string]string{}
+	}
+	s.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(s.status.UID)
+	err := r.store.Patch(ctx, base, s.mr, false)
+	return err != nil, reconcile.Result{}, err
+}
+
+// storeInventory writes ahead which objects may exist from now on, and has them watched. It says in the conditions that
+// the content changed; if a run has failed with the same content, that was said, and more is known by now.
+func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	s.before = s.mr.Status.Resources
+	book := bookOf(s.mr)
+	s.old, s.released = s.plan.leaving(book, s.before)
+	if len(s.old)+len(s.released) > 0 {
+		torn, err := r.content.torn(ctx, s, s.input)
+		if err != nil {
+			return end(err)
+		}
+		if torn {
+			return endAfter(busyRetry)
+		}
+	}
+	ahead := inventory.Union(s.before, book.Inherit(s.plan.entries()))
+	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
+		return endWith(s.fail(s.input), r.status.write(ctx, s, func(d *draft) {
+			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
+				resourcesv1alpha1.ReasonInventoryTooLarge, inventoryTooLarge(len(ahead), len(size)))
+		}))
+	}
+	r.neighbours.index.Keep(s.name)
+	changed := !slices.EqualFunc(s.before, s.plan.entries(), sameEntry) ||
+		ptr.Deref(s.mr.Status.SecretsDataChecksum, "") != s.plan.checksum
+	again := s.state.failedWith(s.input)
+	err := r.status.write(ctx, s, func(d *draft) {
+		d.Resources = ahead
+		d.answersAgain()
+		if changed && !again {
+			d.pending()
+		}
+	})
+	if err != nil {
+		return end(err)
+	}
+	if err := r.tracker.Track(ctx, s.name, s.target, ahead, exact(s.mr)); err != nil {
+		return end(err)
+	}
+	return goOn()
+}
+
+// sameEntry compares entries but for UIDs, which the desired side does not know.
+func sameEntry(a, b resourcesv1alpha1.ObjectReference) bool {
+	a.UID, b.UID = "", ""
+	return reflect.DeepEqual(a, b)
+}
+
+// write deletes from the target what is not wanted any more, releases what is to stay, and applies the rest. A bundle
+// that is not understood completely deletes nothing.
+func (r *reconciler) write(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
+	prunes := s.plan.complete() && len(s.old) > 0
+	var pruning prune.Target
+	if prunes {
+		var err error
+		if pruning, err = r.targets.pruneAccess(ctx, s.target, s.status.UID, s.access); err != nil {
+			return end(err)
+		}
+	}
+	r.objects.noteAutoscalers(ctx, s, s.access, s.plan.prepared(), false)
+	intents := s.plan.intents(bookOf(s.mr))
+	calls, cancel := context.WithTimeout(ctx, r.callsTimeout)
+	defer cancel()
+	right := r.objects.begin(s)
+	defer r.tracker.End(s.name) // after a panic, too
+	sharers := r.neighbours.of(ctx, s)
+	yields := r.objects.yield(calls, sharers, intents)
+	if prunes {
+		policy := r.objects.prunePolicy(sharers, s.plan.entries())
+		policy.Released = slices.Collect(maps.Values(s.plan.released))
+		inventory.Sort(policy.Released)
+		s.pruned = prune.Objects(calls, pruning, s.old, policy)
+	}
+	s.kept = r.objects.release(calls, s, s.released)
+	s.applied = r.objects.applyChanged(calls, s, intents, right, yields)
+	r.tracker.End(s.name)
+	if err := ctx.Err(); err != nil {
+		return end(err)
+	}
+	explainNamespaces(calls, s.access, s.applied)
+	return goOn()
+}
