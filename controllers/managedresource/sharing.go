@@ -146,7 +146,7 @@ func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectRef
 		Undecided:                    sh.undecided,
 		ListedByOther:                func(k inventory.Key) bool { return len(sh.of(k)) > 0 },
 		GiveUp:                       func(k inventory.Key) bool { return sh.index.GiveUp(s.name, k, sh.verified, sh.places...) },
-		Decline:                      func(k inventory.Key) { sh.index.Decline(s.name, k) },
+		Disclaim:                     func(k inventory.Key) { sh.index.Decline(s.name, k) },
 		Wanted:                       wanted.Has,
 		HolderIn: func(namespace string) string {
 			return holder(func(k inventory.Key) bool { return k.Namespace == namespace })
