@@ -13,7 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/internal/crowd"
 )
 
-func TestNewsOfTargetsWaitForTheirKind(t *testing.T) {
+func TestWritesWaitForThoseOfTheirKind(t *testing.T) {
 	healthyStatus := hubv1alpha1.TargetClusterStatus{Conditions: conditionsFor(nil, 1, healthy())}
 	gone := *healthyStatus.DeepCopy()
 	setCondition(&gone, hubv1alpha1.ConditionConnected, metav1.ConditionFalse, hubv1alpha1.ReasonUnreachable)
