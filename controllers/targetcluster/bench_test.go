@@ -17,10 +17,10 @@ import (
 )
 
 // BenchmarkSteadyTarget shows what a look costs at a target of 20 ManagedResources with 15 objects each, of which
-// nothing changed: when it is told of something, and when nothing but a sync period has passed.
+// nothing changed: when there is an event, and when nothing but a sync period has passed.
 func BenchmarkSteadyTarget(b *testing.B) {
 	source := newSource(b, controlplane.StartForTest(b, controlplane.Options{}))
-	b.Run("told", func(b *testing.B) {
+	b.Run("event", func(b *testing.B) {
 		h, key, looked := steadyTarget(b, source, time.Hour)
 		for b.Loop() {
 			h.clusters.Emit(key, clustercache.EventProbed)
@@ -35,7 +35,7 @@ func BenchmarkSteadyTarget(b *testing.B) {
 	})
 }
 
-// BenchmarkLostTarget shows what a look costs at such a target that is lost, when it was told of that already.
+// BenchmarkLostTarget shows what a look costs at such a target that is lost, when that is written already.
 func BenchmarkLostTarget(b *testing.B) {
 	g := NewWithT(b)
 	h, key, looked := steadyTarget(b, newSource(b, controlplane.StartForTest(b, controlplane.Options{})), time.Hour)

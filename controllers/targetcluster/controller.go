@@ -54,8 +54,8 @@ type Options struct {
 	// Facts is what else the controller of ManagedResources knows of targets. Nil: nothing.
 	Facts *targetfacts.Term
 
-	// WatchedUntil is when the previous leader, or this one, gave its last sign of life before this term; zero if nobody
-	// knows. Nil: nobody ever does.
+	// WatchedUntil is when the previous leader, or this one, gave its last sign of life before this term; zero if that
+	// is not known. Nil: it never is.
 	WatchedUntil func() time.Time
 	// MonitorPeriod is after how long without a sign of work on a target its state counts as unknown. Default: 40s.
 	MonitorPeriod time.Duration
@@ -68,7 +68,7 @@ type Options struct {
 	SyncPeriod time.Duration
 	// Clock is replaced in tests. Default: the real one.
 	Clock clock.PassiveClock
-	// Metrics takes the figures of the controller that watches nodes. Nil: nobody does.
+	// Metrics takes the figures of the controller that watches nodes. Nil: there are none.
 	Metrics *multicluster.Metrics
 	// Logger is where the controller logs. Default: nowhere.
 	Logger logr.Logger
@@ -126,7 +126,7 @@ func New(options Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot create controller %s: %w", ControllerName, err)
 	}
-	s := &sources{options: options, identities: r.identities, news: r.news, sweep: r.sweep}
+	s := &sources{options: options, identities: r.identities, revisions: r.revisions, sweep: r.sweep}
 	if err := inner.Watch(s); err != nil {
 		return nil, fmt.Errorf("cannot watch for controller %s: %w", ControllerName, err)
 	}

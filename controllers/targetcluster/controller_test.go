@@ -358,7 +358,8 @@ func testTerms(t *testing.T, h *hub) {
 	h.register(g, key)
 	h.connect(key, h.uid("a"))
 	h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
-	g.Expect(h.clusters.Watches(key)).To(HaveLen(1))
+	watches := func() any { return h.clusters.Watches(key) }
+	g.Eventually(watches, soon, often).Should(HaveLen(1))
 
 	h.stopTerm()
 	g.Expect(h.clusters.Watches(key)).To(BeEmpty())
@@ -367,7 +368,8 @@ func testTerms(t *testing.T, h *hub) {
 
 	h.startTerm(t)
 	h.eventually(g, key, haveCondition("Ready", "False", "Unreachable"))
-	g.Expect(h.clusters.Watches(key)).To(HaveLen(1))
+	h.connect(key, h.uid("a"))
+	g.Eventually(watches, soon, often).Should(HaveLen(1))
 }
 
 // source is the source cluster with its informers.

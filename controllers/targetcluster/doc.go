@@ -9,8 +9,11 @@
 // clustercache, by a change of the TargetCluster, of a node or of what a ManagedResource of the target says, and by a
 // timer, for what changes without an event: thresholds, expiry, counts, leases. Targets without any fault need no
 // reconciliation for that: a sweep compares what is known of them with what was known then (steady.go). Of
-// ManagedResources there are events. What was found and waits for its turn to be written needs no other look when that
-// comes (draft.go).
+// ManagedResources there are events. A status that was derived and has to wait until it may be written is a draft, and
+// needs no other observation then (draft.go, pacing.go).
+//
+// It is a controller of the source, because TargetClusters exist before a target is connected, while it is down, and after
+// its registration is gone. Only the watch of nodes is built with package multicluster, which is about connected targets.
 //
 // Package nodes watches the nodes of connected targets by a controller of its own, package members finds the
 // ManagedResources of a target, package care says what they and other checks mean for it. What only the controller of

@@ -207,7 +207,7 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 	g.Eventually(looked, time.Minute, often).Should(BeNumerically(">=", targets))
 	time.Sleep(aWhile + late)
 	once("", "look")
-	g.Expect(h.get(g, keys[0])).To(haveCondition("Ready", "False", "ProbeFailed"), "that is no news")
+	g.Expect(h.get(g, keys[0])).To(haveCondition("Ready", "False", "ProbeFailed"), "nothing has changed")
 
 	t.Log("one is held no more")
 	h.connectionGone(keys[0])

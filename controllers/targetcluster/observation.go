@@ -43,8 +43,8 @@ type observation struct {
 	failing []hubv1alpha1.FailingCheck
 	// rules are those of the configuration.
 	rules rules
-	// told is the number of the last news that came before it.
-	told uint64
+	// revision is that of what sources had reported of the target before.
+	revision uint64
 }
 
 // rules say what an observation means.
@@ -56,9 +56,9 @@ type rules struct {
 	termBegan        time.Time
 }
 
-// signOfWork returns when the hub gave the last sign that it works on a target: it probed or dialled it, or has settled
-// when it will next. Nobody expects more of a registration that is refused, or gone, nor of a target that is
-// hibernated. Before the first sign, that of the previous leader counts, whose status it is that operators see.
+// signOfWork returns when the hub gave the last sign that it works on a target: it probed or dialled it, or has decided
+// when it will next. A registration that is refused or gone, and a target that is hibernated, need no work. Before the
+// first sign, that of the previous leader counts, whose status it is that operators see.
 func (o *observation) signOfWork(watchedUntil time.Time) time.Time {
 	if !o.registered {
 		return o.now
@@ -112,11 +112,11 @@ func (o *observation) connecting() bool {
 	return o.registered && o.status.State == clustercache.StateConnecting
 }
 
-// firstAttempt is how long a hub that has just started has nothing to say of a target that it dials for the first time.
+// firstAttempt is how long a hub that has just started leaves the status of a target as it is while it dials it first.
 const firstAttempt = 10 * time.Second
 
-// tooEarly returns for how much longer there is nothing to say of a target about which a status says something already.
-// A restart would otherwise have a whole fleet become Unknown for a second.
+// tooEarly returns for how much longer the status of a target stays as the previous leader left it. A restart would
+// otherwise have a whole fleet become Unknown for a second.
 func (o *observation) tooEarly(status *hubv1alpha1.TargetClusterStatus) time.Duration {
 	connected := meta.FindStatusCondition(status.Conditions, hubv1alpha1.ConditionConnected)
 	if !o.connecting() || connected == nil || connected.Reason == hubv1alpha1.ReasonConnecting {

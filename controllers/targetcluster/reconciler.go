@@ -49,7 +49,7 @@ type reconciler struct {
 	Options
 	nodes      *nodes.Nodes
 	identities *identity.Index
-	news       *news
+	revisions  *revisions
 	events     *recorder
 	started    time.Time
 	rules      rules
@@ -60,7 +60,7 @@ type reconciler struct {
 	runs    map[*run]struct{}                                      // under way
 	written map[clustercache.ClusterKey]time.Time                  // when a status was written last in this term
 	failing map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck // as of the last look in this term, written or not
-	settled map[clustercache.ClusterKey]settled                    // targets of which there was nothing to say
+	settled map[clustercache.ClusterKey]settled                    // targets whose status is up to date
 	drafts  map[clustercache.ClusterKey]draft                      // what waits to be written
 }
 
@@ -68,14 +68,14 @@ func newReconciler(o Options) *reconciler {
 	return &reconciler{
 		Options:    o,
 		identities: identity.NewIndex(),
-		news:       newNews(),
+		revisions:  newRevisions(),
 		events:     newRecorder(o.Events, o.Clock),
 		started:    o.Clock.Now(),
 		rules: rules{
 			thresholds: o.Thresholds, progressingLimit: o.ProgressingLimit,
 			monitor: o.MonitorPeriod, targetMonitor: o.TargetMonitorPeriod, termBegan: o.Clock.Now(),
 		},
-		changes: crowd.New(turnsOfChanges), details: crowd.New(turnsOfDetails), labels: crowd.New(turnsOfLabels),
+		changes: crowd.New(changesPerSecond), details: crowd.New(detailsPerSecond), labels: crowd.New(labelsPerSecond),
 		runs:    map[*run]struct{}{},
 		written: map[clustercache.ClusterKey]time.Time{},
 		failing: map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck{},
@@ -144,7 +144,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey) (reconcile.Result, error) {
-	told := r.news.of(key)
+	revision := r.revisions.of(key)
 	tc := &hubv1alpha1.TargetCluster{} // it is only read; what is to be changed is copied
 	if err := r.Cache.Get(ctx, key, tc, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		tc = nil
@@ -155,7 +155,7 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 	case d.isAhead(tc, now):
 		r.keepDraft(key, d)
 		return reconcile.Result{RequeueAfter: conflictRetry}, nil
-	case d.standsFor(tc, told, now) && r.asSeen(key, d):
+	case d.standsFor(tc, revision, now) && r.asSeen(key, d):
 		return r.write(ctx, tc, d, now)
 	}
 
@@ -170,7 +170,7 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 	}
 	r.events.rewound(tc, status.Rewinds)
 	o := r.observe(ctx, tc, status)
-	o.told = told
+	o.revision = revision
 	return r.update(ctx, tc, r.withMembers(ctx, tc, o))
 }
 
@@ -239,7 +239,7 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 	o := r.look(tc, observation{
 		now:        r.Clock.Now(),
 		registered: true,
-		status:     asTold(status),
+		status:     withStableReason(status),
 		health:     r.Clusters.GetHealthCheckingState(ctx, key),
 		nodes:      r.nodes.Summarize(key),
 		roundTrip:  coarseRoundTrip(tc.Status.RoundTripMilliseconds, status.RoundTrip),
@@ -267,10 +267,10 @@ func (r *reconciler) sameCluster(key clustercache.ClusterKey,
 	return here, elsewhere
 }
 
-// asTold returns a status with the reason that was told. While a connection is held, the first attempt to go on with it
-// that fails says in another word what the probes said: each of hundreds that are lost together would write its status
-// and an event again.
-func asTold(status clustercache.Status) clustercache.Status {
+// withStableReason returns a status with the reason that was reported at first. While a connection is held, an attempt
+// to restore it fails for another reason than the probes did: each of hundreds of targets that are lost together would
+// write its status and an event again.
+func withStableReason(status clustercache.Status) clustercache.Status {
 	if status.Held && status.State == clustercache.StateDisconnected && status.Reason == clustercache.ReasonUnreachable {
 		status.Reason = clustercache.ReasonProbeFailed
 	}
@@ -336,7 +336,7 @@ func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster
 	return r.write(ctx, base, draft{tc: tc, seen: o, fails: len(failing) > 0, next: next, again: again}, o.now)
 }
 
-// write writes what a look has found, as far as it is its turn, and keeps what is not.
+// write writes a draft, as far as it need not wait, and keeps the rest of it.
 func (r *reconciler) write(ctx context.Context, base *hubv1alpha1.TargetCluster, d draft, now time.Time) (reconcile.Result, error) {
 	key, result := client.ObjectKeyFromObject(base), reconcile.Result{RequeueAfter: max(d.again.Sub(now), soonest)}
 	shown := d.tc
@@ -366,8 +366,7 @@ func (r *reconciler) write(ctx context.Context, base *hubv1alpha1.TargetCluster,
 	return result, nil
 }
 
-// writeStatus writes a status that says something new, and returns how long that has to wait if it is not worth a write
-// yet.
+// writeStatus writes a status that has changed, or returns for how long that has to wait.
 func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.TargetCluster, now time.Time) (time.Duration, error) {
 	key := client.ObjectKeyFromObject(tc)
 	if equality.Semantic.DeepEqual(base.Status, tc.Status) {
@@ -376,7 +375,7 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 	if wait := r.wait(base.Status, tc.Status, r.lastWrite(key), now); wait > 0 {
 		return wait, nil
 	}
-	if wait := r.turn(key, base.Status, tc.Status, now); wait > 0 {
+	if wait := r.pace(key, base.Status, tc.Status, now); wait > 0 {
 		return wait, nil
 	}
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
@@ -572,7 +571,7 @@ func (r *reconciler) forget(key clustercache.ClusterKey) {
 	for _, c := range []*crowd.Crowd{r.changes, r.details, r.labels} {
 		c.Forget(key)
 	}
-	r.news.forget(key)
+	r.revisions.forget(key)
 	r.events.forget(key)
 }
 

@@ -20,13 +20,13 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// sources puts targets into the queue: when the clustercache has news, when their TargetCluster or one of their
+// sources puts targets into the queue: when the clustercache has events, when their TargetCluster or one of their
 // ManagedResources changed, and when somebody calls enqueue. The usual sources of controller-runtime do not fit,
 // because their handlers stay at the informer for ever.
 type sources struct {
 	options    Options
 	identities *identity.Index
-	news       *news
+	revisions  *revisions
 	sweep      func(context.Context, func(...clustercache.ClusterKey)) // looks at targets that need no reconciliation
 	running    sync.WaitGroup
 
@@ -69,21 +69,21 @@ func (s *sources) wait() {
 	s.running.Wait()
 }
 
-// forward puts the targets into the queue that the clustercache has news of.
+// forward puts the targets into the queue of which the clustercache has events.
 func (s *sources) forward(ctx context.Context) {
-	news := s.options.Clusters.GetClusterSource(ControllerName)
-	defer news.Close()
+	events := s.options.Clusters.GetClusterSource(ControllerName)
+	defer events.Close()
 	for {
-		event, err := news.Next(ctx)
+		event, err := events.Next(ctx)
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-				s.options.Logger.Error(err, "The news of the targets have ended")
+				s.options.Logger.Error(err, "The events of targets have ended")
 			}
 			return
 		}
 		if event.Cluster.Namespace != "" { // static targets have no TargetCluster
 			if s.changesWhoServes(event) {
-				s.news.ofNamespace(event.Cluster.Namespace) // which of them serves what may have changed
+				s.revisions.addNamespace(event.Cluster.Namespace) // which of them serves what may have changed
 			}
 			if s.onlyWords(event) {
 				s.enqueueAfter(flapPause, event.Cluster)
@@ -104,8 +104,8 @@ func (s *sources) changesWhoServes(event clustercache.Event) bool {
 	return event.Has(clustercache.EventDisconnected) && status.State == clustercache.StateRefused
 }
 
-// onlyWords tells whether all that is new of a target is how an attempt failed to go on with a connection that is held.
-// That it is lost was told before, and a status waits longer for other words.
+// onlyWords tells whether all that is new of a target is how an attempt to restore its connection failed.
+// That it is lost is written already, and other wordings wait longer.
 func (s *sources) onlyWords(event clustercache.Event) bool {
 	status, _ := s.options.Clusters.GetStatus(event.Cluster)
 	return status.Held && len(event.Types) == 1 && event.Has(clustercache.EventProbed)
@@ -143,9 +143,9 @@ const membersPause = 500 * time.Millisecond
 // enqueue has targets reconciled.
 func (s *sources) enqueue(keys ...clustercache.ClusterKey) { s.enqueueAfter(0, keys...) }
 
-// enqueueAfter has targets reconciled after a pause, if nothing else does so before. Whatever is new passes here.
+// enqueueAfter has targets reconciled after a pause, if nothing else does so before, and counts that something is new.
 func (s *sources) enqueueAfter(pause time.Duration, keys ...clustercache.ClusterKey) {
-	s.news.add(keys...)
+	s.revisions.add(keys...)
 	s.mu.Lock()
 	q := s.queue
 	s.mu.Unlock()

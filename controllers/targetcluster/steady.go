@@ -14,25 +14,24 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// settledMost is how long a target is taken as settled at most. What nobody tells of, such as the labels of a namespace
-// by which a class selects it, is found then.
+// settledMost is how long a target is taken as settled at most. Changes without an event, such as those of the labels of
+// a namespace by which a class selects it, are found then.
 const settledMost = 5 * time.Minute
 
 // sweepPeriod is how often sweep looks which settled targets are due, unless sync periods are as short.
 const sweepPeriod = time.Second
 
-// settled is a target of which there was nothing to say, and nothing to wait for.
+// settled is a target whose status is up to date, with nothing to wait for.
 type settled struct {
 	version string      // of its TargetCluster
-	seen    observation // without ManagedResources: of these it is told
+	seen    observation // without ManagedResources: there are events of these
 	until   time.Time   // the latest
-	look    time.Time   // when to see whether it still is
+	look    time.Time   // when to compare it next
 }
 
-// settle notes that nothing will be to be said of a target until next, unless something happens. Zero: for long. A
-// target of which anything but good is said is never settled: how long it lasts, and why, changes in more ways. It
-// returns whether the target is. version is that of its TargetCluster after the last write: another one is somebody
-// else's.
+// settle notes that the status of a target stays as it is until next, unless something happens; zero: for long. It
+// returns whether the target is settled. One that is not healthy never is, because its durations and causes change in
+// more ways. version is that of its TargetCluster after the last write: another one is somebody else's.
 func (r *reconciler) settle(key clustercache.ClusterKey, version string, said []metav1.Condition, o observation, next time.Time) bool {
 	if summary(said) != hubv1alpha1.StatusHealthy || !o.connected() || o.conflict != nil || o.nodes.Fault != nil || r.Members != nil && !o.membersKnown {
 		return false
@@ -56,8 +55,7 @@ func (r *reconciler) unsettle(key clustercache.ClusterKey) {
 	delete(r.settled, key)
 }
 
-// staysSettled tells whether a target is as it was when there was nothing to say, which has it looked at again a sync
-// period later.
+// staysSettled tells whether a target is as it was when it was settled. It is compared again a sync period later.
 func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) bool {
 	key := client.ObjectKeyFromObject(tc)
 	r.mu.Lock()
@@ -75,9 +73,8 @@ func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) 
 	return ok
 }
 
-// sweep looks at settled targets when that is due, until ctx ends, and enqueues those of which there may be something
-// to say. A thousand targets are looked at forty times a second. By way of the queue, each look woke threads, and took
-// several times as long as to find that nothing is new.
+// sweep compares settled targets when that is due, until ctx ends, and enqueues those that have changed. With a thousand
+// targets there are forty comparisons a second, which cost several times as much by way of the queue and its workers.
 func (r *reconciler) sweep(ctx context.Context, enqueue func(...clustercache.ClusterKey)) {
 	ticker := time.NewTicker(min(sweepPeriod, max(r.SyncPeriod/8, time.Millisecond)))
 	defer ticker.Stop()
@@ -96,7 +93,7 @@ func (r *reconciler) sweep(ctx context.Context, enqueue func(...clustercache.Clu
 	}
 }
 
-// due returns the settled targets that are to be looked at.
+// due returns the settled targets that are to be compared.
 func (r *reconciler) due(now time.Time) (keys []clustercache.ClusterKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +105,7 @@ func (r *reconciler) due(now time.Time) (keys []clustercache.ClusterKey) {
 	return keys
 }
 
-// stillSettled tells whether a target needs no reconciliation. One whose look panics needs one, which says so.
+// stillSettled tells whether a target needs no reconciliation. If the comparison panics it needs one, which reports it.
 func (r *reconciler) stillSettled(ctx context.Context, key clustercache.ClusterKey) (settled bool) {
 	defer r.begin()()
 	defer func() {
@@ -118,7 +115,7 @@ func (r *reconciler) stillSettled(ctx context.Context, key clustercache.ClusterK
 	}()
 	ctx, cancel := context.WithTimeout(ctx, RunTimeout)
 	defer cancel()
-	told := r.news.of(key)
+	revision := r.revisions.of(key)
 	tc := &hubv1alpha1.TargetCluster{} // it is only read
 	if err := r.Cache.Get(ctx, key, tc, client.UnsafeDisableDeepCopy); err != nil || tc.DeletionTimestamp != nil {
 		return false
@@ -128,7 +125,7 @@ func (r *reconciler) stillSettled(ctx context.Context, key clustercache.ClusterK
 		return false
 	}
 	o := r.observe(ctx, tc, status)
-	o.told = told
+	o.revision = revision
 	return r.staysSettled(tc, o)
 }
 
@@ -137,14 +134,14 @@ func (r *reconciler) stillSettled(ctx context.Context, key clustercache.ClusterK
 func (o *observation) sameAs(other *observation) bool {
 	a, b := o.status, other.status
 	a.RoundTrip, b.RoundTrip = 0, 0
-	return o.told == other.told && o.registered == other.registered && o.conflict == nil && other.conflict == nil &&
+	return o.revision == other.revision && o.registered == other.registered && o.conflict == nil && other.conflict == nil &&
 		o.health.ConsecutiveFailures == other.health.ConsecutiveFailures && o.nodes == other.nodes && o.roundTrip == other.roundTrip &&
 		o.elsewhere == other.elsewhere && o.paused == other.paused && slices.Equal(o.others, other.others) &&
 		o.elsewhereToo == other.elsewhereToo &&
 		reflect.DeepEqual(o.facts, other.facts) && reflect.DeepEqual(a, b)
 }
 
-// expiryStep is when something else is to be said of the credential, zero if that will never be.
+// expiryStep is when the condition about the credential changes next, zero if it never will.
 func (o *observation) expiryStep() (next time.Time) {
 	end, ends := o.credentialEnds()
 	if !ends {
@@ -158,21 +155,21 @@ func (o *observation) expiryStep() (next time.Time) {
 	return next
 }
 
-// news counts what sources tell of targets.
-type news struct {
+// revisions count what sources have reported of targets, so that an observation is known to be out of date.
+type revisions struct {
 	mu         sync.Mutex
-	namespaces map[string]*namespaceNews // of which a target is known
+	namespaces map[string]*namespaceRevisions // of which a target is known
 }
 
-// namespaceNews is what was told of all targets of a namespace, and of each by its name.
-type namespaceNews struct {
+// namespaceRevisions count what was reported of all targets of a namespace, and of each by its name.
+type namespaceRevisions struct {
 	all     uint64
 	targets map[string]uint64
 }
 
-func newNews() *news { return &news{namespaces: map[string]*namespaceNews{}} }
+func newRevisions() *revisions { return &revisions{namespaces: map[string]*namespaceRevisions{}} }
 
-func (n *news) add(keys ...clustercache.ClusterKey) {
+func (n *revisions) add(keys ...clustercache.ClusterKey) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, key := range keys {
@@ -180,43 +177,43 @@ func (n *news) add(keys ...clustercache.ClusterKey) {
 	}
 }
 
-func (n *news) namespaceLocked(key clustercache.ClusterKey) *namespaceNews {
-	told := n.namespaces[key.Namespace]
-	if told == nil {
-		told = &namespaceNews{targets: map[string]uint64{}}
-		n.namespaces[key.Namespace] = told
+func (n *revisions) namespaceLocked(key clustercache.ClusterKey) *namespaceRevisions {
+	namespace := n.namespaces[key.Namespace]
+	if namespace == nil {
+		namespace = &namespaceRevisions{targets: map[string]uint64{}}
+		n.namespaces[key.Namespace] = namespace
 	}
-	return told
+	return namespace
 }
 
-// ofNamespace is about all targets of one. Those that nobody has asked about yet have no news.
-func (n *news) ofNamespace(namespace string) {
+// addNamespace counts for all targets of a namespace that were asked about.
+func (n *revisions) addNamespace(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if told := n.namespaces[namespace]; told != nil {
-		told.all++
+	if namespace := n.namespaces[name]; namespace != nil {
+		namespace.all++
 	}
 }
 
-// of is the number of the last news of a target.
-func (n *news) of(key clustercache.ClusterKey) uint64 {
+// of returns the revision of a target.
+func (n *revisions) of(key clustercache.ClusterKey) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	told := n.namespaceLocked(key)
-	number := told.targets[key.Name]
-	told.targets[key.Name] = number // it is asked about from now on
-	return told.all + number
+	namespace := n.namespaceLocked(key)
+	number := namespace.targets[key.Name]
+	namespace.targets[key.Name] = number // it is counted from now on
+	return namespace.all + number
 }
 
-// forget drops what was counted of a target, which has no TargetCluster any more.
-func (n *news) forget(key clustercache.ClusterKey) {
+// forget drops what was counted of a target whose TargetCluster is gone.
+func (n *revisions) forget(key clustercache.ClusterKey) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	told := n.namespaces[key.Namespace]
-	if told == nil {
+	namespace := n.namespaces[key.Namespace]
+	if namespace == nil {
 		return
 	}
-	if delete(told.targets, key.Name); len(told.targets) == 0 {
+	if delete(namespace.targets, key.Name); len(namespace.targets) == 0 {
 		delete(n.namespaces, key.Namespace)
 	}
 }

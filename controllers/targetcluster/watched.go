@@ -12,8 +12,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 )
 
-// keep leaves a condition as it is, with the time since when its check fails. Whatever has to be known first comes with
-// an event.
+// keep leaves a condition as it is, with the time since when its check fails, until an event says more.
 func (c *conditions) keep(conditionType string) {
 	if since, failing := c.failed[conditionType]; failing && c.has(conditionType) {
 		c.failing[conditionType] = since
@@ -54,8 +53,8 @@ func (c *conditions) components(o observation) {
 	}
 }
 
-// hubReady tells whether the hub itself does its work on the target, and what is left of the other conditions if it
-// does not. In the first monitor period of a term nobody is blamed for not having worked yet.
+// hubReady tells whether the hub itself does its work on the target, and expires the other conditions if it does not. The
+// first monitor period of a term does not count.
 func (c *conditions) hubReady(o observation) {
 	const conditionType = hubv1alpha1.ConditionHubReady
 	idle, grace := o.now.Sub(o.sign), c.rules.monitor-o.now.Sub(c.rules.termBegan)
@@ -68,7 +67,7 @@ func (c *conditions) hubReady(o observation) {
 		if left := c.rules.monitor + c.rules.targetMonitor - idle; left > 0 {
 			c.at(o.now.Add(left))
 		} else {
-			c.forsake(o.sign)
+			c.expire(o.sign)
 		}
 	case o.connecting():
 		// It stays as it was.
@@ -79,8 +78,8 @@ func (c *conditions) hubReady(o observation) {
 	}
 }
 
-// forsake says of all other conditions that nobody knows.
-func (c *conditions) forsake(since time.Time) {
+// expire sets all other conditions to Unknown.
+func (c *conditions) expire(since time.Time) {
 	for _, condition := range c.list {
 		if condition.Type != hubv1alpha1.ConditionHubReady {
 			c.set(condition.Type, metav1.ConditionUnknown, hubv1alpha1.ReasonStatusUnknown, "the hub has not looked after the target since "+timeText(since))

@@ -298,12 +298,12 @@ func TestB2_HubReady(t *testing.T) {
 
 func TestB2_WhatNobodyKnowsIsWrittenOnce(t *testing.T) {
 	g := NewWithT(t)
-	forsaken := func(o *observation) { o.sign = now }
-	l := (&life{}).see(0, sickMember("")).see(time.Second, sickMember("one")).see(time.Hour, forsaken, sickNode, sickMember("one"))
+	expiren := func(o *observation) { o.sign = now }
+	l := (&life{}).see(0, sickMember("")).see(time.Second, sickMember("one")).see(time.Hour, expiren, sickNode, sickMember("one"))
 	g.Expect(l.status.FailingChecks).To(BeEmpty())
 	before := l.status.DeepCopy()
 	g.Expect(l.is("Connected")).To(Equal("Unknown/StatusUnknown"))
-	l.see(2*time.Hour, forsaken, sickNode, sickMember("one"))
+	l.see(2*time.Hour, expiren, sickNode, sickMember("one"))
 	g.Expect(l.status).To(Equal(*before))
 }
 

@@ -74,7 +74,7 @@ func (p *pacedEvents) reference(object runtime.Object) runtime.Object {
 	return object
 }
 
-// start tells what waits until ctx ends. Whoever starts it tells the rest.
+// start hands on what waits until ctx ends. Whoever starts it calls flush then.
 func (p *pacedEvents) start(ctx context.Context) error {
 	for {
 		select {
@@ -98,8 +98,8 @@ func (p *pacedEvents) pause(ctx context.Context) {
 	}
 }
 
-// tellTheRest tells what still waits.
-func (p *pacedEvents) tellTheRest() {
+// flush hands on what still waits.
+func (p *pacedEvents) flush() {
 	for {
 		select {
 		case tell := <-p.waiting:

@@ -101,7 +101,7 @@ func TestTheRestIsToldAtTheEndOfATerm(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	g.Expect(p.start(ctx)).To(Succeed())
-	p.tellTheRest()
+	p.flush()
 	g.Expect(l.heard()).To(Equal(notes))
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -38,6 +39,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/settings"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/leader"
 	"github.com/trellis-hub/trellis/leader/heartbeat"
@@ -112,6 +114,7 @@ type hub struct {
 	secrets  *secretindex.Index
 	bundles  *bundle.Cache
 	guard    *identity.Guard
+	settings *settings.Settings
 	members  *members.Index
 	metrics  *controllers.Metrics
 	leader   *leader.Election
@@ -162,6 +165,7 @@ func newHub(o Options) (*hub, error) {
 	h.secrets = secretindex.New(secrets, h.manager.GetCache(), configv1alpha1.SecretNamespaces(o.Config.Classes)...)
 	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{}, h.Clock)
 	h.guard = identity.NewGuard(h.manager.GetCache())
+	h.settings = settings.New(h.manager.GetCache(), o.Config.TargetClientConnection)
 	if h.metrics, err = controllers.NewMetrics(o.Registerer, o.Config); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
@@ -271,8 +275,8 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		UserAgent:        userAgent,
 		WrapTransport:    h.toTarget,
 		Fenced:           isFenced,
-		Limits:           h.limits,
-		Asleep:           h.asleep,
+		Limits:           h.settings.Limits,
+		Asleep:           h.settings.Hibernated,
 		Scheme:           scheme,
 		MaxRegistrations: c.MaxRegistrationsPerNamespace,
 		Logger:           h.Logger.WithName("clustercache"),
@@ -413,6 +417,10 @@ func (h *hub) connect(ctx context.Context) error {
 }
 
 func (h *hub) lead(ctx context.Context) error {
+	var work sync.WaitGroup
+	defer work.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	for _, kind := range controllers.SourceKinds() { // nobody else asks for all of them in time
 		if _, err := h.manager.GetCache().GetInformer(ctx, kind); err != nil {
 			return fmt.Errorf("watching the source cluster: %w", err)
@@ -425,8 +433,8 @@ func (h *hub) lead(ctx context.Context) error {
 		return nil
 	}
 	close(h.synced)
-	if err := h.watchSettings(ctx); err != nil {
-		return err
+	if err := h.settings.Follow(ctx, &work, h.clusters.Recheck); err != nil && ctx.Err() == nil {
+		return err //nolint:wrapcheck // it says what was watched
 	}
 	h.watchProbes(ctx)
 	if h.Started != nil {

@@ -12,7 +12,7 @@ import (
 // term runs the controllers for one term of leadership.
 func (h *hub) term(ctx context.Context) error {
 	events := newPacedEvents(h.manager.GetEventRecorder("trellis"), h.manager.GetScheme(), h.Clock)
-	defer events.tellTheRest()
+	defer events.flush()
 	term, err := controllers.New(ctx, controllers.Environment{
 		Config: h.Config, Cache: h.manager.GetCache(), Client: h.client, Clusters: h.clusters, Guard: h.guard,
 		Secrets: h.secrets, Bundles: h.bundles, Members: h.members, Events: events, WatchedUntil: h.watchedUntil,

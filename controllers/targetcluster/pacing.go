@@ -10,18 +10,18 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// Hundreds of targets that go, or come back, have something to say within seconds: a status, a label and events each.
-// The source is slow for everybody meanwhile. So each kind of news has a pace of its own, after a few targets that
-// never wait (package crowd). That a target is new, or back, does not wait at all, but for its label. At 50, 20 and 30
-// a second, with more events, the p99 of corrections in 700 targets was 1.27 times while 300 others went.
+// When hundreds of targets are lost or come back at once, each has a status, a label and events to be written, and the
+// source is slow for everybody meanwhile. So writes are paced by their kind, after a few targets that never wait (package
+// crowd). That a target is new or back does not wait, but its label does. With 50, 20 and 30 a second, the p99 of
+// corrections in 700 targets was 1.27 times while 300 others went.
 const (
-	turnsOfChanges = 40 // of conditions, a second: a third of a thousand targets is shown as down after eight seconds more
-	turnsOfDetails = 15 // figures and wordings
-	turnsOfLabels  = 20 // which repeat what conditions say
+	changesPerSecond = 40 // of conditions, a second: a third of a thousand targets is shown as down after eight seconds more
+	detailsPerSecond = 15 // figures and wordings
+	labelsPerSecond  = 20 // which repeat what conditions say
 )
 
-// turn returns how long a status has to wait for its turn, by what is new in it.
-func (r *reconciler) turn(key clustercache.ClusterKey, before, after hubv1alpha1.TargetClusterStatus, now time.Time) time.Duration {
+// pace returns for how long a status has to wait, by what is new in it.
+func (r *reconciler) pace(key clustercache.ClusterKey, before, after hubv1alpha1.TargetClusterStatus, now time.Time) time.Duration {
 	switch {
 	case isBack(before, after):
 		return 0

@@ -13,7 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/internal/crowd"
 )
 
-func TestNewsOfTargetsWaitForTheirKind(t *testing.T) {
+func TestWritesWaitForThoseOfTheirKind(t *testing.T) {
 	healthyStatus := hubv1alpha1.TargetClusterStatus{Conditions: conditionsFor(nil, 1, healthy())}
 	gone := *healthyStatus.DeepCopy()
 	setCondition(&gone, hubv1alpha1.ConditionConnected, metav1.ConditionFalse, hubv1alpha1.ReasonUnreachable)
@@ -41,19 +41,19 @@ func TestNewsOfTargetsWaitForTheirKind(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			r := &reconciler{Options: Options{SyncPeriod: 30 * time.Second}, changes: crowd.New(turnsOfChanges), details: crowd.New(turnsOfDetails)}
+			r := &reconciler{Options: Options{SyncPeriod: 30 * time.Second}, changes: crowd.New(changesPerSecond), details: crowd.New(detailsPerSecond)}
 			others := func(c *crowd.Crowd, n int) {
 				for i := range n {
 					c.Wait(clustercache.ClusterKey{Namespace: "others", Name: fmt.Sprint(i)}, now)
 				}
 			}
 			if test.noChanges {
-				others(r.changes, turnsOfChanges)
+				others(r.changes, changesPerSecond)
 			}
 			if test.noDetails {
-				others(r.details, turnsOfDetails)
+				others(r.details, detailsPerSecond)
 			}
-			wait := r.turn(clustercache.ClusterKey{Namespace: "fleet", Name: "a"}, test.before, test.after, now)
+			wait := r.pace(clustercache.ClusterKey{Namespace: "fleet", Name: "a"}, test.before, test.after, now)
 			if test.waits {
 				g.Expect(wait).To(BeNumerically(">", 0))
 			} else {
