@@ -334,7 +334,7 @@ func BenchmarkSettle(b *testing.B) {
 }
 
 // What a manifest sets is undone if somebody else takes it, unless it is of the kind where the live value wins.
-func TestLostToWhoeverMayNotHaveIt(t *testing.T) {
+func TestLostToNamesWritersOfManifestFields(t *testing.T) {
 	for name, c := range map[string]struct {
 		manifest string
 		field    fieldpath.Path
@@ -437,7 +437,7 @@ func TestStateIsThatOfTheParsedEntry(t *testing.T) {
 	}
 }
 
-func TestOurEntryThatNobodyCanReadIsNone(t *testing.T) {
+func TestUnreadableEntryOfOursIsIgnored(t *testing.T) {
 	for _, text := range []string{``, `[]`, `{`, `{"f:metadata"`, `{"f:metadata":{}`, `{"f:metadata":{"f:labels":{"f:ours":1}}}`, `{"f:spec":{}}}`,
 		`{"f:spec":{},}`, `{"f:spec":{"f:x":{}}`, `not JSON`} {
 		g := NewWithT(t)
