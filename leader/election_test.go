@@ -67,8 +67,8 @@ func TestLeaseThatRanOutIsTakenAndNoneThatIsRenewed(t *testing.T) {
 	s.Expect(s.lease().Spec.LeaseDurationSeconds).To(Equal(ptr.To(int32(3600))))
 }
 
-// TestTermEndsWhenSomebodyElseIsSeen does not wait for the renewal deadline, which is minutes away.
-func TestTermEndsWhenSomebodyElseIsSeen(t *testing.T) {
+// TestTermEndsWhenAnotherReplicaHoldsTheLease does not wait for the renewal deadline, which is minutes away.
+func TestTermEndsWhenAnotherReplicaHoldsTheLease(t *testing.T) {
 	s := newSource(t)
 	r := s.start("first", func(o *leader.Options) { o.Config.RetryPeriod.Duration = 300 * time.Millisecond })
 	s.Eventually(r.began).Should(Receive())

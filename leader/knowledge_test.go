@@ -115,7 +115,7 @@ func TestLeaseIsKeptForATermThatWasNotRenewed(t *testing.T) {
 	s.Eventually(given).Should(Receive())
 }
 
-func TestFenceClosesWhenSomebodyElseIsSeen(t *testing.T) {
+func TestFenceClosesWhenAnotherReplicaHoldsTheLease(t *testing.T) {
 	s := newSource(t)
 	told, ended := make(chan struct{}, 10), make(chan struct{})
 	r := s.start("first", func(o *leader.Options) {

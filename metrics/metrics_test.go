@@ -14,7 +14,7 @@ import (
 	"github.com/trellis-hub/trellis/metrics"
 )
 
-func TestNamesAreToldApartUpToALimit(t *testing.T) {
+func TestNamesAreKeptUpToALimit(t *testing.T) {
 	g := NewWithT(t)
 	names := metrics.NewNames(3)
 	for i := range 3 {

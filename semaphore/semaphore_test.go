@@ -140,7 +140,7 @@ func TestLargeRequestsAreNotStarved(t *testing.T) {
 	})
 }
 
-func TestWhoeverIsHeldBackByHisOwnBoundKeepsNobodyWaiting(t *testing.T) {
+func TestRequestsBlockedByTheirOwnBoundDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, s := NewWithT(t), New(Options{Size: 4, PerNamespace: 1})
 		_, _ = s.tryAcquire(owned("a", "1"), 1)

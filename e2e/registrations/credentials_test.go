@@ -12,7 +12,7 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-func TestExpiredCredentialIsToldAndANewOneHeals(t *testing.T) {
+func TestExpiredCredentialIsReportedAndReplaced(t *testing.T) {
 	p := newPlace(t, 1)
 	target := p.targets[0]
 	p.Expect(target.RotateToken(fleetsim.Rotation{Revoke: true, Lifetime: time.Hour})).To(Succeed())
@@ -44,7 +44,7 @@ func TestExpiredCredentialIsToldAndANewOneHeals(t *testing.T) {
 	p.eventuallyReady("mr")
 }
 
-func TestRevokedCredentialIsToldAndANewOneHeals(t *testing.T) {
+func TestRevokedCredentialIsReportedAndReplaced(t *testing.T) {
 	p := newPlace(t, 1)
 	target := p.targets[0]
 	p.register("target", target)

@@ -188,7 +188,7 @@ func TestDiffShowsNoSecrets(t *testing.T) {
 	}
 }
 
-func TestDiffTellsWhatIsMadeAgainAndWhatFails(t *testing.T) {
+func TestDiffReportsRecreationsAndFailures(t *testing.T) {
 	p := newPlace(t)
 	p.register("shoot-a")
 	immutable := func(value string) string {

@@ -214,7 +214,7 @@ func TestReplicasThatTheManifestLeavesToOthers(t *testing.T) {
 		g.Expect(applier.Run(t.Context(), access, prepare(t, without), nil)[0].Err).NotTo(HaveOccurred())
 		g.Expect(replicas(t, obj)).To(BeEquivalentTo(2))
 	}
-	// Whoever scales from now on owns the number.
+	// From then on, the writer that scales owns the number.
 	scaled := live(t, obj)
 	g.Expect(unstructured.SetNestedField(scaled.Object, int64(5), "spec", "replicas")).To(Succeed())
 	g.Expect(cluster.Client.Update(t.Context(), scaled, client.FieldOwner("scaler"))).To(Succeed())

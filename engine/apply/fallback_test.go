@@ -63,7 +63,7 @@ func TestDuplicateKeysAreStillApplied(t *testing.T) {
 	})
 }
 
-// limited is a target whose server lacks something.
+// limited is a target whose server lacks some features.
 type limited struct {
 	base             http.RoundTripper
 	refuseApply      int  // status of an answer to applies

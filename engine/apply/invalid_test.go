@@ -23,7 +23,7 @@ func immutableMap(ns, annotations, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: a, annotations: {%s}}\nimmutable: true\ndata: {key: %q}\n", ns, annotations, value)
 }
 
-// claimed is a StatefulSet that has a field which nobody may change.
+// claimed is a StatefulSet with an immutable field.
 func statefulSet(ns, annotations, service string) string {
 	return fmt.Sprintf(`
 apiVersion: apps/v1
@@ -208,7 +208,7 @@ func TestMR15InvalidUpdatesDeleteNothingThatCannotBeCreated(t *testing.T) {
 	}
 }
 
-// annotate changes the StatefulSet of a namespace as somebody else.
+// annotate changes the StatefulSet of a namespace as another writer.
 func annotate(patch string) func(g *WithT, t *testing.T, ns string) {
 	return func(g *WithT, t *testing.T, ns string) {
 		obj := live(t, manifest(t, statefulSet(ns, "", "one")))

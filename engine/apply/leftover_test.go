@@ -35,8 +35,8 @@ spec: {podSelector: {}, %s}
 `, ns, spec)
 }
 
-// Fields that nobody owns follow the manifest, as an update has it: an apply alone leaves them.
-func TestFieldsThatNobodyOwnsFollowTheManifest(t *testing.T) {
+// Fields without an owner follow the manifest, as in an update: an apply alone leaves them.
+func TestFieldsWithoutAnOwnerFollowTheManifest(t *testing.T) {
 	const container = "containers: [{name: web, image: 'x:1'}]"
 	for name, c := range map[string]struct {
 		first, now func(ns string) string
@@ -90,8 +90,8 @@ func TestFieldsThatNobodyOwnsFollowTheManifest(t *testing.T) {
 	}
 }
 
-// A Service that somebody else created is given other ports: an apply merges them by number, and the names collide.
-func TestPortsOfSomebodyElseAreReplaced(t *testing.T) {
+// A Service that another writer created is given other ports: an apply merges them by number, and the names collide.
+func TestPortsOfAnotherOwnerAreReplaced(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)
 	obj := manifest(t, serviceWith(ns, "", "{name: http, port: 80}"))

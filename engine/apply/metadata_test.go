@@ -32,7 +32,7 @@ func forced() apply.Marks {
 	return m
 }
 
-// change patches an object as somebody else.
+// change patches an object as another writer.
 func change(t *testing.T, obj *unstructured.Unstructured, manager, patch string) {
 	t.Helper()
 	NewWithT(t).Expect(cluster.Client.Patch(t.Context(), obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(manager))).To(Succeed())

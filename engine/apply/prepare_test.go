@@ -141,7 +141,7 @@ webhooks: [{name: one, clientConfig: {caBundle: "", url: "https://x"}}, {name: t
 	g.Expect(fmt.Sprint(p.Object.Object["webhooks"])).To(Equal("[map[clientConfig:map[url:https://x] name:one] map[clientConfig:map[caBundle:Zm9v] name:two]]"))
 }
 
-// Whoever writes null wants no limit, and an API server reads a quantity of zero.
+// Null means no limit, but an API server reads a quantity of zero.
 func TestPrepareDropsNullQuantities(t *testing.T) {
 	const container = "[{name: a, resources: {limits: {cpu: null, memory: 1Gi}, requests: {cpu: null}}}, {name: b}]"
 	const want = "[map[name:a resources:map[limits:map[memory:1Gi] requests:map[]]] map[name:b]]"
@@ -176,7 +176,7 @@ func TestPrepareDropsNullQuantities(t *testing.T) {
 	}
 }
 
-// A field that is sent empty is owned, and taken from whoever is to fill it.
+// A field that is sent empty is owned, and so would be reset after its controller has filled it.
 func TestPrepareDropsWhatIsLeftToOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		manifest string

@@ -114,7 +114,7 @@ func TestAPreviewIsWhatTheApplyMakes(t *testing.T) {
 	}
 }
 
-func TestAPreviewTellsOfRefusals(t *testing.T) {
+func TestPreviewReportsRefusals(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)
 	g.Expect(run1(t, fmt.Sprintf(deployment, ns)).Err).NotTo(HaveOccurred())

@@ -41,7 +41,7 @@ func TestPrepareRefusesValuesOfSecretsThatAreNoStrings(t *testing.T) {
 	})
 }
 
-// What only the server can find out, it tells with the value.
+// Errors that only the server can find contain the value.
 func TestServerDoesNotTellWhatIsInASecret(t *testing.T) {
 	for name, c := range map[string]struct{ fields, says string }{
 		"a truth value that is text":           {"immutable: " + hidden, "immutable"},

@@ -75,7 +75,7 @@ func TestW09_EqualContentIsDecodedOnce(t *testing.T) {
 	g.Expect(cache.Stats().Misses).To(Equal(int64(1)))
 }
 
-func TestCacheForgetsWhatNobodyAsksFor(t *testing.T) {
+func TestCacheEvictsUnusedContent(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	step := func() time.Time { clock.SetTime(clock.Now().Add(time.Minute)); return clock.Now() }
@@ -122,7 +122,7 @@ func TestDocumentsAreSharedByBundlesThatHaveThem(t *testing.T) {
 	g.Expect(cache.Stats().Bytes).To(And(BeNumerically(">", alone), BeNumerically("<", 2*alone-500)), "what is shared counts once")
 }
 
-func TestWhatNoBundleHasAnyMoreIsForgotten(t *testing.T) {
+func TestDocumentsOfNoBundleAreEvicted(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	cache := NewCache(1<<20, Limits{}, clock)

@@ -13,7 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/bundle"
 )
 
-func TestCacheTellsOfItself(t *testing.T) {
+func TestCacheMetrics(t *testing.T) {
 	g := NewWithT(t)
 	cache := bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})
 	registry := prometheus.NewRegistry()

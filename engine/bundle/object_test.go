@@ -30,7 +30,7 @@ func TestInvalidObjectsDecodeAndSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Without a name nobody knows which object is meant, so nothing that is applied may be deleted for it.
+// Without a name it is not known which object is meant, so no applied object may be deleted because of it.
 func TestObjectsWithoutANameAreFaults(t *testing.T) {
 	const generated = "the object has metadata.generateName instead of metadata.name: name it, for every apply would make one more object"
 	for text, fault := range map[string]string{

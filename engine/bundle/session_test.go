@@ -72,7 +72,7 @@ func TestSmallBundlesAreFree(t *testing.T) {
 	g.Expect(cache.Stats().InUse).To(BeZero())
 }
 
-func TestEqualContentCountsOnceForOneOfThoseWhoUseIt(t *testing.T) {
+func TestEqualContentCountsOnceForOneOfItsUsers(t *testing.T) {
 	g := NewWithT(t)
 	cache := NewCache(0, Limits{}, clock.RealClock{})
 	first, err := using(t, cache, alice, Need{}, large(t, "a", 1024))

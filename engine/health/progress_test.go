@@ -43,7 +43,7 @@ func TestH9_H10_H22_DeploymentProgress(t *testing.T) {
 }
 
 // What a Deployment says of its pods matters where they cannot be counted, and nowhere else.
-func TestDeploymentTellsOfItsPods(t *testing.T) {
+func TestDeploymentReportsItsPods(t *testing.T) {
 	for status, told := range map[string]string{
 		"replicas: 2, updatedReplicas: 2": "",
 		"replicas: 1, updatedReplicas: 1": "1 of 2 pods",

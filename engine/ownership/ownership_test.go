@@ -102,7 +102,7 @@ func TestTakeBackLeavesWhatIsExempt(t *testing.T) {
 		own      string
 		foreign  string
 		taken    bool
-		// autoscaled objects have their replicas set by somebody else.
+		// the replicas of autoscaled objects are set by an autoscaler.
 		autoscaled bool
 	}{
 		"a CA bundle of a webhook": {manifest("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", nil),
@@ -333,8 +333,8 @@ func BenchmarkSettle(b *testing.B) {
 	}
 }
 
-// What a manifest sets is undone if somebody else takes it, unless it is of the kind where the live value wins.
-func TestLostToWhoeverMayNotHaveIt(t *testing.T) {
+// Fields of the manifest are reverted if another manager takes them, except those whose live value wins.
+func TestLostToNamesWritersOfManifestFields(t *testing.T) {
 	for name, c := range map[string]struct {
 		manifest string
 		field    fieldpath.Path
@@ -376,7 +376,7 @@ func TestLostToWhoeverMayNotHaveIt(t *testing.T) {
 	}
 }
 
-// Who takes a field away owns nothing by that. What is missing can be told all the same, if it is not in a list.
+// Removing a field leaves no owner. Missing fields are found nevertheless, if they are not in a list.
 func TestGone(t *testing.T) {
 	const text = `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","finalizers":["x"],"labels":{"mine":"1","other":"1"}},
 "spec":{"height":3,"colours":["red"],"soil":{"ph":7,"wet":true},"empty":{},"nodeName":"n"},"data":{"a":"1"}}`
@@ -437,7 +437,7 @@ func TestStateIsThatOfTheParsedEntry(t *testing.T) {
 	}
 }
 
-func TestOurEntryThatNobodyCanReadIsNone(t *testing.T) {
+func TestUnreadableEntryOfOursIsIgnored(t *testing.T) {
 	for _, text := range []string{``, `[]`, `{`, `{"f:metadata"`, `{"f:metadata":{}`, `{"f:metadata":{"f:labels":{"f:ours":1}}}`, `{"f:spec":{}}}`,
 		`{"f:spec":{},}`, `{"f:spec":{"f:x":{}}`, `not JSON`} {
 		g := NewWithT(t)

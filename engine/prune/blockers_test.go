@@ -16,7 +16,7 @@ import (
 )
 
 // A namespace that does not end says itself what it waits for, as the namespace controller found out.
-func TestNamespaceThatDoesNotEndTellsWhatItWaitsFor(t *testing.T) {
+func TestTerminatingNamespaceReportsWhatItWaitsFor(t *testing.T) {
 	w := newWorld(t, []string{"namespace"})
 	w.Expect(w.prune(policy)["namespace"].Reason).To(Equal("is shutting down"), "nobody looked at it yet")
 	ns := &corev1.Namespace{}
@@ -60,7 +60,7 @@ func TestDefinitionThatDoesNotEndNamesTheInstances(t *testing.T) {
 }
 
 // A definition without instances may wait because the API server could not delete any. It says why.
-func TestDefinitionThatDoesNotEndTellsWhyItsInstancesAreNotDeleted(t *testing.T) {
+func TestTerminatingDefinitionReportsItsInstances(t *testing.T) {
 	w := newWorld(t, []string{"crd"})
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: w.object("crd").GetName()}}
 	merge := func(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }

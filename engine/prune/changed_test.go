@@ -69,7 +69,7 @@ func (o meddlerObjects) Delete(ctx context.Context, name string, options metav1.
 	return o.ResourceInterface.Delete(ctx, name, options, subresources...)
 }
 
-// Between the look at an object and its deletion, somebody may make it one that must stay.
+// Between the read of an object and its deletion, another writer may change it into one that must stay.
 func TestObjectThatChangesBeforeItsDeletionIsLookedAtAnew(t *testing.T) {
 	for name, c := range map[string]struct {
 		patch string

@@ -61,7 +61,7 @@ func persistentVolumeClaim(g *WithT, ns, name, app string, annotations map[strin
 	g.Expect(cluster.Client.Create(context.Background(), pvc)).To(Succeed())
 }
 
-// untouched are the claims that nobody deleted.
+// untouched are the claims that were not deleted.
 func untouched(g *WithT, ns string) []string {
 	list := &corev1.PersistentVolumeClaimList{}
 	g.Expect(cluster.Client.List(context.Background(), list, client.InNamespace(ns))).To(Succeed())
@@ -117,7 +117,7 @@ func TestX07_BUG05_MR31_ClaimsOfAStatefulSet(t *testing.T) {
 	}
 }
 
-// A StatefulSet that somebody wants kept in the last moment needs its claims.
+// A StatefulSet that is to be kept at the last moment needs its claims.
 func TestMR31_ClaimsStayWithAStatefulSetThatIsKeptInTheLastMoment(t *testing.T) {
 	for name, patch := range map[string]string{
 		"somebody wants it kept":   `{"metadata":{"annotations":{"` + resourcesv1alpha1.KeepObjectAnnotation + `":"true"}}}`,
@@ -143,7 +143,7 @@ func TestMR31_ClaimsStayWithAStatefulSetThatIsKeptInTheLastMoment(t *testing.T) 
 	}
 }
 
-// Somebody else deletes the StatefulSet, and its pods go first; its claims go all the same.
+// A user deletes the StatefulSet, and its pods are deleted first; its claims are deleted nevertheless.
 func TestW_ClaimsOfAStatefulSetThatIsGarbageCollected(t *testing.T) {
 	g := NewWithT(t)
 	ns := hubtest.Namespace(t, nil, cluster)

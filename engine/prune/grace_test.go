@@ -84,7 +84,7 @@ func TestMR18_GracesThatTakeNothingOff(t *testing.T) {
 	}
 }
 
-// Nobody's finalizers are taken off but those of objects that are ours to delete.
+// Finalizers are removed only from objects that we may delete.
 func TestMR18_FinalizersOfOthersStay(t *testing.T) {
 	for name, change := range map[string]string{
 		"another origin": `{"metadata":{"annotations":{"` + resourcesv1alpha1.OriginAnnotation + `":"garden/other"}}}`,

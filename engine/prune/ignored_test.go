@@ -18,7 +18,7 @@ import (
 
 // An object that its manifest asks to ignore bears no marks, so its UID is what tells it from a stranger. Only if the
 // hub died before it noted one, who created the object does.
-func TestIgnoredObjectsAreToldByTheirUID(t *testing.T) {
+func TestIgnoredObjectsAreIdentifiedByTheirUID(t *testing.T) {
 	const ours, theirs = "trellis", "somebody"
 	for name, c := range map[string]struct {
 		manager string

@@ -55,7 +55,7 @@ var manifests = map[string]string{
 	"empty namespace": `{apiVersion: v1, kind: Namespace, metadata: {name: NS-empty}}`,
 }
 
-// newWorld creates objects. Those that are stuck have a finalizer that nobody takes off.
+// newWorld creates objects. Those that are stuck have a finalizer that is never removed.
 func newWorld(t *testing.T, objects []string, stuck ...string) *world {
 	t.Helper()
 	ns := hubtest.Namespace(t, nil, cluster)
@@ -109,7 +109,7 @@ func (w *world) prune(p prune.Policy) map[string]prune.Outcome {
 	return out
 }
 
-// intact are the objects that nobody deleted.
+// intact are the objects that were not deleted.
 func (w *world) intact() []string {
 	var names []string
 	for name := range w.refs {

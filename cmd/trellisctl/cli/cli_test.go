@@ -84,7 +84,7 @@ func TestAClusterThatDoesNotKnowTheHub(t *testing.T) {
 	}
 }
 
-func TestNobodySaysWhereTheHubIs(t *testing.T) {
+func TestNoClusterIsConfigured(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // as if a pod ran the tests
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()

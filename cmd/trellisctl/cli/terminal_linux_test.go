@@ -30,7 +30,7 @@ func terminal(t *testing.T) (near *os.File, far *bufio.Reader) {
 	return near, bufio.NewReader(control)
 }
 
-func TestATerminalHasColoursUnlessItIsToldNotTo(t *testing.T) {
+func TestTerminalHasColoursUnlessNoColorIsSet(t *testing.T) {
 	near, _ := terminal(t)
 	for name, test := range map[string]struct {
 		term, noColor string

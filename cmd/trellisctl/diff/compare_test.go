@@ -61,7 +61,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Rules of roles are an atomic list without names: whoever adds one at the beginning changes none of the others.
+// Rules of roles are an atomic list without names: adding one at the beginning changes none of the others.
 func TestARuleMoreIsOneChange(t *testing.T) {
 	rule := func(resource string) string { return "{apiGroups: [''], resources: [" + resource + "], verbs: [get]}" }
 	role := func(rules ...string) *unstructured.Unstructured {

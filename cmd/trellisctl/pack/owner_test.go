@@ -172,7 +172,7 @@ func leavesSharedSecrets(t *testing.T, c client.Client, ns string, run runner) {
 	const warning = "secret/%s gets no owner and stays when ManagedResource %s is deleted: " +
 		"ManagedResource %s refers to it, too"
 
-	// Somebody refers to it later: what owned it does so no more.
+	// Another ManagedResource refers to it later: it loses its owner.
 	code, said := run(large, "shared")
 	g.Expect(code).To(Equal(cli.ExitOK), said)
 	g.Expect(get("managedresource-shared-2")).To(HaveField("OwnerReferences", HaveLen(1)))
@@ -183,7 +183,7 @@ func leavesSharedSecrets(t *testing.T, c client.Client, ns string, run runner) {
 	g.Expect(get("managedresource-shared")).To(HaveField("OwnerReferences", HaveLen(1)))
 	g.Expect(get("managedresource-shared-2")).To(HaveField("OwnerReferences", BeEmpty()))
 
-	// Somebody referred to it before it was there.
+	// Another ManagedResource referred to it before it existed.
 	refer("early", "managedresource-late")
 	code, said = run(small, "late")
 	g.Expect(code).To(Equal(cli.ExitOK), said)
