@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Share picks so many percent of the targets, always the same ones for a seed: who is among 10 percent is among 20. They are
-// returned in the order of their names.
+// Share picks so many percent of the targets, always the same ones for a seed: who is among 10 percent is among 20.
+// They are returned in the order of their names.
 func (f *Fleet) Share(percent float64) ([]*Target, error) {
 	if !(percent >= 0 && percent <= 100) { // not a number is neither
 		return nil, fmt.Errorf("%v percent of the targets: it must be between 0 and 100", percent)

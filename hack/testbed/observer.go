@@ -76,8 +76,8 @@ func (e Entry) Describe() string {
 	return fmt.Sprintf("has Ready=%s (%s: %s)", status, reason, message)
 }
 
-// Condition returns the status, reason and message of a condition of a ManagedResource, a TargetCluster or an unstructured
-// object; all are empty if there is none.
+// Condition returns the status, reason and message of a condition of a ManagedResource, a TargetCluster or an
+// unstructured object; all are empty if there is none.
 func Condition(object client.Object, conditionType string) (status, reason, message string) {
 	switch o := object.(type) {
 	case *resourcesv1alpha1.ManagedResource:
@@ -302,8 +302,8 @@ type Expectation struct {
 	met      chan struct{} // closed when all are as wanted
 }
 
-// Expect begins to look for what is wanted of each object, which is nil while it does not exist. What is so already counts as
-// seen now. An expectation that is not waited for must be ended.
+// Expect begins to look for what is wanted of each object, which is nil while it does not exist. What is so already
+// counts as seen now. An expectation that is not waited for must be ended.
 func (o *Observer) Expect(what string, refs []Ref, wanted func(client.Object) bool) *Expectation {
 	now := time.Now()
 	return o.expect(what, refs, func(entry Entry) bool { return wanted(entry.Object) }).notBefore(now)

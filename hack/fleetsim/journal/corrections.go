@@ -19,8 +19,8 @@ type Corrections struct {
 	Reached []float64
 }
 
-// CorrectionsIn reads the histories of targets: what became of edits by an editor, and of changes that were sent, from a time on
-// until another one. Only the end of a correction may be later.
+// CorrectionsIn reads the histories of targets: what became of edits by an editor, and of changes that were sent,
+// from a time on until another one. Only the end of a correction may be later.
 func CorrectionsIn(targets []*Target, from, to time.Time, editor, owner Writers) Corrections {
 	out := Corrections{Pending: map[string][]string{}}
 	for _, target := range targets {
@@ -97,15 +97,15 @@ type Reach struct {
 	// Targets is how many have it, and Missing names those that do not.
 	Targets int      `json:"targets"`
 	Missing []string `json:"missing,omitempty"`
-	// First and Last are the times from the change to the first and to the last target that has it, and LastTarget names it.
-	// A target with several objects of the change counts by its last one.
+	// First and Last are the times from the change to the first and to the last target that has it, and LastTarget names
+	// it. A target with several objects of the change counts by its last one.
 	First      time.Duration `json:"first"`
 	Last       time.Duration `json:"last"`
 	LastTarget string        `json:"lastTarget"`
 }
 
-// Reached tells how far the change came that was sent at this time, which is the one in the annotation. Only the latest change
-// that a target saw is known.
+// Reached tells how far the change came that was sent at this time, which is the one in the annotation. Only the
+// latest change that a target saw is known.
 func (j *Journal) Reached(sent time.Time) Reach {
 	var out Reach
 	for _, target := range j.Targets() {

@@ -46,7 +46,8 @@ func (r *Rig) managedResources(targets []*fleetsim.Target) []testbed.Ref {
 	return refs
 }
 
-// AwaitStill waits until no ManagedResource has changed for a while: what the hub knows of them it has written down then.
+// AwaitStill waits until no ManagedResource has changed for a while: what the hub knows of them it has written down
+// then.
 func (r *Rig) AwaitStill(ctx context.Context, patience, while time.Duration) error {
 	began := time.Now()
 	return r.Until(ctx, patience, while/10, fmt.Sprintf("nothing has been written to ManagedResources for %s", while), func() (bool, error) {

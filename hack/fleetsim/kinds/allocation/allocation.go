@@ -17,9 +17,9 @@ const (
 	serviceNetworkSize = 1 << 20
 )
 
-// Fill fills in what no client asked for and no field manager owns: the finalizer of a Namespace, what admission adds to a Pod, the address
-// of a Service, which follows from its name and thus is the same each time, and the stored versions of a CustomResourceDefinition. It changes o; live
-// is what was stored before, nil if o is new.
+// Fill fills in what no client asked for and no field manager owns: the finalizer of a Namespace, what admission adds
+// to a Pod, the address of a Service, which follows from its name and thus is the same each time, and the stored
+// versions of a CustomResourceDefinition. It changes o; live is what was stored before, nil if o is new.
 func Fill(resource schema.GroupResource, o, live *unstructured.Unstructured) {
 	switch resource.Group + "/" + resource.Resource {
 	case "/namespaces":
@@ -35,7 +35,8 @@ func Fill(resource schema.GroupResource, o, live *unstructured.Unstructured) {
 	}
 }
 
-// keepNamespace gives a Namespace the finalizer that keeps it until it is empty; only the subresource finalize takes it away.
+// keepNamespace gives a Namespace the finalizer that keeps it until it is empty; only the subresource finalize takes
+// it away.
 func keepNamespace(o, live *unstructured.Unstructured) {
 	finalizers := []any{}
 	if live != nil {

@@ -28,8 +28,7 @@ var discoveryJSON []byte
 type Documents struct {
 	// core and groups are the two aggregated discovery documents.
 	core, groups []apidiscoveryv2.APIGroupDiscovery
-	// custom are the versions of custom resources and storage where these are stored.
-	custom  []custom.Version
+	// storage is where the versions of custom resources are stored.
 	storage map[schema.GroupVersionResource]schema.GroupVersion
 	cache   cache
 }
@@ -45,12 +44,11 @@ func BuiltIn() *Documents {
 
 // With returns the documents that tell of these definitions as well, none of which may be there already.
 func (d *Documents) With(added []*custom.Definition) *Documents {
-	extended := &Documents{core: d.core, groups: withDefinitions(d.groups, added), custom: slices.Clone(d.custom), storage: maps.Clone(d.storage)}
+	extended := &Documents{core: d.core, groups: withDefinitions(d.groups, added), storage: maps.Clone(d.storage)}
 	if extended.storage == nil {
 		extended.storage = map[schema.GroupVersionResource]schema.GroupVersion{}
 	}
 	for _, definition := range added {
-		extended.custom = append(extended.custom, definition.Served...)
 		for _, v := range definition.Served {
 			extended.storage[v.GroupVersion.WithResource(v.Discovery.Resource)] = definition.Storage.GroupVersion()
 		}

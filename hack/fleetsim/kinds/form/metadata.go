@@ -79,8 +79,8 @@ func NewMetadata(meta metav1.Object, namespaced bool) field.ErrorList {
 	return checkMetadata(meta, namespaced, apivalidation.NameIsDNSSubdomain)
 }
 
-// checkMetadata checks metadata by itself, and words what is wrong with owner references as kube-apiserver 1.36 does: the library,
-// which is newer, tells which one it is.
+// checkMetadata checks metadata by itself, and words what is wrong with owner references as kube-apiserver 1.36 does:
+// the library, which is newer, tells which one it is.
 func checkMetadata(meta metav1.Object, namespaced bool, name apivalidation.ValidateNameFunc) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessor(meta, namespaced, name, metadata)
 	for _, err := range errs {
