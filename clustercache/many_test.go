@@ -2,7 +2,6 @@ package clustercache
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -46,8 +45,8 @@ func (i *intervals) most() time.Duration {
 	return i.longest
 }
 
-// A crowd of targets that nobody can reach waits for places of its own. With their timeouts of a second each, two
-// places, and one for probes, a probe that had to queue behind them would come ten seconds late.
+// Many targets that nobody can reach wait for seats of their own. With their timeouts of a second each, two seats,
+// and one for probes, a probe that had to queue behind them would come ten seconds late.
 func TestProbesDoNotQueueBehindUnreachableTargets(t *testing.T) {
 	h := start(t, Options{Dial: DialOptions{Parallel: 2}, Probe: ProbeOptions{Parallel: 1, Interval: 3 * time.Second}})
 	a := newAPIServer(t, newStore("uid-a"))
@@ -62,29 +61,6 @@ func TestProbesDoNotQueueBehindUnreachableTargets(t *testing.T) {
 	h.Eventually(probes.count).WithTimeout(3 * patience).Should(BeNumerically(">=", 7))
 	h.Expect(hanging.count("GET /version")).To(BeNumerically(">=", 4), "they are dialled all the time")
 	h.Expect(probes.most()).To(BeNumerically("<", 6*time.Second), "twice the interval")
-}
-
-// The same with a fleet's part of them, more than there are places.
-func TestProbesBesideSixHundredUnreachableTargets(t *testing.T) {
-	h := start(t, Options{
-		Dial:  DialOptions{Parallel: 200, ConnectRate: 1000},
-		Probe: ProbeOptions{Interval: 5 * time.Second, Timeout: 4 * time.Second},
-	})
-	a := newAPIServer(t, newStore("uid-a"))
-	var probes intervals
-	a.setFault(probes.fault)
-	h.expectState(h.register("a", a.kubeconfig("token")), StateConnected)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts, nobody answers
-	h.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = silent.Close() })
-	content := kubeconfigOf("https://"+silent.Addr().String(), a.ca, "token")
-	for i := range 600 {
-		h.register(fmt.Sprint("silent-", i), content)
-	}
-	h.Eventually(h.cache.dials.Held).Should(Equal(int64(150)), "there are more of them than places for one namespace")
-	before := probes.count()
-	h.Eventually(func() int { return probes.count() - before }, 3*patience).Should(BeNumerically(">=", 4))
-	h.Expect(probes.most()).To(BeNumerically("<", 2*h.cache.options.Probe.Interval))
 }
 
 // registerMany registers targets that several servers of one store answer for, and waits until they are connected.
