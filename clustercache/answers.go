@@ -2,8 +2,8 @@ package clustercache
 
 import "time"
 
-// freshAnswer is for how long an answer of a target says that it answers, at least. From one that is far away they come slower, and freshMost
-// is for how long they say so at most.
+// freshAnswer is for how long an answer of a target says that it answers, at least. From one that is far away they
+// come slower, and freshMost is for how long they say so at most.
 const (
 	freshAnswer = 200 * time.Millisecond
 	freshMost   = time.Second

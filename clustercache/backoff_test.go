@@ -61,7 +61,8 @@ func TestPausesBetweenAttemptsDoubleUpToALimit(t *testing.T) {
 	h.expectState(key, StateConnected)
 }
 
-// Targets that are down together do not dial together. That all of them are in one half of the time is one case in 2^23.
+// Targets that are down together do not dial together. That all of them are in one half of the time is one case in
+// 2^23.
 func TestAttemptsOfManyTargetsAreSpread(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	h := start(t, Options{Clock: clock, Dial: DialOptions{ConnectRate: 1000}, Probe: ProbeOptions{Timeout: patience}})

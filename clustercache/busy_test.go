@@ -28,8 +28,8 @@ func onReads(f func(w http.ResponseWriter, r *http.Request)) func(http.ResponseW
 
 func reads(a *apiServer) int { return a.count("GET /api/v1/namespaces/default/configmaps/one") }
 
-// A target that answers probes and nothing else would have every call wait for its deadline, and hold the workers of all
-// others.
+// A target that answers probes and nothing else would have every call wait for its deadline, and hold the workers of
+// all others.
 func TestTargetThatAnswersNothingButProbesIsNotCalled(t *testing.T) {
 	for name, hang := range map[string]func(a *apiServer) func(w http.ResponseWriter, r *http.Request){
 		"it hangs": func(a *apiServer) func(http.ResponseWriter, *http.Request) {
@@ -140,7 +140,8 @@ func TestTargetThatOnlyThrottlesIsNotCalled(t *testing.T) {
 	h.Expect(h.state(key)).To(Equal(StateConnected))
 }
 
-// The same holds for one that ends each call at once, or whose load balancer has nobody to ask: retries would hammer it.
+// The same holds for one that ends each call at once, or whose load balancer has nobody to ask: retries would hammer
+// it.
 func TestTargetThatFailsAllCallsButProbesIsNotCalled(t *testing.T) {
 	for name, f := range map[string]fault.Fault{
 		"it resets them":                     {Kind: fault.Reset},

@@ -19,7 +19,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/availability"
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
-	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
+	"github.com/trellis-hub/trellis/clustercache/internal/seats"
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
@@ -38,10 +38,10 @@ type Cache struct {
 	mappers      *mapperpool.Pool
 	availability *availability.Fleet
 	answers      *answers.Budget // of the large answers of all targets
-	// probes and dials bound calls of the cache itself. Lanes bound the second step of connecting, lists, openings of
+	// probes and dials bound calls of the cache itself. Limiters bound the second step of connecting, lists, openings of
 	// watches and rotations. firstDials lets targets be dialled for the first time at a rate.
 	probes, dials                               pool
-	identifications, lists, openings, rotations *lanes.Lanes
+	identifications, lists, openings, rotations *seats.Limiter
 	firstDials                                  pacer
 
 	registry *registry
@@ -85,10 +85,10 @@ func New(options Options) (*Cache, error) {
 		}),
 		probes:          newPool(options.Probe.Parallel),
 		dials:           newPool(options.Dial.Parallel),
-		identifications: lanes.New(options.Dial.ConnectParallel, identificationHold, options.Clock),
-		lists:           lanes.New(options.Watch.ListParallel, listHold, options.Clock),
-		openings:        lanes.New(options.Watch.OpenParallel, options.Watch.openHold, options.Clock),
-		rotations:       lanes.New(options.Dial.RotateParallel, rotationHold, options.Clock),
+		identifications: seats.New(options.Dial.ConnectParallel, identificationHold, options.Clock),
+		lists:           seats.New(options.Watch.ListParallel, listHold, options.Clock),
+		openings:        seats.New(options.Watch.OpenParallel, options.Watch.openHold, options.Clock),
+		rotations:       seats.New(options.Dial.RotateParallel, rotationHold, options.Clock),
 		firstDials:      newPacer(options.Dial.ConnectRate, options.Clock),
 		answers:         answers.NewBudget(),
 		hub:             stream.NewHub[ClusterKey](EventGone),
@@ -236,7 +236,7 @@ func (c *Cache) known(cluster ClusterKey) (*target, error) {
 }
 
 // connection returns what serves a target.
-func (c *Cache) connection(cluster ClusterKey) (*generation, error) {
+func (c *Cache) connection(cluster ClusterKey) (*connection, error) {
 	t, err := c.known(cluster)
 	if err != nil {
 		return nil, err

@@ -37,8 +37,8 @@ func liveHeap() uint64 {
 	return stats.HeapAlloc
 }
 
-// A token changes again and again under load, with each older one revoked a moment later. No write may fail, and no watch
-// may hear of it.
+// A token changes again and again under load, with each older one revoked a moment later. No write may fail, and no
+// watch may hear of it.
 func TestTokenThatChangesAllTheTimeFailsNoWrite(t *testing.T) {
 	options := patiently()
 	options.Limits = func(ClusterKey) Limits { return Limits{QPS: -1} }

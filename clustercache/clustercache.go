@@ -33,8 +33,8 @@ var (
 	// ErrConnectionReplaced is what calls get that still use a connection some time after another one took its place. It
 	// is to be handled like any error of a call: by trying again, with what the ClusterCache hands out then.
 	ErrConnectionReplaced = errors.New("connection to the target cluster was replaced")
-	// ErrBusy is what calls get that are not made, because the target answers probes but has not answered several other calls
-	// in time, has ended them without an answer, or has told them to come later again and again. It is a
+	// ErrBusy is what calls get that are not made, because the target answers probes but has not answered several other
+	// calls in time, has ended them without an answer, or has told them to come later again and again. It is a
 	// context.DeadlineExceeded and is to be handled like one.
 	ErrBusy = transport.ErrBusy
 	// ErrTooManyObjects is the error that handlers of watches get for kinds of which a target has more objects, or larger
@@ -68,9 +68,9 @@ type ClusterCache interface {
 
 	// GetHealthCheckingState returns when the target was probed last and with what result.
 	GetHealthCheckingState(ctx context.Context, cluster ClusterKey) HealthCheckingState
-	// Answers tells whether a call to a target will come to an end soon, as far as is known: because it has answered something
-	// just now, or because there is no connection, so that calls fail at once. Otherwise the target is asked, and settled is called
-	// once, from another goroutine, as soon as one of the two is so. It must return quickly.
+	// Answers tells whether a call to a target will come to an end soon, as far as is known: because it has answered
+	// something just now, or because there is no connection, so that calls fail at once. Otherwise the target is asked,
+	// and settled is called once, from another goroutine, as soon as one of the two is so. It must return quickly.
 	Answers(cluster ClusterKey, settled func()) bool
 	// GetStatus returns the state of one target; false if it is not registered.
 	GetStatus(cluster ClusterKey) (Status, bool)
@@ -96,8 +96,8 @@ const (
 	StateConnected State = "Connected"
 	// StateDisconnected means that the target could not be reached; it is dialled again with backoff.
 	StateDisconnected State = "Disconnected"
-	// StateHibernated means that the target is meant to be away: it is neither dialled nor probed until Options.Asleep says
-	// otherwise.
+	// StateHibernated means that the target is meant to be away: it is neither dialled nor probed until Options.Asleep
+	// says otherwise.
 	StateHibernated State = "Hibernated"
 	// StateDraining means that the registration is gone and the connection only serves those who are cleaning up.
 	StateDraining State = "Draining"
@@ -127,12 +127,13 @@ type Status struct {
 	Message    string // free of secrets; "" when there is nothing to explain
 	Since      time.Time
 	Generation int64 // number of the connection; 0 = none yet
-	// Held is true for a target that is disconnected and may be back in a moment: it was lost just now, or together with so
-	// many others that it may be the hub's own network. What its watches hold is kept ready, and nobody should draw
+	// Held is true for a target that is disconnected and may be back in a moment: it was lost just now, or together with
+	// so many others that it may be the hub's own network. What its watches hold is kept ready, and nobody should draw
 	// conclusions from the outage yet. EventDisconnected comes again when it ends without a connection.
 	Held bool
 
-	// Labels and Annotations of the registration Secret, nil for static targets. They are everybody's, and not to be changed.
+	// Labels and Annotations of the registration Secret, nil for static targets. They are everybody's, and not to be
+	// changed.
 	Labels, Annotations map[string]string
 	// SecretName and SecretResourceVersion tell which content is in use. SecretResourceVersion of content that was
 	// refused while an older connection goes on is in PendingSecretResourceVersion, with the fault in PendingMessage.
@@ -187,10 +188,10 @@ type Watcher struct {
 	Namespace     string
 	LabelSelector labels.Selector
 	FieldSelector fields.Selector
-	// Fields are the paths of all that Transform looks at in objects that do not arrive as metadata only, beside apiVersion, kind
-	// and metadata: what is not beneath one of them is not even decoded, where that saves work. Objects need not be of type
-	// Unstructured then, and their managedFields need not be a part of their content, but UnstructuredContent and GetManagedFields
-	// have both. Nil: everything.
+	// Fields are the paths of all that Transform looks at in objects that do not arrive as metadata only, beside
+	// apiVersion, kind and metadata: what is not beneath one of them is not even decoded, where that saves work. Objects
+	// need not be of type Unstructured then, and their managedFields need not be a part of their content, but
+	// UnstructuredContent and GetManagedFields have both. Nil: everything.
 	Fields [][]string
 	// Transform turns an object into what is kept and handed to Handler. Nil keeps the object without managedFields.
 	// It is called before the object is stored, once per event, and must not retain the object if it returns another
@@ -224,8 +225,8 @@ type WatchHandler interface {
 	// OnDelete is called for objects that left the selection: deleted, or no longer matching. Also called when a later
 	// generation's initial list lacks an object that an earlier one had.
 	OnDelete(cluster ClusterKey, watch string, key types.NamespacedName, old any)
-	// OnSynced is called each time the initial list of a generation is complete, and when a watch goes on where it was and has
-	// told all that it missed: absence can be relied upon.
+	// OnSynced is called each time the initial list of a generation is complete, and when a watch goes on where it was
+	// and has told all that it missed: absence can be relied upon.
 	OnSynced(cluster ClusterKey, watch string)
 	// OnError is called when the watch cannot be established or breaks repeatedly, with the target's answer.
 	OnError(cluster ClusterKey, watch string, err error)

@@ -79,8 +79,8 @@ func (a access) redact(text string) string {
 }
 
 // connect builds a generation and finds out whether it works and leads to the right cluster.
-func (t *target) connect(ctx context.Context, number int64, r *registration, previous *generation) (_ *generation, err error) {
-	g, err := t.newGeneration(number, r.access, previous)
+func (t *target) connect(ctx context.Context, number int64, r *registration, previous *connection) (_ *connection, err error) {
+	g, err := t.newConnection(number, r.access, previous)
 	if err != nil {
 		return nil, failed(ReasonKubeconfigInvalid, "%w", err)
 	}
@@ -105,8 +105,8 @@ type peer struct {
 
 // meet finds out whether a connection works and leads to the right cluster. The first step, which is where unreachable
 // targets wait until patience ends, has a large pool; only targets that answered get one of the few places for the
-// second. Those that hang there keep it for a limited time, and wait in a separate lane the next time.
-func (t *target) meet(ctx context.Context, g *generation, r *registration, patience time.Duration) (met peer, err error) {
+// second. Those that hang there keep it for a limited time, and wait in a separate queue the next time.
+func (t *target) meet(ctx context.Context, g *connection, r *registration, patience time.Duration) (met peer, err error) {
 	err = t.cache.dials.do(ctx, t.key, patience, func(ctx context.Context) error {
 		met.version, err = g.readVersion(ctx)
 		return err
@@ -126,7 +126,7 @@ func (t *target) meet(ctx context.Context, g *generation, r *registration, patie
 }
 
 // identify finds out who the hub is in the target, and which cluster the target is.
-func (t *target) identify(ctx context.Context, g *generation, r *registration) (types.UID, error) {
+func (t *target) identify(ctx context.Context, g *connection, r *registration) (types.UID, error) {
 	uid, err := g.identity(ctx)
 	if err != nil {
 		return "", err
@@ -135,7 +135,7 @@ func (t *target) identify(ctx context.Context, g *generation, r *registration) (
 }
 
 // identity returns what identifies the cluster, if the target takes the credential and lets its user know.
-func (g *generation) identity(ctx context.Context) (types.UID, error) {
+func (g *connection) identity(ctx context.Context) (types.UID, error) {
 	user, err := g.reviewSelf(ctx)
 	if err != nil {
 		return "", err
@@ -168,7 +168,7 @@ func (t *target) verifyIdentity(ctx context.Context, uid types.UID, r *registrat
 }
 
 // readVersion is the cheapest call that tells whether an API server is there and takes the credential.
-func (g *generation) readVersion(ctx context.Context) (string, error) {
+func (g *connection) readVersion(ctx context.Context) (string, error) {
 	var info version.Info
 	if err := g.call(ctx, http.MethodGet, "/version", nil, &info); err != nil {
 		return "", err
@@ -177,7 +177,7 @@ func (g *generation) readVersion(ctx context.Context) (string, error) {
 }
 
 // readUID returns the UID of kube-system, which stands for the cluster's.
-func (g *generation) readUID(ctx context.Context) (types.UID, error) {
+func (g *connection) readUID(ctx context.Context) (types.UID, error) {
 	var namespace metav1.PartialObjectMetadata
 	if err := g.call(ctx, http.MethodGet, identityPath, nil, &namespace); err != nil {
 		return "", err
@@ -194,7 +194,7 @@ func (g *generation) readUID(ctx context.Context) (types.UID, error) {
 
 // reviewSelf returns who the target takes the hub for, as a part of messages. A server without that API, or one that
 // forbids it, leaves the name empty; one that says "anonymous" did not take the credential.
-func (g *generation) reviewSelf(ctx context.Context) (string, error) {
+func (g *connection) reviewSelf(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "SelfSubjectReview"},
 	}
@@ -219,7 +219,7 @@ func (g *generation) reviewSelf(ctx context.Context) (string, error) {
 }
 
 // call makes one of the cache's own calls, past the throttle. Errors bear the reason for Status.
-func (g *generation) call(ctx context.Context, method, path string, body, into any) error {
+func (g *connection) call(ctx context.Context, method, path string, body, into any) error {
 	var content io.Reader
 	if body != nil {
 		raw, err := json.Marshal(body)

@@ -31,8 +31,8 @@ func TestTwoRegistrationsLeadToTwoTargets(t *testing.T) {
 	h.Expect(h.cache.List("elsewhere")).To(BeEmpty())
 }
 
-// One server may be registered in several ways of writing its address. Each registration is a target of its own, which works and
-// goes without the others, and is known to be the same cluster.
+// One server may be registered in several ways of writing its address. Each registration is a target of its own, which
+// works and goes without the others, and is known to be the same cluster.
 func TestOneServerInSeveralSpellings(t *testing.T) {
 	h := start(t, Options{})
 	a := newAPIServer(t, newStore("uid-a"))
@@ -254,7 +254,8 @@ func TestIdentityIsVerifiedBeforeUse(t *testing.T) {
 	h.expectState(key, StateConnected)
 }
 
-// The refusal of an attempt that began before the confirmation came must not outlive it: nothing else would wake the target.
+// The refusal of an attempt that began before the confirmation came must not outlive it: nothing else would wake the
+// target.
 func TestIdentityConfirmedDuringAnAttempt(t *testing.T) {
 	for name, confirm := range map[string]func(h *hub, key ClusterKey, a *apiServer, allow *atomic.Bool){
 		"by the Secret": func(h *hub, key ClusterKey, a *apiServer, _ *atomic.Bool) {

@@ -16,9 +16,9 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 )
 
-// generation is one connection to a target. Everything it starts lives in its context; but for the token nothing in it
+// connection is one connection to a target. Everything it starts lives in its context; but for the token nothing in it
 // changes.
-type generation struct {
+type connection struct {
 	number    int64
 	access    access
 	ctx       context.Context
@@ -38,10 +38,10 @@ type generation struct {
 	version string
 }
 
-// newGeneration builds a connection without calling the target. previous, which may be nil, is the one whose mappings it
-// begins with.
-func (t *target) newGeneration(number int64, a access, previous *generation) (*generation, error) {
-	g := &generation{number: number, access: a}
+// newConnection builds a connection without calling the target. previous, which may be nil, is the one whose mappings
+// it begins with.
+func (t *target) newConnection(number int64, a access, previous *connection) (*connection, error) {
+	g := &connection{number: number, access: a}
 	g.ctx, g.end = context.WithCancelCause(t.ctx)
 	config := a.config()
 	config.UserAgent = t.cache.options.UserAgent
@@ -50,11 +50,11 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 	}
 	var err error
 	g.transport, err = transport.New(g.ctx, transport.Options{
-		Config: config, Token: a.token(), Throttle: &t.throttle, Doubt: t.hint, Meter: t.meter, Openings: t.openings,
+		Config: config, Token: a.token(), Throttle: &t.throttle, Suspect: t.suspect, Meter: t.meter, Openings: t.openings,
 		Answers: t.cache.answers, Owner: t.key,
 		Addresses: t.cache.addressesFor(a), WrapConn: t.cache.options.Dial.WrapConn, Resolver: t.cache.options.Dial.resolver,
 		Unanswered: func(err error) { t.unanswered(err, a) },
-		Withheld:   t.cache.options.Fenced, PingInterval: t.cache.options.Probe.PingInterval,
+		Fenced:     t.cache.options.Fenced, PingInterval: t.cache.options.Probe.PingInterval,
 		PingTimeout: t.cache.options.Probe.PingTimeout,
 	})
 	if err != nil {
@@ -68,10 +68,10 @@ func (t *target) newGeneration(number int64, a access, previous *generation) (*g
 	return g, nil
 }
 
-func (g *generation) buildClients(t *target, previous *generation) error {
+func (g *connection) buildClients(t *target, previous *connection) error {
 	options := &t.cache.options
 	g.control = &http.Client{Transport: g.transport.Control(), CheckRedirect: noRedirect}
-	guarded := &rediscovery{next: g.transport.Guarded(), base: strings.TrimSuffix(g.transport.Base().Path, "/"), doubt: func(group string) { g.unserved(t, group) }}
+	guarded := &rediscovery{next: g.transport.Guarded(), base: strings.TrimSuffix(g.transport.Base().Path, "/"), suspect: func(group string) { g.unserved(t, group) }}
 	g.guarded = &http.Client{Transport: guarded, CheckRedirect: noRedirect}
 	g.config = &rest.Config{
 		Host:                      g.transport.Host(),
@@ -95,7 +95,7 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 	}
 	g.metadata = scopedMetadata{metadataClient}
 	g.watching = &watching.Connection{
-		Context: g.ctx, Held: g.transport.Gate().Closed, Withheld: options.Fenced, Outages: g.transport.Gate().Holds,
+		Context: g.ctx, Held: g.transport.Gate().Closed, Fenced: options.Fenced, Outages: g.transport.Gate().Holds,
 		Mapper: g.mapper, Client: g.guarded, Server: g.transport.Base(),
 		Clock: options.Clock, SyncTimeout: options.Watch.SyncTimeout, SilenceTimeout: options.Watch.SilenceTimeout, Logger: t.log,
 		Events: &t.cache.metrics.watchEvents, Lists: t.lists, Budget: t.budget, Redact: func(text string) string {
@@ -109,7 +109,7 @@ func (g *generation) buildClients(t *target, previous *generation) error {
 }
 
 // stop ends everything in the generation; calls fail with cause from now on.
-func (g *generation) stop(cause error) {
+func (g *connection) stop(cause error) {
 	g.end(cause)
 	g.transport.Shut()
 }

@@ -29,8 +29,8 @@ func TestClockOfTheTargetIsWrong(t *testing.T) {
 	}
 }
 
-// A credential ends, or has not begun, by the clock of the target, whatever the hub's own clock says. It recovers with a
-// new one, and by itself when the time has come.
+// A credential ends, or has not begun, by the clock of the target, whatever the hub's own clock says. It recovers with
+// a new one, and by itself when the time has come.
 func TestCredentialThatIsNotValidNow(t *testing.T) {
 	for name, c := range map[string]struct {
 		credentials fleetsim.Credentials

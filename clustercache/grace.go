@@ -9,79 +9,80 @@ import (
 // ownNetwork is said of targets that were lost together with many others.
 const ownNetwork = "; many targets were lost together, so it may be the hub's own network"
 
-// heldConnection is one that was lost a moment ago. Its sockets are closed, calls fail and its watches wait at its gate. If
-// the target answers again before long, all go on where they were, without new lists.
-type heldConnection struct {
-	gen   *generation
+// lostConnection is one that was lost a moment ago. Its sockets are closed, calls fail and its watches wait at its
+// gate. If the target answers again before long, all go on where they were, without new lists.
+type lostConnection struct {
+	gen   *connection
 	since time.Time
 }
 
 // errOtherCluster is why a connection that was held does not go on.
 var errOtherCluster = errors.New("the address leads to another cluster now; its identity is verified")
 
-// lose ends the use of a connection that cannot be used just now, and keeps it for a while if it may come back as it was.
-func (t *target) lose(g *generation, reason, message string) {
+// lose ends the use of a connection that cannot be used just now, and keeps it for a while if it may come back as it
+// was.
+func (t *target) lose(g *connection, reason, message string) {
 	now := t.clock.Now()
 	t.cache.availability.Lost(t.key, now)
 	r := t.loop.registration
 	if t.cache.options.Grace.Disconnect < 0 || r.fault != nil || !t.loop.removedAt.IsZero() || !g.access.equal(r.access) {
-		t.disconnect(g, onUnreachable, reason, t.suspect(message, now))
+		t.disconnect(g, onUnreachable, reason, t.explainOutage(message, now))
 		return
 	}
-	t.loop.held = &heldConnection{gen: g, since: now}
-	t.setGeneration(nil)
+	t.loop.lost = &lostConnection{gen: g, since: now}
+	t.setConnection(nil)
 	g.transport.Gate().Close(ErrClusterNotConnected)
 	g.transport.Cut()
 	t.update(func(s *Status) {
 		t.transition(s, onUnreachable)
-		s.Reason, s.Message, s.Held = reason, t.suspect(message, now), true
+		s.Reason, s.Message, s.Held = reason, t.explainOutage(message, now), true
 	}, EventDisconnected)
 }
 
-// suspect says what else the reason of an outage may be.
-func (t *target) suspect(message string, now time.Time) string {
+// explainOutage says what else the reason of an outage may be.
+func (t *target) explainOutage(message string, now time.Time) string {
 	if t.cache.availability.MassDisconnect(now) {
 		return message + ownNetwork
 	}
 	return message
 }
 
-// letGo ends a connection that is held, and tells everybody that it is over.
-func (t *target) letGo() {
-	if t.endHeld() {
+// endGrace ends a connection that is held, and tells everybody that it is over.
+func (t *target) endGrace() {
+	if t.closeLost() {
 		t.update(func(s *Status) { s.Held = false }, EventDisconnected)
 	}
 }
 
-// endHeld ends a connection that is held. It returns false if there is none.
-func (t *target) endHeld() bool {
-	h := t.loop.held
+// closeLost ends a connection that is held. It returns false if there is none.
+func (t *target) closeLost() bool {
+	h := t.loop.lost
 	if h == nil {
 		return false
 	}
-	t.loop.held = nil
+	t.loop.lost = nil
 	h.gen.stop(ErrClusterNotConnected)
 	return true
 }
 
-// heldUntil is when a connection has been held for long enough.
-func (t *target) heldUntil(now time.Time) time.Time {
-	return t.cache.availability.GraceEnds(t.loop.held.since, now)
+// graceEnds is when a connection has been held for long enough.
+func (t *target) graceEnds(now time.Time) time.Time {
+	return t.cache.availability.GraceEnds(t.loop.lost.since, now)
 }
 
-// holdOn lets a connection go that was held for long enough.
-func (t *target) holdOn(now time.Time) {
-	h := t.loop.held
+// checkGrace lets a connection go that was held for long enough.
+func (t *target) checkGrace(now time.Time) {
+	h := t.loop.lost
 	if h == nil {
 		return
 	}
-	if !h.gen.access.equal(t.loop.registration.access) || !t.loop.removedAt.IsZero() || !now.Before(t.heldUntil(now)) {
-		t.letGo()
+	if !h.gen.access.equal(t.loop.registration.access) || !t.loop.removedAt.IsZero() || !now.Before(t.graceEnds(now)) {
+		t.endGrace()
 	}
 }
 
 // meetAgain finds out whether a connection that is held can go on.
-func (t *target) meetAgain(ctx context.Context, g *generation, r *registration) (string, error) {
+func (t *target) meetAgain(ctx context.Context, g *connection, r *registration) (string, error) {
 	met, err := t.meet(ctx, g, r, t.cache.options.Dial.ResumeTimeout)
 	switch {
 	case err != nil:
@@ -96,8 +97,8 @@ func (t *target) meetAgain(ctx context.Context, g *generation, r *registration) 
 // resumed takes the result of an attempt to go on with a connection that is held.
 func (t *target) resumed(result attemptResult) {
 	switch {
-	case t.loop.held == nil || t.loop.held.gen != result.resumes, errors.Is(result.err, errOtherCluster):
-		t.letGo()
+	case t.loop.lost == nil || t.loop.lost.gen != result.resumes, errors.Is(result.err, errOtherCluster):
+		t.endGrace()
 		t.retryNow()
 	case result.err != nil:
 		t.cache.metrics.attempted(modeResume, result.err)
@@ -109,11 +110,11 @@ func (t *target) resumed(result attemptResult) {
 }
 
 // resume lets a connection that was held serve again.
-func (t *target) resume(g *generation, version string) {
+func (t *target) resume(g *connection, version string) {
 	now := t.clock.Now()
-	t.loop.held, t.loop.failures, t.loop.withheld, t.loop.retry = nil, 0, false, 0
+	t.loop.lost, t.loop.failures, t.loop.fenced, t.loop.retry = nil, 0, false, 0
 	t.loop.nextProbe, t.loop.unsure = now, true // its watches go on where they were, if that is its past still
-	t.hinted.Store(false)
+	t.suspected.Store(false)
 	t.mu.Lock()
 	t.gen = g
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}

@@ -50,8 +50,8 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 	h.Expect(r.faults).To(BeEmpty())
 }
 
-// Hundreds of targets that are lost together have tens of thousands of watches. Each waits in the one goroutine that follows
-// it, and goes on.
+// Hundreds of targets that are lost together have tens of thousands of watches. Each waits in the one goroutine that
+// follows it, and goes on.
 func TestWatchesOfATargetThatIsAwayWaitInOneGoroutineEach(t *testing.T) {
 	const n = 200
 	h, target, key := simulated(t, Options{Grace: GraceOptions{Disconnect: time.Hour}})
@@ -270,7 +270,7 @@ func TestBrownoutsInARowHoldNobodyForEver(t *testing.T) {
 func TestTargetsThatRefuseTheHubAreNoPartOfTheFleet(t *testing.T) {
 	h := start(t, Options{Grace: GraceOptions{Disconnect: time.Hour, MassPercent: 50}})
 	a, b := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-a"))
-	lost := h.crowd(3, a)
+	lost := h.registerMany(3, a)
 	var refused []ClusterKey
 	for i := range 6 {
 		refused = append(refused, h.register(fmt.Sprint("refused-", i), b.kubeconfig("token")))

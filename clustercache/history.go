@@ -63,7 +63,7 @@ type pastResult struct {
 
 // readPast finds out whether the past that is remembered of a target is its past still. Answers that do not tell,
 // because the hub may not read Leases, or a version cannot be compared or is forgotten, are no evidence.
-func (g *generation) readPast(ctx context.Context, past history, patience time.Duration) *pastResult {
+func (g *connection) readPast(ctx context.Context, past history, patience time.Duration) *pastResult {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var present leases
@@ -96,7 +96,7 @@ func (g *generation) readPast(ctx context.Context, past history, patience time.D
 // misses tells whether a change that was found once is no part of the history of a target. A target that went back
 // and has had as many changes since has another one of that version, and be it of the same Lease, it was renewed at
 // another time.
-func (g *generation) misses(ctx context.Context, mark lease) (bool, error) {
+func (g *connection) misses(ctx context.Context, mark lease) (bool, error) {
 	version := mark.Metadata.ResourceVersion
 	query := url.Values{
 		"fieldSelector": {"metadata.name=" + mark.Metadata.Name}, "resourceVersion": {version},
@@ -144,7 +144,7 @@ func isAnswered(err error) bool {
 }
 
 // asksPast tells whether the next probe is to find out whether the target still has the past that is remembered of
-// it: now and then, and as soon as the connection was lost or is doubted, for nobody restores etcd without a restart
+// it: now and then, and as soon as the connection was lost or is suspected, for nobody restores etcd without a restart
 // of the API servers.
 func (t *target) asksPast() bool {
 	return t.loop.failures == 0 && (t.loop.unsure || t.loop.probeNo%versionEvery == 0)
@@ -164,7 +164,7 @@ func (t *target) remember(past history) {
 }
 
 // looked takes what a look at the history found.
-func (t *target) looked(result *pastResult, g *generation, now time.Time) {
+func (t *target) looked(result *pastResult, g *connection, now time.Time) {
 	if result != nil {
 		t.loop.unsure = !result.answered
 		t.loop.rewound = t.loop.rewound || result.rewound
@@ -182,7 +182,7 @@ func (t *target) mayRewind(now time.Time) bool {
 
 // rewind has all of a target looked at anew that went back in time. Versions of another history cannot be compared
 // with those of this one, and a watch that goes on from one shows what never was.
-func (t *target) rewind(g *generation, now time.Time) {
+func (t *target) rewind(g *connection, now time.Time) {
 	t.loop.rewound, t.loop.rewoundAt = false, now
 	t.cache.metrics.rewinds.Inc()
 	t.log.Info("The target went back in time, as when its etcd is restored from a backup; all of it is looked at anew")

@@ -120,7 +120,7 @@ func (h *hub) looksBack(key ClusterKey, p *past) {
 	for range 2 { // the first one may be over in a moment
 		_, before := p.now()
 		h.Eventually(func() int {
-			target.hint()
+			target.suspect()
 			_, looks := p.now()
 			return looks
 		}).Should(BeNumerically(">", before))

@@ -82,7 +82,8 @@ func TestWaitingForAPlaceHonoursTheContext(t *testing.T) {
 	h.Expect(group.Wait()).NotTo(Succeed())
 }
 
-// All clients of a target, and those of the connection before, take from one bucket: when it is empty, each of them waits.
+// All clients of a target, and those of the connection before, take from one bucket: when it is empty, each of them
+// waits.
 func TestOneRateLimitForAllClientsOfATarget(t *testing.T) {
 	var limits atomic.Pointer[Limits]
 	limits.Store(&Limits{QPS: -1})

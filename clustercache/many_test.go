@@ -2,7 +2,6 @@ package clustercache
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -46,7 +45,7 @@ func (i *intervals) most() time.Duration {
 	return i.longest
 }
 
-// A crowd of targets that nobody can reach waits for places of its own. With their timeouts of a second each, two places,
+// Many targets that nobody can reach wait for seats of their own. With their timeouts of a second each, two seats,
 // and one for probes, a probe that had to queue behind them would come ten seconds late.
 func TestProbesDoNotQueueBehindUnreachableTargets(t *testing.T) {
 	h := start(t, Options{Dial: DialOptions{Parallel: 2}, Probe: ProbeOptions{Parallel: 1, Interval: 3 * time.Second}})
@@ -64,31 +63,8 @@ func TestProbesDoNotQueueBehindUnreachableTargets(t *testing.T) {
 	h.Expect(probes.most()).To(BeNumerically("<", 6*time.Second), "twice the interval")
 }
 
-// The same with a fleet's part of them, more than there are places.
-func TestProbesBesideSixHundredUnreachableTargets(t *testing.T) {
-	h := start(t, Options{
-		Dial:  DialOptions{Parallel: 200, ConnectRate: 1000},
-		Probe: ProbeOptions{Interval: 5 * time.Second, Timeout: 4 * time.Second},
-	})
-	a := newAPIServer(t, newStore("uid-a"))
-	var probes intervals
-	a.setFault(probes.fault)
-	h.expectState(h.register("a", a.kubeconfig("token")), StateConnected)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts, nobody answers
-	h.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = silent.Close() })
-	content := kubeconfigOf("https://"+silent.Addr().String(), a.ca, "token")
-	for i := range 600 {
-		h.register(fmt.Sprint("silent-", i), content)
-	}
-	h.Eventually(h.cache.dials.Held).Should(Equal(int64(150)), "there are more of them than places for one namespace")
-	before := probes.count()
-	h.Eventually(func() int { return probes.count() - before }, 3*patience).Should(BeNumerically(">=", 4))
-	h.Expect(probes.most()).To(BeNumerically("<", 2*h.cache.options.Probe.Interval))
-}
-
-// crowd registers targets that several servers of one store answer for, and waits until they are connected.
-func (h *hub) crowd(n int, servers ...*apiServer) []ClusterKey {
+// registerMany registers targets that several servers of one store answer for, and waits until they are connected.
+func (h *hub) registerMany(n int, servers ...*apiServer) []ClusterKey {
 	h.t.Helper()
 	keys := make([]ClusterKey, n)
 	for i := range keys {
@@ -144,7 +120,7 @@ func TestListsOfAllTargetsAreFewAtATime(t *testing.T) {
 	a := newAPIServer(t, newStore("uid-a"))
 	var lists gauge
 	a.setFault(lists.fault)
-	keys := h.crowd(10, a)
+	keys := h.registerMany(10, a)
 	var recorders []*recorder
 	for _, key := range keys {
 		for i := range 3 {
@@ -178,7 +154,7 @@ func TestListsThatHangDoNotKeepThePlaces(t *testing.T) {
 	h := start(t, Options{Watch: WatchOptions{ListParallel: 2, SyncTimeout: time.Minute}})
 	hanging, a := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
 	hanging.setFault(hanging.hangWatches)
-	stuck := h.crowd(2, hanging)
+	stuck := h.registerMany(2, hanging)
 	key := h.register("fine", a.kubeconfig("token"))
 	h.expectState(key, StateConnected)
 	h.watchTimes(8, stuck)
@@ -192,7 +168,7 @@ func TestListsThatHangDoNotKeepThePlaces(t *testing.T) {
 func TestWatchesOfAllTargetsAreOpenedFewAtATime(t *testing.T) {
 	h := start(t, Options{Watch: WatchOptions{OpenParallel: 3, openHold: patience}})
 	a := newAPIServer(t, newStore("uid-a"))
-	keys := h.crowd(10, a)
+	keys := h.registerMany(10, a)
 	h.watchTimes(3, keys)
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(30))
 	time.Sleep(time.Second) // or they would count as watches that never worked
@@ -209,7 +185,7 @@ func TestWatchesOfAllTargetsAreOpenedFewAtATime(t *testing.T) {
 func TestWatchesThatHangDoNotKeepThePlaces(t *testing.T) {
 	h := start(t, Options{Watch: WatchOptions{OpenParallel: 2}})
 	hanging, a := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
-	stuck := h.crowd(4, hanging)
+	stuck := h.registerMany(4, hanging)
 	key := h.register("fine", a.kubeconfig("token"))
 	h.expectState(key, StateConnected)
 	h.watchTimes(4, stuck)
@@ -230,7 +206,7 @@ func TestRotationsAreFewAtATime(t *testing.T) {
 	h := start(t, options)
 	s := newStore("uid-a")
 	old, next := newAPIServer(t, s), newAPIServer(t, s)
-	keys := h.crowd(8, old)
+	keys := h.registerMany(8, old)
 	for _, key := range keys {
 		h.watchConfigMaps(key)
 	}
@@ -254,6 +230,6 @@ func TestTargetsAreMetAtARate(t *testing.T) {
 	h := start(t, options)
 	a := newAPIServer(t, newStore("uid-a"))
 	began := time.Now()
-	h.crowd(30, a) // five at once, and then 20 a second
+	h.registerMany(30, a) // five at once, and then 20 a second
 	h.Expect(time.Since(began)).To(BeNumerically(">", 1200*time.Millisecond))
 }

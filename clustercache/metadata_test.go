@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// noMetadata stands before a real API server and treats requests for the metadata of ConfigMaps like a server behind the
-// aggregation layer that knows nothing of it.
+// noMetadata stands before a real API server and treats requests for the metadata of ConfigMaps like a server behind
+// the aggregation layer that knows nothing of it.
 type noMetadata struct {
 	http.RoundTripper
 	status int // of the answer; OK passes them on

@@ -246,8 +246,8 @@ func (t *target) collect(in Inspection, unsynced int, tell func(d *metrics.Defin
 	}
 }
 
-// MergeHostsInClientMetrics makes client-go's request counters say "target" instead of the host for every host but those
-// given. They have a series for each host, which are never removed. Call it once, before any client is built.
+// MergeHostsInClientMetrics makes client-go's request counters say "target" instead of the host for every host but
+// those given. They have a series for each host, which are never removed. Call it once, before any client is built.
 func MergeHostsInClientMetrics(keep ...string) {
 	kept := map[string]bool{}
 	for _, host := range keep {

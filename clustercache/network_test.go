@@ -15,7 +15,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
 )
 
-// deafAddress is one whose packets get lost: a socket that listens and whose queue is full, so that the kernel drops SYNs.
+// deafAddress is one whose packets get lost: a socket that listens and whose queue is full, so that the kernel drops
+// SYNs.
 func deafAddress(t *testing.T) string {
 	t.Helper()
 	g := NewWithT(t)

@@ -170,8 +170,8 @@ type WatchOptions struct {
 	// when the history is gone that a watch wanted to go on with. A list that takes long is not counted any more.
 	// Default 50.
 	ListParallel int
-	// OpenParallel bounds the watches of all targets that are about to go on where they were: when the network is back, all
-	// of them are opened again. One that takes long is not counted any more. Default 100.
+	// OpenParallel bounds the watches of all targets that are about to go on where they were: when the network is back,
+	// all of them are opened again. One that takes long is not counted any more. Default 100.
 	OpenParallel int
 	openHold     time.Duration // how long it is counted; default 1s
 	// SyncTimeout bounds how long the initial list of a watch may stand still, and how long a rotation waits for the
@@ -195,7 +195,8 @@ type GraceOptions struct {
 	// all.
 	Disconnect time.Duration
 	// MassPercent is the share of the connected targets that have to be lost within MassWindow, but at least three, for
-	// the hub to suspect its own network. All lost connections are kept then, for MassLimit at most. Default 20, 1m and 5m.
+	// the hub to suspect its own network. All lost connections are kept then, for MassLimit at most. Default 20, 1m and
+	// 5m.
 	MassPercent           int
 	MassWindow, MassLimit time.Duration
 }

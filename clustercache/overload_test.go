@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Servers before 1.27 have no streamed lists, and those with the feature switched off say that the request is not valid.
+// Servers before 1.27 have no streamed lists, and those with the feature switched off say that the request is not
+// valid.
 func TestServerWithoutStreamedLists(t *testing.T) {
 	for name, code := range map[string]int{"refuses them": http.StatusUnprocessableEntity, "calls them a bad request": http.StatusBadRequest} {
 		t.Run(name, func(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 )
 
 // pool bounds how many of the cache's own calls are under way, fair between namespaces first and then between targets.
-// Each place is released after a deadline.
+// Each seat is released after a deadline.
 type pool struct{ *semaphore.Semaphore }
 
 func newPool(size int) pool {
-	places := int64(size)
-	return pool{semaphore.New(semaphore.Options{Size: places, PerNamespace: semaphore.NamespaceShare(places)})}
+	seats := int64(size)
+	return pool{semaphore.New(semaphore.Options{Size: seats, PerNamespace: semaphore.NamespaceShare(seats)})}
 }
 
 func (p pool) do(ctx context.Context, of ClusterKey, timeout time.Duration, f func(context.Context) error) error {
@@ -30,7 +30,7 @@ func (p pool) do(ctx context.Context, of ClusterKey, timeout time.Duration, f fu
 }
 
 // pacer lets events of all targets happen at a rate. It is fair like a pool: a namespace that has very many of them
-// delays only its own. Each event holds a place for a fixed time, and the number of places results in the rate.
+// delays only its own. Each event holds a seat for a fixed time, and the number of seats results in the rate.
 type pacer struct {
 	pool
 	hold  time.Duration

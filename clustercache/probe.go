@@ -17,7 +17,7 @@ const pastShare = 4
 
 // probeResult is what a probe found.
 type probeResult struct {
-	gen     *generation
+	gen     *connection
 	err     error
 	uid     types.UID // empty if the target did not say
 	version string    // empty if it was not asked
@@ -32,10 +32,10 @@ func (t *target) lastProbe() time.Time {
 }
 
 // startProbe asks the target for a sign of life, beside the loop.
-func (t *target) startProbe(g *generation) {
+func (t *target) startProbe(g *connection) {
 	t.loop.probing = true
-	t.loop.doubted = t.hinted.Swap(false)
-	t.loop.unsure = t.loop.unsure || t.loop.doubted
+	t.loop.suspected = t.suspected.Swap(false)
+	t.loop.unsure = t.loop.unsure || t.loop.suspected
 	withVersion, withPast, past := t.loop.probeNo%versionEvery == 0, t.asksPast(), t.remembered()
 	t.loop.probeNo++
 	patience, pastPatience := t.cache.options.Probe.Timeout, time.Duration(0)
@@ -60,7 +60,7 @@ func (t *target) startProbe(g *generation) {
 
 // probe reads what identifies the cluster: that needs its storage too, and notices when an address leads elsewhere. Any
 // answer is a sign of life but one that refuses the credential and one that says that the server does not work.
-func (g *generation) probe(ctx context.Context, withVersion bool, result *probeResult) (err error) {
+func (g *connection) probe(ctx context.Context, withVersion bool, result *probeResult) (err error) {
 	if withVersion {
 		if result.version, err = g.readVersion(ctx); err != nil {
 			return err
@@ -85,8 +85,8 @@ func (t *target) probed(result probeResult) {
 		t.loop.nextProbe = now // its token was changed meanwhile
 		return
 	}
-	if t.loop.withheld = t.withheld(result.err); t.loop.withheld {
-		t.hinted.Store(t.loop.doubted) // that its socket was a new one is no news; what it was started for still is
+	if t.loop.fenced = t.fenced(result.err); t.loop.fenced {
+		t.suspected.Store(t.loop.suspected) // that its socket was a new one is no news; what it was started for still is
 		t.loop.nextProbe = now.Add(jitter(hurry))
 		t.mu.Lock()
 		t.health.LastProbeTime = now // the hub is at work
@@ -113,8 +113,8 @@ func (t *target) probed(result probeResult) {
 	t.probeFailed(now, g, result.err)
 }
 
-// withheld tells whether a call got no answer because the hub did not let it out. Nobody asked the target then.
-func (t *target) withheld(err error) bool {
+// fenced tells whether a call got no answer because the hub did not let it out. Nobody asked the target then.
+func (t *target) fenced(err error) bool {
 	if err == nil || !t.cache.options.Fenced(err) {
 		return false
 	}
@@ -126,10 +126,10 @@ func (t *target) probeSucceeded(now time.Time, result probeResult) {
 	recovered := t.loop.failures > 0
 	t.loop.failures = 0
 	// Hints that come to nothing are worth less each time: where each call opens a socket, each call is one.
-	if t.loop.doubted {
-		t.loop.hintPause = min(2*max(t.loop.hintPause, hurry), t.cache.options.Probe.Interval)
+	if t.loop.suspected {
+		t.loop.suspectPause = min(2*max(t.loop.suspectPause, hurry), t.cache.options.Probe.Interval)
 	} else {
-		t.loop.hintPause = 0
+		t.loop.suspectPause = 0
 	}
 	t.loop.nextProbe = now.Add(jitter(t.cache.options.Probe.Interval))
 	t.mu.Lock()
@@ -158,9 +158,9 @@ func (t *target) mendWatches(now time.Time) {
 	}
 }
 
-func (t *target) probeFailed(now time.Time, g *generation, err error) {
+func (t *target) probeFailed(now time.Time, g *connection, err error) {
 	t.loop.failures++
-	t.loop.hintPause, t.loop.unsure = 0, true
+	t.loop.suspectPause, t.loop.unsure = 0, true
 	t.loop.nextProbe = now.Add(jitter(hurry))
 	t.mu.Lock()
 	t.health.LastProbeTime = now
@@ -170,7 +170,7 @@ func (t *target) probeFailed(now time.Time, g *generation, err error) {
 	reason, message, details := explain(err, g.access)
 	t.reasons.log(t.log, now, details)
 	// A call that failed and a probe that gets no connection confirm each other.
-	down := t.loop.failures >= t.cache.options.Probe.Failures || t.loop.doubted && isConnectionLevel(err)
+	down := t.loop.failures >= t.cache.options.Probe.Failures || t.loop.suspected && isConnectionLevel(err)
 	var f *failure
 	refused := errors.As(err, &f) && f.reason == ReasonUnauthorized
 	switch {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// One target has a list that nobody expected. It says so, nothing is kept of it and nothing is taken for deleted, and no other target
-// notices. (What becomes of the watch, and when it is tried again, is tested in package watching.)
+// One target has a list that nobody expected. It says so, nothing is kept of it and nothing is taken for deleted, and
+// no other target notices. (What becomes of the watch, and when it is tried again, is tested in package watching.)
 func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 	const most = 100
 	options := patiently()
@@ -50,29 +50,6 @@ func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 	h.watch(key, Watcher{Name: "cm", Kind: configMapKind, MetadataOnly: true})
 	h.Eventually(func() string { return h.status(key).Overfull }).ShouldNot(BeEmpty())
 	h.Expect(h.cache.Inspect()[0].Watches).To(HaveExactElements(WatchInspection{Name: "cm"}))
-}
-
-// The list is as long as nobody thinks of. It is given up long before it is read, and another target goes on.
-func TestTargetWithAHundredThousandObjects(t *testing.T) {
-	options := patiently()
-	options.Watch.MaxObjects = 5000
-	h, a, key := connected(t, options)
-	other := newAPIServer(t, newStore("uid-b"))
-	fine := h.register("b", other.kubeconfig("x"))
-	h.expectState(fine, StateConnected)
-	healthy := h.watchConfigMaps(fine)
-	for i := range 100_000 {
-		a.store.put("configmaps", "default", fmt.Sprint("cm-", i), nil)
-	}
-	r := h.declareConfigMaps(key)
-	h.Eventually(func() string { return h.status(key).Overfull }).Should(Equal("there are more than 5000 objects; not all are known of: cm"))
-	h.Expect(h.state(key)).To(Equal(StateConnected))
-	h.Expect(r.names()).To(BeEmpty())
-	h.Expect(r.syncs()).To(BeZero())
-
-	other.store.put("configmaps", "default", "one", nil)
-	h.Eventually(healthy.names).Should(ConsistOf("one"))
-	h.Expect(healthy.errors()).To(BeZero())
 }
 
 // A static target may have ten times as many.

@@ -124,7 +124,8 @@ func TestRealClusterIsConnectedAndWatched(t *testing.T) {
 	h.Expect(target.Create(ctx, configMap(namespace, "two"))).To(Succeed())
 }
 
-// A real API server tags its discovery with a hash of it, so a target like one that is known need not send it once more.
+// A real API server tags its discovery with a hash of it, so a target like one that is known need not send it once
+// more.
 func TestRealDiscoveryIsSentOnce(t *testing.T) {
 	cp := realCluster(t)
 	var answers sync.Map // cluster and path -> status

@@ -15,9 +15,9 @@ import (
 // a CRD was deleted and made again with another scope. The watch of such a kind goes on as if nothing had happened:
 // that of all namespaces has the same address in both scopes.
 type rediscovery struct {
-	next  http.RoundTripper
-	base  string // the path of the API server, without a slash at its end
-	doubt func(group string)
+	next    http.RoundTripper
+	base    string // the path of the API server, without a slash at its end
+	suspect func(group string)
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -25,7 +25,7 @@ func (r *rediscovery) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := r.next.RoundTrip(request)
 	if err == nil && isUnserved(response) {
 		if group, ok := groupOf(strings.TrimPrefix(request.URL.Path, r.base)); ok {
-			r.doubt(group)
+			r.suspect(group)
 		}
 	}
 	return response, err //nolint:wrapcheck // it is that of the next one
@@ -61,8 +61,8 @@ type clients struct{ uncached, cached client.Client }
 
 // unserved notes that a target does not serve a resource of a group as discovery said. The clients are made anew, for
 // they remember for good what they learned of each kind.
-func (g *generation) unserved(t *target, group string) {
-	if !g.mapper.Doubt(group) {
+func (g *connection) unserved(t *target, group string) {
+	if !g.mapper.Suspect(group) {
 		return
 	}
 	t.log.V(1).Info("The target does not serve a kind as it said; it is asked again what it serves", "group", group)
@@ -72,7 +72,7 @@ func (g *generation) unserved(t *target, group string) {
 }
 
 // renewClients has the clients for callers be such that know no kind yet.
-func (g *generation) renewClients(t *target) error {
+func (g *connection) renewClients(t *target) error {
 	c, err := client.New(g.config, client.Options{HTTPClient: g.guarded, Scheme: t.cache.options.Scheme, Mapper: g.mapper})
 	if err != nil {
 		return fmt.Errorf("cannot build the client: %w", err)

@@ -87,7 +87,7 @@ func TestRealTargetWhoseEtcdIsRestored(t *testing.T) {
 			h.Eventually(r.versions).Should(Equal(listed()))
 			target := h.cache.target(key)
 			h.Eventually(func() bool {
-				target.hint()
+				target.suspect()
 				version := target.remembered().version
 				return isVersion(version) && !isOlder(version, renewed.ResourceVersion)
 			}).Should(BeTrue())

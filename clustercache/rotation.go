@@ -16,7 +16,7 @@ const (
 	modeGeneration = "generation" // a new connection is built beside the one that serves
 )
 
-func modeOf(g *generation, r *registration) string {
+func modeOf(g *connection, r *registration) string {
 	switch {
 	case g == nil:
 		return modeConnect
@@ -28,12 +28,12 @@ func modeOf(g *generation, r *registration) string {
 
 // startAttempt begins to turn the registration into the connection: a first one, one with another token, or a new
 // generation beside the one that serves.
-func (t *target) startAttempt(g *generation) {
+func (t *target) startAttempt(g *connection) {
 	r := t.loop.registration
 	ctx, cancel := context.WithCancel(t.ctx)
 	a := &attempt{registration: r, mode: modeOf(g, r), cancel: cancel}
 	t.loop.attempt = a
-	held := t.loop.held
+	held := t.loop.lost
 	if held != nil {
 		a.mode = modeResume
 	}
@@ -62,9 +62,10 @@ func (t *target) startAttempt(g *generation) {
 	})
 }
 
-// changeToken tries a new token beside the one that serves, over the same connection: it goes with each request, and to meet the
-// target once more would take a handshake, and as long as that takes. Who is there at the other end is known.
-func (t *target) changeToken(ctx context.Context, g *generation, r *registration) error {
+// changeToken tries a new token beside the one that serves, over the same connection: it goes with each request, and
+// to meet the target once more would take a handshake, and as long as that takes. Who is there at the other end is
+// known.
+func (t *target) changeToken(ctx context.Context, g *connection, r *registration) error {
 	ctx = transport.WithToken(ctx, r.access.token())
 	return t.cache.probes.do(ctx, t.key, t.cache.options.Dial.ConnectTimeout, func(ctx context.Context) error {
 		uid, err := g.identity(ctx)
@@ -78,8 +79,8 @@ func (t *target) changeToken(ctx context.Context, g *generation, r *registration
 // buildNext builds a generation beside the one that serves, and waits until its watches have what those of the other
 // have.
 func (t *target) buildNext(
-	ctx context.Context, number int64, r *registration, g *generation,
-) (next *generation, bindings map[*watch]*watching.Binding, err error) {
+	ctx context.Context, number int64, r *registration, g *connection,
+) (next *connection, bindings map[*watch]*watching.Binding, err error) {
 	done, err := t.rotations.Acquire(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -114,7 +115,7 @@ type awaitedWatch struct {
 
 // awaitWatches waits until the bindings of a new generation have their initial lists, or the old generation is of no
 // use any more.
-func (t *target) awaitWatches(ctx context.Context, old *generation, watches []awaitedWatch) error {
+func (t *target) awaitWatches(ctx context.Context, old *connection, watches []awaitedWatch) error {
 	deadline := t.clock.NewTimer(t.cache.options.Watch.SyncTimeout)
 	defer deadline.Stop()
 	for _, w := range watches {
@@ -153,7 +154,7 @@ func (t *target) attempted(result attemptResult) {
 		return
 	}
 	g := t.current()
-	if t.withheld(result.err) {
+	if t.fenced(result.err) {
 		if !a.outdated {
 			t.retryWithin(t.cache.options.Dial.RetryMax)
 		}
@@ -192,21 +193,21 @@ func (t *target) attempted(result attemptResult) {
 }
 
 // installToken lets the generation that serves go on with another token.
-func (t *target) installToken(g *generation, r *registration) {
+func (t *target) installToken(g *connection, r *registration) {
 	g.transport.SetToken(r.access.token())
 	next := *g
 	next.access = r.access
-	t.setGeneration(&next)
+	t.setConnection(&next)
 	t.loop.failures, t.loop.nextProbe = 0, t.clock.Now() // what probes found with the old token says nothing
 	t.update(func(s *Status) { s.inUse(t.loop.registration) }, EventRotated)
 }
 
 // install lets a generation serve.
-func (t *target) install(next *generation, bindings map[*watch]*watching.Binding, previous *generation) {
+func (t *target) install(next *connection, bindings map[*watch]*watching.Binding, previous *connection) {
 	now := t.clock.Now()
-	t.loop.generations, t.loop.failures, t.loop.withheld = next.number, 0, false
+	t.loop.generations, t.loop.failures, t.loop.fenced = next.number, 0, false
 	t.loop.nextProbe = now.Add(jitter(t.cache.options.Probe.Interval))
-	t.hinted.Store(false)
+	t.suspected.Store(false)
 	t.loop.unsure = true
 	t.throttle.Load().Reset()
 	event := EventConnected
@@ -240,7 +241,7 @@ func (t *target) install(next *generation, bindings map[*watch]*watching.Binding
 }
 
 // retire ends a generation once the calls that were made through it have had their time.
-func (t *target) retire(g *generation) {
+func (t *target) retire(g *connection) {
 	grace := t.clock.NewTimer(t.throttle.Load().Timeout())
 	t.work.Go(func() {
 		defer grace.Stop()
@@ -253,7 +254,7 @@ func (t *target) retire(g *generation) {
 }
 
 // attemptFailed says why there is no new connection, and when it is tried again.
-func (t *target) attemptFailed(g *generation, err error) {
+func (t *target) attemptFailed(g *connection, err error) {
 	reason, message, details := explain(err, t.loop.registration.access)
 	t.reasons.log(t.log, t.clock.Now(), details)
 	if reason == ReasonIdentityChanged {
@@ -261,9 +262,9 @@ func (t *target) attemptFailed(g *generation, err error) {
 		return
 	}
 	if reason != ReasonUnreachable {
-		t.letGo() // it is there, and says no
+		t.endGrace() // it is there, and says no
 	} else if g == nil {
-		message = t.suspect(message, t.clock.Now())
+		message = t.explainOutage(message, t.clock.Now())
 	}
 	limit := t.cache.options.Dial.RetryMax
 	if reason != ReasonUnreachable || g != nil {
@@ -302,30 +303,31 @@ func (t *target) retryWithin(limit time.Duration) {
 }
 
 // refuseIdentity stops everything until someone decides.
-func (t *target) refuseIdentity(g *generation, message string) {
+func (t *target) refuseIdentity(g *connection, message string) {
 	t.loop.blocked = true
 	t.drop(g, onRefused, ReasonIdentityChanged, message)
 }
 
-// drop ends the connection, if there is one, for a reason that only this target has: the network has nothing to do with it.
-func (t *target) drop(g *generation, e stateEvent, reason, message string) {
+// drop ends the connection, if there is one, for a reason that only this target has: the network has nothing to do
+// with it.
+func (t *target) drop(g *connection, e stateEvent, reason, message string) {
 	t.cache.availability.Removed(t.key, t.clock.Now())
 	t.disconnect(g, e, reason, message)
 }
 
-// disconnect ends the connection, if there is one, and says why. If the registration has had a fault while the connection went
-// on, that is why there will be no other.
-func (t *target) disconnect(g *generation, e stateEvent, reason, message string) {
+// disconnect ends the connection, if there is one, and says why. If the registration has had a fault while the
+// connection went on, that is why there will be no other.
+func (t *target) disconnect(g *connection, e stateEvent, reason, message string) {
 	if fault := t.loop.registration.fault; fault != nil && t.loop.removedAt.IsZero() {
 		e, reason, message = onRefused, string(fault.Reason), fault.Message
 	}
 	event := EventProbed
 	if g != nil {
 		event = EventDisconnected
-		t.setGeneration(nil)
+		t.setConnection(nil)
 		g.stop(ErrClusterNotConnected)
 	}
-	t.endHeld()
+	t.closeLost()
 	t.update(func(s *Status) {
 		s.Held = false
 		t.transition(s, e)

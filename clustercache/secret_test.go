@@ -83,8 +83,8 @@ func TestSecretThatGoesLeavesNothing(t *testing.T) {
 	}
 }
 
-// A Secret that is replaced at once by one that leads elsewhere is another registration of a target that is still known: its
-// identity is guarded.
+// A Secret that is replaced at once by one that leads elsewhere is another registration of a target that is still
+// known: its identity is guarded.
 func TestSecretThatIsReplacedAndLeadsElsewhere(t *testing.T) {
 	for name, needed := range map[string]bool{"nobody cleans up": false, "somebody cleans up": true} {
 		t.Run(name, func(t *testing.T) {

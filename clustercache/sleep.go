@@ -24,11 +24,11 @@ func (t *target) sleep() {
 	event := EventProbed
 	if g := t.current(); g != nil {
 		event = EventDisconnected
-		t.setGeneration(nil)
+		t.setConnection(nil)
 		g.stop(ErrClusterNotConnected)
 	}
-	t.endHeld()
-	t.hinted.Store(false)
+	t.closeLost()
+	t.suspected.Store(false)
 	t.loop.failures = 0
 	t.cache.availability.Removed(t.key, t.clock.Now())
 	t.mu.Lock()

@@ -62,8 +62,8 @@ func (h *handling) end(s *eventSource) {
 	delete(h.since, s)
 }
 
-// OldestHandling returns when the event was handed out that a consumer has been dealing with for the longest time, zero if all
-// wait for the next one. Until a consumer asks for the next one it hears of nothing.
+// OldestHandling returns when the event was handed out that a consumer has been dealing with for the longest time,
+// zero if all wait for the next one. Until a consumer asks for the next one it hears of nothing.
 func (c *Cache) OldestHandling() time.Time {
 	c.handling.mu.Lock()
 	defer c.handling.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A hub has tens of thousands of watches. Each has two goroutines: one that follows it, and one of net/http for its stream.
-// While a watch is idle their stacks are small.
+// A hub has tens of thousands of watches. Each has two goroutines: one that follows it, and one of net/http for its
+// stream. While a watch is idle their stacks are small.
 func TestStacksOfWatches(t *testing.T) {
 	const n, each = 800, 17 << 10 // two stacks of 8 KiB; the runtime keeps some 400 KiB more after the lists
 	cp := realCluster(t)

@@ -69,7 +69,7 @@ func (t *target) subscribe(watcher Watcher) (Subscription, error) {
 		w = &watch{key: key, Stream: watching.NewStream(t.ctx, watching.Spec{
 			Cluster: t.key, Name: watcher.Name, Kind: watcher.Kind, MetadataOnly: watcher.MetadataOnly,
 			Namespace: watcher.Namespace, LabelSelector: watcher.LabelSelector, FieldSelector: watcher.FieldSelector,
-			Fields: watcher.Fields, Transform: watcher.Transform, Room: t.room,
+			Fields: watcher.Fields, Transform: watcher.Transform, Quota: t.quota,
 		})}
 		t.watches[key] = w
 	}
@@ -110,7 +110,7 @@ func (t *target) streams() []*watch {
 }
 
 // bind starts the streams that do not run in a generation yet.
-func (t *target) bind(g *generation) {
+func (t *target) bind(g *connection) {
 	for _, w := range t.streams() {
 		if w.boundTo == g.number {
 			continue

@@ -60,7 +60,7 @@ func TestSocketOfAProbeIsNoReasonToProbe(t *testing.T) {
 	h.expectState(key, StateConnected)
 	h.Consistently(probed).WithTimeout(3*hurry).Should(HaveLen(1), "connecting opens several sockets")
 
-	h.cache.target(key).hint()
+	h.cache.target(key).suspect()
 	h.Eventually(probed).Should(HaveLen(2))
 	h.Consistently(probed).WithTimeout(6*hurry).Should(HaveLen(2), "what was asked is answered")
 

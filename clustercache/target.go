@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
-	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
+	"github.com/trellis-hub/trellis/clustercache/internal/seats"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/metrics"
@@ -40,9 +40,9 @@ type target struct {
 
 	// These are the shares of the target in places that all targets share. An identification is the second step
 	// of connecting.
-	identifications, lists, openings, rotations *lanes.Target
+	identifications, lists, openings, rotations *seats.Flow
 	// room is what its watches may keep, and budget what they may read and decode at a time.
-	room   *watching.Room
+	quota  *watching.Quota
 	budget *follow.Share
 
 	meter     *transport.Meter
@@ -54,16 +54,16 @@ type target struct {
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // everything the loop starts
 
-	wake     chan struct{} // there is something new in the inbox or among the watches
-	attempts chan attemptResult
-	probes   chan probeResult
-	hinted   atomic.Bool // a call failed in a way that may mean that the connection is dead
+	wake      chan struct{} // there is something new in the inbox or among the watches
+	attempts  chan attemptResult
+	probes    chan probeResult
+	suspected atomic.Bool // a call failed in a way that may mean that the connection is dead
 
 	mu      sync.RWMutex
 	inbox   inbox
 	status  Status
 	health  HealthCheckingState
-	gen     *generation
+	gen     *connection
 	watches map[watchKey]*watch
 	asking  []func() // those who asked whether the target answers
 	past    history
@@ -86,22 +86,22 @@ type loopState struct {
 	asleep       bool      // it is meant to be away
 	generations  int64     // how many there were
 
-	held *heldConnection // was lost a moment ago, or nil
+	lost *lostConnection // was lost a moment ago, or nil
 
 	tried       bool     // there was an attempt
 	attempt     *attempt // under way, or nil
 	nextAttempt time.Time
 	retry       time.Duration
 
-	probing   bool
-	nextProbe time.Time
-	doubted   bool          // the probe under way was started by a hint
-	hintPause time.Duration // after a probe, before one that a hint starts
-	withheld  bool          // the last probe was not let out, so another one at once would not be either
-	failures  int
-	probeNo   int
+	probing      bool
+	nextProbe    time.Time
+	suspected    bool          // the probe under way was started by a hint
+	suspectPause time.Duration // after a probe, before one that a hint starts
+	fenced       bool          // the last probe was not let out, so another one at once would not be either
+	failures     int
+	probeNo      int
 
-	unsure    bool      // the connection was lost or doubted since the target's history was looked at
+	unsure    bool      // the connection was lost or suspected since the target's history was looked at
 	rewound   bool      // the target went back in time, and it was too early to act on that
 	rewoundAt time.Time // when that was acted on last
 }
@@ -119,11 +119,11 @@ type attempt struct {
 type attemptResult struct {
 	attempt *attempt
 	// gen is the new generation, with bindings that collect for it; nil if only the token changed.
-	gen      *generation
+	gen      *connection
 	bindings map[*watch]*watching.Binding
 	err      error
 	// resumes is the connection that was held and could go on, with the version that the target has now.
-	resumes *generation
+	resumes *connection
 	version string
 }
 
@@ -136,8 +136,8 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		meter: transport.NewMeter(&c.metrics.traffic),
 		clock: c.options.Clock,
 
-		identifications: c.identifications.Target(key), lists: c.lists.Target(key),
-		openings: c.openings.Target(key), rotations: c.rotations.Target(key),
+		identifications: c.identifications.Flow(key), lists: c.lists.Flow(key),
+		openings: c.openings.Flow(key), rotations: c.rotations.Flow(key),
 
 		wake:     make(chan struct{}, 1),
 		attempts: make(chan attemptResult, 1),
@@ -146,7 +146,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *
 		status:   Status{Cluster: key, State: StateConnecting, Since: now},
 		watches:  map[watchKey]*watch{},
 	}
-	t.room = watching.NewRoom(c.options.maxKept(key), c.pools[key.Namespace], t.roomChanged)
+	t.quota = watching.NewQuota(c.options.maxKept(key), c.pools[key.Namespace], t.quotaChanged)
 	t.budget = c.budget.Share(key)
 	t.status.describe(r)
 	t.throttle.Store(c.options.throttle(key, t.broke))
@@ -178,9 +178,9 @@ func (t *target) poke() {
 	}
 }
 
-// hint makes the loop probe at once.
-func (t *target) hint() {
-	if !t.hinted.Swap(true) {
+// suspect makes the loop probe at once.
+func (t *target) suspect() {
+	if !t.suspected.Swap(true) {
 		t.poke()
 	}
 }
@@ -200,10 +200,10 @@ func (t *target) unanswered(err error, a access) {
 	t.reasons.log(t.log, t.clock.Now(), a.shown(details))
 }
 
-// roomChanged takes note that there is no room for what a watch brings, or that there is again.
-func (t *target) roomChanged() {
+// quotaChanged takes note that there is no room for what a watch brings, or that there is again.
+func (t *target) quotaChanged() {
 	if t.ctx.Err() == nil {
-		t.update(func(s *Status) { s.Overfull = t.room.Refused() }, EventProbed)
+		t.update(func(s *Status) { s.Overfull = t.quota.Refused() }, EventProbed)
 	}
 }
 
@@ -213,13 +213,13 @@ func (t *target) snapshot() Status {
 	return t.status
 }
 
-func (t *target) current() *generation {
+func (t *target) current() *connection {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.gen
 }
 
-func (t *target) setGeneration(g *generation) {
+func (t *target) setConnection(g *connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gen = g
@@ -295,7 +295,7 @@ func (t *target) stop() {
 		g.stop(ErrClusterUnknown)
 	}
 	t.settle()
-	t.endHeld()
+	t.closeLost()
 	t.cache.availability.Removed(t.key, t.clock.Now())
 	for _, w := range watches {
 		w.Close()
@@ -439,7 +439,7 @@ func (s *Status) drains() {
 // proceed starts what is due. It compares what is with what should be, and does not care what led there.
 func (t *target) proceed() {
 	now := t.clock.Now()
-	t.holdOn(now)
+	t.checkGrace(now)
 	g := t.current()
 	if t.loop.attempt == nil && t.wantsAttempt(g) && !now.Before(t.loop.nextAttempt) {
 		t.startAttempt(g)
@@ -449,10 +449,10 @@ func (t *target) proceed() {
 		return
 	}
 	t.bind(g)
-	if t.hinted.Load() && !t.loop.probing {
-		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(max(t.loop.hintPause, hurry)))
+	if t.suspected.Load() && !t.loop.probing {
+		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(max(t.loop.suspectPause, hurry)))
 	}
-	if t.loop.failures == 0 && !t.loop.probing && !t.loop.withheld && t.asked() {
+	if t.loop.failures == 0 && !t.loop.probing && !t.loop.fenced && t.asked() {
 		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(freshAnswer))
 	}
 	if !t.loop.probing && !now.Before(t.loop.nextProbe) {
@@ -461,7 +461,7 @@ func (t *target) proceed() {
 }
 
 // wantsAttempt tells whether the connection is not what the registration asks for.
-func (t *target) wantsAttempt(g *generation) bool {
+func (t *target) wantsAttempt(g *connection) bool {
 	r := t.loop.registration
 	if r == nil || r.access.empty() || t.loop.blocked || t.loop.asleep {
 		return false
@@ -477,8 +477,8 @@ func (t *target) pause() time.Duration {
 	if t.loop.attempt == nil && t.wantsAttempt(g) {
 		due = earlier(due, t.loop.nextAttempt)
 	}
-	if t.loop.held != nil {
-		due = earlier(due, t.heldUntil(now))
+	if t.loop.lost != nil {
+		due = earlier(due, t.graceEnds(now))
 	}
 	if g != nil && !t.loop.probing {
 		due = earlier(due, t.loop.nextProbe)

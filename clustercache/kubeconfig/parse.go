@@ -199,8 +199,8 @@ func (c *Config) judgeLengths() error {
 	return nil
 }
 
-// tokenValidity reads the beginning and the end of a JSON web token without verifying it; zero if the token is none or does not
-// tell.
+// tokenValidity reads the beginning and the end of a JSON web token without verifying it; zero if the token is none or
+// does not tell.
 func tokenValidity(token string) (issued, end time.Time) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

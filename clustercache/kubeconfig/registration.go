@@ -14,7 +14,8 @@ const ClusterNameLabel = clusterv1.ClusterNameLabel
 const alternativeDataName = "kubeconfig"
 
 // TargetOf returns the target that a Secret of this name would register, or false if the name is none of a
-// registration. Since a Secret's name never changes, this is the same for all versions of a Secret, whatever its labels.
+// registration. Since a Secret's name never changes, this is the same for all versions of a Secret, whatever its
+// labels.
 func TargetOf(secretName types.NamespacedName) (types.NamespacedName, bool) {
 	cluster, purpose, err := secret.ParseSecretName(secretName.Name)
 	if err != nil || purpose != secret.Kubeconfig || cluster == "" {
@@ -23,8 +24,8 @@ func TargetOf(secretName types.NamespacedName) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: secretName.Namespace, Name: cluster}, true
 }
 
-// IsRegistration tells whether a Secret registers a target: its name must be exactly the value of its cluster-name label
-// followed by "-kubeconfig". The other Secrets of Cluster API bear the same label and are no registrations.
+// IsRegistration tells whether a Secret registers a target: its name must be exactly the value of its cluster-name
+// label followed by "-kubeconfig". The other Secrets of Cluster API bear the same label and are no registrations.
 func IsRegistration(s *corev1.Secret) bool {
 	cluster := s.Labels[ClusterNameLabel]
 	return cluster != "" && s.Name == secret.Name(cluster, secret.Kubeconfig)

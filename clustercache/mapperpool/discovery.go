@@ -51,7 +51,8 @@ type discovered struct {
 	tags documents
 }
 
-// discover returns what the target serves now. known is what it served last, or what others serve; its tags are offered.
+// discover returns what the target serves now. known is what it served last, or what others serve; its tags are
+// offered.
 func (p *Pool) discover(ctx context.Context, config *rest.Config, client *http.Client, known discovered) (discovered, error) {
 	ctx, done := answers.Scope(ctx) // until the mapper is built
 	defer done()
@@ -104,7 +105,8 @@ func (p *Pool) resolve(ctx context.Context, config *rest.Config, client *http.Cl
 	return discovered{found, given.sharing(found)}, nil
 }
 
-// fetch reads one part of aggregated discovery, unless its tag is the one given, which stands for content of the digest.
+// fetch reads one part of aggregated discovery, unless its tag is the one given, which stands for content of the
+// digest.
 func fetch(ctx context.Context, config *rest.Config, client *http.Client, path, tag, digest string) (document, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -249,9 +251,9 @@ func (c *content) assemble() *entry {
 	return &entry{mapper: &remembering{RESTMapper: restmapper.NewDiscoveryRESTMapper(all)}, failed: c.failed}
 }
 
-// digestOf is the ETag that a kube-apiserver gives to a document: a hash of all but what kind of document it is. So the digests of
-// what one target sent can be offered to another, which then need not send it. Of a document that does not begin as those of a
-// kube-apiserver do, all counts.
+// digestOf is the ETag that a kube-apiserver gives to a document: a hash of all but what kind of document it is. So
+// the digests of what one target sent can be offered to another, which then need not send it. Of a document that does
+// not begin as those of a kube-apiserver do, all counts.
 func digestOf(document []byte) string {
 	document = bytes.TrimSpace(document)
 	sum := sha512.New()

@@ -29,11 +29,11 @@ type Mapper struct {
 	retryAt     time.Time            // no refresh before it after a failure
 	flight      *flight              // the refresh under way, or nil
 	ended       bool                 // its context has ended
-	doubted     map[string]time.Time // when a group was, a moment ago
+	suspected   map[string]time.Time // when a group was, a moment ago
 }
 
-// doubtPause is how long what discovery says of a group is not doubted again.
-const doubtPause = 5 * time.Second
+// suspectPause is how long what discovery says of a group is not suspected again.
+const suspectPause = 5 * time.Second
 
 // flight is a refresh that several callers wait for.
 type flight struct {
@@ -47,8 +47,8 @@ var (
 	_ meta.ResettableRESTMapperWithContext = &Mapper{}
 )
 
-// Mapper returns a mapper for a target. Its calls end with ctx. seed, if not nil, is an older mapper of the same target,
-// whose content is used until it is found to be outdated.
+// Mapper returns a mapper for a target. Its calls end with ctx. seed, if not nil, is an older mapper of the same
+// target, whose content is used until it is found to be outdated.
 func (p *Pool) Mapper(ctx context.Context, config *rest.Config, client *http.Client, seed *Mapper) *Mapper {
 	m := &Mapper{pool: p, ctx: ctx, config: config, client: client}
 	if seed != nil {
@@ -80,21 +80,21 @@ func (m *Mapper) Reset() {
 // ResetWithContext is Reset, which waits for nothing.
 func (m *Mapper) ResetWithContext(context.Context) { m.Reset() }
 
-// Doubt is Reset after the target did not serve a resource of a group that it is said to serve. It returns false, and
+// Suspect is Reset after the target did not serve a resource of a group that it is said to serve. It returns false, and
 // does nothing, if that was said of the group just now, or discovery has just been asked for: a target that never
 // serves what it promises must not be asked all the time.
-func (m *Mapper) Doubt(group string) bool {
+func (m *Mapper) Suspect(group string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now, least := m.pool.options.Clock.Now(), m.pool.options.MinRefresh
-	if m.flight != nil || now.Sub(m.refreshedAt) < least || now.Sub(m.doubted[group]) < doubtPause {
+	if m.flight != nil || now.Sub(m.refreshedAt) < least || now.Sub(m.suspected[group]) < suspectPause {
 		return false
 	}
-	maps.DeleteFunc(m.doubted, func(_ string, at time.Time) bool { return now.Sub(at) >= doubtPause })
-	if m.doubted == nil {
-		m.doubted = map[string]time.Time{}
+	maps.DeleteFunc(m.suspected, func(_ string, at time.Time) bool { return now.Sub(at) >= suspectPause })
+	if m.suspected == nil {
+		m.suspected = map[string]time.Time{}
 	}
-	m.doubted[group] = now
+	m.suspected[group] = now
 	m.reset = true
 	return true
 }

@@ -209,7 +209,8 @@ func TestTagsOfATargetConcernNoOther(t *testing.T) {
 	g.Expect(p.Len()).To(Equal(before + 1))
 }
 
-// What is left out of the hash of a document is what kind of document it is, and no more: what a target puts there is not told to others.
+// What is left out of the hash of a document is what kind of document it is, and no more: what a target puts there is
+// not told to others.
 func TestOnlyTheKindOfADocumentIsNoPartOfIt(t *testing.T) {
 	g := NewWithT(t)
 	rest := `"metadata":{},"items":[]}`

@@ -123,8 +123,8 @@ func (p *Pool) exchange(before, now *entry) {
 	}
 }
 
-// offer returns what a target may serve of which nothing is known, with the tags that it then gives if it makes them as a
-// kube-apiserver does.
+// offer returns what a target may serve of which nothing is known, with the tags that it then gives if it makes them
+// as a kube-apiserver does.
 func (p *Pool) offer() discovered {
 	p.mu.Lock()
 	defer p.mu.Unlock()

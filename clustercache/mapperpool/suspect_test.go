@@ -22,18 +22,18 @@ func TestDoubtAboutAGroupIsRare(t *testing.T) {
 	asked := look()
 	step := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
 
-	g.Expect(m.Doubt("example.com")).To(BeFalse(), "that was just said")
+	g.Expect(m.Suspect("example.com")).To(BeFalse(), "that was just said")
 	g.Expect(look()).To(Equal(asked))
 	step(2 * time.Second)
-	g.Expect(m.Doubt("example.com")).To(BeTrue())
+	g.Expect(m.Suspect("example.com")).To(BeTrue())
 	g.Expect(look()).To(BeNumerically(">", asked), "what it serves is asked again")
 	asked = look()
 
 	step(2 * time.Second)
-	g.Expect(m.Doubt("example.com")).To(BeFalse(), "the group was doubted a moment ago")
-	g.Expect(m.Doubt("")).To(BeTrue(), "another one was not")
+	g.Expect(m.Suspect("example.com")).To(BeFalse(), "the group was suspected a moment ago")
+	g.Expect(m.Suspect("")).To(BeTrue(), "another one was not")
 	g.Expect(look()).To(BeNumerically(">", asked))
-	step(doubtPause)
-	g.Expect(m.Doubt("example.com")).To(BeTrue())
-	g.Expect(m.doubted).To(HaveLen(1), "what is over is forgotten")
+	step(suspectPause)
+	g.Expect(m.Suspect("example.com")).To(BeTrue())
+	g.Expect(m.suspected).To(HaveLen(1), "what is over is forgotten")
 }

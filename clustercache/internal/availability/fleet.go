@@ -14,8 +14,8 @@ import (
 type Options struct {
 	// Grace is how long a lost connection is kept.
 	Grace time.Duration
-	// MassPercent is the share of the connected targets that have to be lost within MassWindow for a mass disconnect, which
-	// lasts for MassLimit at most.
+	// MassPercent is the share of the connected targets that have to be lost within MassWindow for a mass disconnect,
+	// which lasts for MassLimit at most.
 	MassPercent           int
 	MassWindow, MassLimit time.Duration
 	Logger                logr.Logger
@@ -105,9 +105,10 @@ func (f *Fleet) lastMass(now time.Time) time.Time {
 	return f.ended
 }
 
-// GraceEnds is when a connection that was lost at a time has been kept for long enough. In a mass disconnect its time begins
-// anew all the time, and so it does at the end, when some are back and the others are about to be. But it does not begin
-// anew for longer than one mass disconnect takes, or those that are down would be kept for as long as others come and go.
+// GraceEnds is when a connection that was lost at a time has been kept for long enough. In a mass disconnect its time
+// begins anew all the time, and so it does at the end, when some are back and the others are about to be. But it does
+// not begin anew for longer than one mass disconnect takes, or those that are down would be kept for as long as others
+// come and go.
 func (f *Fleet) GraceEnds(lost, now time.Time) time.Time {
 	since, latest := lost, lost.Add(f.options.MassLimit)
 	if last := f.lastMass(now); last.After(since) {
@@ -119,8 +120,8 @@ func (f *Fleet) GraceEnds(lost, now time.Time) time.Time {
 	return since.Add(f.options.Grace)
 }
 
-// settleLocked forgets losses that are too old to have to do with others, and ends what is over. During a mass disconnect all that
-// were lost since its beginning belong together.
+// settleLocked forgets losses that are too old to have to do with others, and ends what is over. During a mass
+// disconnect all that were lost since its beginning belong together.
 func (f *Fleet) settleLocked(now time.Time) {
 	switch {
 	case f.since.IsZero():

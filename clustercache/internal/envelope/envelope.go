@@ -49,9 +49,9 @@ func Event(text []byte) (kind string, object []byte, err error) {
 	return string(typ), object, nil
 }
 
-// parts returns the first two fields of a message, nil for one that it does not have. In everything that is wrapped around an object these are
-// texts or other messages: in an event its type and a RawExtension, in that an Unknown, in that a TypeMeta and the object, and in a TypeMeta
-// the version and the kind.
+// parts returns the first two fields of a message, nil for one that it does not have. In everything that is wrapped
+// around an object these are texts or other messages: in an event its type and a RawExtension, in that an Unknown, in
+// that a TypeMeta and the object, and in a TypeMeta the version and the kind.
 func parts(message []byte) (first, second []byte, err error) {
 	for len(message) > 0 {
 		number, kind, length := protowire.ConsumeTag(message)

@@ -76,16 +76,16 @@ var cuts = sync.Pool{New: func() any { return new(cutter) }}
 // keptCut is the largest that is kept for other documents.
 const keptCut = 64 << 10
 
-// cutter copies what matters of a JSON document. The schema of a CustomResourceDefinition has thousands of values, of which
-// nobody asks for one: to skip them takes a hundredth of what it takes to decode them.
+// cutter copies what matters of a JSON document. The schema of a CustomResourceDefinition has thousands of values, of
+// which nobody asks for one: to skip them takes a hundredth of what it takes to decode them.
 type cutter struct {
 	text  []byte // what is left to be read
 	out   []byte
 	apart []byte // the field that is not decoded with the rest, as it stands in the text
 }
 
-// cut calls decode with a document in which there is only what matters, and with what is kept apart. It returns false if the
-// document is not what it should be: then it is for whoever decodes it as a whole to say what is wrong.
+// cut calls decode with a document in which there is only what matters, and with what is kept apart. It returns false
+// if the document is not what it should be: then it is for whoever decodes it as a whole to say what is wrong.
 func cut(text []byte, which *fields, decode func(text, apart []byte)) bool {
 	c, _ := cuts.Get().(*cutter)
 	c.text, c.out, c.apart = text, c.out[:0], nil

@@ -1,18 +1,20 @@
 // Package follow lists a collection of an API server and follows its changes, in as little memory as that takes.
 //
-// A hub has tens of thousands of watches, and nearly all of them are idle nearly all of the time. A Follower is therefore
-// made for being idle: it waits in a read of four bytes at most, and holds no buffer meanwhile. What comes is read into a
-// buffer that all followers share, decoded into the one object that it is, and handed to a Sink. (A reflector of client-go
-// has four goroutines and keeps three buffers, each as large as the largest object that ever came.)
+// A hub has tens of thousands of watches, and nearly all of them are idle nearly all of the time. A Follower is
+// therefore made for being idle: it waits in a read of four bytes at most, and holds no buffer meanwhile. What comes
+// is read into a buffer that all followers share, decoded into the one object that it is, and handed to a Sink. (A
+// reflector of client-go has four goroutines and keeps three buffers, each as large as the largest object that ever
+// came.)
 //
-// It asks for a streamed list, whose objects come one by one, and for pages from servers that do not stream lists. Metadata
-// comes as Protocol Buffers where the server knows them.
+// It asks for a streamed list, whose objects come one by one, and for pages from servers that do not stream lists.
+// Metadata comes as Protocol Buffers where the server knows them.
 //
-// A stream that ends is opened again where it was, and so it is after a pause where there is no answer or the server is busy;
-// if there is no answer for long, Follow ends with the error, and goes on where it was when it is called again: who does not
-// answer would not answer a list either. All is listed again when the server has forgotten the version, says no, or sends what
-// cannot be read. Whatever a server sends is bounded, memory grows with what came and not with what was announced, and what
-// is no list with a version is an error and not an empty list: somebody else may answer in its place.
+// A stream that ends is opened again where it was, and so it is after a pause where there is no answer or the server
+// is busy; if there is no answer for long, Follow ends with the error, and goes on where it was when it is called
+// again: who does not answer would not answer a list either. All is listed again when the server has forgotten the
+// version, says no, or sends what cannot be read. Whatever a server sends is bounded, memory grows with what came and
+// not with what was announced, and what is no list with a version is an error and not an empty list: somebody else may
+// answer in its place.
 //
 // # Bounds
 //

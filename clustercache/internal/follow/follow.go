@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// watchMin is how long a server is asked to keep a watch open at least; up to twice as long, so that not all end at once. It is what
-	// API servers take if they are not asked. A watch that says nothing is opened again sooner (clustercache/internal/watching, Silent), so
-	// that to end one that lives is cost without use: 17,000 watches of 5 to 10 minutes were 68 requests a second.
+	// watchMin is how long a server is asked to keep a watch open at least; up to twice as long, so that not all end at
+	// once. It is what API servers take if they are not asked. A watch that says nothing is opened again sooner
+	// (clustercache/internal/watching, Silent), so that to end one that lives is cost without use: 17,000 watches of 5 to
+	// 10 minutes were 68 requests a second.
 	watchMin = 30 * time.Minute
 	// tooShort is what a watch must at least last to be opened again where it was without a pause.
 	tooShort = time.Second
@@ -31,9 +32,9 @@ const (
 	reopenPauseMax = 30 * time.Second
 	// reopenTries is how often that is tried in a row without anything to show for it.
 	reopenTries = 4
-	// streamTries is how many streamed lists in a row that were open for endless and did not come to their end have the server
-	// asked for pages: each takes as long as a list may stand still. Each streamAgain-th list is a stream nevertheless, for the
-	// server may have been mended, or it was not to blame.
+	// streamTries is how many streamed lists in a row that were open for endless and did not come to their end have the
+	// server asked for pages: each takes as long as a list may stand still. Each streamAgain-th list is a stream
+	// nevertheless, for the server may have been mended, or it was not to blame.
 	streamTries = 2
 	streamAgain = 10
 	// endless is Collection.Endless unless it is given.
@@ -63,8 +64,8 @@ type Collection struct {
 	MetadataOnly bool
 	// Kind is that of objects which do not say it themselves, as those of lists.
 	Kind schema.GroupVersionKind
-	// Fields are the paths of what is decoded of whole objects, with all that is beneath, beside apiVersion, kind and metadata.
-	// Objects are of type Object then. Nil: everything.
+	// Fields are the paths of what is decoded of whole objects, with all that is beneath, beside apiVersion, kind and
+	// metadata. Objects are of type Object then. Nil: everything.
 	Fields [][]string
 	Clock  clock.WithDelayedExecution
 	// MaxPage bounds the bytes that are read of a page of a list, whose items are decoded one by one. Zero: 64 MiB.
@@ -72,8 +73,8 @@ type Collection struct {
 	// Budget bounds the memory of large documents while they are read and decoded. Nil: there is no bound but that of
 	// one document.
 	Budget *Share
-	// Endless is how long a streamed list has to be open for the server to be suspected not to know how to end it: what was cut
-	// earlier was cut by the network, or by who reads it. Zero: a minute.
+	// Endless is how long a streamed list has to be open for the server to be suspected not to know how to end it: what
+	// was cut earlier was cut by the network, or by who reads it. Zero: a minute.
 	Endless time.Duration
 	// Redact takes out of a text what must not be shown, such as the credential, which a server may repeat. Nil: nothing.
 	Redact func(string) string
@@ -230,8 +231,8 @@ func (f *Follower) ended(ctx context.Context, a *attempt, err error) {
 	}
 }
 
-// goesOn tells whether another watch is to be opened after one that was short or not, and no good if there is an error. It waits if
-// that is to be after a pause.
+// goesOn tells whether another watch is to be opened after one that was short or not, and no good if there is an
+// error. It waits if that is to be after a pause.
 func (f *Follower) goesOn(ctx context.Context, a *attempt, short bool) bool {
 	var status apierrors.APIStatus
 	answered := errors.As(a.err, &status)
@@ -259,8 +260,9 @@ func (f *Follower) goesOn(ctx context.Context, a *attempt, short bool) bool {
 	return true
 }
 
-// passes tells whether it is worth while to ask once more for the same after an error: there was no answer, or one that has
-// to do with what the server is busy with. What it says of an event that cannot be read would be the same again.
+// passes tells whether it is worth while to ask once more for the same after an error: there was no answer, or one
+// that has to do with what the server is busy with. What it says of an event that cannot be read would be the same
+// again.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	switch {
@@ -314,9 +316,9 @@ func (f *Follower) handle(w *watch) error {
 	return nil
 }
 
-// list brings all that is there. The watch that it returns, if any, goes on from there. A stream that was accepted and did
-// not come to its end, for whatever reason, is not asked for a second time in a row: the server may not know how to end it. After
-// a few that look like that it is asked for now and then only.
+// list brings all that is there. The watch that it returns, if any, goes on from there. A stream that was accepted and
+// did not come to its end, for whatever reason, is not asked for a second time in a row: the server may not know how
+// to end it. After a few that look like that it is asked for now and then only.
 func (f *Follower) list(ctx context.Context) (*watch, error) {
 	paged := f.paged || f.pagedNext || f.spares()
 	f.pagedNext = false
@@ -387,8 +389,8 @@ func (f *Follower) stream(ctx context.Context) (*watch, error) {
 // errEndless says that a list was given up because it did not end.
 var errEndless = errors.New("the list does not end")
 
-// pages lists page by page. A list that takes so long that its version is forgotten is begun again once, and one whose pages
-// are too large is begun again with smaller ones.
+// pages lists page by page. A list that takes so long that its version is forgotten is begun again once, and one whose
+// pages are too large is begun again with smaller ones.
 func (f *Follower) pages(ctx context.Context) error {
 	limit, token, again := pageSize, "", true
 	begun := f.collection.Clock.Now()

@@ -285,7 +285,8 @@ func TestHowAWatchGoesOn(t *testing.T) {
 	}
 }
 
-// A list that does not come to its end although the watch is open is tried in pages: the server may not know how to end it.
+// A list that does not come to its end although the watch is open is tried in pages: the server may not know how to
+// end it.
 func TestStreamWithoutAnEnd(t *testing.T) {
 	pages := func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, metav1.PartialObjectMetadataList{TypeMeta: listType, ListMeta: metav1.ListMeta{ResourceVersion: "5"}})
@@ -298,8 +299,8 @@ func TestStreamWithoutAnEnd(t *testing.T) {
 	s.eventually("listed ")
 }
 
-// A server that never ends a streamed list is not waited for at each list: after two it is asked for pages only. One that ended one
-// in between is.
+// A server that never ends a streamed list is not waited for at each list: after two it is asked for pages only. One
+// that ended one in between is.
 func TestStreamsWithoutAnEnd(t *testing.T) {
 	pages := func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, metav1.PartialObjectMetadataList{TypeMeta: listType, ListMeta: metav1.ListMeta{ResourceVersion: "5"}})

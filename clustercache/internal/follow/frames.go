@@ -43,8 +43,8 @@ type frames struct {
 // errSlow says that a large document did not arrive in time.
 var errSlow = fmt.Errorf("%w: it is large, and takes longer than %s to arrive", errUnreadable, slowDocument)
 
-// buffers are shared by all streams, in four sizes. Few are in use at a time. A definition of custom resources has some 300 KB often
-// enough for the largest: when a fleet starts, each target lists some.
+// buffers are shared by all streams, in four sizes. Few are in use at a time. A definition of custom resources has
+// some 300 KB often enough for the largest: when a fleet starts, each target lists some.
 var buffers = [...]struct {
 	size int
 	pool sync.Pool
@@ -163,8 +163,8 @@ func (f *frames) ends() {
 	f.place.end()
 }
 
-// await blocks without a buffer until there is something of the next document. All that waits for long waits here, so that the
-// frames above it are few: those of next are not.
+// await blocks without a buffer until there is something of the next document. All that waits for long waits here, so
+// that the frames above it are few: those of next are not.
 func (f *frames) await() error {
 	for {
 		if begun, err := f.look(); begun || err != nil {
@@ -262,7 +262,8 @@ func (f *frames) borrow(more int) error {
 	return nil
 }
 
-// nextJSON reads a JSON document. They follow each other, usually one a line, and one ends where its outermost bracket does.
+// nextJSON reads a JSON document. They follow each other, usually one a line, and one ends where its outermost bracket
+// does.
 func (f *frames) nextJSON() ([]byte, error) {
 	var s scanner
 	return f.upTo(func(b []byte, at int) (int, bool, error) {

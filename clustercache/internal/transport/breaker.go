@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// unansweredMost, failedMost and throttledMost are how many calls in a row may get no answer in time, an end without an
-	// answer or the answer of a server that is not there, or the answer 429, until calls are refused for a while.
+	// unansweredMost, failedMost and throttledMost are how many calls in a row may get no answer in time, an end without
+	// an answer or the answer of a server that is not there, or the answer 429, until calls are refused for a while.
 	unansweredMost = 3
 	failedMost     = 6
 	throttledMost  = 10
@@ -27,12 +27,12 @@ const (
 	pauseMax = 5 * time.Second
 )
 
-// ErrBusy is wrapped by the errors of calls that were not made, since the target has not answered others. It is a missed
-// deadline that nobody had to wait for.
+// ErrBusy is wrapped by the errors of calls that were not made, since the target has not answered others. It is a
+// missed deadline that nobody had to wait for.
 var ErrBusy = fmt.Errorf("the target answers probes but no calls, so none are made for a while: %w", context.DeadlineExceeded)
 
-// breaker refuses the calls to a target that does not answer them, except for one from time to time. Calls that hang hold
-// the workers of all targets.
+// breaker refuses the calls to a target that does not answer them, except for one from time to time. Calls that hang
+// hold the workers of all targets.
 type breaker struct {
 	opened func() // hears of each opening, without a lock held; may be nil
 
@@ -76,8 +76,8 @@ type ticket struct {
 	since   time.Time
 }
 
-// outcome takes note of how a call ended: err is nil if it was answered to the end; broken tells whether the target, or the way
-// to it, ended it. What the caller ended says nothing.
+// outcome takes note of how a call ended: err is nil if it was answered to the end; broken tells whether the target,
+// or the way to it, ended it. What the caller ended says nothing.
 func (t ticket) outcome(err error, broken bool, now time.Time) {
 	t.note(now, func(b *breaker) bool {
 		switch {
@@ -96,8 +96,8 @@ func (t ticket) outcome(err error, broken bool, now time.Time) {
 	})
 }
 
-// note takes note of what became of the call. count does so, with the lock held, and tells whether that was anything bad: only
-// then there may be reason to refuse calls.
+// note takes note of what became of the call. count does so, with the lock held, and tells whether that was anything
+// bad: only then there may be reason to refuse calls.
 func (t ticket) note(now time.Time, count func(b *breaker) bool) {
 	b := t.breaker
 	if b == nil {
@@ -112,7 +112,8 @@ func (t ticket) note(now time.Time, count func(b *breaker) bool) {
 	}
 }
 
-// failLocked counts a call that failed at once. Calls that were under way together count as one: they may have had one socket.
+// failLocked counts a call that failed at once. Calls that were under way together count as one: they may have had one
+// socket.
 func (b *breaker) failLocked(t ticket, why string, now time.Time) {
 	if t.since.After(b.failedAt) {
 		b.failed++
@@ -120,8 +121,8 @@ func (b *breaker) failLocked(t ticket, why string, now time.Time) {
 	}
 }
 
-// answered takes note of the beginning of an answer to a call to path. It returns false if there is nothing else to learn from
-// the call.
+// answered takes note of the beginning of an answer to a call to path. It returns false if there is nothing else to
+// learn from the call.
 func (t ticket) answered(response *http.Response, path string, now time.Time) bool {
 	switch response.StatusCode {
 	case http.StatusTooManyRequests:
@@ -134,9 +135,9 @@ func (t ticket) answered(response *http.Response, path string, now time.Time) bo
 	return true
 }
 
-// absent takes note of an answer that says that there is nobody who could give one. An error 500 is no such answer: a webhook
-// that fails is one, for one kind of object. Neither is one about a group that another server may serve: as long as that one
-// is down, each call for it gets this, and the target serves everything else.
+// absent takes note of an answer that says that there is nobody who could give one. An error 500 is no such answer: a
+// webhook that fails is one, for one kind of object. Neither is one about a group that another server may serve: as
+// long as that one is down, each call for it gets this, and the target serves everything else.
 func (t ticket) absent(response *http.Response, path string, now time.Time) {
 	t.note(now, func(b *breaker) bool {
 		if !builtIn(path) {

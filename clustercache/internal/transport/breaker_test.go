@@ -43,8 +43,8 @@ func newGuarded(t *testing.T) *guarded {
 	throttle.Store(g.throttle)
 	g.guard = guard{
 		next: answerer(func(request *http.Request) (*http.Response, error) { return g.answer(request) }),
-		host: "target", ctx: t.Context(), gate: &Gate{}, throttle: throttle, doubt: func() {}, meter: NewMeter(&Total{}),
-		withheld: func(error) bool { return false },
+		host: "target", ctx: t.Context(), gate: &Gate{}, throttle: throttle, suspect: func() {}, meter: NewMeter(&Total{}),
+		fenced: func(error) bool { return false },
 	}
 	return g
 }
@@ -107,8 +107,8 @@ func TestGroupThatNobodyServesBreaksNothingElse(t *testing.T) {
 	}
 }
 
-// The call that finds out how the target is says nothing if its caller ends it, or if it is about a group of another server:
-// the next one finds out, and calls are not refused for twice as long.
+// The call that finds out how the target is says nothing if its caller ends it, or if it is about a group of another
+// server: the next one finds out, and calls are not refused for twice as long.
 func TestTrialThatSaysNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		path   string

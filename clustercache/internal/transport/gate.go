@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Gate holds the calls of a connection up while nobody knows whether the connection is of any use. The zero value is open.
+// Gate holds the calls of a connection up while nobody knows whether the connection is of any use. The zero value is
+// open.
 type Gate struct {
 	hold  atomic.Pointer[hold]
 	holds atomic.Uint64
@@ -18,8 +19,8 @@ type hold struct {
 	open  context.CancelFunc
 }
 
-// Close lets nobody pass: calls fail at once with cause, and watches wait until the gate opens, so that they go on where
-// they were instead of asking again and again.
+// Close lets nobody pass: calls fail at once with cause, and watches wait until the gate opens, so that they go on
+// where they were instead of asking again and again.
 func (g *Gate) Close(cause error) {
 	over, open := context.WithCancel(context.Background())
 	if !g.hold.CompareAndSwap(nil, &hold{cause: cause, over: over, open: open}) {

@@ -32,11 +32,11 @@ const patience = time.Minute
 // site is a server, and a transport that leads to it.
 type site struct {
 	*WithT
-	t         *testing.T
-	url       string
-	transport *Transport
-	dials     atomic.Int32
-	doubts    atomic.Int32
+	t          *testing.T
+	url        string
+	transport  *Transport
+	dials      atomic.Int32
+	suspicions atomic.Int32
 }
 
 // connect returns a site for the server of a certificate authority. At the end of the test it looks for goroutines that
@@ -52,8 +52,8 @@ func connect(t *testing.T, url string, certificate []byte, options Options) *sit
 	}}
 	options.Addresses = addresses.Any()
 	options.Throttle, options.Meter = throttle, NewMeter(&Total{})
-	options.Doubt = func() { s.doubts.Add(1) }
-	options.Withheld = func(error) bool { return false }
+	options.Suspect = func() { s.suspicions.Add(1) }
+	options.Fenced = func(error) bool { return false }
 	options.WrapConn = func(conn net.Conn) (net.Conn, error) {
 		s.dials.Add(1)
 		return conn, nil
@@ -133,7 +133,7 @@ func TestOneConnectionForAllRequests(t *testing.T) {
 				s.Expect(s.text("/")).To(Equal(`"` + protocol + `"`))
 			}
 			s.Expect(s.dials.Load()).To(BeEquivalentTo(1))
-			s.Expect(s.doubts.Load()).To(BeZero())
+			s.Expect(s.suspicions.Load()).To(BeZero())
 		})
 	}
 }

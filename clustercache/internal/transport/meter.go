@@ -79,7 +79,8 @@ const codes = 600
 
 // Total counts what goes over the connections to all targets. The zero value is ready to use; counting takes no lock.
 type Total struct {
-	// Answered, if set, is called with the time from the sending of a request, watches excepted, to the begin of its answer.
+	// Answered, if set, is called with the time from the sending of a request, watches excepted, to the begin of its
+	// answer.
 	Answered func(verb Verb, took time.Duration)
 
 	requests       [verbs][codes]atomic.Uint64
@@ -109,8 +110,8 @@ func (t *Total) Each(f func(verb Verb, code int, requests uint64)) {
 // Bytes returns what was received and sent, encrypted as it is.
 func (t *Total) Bytes() (received, sent uint64) { return t.received.Load(), t.sent.Load() }
 
-// Meter counts the requests of callers to one target. What keeps the connection itself going is not counted, but its bytes
-// are.
+// Meter counts the requests of callers to one target. What keeps the connection itself going is not counted, but its
+// bytes are.
 type Meter struct {
 	total     *Total
 	succeeded atomic.Uint64
@@ -122,7 +123,8 @@ type Meter struct {
 // NewMeter returns a meter that counts into a total as well.
 func NewMeter(total *Total) *Meter { return &Meter{total: total} }
 
-// Requests returns how many requests got an answer, Not Found and Conflict among them, and how many an error or nothing.
+// Requests returns how many requests got an answer, Not Found and Conflict among them, and how many an error or
+// nothing.
 func (m *Meter) Requests() (succeeded, failed uint64) { return m.succeeded.Load(), m.failed.Load() }
 
 // Throttled returns how long requests have waited for the target's limits, added up.
@@ -149,8 +151,8 @@ func (m *Meter) answered(verb Verb, code int, took time.Duration) {
 	}
 }
 
-// isFailure tells of an answer whether something is wrong with the target, its limits or the credential. That an object is
-// not there, or is another than was expected, is what the hub wants to know.
+// isFailure tells of an answer whether something is wrong with the target, its limits or the credential. That an
+// object is not there, or is another than was expected, is what the hub wants to know.
 func isFailure(code int) bool {
 	switch code {
 	case NoAnswer:

@@ -30,7 +30,7 @@ import (
 
 	"github.com/trellis-hub/trellis/addresses"
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
-	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
+	"github.com/trellis-hub/trellis/clustercache/internal/seats"
 	"github.com/trellis-hub/trellis/semaphore"
 )
 
@@ -72,23 +72,24 @@ type Options struct {
 	Resolver *net.Resolver
 	// Throttle is shared with other connections to the same target, and may be replaced at any time.
 	Throttle *atomic.Pointer[Throttle]
-	// Doubt is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
+	// Suspect is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
 	// call, an answer 401, a socket that was opened anew for a call of Guarded. Those that Control opens are no hint,
 	// for its calls are what finds out where the connection leads.
-	Doubt func()
+	Suspect func()
 	// Unanswered is called, from any goroutine, with the errors of callers' calls that got no answer. Nil: it is not.
 	Unanswered func(error)
-	// Withheld tells whether a call failed because it was not let out on this side, which says nothing about the target. Not nil.
-	Withheld func(err error) bool
+	// Fenced tells whether a call failed because it was not let out on this side, which says nothing about the target.
+	// Not nil.
+	Fenced func(err error) bool
 	// Meter counts what goes over the connection.
 	Meter *Meter
 	// Answers is the budget of large answers, which all targets share, and Owner is the target in it. Nil: a separate one.
 	Answers *answers.Budget
 	Owner   semaphore.Owner
 	// Openings are the places for watches that resume where they were. Nil: no bound.
-	Openings *lanes.Target
-	// PingInterval is how long an HTTP/2 connection may be silent before the other end is asked for a sign of life, PingTimeout
-	// how long that may take before the connection counts as lost. Zero: it is never asked, and 15s.
+	Openings *seats.Flow
+	// PingInterval is how long an HTTP/2 connection may be silent before the other end is asked for a sign of life,
+	// PingTimeout how long that may take before the connection counts as lost. Zero: it is never asked, and 15s.
 	PingInterval, PingTimeout time.Duration
 }
 
@@ -122,10 +123,10 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot set up authentication: %w", err)
 	}
-	t.control = discreetly{next: inner, withheld: options.Withheld}
+	t.control = discreetly{next: inner, fenced: options.Fenced}
 	t.guarded = &guard{
 		next: inner, host: base.Host, ctx: ctx, gate: t.gate, unanswered: options.Unanswered,
-		throttle: options.Throttle, doubt: options.Doubt, meter: options.Meter, openings: options.Openings, withheld: options.Withheld,
+		throttle: options.Throttle, suspect: options.Suspect, meter: options.Meter, openings: options.Openings, fenced: options.Fenced,
 	}
 	return t, nil
 }
@@ -183,7 +184,7 @@ func newWire(ctx context.Context, base *url.URL, options Options) (*wire, error)
 			return nil, err
 		}
 	}
-	w := &wire{conns: map[*trackedConn]struct{}{}, onDial: options.Doubt, total: options.Meter.total}
+	w := &wire{conns: map[*trackedConn]struct{}{}, onDial: options.Suspect, total: options.Meter.total}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	w.http = &http.Transport{
 		Proxy:               proxy,
@@ -364,8 +365,8 @@ type Throttle struct {
 	breaker breaker
 }
 
-// NewThrottle returns a throttle. A negative qps means no rate limit; timeout bounds each call. broke, if not nil, is called
-// each time that calls are refused from then on, since too many got no answer.
+// NewThrottle returns a throttle. A negative qps means no rate limit; timeout bounds each call. broke, if not nil, is
+// called each time that calls are refused from then on, since too many got no answer.
 func NewThrottle(qps float64, burst, maxInFlight int, timeout time.Duration, broke func()) *Throttle {
 	t := &Throttle{slots: make(chan struct{}, max(maxInFlight, 1)), timeout: timeout}
 	t.breaker.opened = broke
@@ -387,18 +388,18 @@ func (t *Throttle) MaxInFlight() int { return cap(t.slots) }
 // errDeadline is the end of a call that got no complete answer in time.
 var errDeadline = fmt.Errorf("%w", context.DeadlineExceeded)
 
-// guard is the outermost transport, which all clients use. It confines calls to the target's server,
-// applies the throttle and the deadlines, ends everything with the connection, and tells when a call hints that it is dead.
+// guard is the outermost transport, which all clients use. It confines calls to the target's server, applies the
+// throttle and the deadlines, ends everything with the connection, and tells when a call hints that it is dead.
 type guard struct {
 	next     http.RoundTripper
 	host     string
 	ctx      context.Context // of the connection; its cause is what calls get after the end
 	gate     *Gate
 	throttle *atomic.Pointer[Throttle]
-	doubt    func()
+	suspect  func()
 	meter    *Meter
-	openings *lanes.Target
-	withheld func(error) bool
+	openings *seats.Flow
+	fenced   func(error) bool
 
 	unanswered func(error) // may be nil
 }
@@ -425,7 +426,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // send sends a request when it may be sent.
 func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) {
-	call := newCall(g.ctx, request.Context(), g.gate, g.withheld)
+	call := newCall(g.ctx, request.Context(), g.gate, g.fenced)
 	if err := g.gate.pass(call, watch); err != nil {
 		return nil, refused(request, call, err)
 	}
@@ -453,8 +454,8 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 	opened(err == nil)
 	if err != nil {
 		err = call.unanswered(err)
-		withheld := g.withheld(err)
-		if !withheld {
+		fenced := g.fenced(err)
+		if !fenced {
 			g.meter.answered(verbOf(request, watch), NoAnswer, 0)
 		}
 		held := g.gate.cause()
@@ -462,10 +463,10 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		case held != nil && !watch:
 			err = held
 		case answers.IsRefused(err):
-		case held == nil && !withheld && request.Context().Err() == nil && g.ctx.Err() == nil:
-			g.doubt()
+		case held == nil && !fenced && request.Context().Err() == nil && g.ctx.Err() == nil:
+			g.suspect()
 		}
-		if held == nil && !withheld && call.caller.Err() == nil && g.ctx.Err() == nil && g.unanswered != nil {
+		if held == nil && !fenced && call.caller.Err() == nil && g.ctx.Err() == nil && g.unanswered != nil {
 			g.unanswered(err)
 		}
 		call.end(err)
@@ -476,7 +477,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		call.ticket = ticket{}
 	}
 	if response.StatusCode == http.StatusUnauthorized {
-		g.doubt()
+		g.suspect()
 	}
 	if watch {
 		call.expireAfter(watchDuration(request))
@@ -531,9 +532,9 @@ type call struct {
 	release func()
 	once    sync.Once
 
-	gate     *Gate
-	withheld func(error) bool
-	ticket   ticket
+	gate   *Gate
+	fenced func(error) bool
+	ticket ticket
 
 	mu      sync.Mutex // guards what follows
 	timer   *time.Timer
@@ -542,8 +543,8 @@ type call struct {
 	ended   bool
 }
 
-func newCall(connection, caller context.Context, gate *Gate, withheld func(error) bool) *call {
-	c := &call{caller: caller, gate: gate, withheld: withheld, release: func() {}}
+func newCall(connection, caller context.Context, gate *Gate, fenced func(error) bool) *call {
+	c := &call{caller: caller, gate: gate, fenced: fenced, release: func() {}}
 	c.ctx, c.cancel = context.WithCancelCause(caller)
 	c.unbind = context.AfterFunc(connection, func() { c.cancel(context.Cause(connection)) })
 	return c
@@ -637,9 +638,9 @@ func (c *call) explain(err error) error {
 
 // unanswered is explain for a call that was sent. Its caller learns only that it got no answer, or none in time.
 func (c *call) unanswered(err error) error {
-	err = c.explain(discreet(err, c.withheld))
+	err = c.explain(discreet(err, c.fenced))
 	if errors.Is(err, errDeadline) {
-		return discreet(err, c.withheld)
+		return discreet(err, c.fenced)
 	}
 	return err
 }
@@ -647,7 +648,7 @@ func (c *call) unanswered(err error) error {
 // end ends the call; result is nil if the answer came.
 func (c *call) end(result error) {
 	c.once.Do(func() {
-		broken := result != nil && c.sent && c.ctx.Err() == nil && c.gate.cause() == nil && !c.withheld(result)
+		broken := result != nil && c.sent && c.ctx.Err() == nil && c.gate.cause() == nil && !c.fenced(result)
 		if answers.IsRefused(result) {
 			result = nil // it was answered
 		}

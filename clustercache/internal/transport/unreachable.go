@@ -47,11 +47,11 @@ func Reason(err error) string {
 }
 
 // discreet hides why a call got no answer. Decisions of the hub itself are not hidden: that an answer is not accepted,
-// and errors that withheld reports.
-func discreet(err error, withheld func(error) bool) error {
+// and errors that fenced reports.
+func discreet(err error, fenced func(error) bool) error {
 	var u *UnreachableError
 	own := errors.Is(err, untrusted.ErrExceeded) || answers.IsRefused(err) || errors.Is(err, answers.ErrNoPlace)
-	if err == nil || errors.As(err, &u) || own || withheld(err) {
+	if err == nil || errors.As(err, &u) || own || fenced(err) {
 		return err
 	}
 	return &UnreachableError{reason: err}
@@ -59,22 +59,22 @@ func discreet(err error, withheld func(error) bool) error {
 
 // discreetly is a round tripper that applies discreet to its errors and to those of the bodies of its answers.
 type discreetly struct {
-	next     http.RoundTripper
-	withheld func(error) bool
+	next   http.RoundTripper
+	fenced func(error) bool
 }
 
 func (d discreetly) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := d.next.RoundTrip(request.WithContext(context.WithValue(request.Context(), controlCall{}, true)))
 	if err != nil {
-		return nil, discreet(err, d.withheld)
+		return nil, discreet(err, d.fenced)
 	}
-	response.Body = discreetBody{response.Body, d.withheld}
+	response.Body = discreetBody{response.Body, d.fenced}
 	return response, nil
 }
 
 type discreetBody struct {
 	io.ReadCloser
-	withheld func(error) bool
+	fenced func(error) bool
 }
 
 func (b discreetBody) Read(p []byte) (int, error) {
@@ -82,5 +82,5 @@ func (b discreetBody) Read(p []byte) (int, error) {
 	if errors.Is(err, io.EOF) {
 		return n, err
 	}
-	return n, discreet(err, b.withheld)
+	return n, discreet(err, b.fenced)
 }

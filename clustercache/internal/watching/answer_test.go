@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A definite answer is reported at once, and ends the wait for a first list. Whatever may be different a moment later is not.
+// A definite answer is reported at once, and ends the wait for a first list. Whatever may be different a moment later
+// is not.
 func TestIsAnswer(t *testing.T) {
 	resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	status := func(code int) error {

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
-	"github.com/trellis-hub/trellis/clustercache/internal/lanes"
+	"github.com/trellis-hub/trellis/clustercache/internal/seats"
 )
 
 const (
@@ -32,16 +32,17 @@ const (
 	// and their definitions are often applied in the same breath.
 	unknownRetryMin = 200 * time.Millisecond
 	unknownRetryMax = 2 * time.Second
-	// fullRetry bounds the pauses after a target had more objects than there is room for, which begin like the others: a list of
-	// so many is work for it, and who can mend that is somebody there or here. A watch that there is room for again does not
-	// wait that long.
+	// fullRetry bounds the pauses after a target had more objects than there is room for, which begin like the others: a
+	// list of so many is work for it, and who can mend that is somebody there or here. A watch that there is room for
+	// again does not wait that long.
 	fullRetry = 5 * time.Minute
 )
 
 // forgetful is after how many lists in a row whose versions were forgotten within watchRetryReset that is reported.
 const forgetful = 3
 
-// ErrForgetful is reported when a target forgets what it has just listed, again and again, so that it cannot be watched.
+// ErrForgetful is reported when a target forgets what it has just listed, again and again, so that it cannot be
+// watched.
 var ErrForgetful = errors.New("the target forgets the version of a list before it can be watched")
 
 // ErrStalled is reported when a target accepts a watch and then says nothing.
@@ -51,11 +52,12 @@ var ErrStalled = errors.New("the initial list of the watch makes no progress")
 type Connection struct {
 	// Context ends with the connection.
 	Context context.Context
-	// Held returns nil while the connection is of use, else a channel that is closed when it is again. What watches kept is
-	// not relied upon meanwhile, and nothing is said of their failures. Nil: it always is of use.
+	// Held returns nil while the connection is of use, else a channel that is closed when it is again. What watches kept
+	// is not relied upon meanwhile, and nothing is said of their failures. Nil: it always is of use.
 	Held func() <-chan struct{}
-	// Withheld tells whether a call failed because it was not let out on this side, of which nothing is said either. Nil: none does.
-	Withheld func(err error) bool
+	// Fenced tells whether a call failed because it was not let out by the hub itself, of which nothing is said either.
+	// Nil: none does.
+	Fenced func(err error) bool
 	// Outages returns how often the connection was not of use so far. Nil: never.
 	Outages func() uint64
 	Mapper  meta.ResettableRESTMapper
@@ -64,14 +66,14 @@ type Connection struct {
 	Server *url.URL
 
 	Clock clock.WithTickerAndDelayedExecution
-	// SyncTimeout bounds how long an initial list may stand still, SilenceTimeout how long a watch may say nothing. Zero: for
-	// ever.
+	// SyncTimeout bounds how long an initial list may stand still, SilenceTimeout how long a watch may say nothing. Zero:
+	// for ever.
 	SyncTimeout, SilenceTimeout time.Duration
 	Logger                      logr.Logger
 	// Events counts the events of watches, objects of initial lists included.
 	Events *atomic.Uint64
 	// Lists are the places for listing all objects of a kind. Nil: no bound.
-	Lists *lanes.Target
+	Lists *seats.Flow
 	// Budget bounds the memory of large documents while they are read and decoded. Nil: there is no bound.
 	Budget *follow.Share
 	// Redact takes out of a text what must not be shown. Nil: nothing.
@@ -108,20 +110,20 @@ type Binding struct {
 	// watchdog ends an initial list that stands still; nil if none does. Only used by the goroutine of run.
 	watchdog clock.Timer
 
-	// follower is nil until the kind is known. resource is what the kind is served as. trims is true if it comes in full and is
-	// cut down here. All are only used by the goroutine of run and what it calls.
+	// follower is nil until the kind is known. resource is what the kind is served as. trims is true if it comes in full
+	// and is cut down here. All are only used by the goroutine of run and what it calls.
 	follower *follow.Follower
 	resource schema.GroupVersionResource
 	trims    bool
 	// listing is what a list that is under way brought so far, nil if none is. Only used by the goroutine of run.
 	listing *list
-	// abort ends the attempt that is under way, which is overfull if there was no room for an object. Only used by the goroutine
-	// of Run.
+	// abort ends the attempt that is under way, which is overfull if there was no room for an object. Only used by the
+	// goroutine of Run.
 	abort    context.CancelCauseFunc
 	overfull bool
 
-	hearing hearing
-	gap     gap
+	activity     activity
+	interruption interruption
 	// achieved notes that an attempt came to a complete list, or went on where the one before was.
 	achieved atomic.Bool
 	// listed releases the place of the list that is under way. Only used by the goroutine of run.
@@ -135,7 +137,7 @@ type Binding struct {
 func Bind(w *Stream, connection *Connection) *Binding {
 	b := &Binding{watch: w, connection: connection, outcome: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(connection.Context)
-	b.hearing.patience(connection.SilenceTimeout)
+	b.activity.patience(connection.SilenceTimeout)
 	unbind := context.AfterFunc(w.ctx, cancel)
 	b.ctx, b.cancel = ctx, func() { unbind(); cancel() }
 	return b
@@ -195,7 +197,7 @@ func (b *Binding) recover(r *retries, err error) {
 		if r.forgotten++; r.forgotten >= forgetful {
 			b.report(ErrForgetful)
 		}
-	} else if w := b.connection.Withheld; w == nil || !w(err) {
+	} else if w := b.connection.Fenced; w == nil || !w(err) {
 		r.failures++
 		if IsAnswer(err) || errors.Is(err, ErrSilent) || errors.Is(err, ErrTooMany) || r.failures > 1 {
 			b.report(err)
@@ -206,7 +208,7 @@ func (b *Binding) recover(r *retries, err error) {
 		}
 	}
 	if errors.Is(err, ErrTooMany) {
-		b.sleep(wait.Jitter(r.pause, 0.5), b.watch.spec.Room.announce(b.watch))
+		b.sleep(wait.Jitter(r.pause, 0.5), b.watch.spec.Quota.announce(b.watch))
 		r.pause = min(2*r.pause, fullRetry)
 		return
 	}
@@ -219,8 +221,8 @@ func (b *Binding) recover(r *retries, err error) {
 	r.pause = min(2*r.pause, watchRetryMax)
 }
 
-// IsAnswer tells whether an error is the target's definite answer, in contrast to a call that failed on the way, or that
-// the target is too busy for just now.
+// IsAnswer tells whether an error is the target's definite answer, in contrast to a call that failed on the way, or
+// that the target is too busy for just now.
 func IsAnswer(err error) bool {
 	if apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) {
@@ -270,14 +272,14 @@ func (b *Binding) begin() (context.Context, error) {
 		}
 	}
 	ctx, cancel := context.WithCancelCause(b.ctx)
-	room := b.watch.spec.Room
-	if !room.enter(b, cancel) {
+	quota := b.watch.spec.Quota
+	if !quota.enter(b, cancel) {
 		cancel(nil)
 		b.follower.Forget()
 		return nil, ErrTooMany
 	}
 	if err := b.awaitList(ctx); err != nil {
-		room.leave(b)
+		quota.leave(b)
 		cancel(nil)
 		return nil, err
 	}
@@ -291,15 +293,15 @@ func (b *Binding) begin() (context.Context, error) {
 //go:noinline
 func (b *Binding) end(ctx context.Context, err error) error {
 	defer b.abort(nil)
-	defer b.watch.spec.Room.leave(b)
+	defer b.watch.spec.Quota.leave(b)
 	b.listed(false)
 	b.relax()
 	if b.listing != nil || b.overfull {
 		b.listing = nil
 		b.watch.shrink()
 	}
-	b.gap.stop()
-	b.watch.doubt(b)
+	b.interruption.stop()
+	b.watch.distrust(b)
 	b.watch.yield(b)
 	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSilent) || errors.Is(cause, ErrTooMany) {
 		b.follower.Forget()
@@ -320,7 +322,7 @@ func (b *Binding) awaitList(ctx context.Context) (err error) {
 
 // guard has an attempt ended that stands still, or is silent.
 func (b *Binding) guard(cancel context.CancelCauseFunc) {
-	b.hearing.relist.Store(new(func() { cancel(ErrSilent) }))
+	b.activity.relist.Store(new(func() { cancel(ErrSilent) }))
 	b.watchdog = nil
 	if b.connection.SyncTimeout > 0 && !b.follower.Listed() {
 		b.watchdog = b.connection.Clock.AfterFunc(b.connection.SyncTimeout, func() { cancel(ErrStalled) })
@@ -378,8 +380,8 @@ func (b *Binding) newFollower() error {
 	return nil
 }
 
-// refused tells whether the target says that it does not serve a kind as metadata, and remembers that. Servers behind the
-// aggregation layer need not know how.
+// refused tells whether the target says that it does not serve a kind as metadata, and remembers that. Servers behind
+// the aggregation layer need not know how.
 func (b *Binding) refused(err error) bool {
 	if b.follower == nil || !b.watch.spec.MetadataOnly || b.trims || !apierrors.IsNotAcceptable(err) && !apierrors.IsUnsupportedMediaType(err) {
 		return false
@@ -394,7 +396,7 @@ func (b *Binding) Begin() { b.listing = newList() }
 // Set implements follow.Sink.
 func (b *Binding) Set(o client.Object) {
 	b.connection.Events.Add(1)
-	b.hearing.heard(b.connection.Clock.Now())
+	b.activity.heard(b.connection.Clock.Now())
 	key := client.ObjectKeyFromObject(o)
 	if b.trims {
 		partial := meta.AsPartialObjectMetadata(o)
@@ -423,7 +425,7 @@ func (b *Binding) Set(o client.Object) {
 // Remove implements follow.Sink.
 func (b *Binding) Remove(o client.Object) {
 	b.connection.Events.Add(1)
-	b.hearing.heard(b.connection.Clock.Now())
+	b.activity.heard(b.connection.Clock.Now())
 	key := client.ObjectKeyFromObject(o)
 	if b.overfull {
 		return
@@ -438,8 +440,8 @@ func (b *Binding) Remove(o client.Object) {
 // Complete implements follow.Sink.
 func (b *Binding) Complete() {
 	b.relax()
-	if b.overfull || !b.watch.spec.Room.reserve(b.watch, b.listing.size()) {
-		return // it is not complete, or its watch was ousted
+	if b.overfull || !b.watch.spec.Quota.reserve(b.watch, b.listing.size()) {
+		return // it is not complete, or its watch was evicted
 	}
 	b.achieved.Store(true)
 	b.watch.replace(b, b.listing)
@@ -451,7 +453,7 @@ func (b *Binding) Complete() {
 // Opened implements follow.Sink.
 func (b *Binding) Opened(reopen func()) {
 	now := b.connection.Clock.Now()
-	b.hearing.opened(reopen, now)
+	b.activity.opened(reopen, now)
 	b.reopened(now)
 }
 
@@ -460,8 +462,8 @@ func (b *Binding) Ended() { b.ended() }
 
 // Bookmark implements follow.Sink.
 func (b *Binding) Bookmark() {
-	b.hearing.bookmarks.Store(true)
-	b.hearing.heard(b.connection.Clock.Now())
+	b.activity.bookmarks.Store(true)
+	b.activity.heard(b.connection.Clock.Now())
 	b.caughtUp()
 }
 

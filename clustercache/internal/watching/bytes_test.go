@@ -29,7 +29,7 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSetting(t, 100)
-			s.room.most.Bytes = 1 << 20
+			s.quota.most.Bytes = 1 << 20
 			small, of := newSite(t, 3), newSite(t, 1)
 			fine, _ := s.watch("fine", small)
 			w, told := s.watch("large", of)
@@ -40,17 +40,17 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 			s.g.Expect(w.Synced()).To(BeTrue())
 			of.events <- events[1]
 			refused := "the objects take more than 1 MiB of memory; not all are known of: large"
-			s.g.Eventually(s.room.Refused).Should(Equal(refused))
+			s.g.Eventually(s.quota.Refused).Should(Equal(refused))
 			s.g.Eventually(w.Synced).Should(BeFalse())
 			s.g.Expect(told.changes()).NotTo(ContainElement(HaveSuffix(" 102")))
 			small.events <- is(3)
 			s.g.Eventually(state(fine)).Should(Equal([2]any{true, 4}))
 			w.Close()
-			s.g.Eventually(s.room.Refused).Should(BeEmpty())
+			s.g.Eventually(s.quota.Refused).Should(BeEmpty())
 			s.g.Eventually(func() bool {
-				s.room.mu.Lock()
-				defer s.room.mu.Unlock()
-				return s.room.taken == fine.sizeOfAll()
+				s.quota.mu.Lock()
+				defer s.quota.mu.Unlock()
+				return s.quota.taken == fine.sizeOfAll()
 			}).Should(BeTrue(), "all is given back")
 		})
 	}
@@ -88,9 +88,9 @@ func TestBytesAreCountedExactly(t *testing.T) {
 	s.stepUntil(of, 2)
 	s.g.Eventually(func() int { _, _, synced := told.told(); return synced }).Should(Equal(2))
 	s.g.Eventually(func() Size {
-		s.room.mu.Lock()
-		defer s.room.mu.Unlock()
-		return s.room.taken
+		s.quota.mu.Lock()
+		defer s.quota.mu.Unlock()
+		return s.quota.taken
 	}).Should(Equal(w.sizeOfAll()))
 }
 
@@ -125,9 +125,9 @@ func TestListBesideWhatItReplaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			room := NewRoom(Size{Objects: 1000, Bytes: 1 << 20}, nil, func() {})
+			quota := NewQuota(Size{Objects: 1000, Bytes: 1 << 20}, nil, func() {})
 			var failures errorsOnly
-			w := NewStream(t.Context(), Spec{Name: "w", Room: room})
+			w := NewStream(t.Context(), Spec{Name: "w", Quota: quota})
 			w.Subscribe("w", &failures).Join()
 			b := &Binding{watch: w, ctx: t.Context()}
 			w.feeder = b
@@ -155,7 +155,7 @@ func TestListBesideWhatItReplaces(t *testing.T) {
 				g.Expect(second.values[key(0)]).To(BeIdenticalTo(w.values[key(0)]))
 			}
 			w.Close()
-			g.Expect(w.spec.Room.taken).To(Equal(Size{}))
+			g.Expect(w.spec.Quota.taken).To(Equal(Size{}))
 		})
 	}
 }
@@ -165,23 +165,23 @@ func TestPoolOfANamespace(t *testing.T) {
 	g := NewWithT(t)
 	pool := NewPool(10<<20, 1<<20)
 	newWatch := func() *Stream {
-		room := NewRoom(Size{Objects: 1000, Bytes: 6 << 20}, pool, func() {})
-		return NewStream(t.Context(), Spec{Name: "w", Room: room})
+		quota := NewQuota(Size{Objects: 1000, Bytes: 6 << 20}, pool, func() {})
+		return NewStream(t.Context(), Spec{Name: "w", Quota: quota})
 	}
-	reserve := func(w *Stream, mib int64) bool { return w.spec.Room.reserve(w, Size{1, mib << 20}) }
+	reserve := func(w *Stream, mib int64) bool { return w.spec.Quota.reserve(w, Size{1, mib << 20}) }
 	first, second, third, small := newWatch(), newWatch(), newWatch(), newWatch()
 	g.Expect(reserve(first, 6)).To(BeTrue())
 	g.Expect(reserve(first, 7)).To(BeFalse(), "a target has its own bound")
 	g.Expect(reserve(second, 6)).To(BeTrue())
 	g.Expect(reserve(third, 2)).To(BeFalse(), "ten are taken beyond one of each")
-	refused := third.spec.Room.Refused()
+	refused := third.spec.Quota.Refused()
 	g.Expect(refused).To(HavePrefix("the objects of the namespace's targets take more than 10 MiB of memory; "))
 	g.Expect(reserve(small, 1)).To(BeTrue())
-	g.Expect(small.spec.Room.Refused()).To(BeEmpty())
+	g.Expect(small.spec.Quota.Refused()).To(BeEmpty())
 	second.Close()
 	g.Expect(reserve(third, 2)).To(BeTrue())
-	third.spec.Room.fits(third)
-	g.Expect(third.spec.Room.Refused()).To(BeEmpty())
+	third.spec.Quota.fits(third)
+	g.Expect(third.spec.Quota.Refused()).To(BeEmpty())
 	for _, w := range []*Stream{first, third, small} {
 		w.Close()
 	}

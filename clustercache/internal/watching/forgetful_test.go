@@ -7,8 +7,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// That a version is forgotten happens, and nobody is to blame. A target that forgets each of them cannot be watched, and that is
-// said; the pauses between its lists grow.
+// That a version is forgotten happens, and nobody is to blame. A target that forgets each of them cannot be watched,
+// and that is said; the pauses between its lists grow.
 func TestTargetThatForgetsEachList(t *testing.T) {
 	s := newSetting(t, 100)
 	of := newSite(t, 1)

@@ -141,7 +141,7 @@ type setting struct {
 	g     *WithT
 	t     *testing.T
 	clock steppedClock
-	room  *Room
+	quota *Quota
 	told  atomic.Int32 // how often what Refused says has changed
 }
 
@@ -149,7 +149,7 @@ func newSetting(t *testing.T, most int) *setting {
 	before := goleak.IgnoreCurrent()
 	s := &setting{g: NewWithT(t), t: t, clock: newSteppedClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	s.g.SetDefaultEventuallyTimeout(patience)
-	s.room = NewRoom(Size{Objects: most}, nil, func() { s.told.Add(1) })
+	s.quota = NewQuota(Size{Objects: most}, nil, func() { s.told.Add(1) })
 	t.Cleanup(func() {
 		s.g.Eventually(func() error { return goleak.Find(before) }).Should(Succeed())
 		s.g.Expect(s.taken()).To(BeZero(), "all room is given back")
@@ -160,7 +160,7 @@ func newSetting(t *testing.T, most int) *setting {
 // watch runs a watch of a site until the test ends.
 func (s *setting) watch(name string, of *site) (*Stream, *heard) {
 	told := &heard{}
-	w := NewStream(s.t.Context(), Spec{Name: name, Kind: configMaps, MetadataOnly: true, Room: s.room})
+	w := NewStream(s.t.Context(), Spec{Name: name, Kind: configMaps, MetadataOnly: true, Quota: s.quota})
 	w.Subscribe(name, told).Join()
 	s.t.Cleanup(w.Close)
 	w.Promote(s.bind(w, of))
@@ -188,8 +188,8 @@ func (s *setting) bind(w *Stream, to *site) *Binding {
 	return b
 }
 
-// steppedClock calls back as real clocks do, from other goroutines. The fake one does so while it holds its lock, and who looks at
-// the clock then waits for ever. Who waits itself has a clock apart from those who are called back.
+// steppedClock calls back as real clocks do, from other goroutines. The fake one does so while it holds its lock, and
+// who looks at the clock then waits for ever. Who waits itself has a clock apart from those who are called back.
 type steppedClock struct {
 	*clocktesting.FakeClock
 	callbacks *clocktesting.FakeClock
@@ -222,9 +222,9 @@ func (s *setting) stepUntil(of *site, lists int32) {
 }
 
 func (s *setting) taken() int {
-	s.room.mu.Lock()
-	defer s.room.mu.Unlock()
-	return s.room.taken.Objects
+	s.quota.mu.Lock()
+	defer s.quota.mu.Unlock()
+	return s.quota.taken.Objects
 }
 
 func state(w *Stream) func() [2]any {

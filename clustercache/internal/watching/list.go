@@ -29,11 +29,11 @@ func (w *Stream) put(b *Binding, l *list, key types.NamespacedName, value any) b
 	}
 	alone := Size{len(l.values) + 1, l.bytes + size}
 	beside := alone.larger(Size{Bytes: (kept + l.own + own) / 5 * 4})
-	room := w.spec.Room
-	if kept > 0 && beside != alone && !room.has(w, beside) && w.giveWay(b, alone) {
+	quota := w.spec.Quota
+	if kept > 0 && beside != alone && !quota.has(w, beside) && w.giveWay(b, alone) {
 		beside = alone
 	}
-	if !room.reserve(w, beside) {
+	if !quota.reserve(w, beside) {
 		return false
 	}
 	l.values[key] = value
@@ -49,7 +49,7 @@ func (w *Stream) giveWay(b *Binding, alone Size) bool {
 	w.deliver.Lock()
 	feeds := w.feeder == b
 	w.deliver.Unlock()
-	if !feeds || !w.spec.Room.has(w, alone) {
+	if !feeds || !w.spec.Quota.has(w, alone) {
 		return false
 	}
 	w.forget()

@@ -32,14 +32,15 @@ func (s Size) larger(other Size) Size {
 	return Size{max(s.Objects, other.Objects), max(s.Bytes, other.Bytes)}
 }
 
-// Room bounds what the watches of a target keep together, lists under way included. What a new list has in common with
-// the one that it replaces counts once. A nil Room has no bound.
+// Quota bounds what the watches of a target keep together, lists under way included. What a new list has in common with
+// the one that it replaces counts once. A nil Quota has no bound.
 //
-// Who asks for the object that does not fit is not who fills the room. So the watch that is refused is the one that asks only
-// if no other one is more than twice as large. Else that other one is ousted: what it kept is forgotten, and it begins anew
-// later. That the other one must be so much larger keeps two that do not fit together from ousting each other in turn; and a
-// watch counts as large as it was when it was refused until it fits, so that its next try ousts nobody.
-type Room struct {
+// Who asks for the object that does not fit is not who fills the quota. So the watch that is refused is the one that
+// asks only if no other one is more than twice as large. Else that other one is evicted: what it kept is forgotten,
+// and it begins anew later. That the other one must be so much larger keeps two that do not fit together from evicting
+// each other in turn; and a watch counts as large as it was when it was refused until it fits, so that its next try
+// evicts nobody.
+type Quota struct {
 	most    Size
 	shared  *Pool // nil if there is none
 	changed func()
@@ -56,25 +57,25 @@ type refusal struct {
 	size      Size          // its maximum so far
 	why       string        // the bound that refused it
 	announced bool          // changed was called
-	told      bool          // its handler knows
-	ousted    bool          // it may take nothing until its handler knows
+	reported  bool          // its handler knows
+	evicted   bool          // it may take nothing until its handler knows
 	freed     chan struct{} // receives when there may be room for it again
 }
 
-// NewRoom returns room of the given size, where zero bytes mean no bound on bytes. A part of it may be taken from a
+// NewQuota returns room of the given size, where zero bytes mean no bound on bytes. A part of it may be taken from a
 // pool. changed is called without a lock of the room when Refused has changed.
-func NewRoom(most Size, shared *Pool, changed func()) *Room {
+func NewQuota(most Size, shared *Pool, changed func()) *Quota {
 	if most.Bytes == 0 {
 		most.Bytes = math.MaxInt64 / 4
 	}
-	return &Room{
+	return &Quota{
 		most: most, shared: shared, changed: changed,
 		held: map[*Stream]Size{}, refused: map[*Stream]*refusal{}, attempts: map[*Binding]context.CancelCauseFunc{},
 	}
 }
 
 // Refused says which watches have more objects than there is room for, and which bound they exceed; empty if none does.
-func (r *Room) Refused() string {
+func (r *Quota) Refused() string {
 	r.mu.Lock()
 	var names []string
 	why := ""
@@ -95,7 +96,7 @@ func (r *Room) Refused() string {
 }
 
 // lacks says which bound would be exceeded; empty if none is.
-func (r *Room) lacks(more Size) string {
+func (r *Quota) lacks(more Size) string {
 	after := r.taken.plus(more)
 	switch {
 	case more.Objects > 0 && after.Objects > r.most.Objects:
@@ -109,7 +110,7 @@ func (r *Room) lacks(more Size) string {
 }
 
 // take changes what is taken by a difference.
-func (r *Room) take(w *Stream, more Size) bool {
+func (r *Quota) take(w *Stream, more Size) bool {
 	after := r.taken.plus(more)
 	if !r.shared.move(r.taken.Bytes, after.Bytes) {
 		return false // another target has just taken it
@@ -123,8 +124,8 @@ func (r *Room) take(w *Stream, more Size) bool {
 	return true
 }
 
-// has tells whether there is room for a watch that keeps so much, without another one being ousted.
-func (r *Room) has(w *Stream, n Size) bool {
+// has tells whether there is room for a watch that keeps so much, without another one being evicted.
+func (r *Quota) has(w *Stream, n Size) bool {
 	if r == nil {
 		return true
 	}
@@ -133,33 +134,33 @@ func (r *Room) has(w *Stream, n Size) bool {
 	return r.lacks(n.minus(r.held[w])) == ""
 }
 
-// reserve tells whether a watch may keep so much, in whatever list. It may oust another watch, so it is called without
+// reserve tells whether a watch may keep so much, in whatever list. It may evict another watch, so it is called without
 // the lock of any.
-func (r *Room) reserve(w *Stream, n Size) bool {
+func (r *Quota) reserve(w *Stream, n Size) bool {
 	if r == nil {
 		return true
 	}
 	r.mu.Lock()
-	fits, ousted, aborts := r.claim(w, n)
+	fits, evicted, aborts := r.claim(w, n)
 	r.mu.Unlock()
 	for _, abort := range aborts {
 		abort(ErrTooMany)
 	}
-	for _, other := range ousted {
+	for _, other := range evicted {
 		other.forget()
 	}
 	return fits
 }
 
-func (r *Room) claim(w *Stream, n Size) (fits bool, ousted []*Stream, aborts []context.CancelCauseFunc) {
-	if w.ctx.Err() != nil || r.isOusted(w) {
+func (r *Quota) claim(w *Stream, n Size) (fits bool, evicted []*Stream, aborts []context.CancelCauseFunc) {
+	if w.ctx.Err() != nil || r.isEvicted(w) {
 		return false, nil, nil
 	}
 	for {
 		more := n.larger(r.held[w]).minus(r.held[w])
 		why := r.lacks(more)
 		if why == "" && r.take(w, more) {
-			return true, ousted, aborts
+			return true, evicted, aborts
 		}
 		if why == "" {
 			continue
@@ -167,27 +168,27 @@ func (r *Room) claim(w *Stream, n Size) (fits bool, ousted []*Stream, aborts []c
 		other := r.largestBut(w)
 		if other == nil || r.weight(r.size(other)) <= 2*max(r.weight(n), r.weight(r.size(w))) {
 			r.refuse(w, n, why)
-			return false, ousted, aborts
+			return false, evicted, aborts
 		}
-		ousted, aborts = append(ousted, other), append(aborts, r.oust(other, why)...)
+		evicted, aborts = append(evicted, other), append(aborts, r.evict(other, why)...)
 	}
 }
 
-// oust takes all room from a watch, and returns what aborts its attempts.
-func (r *Room) oust(w *Stream, why string) (aborts []context.CancelCauseFunc) {
+// evict takes all room from a watch, and returns what aborts its attempts.
+func (r *Quota) evict(w *Stream, why string) (aborts []context.CancelCauseFunc) {
 	for b, abort := range r.attempts {
 		if b.watch == w {
 			aborts = append(aborts, abort)
 		}
 	}
 	refused := r.refuse(w, r.held[w], why)
-	refused.ousted = !refused.told || len(aborts) > 0
+	refused.evicted = !refused.reported || len(aborts) > 0
 	r.take(w, Size{}.minus(r.held[w]))
 	return aborts
 }
 
 // size is that of a watch, or what it was when there was no room for it.
-func (r *Room) size(w *Stream) Size {
+func (r *Quota) size(w *Stream) Size {
 	if refused := r.refused[w]; refused != nil {
 		return refused.size.larger(r.held[w])
 	}
@@ -196,12 +197,12 @@ func (r *Room) size(w *Stream) Size {
 
 // weight is the share of the room that a size takes, in bytes: the maximum number of objects weighs as much as the
 // maximum of bytes.
-func (r *Room) weight(s Size) int64 {
+func (r *Quota) weight(s Size) int64 {
 	return max(int64(s.Objects)*max(r.most.Bytes/int64(max(r.most.Objects, 1)), 1), s.Bytes)
 }
 
 // largestBut returns the largest of the other watches that have taken room; nil if none has.
-func (r *Room) largestBut(w *Stream) (largest *Stream) {
+func (r *Quota) largestBut(w *Stream) (largest *Stream) {
 	for other := range r.held {
 		if other != w && (largest == nil || r.weight(r.size(other)) > r.weight(r.size(largest))) {
 			largest = other
@@ -210,7 +211,7 @@ func (r *Room) largestBut(w *Stream) (largest *Stream) {
 	return largest
 }
 
-func (r *Room) refuse(w *Stream, size Size, why string) *refusal {
+func (r *Quota) refuse(w *Stream, size Size, why string) *refusal {
 	refused := r.refused[w]
 	if refused == nil {
 		refused = &refusal{freed: make(chan struct{}, 1)}
@@ -224,26 +225,26 @@ func (r *Room) refuse(w *Stream, size Size, why string) *refusal {
 	return refused
 }
 
-func (r *Room) isOusted(w *Stream) bool { return r.refused[w] != nil && r.refused[w].ousted }
+func (r *Quota) isEvicted(w *Stream) bool { return r.refused[w] != nil && r.refused[w].evicted }
 
-// ousted tells whether a watch was ousted, and its handler does not know yet.
-func (r *Room) ousted(w *Stream) bool {
+// evicted tells whether a watch was evicted, and its handler does not know yet.
+func (r *Quota) evicted(w *Stream) bool {
 	if r == nil {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.isOusted(w)
+	return r.isEvicted(w)
 }
 
-// enter begins an attempt, which is aborted when its watch is ousted. It returns false if it was meanwhile.
-func (r *Room) enter(b *Binding, abort context.CancelCauseFunc) bool {
+// enter begins an attempt, which is aborted when its watch is evicted. It returns false if it was meanwhile.
+func (r *Quota) enter(b *Binding, abort context.CancelCauseFunc) bool {
 	if r == nil {
 		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isOusted(b.watch) {
+	if r.isEvicted(b.watch) {
 		return false
 	}
 	r.attempts[b] = abort
@@ -251,7 +252,7 @@ func (r *Room) enter(b *Binding, abort context.CancelCauseFunc) bool {
 }
 
 // leave ends an attempt.
-func (r *Room) leave(b *Binding) {
+func (r *Quota) leave(b *Binding) {
 	if r == nil {
 		return
 	}
@@ -260,38 +261,38 @@ func (r *Room) leave(b *Binding) {
 	delete(r.attempts, b)
 }
 
-// told notes that the handler of a watch knows that there is no room for it.
-func (r *Room) told(w *Stream) {
+// reported notes that the handler of a watch knows that there is no room for it.
+func (r *Quota) reported(w *Stream) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if refused := r.refused[w]; refused != nil {
-		refused.told, refused.ousted = true, false
+		refused.reported, refused.evicted = true, false
 	}
 }
 
 // announce tells that a watch was refused. What it returns receives when there may be room for it again.
-func (r *Room) announce(w *Stream) (freed <-chan struct{}) {
+func (r *Quota) announce(w *Stream) (freed <-chan struct{}) {
 	if r == nil {
 		return nil
 	}
 	r.mu.Lock()
 	refused := r.refused[w]
-	news := refused != nil && !refused.announced
+	unannounced := refused != nil && !refused.announced
 	if refused != nil {
 		refused.announced, freed = true, refused.freed
 	}
 	r.mu.Unlock()
-	if news {
+	if unannounced {
 		r.changed()
 	}
 	return freed
 }
 
 // keep gives back what a watch that keeps so much does not need.
-func (r *Room) keep(w *Stream, n Size) {
+func (r *Quota) keep(w *Stream, n Size) {
 	if r == nil {
 		return
 	}
@@ -303,14 +304,14 @@ func (r *Room) keep(w *Stream, n Size) {
 	}
 }
 
-// fits notes that there is room for all that a watch brings, or that the watch has ended, and that others may fit now, too. One
-// that was ousted meanwhile does not fit.
-func (r *Room) fits(w *Stream) {
+// fits notes that there is room for all that a watch brings, or that the watch has ended, and that others may fit now,
+// too. One that was evicted meanwhile does not fit.
+func (r *Quota) fits(w *Stream) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
-	before := r.refused[w] != nil && (!r.isOusted(w) || w.ctx.Err() != nil)
+	before := r.refused[w] != nil && (!r.isEvicted(w) || w.ctx.Err() != nil)
 	if before {
 		delete(r.refused, w)
 	}
@@ -321,9 +322,9 @@ func (r *Room) fits(w *Stream) {
 	r.wake()
 }
 
-// wake has those tried again that there may be room for: half as much again as they are known to need, so that one that fails
-// each time is not woken often. What those give back that do not fit themselves wakes nobody.
-func (r *Room) wake() {
+// wake has those tried again that there may be room for: half as much again as they are known to need, so that one
+// that fails each time is not woken often. What those give back that do not fit themselves wakes nobody.
+func (r *Quota) wake() {
 	if r == nil {
 		return
 	}
@@ -341,7 +342,7 @@ func (r *Room) wake() {
 
 // mayFit tells whether there is room for a watch that was refused at a size: for half as much again, or all that
 // there is.
-func (r *Room) mayFit(w *Stream, size Size) bool {
+func (r *Quota) mayFit(w *Stream, size Size) bool {
 	half := Size{size.Objects + size.Objects/2, size.Bytes + size.Bytes/2}
 	least := Size{min(half.Objects, r.most.Objects), min(half.Bytes, r.most.Bytes)}
 	left := r.most.minus(r.taken).plus(r.held[w])

@@ -9,7 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A list that does not fit is not kept, and says nothing. Others are not concerned, and it is tried again, less and less often.
+// A list that does not fit is not kept, and says nothing. Others are not concerned, and it is tried again, less and
+// less often.
 func TestListThatDoesNotFit(t *testing.T) {
 	s := newSetting(t, 10)
 	small, large := newSite(t, 3), newSite(t, 1000)
@@ -17,7 +18,7 @@ func TestListThatDoesNotFit(t *testing.T) {
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 3}))
 
 	tooLarge, told := s.watch("large", large)
-	s.g.Eventually(s.room.Refused).Should(Equal("there are more than 10 objects; not all are known of: large"))
+	s.g.Eventually(s.quota.Refused).Should(Equal("there are more than 10 objects; not all are known of: large"))
 	s.g.Eventually(s.taken).Should(Equal(3))
 	s.g.Eventually(func() []error { _, errs, _ := told.told(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
 	_, _, synced := told.told()
@@ -38,7 +39,7 @@ func TestListThatDoesNotFit(t *testing.T) {
 		pause = min(2*pause, fullRetry)
 	}
 	s.g.Eventually(state(tooLarge)).Should(Equal([2]any{true, 7}))
-	s.g.Eventually(s.room.Refused).Should(BeEmpty())
+	s.g.Eventually(s.quota.Refused).Should(BeEmpty())
 	s.g.Eventually(s.told.Load).Should(BeEquivalentTo(2))
 	s.g.Expect(s.taken()).To(Equal(10))
 	s.g.Expect(state(w)()).To(Equal([2]any{true, 3}), "nothing happened to it")
@@ -55,7 +56,7 @@ func TestWatchThatFillsTheRoomIsOusted(t *testing.T) {
 	for i := 1; i < 9; i++ {
 		filling.events <- is(i)
 	}
-	s.g.Eventually(s.room.Refused).Should(ContainSubstring("filling"), "the ninth does not fit")
+	s.g.Eventually(s.quota.Refused).Should(ContainSubstring("filling"), "the ninth does not fit")
 	s.g.Eventually(s.pauses).Should(BeTrue())
 	s.g.Expect(state(large)()).To(Equal([2]any{false, 8}), "what is known stays as long as there is room")
 	filling.objects.Store(1000)
@@ -72,7 +73,7 @@ func TestWatchThatFillsTheRoomIsOusted(t *testing.T) {
 		s.stepUntil(filling, lists+2)
 		s.g.Eventually(s.pauses).Should(BeTrue())
 	}
-	s.g.Expect(s.room.Refused()).To(HaveSuffix(": filling"))
+	s.g.Expect(s.quota.Refused()).To(HaveSuffix(": filling"))
 	_, errs, _ = heard.told()
 	s.g.Expect(errs).To(BeEmpty(), "the others hear all the time")
 	s.g.Expect(small.lists.Load()).To(BeEquivalentTo(1))
@@ -80,10 +81,10 @@ func TestWatchThatFillsTheRoomIsOusted(t *testing.T) {
 	filling.objects.Store(4)
 	s.stepUntil(filling, 7)
 	s.g.Eventually(state(large)).Should(Equal([2]any{true, 4}))
-	s.g.Eventually(s.room.Refused).Should(BeEmpty())
+	s.g.Eventually(s.quota.Refused).Should(BeEmpty())
 }
 
-// One that is synced, and open, is ousted like any other: it says so, and nothing counts as deleted.
+// One that is synced, and open, is evicted like any other: it says so, and nothing counts as deleted.
 func TestSyncedWatchIsOusted(t *testing.T) {
 	s := newSetting(t, 5)
 	of := newSite(t, 5)
@@ -93,7 +94,7 @@ func TestSyncedWatchIsOusted(t *testing.T) {
 	s.g.Eventually(state(small)).Should(Equal([2]any{true, 2}))
 	s.g.Eventually(func() []error { _, errs, _ := told.told(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
 	s.g.Eventually(state(large)).Should(Equal([2]any{false, 0}))
-	s.g.Expect(s.room.Refused()).To(HaveSuffix(": large"))
+	s.g.Expect(s.quota.Refused()).To(HaveSuffix(": large"))
 	s.g.Eventually(s.pauses).Should(BeTrue())
 	of.objects.Store(3)
 	s.stepUntil(of, 2)
@@ -103,7 +104,7 @@ func TestSyncedWatchIsOusted(t *testing.T) {
 	s.g.Expect(deleted).To(BeEmpty())
 }
 
-// One that was ousted while it waited for its next attempt begins with a list, and its handler hears of it first.
+// One that was evicted while it waited for its next attempt begins with a list, and its handler hears of it first.
 func TestWatchIsOustedBetweenAttempts(t *testing.T) {
 	s := newSetting(t, 5)
 	of := newSite(t, 5)
@@ -121,7 +122,7 @@ func TestWatchIsOustedBetweenAttempts(t *testing.T) {
 	s.g.Expect(errs).To(HaveExactElements(MatchError(ErrTooMany)))
 }
 
-// Two that do not fit together do not oust each other in turn.
+// Two that do not fit together do not evict each other in turn.
 func TestWatchesThatDoNotFitTogether(t *testing.T) {
 	for name, c := range map[string]struct{ first, second int32 }{
 		"of one size":                      {6, 6},
@@ -161,7 +162,7 @@ func TestEventThatDoesNotFit(t *testing.T) {
 	of.objects.Store(6)
 	of.events <- `{"type":"MODIFIED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-0","resourceVersion":"101"}}}`
 	of.events <- `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-5","resourceVersion":"102"}}}`
-	s.g.Eventually(s.room.Refused).Should(ContainSubstring("full"))
+	s.g.Eventually(s.quota.Refused).Should(ContainSubstring("full"))
 	s.g.Eventually(state(w)).Should(Equal([2]any{false, 5}))
 	s.g.Eventually(func() []error { _, errs, _ := told.told(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
 	deleted := func() []string { deleted, _, _ := told.told(); return deleted }
@@ -171,7 +172,7 @@ func TestEventThatDoesNotFit(t *testing.T) {
 	s.stepUntil(of, 2)
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 4}))
 	s.g.Eventually(deleted).Should(Equal([]string{"object-4"}), "now it is known")
-	s.g.Eventually(s.room.Refused).Should(BeEmpty())
+	s.g.Eventually(s.quota.Refused).Should(BeEmpty())
 	s.g.Expect(s.taken()).To(Equal(4))
 }
 
@@ -203,11 +204,11 @@ func TestRoomThatIsGivenBack(t *testing.T) {
 			first, _ := s.watch("first", of)
 			s.g.Eventually(state(first)).Should(Equal([2]any{true, 4}))
 			second, _ := s.watch("second", newSite(t, 3))
-			s.g.Eventually(s.room.Refused).Should(ContainSubstring("second"))
+			s.g.Eventually(s.quota.Refused).Should(ContainSubstring("second"))
 			s.g.Eventually(s.pauses).Should(BeTrue())
 			give(first, of)
 			s.g.Eventually(state(second)).Should(Equal([2]any{true, 3}), "the clock stands still")
-			s.g.Eventually(s.room.Refused).Should(BeEmpty())
+			s.g.Eventually(s.quota.Refused).Should(BeEmpty())
 		})
 	}
 }
@@ -215,8 +216,8 @@ func TestRoomThatIsGivenBack(t *testing.T) {
 // One that would need more than there is, or than is given back, is not asked for each time that something goes.
 func TestRoomThatIsNotEnough(t *testing.T) {
 	g := NewWithT(t)
-	r := NewRoom(Size{Objects: 100}, nil, func() {})
-	fits, waits := NewStream(t.Context(), Spec{Room: r}), NewStream(t.Context(), Spec{Room: r})
+	r := NewQuota(Size{Objects: 100}, nil, func() {})
+	fits, waits := NewStream(t.Context(), Spec{Quota: r}), NewStream(t.Context(), Spec{Quota: r})
 	g.Expect(r.reserve(fits, Size{Objects: 60})).To(BeTrue())
 	g.Expect(r.reserve(waits, Size{Objects: 40})).To(BeTrue())
 	g.Expect(r.reserve(waits, Size{Objects: 41})).To(BeFalse())
@@ -249,8 +250,8 @@ func TestRoomThatIsNotEnough(t *testing.T) {
 // The first objects of a list that is taken anew give nothing back: what it replaces is still there.
 func TestShorterListNeedsNoRoom(t *testing.T) {
 	g := NewWithT(t)
-	r := NewRoom(Size{Objects: 5}, nil, func() {})
-	w, other := NewStream(t.Context(), Spec{Room: r}), NewStream(t.Context(), Spec{Room: r})
+	r := NewQuota(Size{Objects: 5}, nil, func() {})
+	w, other := NewStream(t.Context(), Spec{Quota: r}), NewStream(t.Context(), Spec{Quota: r})
 	g.Expect(r.reserve(w, Size{Objects: 3})).To(BeTrue())
 	g.Expect(r.reserve(w, Size{Objects: 1})).To(BeTrue())
 	g.Expect(r.reserve(other, Size{Objects: 3})).To(BeFalse())
@@ -259,12 +260,13 @@ func TestShorterListNeedsNoRoom(t *testing.T) {
 	g.Expect(r.reserve(other, Size{Objects: 5})).To(BeTrue())
 }
 
-// What is refused because the watch has ended is not refused for want of room, and nothing is left of a watch that has ended.
+// What is refused because the watch has ended is not refused for want of room, and nothing is left of a watch that has
+// ended.
 func TestWatchThatHasEndedIsNotRefused(t *testing.T) {
 	g := NewWithT(t)
 	changed := 0
-	r := NewRoom(Size{Objects: 5}, nil, func() { changed++ })
-	w := NewStream(t.Context(), Spec{Name: "ended", Room: r})
+	r := NewQuota(Size{Objects: 5}, nil, func() { changed++ })
+	w := NewStream(t.Context(), Spec{Name: "ended", Quota: r})
 	g.Expect(r.reserve(w, Size{Objects: 6})).To(BeFalse())
 	r.announce(w)
 	g.Expect(r.Refused()).To(ContainSubstring("ended"))
@@ -278,7 +280,7 @@ func TestWatchThatHasEndedIsNotRefused(t *testing.T) {
 
 func TestRefusedShowsAFewNames(t *testing.T) {
 	g := NewWithT(t)
-	r := NewRoom(Size{Objects: 1}, nil, func() {})
+	r := NewQuota(Size{Objects: 1}, nil, func() {})
 	g.Expect(r.Refused()).To(BeEmpty())
 	for i := range 8 {
 		g.Expect(r.reserve(NewStream(t.Context(), Spec{Name: fmt.Sprint("kind-", i)}), Size{Objects: 2})).To(BeFalse())

@@ -21,8 +21,8 @@ import (
 // ErrNotCached is returned for what no watch can answer.
 var ErrNotCached = errors.New("kind is not watched in the target cluster")
 
-// Reader reads from what watches keep. Only a watch that selects all objects of a kind (of a namespace) and keeps objects
-// can answer, for only it can tell that something does not exist.
+// Reader reads from what watches keep. Only a watch that selects all objects of a kind (of a namespace) and keeps
+// objects can answer, for only it can tell that something does not exist.
 type Reader struct {
 	// Watches returns the watches of the target.
 	Watches func() []*Stream
@@ -149,8 +149,8 @@ func (r *Reader) newItem(list client.ObjectList, kind schema.GroupVersionKind) (
 	return obj, nil
 }
 
-// copyInto copies what a watch keeps into an object of the caller's. What is no object, or not of a fitting type, counts
-// as not cached.
+// copyInto copies what a watch keeps into an object of the caller's. What is no object, or not of a fitting type,
+// counts as not cached.
 func copyInto(value any, obj client.Object, kind schema.GroupVersionKind) error {
 	switch from := value.(type) {
 	case *metav1.PartialObjectMetadata:

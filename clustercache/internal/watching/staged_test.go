@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A connection that is built beside the one that serves lists, and then waits for its turn. What happens to objects between is
-// told when it takes over, and nothing twice.
+// A connection that is built beside the one that serves lists, and then waits for its turn. What happens to objects
+// between is told when it takes over, and nothing twice.
 func TestWhatHappensBetweenListAndTakeover(t *testing.T) {
 	s := newSetting(t, 100)
 	old, next := newSite(t, 3), newSite(t, 3)

@@ -28,8 +28,8 @@ type Spec struct {
 	// Fields are the paths of what is looked at of whole objects beside metadata. Nil: everything.
 	Fields [][]string
 
-	// Room is what the watch shares with others of its target. Nil: it may keep any number of objects.
-	Room *Room
+	// Quota is what the watch shares with others of its target. Nil: it may keep any number of objects.
+	Quota *Quota
 	// Transform turns an object into what is kept. Nil keeps it without managedFields.
 	Transform func(obj client.Object) any
 }
@@ -140,8 +140,8 @@ func (w *Stream) Distrust() {
 // sameLocked tells whether what is kept of an object is what has come.
 func (w *Stream) sameLocked(kept, value any) bool { return !w.foreign && unchanged(kept, value) }
 
-// doubt notes that a binding may have missed something.
-func (w *Stream) doubt(b *Binding) {
+// distrust notes that a binding may have missed something.
+func (w *Stream) distrust(b *Binding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.syncedBy == b {
@@ -157,7 +157,7 @@ func (w *Stream) trust(b *Binding, outages uint64) {
 		return
 	}
 	w.mu.Lock()
-	if w.spec.Room.ousted(w) {
+	if w.spec.Quota.evicted(w) {
 		w.mu.Unlock()
 		return
 	}
@@ -174,7 +174,7 @@ func (w *Stream) Close() {
 	w.cancel()
 	w.forget()
 	w.shrink()
-	w.spec.Room.fits(w)
+	w.spec.Quota.fits(w)
 }
 
 // forget drops what is kept.
@@ -188,16 +188,16 @@ func (w *Stream) forget() {
 func (w *Stream) shrink() {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	w.spec.Room.keep(w, w.sizeLocked())
+	w.spec.Quota.keep(w, w.sizeLocked())
 }
 
 func (w *Stream) sizeLocked() Size { return Size{len(w.values), w.bytes} }
 
-// yield drops what a binding may have brought since its watch was ousted.
+// yield drops what a binding may have brought since its watch was evicted.
 func (w *Stream) yield(b *Binding) {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()
-	if w.spec.Room.ousted(w) {
+	if w.spec.Quota.evicted(w) {
 		b.staged = nil
 		w.forget()
 		w.shrink()
@@ -238,7 +238,7 @@ func (w *Stream) replaceLocked(b *Binding, list *list) {
 	w.values, w.bytes, w.syncedBy, w.outages, w.foreign = values, list.bytes, b, b.connection.outages(), false
 	w.mu.Unlock()
 	w.shrink()
-	w.spec.Room.fits(w)
+	w.spec.Quota.fits(w)
 	// Handlers may look things up meanwhile; the maps are not written to, for that needs deliver.
 	for key, value := range values {
 		if old, existed := before[key]; !existed || foreign || !unchanged(old, value) {
@@ -269,7 +269,7 @@ func (w *Stream) set(b *Binding, key types.NamespacedName, value any) bool {
 	if existed {
 		after = after.minus(Size{1, sizeOf(key, old)})
 	}
-	if fits = w.spec.Room.reserve(w, after); fits {
+	if fits = w.spec.Quota.reserve(w, after); fits {
 		w.mu.Lock()
 		w.values[key], w.bytes = value, after.Bytes
 		w.mu.Unlock()
@@ -298,7 +298,7 @@ func (w *Stream) remove(b *Binding, key types.NamespacedName) {
 	}
 	w.mu.Unlock()
 	w.shrink()
-	w.spec.Room.wake()
+	w.spec.Quota.wake()
 	if existed {
 		w.deleted(key, old)
 	}
@@ -326,7 +326,7 @@ func (w *Stream) fail(b *Binding, err error) {
 	w.syncedBy = nil
 	w.mu.Unlock()
 	if errors.Is(err, ErrTooMany) {
-		w.spec.Room.told(w)
+		w.spec.Quota.reported(w)
 	}
 	w.fault = err
 	for _, s := range w.subscriptions() {

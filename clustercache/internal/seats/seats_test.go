@@ -1,4 +1,4 @@
-package lanes
+package seats
 
 import (
 	"context"
@@ -14,18 +14,18 @@ import (
 
 const hold = 2 * time.Second
 
-func newLanes(n int) (*Lanes, *clocktesting.FakeClock) {
+func newLimiter(n int) (*Limiter, *clocktesting.FakeClock) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	return New(n, hold, clock), clock
 }
 
 // of returns a target that is the only one in its namespace.
-func of(l *Lanes, name string) *Target {
-	return l.Target(semaphore.Owner{Namespace: "namespace-of-" + name, Name: name})
+func of(l *Limiter, name string) *Flow {
+	return l.Flow(semaphore.Owner{Namespace: "namespace-of-" + name, Name: name})
 }
 
-// acquire waits for a place in another goroutine; the channel gets the function that releases it.
-func acquire(t *testing.T, target *Target) <-chan func(bool) {
+// acquire waits for a seat in another goroutine; the channel gets the function that releases it.
+func acquire(t *testing.T, target *Flow) <-chan func(bool) {
 	got := make(chan func(bool), 1)
 	go func() {
 		if done, err := target.Acquire(t.Context()); err == nil {
@@ -35,45 +35,45 @@ func acquire(t *testing.T, target *Target) <-chan func(bool) {
 	return got
 }
 
-func receive(g Gomega, place <-chan func(bool)) func(bool) {
+func receive(g Gomega, seat <-chan func(bool)) func(bool) {
 	var done func(bool)
-	g.Eventually(place).Should(Receive(&done))
+	g.Eventually(seat).Should(Receive(&done))
 	return done
 }
 
 func TestSoManyAtATimeOfAllTargets(t *testing.T) {
 	g := NewWithT(t)
-	lanes, _ := newLanes(2)
-	a, b := receive(g, acquire(t, of(lanes, "a"))), receive(g, acquire(t, of(lanes, "b")))
-	third := acquire(t, of(lanes, "c"))
+	limiter, _ := newLimiter(2)
+	a, b := receive(g, acquire(t, of(limiter, "a"))), receive(g, acquire(t, of(limiter, "b")))
+	third := acquire(t, of(limiter, "c"))
 	g.Consistently(third, "50ms").ShouldNot(Receive())
 	a(true)
 	a(true) // twice is once
 	c := receive(g, third)
 	b(true)
 	c(false)
-	g.Expect(lanes.Held()).To(BeZero())
+	g.Expect(limiter.Held()).To(BeZero())
 }
 
 func TestOneTargetHasAFewOfThem(t *testing.T) {
 	g := NewWithT(t)
-	lanes, _ := newLanes(50)
-	target := of(lanes, "a")
+	limiter, _ := newLimiter(50)
+	target := of(limiter, "a")
 	for range perTarget {
 		receive(g, acquire(t, target))
 	}
 	g.Consistently(acquire(t, target), "50ms").ShouldNot(Receive())
-	receive(g, acquire(t, of(lanes, "b")))
+	receive(g, acquire(t, of(limiter, "b")))
 }
 
-// One namespace cannot have all places, whether or not others wait, and slow targets are treated fairly as well.
+// One namespace cannot have all seats, whether or not others wait, and slow targets are treated fairly as well.
 func TestPlacesAreLeftForOtherNamespaces(t *testing.T) {
-	for name, slow := range map[string]bool{"fast lane": false, "slow lane": true} {
+	for name, slow := range map[string]bool{"fast": false, "slow flow": true} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			lanes, _ := newLanes(40)
+			limiter, _ := newLimiter(40)
 			for i := range 100 {
-				target := lanes.Target(semaphore.Owner{Namespace: "busy", Name: fmt.Sprint(i)})
+				target := limiter.Flow(semaphore.Owner{Namespace: "busy", Name: fmt.Sprint(i)})
 				target.slow.Store(slow)
 				acquire(t, target)
 			}
@@ -81,19 +81,19 @@ func TestPlacesAreLeftForOtherNamespaces(t *testing.T) {
 			if slow {
 				want = 6
 			}
-			g.Eventually(lanes.Held).Should(Equal(want))
-			other := of(lanes, "other")
+			g.Eventually(limiter.Held).Should(Equal(want))
+			other := of(limiter, "other")
 			other.slow.Store(slow)
 			receive(g, acquire(t, other))
 		})
 	}
 }
 
-// A target that hangs delays others once, and no longer than a place may be held.
+// A target that hangs delays others once, and no longer than a seat may be held.
 func TestWhoNeedsLongerWaitsInTheSlowLane(t *testing.T) {
 	g := NewWithT(t)
-	lanes, clock := newLanes(2)
-	hanging, fine := of(lanes, "hanging"), of(lanes, "fine")
+	limiter, clock := newLimiter(2)
+	hanging, fine := of(limiter, "hanging"), of(limiter, "fine")
 	first, second := receive(g, acquire(t, hanging)), receive(g, acquire(t, hanging))
 	third := acquire(t, hanging)
 	waiting := acquire(t, fine)
@@ -101,7 +101,7 @@ func TestWhoNeedsLongerWaitsInTheSlowLane(t *testing.T) {
 	clock.Step(hold)
 	receive(g, waiting)(true)
 
-	// The one that was waiting moved to the slow lane. All places there are held now, and no target outside it is delayed.
+	// The one that was waiting moved to the slow flow. All seats there are held now, and no target outside it is delayed.
 	last := receive(g, third)
 	fourth := acquire(t, hanging)
 	g.Consistently(fourth, "50ms").ShouldNot(Receive())
@@ -118,14 +118,14 @@ func TestWhoNeedsLongerWaitsInTheSlowLane(t *testing.T) {
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	g := NewWithT(t)
-	lanes, _ := newLanes(1)
-	target := of(lanes, "a")
+	limiter, _ := newLimiter(1)
+	target := of(limiter, "a")
 	done := receive(g, acquire(t, target))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := of(lanes, "b").Acquire(ctx)
+	_, err := of(limiter, "b").Acquire(ctx)
 	g.Expect(err).To(MatchError(context.Canceled))
 	done(true)
-	g.Expect(lanes.Held()).To(BeZero())
+	g.Expect(limiter.Held()).To(BeZero())
 	receive(g, acquire(t, target))(true)
 }
