@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// Nothing can be applied in a namespace that is being deleted. That is reported once, not for each object, and with what
-// the namespace waits for.
+// Nothing can be applied in a namespace that is being deleted. That is reported once, not for each object, and with
+// what the namespace waits for.
 func TestObjectsOfANamespaceThatEndsFailOnceAndSayWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

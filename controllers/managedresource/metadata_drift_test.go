@@ -13,7 +13,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/hubtest"
 )
 
-// Labels and annotations of others go at once where a ManagedResource wants none, and cost nothing where it does not care.
+// Labels and annotations of others go at once where a ManagedResource wants none, and cost nothing where it does not
+// care.
 func TestForeignLabelsAndAnnotationsAreDriftOnDemand(t *testing.T) {
 	t.Parallel()
 	for name, force := range map[string]bool{"forced": true, "not forced": false} {

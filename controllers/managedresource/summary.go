@@ -46,11 +46,13 @@ func (c *Controller) ManagedElsewhere(namespace string) (manager string, elsewhe
 	return "gardener-resource-manager", err == nil && !until.IsZero()
 }
 
-// TargetUIDField is the index of ManagedResources by the UID of the cluster that has their objects, as IndexTargets makes it.
+// TargetUIDField is the index of ManagedResources by the UID of the cluster that has their objects, as IndexTargets
+// makes it.
 const TargetUIDField = "hub.gardener.cloud/target-uid"
 
-// IndexTargets has an informer of ManagedResources tell which of them have their objects in a cluster. InUse and StillNeeded ask that of
-// each target that goes, again and again: to go through all was 0.3 GiB of garbage in four seconds when a hundred of 400 targets went.
+// IndexTargets has an informer of ManagedResources tell which of them have their objects in a cluster. InUse and
+// StillNeeded ask that of each target that goes, again and again: to go through all was 0.3 GiB of garbage in four
+// seconds when a hundred of 400 targets went.
 func IndexTargets(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &resourcesv1alpha1.ManagedResource{}, TargetUIDField, TargetUIDOf); err != nil {
 		return fmt.Errorf("cannot index ManagedResources by their targets: %w", err)
@@ -133,9 +135,9 @@ func (d dependence) of(ctx context.Context, mr *resourcesv1alpha1.ManagedResourc
 // well be seen first.
 const releaseGrace = 5 * time.Second
 
-// StillNeeded returns the function by which the cluster cache learns whether a ManagedResource still has to clean up in a
-// target whose registration is gone: one that is being deleted and has objects there, or may be about to be, as all of a namespace
-// are that is being deleted. clusters is only called by that function.
+// StillNeeded returns the function by which the cluster cache learns whether a ManagedResource still has to clean up in
+// a target whose registration is gone: one that is being deleted and has objects there, or may be about to be, as all
+// of a namespace are that is being deleted. clusters is only called by that function.
 func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache, classes []configv1alpha1.Class) func(clustercache.ClusterKey) bool {
 	known := make(map[string]*assignment.Class, len(classes))
 	for _, c := range classes {
