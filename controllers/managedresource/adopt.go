@@ -19,14 +19,15 @@ import (
 const identityRetry = 10 * time.Second
 
 // adopt forgets what a ManagedResource that is not ours yet says about objects. Our finalizer comes before the first
-// write to a target and goes after the last, so without it there is nothing of ours: an inventory is what an instance of
-// another class left behind when it cleaned up its own target, and objects of the same names in our target are not meant
-// by it. A Gardener resource manager of the same class has the same finalizer: what it leaves is taken over.
+// write to a target and goes after the last, so without it there is nothing of ours: an inventory is what an instance
+// of another class left behind when it cleaned up its own target, and objects of the same names in our target are not
+// meant by it. A Gardener resource manager of the same class has the same finalizer: what it leaves is taken over.
 func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	if !s.decision.HasTarget { // or too many; events bring it back
 		r.tracker.Forget(s.name)
 		return end(r.status.write(ctx, s, func(d *draft) {
-			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, s.decision.Reason, s.decision.Message)
+			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
+				s.decision.Reason, s.decision.Message)
 			d.unknownHealth(s.decision.Reason, s.decision.Message)
 		}))
 	}
@@ -98,8 +99,8 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 	return false, reconcile.Result{}, r.store.Patch(ctx, base, s.mr, false)
 }
 
-// identify ends the run while it is not known, or not written down, which cluster the target is: a hub that dies in this
-// moment would not notice that the kubeconfig leads elsewhere when it starts again. Then the watches begin.
+// identify ends the run while it is not known, or not written down, which cluster the target is: a hub that dies in
+// this moment would not notice that the kubeconfig leads elsewhere when it starts again. Then the watches begin.
 func (r *reconciler) identify(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	bound, uid := s.boundUID(), s.status.UID
 	if uid == "" || s.status.State == clustercache.StateRefused || bound != "" && bound != uid {

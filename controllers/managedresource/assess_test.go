@@ -40,8 +40,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
-// judging is a reconciler with one ManagedResource that is applied: a ConfigMap and a Deployment, accepted at version 10.
-// Nobody has looked at its health yet, and no watch has listed anything.
+// judging is a reconciler with one ManagedResource that is applied: a ConfigMap and a Deployment, accepted at version
+// 10. Nobody has looked at its health yet, and no watch has listed anything.
 type judging struct {
 	*WithT
 	*reconciler
@@ -190,8 +190,8 @@ const (
 	wellRollout = "False ResourcesRolledOut: All resources have been fully rolled out."
 )
 
-// Each of these states leaves something unseen. Whether all was well before or not, it is not said that all is well; where
-// the rest is to be seen at any moment, what was said before stays.
+// Each of these states leaves something unseen. Whether all was well before or not, it is not said that all is well;
+// where the rest is to be seen at any moment, what was said before stays.
 func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 	const kept = "kept"
 	hide := func(j *judging, names ...string) {
@@ -439,7 +439,8 @@ func TestSilenceEndsForWhatIsNotApplied(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionReady)).To(HavePrefix("False ApplyFailed"))
 }
 
-// After a restart the warnings of a Service are not known. They are waited for rather than written away and written again.
+// After a restart the warnings of a Service are not known. They are waited for rather than written away and written
+// again.
 func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j := judged(t)
 	service := live(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"c","name":"d","uid":"u","resourceVersion":"10"},"spec":{"type":"LoadBalancer"}}`)
@@ -486,8 +487,8 @@ func TestNothingIsSaidOfNothingBeforeItIsTracked(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(Equal(wellRollout))
 }
 
-// A run looks at the watches more than once. Drift that only the last look shows, because they caught up in between, was told to
-// nobody who would come back for it.
+// A run looks at the watches more than once. Drift that only the last look shows, because they caught up in between,
+// was told to nobody who would come back for it.
 func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 	edited := func(j *judging) *unstructured.Unstructured {
 		o := j.configMap("11")
@@ -530,8 +531,8 @@ func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 	}
 }
 
-// While a correction is under way nobody is told of anything in the ManagedResource. One that fails comes back for what happened
-// meanwhile, and leaves what it failed at to the pause after failures.
+// While a correction is under way nobody is told of anything in the ManagedResource. One that fails comes back for what
+// happened meanwhile, and leaves what it failed at to the pause after failures.
 func TestCorrectionThatFailsComesBackForTheRest(t *testing.T) {
 	deployment := func(j *judging) inventory.Key { return inventory.KeyOfObject(j.deployment("10", "True")) }
 	for name, test := range map[string]struct {

@@ -21,8 +21,8 @@ const (
 	// syncGrace is how long a watch may show nothing until it is said, and how often a start looks whether all of them do.
 	syncGrace = 20 * time.Second
 	// startGrace is how long a start says nothing of watches that have not listed yet. With a thousand targets the first
-	// lists take a minute or two on a small machine, and to say so of each ManagedResource, and then that it is over, would
-	// double that.
+	// lists take a minute or two on a small machine, and to say so of each ManagedResource, and then that it is over,
+	// would double that.
 	startGrace = 2 * time.Minute
 	// listGrace is how long a start waits for watches that neither list nor fail, before it applies without knowing.
 	listGrace = 10 * time.Minute
@@ -93,7 +93,8 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 		s.verdict = r.tracker.Judge(s.name)
 		return endWith(r.health.evaluateApplied(ctx, s))
 	}
-	s.limitCorrections(slices.Concat(s.verdict.Drifted, s.verdict.Missing, r.neighbours.of(ctx, s).abandoned(s.state.yields)))
+	abandoned := r.neighbours.of(ctx, s).abandoned(s.state.yields)
+	s.limitCorrections(slices.Concat(s.verdict.Drifted, s.verdict.Missing, abandoned))
 	switch {
 	case len(s.todo) > 0:
 		return goOn()
@@ -108,8 +109,8 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 	return endWith(result, err)
 }
 
-// backOff ends the run while the pause after a failure with the same input lasts. The whole is tried again when its time
-// comes, or when what it waits for is gone. What was right before is kept right meanwhile.
+// backOff ends the run while the pause after a failure with the same input lasts. The whole is tried again when its
+// time comes, or when what it waits for is gone. What was right before is kept right meanwhile.
 func (r *reconciler) backOff(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	pause := s.state.backoff(s.input, r.clock.Now())
 	if len(s.todo) > 0 || pause == 0 || !s.current || s.status.State != clustercache.StateConnected {

@@ -105,7 +105,8 @@ func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions
 		return endWith(result, nil)
 	}
 	result := s.fail(s.input)
-	r.lacks.set(s.name, s.target, slices.ContainsFunc(failures, func(o apply.Outcome) bool { return conditions.Lacks(o.Err) }))
+	lacking := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return conditions.Lacks(o.Err) })
+	r.lacks.set(s.name, s.target, lacking)
 	result = s.withDrift(s.whenDue(result, pending), failures...)
 	if r.objects.wentMeanwhile(s, s.state.awaited) {
 		result = sooner(result, busyRetry)

@@ -11,8 +11,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// Content that changes again and again, objects that others edit meanwhile, and a status that changes with both: nothing is
-// written on the strength of a state that is not the latest, so no write is made in vain.
+// Content that changes again and again, objects that others edit meanwhile, and a status that changes with both:
+// nothing is written on the strength of a state that is not the latest, so no write is made in vain.
 func TestBUG13_W18_WritesDoNotConflict(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

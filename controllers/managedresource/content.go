@@ -130,8 +130,8 @@ func (c *content) missing(s *scope) (*secretError, bool) {
 	return nil, false
 }
 
-// read gets the Secrets one by one and decodes them, within the memory for bundles: the bundle may be used until the end
-// of the run or the next read. The returned input belongs to the content that was read. Errors are those of
+// read gets the Secrets one by one and decodes them, within the memory for bundles: the bundle may be used until the
+// end of the run or the next read. The returned input belongs to the content that was read. Errors are those of
 // isContentError, a bundle.BusyError that ends the run, and those of the source and of ctx.
 func (c *content) read(ctx context.Context, s *scope) (b *bundle.Bundle, input string, err error) {
 	names, err := references.Of(s.mr)
@@ -178,8 +178,8 @@ func (c *content) read(ctx context.Context, s *scope) (b *bundle.Bundle, input s
 }
 
 // recall is read for an input that was applied, and reads the Secrets only if their content is not kept: correcting an
-// object needs no request to the source, which may be busy. If a Secret has changed meanwhile, its event makes everything
-// be applied again; and the fence of the term (package leader) prevents a former leader from writing.
+// object needs no request to the source, which may be busy. If a Secret has changed meanwhile, its event makes
+// everything be applied again; and the fence of the term (package leader) prevents a former leader from writing.
 func (c *content) recall(ctx context.Context, s *scope, input string) (*bundle.Bundle, string, error) {
 	kept := s.state.kept(input)
 	if kept == nil {
@@ -250,8 +250,8 @@ func metadataOfSecret() *metav1.PartialObjectMetadata {
 }
 
 // torn tells whether a Secret has changed since read returned an input. Secrets are read one after the other, so an
-// object that was moved from one to another meanwhile may be in neither of what was read, although it was wanted all the
-// time.
+// object that was moved from one to another meanwhile may be in neither of what was read, although it was wanted all
+// the time.
 func (c *content) torn(ctx context.Context, s *scope, input string) (bool, error) {
 	names, err := references.Of(s.mr)
 	if err != nil || len(names) < 2 {
@@ -271,8 +271,8 @@ func (c *content) torn(ctx context.Context, s *scope, input string) (bool, error
 // emptySecrets is how many Secrets are named that hold no manifest.
 const emptySecrets = 5
 
-// emptiedBy says of a ManagedResource without manifests which Secrets hold none, and who changed them last. What changed
-// last comes first, for that is what emptied it.
+// emptiedBy says of a ManagedResource without manifests which Secrets hold none, and who changed them last. What
+// changed last comes first, for that is what emptied it.
 func (c *content) emptiedBy(ctx context.Context, s *scope) string {
 	all := secretNames(s.mr)
 	if len(all) == 0 {

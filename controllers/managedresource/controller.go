@@ -46,7 +46,8 @@ type ClassOptions struct {
 	ConcurrentSyncs int
 }
 
-// share is how many of a class's workers may work on one target: a few where there are many targets, all where there is one.
+// share is how many of a class's workers may work on one target: a few where there are many targets, all where there is
+// one.
 func (c ClassOptions) share(workers int) int {
 	if c.FixedTarget() != (clustercache.ClusterKey{}) {
 		return workers
@@ -54,8 +55,8 @@ func (c ClassOptions) share(workers int) int {
 	return max(1, min(4, workers))
 }
 
-// room is how many runs of a class may be under way, and how many of them at their own time. The others wait for targets
-// that do not answer. Where there is one target, there is no other to work on meanwhile.
+// room is how many runs of a class may be under way, and how many of them at their own time. The others wait for
+// targets that do not answer. Where there is one target, there is no other to work on meanwhile.
 func (c ClassOptions) room(workers int) (runs, places int) {
 	if c.FixedTarget() != (clustercache.ClusterKey{}) {
 		return workers, 0
@@ -179,8 +180,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	if !c.caughtUp(ctx) {
 		return nil
 	}
-	// Before the first run, not by events that come beside it, and with what the last leader wrote: what is not known to be
-	// listed may be deleted.
+	// Before the first run, not by events that come beside it, and with what the last leader wrote: what is not known to
+	// be listed may be deleted.
 	c.dispatcher.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { c.shared.Observe(mr) })
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -266,20 +267,21 @@ func (c *Controller) caughtUp(ctx context.Context) bool {
 	}
 }
 
-// sourceRetries are the pauses after errors, which are the source's: those of targets have pauses of their own. They end soon, for
-// after an outage of the source what targets have come to meanwhile is still to be told, and no event brings it.
+// sourceRetries are the pauses after errors, which are the source's: those of targets have pauses of their own. They
+// end soon, for after an outage of the source what targets have come to meanwhile is still to be told, and no event
+// brings it.
 func sourceRetries() workqueue.TypedRateLimiter[dispatch.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](retryFirst/4, sourceRetryLast)
 }
 
-// answers tells whether a run for a request will not wait for its target in vain (fairqueue.Options.Answers): because that answers, or is not
-// needed.
+// answers tells whether a run for a request will not wait for its target in vain (fairqueue.Options.Answers): because
+// that answers, or is not needed.
 func (c *Controller) answers(r dispatch.Request, settled func()) bool {
 	return r.Target == (clustercache.ClusterKey{}) || c.needsNoTarget(r.NamespacedName) || c.options.Clusters.Answers(r.Target, settled)
 }
 
-// needsNoTarget tells whether a run for a ManagedResource calls no target, as far as can be told without a run. It only looks at what is in
-// memory.
+// needsNoTarget tells whether a run for a ManagedResource calls no target, as far as can be told without a run. It only
+// looks at what is in memory.
 func (c *Controller) needsNoTarget(name types.NamespacedName) bool {
 	mr := &resourcesv1alpha1.ManagedResource{}
 	err := c.options.Cache.Get(context.Background(), name, mr, client.UnsafeDisableDeepCopy)

@@ -35,8 +35,8 @@ func (r *reconciler) correct(ctx context.Context, s *scope) (bool, reconcile.Res
 	if len(s.todo) == 0 {
 		return goOn()
 	}
-	// Every attempt counts, those with nothing to do included: an object that is going, or one that is only kept because the
-	// bundle is incomplete, would otherwise be looked at again and again.
+	// Every attempt counts, those with nothing to do included: an object that is going, or one that is only kept because
+	// the bundle is incomplete, would otherwise be looked at again and again.
 	now := r.clock.Now()
 	for _, key := range s.todo {
 		s.state.corrected(key, now)
@@ -61,10 +61,12 @@ func (r *reconciler) correct(ctx context.Context, s *scope) (bool, reconcile.Res
 	return endWith(r.concludeCorrection(ctx, s, drifts, append(outcomes, unread...)))
 }
 
-// examine reads the drifted objects live: whether they exist, and who changed them since they were accepted. Objects that
-// turn out to be right, or to be those of another ManagedResource, are accepted as they are. unread are those that could
-// not be looked at.
-func (o *objects) examine(ctx context.Context, sh *sharers, accepted map[inventory.Key]tracker.Accepted) (drifts []drift, unread []apply.Outcome) {
+// examine reads the drifted objects live: whether they exist, and who changed them since they were accepted. Objects
+// that turn out to be right, or to be those of another ManagedResource, are accepted as they are. unread are those that
+// could not be looked at.
+func (o *objects) examine(
+	ctx context.Context, sh *sharers, accepted map[inventory.Key]tracker.Accepted,
+) (drifts []drift, unread []apply.Outcome) {
 	s, now := sh.scope, sh.scope.clock.Now()
 	yields := s.state.yields
 	if yields == nil {
@@ -155,9 +157,11 @@ func (o *objects) yieldTo(sh *sharers, key inventory.Key, live *metav1.PartialOb
 
 // isUndisturbed tells of an object that is not as it was accepted whether that is only because others wrote what is
 // theirs to write. The watches cannot tell: what is whose depends on the manifest.
-func isUndisturbed(live *metav1.PartialObjectMetadata, manager string, prepared *apply.Prepared, was tracker.Accepted, exact tracker.Exact) bool {
+func isUndisturbed(live *metav1.PartialObjectMetadata, manager string, prepared *apply.Prepared,
+	was tracker.Accepted, exact tracker.Exact) bool {
 	record := ownership.Read(live, manager)
-	if record.Owned() == nil || was.UID != live.UID || was.Intent != prepared.Digest || was.Autoscaled != prepared.Autoscaled {
+	if record.Owned() == nil || was.UID != live.UID || was.Intent != prepared.Digest ||
+		was.Autoscaled != prepared.Autoscaled {
 		return false
 	}
 	before, now := was.State, record.State().Within(exact.Labels, exact.Annotations)
@@ -177,7 +181,8 @@ func blame(live *metav1.PartialObjectMetadata, manager string, prepared *apply.P
 
 // removed tells of an object of which nobody holds what is ours whether it lacks something nevertheless: who takes a
 // field away owns nothing by that.
-func removed(live *metav1.PartialObjectMetadata, manager string, prepared *apply.Prepared, was tracker.Accepted) []ownership.Foreign {
+func removed(live *metav1.PartialObjectMetadata, manager string, prepared *apply.Prepared,
+	was tracker.Accepted) []ownership.Foreign {
 	record := ownership.Read(live, manager)
 	sameIntent := was.Intent == prepared.Digest || was.Intent == 0 // the latter after a restart
 	if record.Owned() == nil || was.UID != live.UID || !sameIntent || was.State.Own == record.State().Own {
@@ -196,14 +201,17 @@ func removed(live *metav1.PartialObjectMetadata, manager string, prepared *apply
 // toBeOurs are the fields that nobody else may change: those of the manifest, but for what counts at creation only, and
 // the owner references, of which there are to be none but the manifest's.
 func toBeOurs(prepared *apply.Prepared) *fieldpath.Set {
-	set := ownership.Fields(prepared.Object.Object).Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "finalizers")))
+	finalizers := fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "finalizers"))
+	set := ownership.Fields(prepared.Object.Object).Difference(finalizers)
 	set.Insert(fieldpath.MakePathOrDie("metadata", "ownerReferences"))
 	return set
 }
 
 // concludeCorrection writes the result of a correction. The first outcomes are those of the drifts. The conditions stay
 // unless it failed.
-func (r *reconciler) concludeCorrection(ctx context.Context, s *scope, drifts []drift, outcomes []apply.Outcome) (reconcile.Result, error) {
+func (r *reconciler) concludeCorrection(
+	ctx context.Context, s *scope, drifts []drift, outcomes []apply.Outcome,
+) (reconcile.Result, error) {
 	now := r.clock.Now() // the correction took time
 	uids := map[inventory.Key]types.UID{}
 	for i, o := range outcomes {
@@ -278,8 +286,8 @@ func (r *reconciler) concludeCorrection(ctx context.Context, s *scope, drifts []
 	return s.settled(), nil
 }
 
-// afterFailedCorrection is the result of a correction that failed. The pause after another failure gets no longer by it,
-// and those that failed are tried again at their own pace: what else fails may have to wait for minutes.
+// afterFailedCorrection is the result of a correction that failed. The pause after another failure gets no longer by
+// it, and those that failed are tried again at their own pace: what else fails may have to wait for minutes.
 func (s *scope) afterFailedCorrection(now time.Time, failures []apply.Outcome) reconcile.Result {
 	var result reconcile.Result
 	if rest := s.state.backoff(s.input, now); rest > 0 {
@@ -297,7 +305,9 @@ func (s *scope) afterFailedCorrection(now time.Time, failures []apply.Outcome) r
 }
 
 // withUIDs returns an inventory with the UIDs of objects that were created again.
-func withUIDs(refs []resourcesv1alpha1.ObjectReference, uids map[inventory.Key]types.UID) []resourcesv1alpha1.ObjectReference {
+func withUIDs(
+	refs []resourcesv1alpha1.ObjectReference, uids map[inventory.Key]types.UID,
+) []resourcesv1alpha1.ObjectReference {
 	refs = slices.Clone(refs)
 	for i := range refs {
 		if uid, ok := uids[inventory.KeyOf(refs[i])]; ok {

@@ -25,8 +25,8 @@ func (j *judging) vanish() {
 	j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
 }
 
-// That targets went is told in turns: a source that is busy with thousands of ManagedResources would be slow for the others. That one is
-// back is told at once.
+// That targets went is told in turns: a source that is busy with thousands of ManagedResources would be slow for the
+// others. That one is back is told at once.
 func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 	j := judged(t)
 	j.shown()
@@ -56,7 +56,8 @@ func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 	j.Expect(j.look()).To(BeNumerically(">", time.Second), "a turn is used once")
 }
 
-// That a target cannot be watched is news to each of its ManagedResources. What is wrong with an object is told at once meanwhile.
+// That a target cannot be watched is news to each of its ManagedResources. What is wrong with an object is told at once
+// meanwhile.
 func TestThatManyCannotBeWatchedIsToldInTurns(t *testing.T) {
 	j := judged(t)
 	j.shown()

@@ -17,7 +17,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
-// announceDeletion says that the objects are being deleted. Of a ManagedResource that was never ours nothing is (adopt).
+// announceDeletion says that the objects are being deleted. Of a ManagedResource that was never ours nothing is
+// (adopt).
 func (r *reconciler) announceDeletion(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	if states, _ := r.tracker.AcceptedStates(s.name); len(states) == 0 && !s.marked() {
 		r.forget(s)
@@ -47,9 +48,11 @@ func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Res
 	return goOn()
 }
 
-// clean deletes everything in the inventory from a target, and ends the run while it is not gone. What is gone leaves the
-// inventory at once, so that a later registration of the same name finds nothing to delete.
-func (r *reconciler) clean(ctx context.Context, s *scope, key clustercache.ClusterKey, status clustercache.Status) (bool, reconcile.Result, error) {
+// clean deletes everything in the inventory from a target, and ends the run while it is not gone. What is gone leaves
+// the inventory at once, so that a later registration of the same name finds nothing to delete.
+func (r *reconciler) clean(
+	ctx context.Context, s *scope, key clustercache.ClusterKey, status clustercache.Status,
+) (bool, reconcile.Result, error) {
 	waits := func(message string) (bool, reconcile.Result, error) {
 		return end(r.status.write(ctx, s, func(d *draft) {
 			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
@@ -155,7 +158,8 @@ func waitsForTarget(s *scope, key clustercache.ClusterKey, status clustercache.S
 }
 
 func waitsForPause(s *scope, target clustercache.ClusterKey) string {
-	return fmt.Sprintf("Waiting to delete %d objects: the target cluster %s is paused.", len(s.mr.Status.Resources), target)
+	return fmt.Sprintf("Waiting to delete %d objects: the target cluster %s is paused.",
+		len(s.mr.Status.Resources), target)
 }
 
 func describeState(key clustercache.ClusterKey, status clustercache.Status) string {

@@ -105,8 +105,8 @@ func (l *link) forward(from, to net.Conn) {
 	})
 }
 
-// Whatever keeps the hub from its target: a deletion waits for the target, unless nothing is to be deleted there or somebody
-// gives up. Nothing is deleted anywhere else meanwhile.
+// Whatever keeps the hub from its target: a deletion waits for the target, unless nothing is to be deleted there or
+// somebody gives up. Nothing is deleted anywhere else meanwhile.
 func TestDeletionInEveryStateOfTheTarget(t *testing.T) {
 	t.Parallel()
 	states := map[string]struct {
@@ -224,8 +224,8 @@ func TestDeletionWhileTheTargetIsAmbiguous(t *testing.T) {
 	p.Expect(source.Client.Get(p.ctx, client.ObjectKeyFromObject(decoy), decoy)).To(Succeed())
 }
 
-// A namespace of the source that goes away takes everything in it at once: the content, the ManagedResources, and the way to
-// the target.
+// A namespace of the source that goes away takes everything in it at once: the content, the ManagedResources, and the
+// way to the target.
 func TestDeletionWhileTheNamespaceGoesAway(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

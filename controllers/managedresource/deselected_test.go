@@ -16,8 +16,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// A deletion in a namespace that is not selected any more waits for the operator. A hub that starts while the fixed target
-// does not answer does not know which cluster that is, and waits as well.
+// A deletion in a namespace that is not selected any more waits for the operator. A hub that starts while the fixed
+// target does not answer does not know which cluster that is, and waits as well.
 func TestDeletionInADeselectedNamespaceStillWaitsAfterARestart(t *testing.T) {
 	t.Parallel()
 	p := apart(t, map[string]string{"chosen": "true"})

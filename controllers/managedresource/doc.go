@@ -1,5 +1,5 @@
-// Package managedresource keeps ManagedResources: it applies what their Secrets say to their targets, keeps it that way,
-// and says in their conditions how it is.
+// Package managedresource keeps ManagedResources: it applies what their Secrets say to their targets, keeps it that
+// way, and says in their conditions how it is.
 //
 // The package is the part between the engine, a library that makes a target look like manifests, and the clusters. Its
 // own packages can be read alone:
@@ -9,8 +9,8 @@
 //	source/references   which Secrets a ManagedResource refers to
 //	source/secretindex  when the content of a ManagedResource changed
 //	source/sharing      who else lists an object
-//	source/catchup      beginning a term with what the last one wrote
-//	source/canon        equal texts of ManagedResources, kept once
+//	source/catchup      a cache barrier: a term begins with what the last one wrote
+//	source/canon        equal texts of ManagedResources, interned
 //	observe/tracker     watching what a ManagedResource owns
 //	observe/view        what the watches show of it
 //	observe/conditions  what is said of it in the conditions
@@ -18,18 +18,36 @@
 //	dispatch            whom an event concerns
 //
 // Every class has a queue and workers of its own; queues are fair between namespaces, then targets. A dispatcher sends
-// events to the queue that is responsible: changes of ManagedResources and Secrets, drift, targets that connect and
-// disconnect. A reconciler serves all queues. Its runs end in one of four ways: nothing changed (compare with what the
-// watches show), single objects drifted (correct), the input changed (apply all), or the ManagedResource goes (delete).
+// events to the queue that is responsible. One reconciler serves all queues.
 //
-// The rules that keep it safe: the inventory is written before the target is; what is deleted was in the inventory and is
-// looked at first; a bundle that could not be read completely deletes nothing; a target is known by its UID, and a
+// # How a run reads
+//
+// A run is a scope that goes through phases (reconciler.go), each of which may end it. The gates find out whether and
+// where a ManagedResource is worked on (gates.go). One that goes is cleaned up (delete.go). Any other is adopted by its
+// target or migrated from the last one (adopt.go) and compared with it by one judgement of the watches (compare.go).
+// What follows, if anything differs, goes from the Secret to the PATCH: read, connect, plan, and then either correct
+// what drifted (correct.go) or mark, store the inventory, write, and conclude (write.go, conclude.go). The phases use
+// parts that know nothing of them: content (Secrets), targets (clients), plan, objects (what is sent), neighbours (who
+// else lists an object), health, statusWriter and recorder.
+//
+// What is remembered between runs is a state, which the one worker has that has the ManagedResource in hand. All of it
+// may be lost: what was applied is noted on the ManagedResource, so a successor that finds all as it was writes and
+// reads nothing.
+//
+// The rules that keep it safe: the inventory is written before the target is; what is deleted was in the inventory and
+// is looked at first; a bundle that could not be read completely deletes nothing; a target is known by its UID, and a
 // ManagedResource stays bound to the one that got its objects.
 //
-// A Controller lives for one term of leadership and leaves nothing behind. The memory of a term may be lost at any time:
-// what was applied is noted on the ManagedResource, so a successor that finds all as it was writes and reads nothing.
+// # Back-pressure
 //
-// Trade-offs: the status has one writer, here, so health is judged by the same runs that apply, and a run that applies for
-// long delays the health of that one ManagedResource. A ManagedResource that an event names twice is judged twice; judging
+//	per target           rate, requests in flight, breaker of its connection (clustercache), runs in flight (fairqueue)
+//	for the whole hub    workers of a class (fairqueue), memory of decoded bundles (a semaphore in engine/bundle)
+//	per object           backoff of failed runs and of corrections (state.go)
+//	towards the source   one rate for what thousands say at once, and debounced writes about health (status.go)
+//
+// # Trade-offs
+//
+// The status has one writer, here, so health is judged by the same runs that apply, and a run that applies for long
+// delays the health of that one ManagedResource. A ManagedResource that an event names twice is judged twice; judging
 // costs no call.
 package managedresource

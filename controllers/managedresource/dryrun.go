@@ -79,7 +79,9 @@ func (p *previewer) previewDeletes(ctx context.Context, s *scope, report *hubv1a
 }
 
 // previewApply reports what applying would change. planned is false if that cannot be told.
-func (p *previewer) previewApply(ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport) (planned bool, err error) {
+func (p *previewer) previewApply(
+	ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport,
+) (planned bool, err error) {
 	if !s.decision.HasTarget {
 		s.log.Info("Dry run: no target", "reason", s.decision.Reason)
 		return false, nil

@@ -14,8 +14,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// Nothing can be applied in a namespace that is being deleted. That is reported once, not for each object, and with what
-// the namespace waits for.
+// Nothing can be applied in a namespace that is being deleted. That is reported once, not for each object, and with
+// what the namespace waits for.
 func TestObjectsOfANamespaceThatEndsFailOnceAndSayWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -12,8 +12,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// The manifest moves from one kind to another that the user calls the same. The object under the old kind is not deleted,
-// and leaves the inventory.
+// The manifest moves from one kind to another that the user calls the same. The object under the old kind is not
+// deleted, and leaves the inventory.
 func TestMR33_ObjectThatMovedToAnEquivalentKindIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -64,8 +64,8 @@ func TestMR33_ObjectIsReleasedUnderAnEquivalentKind(t *testing.T) {
 	p.Expect(after.Annotations).NotTo(Or(HaveKey(resourcesv1alpha1.OriginAnnotation), HaveKey(resourcesv1alpha1.DescriptionAnnotation)))
 }
 
-// movedFromExtensions has the inventory of a ManagedResource list its Deployment under the group that it had long ago, which
-// no server knows any more.
+// movedFromExtensions has the inventory of a ManagedResource list its Deployment under the group that it had long ago,
+// which no server knows any more.
 func (p place) movedFromExtensions(mr string) {
 	p.t.Helper()
 	p.annotateMR(mr, resourcesv1alpha1.IgnoreAnnotation, "true")
@@ -156,7 +156,8 @@ func TestMR33_ObjectWhoseNewKindFailsIsNotForgotten(t *testing.T) {
 	p.expectAbsent(p.configMap("one"))
 }
 
-// A hub that dies after it wrote the new entry ahead leaves both in the inventory. The old one is still the same object.
+// A hub that dies after it wrote the new entry ahead leaves both in the inventory. The old one is still the same
+// object.
 func TestMR33_ObjectThatMovesIsNotDeletedAfterACrash(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -48,8 +48,8 @@ const maxManagers = 10
 const noteLimit = 1024
 
 // recorder writes events. The events client aggregates repeated ones into series and keeps the note of the first. What
-// makes two events the same is everything but their notes, so an event about an object of the target refers to it, and to
-// the fields that are concerned.
+// makes two events the same is everything but their notes, so an event about an object of the target refers to it, and
+// to the fields that are concerned.
 //
 // An object that fails, drifts or is contested all the time must not flood the source: the events of a ManagedResource
 // are rate-limited. It counts in metrics what it writes events about.
@@ -136,8 +136,8 @@ func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
 	r.write(mr, aboutObject(mr, d.intent.Key, by), corev1.EventTypeNormal, eventDriftCorrected, "Apply", note)
 }
 
-// released lists objects that stay in a target because nobody can or may delete them there. It is the last that is heard of
-// them, so it needs no budget.
+// released lists objects that stay in a target because nobody can or may delete them there. It is the last that is
+// heard of them, so it needs no budget.
 func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string, refs []resourcesv1alpha1.ObjectReference) {
 	r.send(mr, nil, corev1.EventTypeWarning, eventReleased, "Release", fmt.Sprintf("Not deleted because %s: %s", why, orphans(refs, 20)))
 }
@@ -214,7 +214,8 @@ func (r *recorder) unknownFields(mr *resourcesv1alpha1.ManagedResource, key inve
 		fmt.Sprintf("%s is applied without fields that the target's API does not know: %v", key, fields))
 }
 
-// duplicates warns of list items in a manifest that are the same to the target's API server, which may drop one of them.
+// duplicates warns of list items in a manifest that are the same to the target's API server, which may drop one of
+// them.
 func (r *recorder) duplicates(mr *resourcesv1alpha1.ManagedResource, key inventory.Key, places []string) {
 	r.write(mr, aboutObject(mr, key, strings.Join(places, " ")), corev1.EventTypeWarning, eventDuplicates, "Apply",
 		fmt.Sprintf("%s cannot be applied server-side, so it is updated as a whole: %v", key, places))

@@ -30,8 +30,8 @@ func (r *reconciler) fetch(ctx context.Context, s *scope) (bool, reconcile.Resul
 	return goOn()
 }
 
-// assign finds out under which class and in which target it is worked on. The run ends while a Gardener resource manager
-// holds the namespace.
+// assign finds out under which class and in which target it is worked on. The run ends while a Gardener resource
+// manager holds the namespace.
 func (r *reconciler) assign(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	decision, err := r.assigner.Decide(ctx, s.mr)
 	if err != nil {

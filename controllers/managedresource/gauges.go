@@ -15,8 +15,8 @@ import (
 	"github.com/trellis-hub/trellis/metrics"
 )
 
-// gauges are read when they are asked for, in one pass over the ManagedResources in memory. A replica that does not lead
-// has none.
+// gauges are read when they are asked for, in one pass over the ManagedResources in memory. A replica that does not
+// lead has none.
 type gauges struct{ metrics *Metrics }
 
 var (

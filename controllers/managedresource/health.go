@@ -14,7 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
 )
 
-// health says in the conditions what the watches show. It sends nothing to a target. It goes by the verdict of the scope.
+// health says in the conditions what the watches show. It sends nothing to a target. It goes by the verdict of the
+// scope.
 type health struct {
 	targets *targets
 	viewer  *view.Viewer
@@ -74,8 +75,8 @@ func (h *health) awaitLists(ctx context.Context, s *scope) (bool, reconcile.Resu
 	return endWith(sooner(result, syncGrace), err)
 }
 
-// unreachable says that the target cannot be asked. Nothing is said about a target that was not dialled yet, that may be
-// back in a moment, or that is meant to be away.
+// unreachable says that the target cannot be asked. Nothing is said about a target that was not dialled yet, that may
+// be back in a moment, or that is meant to be away.
 func (h *health) unreachable(ctx context.Context, s *scope) (reconcile.Result, error) {
 	switch s.status.State {
 	case clustercache.StateConnecting, clustercache.StateConnected, clustercache.StateHibernated:
@@ -97,8 +98,8 @@ func (h *health) notApplied(ctx context.Context, s *scope, reason, message strin
 	})
 }
 
-// cannotRead reports what is wrong with the content as a whole. A missing Secret is read after its event; other failures
-// are retried.
+// cannotRead reports what is wrong with the content as a whole. A missing Secret is read after its event; other
+// failures are retried.
 func (h *health) cannotRead(ctx context.Context, s *scope, c *content, err error) (reconcile.Result, error) {
 	if large := (*tooLargeError)(nil); errors.As(err, &large) {
 		input, _ := c.input(s)
@@ -117,7 +118,9 @@ func (h *health) cannotRead(ctx context.Context, s *scope, c *content, err error
 
 // concludeLost notes what is owned after a run whose target went away. The connect event brings the ManagedResource
 // back; the timer is for a target that was only about to go.
-func (h *health) concludeLost(ctx context.Context, s *scope, inv []resourcesv1alpha1.ObjectReference) (reconcile.Result, error) {
+func (h *health) concludeLost(
+	ctx context.Context, s *scope, inv []resourcesv1alpha1.ObjectReference,
+) (reconcile.Result, error) {
 	err := h.status.write(ctx, s, func(d *draft) {
 		d.Resources = inv
 		h.askable(ctx, d, s) // health is not judged: nobody knows what was written
@@ -158,7 +161,8 @@ const messagePartial = "Some objects are not applied; their checks are pending. 
 // setAssessed sets a condition about health. While some objects are not applied, what is wrong with the others is said,
 // but not that all is well: nobody knows that of the rest. What was said to be well before they failed stays so, as H-3
 // has it.
-func (d *draft) setAssessed(t resourcesv1alpha1.ConditionType, good resourcesv1alpha1.ConditionStatus, c conditions.Condition, partial bool) {
+func (d *draft) setAssessed(t resourcesv1alpha1.ConditionType, good resourcesv1alpha1.ConditionStatus,
+	c conditions.Condition, partial bool) {
 	if partial && c.Status == good {
 		if before := d.get(t); before != nil && before.Status == good {
 			return
@@ -219,8 +223,8 @@ func onceApplied(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.O
 }
 
 // askable tells whether the target can be asked about the objects. If it cannot although it should, it sets the
-// conditions. Those of a target that is meant to be away stay as they are, as soon as that is said and until it is over:
-// its nodes go before its API server does, and come after it.
+// conditions. Those of a target that is meant to be away stay as they are, as soon as that is said and until it is
+// over: its nodes go before its API server does, and come after it.
 func (h *health) askable(ctx context.Context, d *draft, s *scope) bool {
 	status, registered := h.targets.clusters.GetStatus(s.target) // the one that a run began with may be over
 	switch {

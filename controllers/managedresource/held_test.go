@@ -26,7 +26,8 @@ type held struct {
 	release func()
 }
 
-// holdConfigMaps holds back all writes but the first ones to ConfigMaps in a target. It ends with the test at the latest.
+// holdConfigMaps holds back all writes but the first ones to ConfigMaps in a target. It ends with the test at the
+// latest.
 func (p place) holdConfigMaps(c *hubtest.Cluster, let int64) *held {
 	p.t.Helper()
 	released, probed := make(chan struct{}), atomic.Bool{}

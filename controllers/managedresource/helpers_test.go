@@ -86,8 +86,8 @@ func (p place) run(o hubtest.HubOptions) (stop func()) {
 	return func() { h.Stop(); p.Expect(h.Err()).NotTo(HaveOccurred()) }
 }
 
-// abandon leaves nothing of a place for the hub to work on, whatever state it is in. All places register the same cluster,
-// and each TargetCluster names the others.
+// abandon leaves nothing of a place for the hub to work on, whatever state it is in. All places register the same
+// cluster, and each TargetCluster names the others.
 func (p place) abandon() {
 	unblocked := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	for _, mr := range p.all() {
@@ -212,7 +212,8 @@ func (p place) awaitReady(name string) *resourcesv1alpha1.ManagedResource {
 	return p.await(name, has(ready, yes, "Ready"), has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), observed())
 }
 
-// awaitApplied waits until the present generation is applied; without a controller manager, workloads never get healthy.
+// awaitApplied waits until the present generation is applied; without a controller manager, workloads never get
+// healthy.
 func (p place) awaitApplied(name string) *resourcesv1alpha1.ManagedResource {
 	p.t.Helper()
 	return p.await(name, has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), observed())

@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/metrics"
 )
 
-// latencies measure how long something takes that begins with an event and ends with a run. There is at most one for each
-// ManagedResource that waits for its run.
+// latencies measure how long something takes that begins with an event and ends with a run. There is at most one for
+// each ManagedResource that waits for its run.
 type latencies struct {
 	mu    sync.Mutex
 	since map[types.NamespacedName]time.Time

@@ -13,7 +13,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// Labels and annotations of others go at once where a ManagedResource wants none, and cost nothing where it does not care.
+// Labels and annotations of others go at once where a ManagedResource wants none, and cost nothing where it does not
+// care.
 func TestForeignLabelsAndAnnotationsAreDriftOnDemand(t *testing.T) {
 	t.Parallel()
 	for name, force := range map[string]bool{"forced": true, "not forced": false} {

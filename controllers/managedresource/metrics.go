@@ -87,8 +87,8 @@ type targetMetrics struct {
 	wait        prometheus.Observer // nil if there is no histogram of each target
 }
 
-// Bounds of the field managers and kinds that are told apart: anybody in a target may invent any number of names. What comes
-// later is "other".
+// Bounds of the field managers and kinds that are told apart: anybody in a target may invent any number of names. What
+// comes later is "other".
 const (
 	managerLimit = 50
 	kindLimit    = 100

@@ -30,7 +30,8 @@ type objects struct {
 	keepGarbageCollectable bool
 }
 
-// begin has what happens to the objects noted instead of notified until tracker.End, and returns which of them are right.
+// begin has what happens to the objects noted instead of notified until tracker.End, and returns which of them are
+// right.
 func (o *objects) begin(s *scope) (right map[inventory.Key]tracker.Accepted) {
 	s.verdict = o.tracker.Judge(s.name)
 	s.present = s.verdict.Observed
@@ -76,8 +77,8 @@ func (o *objects) right(s *scope) map[inventory.Key]tracker.Accepted {
 
 // applyChanged applies intents but those that say what was sent last for an object that is right, and those that are
 // left to others, whose outcomes are given. Of a large bundle of which one object changed, one is sent.
-func (o *objects) applyChanged(ctx context.Context, s *scope, all []apply.Intent, right map[inventory.Key]tracker.Accepted,
-	yields map[inventory.Key]apply.Outcome) []apply.Outcome {
+func (o *objects) applyChanged(ctx context.Context, s *scope, all []apply.Intent,
+	right map[inventory.Key]tracker.Accepted, yields map[inventory.Key]apply.Outcome) []apply.Outcome {
 	outcomes := make([]apply.Outcome, len(all))
 	var changed []apply.Intent
 	var indices []int

@@ -33,15 +33,17 @@ type plan struct {
 	faults   []string
 	decoding string
 	checksum string
-	// strange is true if the target knows the kind of some object not at all: a kind that is misspelt now may be the object
-	// that the inventory still has under its right name.
+	// strange is true if the target knows the kind of some object not at all: a kind that is misspelt now may be the
+	// object that the inventory still has under its right name.
 	strange bool
 }
 
 // newPlan prepares the objects of a bundle. If it is for only some of them, what it says of the others does not count:
-// they are not looked at unless they bear the same names. Errors are those of isContentError, of the connection, and the
-// end of ctx.
-func newPlan(ctx context.Context, s *scope, managedBy string, b *bundle.Bundle, target apply.Target, only ...inventory.Key) (*plan, error) {
+// they are not looked at unless they bear the same names. Errors are those of isContentError, of the connection, and
+// the end of ctx.
+func newPlan(
+	ctx context.Context, s *scope, managedBy string, b *bundle.Bundle, target apply.Target, only ...inventory.Key,
+) (*plan, error) {
 	if size := len(b.Objects) * sizeOf(s.mr.Spec.InjectLabels); size > inventoryLimit {
 		// Each entry of the inventory would have them, and each object in memory.
 		return nil, &tooLargeError{
@@ -184,8 +186,8 @@ type orphan struct {
 	manifest resourcesv1alpha1.ObjectReference
 }
 
-// leaving are the entries of an inventory that are not wanted any more: old ones are to be deleted, orphans are to stay.
-// An entry counts for an object of any equivalent kind.
+// leaving are the entries of an inventory that are not wanted any more: old ones are to be deleted, orphans are to
+// stay. An entry counts for an object of any equivalent kind.
 func (p *plan) leaving(
 	book inventory.Lookup, refs []resourcesv1alpha1.ObjectReference,
 ) (old []resourcesv1alpha1.ObjectReference, orphans []orphan) {
@@ -231,11 +233,13 @@ func (p *plan) pruneCause() pruneCause {
 // autoscalerListTimeout bounds the list of the autoscalers of one namespace.
 const autoscalerListTimeout = 10 * time.Second
 
-// noteAutoscalers finds out which planned objects have their replicas from an autoscaler. The watch knows; while it does
-// not, the target is asked, because a Deployment that is scaled down for lack of a cache is an outage. For the same
-// reason it is asked about objects that drifted: the autoscaler that just scaled one may be younger than what the watch
-// shows. If the target does not tell, the replicas stay as they are until the watch does.
-func (o *objects) noteAutoscalers(ctx context.Context, s *scope, target apply.Target, planned []*apply.Prepared, drifted bool) {
+// noteAutoscalers finds out which planned objects have their replicas from an autoscaler. The watch knows; while it
+// does not, the target is asked, because a Deployment that is scaled down for lack of a cache is an outage. For the
+// same reason it is asked about objects that drifted: the autoscaler that just scaled one may be younger than what the
+// watch shows. If the target does not tell, the replicas stay as they are until the watch does.
+func (o *objects) noteAutoscalers(
+	ctx context.Context, s *scope, target apply.Target, planned []*apply.Prepared, drifted bool,
+) {
 	unsure := map[string][]*apply.Prepared{}
 	for _, p := range planned {
 		if !setsReplicas(p) {

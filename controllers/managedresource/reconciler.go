@@ -24,8 +24,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/bundle"
 )
 
-// A run goes through phases. The first list decides whether and how a ManagedResource is worked on. Then one that goes is
-// cleaned up, and any other is compared with its target, corrected or applied. Which writes come first is what keeps
+// A run goes through phases. The first list decides whether and how a ManagedResource is worked on. Then one that goes
+// is cleaned up, and any other is compared with its target, corrected or applied. Which writes come first is what keeps
 // objects safe: the marks and the inventory are written before the target is.
 var (
 	gates = []phase{
@@ -112,7 +112,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request dispatch.Request) (r
 	s := &scope{request: request, name: request.NamespacedName, state: state, clock: r.clock, syncPeriod: r.syncPeriod}
 	defer func() {
 		s.endSession()
-		r.states.give(s.name, state, s.forgotten)
+		r.states.give(s.name, s.forgotten)
 	}()
 	if r.lacks.take(s.name) {
 		state.retryNow(r.clock.Now())
@@ -136,7 +136,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request dispatch.Request) (r
 }
 
 // settle decides when a run is followed by another one. Errors that it returns are those of the source.
-func (r *reconciler) settle(ctx context.Context, s *scope, result reconcile.Result, err error) (reconcile.Result, error) {
+func (r *reconciler) settle(
+	ctx context.Context, s *scope, result reconcile.Result, err error,
+) (reconcile.Result, error) {
 	need, busy := bundle.IsBusy(err)
 	switch {
 	case err == nil:

@@ -183,7 +183,8 @@ func TestBadRegistrationSaysWhyAndHeals(t *testing.T) {
 	}
 }
 
-// That there was no target is forgotten when there is one, even if it is of no use: the reason has to be the present one.
+// That there was no target is forgotten when there is one, even if it is of no use: the reason has to be the present
+// one.
 func TestBadRegistrationAfterNone(t *testing.T) {
 	t.Parallel()
 	for name, reason := range map[string]string{

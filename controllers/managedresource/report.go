@@ -106,8 +106,8 @@ func cleanCause(s *scope) pruneCause {
 	}
 }
 
-// reportPruned counts what a run deleted and what it left, and writes events about it. emptiedBy says why no manifest is
-// left; it is called for that cause only.
+// reportPruned counts what a run deleted and what it left, and writes events about it. emptiedBy says why no manifest
+// is left; it is called for that cause only.
 func (r *recorder) reportPruned(s *scope, cause pruneCause, outcomes []prune.Outcome, emptiedBy func() string) {
 	figures := r.metrics.of(s.class.Name).pruned[cause]
 	var deleted []prune.Outcome

@@ -11,7 +11,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// Whoever deletes a registration and creates it again, as a restore from a backup does, gets the same service as before.
+// Whoever deletes a registration and creates it again, as a restore from a backup does, gets the same service as
+// before.
 func TestDriftIsCorrectedAfterTheRegistrationWasCreatedAgain(t *testing.T) {
 	t.Parallel()
 	const n = 8

@@ -66,6 +66,7 @@ type scope struct {
 	plan    *plan
 
 	before   []resourcesv1alpha1.ObjectReference // the inventory before the run
+	book     inventory.Book                      // that finds what it lists
 	old      []resourcesv1alpha1.ObjectReference // of them, what is to be deleted
 	released []orphan                            // and what is to stay
 	present  map[inventory.Key]tracker.Accepted  // what the watches showed when the run began to write
@@ -84,7 +85,9 @@ type scope struct {
 type phase func(r *reconciler, ctx context.Context, s *scope) (done bool, result reconcile.Result, err error)
 
 // execute runs phases until one of them ends the run.
-func execute(ctx context.Context, r *reconciler, s *scope, phases []phase) (done bool, result reconcile.Result, err error) {
+func execute(
+	ctx context.Context, r *reconciler, s *scope, phases []phase,
+) (done bool, result reconcile.Result, err error) {
 	for _, p := range phases {
 		if done, result, err = p(r, ctx, s); done || err != nil {
 			return done, result, err
@@ -141,8 +144,8 @@ func (s *scope) fail(input string) reconcile.Result {
 
 // resync is the result of a run with nothing left to do: the safety net, with a tenth of jitter either way.
 func (s *scope) resync() reconcile.Result {
-	jitter := 0.9 + 0.2*rand.Float64()
-	return reconcile.Result{RequeueAfter: time.Duration(float64(s.syncPeriod) * jitter), Priority: new(dispatch.PriorityResync)}
+	pause := time.Duration(float64(s.syncPeriod) * (0.9 + 0.2*rand.Float64()))
+	return reconcile.Result{RequeueAfter: pause, Priority: new(dispatch.PriorityResync)}
 }
 
 // settled is the result of a run that leaves things as the verdict shows them: resync, or another look when the watches

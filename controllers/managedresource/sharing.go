@@ -3,7 +3,6 @@ package managedresource
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,8 +29,8 @@ type sharers struct {
 	classes map[string]*assignment.Class
 	scope   *scope
 	places  []sharing.Place
-	// verified takes those of other namespaces that were verified; possible also those that may be yet, in the beginning of
-	// a term.
+	// verified takes those of other namespaces that were verified; possible also those that may be yet, in the beginning
+	// of a term.
 	verified, possible sharing.Verifier
 }
 
@@ -47,8 +46,8 @@ func (n *neighbours) of(ctx context.Context, s *scope) *sharers {
 }
 
 // in finds those that have a say in the cluster with a UID that is reached through a target. Those that a Gardener
-// resource manager left to this hub, and that were not reconciled yet, count by their namespace: their objects are where
-// those of their neighbours are.
+// resource manager left to this hub, and that were not reconciled yet, count by their namespace: their objects are
+// where those of their neighbours are.
 func (n *neighbours) in(ctx context.Context, s *scope, uid types.UID, through clustercache.ClusterKey) *sharers {
 	say := func(namespace string) assignment.Say {
 		return n.assigner.SayIn(ctx, namespace, uid, through)
@@ -66,12 +65,12 @@ func (n *neighbours) in(ctx context.Context, s *scope, uid types.UID, through cl
 // of returns the other ManagedResources that list an object and have a say in it.
 func (sh *sharers) of(key inventory.Key) []types.NamespacedName { return sh.find(key, sh.verified) }
 
-// owners returns the other ManagedResources that an object may belong to. Those of which it is not known yet whether they
-// have a say count: what is theirs is left as it is meanwhile.
+// owners returns the other ManagedResources that an object may belong to. Those of which it is not known yet whether
+// they have a say count: what is theirs is left as it is meanwhile.
 func (sh *sharers) owners(key inventory.Key) []types.NamespacedName { return sh.find(key, sh.possible) }
 
-// undecided tells whether others list an object of which it is not known yet whether they have a say in it, and none has
-// one for certain.
+// undecided tells whether others list an object of which it is not known yet whether they have a say in it, and none
+// has one for certain.
 func (sh *sharers) undecided(key inventory.Key) bool {
 	return len(sh.owners(key)) > 0 && len(sh.of(key)) == 0
 }
@@ -134,8 +133,10 @@ func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectRef
 		wanted.Insert(inventory.KeyOf(ref))
 	}
 	holder := func(match func(inventory.Key) bool) string {
-		if slices.ContainsFunc(desired, func(ref resourcesv1alpha1.ObjectReference) bool { return match(inventory.KeyOf(ref)) }) {
-			return "this ManagedResource"
+		for key := range wanted {
+			if match(key) {
+				return "this ManagedResource"
+			}
 		}
 		return sh.any(match)
 	}
@@ -145,9 +146,11 @@ func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectRef
 		DeletePersistentVolumeClaims: ptr.Deref(s.mr.Spec.DeletePersistentVolumeClaims, false),
 		Undecided:                    sh.undecided,
 		ListedByOther:                func(k inventory.Key) bool { return len(sh.of(k)) > 0 },
-		GiveUp:                       func(k inventory.Key) bool { return sh.index.GiveUp(s.name, k, sh.verified, sh.places...) },
 		Disclaim:                     func(k inventory.Key) { sh.index.Decline(s.name, k) },
 		Wanted:                       wanted.Has,
+		GiveUp: func(k inventory.Key) bool {
+			return sh.index.GiveUp(s.name, k, sh.verified, sh.places...)
+		},
 		HolderIn: func(namespace string) string {
 			return holder(func(k inventory.Key) bool { return k.Namespace == namespace })
 		},
@@ -157,10 +160,10 @@ func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectRef
 	}
 }
 
-// yield looks at the objects that other ManagedResources list, too, before they are written. Those that another one took
-// are accepted as they are, and returned with their outcome. One that cannot be looked at may belong to another one: it
-// fails, alone. One that is not in the inventory with a UID was never applied by this ManagedResource: it is the last to
-// list it, and takes it.
+// yield looks at the objects that other ManagedResources list, too, before they are written. Those that another one
+// took are accepted as they are, and returned with their outcome. One that cannot be looked at may belong to another
+// one: it fails, alone. One that is not in the inventory with a UID was never applied by this ManagedResource: it is
+// the last to list it, and takes it.
 func (o *objects) yield(ctx context.Context, sh *sharers, all []apply.Intent) map[inventory.Key]apply.Outcome {
 	s := sh.scope
 	known, were, now := inventory.Index(s.before), s.state.yields, s.clock.Now()

@@ -18,8 +18,8 @@ import (
 
 // Pauses between attempts. A run that failed is tried again after 1 s, doubled up to 5 min. An object whose drift comes
 // back is corrected at once for a few times, then after 1 s, doubled up to 1 min, until it was quiet for 10 min. One
-// that is read again and again although nothing is wrong waits for 2 s at most: the next change may be drift. A run that
-// finds no memory for its bundle is tried again after about a second, doubled up to 8 s.
+// that is read again and again although nothing is wrong waits for 2 s at most: the next change may be drift. A run
+// that finds no memory for its bundle is tried again after about a second, doubled up to 8 s.
 const (
 	retryFirst = time.Second
 	retryLast  = 5 * time.Minute
@@ -40,8 +40,6 @@ const (
 // state is what is remembered of a ManagedResource between runs. It belongs to the worker that has the ManagedResource
 // in hand, so it needs no lock. All of it may be lost: the zero value is that of a ManagedResource nothing is known of.
 type state struct {
-	inUse bool // guarded by states.mu
-
 	// What was applied.
 	input     string                                 // applied as far as it is ours to apply; empty if not all of it was
 	last      *conditions.Condition                  // the result of the last run of everything
@@ -89,40 +87,43 @@ type corrections struct {
 
 // states hands out the state of each ManagedResource to one worker at a time.
 type states struct {
-	mu  sync.Mutex
-	all map[types.NamespacedName]*state
+	mu    sync.Mutex
+	all   map[types.NamespacedName]*state
+	inUse map[types.NamespacedName]bool
 }
 
-func newStates() *states { return &states{all: map[types.NamespacedName]*state{}} }
+func newStates() *states {
+	return &states{all: map[types.NamespacedName]*state{}, inUse: map[types.NamespacedName]bool{}}
+}
 
 // take returns the state of a ManagedResource, false if another worker has it. give ends that.
 func (s *states) take(name types.NamespacedName) (*state, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.inUse[name] {
+		return nil, false
+	}
+	s.inUse[name] = true
 	st := s.all[name]
 	if st == nil {
 		st = &state{}
 		s.all[name] = st
 	}
-	if st.inUse {
-		return nil, false
-	}
-	st.inUse = true
 	return st, true
 }
 
 // give has other workers take the state of a ManagedResource. One that was forgotten is dropped.
-func (s *states) give(name types.NamespacedName, st *state, forgotten bool) {
+func (s *states) give(name types.NamespacedName, forgotten bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.inUse = false
+	delete(s.inUse, name)
 	if forgotten {
 		delete(s.all, name)
 	}
 }
 
 // forget has nothing remembered.
-func (s *state) forget() { *s = state{inUse: s.inUse} }
+func (s *state) forget() { *s = state{} }
 
 // succeeded ends a wait and forgets failures: an input was applied.
 func (s *state) succeeded(input string) {

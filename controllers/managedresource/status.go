@@ -27,10 +27,10 @@ var semantic = equality.Semantic
 // statusWriter is the only one that writes the status of ManagedResources: by patch, and only what changed.
 //
 // Two kinds of writes are paced. Health changes with each pod of a roll-out, so writes about health alone are debounced
-// for each ManagedResource. And when a network goes, thousands of ManagedResources have to say at once that their targets
-// cannot be asked, or watched; a source that is busy with that is slow for those who correct drift elsewhere. So these
-// writes share one rate, after a few that do not wait. That targets are back is written at once: what sums up their
-// ManagedResources waits for the last of them.
+// for each ManagedResource. And when a network goes, thousands of ManagedResources have to say at once that their
+// targets cannot be asked, or watched; a source that is busy with that is slow for those who correct drift elsewhere.
+// So these writes share one rate, after a few that do not wait. That targets are back is written at once: what sums up
+// their ManagedResources waits for the last of them.
 type statusWriter struct {
 	store *store.Store
 	clock clock.PassiveClock
@@ -129,10 +129,10 @@ func (w *statusWriter) writeHealth(ctx context.Context, s *scope, change func(*d
 	return 0, w.store.Patch(ctx, base, s.mr, true)
 }
 
-// Pauses between writes that are about health alone: the first change is written at once, and what comes within the pause
-// together. A condition whose status changes waits less than one that only has another text. One that keeps changing
-// waits twice as long each time, after a few changes that belong to any roll-out, until it was quiet for a while or
-// everything was applied again.
+// Pauses between writes that are about health alone: the first change is written at once, and what comes within the
+// pause together. A condition whose status changes waits less than one that only has another text. One that keeps
+// changing waits twice as long each time, after a few changes that belong to any roll-out, until it was quiet for a
+// while or everything was applied again.
 const (
 	debounceStatus = 250 * time.Millisecond
 	debounceText   = time.Second
@@ -165,7 +165,8 @@ func (s *state) debounce(pause time.Duration, turned bool, now time.Time) (wait 
 
 // aboutHealth are the conditions that change with what the target does on its own.
 var aboutHealth = []resourcesv1alpha1.ConditionType{
-	resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionReady,
+	resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionResourcesProgressing,
+	resourcesv1alpha1.ConditionReady,
 }
 
 // withoutHealth is a status without the conditions about health.
@@ -188,8 +189,8 @@ func turned(before, after *resourcesv1alpha1.ManagedResourceStatus) bool {
 	})
 }
 
-// blinded tells whether all that is new is that the target cannot be watched, which all its ManagedResources find out at
-// once.
+// blinded tells whether all that is new is that the target cannot be watched, which all its ManagedResources find out
+// at once.
 func blinded(before, after *resourcesv1alpha1.ManagedResourceStatus) (blind bool) {
 	for _, t := range aboutHealth[:2] { // Ready follows
 		was, is := resourcesv1alpha1.GetCondition(before.Conditions, t), resourcesv1alpha1.GetCondition(after.Conditions, t)
@@ -204,8 +205,8 @@ func blinded(before, after *resourcesv1alpha1.ManagedResourceStatus) (blind bool
 	return blind
 }
 
-// equalStatus compares what a patch would send. Each run does, and to compare the inventory by reflection took a fifth of
-// it.
+// equalStatus compares what a patch would send. Each run does, and to compare the inventory by reflection took a fifth
+// of it.
 func equalStatus(a, b *resourcesv1alpha1.ManagedResourceStatus) bool {
 	if !slices.EqualFunc(a.Resources, b.Resources, equalReference) {
 		return false
@@ -216,7 +217,8 @@ func equalStatus(a, b *resourcesv1alpha1.ManagedResourceStatus) bool {
 }
 
 func equalReference(a, b resourcesv1alpha1.ObjectReference) bool {
-	return a.ObjectReference == b.ObjectReference && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+	return a.ObjectReference == b.ObjectReference && maps.Equal(a.Labels, b.Labels) &&
+		maps.Equal(a.Annotations, b.Annotations)
 }
 
 // draft is a status that is being changed.
@@ -231,7 +233,9 @@ func (d *draft) set(t resourcesv1alpha1.ConditionType, c conditions.Condition) {
 }
 
 // say is set with the parts of a condition.
-func (d *draft) say(t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string) {
+func (d *draft) say(
+	t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string,
+) {
 	d.set(t, conditions.Condition{Status: status, Reason: reason, Message: message})
 }
 
@@ -258,7 +262,8 @@ func (d *draft) pending() {
 	reason, message := resourcesv1alpha1.ReasonApplyProgressing, messageApplying
 	if c := d.get(resourcesv1alpha1.ConditionResourcesApplied); c != nil {
 		switch c.Reason {
-		case resourcesv1alpha1.ReasonApplyFailed, resourcesv1alpha1.ReasonDeletionFailed, resourcesv1alpha1.ReasonDeletionPending:
+		case resourcesv1alpha1.ReasonApplyFailed, resourcesv1alpha1.ReasonDeletionFailed,
+			resourcesv1alpha1.ReasonDeletionPending:
 			reason, message = c.Reason, c.Message
 		}
 	}
@@ -305,7 +310,8 @@ func wasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
 
 // notIgnored ends what ignored said. What is true instead shows when the target is asked.
 func (d *draft) notIgnored() {
-	d.unknownHealth(resourcesv1alpha1.ReasonChecksPending, "The ManagedResource is not ignored any more; its checks are pending.")
+	d.unknownHealth(resourcesv1alpha1.ReasonChecksPending,
+		"The ManagedResource is not ignored any more; its checks are pending.")
 	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
 		resourcesv1alpha1.ReasonApplyProgressing, messageApplying)
 }

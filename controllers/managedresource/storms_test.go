@@ -24,12 +24,12 @@ func (p place) patches(name string) func(controlplane.AuditEntry) bool {
 	}
 }
 
-// looksBesidesRuns is how often an object that cannot be corrected may be looked at, beside the runs that are due anyway:
-// a few times at once, and then ever later.
+// looksBesidesRuns is how often an object that cannot be corrected may be looked at, beside the runs that are due
+// anyway: a few times at once, and then ever later.
 const looksBesidesRuns = 15
 
-// Nobody can tell how an object should be whose manifest cannot be read any more. It stays as it is, and is not looked at
-// again and again.
+// Nobody can tell how an object should be whose manifest cannot be read any more. It stays as it is, and is not looked
+// at again and again.
 func TestKeptObjectThatIsEditedCausesNoStorm(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -108,14 +108,17 @@ func (t *targets) pruneAccess(
 // is returns an error unless a target is the cluster with a UID.
 func (t *targets) is(key clustercache.ClusterKey, uid types.UID) error {
 	if status, _ := t.clusters.GetStatus(key); status.UID != uid {
-		return fmt.Errorf("target %s is not the cluster with UID %s any more: %w", key, uid, clustercache.ErrConnectionReplaced)
+		return fmt.Errorf("target %s is not the cluster with UID %s any more: %w",
+			key, uid, clustercache.ErrConnectionReplaced)
 	}
 	return nil
 }
 
 // ofObjects finds the cluster that got the objects. Without a mark, as on a ManagedResource that another instance
 // left behind, it is the target that the ManagedResource belongs to.
-func (t *targets) ofObjects(ctx context.Context, s *scope, assigner *assignment.Claims) (key clustercache.ClusterKey, status clustercache.Status, registered bool, err error) {
+func (t *targets) ofObjects(ctx context.Context, s *scope, assigner *assignment.Claims) (
+	key clustercache.ClusterKey, status clustercache.Status, registered bool, err error,
+) {
 	away := clustercache.Status{State: clustercache.StateDisconnected, Message: s.decision.Message}
 	bound := s.boundUID()
 	if bound == "" {
@@ -174,13 +177,15 @@ func (t *targets) lost(ctx context.Context, s *scope, failures []apply.Outcome, 
 // isUnanswered tells whether an error means that a target did not answer.
 func isUnanswered(err error) bool {
 	var answer apierrors.APIStatus
-	return isDown(err) || errors.Is(err, clustercache.ErrConnectionReplaced) || !errors.As(err, &answer) && isTransport(err)
+	return isDown(err) || errors.Is(err, clustercache.ErrConnectionReplaced) ||
+		!errors.As(err, &answer) && isTransport(err)
 }
 
 func isTransport(err error) bool {
 	var call *url.Error
 	var network net.Error
-	return errors.As(err, &call) || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.As(err, &call) || errors.As(err, &network) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func isDown(err error) bool {

@@ -184,8 +184,8 @@ func TestMovedManagedResourceIsCleanedUpWhereItWas(t *testing.T) {
 	}
 }
 
-// What a registration says counts, not where its former connection leads: the new content may mean the cluster that has the
-// objects.
+// What a registration says counts, not where its former connection leads: the new content may mean the cluster that has
+// the objects.
 func TestNothingMovesOverAnOutdatedConnection(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

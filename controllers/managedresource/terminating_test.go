@@ -10,7 +10,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// An object that somebody deletes, and that a finalizer holds, cannot be mended. Its end is the event that brings it back.
+// An object that somebody deletes, and that a finalizer holds, cannot be mended. Its end is the event that brings it
+// back.
 func TestTerminatingObjectIsLeftAloneAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
@@ -48,8 +49,8 @@ func TestTerminatingObjectIsLeftAloneAndCreatedAgain(t *testing.T) {
 	p.Expect(read(p, p.configMap("one")).UID).NotTo(Equal(uid))
 }
 
-// Objects that go one by one bring a run each. The next look, which is all there is for an object that the watches do not
-// show, is not put off by that.
+// Objects that go one by one bring a run each. The next look, which is all there is for an object that the watches do
+// not show, is not put off by that.
 func TestDeletionLooksAgainSoonAlthoughManyObjectsWentOneByOne(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -12,8 +12,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// halfBlind returns a place whose registration may write everything in the target, but read no single ConfigMaps but those with
-// the names.
+// halfBlind returns a place whose registration may write everything in the target, but read no single ConfigMaps but
+// those with the names.
 func halfBlind(t *testing.T, readable ...string) place {
 	t.Helper()
 	p := unregistered(t, nil)

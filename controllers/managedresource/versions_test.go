@@ -32,7 +32,8 @@ func (p place) bloom(name string) {
 	p.awaitReady("mr")
 }
 
-// Objects of one kind in two versions are watched, judged and kept; and when the old version is gone, those that left it.
+// Objects of one kind in two versions are watched, judged and kept; and when the old version is gone, those that left
+// it.
 func TestTwoVersionsOfAKindInOneManagedResource(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -18,8 +18,8 @@ import (
 	hubtest "github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// A target is served as a whole: objects in any namespace, of built-in kinds and others, are applied, judged and kept, and
-// autoscalers are seen there.
+// A target is served as a whole: objects in any namespace, of built-in kinds and others, are applied, judged and kept,
+// and autoscalers are seen there.
 func TestW13_ObjectsInAnyNamespace(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

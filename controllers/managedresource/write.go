@@ -84,8 +84,8 @@ func (r *reconciler) mark(ctx context.Context, s *scope) (bool, reconcile.Result
 // the content changed; if a run has failed with the same content, that was said, and more is known by now.
 func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	s.before = s.mr.Status.Resources
-	book := bookOf(s.mr)
-	s.old, s.released = s.plan.leaving(book, s.before)
+	s.book = bookOf(s.mr)
+	s.old, s.released = s.plan.leaving(s.book, s.before)
 	if len(s.old)+len(s.released) > 0 {
 		torn, err := r.content.torn(ctx, s, s.input)
 		if err != nil {
@@ -95,7 +95,7 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 			return endAfter(busyRetry)
 		}
 	}
-	ahead := inventory.Union(s.before, book.Inherit(s.plan.entries()))
+	ahead := inventory.Union(s.before, s.book.Inherit(s.plan.entries()))
 	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
 		return endWith(s.fail(s.input), r.status.write(ctx, s, func(d *draft) {
 			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
@@ -140,7 +140,7 @@ func (r *reconciler) write(ctx context.Context, s *scope) (bool, reconcile.Resul
 		}
 	}
 	r.objects.noteAutoscalers(ctx, s, s.access, s.plan.prepared(), false)
-	intents := s.plan.intents(bookOf(s.mr))
+	intents := s.plan.intents(s.book)
 	calls, cancel := context.WithTimeout(ctx, r.callsTimeout)
 	defer cancel()
 	right := r.objects.begin(s)

@@ -39,12 +39,14 @@ type Options struct {
 	Tracker  *tracker.Tracker
 	// Shared hears of what ManagedResources list.
 	Shared *sharing.Index
-	// Ahead returns the state of a ManagedResource that was acted on though the informer did not show it; nil if there is none.
+	// Ahead returns the state of a ManagedResource that was acted on though the informer did not show it; nil if there is
+	// none.
 	Ahead func(types.NamespacedName) *resourcesv1alpha1.ManagedResource
-	// TakePending tells whether something of a ManagedResource is left to do for which its target was missing. It is asked when that is back, and
-	// need not say so again. nil: of none is.
+	// TakePending tells whether something of a ManagedResource is left to do for which its target was missing. It is asked
+	// when that is back, and need not say so again. nil: of none is.
 	TakePending func(types.NamespacedName) bool
-	// Shown hears of each state of a ManagedResource that the informer shows, after everything else. nil means nobody does.
+	// Shown hears of each state of a ManagedResource that the informer shows, after everything else. nil means nobody
+	// does.
 	Shown  func(*resourcesv1alpha1.ManagedResource)
 	Clock  clock.PassiveClock
 	Logger logr.Logger
@@ -215,8 +217,9 @@ func (d *Dispatcher) Observe(ctx context.Context, mr *resourcesv1alpha1.ManagedR
 	d.concerned(ctx, d.Shared.Observe(mr))
 }
 
-// ObserveWrite takes note of a ManagedResource as it was written, or read from the server itself. With its last finalizer it ends, and the
-// informer may have shown that before the write was answered: nobody would forget what it listed.
+// ObserveWrite takes note of a ManagedResource as it was written, or read from the server itself. With its last
+// finalizer it ends, and the informer may have shown that before the write was answered: nobody would forget what it
+// listed.
 func (d *Dispatcher) ObserveWrite(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) {
 	if mr.DeletionTimestamp != nil && len(mr.Finalizers) == 0 {
 		d.concerned(ctx, d.Shared.Forget(client.ObjectKeyFromObject(mr), mr.UID))
@@ -258,8 +261,8 @@ func relevantChange(a, b *resourcesv1alpha1.ManagedResource) bool {
 		!equality.Semantic.DeepEqual(foreignAnnotations(a), foreignAnnotations(b))
 }
 
-// undone tells whether a ManagedResource differs from what was last acted on, where that was read from the server itself. An
-// informer that lists anew after a gap does not show what came and went meanwhile.
+// undone tells whether a ManagedResource differs from what was last acted on, where that was read from the server
+// itself. An informer that lists anew after a gap does not show what came and went meanwhile.
 func (d *Dispatcher) undone(b *resourcesv1alpha1.ManagedResource) bool {
 	acted := d.Ahead(client.ObjectKeyFromObject(b))
 	if acted == nil || !relevantChange(acted, b) {
@@ -269,15 +272,16 @@ func (d *Dispatcher) undone(b *resourcesv1alpha1.ManagedResource) bool {
 	return err != nil || c < 0
 }
 
-// becameUnhealthy tells whether a ManagedResource is said to be unhealthy which was not. Whoever says it, it is looked at.
+// becameUnhealthy tells whether a ManagedResource is said to be unhealthy which was not. Whoever says it, it is looked
+// at.
 func becameUnhealthy(a, b *resourcesv1alpha1.ManagedResource) bool {
 	was := resourcesv1alpha1.GetCondition(a.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
 	is := resourcesv1alpha1.GetCondition(b.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
 	return is != nil && is.Status == resourcesv1alpha1.ConditionFalse && (was == nil || was.Status == resourcesv1alpha1.ConditionTrue)
 }
 
-// marksLost tells whether somebody took off what says where the objects are, or what keeps the ManagedResource until they
-// are gone. If it was us, there is nothing left to do.
+// marksLost tells whether somebody took off what says where the objects are, or what keeps the ManagedResource until
+// they are gone. If it was us, there is nothing left to do.
 func marksLost(a, b *resourcesv1alpha1.ManagedResource) bool {
 	own := resourcesv1alpha1.Finalizer(assignment.SpecClass(b))
 	return a.Annotations[hubv1alpha1.TargetUIDAnnotation] != "" && (b.Annotations[hubv1alpha1.TargetUIDAnnotation] == "" ||
@@ -336,8 +340,8 @@ func (d *Dispatcher) targetClusterHandler(ctx context.Context) toolscache.Resour
 	}
 }
 
-// leaseHandler notices when a Gardener resource manager takes or gives up a namespace. Renewals are no news, but they are
-// seen here first, and it is the time of that which counts.
+// leaseHandler notices when a Gardener resource manager takes or gives up a namespace. Renewals are no news, but they
+// are seen here first, and it is the time of that which counts.
 func (d *Dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventHandler {
 	told := map[string]time.Time{} // until when a namespace was said to be held; handlers are called one at a time
 	seen := func(obj any, exists bool) {
@@ -393,8 +397,8 @@ type told struct {
 }
 
 // clusterChanged queues the ManagedResources that a change of a target concerns. Successful probes concern none. before
-// remembers what targets were said to be: of one that is not connected, the end of a first attempt that failed comes as a probe
-// event, and so does every later failure with another text.
+// remembers what targets were said to be: of one that is not connected, the end of a first attempt that failed comes as
+// a probe event, and so does every later failure with another text.
 func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Event, before map[clustercache.ClusterKey]told) {
 	status, registered := d.Clusters.GetStatus(event.Cluster)
 	was, now := before[event.Cluster], told{what: string(status.State) + " " + WhyDown(status)}
@@ -422,19 +426,22 @@ func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 	case returns && !event.Has(clustercache.EventRegistered):
 		d.enqueueReturned(ctx, event.Cluster)
 	case registered && status.State != clustercache.StateConnected:
-		// There is nothing to do but to say so, in thousands of ManagedResources if a network goes. Nobody's corrections are to wait for that.
+		// There is nothing to do but to say so, in thousands of ManagedResources if a network goes. Nobody's corrections are
+		// to wait for that.
 		d.enqueueTarget(ctx, event.Cluster, PriorityResync)
 	default:
 		d.enqueueTarget(ctx, event.Cluster, PriorityRetry)
 	}
 }
 
-// returnPause is after how long those are looked at of which nothing but good is known when their target is back: twice as long at most.
+// returnPause is after how long those are looked at of which nothing but good is known when their target is back: twice
+// as long at most.
 const returnPause = 5 * time.Second
 
-// enqueueReturned queues everything that is or may be in a target whose connection goes on where it was. What its watches have missed they tell by
-// themselves. With hundreds of targets that are back, to look at thousands of ManagedResources at once, most of them in vain, kept both
-// processors from saying that the targets are back, and from undoing what was done to them meanwhile. Those go first.
+// enqueueReturned queues everything that is or may be in a target whose connection goes on where it was. What its
+// watches have missed they tell by themselves. With hundreds of targets that are back, to look at thousands of
+// ManagedResources at once, most of them in vain, kept both processors from saying that the targets are back, and from
+// undoing what was done to them meanwhile. Those go first.
 func (d *Dispatcher) enqueueReturned(ctx context.Context, cluster clustercache.ClusterKey) {
 	d.eachIn(ctx, cluster, func(mr *resourcesv1alpha1.ManagedResource) {
 		after := time.Duration(0)
@@ -454,8 +461,8 @@ func (d *Dispatcher) isCalm(mr *resourcesv1alpha1.ManagedResource) bool {
 		mr.Status.ObservedGeneration == mr.Generation && mr.DeletionTimestamp == nil && !d.TakePending(name) && d.Tracker.Settled(name)
 }
 
-// WhyDown is the reason of a target that is down. That probes fail is how it begins; it is not another reason than being
-// unreachable, which it is called a moment later.
+// WhyDown is the reason of a target that is down. That probes fail is how it begins; it is not another reason than
+// being unreachable, which it is called a moment later.
 func WhyDown(status clustercache.Status) string {
 	if status.Reason == clustercache.ReasonProbeFailed {
 		return clustercache.ReasonUnreachable
@@ -500,9 +507,10 @@ func (d *Dispatcher) enqueueNamespace(ctx context.Context, namespace string, pri
 	d.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { d.enqueue(ctx, mr, priority) }, client.InNamespace(namespace))
 }
 
-// Each calls f with every ManagedResource that the informer shows, of those that the options select, the oldest first, to the second. f must not change
-// it. Who fills an empty cluster makes definitions and Namespaces before what is in need of them, and an informer has no order: without
-// one, most of a new target's ManagedResources would fail once and wait for another attempt.
+// Each calls f with every ManagedResource that the informer shows, of those that the options select, the oldest first,
+// to the second. f must not change it. Who fills an empty cluster makes definitions and Namespaces before what is in
+// need of them, and an informer has no order: without one, most of a new target's ManagedResources would fail once and
+// wait for another attempt.
 func (d *Dispatcher) Each(ctx context.Context, f func(*resourcesv1alpha1.ManagedResource), options ...client.ListOption) {
 	list := &resourcesv1alpha1.ManagedResourceList{}
 	// The objects are only read, so the informer's own may be looked at.

@@ -47,8 +47,8 @@ func (a *added) AddWithOpts(o priorityqueue.AddOpts, requests ...Request) {
 	}
 }
 
-// One that ends without its registration is of no class, and in nobody's target. What was remembered of it, if only that it
-// was let go, would be so for ever.
+// One that ends without its registration is of no class, and in nobody's target. What was remembered of it, if only
+// that it was let go, would be so for ever.
 func TestEveryManagedResourceThatIsGoneIsForgotten(t *testing.T) {
 	gone := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "uid"}}
 	for name, event := range map[string]any{"seen": gone, "missed": cache.DeletedFinalStateUnknown{Key: "a/b", Obj: gone}} {
@@ -62,8 +62,8 @@ func TestEveryManagedResourceThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
-// When the last finalizer goes, so does the ManagedResource, and the informer may show that before the server's answer is read. What still lists
-// something is never forgotten, whatever the informer shows: somebody else would delete it.
+// When the last finalizer goes, so does the ManagedResource, and the informer may show that before the server's answer
+// is read. What still lists something is never forgotten, whatever the informer shows: somebody else would delete it.
 func TestOnlyWhatEndedIsNotRememberedAsItWasWritten(t *testing.T) {
 	listing := func(uid types.UID, version string, finalizers ...string) *resourcesv1alpha1.ManagedResource {
 		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{
@@ -115,8 +115,8 @@ func TestOnlyWhatEndedIsNotRememberedAsItWasWritten(t *testing.T) {
 	}
 }
 
-// After a conflict or a lost answer a run reads from the server itself. If a watch was cut meanwhile, the informer lists anew
-// and never shows what was read: to it nothing happened between the state before and the one after.
+// After a conflict or a lost answer a run reads from the server itself. If a watch was cut meanwhile, the informer
+// lists anew and never shows what was read: to it nothing happened between the state before and the one after.
 func TestWhatTheInformerNeverShowedIsUndone(t *testing.T) {
 	at := func(version string, annotations map[string]string) *resourcesv1alpha1.ManagedResource {
 		return &resourcesv1alpha1.ManagedResource{

@@ -18,7 +18,8 @@ const (
 	PriorityUser  = 100
 	PriorityDrift = 50
 	PriorityRetry = 0
-	// PriorityResync is that of looks for which nobody waits: those that are due, and those that only say of a target that it is lost.
+	// PriorityResync is that of looks for which nobody waits: those that are due, and those that only say of a target that
+	// it is lost.
 	PriorityResync = -100
 )
 

@@ -21,8 +21,8 @@ type Problem struct {
 	Notes []string
 }
 
-// Snapshot is what the watches show of the objects of a ManagedResource. The zero value is that of one whose objects are
-// all seen and well.
+// Snapshot is what the watches show of the objects of a ManagedResource. The zero value is that of one whose objects
+// are all seen and well.
 type Snapshot struct {
 	// Unhealthy and Progressing objects, in the order of the inventory. Those that do not exist are unhealthy with the
 	// severity health.Missing, and a message only if there is more to say than that.

@@ -206,7 +206,8 @@ func TestUnsyncedAutoscalers(t *testing.T) {
 	g.Expect(s.Judge(mr1).AutoscalersUnknown).To(BeFalse())
 }
 
-// A restart compares fingerprints: it must see that an autoscaler left while nobody looked, and need not care that one came.
+// A restart compares fingerprints: it must see that an autoscaler left while nobody looked, and need not care that one
+// came.
 func TestRestartComparesAutoscalers(t *testing.T) {
 	g := NewWithT(t)
 	states := func(autoscaled bool) map[inventory.Key]tracker.Accepted {

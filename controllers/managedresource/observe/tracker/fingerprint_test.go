@@ -10,8 +10,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
-// ManagedResources have fingerprints in their annotations. If a version made other ones, it would apply all of a fleet again
-// when it starts.
+// ManagedResources have fingerprints in their annotations. If a version made other ones, it would apply all of a fleet
+// again when it starts.
 func TestFoldIsTheSameInEachVersion(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(tracker.Fingerprint(nil)).To(Equal("e3b0c44298fc1c149afbf4c8996fb924"))

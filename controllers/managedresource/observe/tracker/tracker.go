@@ -412,8 +412,8 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 	m.unseen += o.unseen()
 }
 
-// Fingerprint condenses the states of objects to one text. Equal fingerprints mean equal states of the same objects, and that the
-// same ones are done.
+// Fingerprint condenses the states of objects to one text. Equal fingerprints mean equal states of the same objects,
+// and that the same ones are done.
 func Fingerprint(states map[inventory.Key]Accepted) string {
 	keys := slices.SortedFunc(maps.Keys(states), inventory.Key.Compare)
 	hash := sha256.New()
