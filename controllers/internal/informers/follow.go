@@ -47,8 +47,9 @@ func Follow[T client.Object](
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", kind, err)
 	}
-	work.Go(func() {
-		<-ctx.Done()
+	work.Add(1)
+	context.AfterFunc(ctx, func() {
+		defer work.Done()
 		_ = informer.RemoveEventHandler(registration) // it fails if the informer has ended
 	})
 	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
