@@ -48,7 +48,7 @@ const (
 	maxConns = 512
 	// streamWindow is how much of an answer may wait to be read over HTTP/2. A target can make the hub keep that much for
 	// each of its streams.
-	streamWindow = 128 << 10
+	streamWindow = 256 << 10
 	// maxFrame is the size of the largest HTTP/2 frame that a server may send. Each connection has a buffer for one.
 	maxFrame = 16 << 10
 	// writeTimeout is how long an HTTP/2 connection may take no bytes before it counts as lost.
