@@ -42,7 +42,7 @@ func (c *Controller) Summary(cluster clustercache.ClusterKey) Summary {
 func (c *Controller) ManagedElsewhere(namespace string) (manager string, elsewhere bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
 	defer cancel()
-	until, err := c.claims.ManagedElsewhere(ctx, namespace)
+	until, err := c.assigner.ManagedElsewhere(ctx, namespace)
 	return "gardener-resource-manager", err == nil && !until.IsZero()
 }
 
@@ -93,7 +93,7 @@ func (c *Controller) InUse(cluster clustercache.ClusterKey) bool {
 	if err != nil {
 		return true
 	}
-	d := dependence{claims: c.claims, registration: cluster, uid: tc.Status.ClusterUID}
+	d := dependence{assigner: c.assigner, registration: cluster, uid: tc.Status.ClusterUID}
 	for i := range list.Items {
 		if len(list.Items[i].Status.Resources) > 0 && d.of(ctx, &list.Items[i]) {
 			return true
@@ -104,7 +104,7 @@ func (c *Controller) InUse(cluster clustercache.ClusterKey) bool {
 
 // dependence is that of ManagedResources on a registration.
 type dependence struct {
-	claims       *assignment.Claims
+	assigner     *assignment.Assigner
 	registration clustercache.ClusterKey
 	uid          types.UID // of its cluster
 }
@@ -116,14 +116,14 @@ func (d dependence) of(ctx context.Context, mr *resourcesv1alpha1.ManagedResourc
 	if mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != string(d.uid) {
 		return false
 	}
-	for name, class := range d.claims.Classes {
+	for name, class := range d.assigner.Classes {
 		ours := name == assignment.SpecClass(mr) || slices.Contains(mr.Finalizers, resourcesv1alpha1.Finalizer(name))
 		if ours && class.FixedTarget() == d.registration &&
-			(mr.Namespace == d.registration.Namespace || d.claims.Selects(ctx, class, mr.Namespace)) {
+			(mr.Namespace == d.registration.Namespace || d.assigner.Selects(ctx, class, mr.Namespace)) {
 			return true
 		}
 	}
-	registered := d.claims.Clusters.List
+	registered := d.assigner.Clusters.List
 	return mr.Namespace == d.registration.Namespace &&
 		!slices.ContainsFunc(registered(mr.Namespace), func(st clustercache.Status) bool {
 			return st.Cluster != d.registration && st.UID == d.uid && st.State != clustercache.StateDraining
@@ -152,7 +152,7 @@ func StillNeeded(reader client.Reader, clusters func() clustercache.ClusterCache
 		if !ok || st.UID == "" {
 			return false
 		}
-		d := dependence{claims: &assignment.Claims{Classes: known, Clusters: clusters(), Reader: reader},
+		d := dependence{assigner: &assignment.Assigner{Classes: known, Clusters: clusters(), Reader: reader},
 			registration: cluster, uid: st.UID}
 		waiting := st.State != clustercache.StateDraining || time.Since(st.Since) < releaseGrace
 		list, err := inCluster(ctx, reader, st.UID)
