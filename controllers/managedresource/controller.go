@@ -30,7 +30,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/catchup"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/barrier"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
@@ -101,7 +101,7 @@ type Options struct {
 // Controller keeps ManagedResources for one term of leadership. It is used once.
 type Controller struct {
 	options    Options
-	claims     *assignment.Claims
+	assigner   *assignment.Assigner
 	tracker    *tracker.Tracker
 	shared     *sharing.Index
 	warnings   *notes.Reader
@@ -132,18 +132,18 @@ func New(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the value of label %s: %w", resourcesv1alpha1.ManagedByLabel, err)
 	}
-	claims := &assignment.Claims{Classes: map[string]*assignment.Class{}, Clusters: o.Clusters, Reader: o.Cache, Clock: o.Clock}
+	assigner := &assignment.Assigner{Classes: map[string]*assignment.Class{}, Clusters: o.Clusters, Reader: o.Cache, Clock: o.Clock}
 	for _, class := range o.Classes {
-		claims.Classes[class.Name] = class.Class
+		assigner.Classes[class.Name] = class.Class
 	}
-	c := &Controller{options: o, claims: claims, shared: sharing.NewIndex()}
-	claims.Began = c.Began
+	c := &Controller{options: o, assigner: assigner, shared: sharing.NewIndex()}
+	assigner.Began = c.Began
 	c.tracker = tracker.New(tracker.Options{
 		Clusters: o.Clusters, FieldManager: hubv1alpha1.FieldManager, Selector: selector, Notify: c.notify, Clock: o.Clock,
 	})
 	source := store.New(o.Cache, o.Client, c.observe)
 	c.dispatcher = dispatch.New(dispatch.Options{
-		Cache: o.Cache, Clusters: o.Clusters, Claims: claims, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead,
+		Cache: o.Cache, Clusters: o.Clusters, Assigner: assigner, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead,
 		Shown: source.Shown, Clock: o.Clock, Logger: o.Logger,
 		TakePending: func(mr types.NamespacedName) bool { return c.reconciler.interrupted.take(mr) },
 	})
@@ -243,13 +243,13 @@ func (c *Controller) WorkersLostSince() time.Time { return c.supervisor.lostSinc
 // none is.
 func (c *Controller) OldestHandling() time.Time { return c.dispatcher.OldestHandling() }
 
-// catchupRetry is the pause after the source did not say what is there.
-const catchupRetry = time.Second
+// barrierRetry is the pause after the source did not say what is there.
+const barrierRetry = time.Second
 
 // caughtUp waits until the informer shows what the previous leader wrote; false if ctx ended before.
 func (c *Controller) caughtUp(ctx context.Context) bool {
 	for {
-		behind, err := catchup.Await(ctx, c.options.Client, c.options.Cache)
+		behind, err := barrier.Await(ctx, c.options.Client, c.options.Cache)
 		switch {
 		case ctx.Err() != nil:
 			return false
@@ -262,7 +262,7 @@ func (c *Controller) caughtUp(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-c.options.Clock.After(catchupRetry):
+		case <-c.options.Clock.After(barrierRetry):
 		}
 	}
 }

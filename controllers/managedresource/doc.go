@@ -9,7 +9,7 @@
 //	source/references   which Secrets a ManagedResource refers to
 //	source/secretindex  when the content of a ManagedResource changed
 //	source/sharing      who else lists an object
-//	source/catchup      a cache barrier: a term begins with what the last one wrote
+//	source/barrier      a cache barrier: a term begins with what the last one wrote
 //	source/canon        equal texts of ManagedResources, interned
 //	observe/tracker     watching what a ManagedResource owns
 //	observe/view        what the watches show of it

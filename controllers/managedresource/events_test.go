@@ -62,7 +62,7 @@ func TestBudgetsOfEventsGoWithTheirManagedResources(t *testing.T) {
 	g := NewWithT(t)
 	j := judged(t)
 	r := newRecorder(counting{}, j.clock, nil)
-	j.events, j.assigner = r, &assignment.Claims{}
+	j.events, j.assigner = r, &assignment.Assigner{}
 	j.work.class, j.work.log = &assignment.Class{}, logr.Discard()
 	r.recreated(j.work.mr, inventory.Key{})
 	g.Expect(r.limiters.Len()).To(Equal(1))

@@ -30,6 +30,6 @@ func (c *Controller) WorksIn(cluster clustercache.ClusterKey) bool {
 func (c *Controller) ManagedElsewhere(namespace string) (manager string, elsewhere bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
 	defer cancel()
-	until, err := c.claims.ManagedElsewhere(ctx, namespace)
+	until, err := c.assigner.ManagedElsewhere(ctx, namespace)
 	return "gardener-resource-manager", err == nil && !until.IsZero()
 }

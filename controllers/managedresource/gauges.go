@@ -181,12 +181,12 @@ func (c *Controller) place(ctx context.Context, mr *resourcesv1alpha1.ManagedRes
 	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
 	if target, tracked := c.tracker.Target(name); tracked {
 		class := assignment.SpecClass(mr)
-		if c.claims.Classes[class] == nil {
+		if c.assigner.Classes[class] == nil {
 			return metrics.Other, target, true // it is about to leave for a class that is not ours, and may have any name
 		}
 		return classLabel(class), target, true
 	}
-	decision, err := c.claims.Decide(ctx, mr)
+	decision, err := c.assigner.Decide(ctx, mr)
 	if err != nil || decision.Class == nil || !decision.ElsewhereUntil.IsZero() {
 		return "", clustercache.ClusterKey{}, false
 	}

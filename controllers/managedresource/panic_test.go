@@ -17,7 +17,7 @@ import (
 func TestEventsAreHeardOfAfterARunPanicked(t *testing.T) {
 	j := judged(t)
 	j.work.class = &assignment.Class{}
-	j.neighbours = &neighbours{index: sharing.NewIndex(), assigner: &assignment.Claims{}}
+	j.neighbours = &neighbours{index: sharing.NewIndex(), assigner: &assignment.Assigner{}}
 	j.content = &content{bundles: bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})}
 	j.objects = &objects{tracker: j.tracker}
 	j.clusters.Add(j.work.target, clustersfake.Target{Client: j.server})

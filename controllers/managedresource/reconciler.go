@@ -45,7 +45,7 @@ type reconciler struct {
 	store      *store.Store
 	targets    *targets
 	content    *content
-	assigner   *assignment.Claims
+	assigner   *assignment.Assigner
 	tracker    *tracker.Tracker
 	objects    *objects
 	neighbours *neighbours
@@ -79,8 +79,8 @@ func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
 	targets := &targets{clusters: o.Clusters, reader: o.Cache}
 	status := newStatusWriter(source, o.Clock)
 	return &reconciler{
-		store: source, targets: targets, assigner: c.claims, tracker: c.tracker, warnings: c.warnings,
-		neighbours: &neighbours{index: c.shared, assigner: c.claims},
+		store: source, targets: targets, assigner: c.assigner, tracker: c.tracker, warnings: c.warnings,
+		neighbours: &neighbours{index: c.shared, assigner: c.assigner},
 		content: &content{
 			live: o.Client, secrets: o.Secrets, bundles: o.Bundles, managedBy: o.ManagedBy, parallel: o.ParallelObjects,
 		},

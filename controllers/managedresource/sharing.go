@@ -37,7 +37,7 @@ type sharers struct {
 // neighbours finds the sharers of a ManagedResource.
 type neighbours struct {
 	index    *sharing.Index
-	assigner *assignment.Claims
+	assigner *assignment.Assigner
 }
 
 // of finds the other ManagedResources that have a say in the cluster which one is bound to.

@@ -116,7 +116,7 @@ func (t *targets) is(key clustercache.ClusterKey, uid types.UID) error {
 
 // ofObjects finds the cluster that got the objects. Without a mark, as on a ManagedResource that another instance
 // left behind, it is the target that the ManagedResource belongs to.
-func (t *targets) ofObjects(ctx context.Context, s *scope, assigner *assignment.Claims) (
+func (t *targets) ofObjects(ctx context.Context, s *scope, assigner *assignment.Assigner) (
 	key clustercache.ClusterKey, status clustercache.Status, registered bool, err error,
 ) {
 	away := clustercache.Status{State: clustercache.StateDisconnected, Message: s.decision.Message}

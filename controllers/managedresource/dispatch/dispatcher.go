@@ -35,7 +35,7 @@ type Options struct {
 	// Cache holds the informers of the source.
 	Cache    ctrlcache.Cache
 	Clusters clustercache.ClusterCache
-	Claims   *assignment.Claims
+	Assigner *assignment.Assigner
 	Tracker  *tracker.Tracker
 	// Shared hears of what ManagedResources list.
 	Shared *sharing.Index
@@ -100,7 +100,7 @@ func (d *Dispatcher) enqueue(ctx context.Context, mr *resourcesv1alpha1.ManagedR
 
 // enqueueAfter is enqueue for a look after a while, unless there is a reason for one before.
 func (d *Dispatcher) enqueueAfter(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, priority int, after time.Duration) {
-	decision, err := d.Claims.Decide(ctx, mr)
+	decision, err := d.Assigner.Decide(ctx, mr)
 	if err != nil {
 		if ctx.Err() == nil {
 			d.Logger.Error(err, "Cannot decide about a ManagedResource", "managedResource", client.ObjectKeyFromObject(mr).String())
@@ -164,13 +164,13 @@ func (d *Dispatcher) Watch(ctx context.Context) error {
 	}
 	events := d.Clusters.GetClusterSource("managedresource")
 	defer events.Close()
-	told := map[clustercache.ClusterKey]told{}
+	reported := map[clustercache.ClusterKey]reported{}
 	for {
 		event, err := events.Next(ctx)
 		if err != nil {
 			return nil // the end of ctx
 		}
-		d.clusterChanged(ctx, event, told)
+		d.clusterChanged(ctx, event, reported)
 	}
 }
 
@@ -241,7 +241,7 @@ func (d *Dispatcher) concerned(ctx context.Context, change sharing.Change) {
 			}
 			does, known := reaches[through]
 			if !known {
-				does = d.Claims.SayIn(ctx, change.Namespace, types.UID(cluster), through) != assignment.NoSay
+				does = d.Assigner.SayIn(ctx, change.Namespace, types.UID(cluster), through) != assignment.NoSay
 				reaches[through] = does
 			}
 			if !does {
@@ -355,10 +355,10 @@ func (d *Dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventH
 		before, now := told[lease.Namespace], d.Clock.Now()
 		var until time.Time
 		if exists {
-			until = d.Claims.SeeLease(lease)
+			until = d.Assigner.SeeLease(lease)
 			told[lease.Namespace] = until
 		} else {
-			d.Claims.LeaseGone(lease.Namespace)
+			d.Assigner.LeaseGone(lease.Namespace)
 			delete(told, lease.Namespace)
 		}
 		if before.After(now) != until.After(now) || until.Before(before) {
@@ -391,7 +391,7 @@ func (d *Dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEv
 }
 
 // told is what a target was said to be.
-type told struct {
+type reported struct {
 	what string
 	held int64 // the generation of the connection that may be back in a moment; zero if there is none
 }
@@ -399,9 +399,9 @@ type told struct {
 // clusterChanged queues the ManagedResources that a change of a target concerns. Successful probes concern none. before
 // remembers what targets were said to be: of one that is not connected, the end of a first attempt that failed comes as
 // a probe event, and so does every later failure with another text.
-func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Event, before map[clustercache.ClusterKey]told) {
+func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Event, before map[clustercache.ClusterKey]reported) {
 	status, registered := d.Clusters.GetStatus(event.Cluster)
-	was, now := before[event.Cluster], told{what: string(status.State) + " " + WhyDown(status)}
+	was, now := before[event.Cluster], reported{what: string(status.State) + " " + WhyDown(status)}
 	if status.State == clustercache.StateRefused {
 		now.what += " " + status.Message
 	}
@@ -485,7 +485,7 @@ func (d *Dispatcher) eachIn(ctx context.Context, cluster clustercache.ClusterKey
 			d.withName(ctx, name, f)
 		}
 	}
-	for _, class := range d.Claims.Classes {
+	for _, class := range d.Assigner.Classes {
 		fixed := class.Target.Type == configv1alpha1.TargetSource && cluster == assignment.SourceTarget ||
 			class.Target.Type == configv1alpha1.TargetRegistration && cluster.Namespace == class.Target.Namespace && cluster.Name == class.Target.Name
 		if fixed {

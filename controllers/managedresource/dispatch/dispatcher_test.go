@@ -145,8 +145,8 @@ func TestWhatTheInformerNeverShowedIsUndone(t *testing.T) {
 			queue := &added{}
 			d := New(Options{
 				Shared: sharing.NewIndex(), Tracker: tracker.New(tracker.Options{}),
-				Claims: &assignment.Claims{Classes: map[string]*assignment.Class{class.Name: class}, Reader: namespaces},
-				Ahead:  func(types.NamespacedName) *resourcesv1alpha1.ManagedResource { return test.acted },
+				Assigner: &assignment.Assigner{Classes: map[string]*assignment.Class{class.Name: class}, Reader: namespaces},
+				Ahead:    func(types.NamespacedName) *resourcesv1alpha1.ManagedResource { return test.acted },
 			})
 			d.SetQueue(class.Name, queue)
 			d.managedResourceHandler(t.Context()).OnUpdate(at("4", nil), at("6", nil))
@@ -170,10 +170,10 @@ func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
 	queue := &added{}
 	d := New(Options{
 		Cache: informers{Reader: reader}, Clusters: clusters, Tracker: tracker.New(tracker.Options{}), Clock: clock.RealClock{},
-		Claims: &assignment.Claims{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
+		Assigner: &assignment.Assigner{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
 	})
 	d.SetQueue(class.Name, queue)
-	before := map[clustercache.ClusterKey]told{}
+	before := map[clustercache.ClusterKey]reported{}
 	for _, step := range []struct {
 		what   string
 		status clustercache.Status
@@ -232,7 +232,7 @@ func TestWhatIsCalmWaitsWhenItsTargetIsBack(t *testing.T) {
 			d, queue, _, mr := prioritized(t)
 			clusters := clustersfake.New(nil)
 			clusters.Add(key, clustersfake.Target{})
-			d.Clusters, d.Claims.Clusters = clusters, clusters
+			d.Clusters, d.Assigner.Clusters = clusters, clusters
 			d.TakePending = func(types.NamespacedName) bool { return test.pending }
 			mr.Finalizers = []string{"test/stays"} // for one that goes
 			mr.Generation, mr.Status.ObservedGeneration = 2, 2
@@ -265,7 +265,7 @@ func TestWhatIsCalmWaitsWhenItsTargetIsBack(t *testing.T) {
 			if test.event != "" {
 				event = test.event
 			}
-			before := map[clustercache.ClusterKey]told{}
+			before := map[clustercache.ClusterKey]reported{}
 			for _, step := range []struct {
 				status clustercache.Status
 				event  clustercache.EventType
@@ -305,10 +305,10 @@ func TestTargetGetsTheOldestFirst(t *testing.T) {
 	reader, queue := objects.Build(), &added{}
 	d := New(Options{
 		Cache: informers{Reader: reader}, Clusters: clusters, Tracker: tracker.New(tracker.Options{}), Clock: clock.RealClock{},
-		Claims: &assignment.Claims{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
+		Assigner: &assignment.Assigner{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
 	})
 	d.SetQueue(class.Name, queue)
-	d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]told{})
+	d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]reported{})
 	names := make([]string, 0, len(queue.names))
 	for _, n := range queue.names {
 		names = append(names, n.Name)

@@ -50,20 +50,20 @@ func (c *Class) sharesFinalizer() bool {
 
 // ManagedElsewhere returns until when a Gardener resource manager holds the namespace, by the Lease it renews, as far
 // as is known; zero if none does.
-func (c *Claims) ManagedElsewhere(ctx context.Context, namespace string) (time.Time, error) {
+func (c *Assigner) ManagedElsewhere(ctx context.Context, namespace string) (time.Time, error) {
 	return c.managedElsewhere(ctx, c.Reader, namespace)
 }
 
 // ManagedElsewhereNow is ManagedElsewhere with a look at the source itself: one may have come a moment ago. It returns
 // zero for classes that no resource manager holds.
-func (c *Claims) ManagedElsewhereNow(ctx context.Context, live client.Reader, class *Class, namespace string) (time.Time, error) {
+func (c *Assigner) ManagedElsewhereNow(ctx context.Context, live client.Reader, class *Class, namespace string) (time.Time, error) {
 	if !class.sharesFinalizer() {
 		return time.Time{}, nil
 	}
 	return c.managedElsewhere(ctx, live, namespace)
 }
 
-func (c *Claims) managedElsewhere(ctx context.Context, reader client.Reader, namespace string) (time.Time, error) {
+func (c *Assigner) managedElsewhere(ctx context.Context, reader client.Reader, namespace string) (time.Time, error) {
 	lease := &coordinationv1.Lease{}
 	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ResourceManagerLease}, lease, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
@@ -77,7 +77,7 @@ func (c *Claims) managedElsewhere(ctx context.Context, reader client.Reader, nam
 }
 
 // SeeLease takes note of a Lease of a Gardener resource manager and returns until when it is held; zero if it is not.
-func (c *Claims) SeeLease(lease *coordinationv1.Lease) time.Time {
+func (c *Assigner) SeeLease(lease *coordinationv1.Lease) time.Time {
 	now := c.Clock.Now()
 	c.leases.mu.Lock()
 	defer c.leases.mu.Unlock()
@@ -108,7 +108,7 @@ func (c *Claims) SeeLease(lease *coordinationv1.Lease) time.Time {
 }
 
 // LeaseGone takes note that there is no Lease of a Gardener resource manager in a namespace.
-func (c *Claims) LeaseGone(namespace string) {
+func (c *Assigner) LeaseGone(namespace string) {
 	c.leases.mu.Lock()
 	defer c.leases.mu.Unlock()
 	delete(c.leases.seen, namespace)

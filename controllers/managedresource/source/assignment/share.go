@@ -34,7 +34,7 @@ const (
 //     which accepted its credential and is identified by its address and its certificates.
 //
 // It answers from memory.
-func (c *Claims) SayIn(ctx context.Context, namespace string, uid types.UID, through clustercache.ClusterKey) Say {
+func (c *Assigner) SayIn(ctx context.Context, namespace string, uid types.UID, through clustercache.ClusterKey) Say {
 	say := NoSay
 	for _, class := range c.Classes {
 		fixed := class.FixedTarget()
@@ -78,7 +78,7 @@ func mayConnect(st clustercache.Status) bool {
 }
 
 // settling tells whether registrations may still be connecting for the first time.
-func (c *Claims) settling() bool {
+func (c *Assigner) settling() bool {
 	if c.Began == nil {
 		return false
 	}

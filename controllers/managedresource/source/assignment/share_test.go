@@ -66,7 +66,7 @@ func TestSayIn(t *testing.T) {
 				clustercache.Status{Cluster: assignment.SourceTarget, State: connected, UID: "uid", Server: "inside"}) {
 				clusters.SetStatus(st)
 			}
-			claims := &assignment.Claims{
+			claims := &assignment.Assigner{
 				Classes: map[string]*assignment.Class{}, Clusters: clusters, Clock: clock,
 				Began: func() time.Time { return clock.Now().Add(-tc.began) },
 				Reader: fakeclient.NewClientBuilder().WithObjects(
@@ -110,7 +110,7 @@ func TestSayInAClusterThatMayBeTheOperatorsTarget(t *testing.T) {
 	}, "")
 	g.Expect(err).NotTo(HaveOccurred())
 	began := clock.Now()
-	claims := &assignment.Claims{
+	claims := &assignment.Assigner{
 		Classes: map[string]*assignment.Class{"seed": class}, Clusters: clusters, Clock: clock,
 		Began: func() time.Time { return began },
 		Reader: fakeclient.NewClientBuilder().WithObjects(

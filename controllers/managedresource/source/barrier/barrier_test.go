@@ -1,4 +1,4 @@
-package catchup_test
+package barrier_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/catchup"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/barrier"
 )
 
 // state is what one side holds: versions by name. Each page of a list has one item.
@@ -109,7 +109,7 @@ func TestAwait(t *testing.T) {
 				behind := 0
 				go func() {
 					var err error
-					behind, err = catchup.Await(t.Context(), live, cached)
+					behind, err = barrier.Await(t.Context(), live, cached)
 					done <- err
 				}()
 				for _, change := range test.changes {
@@ -136,10 +136,10 @@ func TestAwait(t *testing.T) {
 
 func TestAwaitFails(t *testing.T) {
 	g := NewWithT(t)
-	_, err := catchup.Await(t.Context(), &state{fails: errors.New("no")}, &state{})
+	_, err := barrier.Await(t.Context(), &state{fails: errors.New("no")}, &state{})
 	g.Expect(err).To(MatchError(ContainSubstring("no")))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = catchup.Await(ctx, &state{items: map[string]int{"a": 1}}, &state{})
+	_, err = barrier.Await(ctx, &state{items: map[string]int{"a": 1}}, &state{})
 	g.Expect(err).To(MatchError(context.Canceled))
 }

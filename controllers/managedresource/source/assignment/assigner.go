@@ -107,8 +107,8 @@ type Decision struct {
 	Reason, Message string
 }
 
-// Claims takes decisions.
-type Claims struct {
+// Assigner takes decisions.
+type Assigner struct {
 	// Classes of this hub, by name.
 	Classes map[string]*Class
 	// Clusters knows the registrations.
@@ -123,7 +123,7 @@ type Claims struct {
 }
 
 // Decide takes the decision for a ManagedResource.
-func (c *Claims) Decide(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) (Decision, error) {
+func (c *Assigner) Decide(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) (Decision, error) {
 	var d Decision
 	wanted := c.Classes[SpecClass(mr)]
 	marked := mr.Annotations[hubv1alpha1.TargetUIDAnnotation] != ""
@@ -169,7 +169,7 @@ func (c *Claims) Decide(ctx context.Context, mr *resourcesv1alpha1.ManagedResour
 // left returns the class of ours that a marked ManagedResource has to leave next, nil if there is none. If it carries
 // the finalizers of several, that whose target got the objects comes first: under another one they would count as lost.
 // Nothing is left while the objects are in a target of the class that it belongs to now.
-func (c *Claims) left(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, wanted *Class) (*Class, error) {
+func (c *Assigner) left(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, wanted *Class) (*Class, error) {
 	classes := c.Holders(mr)
 	others := slices.DeleteFunc(slices.Clone(classes), func(class *Class) bool { return class == wanted })
 	if len(others) == 0 || len(classes) == 1 {
@@ -198,7 +198,7 @@ func first(classes []*Class) *Class {
 }
 
 // Holders are the classes of this hub whose finalizers a ManagedResource carries, in the order of the finalizers.
-func (c *Claims) Holders(mr *resourcesv1alpha1.ManagedResource) []*Class {
+func (c *Assigner) Holders(mr *resourcesv1alpha1.ManagedResource) []*Class {
 	var out []*Class
 	for _, f := range mr.Finalizers {
 		for _, class := range c.Classes {
@@ -260,7 +260,7 @@ func (d *Decision) notFound(namespace, picked string) string {
 }
 
 // candidates are the targets that a ManagedResource of the class may reach from a namespace.
-func (c *Claims) candidates(class *Class, namespace string, selected bool) []clustercache.ClusterKey {
+func (c *Assigner) candidates(class *Class, namespace string, selected bool) []clustercache.ClusterKey {
 	switch class.Target.Type {
 	case configv1alpha1.TargetSource:
 		if selected {
@@ -286,7 +286,7 @@ func (c *Claims) candidates(class *Class, namespace string, selected bool) []clu
 // FindUID returns the target with a kube-system UID among those that a ManagedResource of the namespace may have
 // reached under the class, draining ones included. A target that was not connected since the start is known by its
 // TargetCluster, or by what was confirmed of its registration meanwhile.
-func (c *Claims) FindUID(ctx context.Context, class *Class, namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
+func (c *Assigner) FindUID(ctx context.Context, class *Class, namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
 	if class.Target.Type == configv1alpha1.TargetNamespace {
 		for _, st := range c.Clusters.List(namespace) {
 			if is, err := c.isCluster(ctx, st, uid); err != nil || is {
@@ -313,7 +313,7 @@ func (c *Claims) FindUID(ctx context.Context, class *Class, namespace string, ui
 
 // confirmed finds a registration that was confirmed to lead to the cluster with a UID from now on, and was not followed
 // yet: what is known of it is of the time before.
-func (c *Claims) confirmed(namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
+func (c *Assigner) confirmed(namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
 	for _, st := range c.Clusters.List(namespace) {
 		if st.Annotations[hubv1alpha1.ConfirmIdentityAnnotation] == string(uid) && (st.UID == "" || st.PendingSecretResourceVersion != "") {
 			return st.Cluster, true, nil
@@ -324,7 +324,7 @@ func (c *Claims) confirmed(namespace string, uid types.UID) (clustercache.Cluste
 
 // FixedMayBe tells whether the fixed target of a class may be the cluster with a UID, whatever namespaces the class
 // selects. Nobody knows which cluster a target is that was never connected.
-func (c *Claims) FixedMayBe(ctx context.Context, class *Class, uid types.UID) (bool, error) {
+func (c *Assigner) FixedMayBe(ctx context.Context, class *Class, uid types.UID) (bool, error) {
 	fixed := class.FixedTarget()
 	st, ok := c.Clusters.GetStatus(fixed)
 	if !ok || fixed == (clustercache.ClusterKey{}) {
@@ -335,14 +335,14 @@ func (c *Claims) FixedMayBe(ctx context.Context, class *Class, uid types.UID) (b
 }
 
 // isCluster tells whether a registered target is the cluster with a UID.
-func (c *Claims) isCluster(ctx context.Context, st clustercache.Status, uid types.UID) (bool, error) {
+func (c *Assigner) isCluster(ctx context.Context, st clustercache.Status, uid types.UID) (bool, error) {
 	known, err := c.clusterUID(ctx, st)
 	return err == nil && known == uid, err
 }
 
 // clusterUID is the UID of a registered target, empty if it is not known. Its TargetCluster knows it from before a
 // restart.
-func (c *Claims) clusterUID(ctx context.Context, st clustercache.Status) (types.UID, error) {
+func (c *Assigner) clusterUID(ctx context.Context, st clustercache.Status) (types.UID, error) {
 	if st.UID != "" || st.Cluster.Namespace == "" {
 		return st.UID, nil
 	}
@@ -358,12 +358,12 @@ func (c *Claims) clusterUID(ctx context.Context, st clustercache.Status) (types.
 
 // Selects tells whether a class is open for a namespace. If that cannot be determined, it is, so that nothing is
 // dropped because of it.
-func (c *Claims) Selects(ctx context.Context, class *Class, namespace string) bool {
+func (c *Assigner) Selects(ctx context.Context, class *Class, namespace string) bool {
 	selected, err := c.selects(ctx, class, namespace)
 	return selected || err != nil
 }
 
-func (c *Claims) selects(ctx context.Context, class *Class, namespace string) (bool, error) {
+func (c *Assigner) selects(ctx context.Context, class *Class, namespace string) (bool, error) {
 	if class.Selector == nil {
 		return false, nil
 	}

@@ -36,7 +36,7 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 //	two   with the registrations two/a and two/b, and two/s for class garden
 //	seed  selected for seed and garden
 //	empty with nothing
-func claims(t *testing.T, objects ...client.Object) *Claims {
+func claims(t *testing.T, objects ...client.Object) *Assigner {
 	t.Helper()
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
@@ -60,7 +60,7 @@ func claims(t *testing.T, objects ...client.Object) *Claims {
 		}
 		clusters.SetStatus(st)
 	}
-	c := &Claims{
+	c := &Assigner{
 		Classes: map[string]*Class{}, Clusters: clusters, Clock: clocktesting.NewFakePassiveClock(now),
 		Reader: fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
 	}

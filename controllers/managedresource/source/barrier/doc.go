@@ -1,4 +1,4 @@
-// Package catchup waits, at the start of a term of leadership, until the informer of ManagedResources shows what the
+// Package barrier waits, at the start of a term of leadership, until the informer of ManagedResources shows what the
 // previous leader wrote.
 //
 // Caches are warm before leadership, and nothing says that they are not behind. A leader that works with a
@@ -12,4 +12,4 @@
 //
 // Trade-offs: one list of metadata for each term. The version of the collection alone would be cheaper to get, but an
 // informer hears of it with its next event only, which may be a minute away.
-package catchup
+package barrier

@@ -1,4 +1,4 @@
-package catchup
+package barrier
 
 import (
 	"context"
