@@ -112,7 +112,7 @@ func TestMR33_ObjectIsReleasedUnderItsNewKind(t *testing.T) {
 	p.Expect(after.Annotations).NotTo(Or(HaveKey(resourcesv1alpha1.OriginAnnotation), HaveKey(resourcesv1alpha1.DescriptionAnnotation)))
 }
 
-// The entry under the old kind delivers the labels and annotations of the last apply (spec 2.5).
+// The entry under the old kind delivers the labels and annotations of the last apply.
 func TestMR33_LabelThatWasManagedUnderTheOldKindGoes(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
