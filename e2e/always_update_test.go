@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // With alwaysUpdate every object is sent again in each period, although nothing differs; without, nothing is (see
@@ -17,7 +17,7 @@ import (
 func TestAlwaysUpdateSendsEverythingOnceAPeriod(t *testing.T) {
 	s := newSpace(t, nil)
 	s.register("target", east)
-	hubtest.StartHubForTest(t, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+	testbed.StartHubForTest(t, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 		c.Controllers.ManagedResource.AlwaysUpdate = true
 		c.Controllers.ManagedResource.SyncPeriod = metav1.Duration{Duration: 15 * time.Second}
 	}})

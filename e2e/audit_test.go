@@ -8,13 +8,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 type request = controlplane.AuditEntry
 
 // listen returns a function that returns the requests of hubs to a cluster's API server since now.
-func listen(g *WithT, cluster *hubtest.Cluster) func() []request {
+func listen(g *WithT, cluster *testbed.Cluster) func() []request {
 	began := time.Now()
 	return func() []request {
 		all, err := cluster.AuditEntries()

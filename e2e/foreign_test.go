@@ -14,14 +14,14 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // managedByGRM fills a namespace as Gardener's resource manager leaves it.
 func managedByGRM(s *space, lease *coordinationv1.Lease) {
 	s.t.Helper()
 	create := func(object client.Object) { s.Expect(source.Client.Create(s.ctx, object)).To(Succeed()) }
-	create(hubtest.Content(s.name, "content", "objects.yaml", s.configMap("one", "1")))
+	create(testbed.Content(s.name, "content", "objects.yaml", s.configMap("one", "1")))
 	// What Cluster API stores in addition to a kubeconfig, and a Secret of the token requestor.
 	create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "shoot-ca", Labels: map[string]string{hubv1alpha1.ClusterNameLabel: "shoot"}},
@@ -53,7 +53,7 @@ func managedByGRM(s *space, lease *coordinationv1.Lease) {
 			mr.Spec.Class, mr.Finalizers = new("extension"), []string{finalizer + "-extension"}
 		},
 	} {
-		mr := hubtest.ManagedResource(s.name, name, "content")
+		mr := testbed.ManagedResource(s.name, name, "content")
 		mr.Finalizers = []string{finalizer}
 		change(mr)
 		create(mr)
@@ -120,7 +120,7 @@ func TestHubWritesNothingWhereGardenersResourceManagerIsAtWork(t *testing.T) {
 	asked := listen(s.WithT, source)
 	s.startHub()
 	own := func(e request) bool { // its Lease, and the token by which it would apply to the source
-		return e.Namespace == hubtest.HubNamespace && (e.Resource == "leases" || e.Resource == "serviceaccounts" && e.Subresource == "token")
+		return e.Namespace == testbed.HubNamespace && (e.Resource == "leases" || e.Resource == "serviceaccounts" && e.Subresource == "token")
 	}
 	leads := func(e request) bool { return e.Resource == "leases" && (e.Verb == "create" || e.Verb == "update") }
 	s.Eventually(func() []string { return texts(without(asked(), func(e request) bool { return !leads(e) })) }).ShouldNot(BeEmpty(), "the hub leads")

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 
 // foreign creates ConfigMaps of another owner in a cluster and returns a function that expects them unchanged. They
 // even have the origin of the ManagedResource "mr", like objects that it once left there.
-func (s *space) foreign(cluster *hubtest.Cluster, names ...string) (untouched func()) {
+func (s *space) foreign(cluster *testbed.Cluster, names ...string) (untouched func()) {
 	s.t.Helper()
 	versions := map[string]string{}
 	for _, name := range names {
@@ -69,7 +69,7 @@ func (s *space) inventoryNames() []string {
 func TestGRM_BUG8_X8_MR12_MR13_HandoverBetweenClasses(t *testing.T) {
 	type side struct {
 		class, finalizer string
-		cluster          **hubtest.Cluster
+		cluster          **testbed.Cluster
 	}
 	ours, theirs := side{"", ourFinalizer, &east}, side{otherClass, otherFinalizer, &west}
 	for name, test := range map[string]struct {
@@ -94,10 +94,10 @@ func TestGRM_BUG8_X8_MR12_MR13_HandoverBetweenClasses(t *testing.T) {
 				for _, n := range names {
 					manifests = append(manifests, s.configMap(n, secret))
 				}
-				s.Expect(source.Client.Create(s.ctx, hubtest.Content(s.name, secret, "objects.yaml", manifests...))).To(Succeed())
+				s.Expect(source.Client.Create(s.ctx, testbed.Content(s.name, secret, "objects.yaml", manifests...))).To(Succeed())
 			}
 			oldTarget, newTarget := *test.from.cluster, *test.to.cluster
-			mr := hubtest.ManagedResource(s.name, "mr", "first")
+			mr := testbed.ManagedResource(s.name, "mr", "first")
 			if test.from.class != "" {
 				mr.Spec.Class = &test.from.class
 			}
@@ -149,7 +149,7 @@ func TestGRM_BUG8_X8_MR12_MR13_HandoverBetweenClasses(t *testing.T) {
 func TestGRM_DeletionAmidHandover(t *testing.T) {
 	for name, test := range map[string]struct {
 		from, to string
-		old, new **hubtest.Cluster
+		old, new **testbed.Cluster
 	}{
 		"from the resource manager": {otherClass, "", &west, &east},
 		"to the resource manager":   {"", otherClass, &east, &west},
@@ -159,11 +159,11 @@ func TestGRM_DeletionAmidHandover(t *testing.T) {
 			s.register("target", east)
 			s.startHub()
 			s.startGRM(otherClass, grmOtherLease, west)
-			mr := hubtest.ManagedResource(s.name, "mr", "mr")
+			mr := testbed.ManagedResource(s.name, "mr", "mr")
 			if test.from != "" {
 				mr.Spec.Class = &test.from
 			}
-			s.manageWith(mr, hubtest.Content(s.name, "mr", "objects.yaml", s.configMap("one", "1"), s.configMap("two", "1")))
+			s.manageWith(mr, testbed.Content(s.name, "mr", "objects.yaml", s.configMap("one", "1"), s.configMap("two", "1")))
 			s.eventuallyGood("mr")
 			s.hold(*test.old, "one", true)
 			s.toClass(test.to, "mr")

@@ -22,7 +22,7 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // shoot is what a shoot has: workloads, settings of them, and a custom resource with its definition.
@@ -48,8 +48,8 @@ func (s *space) manageShoot() {
 		return fmt.Sprintf(`"selector":{"matchLabels":{"app":%[1]q}},"template":{"metadata":{"labels":{"app":%[1]q}},"spec":{"serviceAccountName":"web",
 			"containers":[{"name":"main","image":"example.com/web:1","ports":[{"containerPort":80}],"resources":{"requests":{"cpu":"0.010","memory":"1024Ki"}}}]}}`, app)
 	}
-	workload := hubtest.Content(s.name, "workload", "data.yaml.br")
-	workload.Data["data.yaml.br"] = hubtest.Brotli([]byte(strings.Join([]string{
+	workload := testbed.Content(s.name, "workload", "data.yaml.br")
+	workload.Data["data.yaml.br"] = testbed.Brotli([]byte(strings.Join([]string{
 		object("v1", "ServiceAccount", "web", `"automountServiceAccountToken":false`),
 		object("apps/v1", "Deployment", "web", `"spec":{"replicas":2,`+pods("web")+`}`),
 		object("apps/v1", "Deployment", "api", `"spec":{`+pods("api")+`}`),
@@ -61,7 +61,7 @@ func (s *space) manageShoot() {
 		object("v1", "Service", "outside", `"spec":{"type":"NodePort","selector":{"app":"api"},"ports":[{"port":80}]}`),
 		object("policy/v1", "PodDisruptionBudget", "web", `"spec":{"maxUnavailable":1,"selector":{"matchLabels":{"app":"web"}}}`),
 	}, "\n---\n")))
-	mr := hubtest.ManagedResource(s.name, "workload", "workload")
+	mr := testbed.ManagedResource(s.name, "workload", "workload")
 	mr.Spec.InjectLabels = map[string]string{"shoot.gardener.cloud/no-cleanup": "true"}
 	s.manageWith(mr, workload)
 
@@ -176,7 +176,7 @@ const stillGood = `^((ResourcesApplied=True/ApplySucceeded|ResourcesHealthy=True
 // changeContent replaces the content of settings by ConfigMaps that say "2", one of them gone, and expects it in the target.
 func (s *space) changeContent() {
 	s.t.Helper()
-	content := hubtest.Content(s.name, "settings", "objects.yaml", s.settings("2")[1:]...)
+	content := testbed.Content(s.name, "settings", "objects.yaml", s.settings("2")[1:]...)
 	s.Expect(source.Client.Update(s.ctx, content)).To(Succeed())
 	s.Eventually(func() string { return s.value(west, "setting-1") }, 2*patience).Should(Equal("2"))
 	s.Eventually(func() string { return s.value(west, "setting-0") }, 2*patience).Should(BeEmpty())
@@ -213,7 +213,7 @@ func TestGRMIsTakenOver(t *testing.T) {
 			s.register("target", west)
 			s.startHub()
 			s.Eventually(func() string { return s.targetCondition("target") }).Should(Equal("False/ManagedElsewhere"))
-			s.Expect(source.Client.Update(s.ctx, hubtest.Content(s.name, "custom", "objects.yaml", definition(s), instance(s), s.configMap("custom", "2")))).To(Succeed())
+			s.Expect(source.Client.Update(s.ctx, testbed.Content(s.name, "custom", "objects.yaml", definition(s), instance(s), s.configMap("custom", "2")))).To(Succeed())
 			s.eventuallyValue(west, "custom", "2")
 			s.eventuallyGood(shoot...)
 			s.edit(west, "setting-0", "of somebody")
@@ -265,7 +265,7 @@ func TestGRMIsNotDisturbedByADryRun(t *testing.T) {
 	s.register("target", west)
 	askedSource, askedTarget := listen(s.WithT, source), listen(s.WithT, west)
 	planned := func(e request) bool { return strings.Contains(e.RequestURI, "dryRun=All") }
-	hubtest.StartHubForTest(t, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+	testbed.StartHubForTest(t, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 		for i := range c.Classes {
 			c.Classes[i].DryRun = true
 		}
@@ -301,7 +301,7 @@ func TestGRMIsTakenOverWithItsInventory(t *testing.T) {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "labelled"}}
 	mine := `{"metadata":{"labels":{"changed":"2","mine":"1"},"annotations":{"changed":"2","mine":"1"}}}`
 	s.Expect(west.Client.Patch(s.ctx, cm, client.RawPatch(types.MergePatchType, []byte(mine)), client.FieldOwner("somebody"))).To(Succeed())
-	s.Expect(source.Client.Update(s.ctx, hubtest.Content(s.name, "mr", "objects.yaml", labelled(`"kept":"1"`), s.configMap("wanted", "1")))).To(Succeed())
+	s.Expect(source.Client.Update(s.ctx, testbed.Content(s.name, "mr", "objects.yaml", labelled(`"kept":"1"`), s.configMap("wanted", "1")))).To(Succeed())
 	s.Expect(s.holder(grmLease)).NotTo(BeEmpty(), "the Lease still holds the namespace, so nobody did anything")
 
 	s.eventuallyValue(west, "wanted", "1")
@@ -316,13 +316,13 @@ func TestGRMIsTakenOverWithItsInventory(t *testing.T) {
 func TestGRMGetsItBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		// leave is what an operator does to the hub before and after he starts the resource manager.
-		leave func(s *space, h *hubtest.Hub)
+		leave func(s *space, h *testbed.Hub)
 		// after is what he does once the resource manager is running.
-		after func(s *space, h *hubtest.Hub, m *grm)
+		after func(s *space, h *testbed.Hub, m *grm)
 	}{
 		"from a hub that was stopped, and loses it again": {
-			leave: func(s *space, h *hubtest.Hub) { s.stopHub(h) },
-			after: func(s *space, _ *hubtest.Hub, m *grm) {
+			leave: func(s *space, h *testbed.Hub) { s.stopHub(h) },
+			after: func(s *space, _ *testbed.Hub, m *grm) {
 				before := s.identities(shoot...)
 				m.stop(s)
 				s.startHub()
@@ -334,12 +334,12 @@ func TestGRMGetsItBack(t *testing.T) {
 			},
 		},
 		"from a hub that goes on elsewhere": {
-			leave: func(s *space, _ *hubtest.Hub) {
+			leave: func(s *space, _ *testbed.Hub) {
 				tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "target"}}
 				s.Expect(source.Client.Patch(s.ctx, tc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`)))).To(Succeed())
 				s.Eventually(func() string { return s.targetCondition("target") }).Should(Equal("False/Paused"))
 			},
-			after: func(s *space, _ *hubtest.Hub, m *grm) {
+			after: func(s *space, _ *testbed.Hub, m *grm) {
 				s.Expect(s.targetCondition("target")).To(Equal("False/ManagedElsewhere"))
 				asked := listen(s.WithT, source)
 				s.unregister("target")

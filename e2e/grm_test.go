@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // grmVariable names the binary of a Gardener resource manager; "make e2e-grm" sets it. Its definition of ManagedResources
@@ -73,7 +73,7 @@ var theirDefinition sync.Once
 
 // startGRM starts a resource manager of a class that serves the space's namespace and applies to a target, and waits until
 // it leads.
-func (s *space) startGRM(class, lease string, target *hubtest.Cluster) *grm {
+func (s *space) startGRM(class, lease string, target *testbed.Cluster) *grm {
 	s.t.Helper()
 	s.takeTheirDefinition()
 	dir := s.t.TempDir()

@@ -27,7 +27,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // child is a hub in a process of its own.
@@ -74,7 +74,7 @@ clusterCache: {allowedNetworks: [127.0.0.0/8]}
 // startChild starts a hub in a process of its own that does not outlive the test.
 func (s *space) startChild() *child {
 	s.t.Helper()
-	kubeconfig, err := source.ServiceAccountKubeconfig(s.ctx, hubtest.HubNamespace, chart.ServiceAccount, time.Hour)
+	kubeconfig, err := source.ServiceAccountKubeconfig(s.ctx, testbed.HubNamespace, chart.ServiceAccount, time.Hour)
 	s.Expect(err).NotTo(HaveOccurred())
 	dir := s.t.TempDir()
 	access, config := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "config.yaml")
@@ -281,9 +281,9 @@ func TestKilledHubLeavesNothingThatItsSuccessorDoesNotKnow(t *testing.T) {
 	s := newSpace(t, nil)
 	random := seeded(t)
 	s.register("target", east)
-	content := func(g generated) *corev1.Secret { return hubtest.Content(s.name, "mr", "objects.yaml", g.manifests...) }
+	content := func(g generated) *corev1.Secret { return testbed.Content(s.name, "mr", "objects.yaml", g.manifests...) }
 	wanted := generate(s, random, 0, size)
-	s.manageWith(hubtest.ManagedResource(s.name, "mr", "mr"), content(wanted))
+	s.manageWith(testbed.ManagedResource(s.name, "mr", "mr"), content(wanted))
 	s.auditInventory(east.Client, "mr")
 
 	inTheMiddle := 0
@@ -329,7 +329,7 @@ func TestSuccessorOfAKilledHubFinishesTheDeletion(t *testing.T) {
 	random := seeded(t)
 	s.register("target", east)
 	all := generate(s, random, 0, size)
-	s.manageWith(hubtest.ManagedResource(s.name, "mr", "mr"), hubtest.Content(s.name, "mr", "objects.yaml", all.manifests...))
+	s.manageWith(testbed.ManagedResource(s.name, "mr", "mr"), testbed.Content(s.name, "mr", "objects.yaml", all.manifests...))
 	hub := s.startChild()
 	s.eventuallyReady("mr")
 	s.Expect(s.existingKeys(east.Client, "mr")).To(Equal(all.keys))

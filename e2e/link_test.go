@@ -9,14 +9,14 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // link is the network between a hub and a cluster. It can be cut, while all others still reach the cluster.
 type link struct {
 	listener net.Listener
 	server   string
-	cluster  *hubtest.Cluster
+	cluster  *testbed.Cluster
 
 	mu    sync.Mutex
 	cut   bool
@@ -25,7 +25,7 @@ type link struct {
 }
 
 // newLink makes a link that ends with the test.
-func newLink(t *testing.T, cluster *hubtest.Cluster) *link {
+func newLink(t *testing.T, cluster *testbed.Cluster) *link {
 	t.Helper()
 	g := NewWithT(t)
 	server, err := url.Parse(cluster.Host())
@@ -44,7 +44,7 @@ func newLink(t *testing.T, cluster *hubtest.Cluster) *link {
 
 // kubeconfig is the access of an administrator through the link.
 func (l *link) kubeconfig() []byte {
-	return hubtest.Rewrite(l.cluster.Kubeconfig(), func(config *hubtest.KubeConfig) {
+	return testbed.Rewrite(l.cluster.Kubeconfig(), func(config *testbed.KubeConfig) {
 		for _, c := range config.Clusters {
 			c.Server = "https://" + l.listener.Addr().String()
 		}

@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 
 // expectOutage checks what is reported while one target is unavailable and another is not, and that the other is
 // reconciled meanwhile.
-func expectOutage(away, other *space, otherCluster *hubtest.Cluster) {
+func expectOutage(away, other *space, otherCluster *testbed.Cluster) {
 	away.t.Helper()
 	away.eventuallyCondition("mr", ready, "Unknown/TargetUnreachable")
 	away.Expect(away.condition("mr", healthy)).To(Equal("Unknown/TargetUnreachable"))
@@ -125,11 +125,11 @@ func TestDeletionWhileTheTargetCannotBeReached(t *testing.T) {
 	way := newLink(t, east)
 	s.startHub()
 	s.registerBy("target", way.kubeconfig())
-	keeping := hubtest.ManagedResource(s.name, "keeping", "keeping")
+	keeping := testbed.ManagedResource(s.name, "keeping", "keeping")
 	keeping.Spec.KeepObjects = new(true)
 	s.manage("waiting", s.configMap("waiting", "w"))
 	s.manage("forced", s.configMap("forced", "f"))
-	s.manageWith(keeping, hubtest.Content(s.name, "keeping", "objects.yaml", s.configMap("keeping", "k")))
+	s.manageWith(keeping, testbed.Content(s.name, "keeping", "objects.yaml", s.configMap("keeping", "k")))
 	s.eventuallyReady("waiting", "forced", "keeping")
 	way.setCut(true)
 	s.eventuallyCondition("waiting", ready, "Unknown/TargetUnreachable")

@@ -12,7 +12,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestRemovedRegistrationReleasesWhatIsInTheTarget(t *testing.T) {
@@ -90,7 +90,7 @@ func TestTargetThatWasConfirmedToBeAnother(t *testing.T) {
 	s.eventuallyReady("mr", "deleted")
 
 	asked := listen(s.WithT, west)
-	s.Expect(source.Client.Update(s.ctx, hubtest.Registration(s.name, "target", west.Kubeconfig()))).To(Succeed())
+	s.Expect(source.Client.Update(s.ctx, testbed.Registration(s.name, "target", west.Kubeconfig()))).To(Succeed())
 	s.Eventually(func() string { return s.targetCondition("target") }).Should(Equal("False/IdentityChanged"))
 	s.eventuallyCondition("mr", ready, "Unknown/IdentityChanged")
 	s.Expect(s.condition("mr", applied)).To(Equal("True/ApplySucceeded"))
@@ -104,7 +104,7 @@ func TestTargetThatWasConfirmedToBeAnother(t *testing.T) {
 	s.Expect(s.value(east, "deleted")).To(Equal("d"))
 
 	uid := clusterUID(s, west)
-	s.Expect(source.Client.Patch(s.ctx, hubtest.Registration(s.name, "target", nil), client.RawPatch(types.MergePatchType,
+	s.Expect(source.Client.Patch(s.ctx, testbed.Registration(s.name, "target", nil), client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"hub.gardener.cloud/confirm-identity":"`+uid+`"}}}`)))).To(Succeed())
 	s.eventuallyReady("mr", "new")
 	s.Eventually(func() string { return s.targetCondition("target") }).Should(Or(Equal("True/Ready"), Equal("True/DuplicateRegistration")))
@@ -127,9 +127,9 @@ func TestManagedResourceMovesToAnotherTarget(t *testing.T) {
 	s.startHub()
 	s.register("first", east)
 	s.register("second", west)
-	mr := hubtest.ManagedResource(s.name, "mr", "mr")
+	mr := testbed.ManagedResource(s.name, "mr", "mr")
 	mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "first"}
-	s.manageWith(mr, hubtest.Content(s.name, "mr", "objects.yaml", s.configMap("one", "1"), s.configMap("two", "2")))
+	s.manageWith(mr, testbed.Content(s.name, "mr", "objects.yaml", s.configMap("one", "1"), s.configMap("two", "2")))
 	s.eventuallyReady("mr")
 	s.Expect(s.value(west, "one")).To(BeEmpty())
 
@@ -159,9 +159,9 @@ func TestManagedResourceThatMovesWaitsForItsOldTarget(t *testing.T) {
 	first := s.startHub()
 	s.registerBy("first", way.kubeconfig())
 	s.register("second", west)
-	mr := hubtest.ManagedResource(s.name, "mr", "mr")
+	mr := testbed.ManagedResource(s.name, "mr", "mr")
 	mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "first"}
-	s.manageWith(mr, hubtest.Content(s.name, "mr", "objects.yaml", s.configMap("one", "1")))
+	s.manageWith(mr, testbed.Content(s.name, "mr", "objects.yaml", s.configMap("one", "1")))
 	s.eventuallyReady("mr")
 	way.setCut(true)
 	s.eventuallyCondition("mr", ready, "Unknown/TargetUnreachable")

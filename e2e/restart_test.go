@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // definition and instance are manifests of a kind of the space's own, and of an object of that kind.
@@ -58,18 +58,18 @@ func fleet(t *testing.T) (inEast, inWest *space) {
 	for i := range 30 {
 		many = append(many, inEast.configMap(fmt.Sprint("many-", i), "m"))
 	}
-	compressed := hubtest.Content(inEast.name, "compressed", "objects.yaml.br")
-	compressed.Data["objects.yaml.br"] = hubtest.Brotli([]byte(strings.Join(many, "\n---\n")))
-	inEast.manageWith(hubtest.ManagedResource(inEast.name, "compressed", "compressed"), compressed)
+	compressed := testbed.Content(inEast.name, "compressed", "objects.yaml.br")
+	compressed.Data["objects.yaml.br"] = testbed.Brotli([]byte(strings.Join(many, "\n---\n")))
+	inEast.manageWith(testbed.ManagedResource(inEast.name, "compressed", "compressed"), compressed)
 	inEast.manage("ignoring", inEast.configMap("watched", "w"),
 		fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"ignored","annotations":{"resources.gardener.cloud/ignore":"true"}},"data":{"key":"i"}}`, inEast.name))
-	seeded := hubtest.ManagedResource(inEast.name, "seeded", "seeded")
+	seeded := testbed.ManagedResource(inEast.name, "seeded", "seeded")
 	seeded.Spec.Class = new("seed")
-	inEast.manageWith(seeded, hubtest.Content(inEast.name, "seeded", "objects.yaml", inEast.configMap("seeded", "s")))
-	kept := hubtest.ManagedResource(inEast.name, "two-secrets", "two-secrets", "second-secret")
+	inEast.manageWith(seeded, testbed.Content(inEast.name, "seeded", "objects.yaml", inEast.configMap("seeded", "s")))
+	kept := testbed.ManagedResource(inEast.name, "two-secrets", "two-secrets", "second-secret")
 	kept.Spec.InjectLabels = map[string]string{"injected": "yes"}
-	inEast.Expect(source.Client.Create(inEast.ctx, hubtest.Content(inEast.name, "second-secret", "a.yaml", inEast.configMap("second", "2")))).To(Succeed())
-	inEast.manageWith(kept, hubtest.Content(inEast.name, "two-secrets", "a.yaml", inEast.configMap("first", "1")))
+	inEast.Expect(source.Client.Create(inEast.ctx, testbed.Content(inEast.name, "second-secret", "a.yaml", inEast.configMap("second", "2")))).To(Succeed())
+	inEast.manageWith(kept, testbed.Content(inEast.name, "two-secrets", "a.yaml", inEast.configMap("first", "1")))
 
 	inWest.manage("custom", definition(inWest), instance(inWest))
 	inWest.manage("workload", workload(inWest)...)
@@ -124,7 +124,7 @@ func TestW07_W08_RestartOverAnUnchangedFleetSendsNothing(t *testing.T) {
 
 	// In the source it also keeps its Lease and gets the token by which it is a client of its own source.
 	own := func(e request) bool {
-		return e.Namespace == hubtest.HubNamespace && (e.Resource == "leases" || e.Resource == "serviceaccounts" && e.Subresource == "token")
+		return e.Namespace == testbed.HubNamespace && (e.Resource == "leases" || e.Resource == "serviceaccounts" && e.Subresource == "token")
 	}
 	unexpected := func() []string {
 		return slices.Concat(

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // noise is text that does not compress below half its length.
@@ -45,11 +45,11 @@ func TestManagedResourceWithThreeThousandObjects(t *testing.T) {
 		for i := range objects - 1 {
 			documents = append(documents, s.configMap(fmt.Sprintf("object-%04d", i), "1"))
 		}
-		secret := hubtest.Content(s.name, "mr", "objects.yaml.br")
-		secret.Data["objects.yaml.br"] = hubtest.Brotli([]byte(strings.Join(append(documents, s.configMap("last", last)), "\n---\n")))
+		secret := testbed.Content(s.name, "mr", "objects.yaml.br")
+		secret.Data["objects.yaml.br"] = testbed.Brotli([]byte(strings.Join(append(documents, s.configMap("last", last)), "\n---\n")))
 		return secret
 	}
-	s.manageWith(hubtest.ManagedResource(s.name, "mr", "mr"), content("1"))
+	s.manageWith(testbed.ManagedResource(s.name, "mr", "mr"), content("1"))
 	s.eventuallyReady("mr")
 	count := func() int {
 		list := &corev1.ConfigMapList{}
@@ -79,10 +79,10 @@ func TestBundleOfOneMebibyteCompressed(t *testing.T) {
 	for i := range 20 {
 		documents = append(documents, s.configMap(fmt.Sprintf("large-%02d", i), noise(uint64(i), 97_000)))
 	}
-	secret := hubtest.Content(s.name, "mr", "objects.yaml.br")
-	secret.Data["objects.yaml.br"] = hubtest.Brotli([]byte(strings.Join(documents, "\n---\n")))
+	secret := testbed.Content(s.name, "mr", "objects.yaml.br")
+	secret.Data["objects.yaml.br"] = testbed.Brotli([]byte(strings.Join(documents, "\n---\n")))
 	s.Expect(len(secret.Data["objects.yaml.br"])).To(And(BeNumerically(">", 950<<10), BeNumerically("<=", corev1.MaxSecretSize)))
-	s.manageWith(hubtest.ManagedResource(s.name, "mr", "mr"), secret)
+	s.manageWith(testbed.ManagedResource(s.name, "mr", "mr"), secret)
 	s.eventuallyReady("mr")
 	s.Expect(s.value(east, "large-19")).To(Equal(noise(19, 97_000)))
 }
@@ -95,10 +95,10 @@ func TestInventoryThatDoesNotFitIsRefusedAndNothingIsWritten(t *testing.T) {
 	for i := range 3000 {
 		documents = append(documents, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"object-%d","annotations":{"note":%q}}}`, s.name, i, strings.Repeat("n", 300)))
 	}
-	secret := hubtest.Content(s.name, "mr", "objects.yaml.br")
-	secret.Data["objects.yaml.br"] = hubtest.Brotli([]byte(strings.Join(documents, "\n---\n")))
+	secret := testbed.Content(s.name, "mr", "objects.yaml.br")
+	secret.Data["objects.yaml.br"] = testbed.Brotli([]byte(strings.Join(documents, "\n---\n")))
 	asked := listen(s.WithT, east)
-	s.manageWith(hubtest.ManagedResource(s.name, "mr", "mr"), secret)
+	s.manageWith(testbed.ManagedResource(s.name, "mr", "mr"), secret)
 	s.Eventually(func() []resourcesv1alpha1.Condition { return s.mr("mr").Status.Conditions }).Should(ContainElement(And(
 		HaveField("Reason", resourcesv1alpha1.ReasonInventoryTooLarge), HaveField("Message", ContainSubstring("split the ManagedResource")))))
 	s.Expect(without(asked(), func(e request) bool { return !isWrite(e) })).To(BeEmpty())

@@ -19,7 +19,7 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // space is a namespace of one test, in the source and in all targets, and what the test does there.
@@ -34,7 +34,7 @@ type space struct {
 func newSpace(t *testing.T, labels map[string]string) *space {
 	t.Helper()
 	s := &space{WithT: NewWithT(t), t: t, ctx: context.Background()}
-	s.name = hubtest.Namespace(t, labels, source, east, west)
+	s.name = testbed.Namespace(t, labels, source, east, west)
 	t.Cleanup(s.clear)
 	return s
 }
@@ -58,26 +58,26 @@ func (s *space) key(name string) types.NamespacedName {
 }
 
 // register registers a target by the access of its administrator.
-func (s *space) register(name string, cluster *hubtest.Cluster) {
+func (s *space) register(name string, cluster *testbed.Cluster) {
 	s.t.Helper()
 	s.registerBy(name, cluster.Kubeconfig())
 }
 
 func (s *space) registerBy(name string, kubeconfig []byte) {
 	s.t.Helper()
-	s.Expect(source.Client.Create(s.ctx, hubtest.Registration(s.name, name, kubeconfig))).To(Succeed())
+	s.Expect(source.Client.Create(s.ctx, testbed.Registration(s.name, name, kubeconfig))).To(Succeed())
 }
 
 // unregister removes a registration.
 func (s *space) unregister(name string) {
 	s.t.Helper()
-	s.Expect(source.Client.Delete(s.ctx, hubtest.Registration(s.name, name, nil))).To(Succeed())
+	s.Expect(source.Client.Delete(s.ctx, testbed.Registration(s.name, name, nil))).To(Succeed())
 }
 
 // manage creates a ManagedResource and a Secret of the same name with manifests.
 func (s *space) manage(name string, manifests ...string) {
 	s.t.Helper()
-	s.manageWith(hubtest.ManagedResource(s.name, name, name), hubtest.Content(s.name, name, "objects.yaml", manifests...))
+	s.manageWith(testbed.ManagedResource(s.name, name, name), testbed.Content(s.name, name, "objects.yaml", manifests...))
 }
 
 func (s *space) manageWith(mr *resourcesv1alpha1.ManagedResource, content *corev1.Secret) {
@@ -87,18 +87,18 @@ func (s *space) manageWith(mr *resourcesv1alpha1.ManagedResource, content *corev
 }
 
 // configMap is the manifest of a ConfigMap in the space.
-func (s *space) configMap(name, value string) string { return hubtest.ConfigMap(s.name, name, value) }
+func (s *space) configMap(name, value string) string { return testbed.ConfigMap(s.name, name, value) }
 
 // patchMR changes a ManagedResource by a merge patch.
 func (s *space) patchMR(name, patch string) {
 	s.t.Helper()
-	s.Expect(source.Client.Patch(s.ctx, hubtest.ManagedResource(s.name, name), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	s.Expect(source.Client.Patch(s.ctx, testbed.ManagedResource(s.name, name), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
 // deleteMR asks for the deletion of a ManagedResource.
 func (s *space) deleteMR(name string) {
 	s.t.Helper()
-	s.Expect(source.Client.Delete(s.ctx, hubtest.ManagedResource(s.name, name))).To(Succeed())
+	s.Expect(source.Client.Delete(s.ctx, testbed.ManagedResource(s.name, name))).To(Succeed())
 }
 
 // mr returns a ManagedResource.
@@ -192,7 +192,7 @@ func (s *space) eventuallyGone(name string) {
 }
 
 // value returns what a ConfigMap of a cluster has under its key, empty if it does not exist.
-func (s *space) value(cluster *hubtest.Cluster, name string) string {
+func (s *space) value(cluster *testbed.Cluster, name string) string {
 	s.t.Helper()
 	cm := &corev1.ConfigMap{}
 	if err := cluster.Client.Get(s.ctx, s.key(name), cm); err != nil {
@@ -203,7 +203,7 @@ func (s *space) value(cluster *hubtest.Cluster, name string) string {
 }
 
 // uid returns the UID of a ConfigMap of a cluster, empty if it does not exist.
-func (s *space) uid(cluster *hubtest.Cluster, name string) types.UID {
+func (s *space) uid(cluster *testbed.Cluster, name string) types.UID {
 	s.t.Helper()
 	cm := &corev1.ConfigMap{}
 	if err := cluster.Client.Get(s.ctx, s.key(name), cm); err != nil {
@@ -214,13 +214,13 @@ func (s *space) uid(cluster *hubtest.Cluster, name string) types.UID {
 }
 
 // eventuallyValue waits until a ConfigMap of a cluster has a value under its key; empty: until it is gone.
-func (s *space) eventuallyValue(cluster *hubtest.Cluster, name, want string) {
+func (s *space) eventuallyValue(cluster *testbed.Cluster, name, want string) {
 	s.t.Helper()
 	s.Eventually(func() string { return s.value(cluster, name) }).Should(Equal(want), name)
 }
 
 // edit changes a ConfigMap of a cluster behind the hub's back.
-func (s *space) edit(cluster *hubtest.Cluster, name, value string) {
+func (s *space) edit(cluster *testbed.Cluster, name, value string) {
 	s.t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name}}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{"key":%q}}`, value))
@@ -228,7 +228,7 @@ func (s *space) edit(cluster *hubtest.Cluster, name, value string) {
 }
 
 // remove deletes a ConfigMap of a cluster behind the hub's back.
-func (s *space) remove(cluster *hubtest.Cluster, name string) {
+func (s *space) remove(cluster *testbed.Cluster, name string) {
 	s.t.Helper()
 	s.Expect(cluster.Client.Delete(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name}})).To(Succeed())
 }
@@ -250,15 +250,15 @@ func (s *space) eventuallyEvent(name, reason, text string) {
 }
 
 // startHub starts a hub that ends with the test.
-func (s *space) startHub() *hubtest.Hub {
+func (s *space) startHub() *testbed.Hub {
 	s.t.Helper()
-	return hubtest.StartHubForTest(s.t, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+	return testbed.StartHubForTest(s.t, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 		c.Controllers.TargetCluster.SyncPeriod.Duration = 5 * time.Second // how soon a TargetCluster goes that nobody needs
 	}})
 }
 
 // stopHub ends a hub and insists that it ended in order.
-func (s *space) stopHub(h *hubtest.Hub) {
+func (s *space) stopHub(h *testbed.Hub) {
 	s.t.Helper()
 	h.Stop()
 	s.Expect(h.Err()).NotTo(HaveOccurred(), "%s", h.Log)
@@ -269,7 +269,7 @@ func (s *space) stopHub(h *hubtest.Hub) {
 func (s *space) watchStatus() (changes func() []string) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
-	watcher, err := client.NewWithWatch(source.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
+	watcher, err := client.NewWithWatch(source.RESTConfig(), client.Options{Scheme: testbed.Scheme()})
 	s.Expect(err).NotTo(HaveOccurred())
 	list := &resourcesv1alpha1.ManagedResourceList{}
 	s.Expect(source.Client.List(s.ctx, list, client.InNamespace(s.name))).To(Succeed())
@@ -328,7 +328,7 @@ func describeConditions(mr *resourcesv1alpha1.ManagedResource) string {
 }
 
 // hold adds a finalizer of another controller to a ManagedResource's ConfigMap in a cluster, or removes it.
-func (s *space) hold(cluster *hubtest.Cluster, name string, yes bool) {
+func (s *space) hold(cluster *testbed.Cluster, name string, yes bool) {
 	s.t.Helper()
 	finalizers := "null"
 	if yes {
@@ -339,7 +339,7 @@ func (s *space) hold(cluster *hubtest.Cluster, name string, yes bool) {
 }
 
 // clusterUID is the UID of a cluster's kube-system namespace.
-func clusterUID(s *space, cluster *hubtest.Cluster) string {
+func clusterUID(s *space, cluster *testbed.Cluster) string {
 	s.t.Helper()
 	ns := &corev1.Namespace{}
 	s.Expect(cluster.Client.Get(s.ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, ns)).To(Succeed())

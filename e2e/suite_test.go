@@ -13,7 +13,7 @@ import (
 
 	"github.com/trellis-hub/trellis/cmd/trellis/app"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // patience is how long something may take that takes a second or a few on an idle machine.
@@ -23,17 +23,17 @@ const patience = 60 * time.Second
 const childEnv = "TRELLIS_E2E_HUB"
 
 // The control planes that all tests share. West has nodes and controllers, so that workloads roll out there.
-var source, east, west *hubtest.Cluster
+var source, east, west *testbed.Cluster
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(beHub())
 	}
-	hubtest.Suite{Patience: patience, Poll: 50 * time.Millisecond}.Main(m, run)
+	testbed.Suite{Patience: patience, Poll: 50 * time.Millisecond}.Main(m, run)
 }
 
 func run(m *testing.M) int {
-	clusters, err := hubtest.StartSource(context.Background(),
+	clusters, err := testbed.StartSource(context.Background(),
 		controlplane.Options{Name: "source", Audit: true},
 		controlplane.Options{Name: "east", Audit: true},
 		controlplane.Options{Name: "west", Audit: true, ControllerManager: true, Scheduler: true, Kwok: true, Nodes: 1},
@@ -42,7 +42,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer hubtest.StopClusters(clusters...)
+	defer testbed.StopClusters(clusters...)
 	source, east, west = clusters[0], clusters[1], clusters[2]
 	return m.Run()
 }

@@ -18,7 +18,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // guarded is a cluster with the policies, and how people and programs see it.
@@ -35,7 +35,7 @@ func startGuarded(ctx context.Context, t *testing.T) guarded {
 	as := func(user string, groups ...string) client.Client {
 		config := rest.CopyConfig(cp.RESTConfig())
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:masters")}
-		c, err := client.New(config, client.Options{Scheme: hubtest.Scheme()})
+		c, err := client.New(config, client.Options{Scheme: testbed.Scheme()})
 		g.Expect(err).NotTo(HaveOccurred())
 		return c
 	}
@@ -44,12 +44,12 @@ func startGuarded(ctx context.Context, t *testing.T) guarded {
 		programs: as("system:serviceaccount:kube-system:namespace-controller", "system:serviceaccounts"),
 		hub:      as("trellis", "hub.gardener.cloud:programs"),
 	}
-	g.Expect(hubtest.InstallSource(ctx, c.people)).To(Succeed())
+	g.Expect(testbed.InstallSource(ctx, c.people)).To(Succeed())
 	for _, policy := range chart.DeletionGuard() {
 		g.Expect(c.people.Create(ctx, policy)).To(Succeed())
 	}
 	for name, count := range map[string]*hubv1alpha1.ManagedResourceCounts{"used": {Total: 3}, "idle": {}, "fresh": nil} {
-		tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: hubtest.HubNamespace, Name: name}}
+		tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.HubNamespace, Name: name}}
 		g.Expect(c.people.Create(ctx, tc)).To(Succeed())
 		tc.Status.ManagedResources = count
 		g.Expect(c.people.Status().Update(ctx, tc)).To(Succeed())
@@ -63,11 +63,11 @@ func startGuarded(ctx context.Context, t *testing.T) guarded {
 }
 
 func target(name string) *hubv1alpha1.TargetCluster {
-	return &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: hubtest.HubNamespace, Name: name}}
+	return &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.HubNamespace, Name: name}}
 }
 
 func registration(name string) *corev1.Secret {
-	return hubtest.Registration(hubtest.HubNamespace, name, []byte("kubeconfig"))
+	return testbed.Registration(testbed.HubNamespace, name, []byte("kubeconfig"))
 }
 
 // TestDeletionsAreConfirmed deletes things without any consequence, as who deletes them does.
@@ -100,7 +100,7 @@ func TestDeletionsAreConfirmed(t *testing.T) {
 		"another Secret of the same cluster":                    {named(registration("used"), "used-ca"), "", ""},
 		"a kubeconfig with the label of another cluster":        {named(registration("used"), "other-kubeconfig"), "", ""},
 		"a Secret with the name of a registration and no label": {unlabelled, "", ""},
-		"a Secret that is none of the hub's business":           {hubtest.Content(hubtest.HubNamespace, "content", "a", "b"), "", ""},
+		"a Secret that is none of the hub's business":           {testbed.Content(testbed.HubNamespace, "content", "a", "b"), "", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestDeletionsAreConfirmed(t *testing.T) {
 func TestDeletionsOfManyAreConfirmed(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	cluster := startGuarded(ctx, t)
-	everything := []client.DeleteAllOfOption{client.InNamespace(hubtest.HubNamespace)}
+	everything := []client.DeleteAllOfOption{client.InNamespace(testbed.HubNamespace)}
 	g.Expect(cluster.people.DeleteAllOf(ctx, &hubv1alpha1.TargetCluster{}, everything...)).To(MatchError(ContainSubstring("the hub would forget")))
 	g.Expect(cluster.people.DeleteAllOf(ctx, &corev1.Secret{}, everything...)).To(MatchError(ContainSubstring("3 ManagedResources need this registration")))
 	g.Expect(cluster.people.Get(ctx, client.ObjectKeyFromObject(registration("used")), &corev1.Secret{})).To(Succeed())
@@ -147,7 +147,7 @@ func TestNamespaceIsEmptiedByAnybody(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	cluster := startGuarded(ctx, t)
 	// Nobody empties it, there is no controller manager.
-	g.Expect(cluster.people.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hubtest.HubNamespace}})).To(Succeed())
+	g.Expect(cluster.people.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testbed.HubNamespace}})).To(Succeed())
 	for _, object := range []client.Object{registration("used"), target("used")} {
 		g.Eventually(func() error { return cluster.people.Delete(ctx, object) }, time.Minute, 100*time.Millisecond).Should(Succeed())
 	}
@@ -171,9 +171,9 @@ func TestCRDTakesItsObjectsWithIt(t *testing.T) {
 func TestSecretsGoWithoutTheCRD(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	cp := controlplane.StartForTest(t, controlplane.Options{})
-	c, err := client.New(cp.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
+	c, err := client.New(cp.RESTConfig(), client.Options{Scheme: testbed.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: hubtest.HubNamespace}})).To(Succeed())
+	g.Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testbed.HubNamespace}})).To(Succeed())
 	g.Expect(c.Create(ctx, registration("used"))).To(Succeed())
 	for _, policy := range chart.DeletionGuard() {
 		g.Expect(c.Create(ctx, policy)).To(Succeed())
@@ -198,7 +198,7 @@ func TestSecretsGoWithoutTheCRD(t *testing.T) {
 			PolicyName: "late", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	})).To(Succeed())
-	sentinel := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: hubtest.HubNamespace, Name: "sentinel"}}
+	sentinel := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.HubNamespace, Name: "sentinel"}}
 	g.Expect(c.Create(ctx, sentinel)).To(Succeed())
 	g.Eventually(func() error { return c.Delete(ctx, sentinel, client.DryRunAll) }, time.Minute, 100*time.Millisecond).Should(MatchError(apierrors.IsInvalid, "invalid"))
 

@@ -15,7 +15,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // autoscaler is one that aims at a workload of the namespace, and does nothing itself.
@@ -150,13 +150,13 @@ func TestRestartedHubKnowsWhatIsScaled(t *testing.T) {
 	fence := func() {
 		fences++
 		name := "fence-" + string(rune('a'+fences))
-		p.content(name, hubtest.ConfigMap(p.ns, name, "1"))
+		p.content(name, testbed.ConfigMap(p.ns, name, "1"))
 		p.mr(name, name)
 		ready(name)
 	}
 	p.content("content", p.deploymentManifest("app", "{}"))
 	p.mr("mr", "content")
-	stop := p.run(hubtest.HubOptions{})
+	stop := p.run(testbed.HubOptions{})
 	ready("mr")
 	writes := func() int { return len(p.requests(target, p.patchesOf("app"))) }
 
@@ -164,13 +164,13 @@ func TestRestartedHubKnowsWhatIsScaled(t *testing.T) {
 	before := writes()
 	hpa := p.autoscaler("hpa", "apps/v1", "Deployment", "app")
 	p.inTarget(hpa)
-	stop = p.run(hubtest.HubOptions{})
+	stop = p.run(testbed.HubOptions{})
 	fence()
 	p.Expect(writes()).To(Equal(before), "one that appeared while the hub was away changes nothing")
 
 	stop()
 	p.autoscale(p.deployment("app"), 6)
-	stop = p.run(hubtest.HubOptions{})
+	stop = p.run(testbed.HubOptions{})
 	fence()
 	p.Expect(p.replicas("app")()).To(Equal(int32(6)), "scaled while the hub was away")
 	p.autoscale(p.deployment("app"), 8)
@@ -179,13 +179,13 @@ func TestRestartedHubKnowsWhatIsScaled(t *testing.T) {
 
 	stop()
 	before = writes()
-	stop = p.run(hubtest.HubOptions{})
+	stop = p.run(testbed.HubOptions{})
 	fence()
 	p.Expect(writes()).To(Equal(before), "nothing happened")
 
 	stop()
 	p.Expect(target.Client.Delete(p.ctx, hpa)).To(Succeed())
-	stop = p.run(hubtest.HubOptions{})
+	stop = p.run(testbed.HubOptions{})
 	defer func() { stop() }()
 	p.Eventually(p.replicas("app")).Should(Equal(int32(2)), "its autoscaler left while the hub was away")
 }

@@ -12,7 +12,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Forty ManagedResources of some hundred bytes that become 18 MB each, for ten targets that do not answer writes:
@@ -30,10 +30,10 @@ func TestBundlesOfSlowTargetsStayWithinTheirBudget(t *testing.T) {
 		name := fmt.Sprint("large-", i)
 		var text strings.Builder
 		for k := range 5 { // more than a ConfigMap may hold, so that the API server keeps none of them in the end
-			text.WriteString(hubtest.ConfigMap(p.ns, fmt.Sprint(name, "-", k), strings.Repeat("x", 1_200_000)) + "\n---\n")
+			text.WriteString(testbed.ConfigMap(p.ns, fmt.Sprint(name, "-", k), strings.Repeat("x", 1_200_000)) + "\n---\n")
 		}
-		p.secret(name, "data.yaml.br", hubtest.Brotli([]byte(text.String())))
-		mr := hubtest.ManagedResource(p.ns, name, name)
+		p.secret(name, "data.yaml.br", testbed.Brotli([]byte(text.String())))
+		mr := testbed.ManagedResource(p.ns, name, name)
 		mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: fmt.Sprint("target-", i%targets)}
 		p.inSource(mr)
 	}

@@ -12,7 +12,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // slowWrites holds back the writes of the hub to namespaces of the target.
@@ -102,8 +102,8 @@ func repeated(name string, n int) []string {
 func TestSecretThatIsReferredToManyTimesIsReadOnce(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.secret("large", manifests, []byte(hubtest.ConfigMap(p.ns, "one", "1")+"\n---\n# "+strings.Repeat("x", 900<<10)))
-	p.content("last", hubtest.ConfigMap(p.ns, "one", "2"))
+	p.secret("large", manifests, []byte(testbed.ConfigMap(p.ns, "one", "1")+"\n---\n# "+strings.Repeat("x", 900<<10)))
+	p.content("last", testbed.ConfigMap(p.ns, "one", "2"))
 	p.mr("mr", append(append(repeated("large", 2000), "last"), repeated("large", 2000)...)...)
 	p.awaitReady("mr")
 	p.awaitValue("one", "1") // the value of the Secret that is read last
@@ -120,7 +120,7 @@ func TestSecretThatIsReferredToManyTimesIsReadOnce(t *testing.T) {
 func TestTooManyReferencesChangeNothing(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	uid := read(p, p.configMap("one")).UID
@@ -139,7 +139,7 @@ func TestTooManyReferencesChangeNothing(t *testing.T) {
 		return e.Namespace == p.ns && strings.HasPrefix(e.Name, "secret-")
 	})).To(BeEmpty())
 
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 	p.refer("mr", []string{"content"})
 	p.awaitReady("mr")
 	p.awaitValue("one", "2")
@@ -150,7 +150,7 @@ func TestTooManyReferencesChangeNothing(t *testing.T) {
 func TestTooManyBytesChangeNothing(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	names := []string{"content"}
@@ -174,10 +174,10 @@ func TestTooManyInjectedLabelsChangeNothing(t *testing.T) {
 	p := registered(t)
 	documents := make([]string, 200)
 	for i := range documents {
-		documents[i] = hubtest.ConfigMap(p.ns, fmt.Sprint("object-", i), "1")
+		documents[i] = testbed.ConfigMap(p.ns, fmt.Sprint("object-", i), "1")
 	}
 	p.content("content", documents...)
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.InjectLabels = map[string]string{}
 	for i := range 1000 {
 		mr.Spec.InjectLabels[fmt.Sprint("label-", i)] = "value"

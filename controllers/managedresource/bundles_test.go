@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // badContent is content that cannot be applied as it is. Every case starts from a ManagedResource with the ConfigMaps
@@ -21,7 +21,7 @@ type badContent struct {
 	appliedAnyway bool
 }
 
-func kept(p place) string { return hubtest.ConfigMap(p.ns, "kept", "2") }
+func kept(p place) string { return testbed.ConfigMap(p.ns, "kept", "2") }
 
 // long is more text than a Brotli stream needs to get going, so that cutting and damaging it hits the middle.
 func long(p place) []byte {
@@ -29,7 +29,7 @@ func long(p place) []byte {
 	for _, name := range strings.Fields(strings.Repeat("lorem ipsum dolor sit amet consetetur ", 40)) {
 		b.WriteString("# " + name + " " + marker + "\n")
 	}
-	return []byte(b.String() + kept(p) + "\n---\n" + hubtest.ConfigMap(p.ns, "lost", "2"))
+	return []byte(b.String() + kept(p) + "\n---\n" + testbed.ConfigMap(p.ns, "lost", "2"))
 }
 
 func badContents() map[string]badContent {
@@ -60,15 +60,15 @@ func badContents() map[string]badContent {
 		},
 		"a truncated .br": {
 			key: "data.yaml.br", reason: undecodable, says: []string{"key data.yaml.br in Secret", "ends early"},
-			content: func(p place) []byte { b := hubtest.Brotli(long(p)); return b[:len(b)*3/4] },
+			content: func(p place) []byte { b := testbed.Brotli(long(p)); return b[:len(b)*3/4] },
 		},
 		"a corrupt .br": {
 			key: "data.yaml.br", reason: undecodable, says: []string{"key data.yaml.br in Secret", "damaged"},
-			content: func(p place) []byte { return append([]byte{0xff, 0xff, 0xff}, hubtest.Brotli(long(p))...) },
+			content: func(p place) []byte { return append([]byte{0xff, 0xff, 0xff}, testbed.Brotli(long(p))...) },
 		},
 		"a .br with something behind it": {
 			key: "data.yaml.br", reason: undecodable, says: []string{"key data.yaml.br in Secret", "followed by other data"},
-			content: func(p place) []byte { return append(hubtest.Brotli(long(p)), marker...) },
+			content: func(p place) []byte { return append(testbed.Brotli(long(p)), marker...) },
 		},
 		"a .br that is not compressed": {
 			key: "data.yaml.br", reason: undecodable, says: []string{"key data.yaml.br in Secret", "Brotli"},
@@ -104,7 +104,7 @@ func TestX01_X02_BUG01_BUG02_BadContentDeletesNothingAndHeals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", hubtest.ConfigMap(p.ns, "kept", "1"), hubtest.ConfigMap(p.ns, "lost", "1"))
+			p.content("content", testbed.ConfigMap(p.ns, "kept", "1"), testbed.ConfigMap(p.ns, "lost", "1"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			keptUID, lostUID := read(p, p.configMap("kept")).UID, read(p, p.configMap("lost")).UID
@@ -128,7 +128,7 @@ func TestX01_X02_BUG01_BUG02_BadContentDeletesNothingAndHeals(t *testing.T) {
 			p.Eventually(p.events).Should(ContainElement(HavePrefix("Warning " + test.reason)))
 			p.expectNoLeak()
 
-			p.content("content", hubtest.ConfigMap(p.ns, "kept", "3"), hubtest.ConfigMap(p.ns, "lost", "3"))
+			p.content("content", testbed.ConfigMap(p.ns, "kept", "3"), testbed.ConfigMap(p.ns, "lost", "3"))
 			p.awaitReady("mr")
 			p.awaitValue("kept", "3")
 			p.awaitValue("lost", "3")
@@ -154,7 +154,7 @@ func TestX01_BUG01_BadContentFromTheBeginningHeals(t *testing.T) {
 			p.fence()
 			p.expectAbsent(p.configMap("lost"))
 			p.expectNoLeak()
-			p.content("content", kept(p), hubtest.ConfigMap(p.ns, "lost", "2"))
+			p.content("content", kept(p), testbed.ConfigMap(p.ns, "lost", "2"))
 			p.awaitReady("mr")
 			p.awaitValue("lost", "2")
 		})
@@ -165,7 +165,7 @@ func TestX01_BUG01_BadContentFromTheBeginningHeals(t *testing.T) {
 func TestX01_ManagedResourceWithBadContentCanBeDeleted(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.content("content", "{]")
@@ -194,10 +194,10 @@ func TestMR04_ObjectWithoutTypeIsAFailedApply(t *testing.T) {
 func TestMR08_ObjectWithoutTypeAddedToAHealthyManagedResource(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), `{"metadata":{"name":"two"}}`)
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), `{"metadata":{"name":"two"}}`)
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "document 2"))
 	p.awaitValue("one", "1")
 }

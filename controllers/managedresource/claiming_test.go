@@ -13,7 +13,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // expectUntouched is for ManagedResources that are not ours: not a byte changed, and the hub did not even read their
@@ -34,19 +34,19 @@ func (p place) expectUntouched(mrs ...*resourcesv1alpha1.ManagedResource) {
 func TestWithoutRegistrationNothingIsTouched(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	plain := p.mr("plain", "content")
-	picky := hubtest.ManagedResource(p.ns, "picky", "content")
+	picky := testbed.ManagedResource(p.ns, "picky", "content")
 	picky.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "a"}
 	missing := p.mr("missing", "nothing")
-	foreign := hubtest.ManagedResource(p.ns, "managed-by-grm", "content")
+	foreign := testbed.ManagedResource(p.ns, "managed-by-grm", "content")
 	foreign.Finalizers = []string{resourcesv1alpha1.FinalizerBase}
-	asked := hubtest.ManagedResource(p.ns, "asked", "content")
+	asked := testbed.ManagedResource(p.ns, "asked", "content")
 	asked.Annotations = map[string]string{resourcesv1alpha1.OperationAnnotation: resourcesv1alpha1.OperationReconcile}
-	ignored := hubtest.ManagedResource(p.ns, "ignored", "content")
+	ignored := testbed.ManagedResource(p.ns, "ignored", "content")
 	ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
 	p.inSource(picky, foreign, asked, ignored)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 	p.expectUntouched(plain, picky, missing, foreign, asked, ignored)
 }
 
@@ -54,7 +54,7 @@ func TestWithoutRegistrationNothingIsTouched(t *testing.T) {
 func TestWithoutRegistrationDeletionIsLeftToTheOtherInstance(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Finalizers = []string{resourcesv1alpha1.FinalizerBase}
 	p.inSource(mr)
 	p.deleteMR("mr")
@@ -65,10 +65,10 @@ func TestWithoutRegistrationDeletionIsLeftToTheOtherInstance(t *testing.T) {
 func TestRegistrationClaimsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	mr := p.mr("mr", "content")
 	p.expectUntouched(mr)
-	p.inSource(hubtest.Registration(p.ns, "a", target.Kubeconfig()))
+	p.inSource(testbed.Registration(p.ns, "a", target.Kubeconfig()))
 	p.awaitReady("mr")
 	p.awaitValue("one", "1")
 }
@@ -76,12 +76,12 @@ func TestRegistrationClaimsWhatIsThere(t *testing.T) {
 func TestClassThatIsNotConfiguredIsNotTouched(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
-	registration := hubtest.Registration(p.ns, "a", target.Kubeconfig())
+	registration := testbed.Registration(p.ns, "a", target.Kubeconfig())
 	registration.Labels[hubv1alpha1.ClassLabel] = "other"
 	p.inSource(registration)
 	p.awaitTarget("a", hubv1alpha1.ConditionConnected, metav1.ConditionTrue, hubv1alpha1.ReasonConnected)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	other := hubtest.ManagedResource(p.ns, "other", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	other := testbed.ManagedResource(p.ns, "other", "content")
 	other.Spec.Class = ptr.To("other")
 	p.inSource(other)
 	// Nor does the registration of that class serve another one.
@@ -101,19 +101,19 @@ func TestOnlyExactRegistrationsCount(t *testing.T) {
 		func(s *corev1.Secret) { s.Name = "b-kubeconfig" },
 		func(s *corev1.Secret) { s.Name = "c-kubeconfig"; s.Labels = nil },
 	} {
-		s := hubtest.Registration(p.ns, "a", target.Kubeconfig())
+		s := testbed.Registration(p.ns, "a", target.Kubeconfig())
 		change(s)
 		p.inSource(s)
 	}
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.expectUntouched(p.mr("mr", "content"))
 }
 
 func TestSourceClassServesSelectedNamespaces(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, map[string]string{"seed": "true"})
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("seed")
 	plain := p.mr("plain", "content") // of the default class, which has no target here
 	p.inSource(mr)
@@ -138,8 +138,8 @@ func TestSourceClassServesSelectedNamespaces(t *testing.T) {
 func TestSourceClassNeedsTheSelector(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, map[string]string{"seed": "false"})
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("seed")
 	p.inSource(mr)
 	p.expectUntouched(mr)

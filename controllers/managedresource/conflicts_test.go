@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Content that changes again and again, objects that others edit meanwhile, and a status that changes with both:
@@ -20,7 +20,7 @@ func TestBUG13_W18_WritesDoNotConflict(t *testing.T) {
 	content := func(value string) {
 		var documents []string
 		for i := range objects {
-			documents = append(documents, hubtest.ConfigMap(p.ns, fmt.Sprint("object-", i), value))
+			documents = append(documents, testbed.ConfigMap(p.ns, fmt.Sprint("object-", i), value))
 		}
 		p.content("content", append(documents, p.deploymentManifest("app", "{}"))...)
 	}

@@ -7,13 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestMR01_PlainContentUnderAnyKey(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.secret("content", "whatever-it.is_called", []byte(hubtest.ConfigMap(p.ns, "one", "1")))
+	p.secret("content", "whatever-it.is_called", []byte(testbed.ConfigMap(p.ns, "one", "1")))
 	p.mr("mr", "content")
 	mr := p.awaitReady("mr")
 	p.awaitValue("one", "1")
@@ -27,8 +27,8 @@ func TestMR02_BrotliContent(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
 	yaml := "# a comment\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: " + p.ns + "}\ndata: {key: 'on'}\n---\n" +
-		hubtest.ConfigMap(p.ns, "two", "2") + "\n"
-	p.secret("content", "data.yaml.br", hubtest.Brotli([]byte(yaml)))
+		testbed.ConfigMap(p.ns, "two", "2") + "\n"
+	p.secret("content", "data.yaml.br", testbed.Brotli([]byte(yaml)))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.awaitValue("one", "on")
@@ -38,13 +38,13 @@ func TestMR02_BrotliContent(t *testing.T) {
 func TestMR06_ChangedContentIsAppliedAndChecksStartAnew(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	before := p.awaitReady("mr")
 	uid := read(p, p.configMap("one")).UID
 
 	seen := p.history("mr")
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "changed"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "changed"))
 	p.awaitValue("one", "changed")
 	p.await("mr", has(ready, yes, ""), checksumOtherThan(before))
 	p.Eventually(seen.versions).Should(ContainElement(reset()))
@@ -54,7 +54,7 @@ func TestMR06_ChangedContentIsAppliedAndChecksStartAnew(t *testing.T) {
 func TestMR07_NewDataKeyBringsNewObjects(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	one, two := []byte(hubtest.ConfigMap(p.ns, "one", "1")), []byte(hubtest.ConfigMap(p.ns, "two", "2"))
+	one, two := []byte(testbed.ConfigMap(p.ns, "one", "1")), []byte(testbed.ConfigMap(p.ns, "two", "2"))
 	p.secretData("content", map[string][]byte{"a": one})
 	p.mr("mr", "content")
 	before := p.awaitReady("mr")
@@ -71,8 +71,8 @@ func TestMR07_NewDataKeyBringsNewObjects(t *testing.T) {
 func TestMR09_AnotherSecretBringsItsObjects(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("first", hubtest.ConfigMap(p.ns, "one", "1"))
-	p.content("second", hubtest.ConfigMap(p.ns, "two", "2"))
+	p.content("first", testbed.ConfigMap(p.ns, "one", "1"))
+	p.content("second", testbed.ConfigMap(p.ns, "two", "2"))
 	p.mr("mr", "first")
 	before := p.awaitReady("mr")
 	p.expectAbsent(p.configMap("two"))
@@ -90,7 +90,7 @@ func TestMR09_AnotherSecretBringsItsObjects(t *testing.T) {
 func TestMR14_ModeIgnoreIsNeverCreated(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/mode":"Ignore"}}`), hubtest.ConfigMap(p.ns, "two", "2"))
+	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/mode":"Ignore"}}`), testbed.ConfigMap(p.ns, "two", "2"))
 	p.mr("mr", "content")
 	mr := p.awaitReady("mr")
 	p.Expect(mr.Status.Resources).To(ConsistOf(HaveField("Name", "two")))
@@ -101,7 +101,7 @@ func TestMR14_ModeIgnoreIsNeverCreated(t *testing.T) {
 func TestMR14_ModeIgnoreReleasesWhatWasManaged(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	uid := read(p, p.configMap("one")).UID
@@ -126,7 +126,7 @@ func TestMR22_LabelsInObjectAndTemplate(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
 	p.content("content", p.deploymentManifest("app", "{}"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.InjectLabels = map[string]string{"injected": "yes"}
 	p.inSource(mr)
 	p.awaitApplied("mr")
@@ -142,7 +142,7 @@ func TestMR23_ManagedByCannotBeInjected(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
 	p.content("content", p.configMapWith("one", `{"labels":{"resources.gardener.cloud/managed-by":"manifest"}}`))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.InjectLabels = map[string]string{resourcesv1alpha1.ManagedByLabel: "injected"}
 	p.inSource(mr)
 	p.awaitReady("mr")

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // group is an API group of the test's own.
@@ -90,7 +90,7 @@ func TestX09_DefinitionAndInstanceInOneManagedResource(t *testing.T) {
 func TestX09_InstancesGoBeforeTheirDefinition(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.crd("Cluster"), p.plant("rose", `,"finalizers":["`+blocker+`"]`, 1), hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", p.crd("Cluster"), p.plant("rose", `,"finalizers":["`+blocker+`"]`, 1), testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.deleteMR("mr")
@@ -105,7 +105,7 @@ func TestX09_InstancesGoBeforeTheirDefinition(t *testing.T) {
 func TestUnknownKindIsAppliedOnceItIsKnown(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.plant("rose", "", 1), hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", p.plant("rose", "", 1), testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.await("mr", has(applied, no, "", "Plant"))
 	p.awaitValue("one", "1")

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // ahead is the real clock, but for what it was put forward. Its timers are real.
@@ -54,7 +54,7 @@ func TestWhatLacksAKindIsAppliedWhenThatComes(t *testing.T) {
 	t.Parallel()
 	p, c := apart(t, nil), &ahead{}
 	p.register("a", target.Kubeconfig())
-	defer p.run(hubtest.HubOptions{Clock: c})()
+	defer p.run(testbed.HubOptions{Clock: c})()
 	p.content("content", p.plant("rose", "", 1))
 	p.mr("mr", "content")
 	p.await("mr", has(applied, no, "", "Plant"))
@@ -73,7 +73,7 @@ func TestObjectDeletedAmidItsCorrectionComesBackBesideFailures(t *testing.T) {
 	p.register("a", target.Kubeconfig())
 	one := p.configMap("one")
 	var disturbed atomic.Int32 // how many applies are
-	defer p.run(hubtest.HubOptions{Clock: c, WrapTarget: func(next http.RoundTripper) http.RoundTripper {
+	defer p.run(testbed.HubOptions{Clock: c, WrapTarget: func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/configmaps/one") {
 				return next.RoundTrip(r)
@@ -94,7 +94,7 @@ func TestObjectDeletedAmidItsCorrectionComesBackBesideFailures(t *testing.T) {
 			return next.RoundTrip(r)
 		})
 	}})()
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), invalidConfigMap(p))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), invalidConfigMap(p))
 	p.mr("mr", "content")
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed))
 	p.awaitValue("one", "1")
@@ -117,7 +117,7 @@ func TestLooksThatFoundNothingDelayNoCorrection(t *testing.T) {
 	t.Parallel()
 	p, c := apart(t, nil), &ahead{}
 	p.register("a", target.Kubeconfig())
-	defer p.run(hubtest.HubOptions{Clock: c})()
+	defer p.run(testbed.HubOptions{Clock: c})()
 	p.content("content", fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata: {name: %s}

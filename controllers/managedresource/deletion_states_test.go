@@ -17,7 +17,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // link is a way to the target that can be cut.
@@ -40,7 +40,7 @@ func linked(t *testing.T) *link {
 	l := &link{place: p, address: fmt.Sprintf("127.0.0.1:%d", port), open: map[net.Conn]bool{}}
 	l.mend()
 	t.Cleanup(l.cut)
-	l.register("a", hubtest.Rewrite(target.Kubeconfig(), func(c *hubtest.KubeConfig) {
+	l.register("a", testbed.Rewrite(target.Kubeconfig(), func(c *testbed.KubeConfig) {
 		for _, cluster := range c.Clusters {
 			cluster.Server = "https://" + l.address
 		}
@@ -149,9 +149,9 @@ func TestDeletionInEveryStateOfTheTarget(t *testing.T) {
 				if name == "empty" {
 					p.content(name)
 				} else {
-					p.content(name, hubtest.ConfigMap(p.ns, name, "1"))
+					p.content(name, testbed.ConfigMap(p.ns, name, "1"))
 				}
-				mr := hubtest.ManagedResource(p.ns, name, name)
+				mr := testbed.ManagedResource(p.ns, name, name)
 				mr.Spec.KeepObjects = ptr.To(name == "kept")
 				p.inSource(mr)
 				p.awaitReady(name)
@@ -204,8 +204,8 @@ func TestDeletionWhileTheTargetIsAmbiguous(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
 	for name, keep := range map[string]bool{"deleted": false, "kept": true} {
-		p.content(name, hubtest.ConfigMap(p.ns, name, "1"))
-		mr := hubtest.ManagedResource(p.ns, name, name)
+		p.content(name, testbed.ConfigMap(p.ns, name, "1"))
+		mr := testbed.ManagedResource(p.ns, name, name)
 		mr.Spec.KeepObjects = ptr.To(keep)
 		p.inSource(mr)
 		p.awaitReady(name)
@@ -229,7 +229,7 @@ func TestDeletionWhileTheTargetIsAmbiguous(t *testing.T) {
 func TestDeletionWhileTheNamespaceGoesAway(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.blocked("stuck"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.blocked("stuck"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.Expect(source.Client.Delete(p.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns}})).To(Succeed())

@@ -10,17 +10,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestMR05_OldObjectBlockedByFinalizer(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.blocked("stuck"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.blocked("stuck"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	mr := p.await("mr",
 		has(applied, ongoing, resourcesv1alpha1.ReasonDeletionPending, "v1/ConfigMap/"+p.ns+"/stuck", blocker),
 		has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending),
@@ -38,14 +38,14 @@ func TestMR05_OldObjectBlockedByFinalizer(t *testing.T) {
 func TestX04_StuckOldObjectDoesNotBlockNewContent(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.blocked("stuck"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.blocked("stuck"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "2"), hubtest.ConfigMap(p.ns, "two", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "2"), testbed.ConfigMap(p.ns, "two", "2"))
 	p.awaitValue("one", "2")
 	p.awaitValue("two", "2")
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "3"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "3"))
 	p.awaitValue("one", "3")
 	p.awaitAbsent(p.configMap("two"))
 	p.await("mr", has(applied, ongoing, resourcesv1alpha1.ReasonDeletionPending, "stuck"))
@@ -57,15 +57,15 @@ func TestX04_StuckOldObjectDoesNotBlockNewContent(t *testing.T) {
 func TestX04_StuckOldObjectThatIsWantedAgainIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "stuck", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "stuck", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	stuck := p.configMap("stuck")
 	p.edit(target, stuck, func() { stuck.Finalizers = []string{blocker} })
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.await("mr", has(applied, ongoing, resourcesv1alpha1.ReasonDeletionPending, "stuck"))
 
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "2"), hubtest.ConfigMap(p.ns, "stuck", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "2"), testbed.ConfigMap(p.ns, "stuck", "2"))
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "stuck", "is being deleted"))
 	p.awaitValue("one", "2")
 	p.unblock(p.configMap("stuck"))
@@ -77,7 +77,7 @@ func TestX04_StuckOldObjectThatIsWantedAgainIsCreatedAgain(t *testing.T) {
 func TestMR10_DeletionWaitsForForeignFinalizer(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.blocked("stuck"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.blocked("stuck"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 
@@ -97,7 +97,7 @@ func TestMR10_DeletionWaitsForForeignFinalizer(t *testing.T) {
 func TestMR26_WorkloadsAreDeletedInTheForeground(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.deploymentManifest("app", "{}"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.deploymentManifest("app", "{}"))
 	p.mr("mr", "content")
 	p.awaitApplied("mr")
 
@@ -113,7 +113,7 @@ func TestMR26_WorkloadsAreDeletedInTheForeground(t *testing.T) {
 func TestMR17_KeepObjectSurvivesRemovalAndDeletion(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/keep-object":"true"}}`), hubtest.ConfigMap(p.ns, "two", "2"))
+	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/keep-object":"true"}}`), testbed.ConfigMap(p.ns, "two", "2"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	uid := read(p, p.configMap("one")).UID
@@ -132,7 +132,7 @@ func TestMR17_KeepObjectSurvivesRemovalAndDeletion(t *testing.T) {
 func TestMR17_KeepObjectSurvivesDeletionWhileListed(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/keep-object":"1"}}`), hubtest.ConfigMap(p.ns, "two", "2"))
+	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/keep-object":"1"}}`), testbed.ConfigMap(p.ns, "two", "2"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.deleteMR("mr")
@@ -144,13 +144,13 @@ func TestMR17_KeepObjectSurvivesDeletionWhileListed(t *testing.T) {
 func TestMR17_KeepObjectsKeepsAllOnDeletionButNotOnRemoval(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "2"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "2"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.KeepObjects = ptr.To(true)
 	p.inSource(mr)
 	p.awaitReady("mr")
 
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.awaitAbsent(p.configMap("two"))
 	p.awaitReady("mr")
 
@@ -162,12 +162,12 @@ func TestMR17_KeepObjectsKeepsAllOnDeletionButNotOnRemoval(t *testing.T) {
 }
 
 // invalidConfigMap is one that the API server refuses because of its name.
-func invalidConfigMap(p place) string { return hubtest.ConfigMap(p.ns, "Not_A_Name", "1") }
+func invalidConfigMap(p place) string { return testbed.ConfigMap(p.ns, "Not_A_Name", "1") }
 
 func TestX03_BUG03_HalfFailedFirstApplyLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), invalidConfigMap(p), hubtest.ConfigMap(p.ns, "two", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), invalidConfigMap(p), testbed.ConfigMap(p.ns, "two", "2"))
 	p.mr("mr", "content")
 	mr := p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "error during apply of object", "Not_A_Name", "is invalid:"))
 	p.awaitValue("one", "1")
@@ -183,11 +183,11 @@ func TestX03_BUG03_HalfFailedFirstApplyLeavesNothingBehind(t *testing.T) {
 func TestBUG03_ObjectOfAFailedRunIsDeletedWhenItIsDropped(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), invalidConfigMap(p))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), invalidConfigMap(p))
 	p.mr("mr", "content")
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed))
 	p.awaitValue("one", "1")
-	p.content("content", hubtest.ConfigMap(p.ns, "two", "2"), invalidConfigMap(p))
+	p.content("content", testbed.ConfigMap(p.ns, "two", "2"), invalidConfigMap(p))
 	p.awaitAbsent(p.configMap("one"))
 	p.awaitValue("two", "2")
 }
@@ -196,10 +196,10 @@ func TestBUG03_ObjectOfAFailedRunIsDeletedWhenItIsDropped(t *testing.T) {
 func TestBUG03_InventoryIsWrittenAhead(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "2"))
 	p.mr("mr", "content")
 	seen := p.history("mr")
-	p.inSource(hubtest.Registration(p.ns, "a", target.Kubeconfig()))
+	p.inSource(testbed.Registration(p.ns, "a", target.Kubeconfig()))
 	p.awaitReady("mr")
 	p.Eventually(seen.versions).Should(ContainElement(SatisfyAll(
 		reset(),
@@ -213,15 +213,15 @@ func TestX05_BUG06_ObjectOfAnotherManagedResourceIsNotDeleted(t *testing.T) {
 	for name, give := range map[string]func(p place){
 		"the first one is deleted": func(p place) { p.deleteMR("first"); p.awaitGone("first") },
 		"the first one drops it": func(p place) {
-			p.content("first", hubtest.ConfigMap(p.ns, "two", "2"))
+			p.content("first", testbed.ConfigMap(p.ns, "two", "2"))
 			p.await("first", has(ready, yes, ""), HaveField("Status.Resources", ConsistOf(HaveField("Name", "two"))))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("first", hubtest.ConfigMap(p.ns, "one", "1"))
-			p.content("second", hubtest.ConfigMap(p.ns, "one", "1"))
+			p.content("first", testbed.ConfigMap(p.ns, "one", "1"))
+			p.content("second", testbed.ConfigMap(p.ns, "one", "1"))
 			p.mr("first", "first")
 			p.awaitReady("first")
 			uid := read(p, p.configMap("one")).UID
@@ -260,7 +260,7 @@ func TestBUG06_StrangersAreNotDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			p.annotateMR("mr", resourcesv1alpha1.IgnoreAnnotation, "true")

@@ -13,7 +13,7 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // A deletion in a namespace that is not selected any more waits for the operator. A hub that starts while the fixed
@@ -21,8 +21,8 @@ import (
 func TestDeletionInADeselectedNamespaceStillWaitsAfterARestart(t *testing.T) {
 	t.Parallel()
 	p := apart(t, map[string]string{"chosen": "true"})
-	other := hubtest.Namespace(t, nil, p.source, target)
-	options := hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+	other := testbed.Namespace(t, nil, p.source, target)
+	options := testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 		fixed := configv1alpha1.ClassTarget{Type: configv1alpha1.TargetRegistration, Namespace: other, Name: "fixed"}
 		c.Classes = []configv1alpha1.Class{
 			{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}},
@@ -39,17 +39,17 @@ func TestDeletionInADeselectedNamespaceStillWaitsAfterARestart(t *testing.T) {
 		}
 	}
 	register := func(kubeconfig []byte) {
-		s := hubtest.Registration(other, "fixed", nil)
-		p.edit(p.source, s, func() { s.Data = hubtest.Registration(other, "fixed", kubeconfig).Data })
+		s := testbed.Registration(other, "fixed", nil)
+		p.edit(p.source, s, func() { s.Data = testbed.Registration(other, "fixed", kubeconfig).Data })
 	}
 	choose := func(value string) {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns}}
 		p.edit(p.source, ns, func() { ns.Labels["chosen"] = value })
 	}
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("fixed")
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	p.inSource(hubtest.Registration(other, "fixed", target.Kubeconfig()), mr)
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	p.inSource(testbed.Registration(other, "fixed", target.Kubeconfig()), mr)
 	stop := p.run(options)
 	p.Eventually(get(p.ns, "mr")).Should(has(ready, yes, ""))
 	choose("false")
@@ -61,9 +61,9 @@ func TestDeletionInADeselectedNamespaceStillWaitsAfterARestart(t *testing.T) {
 	register(badRegistrations()["a closed port"].kubeconfig(p))
 	stop = p.run(options)
 	defer func() { stop() }()
-	p.inSource(hubtest.Registration(other, "good", target.Kubeconfig()),
-		hubtest.Content(other, "content", manifests, hubtest.ConfigMap(other, "fence", "1")))
-	fence := hubtest.ManagedResource(other, "fence", "content")
+	p.inSource(testbed.Registration(other, "good", target.Kubeconfig()),
+		testbed.Content(other, "content", manifests, testbed.ConfigMap(other, "fence", "1")))
+	fence := testbed.ManagedResource(other, "fence", "content")
 	fence.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "good"}
 	p.inSource(fence)
 	p.Eventually(get(other, "fence")).Should(has(ready, yes, ""))

@@ -11,7 +11,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func (p place) jobManifest(name, image string) string {
@@ -43,7 +43,7 @@ func (p place) end(name, status string) {
 func TestJobThatSucceededAndIsRemovedIsDone(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.jobManifest("setup", "example.org/setup:1"), hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", p.jobManifest("setup", "example.org/setup:1"), testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	before := p.get("mr").Annotations[hubv1alpha1.AppliedAnnotation]
@@ -55,7 +55,7 @@ func TestJobThatSucceededAndIsRemovedIsDone(t *testing.T) {
 	one := p.configMap("one")
 	p.edit(target, one, func() { one.Data["key"] = "by hand" })
 	p.awaitValue("one", "1")
-	p.content("content", p.jobManifest("setup", "example.org/setup:1"), hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("content", p.jobManifest("setup", "example.org/setup:1"), testbed.ConfigMap(p.ns, "one", "2"))
 	p.awaitValue("one", "2")
 	p.operation("mr", resourcesv1alpha1.OperationReconcile)
 	p.await("mr", Not(HaveField("Annotations", HaveKey(resourcesv1alpha1.OperationAnnotation))))
@@ -65,7 +65,7 @@ func TestJobThatSucceededAndIsRemovedIsDone(t *testing.T) {
 	p.Expect(mr.Status.Resources).To(ContainElement(SatisfyAll(HaveField("Name", "setup"), HaveField("UID", Not(BeEmpty())))))
 	p.Expect(history.versions()).NotTo(ContainElement(has(healthy, no, "")))
 
-	p.content("content", p.jobManifest("setup", "example.org/setup:2"), hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("content", p.jobManifest("setup", "example.org/setup:2"), testbed.ConfigMap(p.ns, "one", "2"))
 	p.Eventually(func() error {
 		return target.Client.Get(p.ctx, client.ObjectKeyFromObject(p.job("setup")), p.job("setup"))
 	}).Should(Succeed())
@@ -101,20 +101,20 @@ func TestJobThatIsDoneDoesNotRunAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	p := apart(t, nil)
 	p.register("a", target.Kubeconfig())
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.jobManifest("setup", "example.org/setup:1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.jobManifest("setup", "example.org/setup:1"))
 	p.mr("mr", "content")
-	stop := p.run(hubtest.HubOptions{})
+	stop := p.run(testbed.HubOptions{})
 	noted := HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation))
 	before := p.await("mr", has(ready, yes, ""), noted).Annotations[hubv1alpha1.AppliedAnnotation]
 	p.end("setup", succeeded)
 	p.await("mr", HaveField("Annotations", HaveKeyWithValue(hubv1alpha1.AppliedAnnotation, Not(Equal(before)))))
 	stop()
 
-	stop = p.run(hubtest.HubOptions{})
+	stop = p.run(testbed.HubOptions{})
 	defer func() { stop() }()
 	// Another one that comes later is applied, so the hub had its time. An edit of the first one would not do: before
 	// the hub has looked at it, that has all of it applied again, Job included.
-	p.content("more", hubtest.ConfigMap(p.ns, "two", "1"))
+	p.content("more", testbed.ConfigMap(p.ns, "two", "1"))
 	p.mr("later", "more")
 	p.awaitValue("two", "1")
 	p.expectAbsent(p.job("setup"))

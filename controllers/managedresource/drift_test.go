@@ -15,7 +15,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // MR-24's other half: drift is corrected without anybody asking for it, and the object stays the same one.
@@ -170,7 +170,7 @@ func TestMR24_PayloadOfAnotherApplierIsTakenBack(t *testing.T) {
 func TestMR24_MR35_DeletedObjectsAreCreatedAgain(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "2"), p.deploymentManifest("app", "{}"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "2"), p.deploymentManifest("app", "{}"))
 	p.mr("mr", "content")
 	p.awaitApplied("mr")
 	for _, obj := range []client.Object{p.configMap("one"), p.deployment("app")} {
@@ -191,7 +191,7 @@ func TestMR24_MR35_DeletedObjectsAreCreatedAgain(t *testing.T) {
 func TestMR24_ReplacedObjectIsAdopted(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.annotateMR("mr", resourcesv1alpha1.IgnoreAnnotation, "true")
@@ -238,7 +238,7 @@ func TestForeignMetadataStays(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			cm := p.configMap("one")
@@ -248,7 +248,7 @@ func TestForeignMetadataStays(t *testing.T) {
 				cm.Data["key"] = "by hand"
 			})
 			p.awaitValue("one", "1")
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "2"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 			p.awaitValue("one", "2")
 			p.operation("mr", resourcesv1alpha1.OperationReconcile)
 			p.Eventually(func() map[string]string { return p.get("mr").Annotations }).ShouldNot(HaveKey(resourcesv1alpha1.OperationAnnotation))
@@ -266,7 +266,7 @@ func TestForeignMetadataStays(t *testing.T) {
 func TestMR24_OperationReconcileAppliesAll(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "2"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	patches := func() []string {
@@ -284,7 +284,7 @@ func TestMR24_OperationReconcileAppliesAll(t *testing.T) {
 func TestX11_W10_OwnWritesEchoForFree(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.deploymentManifest("app", "{}"), p.crd("Namespaced"), p.plant("rose", fmt.Sprintf(`,"namespace":%q`, p.ns), 1),
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.deploymentManifest("app", "{}"), p.crd("Namespaced"), p.plant("rose", fmt.Sprintf(`,"namespace":%q`, p.ns), 1),
 		fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"svc"},"spec":{"type":"NodePort","selector":{"app":"app"},"ports":[{"port":80}]}}`, p.ns),
 		fmt.Sprintf(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"namespace":%q,"name":"sa"}}`, p.ns),
 		fmt.Sprintf(`{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"namespace":%q,"name":"cron"},"spec":{"schedule":"* * * * *","suspend":true,"jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"example.org/c:1"}]}}}}}}`, p.ns),
@@ -354,7 +354,7 @@ func (p place) object(manifest string) *unstructured.Unstructured {
 func TestDriftIsCorrectedWithoutReadingTheSecretAgain(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "right"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "right"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	reads := func() int {
@@ -378,7 +378,7 @@ func TestDriftIsCorrectedWithoutReadingTheSecretAgain(t *testing.T) {
 	p.Expect(reads()).To(Equal(before))
 
 	// What was applied then is not what counts any more.
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "other"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "other"))
 	p.Eventually(value).Should(Equal("other"))
 	disturb()
 	p.Eventually(value).Should(Equal("other"))

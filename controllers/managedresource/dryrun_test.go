@@ -16,7 +16,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestDryRunPlansAndWritesNothing(t *testing.T) {
@@ -25,19 +25,19 @@ func TestDryRunPlansAndWritesNothing(t *testing.T) {
 	differs := p.configMap("differs")
 	differs.Data = map[string]string{"key": "of somebody"}
 	p.inTarget(differs)
-	p.content("content", hubtest.ConfigMap(p.ns, "new", "1"), hubtest.ConfigMap(p.ns, "newer", "1"), hubtest.ConfigMap(p.ns, "differs", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "new", "1"), testbed.ConfigMap(p.ns, "newer", "1"), testbed.ConfigMap(p.ns, "differs", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("planned")
-	deleted := hubtest.ManagedResource(p.ns, "deleted", "content")
+	deleted := testbed.ManagedResource(p.ns, "deleted", "content")
 	deleted.Spec.Class = ptr.To("planned")
 	deleted.Finalizers = []string{resourcesv1alpha1.Finalizer("planned")}
-	asked := hubtest.ManagedResource(p.ns, "asked", "nothing")
+	asked := testbed.ManagedResource(p.ns, "asked", "nothing")
 	asked.Spec.Class = ptr.To("planned")
 	asked.Annotations = map[string]string{resourcesv1alpha1.OperationAnnotation: resourcesv1alpha1.OperationReconcile}
 	p.inSource(mr, deleted, asked)
 	p.deleteMR("deleted")
 	deleted = p.get("deleted")
-	registration := hubtest.Registration(p.ns, "a", target.Kubeconfig())
+	registration := testbed.Registration(p.ns, "a", target.Kubeconfig())
 	registration.Labels[hubv1alpha1.ClassLabel] = "planned"
 	p.inSource(registration)
 
@@ -45,8 +45,8 @@ func TestDryRunPlansAndWritesNothing(t *testing.T) {
 	p.Eventually(report).Should(HaveValue(SatisfyAll(HaveField("Creates", int32(2)), HaveField("Updates", int32(1)))), func() string { return hub.Log.About(p.ns) })
 
 	// It follows the content and the target.
-	p.inTarget(p.object(hubtest.ConfigMap(p.ns, "new", "1")))
-	p.content("content", hubtest.ConfigMap(p.ns, "new", "1"), hubtest.ConfigMap(p.ns, "differs", "1"))
+	p.inTarget(p.object(testbed.ConfigMap(p.ns, "new", "1")))
+	p.content("content", testbed.ConfigMap(p.ns, "new", "1"), testbed.ConfigMap(p.ns, "differs", "1"))
 	p.Eventually(report).Should(HaveValue(SatisfyAll(HaveField("Creates", int32(0)), HaveField("Updates", int32(2)))), func() string { return hub.Log.About(p.ns) })
 
 	p.Expect(p.get("mr")).To(Equal(mr))
@@ -68,10 +68,10 @@ func TestDryRunDoesNotTellWhatIsInASecret(t *testing.T) {
 	p.inTarget(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "secret"}})
 	p.content("content", fmt.Sprintf(
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":"secret"},"type":%q}`, p.ns, marker))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("planned")
 	p.inSource(mr)
-	registration := hubtest.Registration(p.ns, "a", target.Kubeconfig())
+	registration := testbed.Registration(p.ns, "a", target.Kubeconfig())
 	registration.Labels[hubv1alpha1.ClassLabel] = "planned"
 	p.inSource(registration)
 	p.Eventually(func() string { return hub.Log.About(p.ns) }).Should(SatisfyAll(
@@ -97,7 +97,7 @@ func TestDryRunPlansNoMoreThanARunWouldDo(t *testing.T) {
 	p.Expect(target.Client.Patch(p.ctx, scaled, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":7}}`)))).To(Succeed())
 
 	p.content("content", p.deploymentManifest("scaled", `{"resources.gardener.cloud/preserve-replicas":"true"}`))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("planned")
 	p.inSource(mr)
 	for _, name := range []string{"old", "keep", "foreign", "absent"} {
@@ -106,7 +106,7 @@ func TestDryRunPlansNoMoreThanARunWouldDo(t *testing.T) {
 		})
 	}
 	p.Expect(source.Client.Status().Update(p.ctx, mr)).To(Succeed())
-	registration := hubtest.Registration(p.ns, "a", target.Kubeconfig())
+	registration := testbed.Registration(p.ns, "a", target.Kubeconfig())
 	registration.Labels[hubv1alpha1.ClassLabel] = "planned"
 	p.inSource(registration)
 	report := func() *hubv1alpha1.DryRunReport { return p.targetCluster("a").Status.DryRun }

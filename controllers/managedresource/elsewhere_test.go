@@ -12,7 +12,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // lease is that of a Gardener resource manager, renewed now.
@@ -51,14 +51,14 @@ func TestNamespaceOfAResourceManagerIsLeftToIt(t *testing.T) {
 			p := unregistered(t, nil)
 			lease := p.lease(test.duration)
 			p.inSource(lease)
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-			mr := hubtest.ManagedResource(p.ns, "mr", "content")
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+			mr := testbed.ManagedResource(p.ns, "mr", "content")
 			mr.Annotations = map[string]string{resourcesv1alpha1.OperationAnnotation: resourcesv1alpha1.OperationReconcile}
 			p.inSource(mr)
 			p.register("a", target.Kubeconfig())
 			p.awaitTarget("a", hubv1alpha1.ConditionReady, metav1.ConditionFalse, hubv1alpha1.ReasonManagedElsewhere, "gardener-resource-manager", "stop it")
 			p.edit(source, lease, func() { lease.Spec.RenewTime = ptr.To(metav1.NowMicro()) })
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "2"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 			registered(t).fence()
 			p.Expect(p.get("mr")).To(Equal(mr))
 			p.Expect(p.requests(source, func(e controlplane.AuditEntry) bool { return p.writes(e) && e.Resource != "targetclusters" })).To(BeEmpty())
@@ -77,8 +77,8 @@ func TestResourceManagerDoesNotHoldOtherClasses(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, map[string]string{"seed": "true"})
 	p.inSource(p.lease(3600))
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("seed")
 	p.inSource(mr)
 	p.awaitReady("mr")
@@ -88,7 +88,7 @@ func TestResourceManagerDoesNotHoldOtherClasses(t *testing.T) {
 func TestResourceManagerThatComesLaterTakesOver(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.inSource(p.lease(3600))

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Nothing can be applied in a namespace that is being deleted. That is reported once, not for each object, and with
@@ -35,7 +35,7 @@ func TestObjectsOfANamespaceThatEndsFailOnceAndSayWhatItWaitsFor(t *testing.T) {
 
 	var documents []string
 	for i := range 30 {
-		documents = append(documents, hubtest.ConfigMap(ns.Name, fmt.Sprint("one-", i), "1"))
+		documents = append(documents, testbed.ConfigMap(ns.Name, fmt.Sprint("one-", i), "1"))
 	}
 	p.content("content", documents...)
 	p.mr("mr", "content")

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The manifest moves from one kind to another that the user calls the same. The object under the old kind is not
@@ -26,8 +26,8 @@ func TestMR33_ObjectThatMovedToAnEquivalentKindIsNotDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-			mr := hubtest.ManagedResource(p.ns, "mr", "content")
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+			mr := testbed.ManagedResource(p.ns, "mr", "content")
 			mr.Spec.Equivalences = c.equivalences
 			p.inSource(mr)
 			p.awaitReady("mr")
@@ -51,8 +51,8 @@ var sameKinds = [][]metav1.GroupKind{{{Kind: "ConfigMap"}, {Kind: "Secret"}}}
 func TestMR33_ObjectIsReleasedUnderAnEquivalentKind(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Equivalences = sameKinds
 	p.inSource(mr)
 	p.awaitReady("mr")
@@ -139,8 +139,8 @@ func TestMR33_LabelThatWasManagedUnderTheOldKindGoes(t *testing.T) {
 func TestMR33_ObjectWhoseNewKindFailsIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Equivalences = [][]metav1.GroupKind{{{Kind: "ConfigMap"}, {Group: p.group(), Kind: "Plant"}}}
 	p.inSource(mr)
 	before := p.awaitReady("mr").Status.Resources[0]
@@ -161,8 +161,8 @@ func TestMR33_ObjectWhoseNewKindFailsIsNotForgotten(t *testing.T) {
 func TestMR33_ObjectThatMovesIsNotDeletedAfterACrash(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Equivalences = sameKinds
 	p.inSource(mr)
 	uid := p.awaitReady("mr").Status.Resources[0].UID

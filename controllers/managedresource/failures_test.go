@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // failedApplies is what the hub counted of them until now.
@@ -42,10 +42,10 @@ func TestW19_AllFailuresAreTold(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
 			before := p.failedApplies()
-			documents := []string{hubtest.ConfigMap(p.ns, "one", "1")}
+			documents := []string{testbed.ConfigMap(p.ns, "one", "1")}
 			says := test.says
 			for i := range test.bad {
-				documents = append(documents, hubtest.ConfigMap(p.ns, fmt.Sprintf("Not_A_Name-%02d", i), "1"))
+				documents = append(documents, testbed.ConfigMap(p.ns, fmt.Sprintf("Not_A_Name-%02d", i), "1"))
 				if i < test.named {
 					says = append(says, fmt.Sprintf("Not_A_Name-%02d", i))
 				}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // An instance of another class cleans up its own target and leaves its inventory in the status. The content changes in
@@ -22,8 +22,8 @@ func TestBUG8_X8_InventoryOfAnotherInstanceIsNotActedUpon(t *testing.T) {
 	left.Labels = map[string]string{resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault}
 	p.inTarget(left)
 
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "old")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "old")
 	mr.Spec.Class = ptr.To("test")
 	mr.Finalizers = []string{foreignFinalizer}
 	p.inSource(mr)
@@ -54,7 +54,7 @@ func TestInventoryOfAnInstanceOfTheSameClassIsTakenOver(t *testing.T) {
 	left := p.configMap("left")
 	left.Annotations = map[string]string{resourcesv1alpha1.OriginAnnotation: p.ns + "/mr"}
 	p.inTarget(left)
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Finalizers = []string{resourcesv1alpha1.FinalizerBase}
 	p.inSource(mr) // its Secret is not there yet
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonCannotReadSecret))
@@ -63,7 +63,7 @@ func TestInventoryOfAnInstanceOfTheSameClassIsTakenOver(t *testing.T) {
 			ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: p.ns, Name: "left"},
 		}}
 	})
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.awaitReady("mr")
 	p.awaitAbsent(left)
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const foreignFinalizer = resourcesv1alpha1.FinalizerBase + "-test"
@@ -15,12 +15,12 @@ const foreignFinalizer = resourcesv1alpha1.FinalizerBase + "-test"
 func TestMR11_ManagedResourceOfAnotherClassIsNotTouched(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("other")
 	p.inSource(mr)
 	p.fence()
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 	p.fence()
 	p.Expect(p.get("mr")).To(Equal(mr))
 	p.expectAbsent(p.configMap("one"))
@@ -29,8 +29,8 @@ func TestMR11_ManagedResourceOfAnotherClassIsNotTouched(t *testing.T) {
 func TestMR12_MR13_HandoverWaitsForTheOtherInstance(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("test")
 	mr.Finalizers = []string{foreignFinalizer}
 	p.inSource(mr)
@@ -52,7 +52,7 @@ func TestMR12_MR13_HandoverWaitsForTheOtherInstance(t *testing.T) {
 func TestMR34_HandoverToAnotherClassCleansUp(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // status writes the status of an object of the target, as a controller would that does not run here.
@@ -54,8 +54,8 @@ func rolling(t *testing.T) place {
 func TestH01_OtherClassIsNotJudged(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("other")
 	p.inSource(mr)
 	p.fence()
@@ -81,7 +81,7 @@ func TestH02_IgnoredManagedResourceIsNotJudged(t *testing.T) {
 func TestIgnoredManagedResourceThatCannotBeAppliedIsNotSaidToBeHealthy(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.annotateMR("mr", resourcesv1alpha1.IgnoreAnnotation, "true")
@@ -195,7 +195,7 @@ func TestH06_Pods(t *testing.T) {
 func TestH07_KindsWithoutRollOutsAreRolledOut(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), fmt.Sprintf(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"namespace":%q,"name":"one"}}`, p.ns))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), fmt.Sprintf(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"namespace":%q,"name":"one"}}`, p.ns))
 	p.mr("mr", "content")
 	p.await("mr", has(progressing, no, resourcesv1alpha1.ReasonResourcesRolledOut), has(ready, yes, ""))
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // held holds back writes of ConfigMaps in the namespace of a test, so that a run stays in its middle.
@@ -28,7 +28,7 @@ type held struct {
 
 // holdConfigMaps holds back all writes but the first ones to ConfigMaps in a target. It ends with the test at the
 // latest.
-func (p place) holdConfigMaps(c *hubtest.Cluster, let int64) *held {
+func (p place) holdConfigMaps(c *testbed.Cluster, let int64) *held {
 	p.t.Helper()
 	released, probed := make(chan struct{}), atomic.Bool{}
 	h := &held{release: sync.OnceFunc(func() { close(released) })}

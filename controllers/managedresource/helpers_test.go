@@ -27,7 +27,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const (
@@ -55,13 +55,13 @@ type place struct {
 	t      *testing.T
 	ctx    context.Context
 	ns     string
-	source *hubtest.Cluster
+	source *testbed.Cluster
 }
 
 // unregistered returns a place without a registration.
 func unregistered(t *testing.T, labels map[string]string) place {
 	t.Helper()
-	ns := hubtest.Namespace(t, labels, source, target)
+	ns := testbed.Namespace(t, labels, source, target)
 	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: ns, source: source}
 	t.Cleanup(p.abandon)
 	return p
@@ -71,17 +71,17 @@ func unregistered(t *testing.T, labels map[string]string) place {
 func apart(t *testing.T, labels map[string]string) place {
 	t.Helper()
 	g := NewWithT(t)
-	own, err := hubtest.StartCluster(t.Context(), controlplane.Options{Name: "source"})
+	own, err := testbed.StartCluster(t.Context(), controlplane.Options{Name: "source"})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(own.Stop)
-	g.Expect(hubtest.InstallSource(t.Context(), own.Client)).To(Succeed())
-	return place{WithT: g, t: t, ctx: context.Background(), ns: hubtest.Namespace(t, labels, own, target), source: own}
+	g.Expect(testbed.InstallSource(t.Context(), own.Client)).To(Succeed())
+	return place{WithT: g, t: t, ctx: context.Background(), ns: testbed.Namespace(t, labels, own, target), source: own}
 }
 
 // run starts a hub on the source of a place, which stop ends.
-func (p place) run(o hubtest.HubOptions) (stop func()) {
+func (p place) run(o testbed.HubOptions) (stop func()) {
 	p.t.Helper()
-	h, err := hubtest.StartHub(p.ctx, p.source, o)
+	h, err := testbed.StartHub(p.ctx, p.source, o)
 	p.Expect(err).NotTo(HaveOccurred())
 	return func() { h.Stop(); p.Expect(h.Err()).NotTo(HaveOccurred()) }
 }
@@ -151,13 +151,13 @@ func (p place) content(name string, documents ...string) {
 // mr creates a ManagedResource.
 func (p place) mr(name string, secrets ...string) *resourcesv1alpha1.ManagedResource {
 	p.t.Helper()
-	mr := hubtest.ManagedResource(p.ns, name, secrets...)
+	mr := testbed.ManagedResource(p.ns, name, secrets...)
 	p.inSource(mr)
 	return mr
 }
 
 // edit reads an object, changes it and writes it back, until nobody writes in between.
-func (p place) edit(c *hubtest.Cluster, obj client.Object, change func()) {
+func (p place) edit(c *testbed.Cluster, obj client.Object, change func()) {
 	p.t.Helper()
 	p.Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := c.Client.Get(p.ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
@@ -230,7 +230,7 @@ func (p place) awaitGone(name string) {
 
 func (p place) deleteMR(name string) {
 	p.t.Helper()
-	p.Expect(p.source.Client.Delete(p.ctx, hubtest.ManagedResource(p.ns, name))).To(Succeed())
+	p.Expect(p.source.Client.Delete(p.ctx, testbed.ManagedResource(p.ns, name))).To(Succeed())
 }
 
 // has matches a ManagedResource by one of its conditions. An empty reason matches any; texts are parts of the message.
@@ -276,8 +276,8 @@ func (p place) fence() {
 func (p place) fenceThrough(registration string) {
 	p.t.Helper()
 	name := fmt.Sprintf("fence-%d", time.Now().UnixNano())
-	p.content(name, hubtest.ConfigMap(p.ns, name, "fence"))
-	mr := hubtest.ManagedResource(p.ns, name, name)
+	p.content(name, testbed.ConfigMap(p.ns, name, "fence"))
+	mr := testbed.ManagedResource(p.ns, name, name)
 	mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: registration}
 	p.inSource(mr)
 	p.awaitReady(name)
@@ -359,7 +359,7 @@ type history struct {
 
 func (p place) history(name string) *history {
 	p.t.Helper()
-	c, err := client.NewWithWatch(p.source.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
+	c, err := client.NewWithWatch(p.source.RESTConfig(), client.Options{Scheme: testbed.Scheme()})
 	p.Expect(err).NotTo(HaveOccurred())
 	list := &resourcesv1alpha1.ManagedResourceList{}
 	options := []client.ListOption{client.InNamespace(p.ns), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)}}
@@ -433,7 +433,7 @@ func (p place) awaitTarget(name, condition string, status metav1.ConditionStatus
 }
 
 // requests are those of the hub that an audit log holds and the filter keeps.
-func (p place) requests(c *hubtest.Cluster, keep func(controlplane.AuditEntry) bool) []string {
+func (p place) requests(c *testbed.Cluster, keep func(controlplane.AuditEntry) bool) []string {
 	p.t.Helper()
 	entries, err := c.AuditEntries()
 	p.Expect(err).NotTo(HaveOccurred())

@@ -21,7 +21,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim/apiserver"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // interceptor answers a request in place of an honest API server, false if it leaves it to that.
@@ -63,7 +63,7 @@ func (p place) hostile(name string, f interceptor) *hostile {
 	p.t.Cleanup(server.Close)
 	p.t.Cleanup(server.CloseClientConnections)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	kubeconfig, err := hubtest.TokenKubeconfig(server.URL, ca)
+	kubeconfig, err := testbed.TokenKubeconfig(server.URL, ca)
 	p.Expect(err).NotTo(HaveOccurred())
 	p.register(name, kubeconfig)
 	return h
@@ -74,10 +74,10 @@ func (p place) pickDefault(name, targetName string, n int) {
 	p.t.Helper()
 	documents := make([]string, n)
 	for i := range documents {
-		documents[i] = hubtest.ConfigMap("default", fmt.Sprintf("%s-%d", name, i), "1")
+		documents[i] = testbed.ConfigMap("default", fmt.Sprintf("%s-%d", name, i), "1")
 	}
 	p.content(name, documents...)
-	mr := hubtest.ManagedResource(p.ns, name, name)
+	mr := testbed.ManagedResource(p.ns, name, name)
 	mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: targetName}
 	p.inSource(mr)
 }

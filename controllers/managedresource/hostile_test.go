@@ -14,7 +14,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // uidOfTarget is the UID of the cluster that all places register.
@@ -33,19 +33,19 @@ func claims() map[string]func(victim, hostile place) (mark string) {
 			return "unbound/" + victim.ns + "/" + resourcesv1alpha1.FinalizerBase
 		},
 		"by a server that claims the UID": func(victim, hostile place) string {
-			impostor, err := hubtest.StartImpostor(target.RESTConfig())
+			impostor, err := testbed.StartImpostor(target.RESTConfig())
 			victim.Expect(err).NotTo(HaveOccurred())
 			victim.t.Cleanup(impostor.Stop)
 			impostor.Claim(victim.uidOfTarget())
-			hostile.inSource(hubtest.Registration(hostile.ns, "a", impostor.Kubeconfig))
+			hostile.inSource(testbed.Registration(hostile.ns, "a", impostor.Kubeconfig))
 			hostile.awaitTarget("a", hubv1alpha1.ConditionConnected, metav1.ConditionTrue, hubv1alpha1.ReasonConnected)
 			return string(victim.uidOfTarget())
 		},
 		"by the address of the victim without an account there": func(victim, hostile place) string {
-			impostor, err := hubtest.StartImpostor(target.RESTConfig())
+			impostor, err := testbed.StartImpostor(target.RESTConfig())
 			victim.Expect(err).NotTo(HaveOccurred())
 			impostor.Stop()
-			hostile.inSource(hubtest.Registration(hostile.ns, "a", impostor.Intruder))
+			hostile.inSource(testbed.Registration(hostile.ns, "a", impostor.Intruder))
 			hostile.awaitTarget("a", hubv1alpha1.ConditionConnected, metav1.ConditionFalse, "")
 			hostile.Eventually(func() error { // the hub writes it, too
 				tc := hostile.targetCluster("a")
@@ -61,7 +61,7 @@ func claims() map[string]func(victim, hostile place) (mark string) {
 // status.
 func (p place) forge(mark string, refs ...resourcesv1alpha1.ObjectReference) {
 	p.t.Helper()
-	mr := hubtest.ManagedResource(p.ns, "hostile", "none")
+	mr := testbed.ManagedResource(p.ns, "hostile", "none")
 	mr.Finalizers = []string{blocker, resourcesv1alpha1.FinalizerBase}
 	mr.Annotations = map[string]string{
 		hubv1alpha1.TargetUIDAnnotation: mark, resourcesv1alpha1.IgnoreAnnotation: "true",
@@ -117,7 +117,7 @@ func TestForgedBindingsDecideNothing(t *testing.T) {
 				`"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":`+
 				`{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`, group)
 			namespace := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, extra)
-			victim.content("mr", hubtest.ConfigMap(victim.ns, "one", "1"), hubtest.ConfigMap(victim.ns, "two", "1"),
+			victim.content("mr", testbed.ConfigMap(victim.ns, "one", "1"), testbed.ConfigMap(victim.ns, "two", "1"),
 				namespace, definition)
 			victim.mr("mr", "mr")
 			victim.awaitReady("mr")
@@ -127,8 +127,8 @@ func TestForgedBindingsDecideNothing(t *testing.T) {
 				ref(group+"/v1", "Thing", extra, "any", ""))
 			victim.fence() // the hub has seen that
 
-			hubtest.AwaitInstances(t, target, "things."+group)
-			victim.content("mr", hubtest.ConfigMap(victim.ns, "two", "2"))
+			testbed.AwaitInstances(t, target, "things."+group)
+			victim.content("mr", testbed.ConfigMap(victim.ns, "two", "2"))
 			victim.awaitAbsent(one)
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "things." + group}}
 			victim.awaitAbsent(crd)
@@ -148,7 +148,7 @@ func TestForgedBindingOwnsNothing(t *testing.T) {
 	t.Parallel()
 	victim := registered(t)
 	hostile := unregistered(t, nil)
-	victim.content("mr", hubtest.ConfigMap(victim.ns, "one", "1"))
+	victim.content("mr", testbed.ConfigMap(victim.ns, "one", "1"))
 	victim.mr("mr", "mr")
 	victim.awaitReady("mr")
 	one := read(victim, victim.configMap("one"))
@@ -159,7 +159,7 @@ func TestForgedBindingOwnsNothing(t *testing.T) {
 	victim.Eventually(func() string {
 		return read(victim, one).Annotations[resourcesv1alpha1.OriginAnnotation]
 	}).Should(Equal(victim.ns + "/mr"))
-	victim.content("mr", hubtest.ConfigMap(victim.ns, "one", "2"))
+	victim.content("mr", testbed.ConfigMap(victim.ns, "one", "2"))
 	victim.awaitValue("one", "2")
 	victim.await("mr", has(ready, yes, ""))
 	victim.deleteMR("mr")
@@ -173,7 +173,7 @@ func TestNamespacesThatRegisterOneServerShareObjects(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(last place){
 		"the last one drops it": func(last place) {
-			last.content("mr", hubtest.ConfigMap(last.ns, "own", "2"))
+			last.content("mr", testbed.ConfigMap(last.ns, "own", "2"))
 			last.awaitReady("mr")
 		},
 		"the last one is deleted": func(last place) { last.deleteMR("mr"); last.awaitGone("mr") },
@@ -181,10 +181,10 @@ func TestNamespacesThatRegisterOneServerShareObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			first, last := registered(t), registered(t)
-			first.content("mr", hubtest.ConfigMap(first.ns, "one", "1"))
+			first.content("mr", testbed.ConfigMap(first.ns, "one", "1"))
 			first.mr("mr", "mr")
 			first.awaitReady("mr")
-			last.content("mr", hubtest.ConfigMap(first.ns, "one", "2"))
+			last.content("mr", testbed.ConfigMap(first.ns, "one", "2"))
 			last.mr("mr", "mr")
 			last.awaitReady("mr")
 			first.await("mr", has(applied, no, resourcesv1alpha1.ReasonOwnedByOther))
@@ -207,7 +207,7 @@ func TestHoldersOfOtherNamespacesAreNotNamed(t *testing.T) {
 	owner.content("mr", namespace)
 	owner.mr("mr", "mr")
 	owner.awaitReady("mr")
-	other.content("mr", hubtest.ConfigMap(extra, "one", "1"))
+	other.content("mr", testbed.ConfigMap(extra, "one", "1"))
 	other.mr("mr", "mr")
 	other.awaitReady("mr")
 	owner.deleteMR("mr")

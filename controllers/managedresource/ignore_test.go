@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestMR20_IgnoredObjectIsCreatedAndThenLeftAlone(t *testing.T) {
@@ -23,7 +23,7 @@ func TestMR20_IgnoredObjectIsCreatedAndThenLeftAlone(t *testing.T) {
 	p.edit(target, live, func() { live.Data["key"] = "by hand"; live.Annotations = nil })
 	p.operation("mr", resourcesv1alpha1.OperationReconcile)
 	p.Eventually(func() map[string]string { return p.get("mr").Annotations }).ShouldNot(HaveKey(resourcesv1alpha1.OperationAnnotation))
-	p.content("content", p.configMapWith("one", ignored), hubtest.ConfigMap(p.ns, "two", "2"))
+	p.content("content", p.configMapWith("one", ignored), testbed.ConfigMap(p.ns, "two", "2"))
 	p.awaitValue("two", "2")
 	p.awaitReady("mr")
 	p.awaitValue("one", "by hand")
@@ -71,7 +71,7 @@ func TestMR20_IgnoredObjectThatWasThereBefore(t *testing.T) {
 func TestMR21_IgnoredManagedResource(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 
@@ -83,7 +83,7 @@ func TestMR21_IgnoredManagedResource(t *testing.T) {
 	p.edit(target, cm, func() { cm.Data["key"] = "by hand" })
 	p.fence()
 	p.awaitValue("one", "by hand")
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 	p.fence()
 	p.awaitValue("one", "by hand")
 
@@ -98,7 +98,7 @@ func TestMR21_IgnoredManagedResource(t *testing.T) {
 func TestMR21_DriftWhileIgnoredIsCorrectedAfterwards(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.annotateMR("mr", resourcesv1alpha1.IgnoreAnnotation, "true")
@@ -116,8 +116,8 @@ func TestMR21_DriftWhileIgnoredIsCorrectedAfterwards(t *testing.T) {
 func TestBUG12_WaitForStateHoldsBackUntilItIsRemoved(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-	mr := hubtest.ManagedResource(p.ns, "mr", "content")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Annotations = map[string]string{resourcesv1alpha1.OperationAnnotation: resourcesv1alpha1.OperationWaitForState}
 	p.inSource(mr)
 	p.fence()

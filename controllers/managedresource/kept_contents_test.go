@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // keepingPlant is the manifest of a Plant that is to stay.
@@ -23,7 +23,7 @@ func TestMR17_DefinitionOfAKeptObjectIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(p place){
 		"when the ManagedResource is deleted": func(p place) { p.deleteMR("mr") },
-		"when both are dropped":               func(p place) { p.content("content", hubtest.ConfigMap(p.ns, "one", "1")) },
+		"when both are dropped":               func(p place) { p.content("content", testbed.ConfigMap(p.ns, "one", "1")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +54,7 @@ func TestMR17_NamespaceOfAKeptObjectIsNotDeleted(t *testing.T) {
 	p := registered(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns + "-own"}}
 	p.content("content", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+ns.Name+`"}}`,
-		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"`+ns.Name+`","name":"kept","annotations":{"resources.gardener.cloud/keep-object":"true"}}}`, hubtest.ConfigMap(ns.Name, "one", "1"))
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"`+ns.Name+`","name":"kept","annotations":{"resources.gardener.cloud/keep-object":"true"}}}`, testbed.ConfigMap(ns.Name, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.deleteMR("mr")
@@ -84,7 +84,7 @@ func TestMR14_DefinitionOfAReleasedObjectIsNotDeleted(t *testing.T) {
 	p.fence()
 	p.Expect(read(p, p.liveCRD()).DeletionTimestamp).To(BeNil())
 
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1")) // nobody asks for it any more
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1")) // nobody asks for it any more
 	p.awaitAbsent(p.liveCRD())
 	p.awaitReady("mr")
 }

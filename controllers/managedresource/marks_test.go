@@ -7,7 +7,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Without the finalizer nobody would clean up, and without the mark nobody would know where.
@@ -27,7 +27,7 @@ func TestMarksThatSomebodyTakesOffComeBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 			p.mr("mr", "content")
 			before := p.await("mr", has(ready, yes, ""), HaveField("Annotations", HaveKey(hubv1alpha1.AppliedAnnotation)))
 			uid := read(p, p.configMap("one")).UID

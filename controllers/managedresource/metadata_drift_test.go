@@ -10,7 +10,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Labels and annotations of others go at once where a ManagedResource wants none, and cost nothing where it does not
@@ -21,8 +21,8 @@ func TestForeignLabelsAndAnnotationsAreDriftOnDemand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-			mr := hubtest.ManagedResource(p.ns, "mr", "content")
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+			mr := testbed.ManagedResource(p.ns, "mr", "content")
 			if force {
 				mr.Spec.ForceOverwriteLabels, mr.Spec.ForceOverwriteAnnotations = ptr.To(true), ptr.To(true)
 			}
@@ -56,7 +56,7 @@ func TestForeignLabelsAndAnnotationsAreDriftOnDemand(t *testing.T) {
 func TestForeignOwnersAreDrift(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	owner, cm := p.configMap("owner"), p.configMap("one")
@@ -74,7 +74,7 @@ func TestX11_W11_EchoesOfManyObjectsCostNothing(t *testing.T) {
 	const objects = 50
 	var documents []string
 	for i := range objects {
-		documents = append(documents, hubtest.ConfigMap(p.ns, fmt.Sprintf("many-%d", i), "1"))
+		documents = append(documents, testbed.ConfigMap(p.ns, fmt.Sprintf("many-%d", i), "1"))
 	}
 	p.content("content", documents...)
 	p.mr("mr", "content")

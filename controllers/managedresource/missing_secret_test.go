@@ -9,13 +9,13 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestMR03_MissingSecret(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("there", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("there", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "there", "missing")
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonCannotReadSecret, p.ns+"/missing", "not found"), has(ready, no, resourcesv1alpha1.ReasonCannotReadSecret))
 	p.fence()
@@ -29,7 +29,7 @@ func TestX10_BUG11_SecretCreatedLaterIsPickedUp(t *testing.T) {
 	p.mr("mr", "late")
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonCannotReadSecret, p.ns+"/late"))
 	p.fence()
-	p.content("late", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("late", testbed.ConfigMap(p.ns, "one", "1"))
 	p.awaitReady("mr")
 	p.awaitValue("one", "1")
 }
@@ -37,7 +37,7 @@ func TestX10_BUG11_SecretCreatedLaterIsPickedUp(t *testing.T) {
 func TestMR03_DeletedSecretDeletesNothing(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	uid := read(p, p.configMap("one")).UID
@@ -48,7 +48,7 @@ func TestMR03_DeletedSecretDeletesNothing(t *testing.T) {
 	p.fence()
 	p.Expect(read(p, p.configMap("one")).UID).To(Equal(uid))
 
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 	p.awaitValue("one", "2")
 	p.awaitReady("mr")
 	p.Expect(read(p, p.configMap("one")).UID).To(Equal(uid))
@@ -58,10 +58,10 @@ func TestMR03_DeletedSecretDeletesNothing(t *testing.T) {
 func TestMR32_OnlyReferencedSecretsOfOwnManagedResourcesAreRead(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("ours", hubtest.ConfigMap(p.ns, "one", "1"))
-	p.content("foreign", hubtest.ConfigMap(p.ns, "two", "1"))
-	p.content("nobodys", hubtest.ConfigMap(p.ns, "three", "1"))
-	other := hubtest.ManagedResource(p.ns, "other", "foreign")
+	p.content("ours", testbed.ConfigMap(p.ns, "one", "1"))
+	p.content("foreign", testbed.ConfigMap(p.ns, "two", "1"))
+	p.content("nobodys", testbed.ConfigMap(p.ns, "three", "1"))
+	other := testbed.ManagedResource(p.ns, "other", "foreign")
 	class := "other"
 	other.Spec.Class = &class
 	p.inSource(other)
@@ -69,7 +69,7 @@ func TestMR32_OnlyReferencedSecretsOfOwnManagedResourcesAreRead(t *testing.T) {
 	p.awaitReady("mr")
 
 	for _, name := range []string{"nobodys", "foreign", "ours"} {
-		p.content(name, hubtest.ConfigMap(p.ns, name, "2"))
+		p.content(name, testbed.ConfigMap(p.ns, name, "2"))
 	}
 	p.awaitValue("ours", "2")
 	p.fence()

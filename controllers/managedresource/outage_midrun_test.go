@@ -10,14 +10,14 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // That a target goes away says nothing about what was applied, even if it goes in the middle of a run.
 func TestTargetThatDiesInTheMiddleOfARunMakesNothingFail(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
-	mortal, err := hubtest.StartCluster(p.ctx, controlplane.Options{Name: "mortal"})
+	mortal, err := testbed.StartCluster(p.ctx, controlplane.Options{Name: "mortal"})
 	p.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(mortal.Stop)
 	p.Expect(mortal.Client.Create(p.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns}})).To(Succeed())
@@ -25,7 +25,7 @@ func TestTargetThatDiesInTheMiddleOfARunMakesNothingFail(t *testing.T) {
 	const n = 60
 	documents := func(value string) (out []string) {
 		for i := range n {
-			out = append(out, hubtest.ConfigMap(p.ns, fmt.Sprintf("cm-%d", i), value))
+			out = append(out, testbed.ConfigMap(p.ns, fmt.Sprintf("cm-%d", i), value))
 		}
 		return out
 	}

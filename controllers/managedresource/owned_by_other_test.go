@@ -10,17 +10,17 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // contended has the ConfigMap "one" in two ManagedResources: "first" listed it with the value "1", "last" with "2".
 func contended(t *testing.T) place {
 	t.Helper()
 	p := registered(t)
-	p.content("first", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "own", "1"))
+	p.content("first", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "own", "1"))
 	p.mr("first", "first")
 	p.awaitReady("first")
-	p.content("last", hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("last", testbed.ConfigMap(p.ns, "one", "2"))
 	p.mr("last", "last")
 	p.awaitReady("last")
 	p.await("first", has(applied, no, resourcesv1alpha1.ReasonOwnedByOther, p.ns+"/last", p.ns+"/one"))
@@ -42,14 +42,14 @@ func TestObjectOfTwoManagedResourcesIsTheLastOnes(t *testing.T) {
 
 	// Neither rewrites what the other wrote, whatever else they do.
 	uid := read(p, p.configMap("one")).UID
-	p.content("first", hubtest.ConfigMap(p.ns, "one", "3"), hubtest.ConfigMap(p.ns, "own", "2"))
+	p.content("first", testbed.ConfigMap(p.ns, "one", "3"), testbed.ConfigMap(p.ns, "own", "2"))
 	p.awaitValue("own", "2")
 	p.fence()
 	p.operation("first", resourcesv1alpha1.OperationReconcile)
 	p.fence()
 	p.awaitValue("one", "2")
 	p.expectOrigin("one", "last")
-	p.content("last", hubtest.ConfigMap(p.ns, "one", "4"))
+	p.content("last", testbed.ConfigMap(p.ns, "one", "4"))
 	p.awaitValue("one", "4")
 	p.fence()
 	p.await("first", has(applied, no, resourcesv1alpha1.ReasonOwnedByOther))
@@ -75,7 +75,7 @@ func TestObjectOfTwoManagedResourcesIsTheLastOnes(t *testing.T) {
 func TestObjectThatItsOwnerGivesUpGoesToTheOtherOne(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(p place){
-		"it drops it":   func(p place) { p.content("last", hubtest.ConfigMap(p.ns, "two", "2")) },
+		"it drops it":   func(p place) { p.content("last", testbed.ConfigMap(p.ns, "two", "2")) },
 		"it is deleted": func(p place) { p.deleteMR("last"); p.awaitGone("last") },
 		"it is deleted and keeps its objects": func(p place) {
 			p.editMR("last", func(mr *resourcesv1alpha1.ManagedResource) { mr.Spec.KeepObjects = new(true) })
@@ -102,7 +102,7 @@ func TestObjectThatItsOwnerGivesUpGoesToTheOtherOne(t *testing.T) {
 func TestManagedResourceThatLeftAnObjectToAnotherOneDoesNotDeleteIt(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(p place){
-		"it drops it":   func(p place) { p.content("first", hubtest.ConfigMap(p.ns, "own", "1")); p.awaitReady("first") },
+		"it drops it":   func(p place) { p.content("first", testbed.ConfigMap(p.ns, "own", "1")); p.awaitReady("first") },
 		"it is deleted": func(p place) { p.deleteMR("first"); p.awaitGone("first") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,15 +151,15 @@ func TestSharedObjectWhoseOwnerIsIgnoredIsBroughtBackByTheOther(t *testing.T) {
 func TestMovingAnObjectBetweenManagedResources(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("from", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"))
+	p.content("from", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "1"))
 	p.mr("from", "from")
-	p.content("to", hubtest.ConfigMap(p.ns, "three", "1"))
+	p.content("to", testbed.ConfigMap(p.ns, "three", "1"))
 	p.mr("to", "to")
 	p.awaitReady("from")
 	p.awaitReady("to")
 	// It may be deleted and created again, if the first change is seen alone. In the end it is there.
-	p.content("from", hubtest.ConfigMap(p.ns, "two", "1"))
-	p.content("to", hubtest.ConfigMap(p.ns, "three", "1"), hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("from", testbed.ConfigMap(p.ns, "two", "1"))
+	p.content("to", testbed.ConfigMap(p.ns, "three", "1"), testbed.ConfigMap(p.ns, "one", "2"))
 	p.awaitValue("one", "2")
 	p.await("from", has(ready, yes, ""), HaveField("Status.Resources", ConsistOf(HaveField("Name", "two"))))
 	p.awaitReady("to")
@@ -172,9 +172,9 @@ func TestObjectsThatTwoManagedResourcesGiveUpAtOnceAreDeleted(t *testing.T) {
 	p := registered(t)
 	var all []string
 	for i := range 8 {
-		all = append(all, hubtest.ConfigMap(p.ns, fmt.Sprintf("shared-%d", i), "1"))
+		all = append(all, testbed.ConfigMap(p.ns, fmt.Sprintf("shared-%d", i), "1"))
 	}
-	p.content("both", append(all, hubtest.ConfigMap(p.ns, "left", "1"))...)
+	p.content("both", append(all, testbed.ConfigMap(p.ns, "left", "1"))...)
 	for _, name := range []string{"a", "b", "c"} {
 		p.mr(name, "both")
 	}
@@ -190,7 +190,7 @@ func TestObjectsThatTwoManagedResourcesGiveUpAtOnceAreDeleted(t *testing.T) {
 		g.Expect(uids).To(Equal(3 * 9))
 	}).Should(Succeed())
 	p.fence()
-	p.content("both", hubtest.ConfigMap(p.ns, "left", "1"))
+	p.content("both", testbed.ConfigMap(p.ns, "left", "1"))
 	for _, name := range []string{"a", "b", "c"} {
 		p.Eventually(func() int { return len(p.get(name).Status.Resources) }).Should(Equal(1))
 	}

@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // One object that cannot be applied says nothing about the others: what is wrong with those is said, and that it is
@@ -15,7 +15,7 @@ import (
 func TestHealthOfAppliedObjectsIsJudgedAlthoughAnotherOneFails(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.deploymentManifest("app", "{}"), hubtest.ConfigMap(p.ns, "Not_A_Name", "1"))
+	p.content("content", p.deploymentManifest("app", "{}"), testbed.ConfigMap(p.ns, "Not_A_Name", "1"))
 	p.mr("mr", "content")
 	failed := has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "Not_A_Name")
 	p.await("mr", failed, has(healthy, no, "DeploymentUnhealthy", "app is unhealthy: "), has(progressing, yes, "DeploymentProgressing"))
@@ -43,7 +43,7 @@ func TestHealthOfAppliedObjectsIsJudgedAlthoughAnotherOneFails(t *testing.T) {
 func TestHealthIsPendingIfNothingIsApplied(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "Not_A_Name", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "Not_A_Name", "1"))
 	p.mr("mr", "content")
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed), has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending, "The content changed; its checks are pending."))
 }
@@ -52,10 +52,10 @@ func TestHealthIsPendingIfNothingIsApplied(t *testing.T) {
 func TestH03_FailureDoesNotMakeHealthyWhatWasNot(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "2"), hubtest.ConfigMap(p.ns, "Not_A_Name", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "2"), testbed.ConfigMap(p.ns, "Not_A_Name", "1"))
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed), has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending, "Some objects are not applied"))
 }
 

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // pruned counts by cause.
@@ -25,7 +25,7 @@ func TestDeletionsAreTold(t *testing.T) {
 		cause, says string
 	}{
 		"dropped": {
-			func(p place) { p.content("content", hubtest.ConfigMap(p.ns, "stays", "1")) }, "removed",
+			func(p place) { p.content("content", testbed.ConfigMap(p.ns, "stays", "1")) }, "removed",
 			"Deleted 2 objects that no manifest names any more: [ConfigMap NS/one ConfigMap NS/two]",
 		},
 		"with the ManagedResource": {
@@ -36,7 +36,7 @@ func TestDeletionsAreTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", hubtest.ConfigMap(p.ns, "stays", "1"), hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"))
+			p.content("content", testbed.ConfigMap(p.ns, "stays", "1"), testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "1"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			before := p.figure(pruned, test.cause)
@@ -74,7 +74,7 @@ func TestEmptyBundlePrunesAllAndSaysWhoseChangeThatWas(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
 			p.content("second", "# nothing")
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"),
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "1"),
 				p.configMapWith("kept", `{"annotations":{"`+resourcesv1alpha1.KeepObjectAnnotation+`":"true"}}`))
 			p.mr("mr", "second", "content")
 			p.awaitReady("mr")
@@ -95,7 +95,7 @@ func TestEmptyBundlePrunesAllAndSaysWhoseChangeThatWas(t *testing.T) {
 func TestUnreadableBundlePrunesNothing(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.content("content", "{")

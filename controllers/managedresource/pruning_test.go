@@ -16,14 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The hub comes back by itself when the grace is over; nothing else happens then.
 func TestMR18_StuckObjectGoesWhenItsGraceIsOver(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(p place){
-		"dropped":                  func(p place) { p.content("content", hubtest.ConfigMap(p.ns, "one", "1")) },
+		"dropped":                  func(p place) { p.content("content", testbed.ConfigMap(p.ns, "one", "1")) },
 		"with its ManagedResource": func(p place) { p.deleteMR("mr") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestMR18_StuckObjectGoesWhenItsGraceIsOver(t *testing.T) {
 			stuck := func(name, after string) string {
 				return p.configMapWith(name, fmt.Sprintf(`{"finalizers":[%q],"annotations":{%q:%q}}`, blocker, resourcesv1alpha1.FinalizeDeletionAfterAnnotation, after))
 			}
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), stuck("soon", "10s"), stuck("later", "1h"), stuck("never", "0"), stuck("wrong", "soon"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"), stuck("soon", "10s"), stuck("later", "1h"), stuck("never", "0"), stuck("wrong", "soon"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			remove(p)
@@ -68,7 +68,7 @@ func TestMR19_GarbageCollectableObjects(t *testing.T) {
 			p := registered(t)
 			labels := fmt.Sprintf(`"labels":{%q:"true"}`, resourcesv1alpha1.GarbageCollectableReferenceLabel)
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.ns}}
-			p.content("content", p.configMapWith("collectable", "{"+labels+"}"), hubtest.ConfigMap(p.ns, "plain", "1"),
+			p.content("content", p.configMapWith("collectable", "{"+labels+"}"), testbed.ConfigMap(p.ns, "plain", "1"),
 				fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%q,%s}}`, node.Name, labels),
 				fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":"collectable",%s}}`, p.ns, labels))
 			p.mr("mr", "content")
@@ -92,7 +92,7 @@ func TestX07_BUG05_ClaimsGoWithTheirStatefulSetIfThatIsAskedFor(t *testing.T) {
 selector: {matchExpressions: [{key: app, operator: In, values: [db]}]},
 template: {metadata: {labels: {app: db}}, spec: {containers: [{name: db, image: "example.org/db:1"}]}},
 volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}`, p.ns))
-			mr := hubtest.ManagedResource(p.ns, "mr", "content")
+			mr := testbed.ManagedResource(p.ns, "mr", "content")
 			mr.Spec.DeletePersistentVolumeClaims = ptr.To(asked)
 			p.inSource(mr)
 			p.awaitApplied("mr")
@@ -134,7 +134,7 @@ func hasKey(m map[string]bool, key string) bool {
 func TestX05_WhatOthersHaveObjectsInWaits(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]func(p place){
-		"dropped":                  func(p place) { p.content("first", hubtest.ConfigMap(p.ns, "plain", "1")) },
+		"dropped":                  func(p place) { p.content("first", testbed.ConfigMap(p.ns, "plain", "1")) },
 		"with its ManagedResource": func(p place) { p.deleteMR("first") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,12 +143,12 @@ func TestX05_WhatOthersHaveObjectsInWaits(t *testing.T) {
 			group := p.ns + ".example.com"
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "things." + group}}
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns + "-more"}}
-			p.content("first", hubtest.ConfigMap(p.ns, "plain", "1"), fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, ns.Name),
+			p.content("first", testbed.ConfigMap(p.ns, "plain", "1"), fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, ns.Name),
 				strings.ReplaceAll(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.GROUP}, spec: {group: GROUP, scope: Cluster,
 names: {plural: things, kind: Thing}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`, "GROUP", group))
 			p.mr("first", "first")
 			p.awaitReady("first")
-			p.content("second", hubtest.ConfigMap(ns.Name, "theirs", "1"), fmt.Sprintf(`{apiVersion: %s/v1, kind: Thing, metadata: {name: theirs}}`, group))
+			p.content("second", testbed.ConfigMap(ns.Name, "theirs", "1"), fmt.Sprintf(`{apiVersion: %s/v1, kind: Thing, metadata: {name: theirs}}`, group))
 			p.mr("second", "second")
 			p.awaitReady("second")
 
@@ -174,14 +174,14 @@ func TestNamespaceInWhichSomethingIsToStayWaits(t *testing.T) {
 	p := registered(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns + "-more"}}
 	manifest := fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, ns.Name)
-	p.content("content", manifest, hubtest.ConfigMap(ns.Name, "one", "1"))
+	p.content("content", manifest, testbed.ConfigMap(ns.Name, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
-	p.content("content", hubtest.ConfigMap(ns.Name, "one", "2"))
+	p.content("content", testbed.ConfigMap(ns.Name, "one", "2"))
 	p.await("mr", has(applied, ongoing, resourcesv1alpha1.ReasonDeletionPending, "waits for this ManagedResource, which lists objects in it"))
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "one"}}
 	p.Expect(read(p, cm).Data).To(HaveKeyWithValue("key", "2"))
 	p.Expect(read(p, ns).DeletionTimestamp).To(BeNil())
-	p.content("content", manifest, hubtest.ConfigMap(ns.Name, "one", "2"))
+	p.content("content", manifest, testbed.ConfigMap(ns.Name, "one", "2"))
 	p.awaitReady("mr")
 }

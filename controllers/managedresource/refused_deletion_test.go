@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // guard has the target refuse deletions of ConfigMaps in the namespace of the test, until it is called.
@@ -67,13 +67,13 @@ func TestBUG07_RefusedDeletionSaysWhy(t *testing.T) {
 	t.Parallel()
 	const why = "nobody deletes this"
 	for name, remove := range map[string]func(p place){
-		"dropped":                  func(p place) { p.content("content", hubtest.ConfigMap(p.ns, "stays", "1")) },
+		"dropped":                  func(p place) { p.content("content", testbed.ConfigMap(p.ns, "stays", "1")) },
 		"with its ManagedResource": func(p place) { p.deleteMR("mr") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", hubtest.ConfigMap(p.ns, "stays", "1"), hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"))
+			p.content("content", testbed.ConfigMap(p.ns, "stays", "1"), testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "1"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			lift := p.guard(why)

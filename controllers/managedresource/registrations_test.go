@@ -15,7 +15,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // badRegistration is a registration that the hub cannot use, or must not.
@@ -33,7 +33,7 @@ func badRegistrations() map[string]badRegistration {
 	good := target.Kubeconfig
 	user := func(change func(u *api.AuthInfo)) func(place) []byte {
 		return func(place) []byte {
-			return hubtest.Rewrite(good(), func(c *hubtest.KubeConfig) {
+			return testbed.Rewrite(good(), func(c *testbed.KubeConfig) {
 				for name := range c.AuthInfos {
 					c.AuthInfos[name] = &api.AuthInfo{}
 					change(c.AuthInfos[name])
@@ -43,7 +43,7 @@ func badRegistrations() map[string]badRegistration {
 	}
 	server := func(address func(p place) string) func(place) []byte {
 		return func(p place) []byte {
-			return hubtest.Rewrite(good(), func(c *hubtest.KubeConfig) {
+			return testbed.Rewrite(good(), func(c *testbed.KubeConfig) {
 				for _, cluster := range c.Clusters {
 					cluster.Server = "https://" + address(p)
 				}
@@ -65,7 +65,7 @@ func badRegistrations() map[string]badRegistration {
 				kubeconfig, err := target.ServiceAccountKubeconfig(p.ctx, p.ns, "default", time.Hour)
 				p.Expect(err).NotTo(HaveOccurred())
 				file := filepath.Join(p.t.TempDir(), "token")
-				return hubtest.Rewrite(kubeconfig, func(c *hubtest.KubeConfig) {
+				return testbed.Rewrite(kubeconfig, func(c *testbed.KubeConfig) {
 					for _, u := range c.AuthInfos {
 						p.Expect(os.WriteFile(file, []byte(u.Token), 0o600)).To(Succeed())
 						u.TokenFile, u.Token = file, ""
@@ -78,7 +78,7 @@ func badRegistrations() map[string]badRegistration {
 			})},
 		"impersonation": {refused: true, reason: refused, says: []string{"impersonates"},
 			kubeconfig: func(place) []byte {
-				return hubtest.Rewrite(good(), func(c *hubtest.KubeConfig) {
+				return testbed.Rewrite(good(), func(c *testbed.KubeConfig) {
 					for _, u := range c.AuthInfos {
 						u.Impersonate = "admin"
 					}
@@ -132,7 +132,7 @@ func mute(p place) string {
 // register writes the registration of a target, new or not.
 func (p place) register(name string, kubeconfig []byte) {
 	p.t.Helper()
-	s := hubtest.Registration(p.ns, name, kubeconfig)
+	s := testbed.Registration(p.ns, name, kubeconfig)
 	err := p.source.Client.Create(p.ctx, s)
 	if apierrors.IsAlreadyExists(err) {
 		p.edit(p.source, s, func() { s.Data = map[string][]byte{"value": kubeconfig} })
@@ -144,8 +144,8 @@ func (p place) register(name string, kubeconfig []byte) {
 // pick creates a ManagedResource that picks a target of the namespace.
 func (p place) pick(name, targetName string) {
 	p.t.Helper()
-	p.content(name, hubtest.ConfigMap(p.ns, name, "1"))
-	mr := hubtest.ManagedResource(p.ns, name, name)
+	p.content(name, testbed.ConfigMap(p.ns, name, "1"))
+	mr := testbed.ManagedResource(p.ns, name, name)
 	mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: targetName}
 	p.inSource(mr)
 }
@@ -221,7 +221,7 @@ func TestRegistrationThatTurnsBadDeletesNothingAndHeals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			uid := read(p, p.configMap("one")).UID

@@ -8,7 +8,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Whoever deletes a registration and creates it again, as a restore from a backup does, gets the same service as
@@ -44,13 +44,13 @@ func TestDriftIsCorrectedAfterTheRegistrationWasCreatedAgain(t *testing.T) {
 				p := registered(t)
 				create := func(name string, documents ...string) {
 					p.content(name, documents...)
-					mr := hubtest.ManagedResource(p.ns, name, name)
+					mr := testbed.ManagedResource(p.ns, name, name)
 					mr.Spec.KeepObjects = &keep
 					p.inSource(mr)
 				}
 				create("empty")
 				for i := range n {
-					create(fmt.Sprintf("mr-%d", i), hubtest.ConfigMap(p.ns, fmt.Sprintf("cm-%d", i), "1"))
+					create(fmt.Sprintf("mr-%d", i), testbed.ConfigMap(p.ns, fmt.Sprintf("cm-%d", i), "1"))
 				}
 				p.awaitReady("empty")
 				for i := range n {
@@ -66,7 +66,7 @@ func TestDriftIsCorrectedAfterTheRegistrationWasCreatedAgain(t *testing.T) {
 				for i := range n {
 					p.awaitValue(fmt.Sprintf("cm-%d", i), "1")
 				}
-				p.content("empty", hubtest.ConfigMap(p.ns, "first", "1"))
+				p.content("empty", testbed.ConfigMap(p.ns, "first", "1"))
 				p.awaitValue("first", "1")
 				p.awaitReady("empty")
 				first := p.configMap("first")

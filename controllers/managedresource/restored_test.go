@@ -20,7 +20,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // A backup has the objects as they were, with the hub as the owner of the same fields: only their values are old.
@@ -29,24 +29,24 @@ func TestTargetWhoseEtcdIsRestoredGetsItsObjectsBack(t *testing.T) {
 	for name, down := range map[string]bool{"while the hub runs": false, "while the hub is down": true} {
 		t.Run(name, func(t *testing.T) {
 			g, ctx := NewWithT(t), context.Background()
-			start := func(name string) *hubtest.Cluster {
-				c, err := hubtest.StartCluster(t.Context(), controlplane.Options{Name: name, Audit: name == "target"})
+			start := func(name string) *testbed.Cluster {
+				c, err := testbed.StartCluster(t.Context(), controlplane.Options{Name: name, Audit: name == "target"})
 				g.Expect(err).NotTo(HaveOccurred())
 				t.Cleanup(c.Stop)
 				return c
 			}
 			source, target := start("source"), start("target")
-			g.Expect(hubtest.InstallSource(ctx, source.Client)).To(Succeed())
-			ns := hubtest.Namespace(t, nil, source, target)
+			g.Expect(testbed.InstallSource(ctx, source.Client)).To(Succeed())
+			ns := testbed.Namespace(t, nil, source, target)
 			run := func() (stop func()) {
-				h, err := hubtest.StartHub(ctx, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+				h, err := testbed.StartHub(ctx, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 					c.ClusterCache.ProbeInterval.Duration = 300 * time.Millisecond // each 12th looks at the past
 				}})
 				g.Expect(err).NotTo(HaveOccurred())
 				return func() { h.Stop(); g.Expect(h.Err()).NotTo(HaveOccurred()) }
 			}
 			content := func(name, value string) {
-				secret := hubtest.Content(ns, name, manifests, hubtest.ConfigMap(ns, name, value))
+				secret := testbed.Content(ns, name, manifests, testbed.ConfigMap(ns, name, value))
 				if err := source.Client.Create(ctx, secret); err != nil {
 					g.Expect(source.Client.Update(ctx, secret)).To(Succeed())
 				}
@@ -65,9 +65,9 @@ func TestTargetWhoseEtcdIsRestoredGetsItsObjectsBack(t *testing.T) {
 					return mr
 				}
 			}
-			g.Expect(source.Client.Create(ctx, hubtest.Registration(ns, "a", target.Kubeconfig()))).To(Succeed())
+			g.Expect(source.Client.Create(ctx, testbed.Registration(ns, "a", target.Kubeconfig()))).To(Succeed())
 			content("changed", "1")
-			g.Expect(source.Client.Create(ctx, hubtest.ManagedResource(ns, "changed", "changed"))).To(Succeed())
+			g.Expect(source.Client.Create(ctx, testbed.ManagedResource(ns, "changed", "changed"))).To(Succeed())
 			stop := run()
 			defer func() { stop() }()
 			note := func(name string) func() string {
@@ -80,7 +80,7 @@ func TestTargetWhoseEtcdIsRestoredGetsItsObjectsBack(t *testing.T) {
 
 			content("changed", "2")
 			content("new", "2")
-			g.Expect(source.Client.Create(ctx, hubtest.ManagedResource(ns, "new", "new"))).To(Succeed())
+			g.Expect(source.Client.Create(ctx, testbed.ManagedResource(ns, "new", "new"))).To(Succeed())
 			noise := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "noise"}}
 			g.Expect(target.Client.Create(ctx, noise)).To(Succeed())
 			for i := range 200 { // more than an API server writes when it starts

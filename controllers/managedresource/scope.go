@@ -66,7 +66,7 @@ type scope struct {
 	plan    *plan
 
 	before   []resourcesv1alpha1.ObjectReference // the inventory before the run
-	book     inventory.Lookup                      // that finds what it lists
+	book     inventory.Lookup                    // that finds what it lists
 	old      []resourcesv1alpha1.ObjectReference // of them, what is to be deleted
 	released []orphan                            // and what is to stay
 	present  map[inventory.Key]tracker.Accepted  // what the watches showed when the run began to write

@@ -8,7 +8,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // An object of a kind that is not known gets a namespace, as most objects have one. If the kind turns out to have none
@@ -26,7 +26,7 @@ func TestBUG14_ObjectWhoseScopeIsLearnedWhileItIsAppliedIsNotReplaced(t *testing
 			t.Parallel()
 			p := registered(t)
 			h := p.holdConfigMaps(target, 0)
-			p.content("content", hubtest.ConfigMap(p.ns, "first", "1"), p.plant(p.ns, "", 1))
+			p.content("content", testbed.ConfigMap(p.ns, "first", "1"), p.plant(p.ns, "", 1))
 			p.mr("mr", "content")
 			p.awaitHeld(h, 1) // planned, and not at the Plant yet
 			define(p)
@@ -43,7 +43,7 @@ func TestBUG14_ObjectWhoseScopeIsLearnedWhileItIsAppliedIsNotReplaced(t *testing
 
 			p.operation("mr", resourcesv1alpha1.OperationReconcile)
 			p.await("mr", HaveField("Annotations", Not(HaveKey(resourcesv1alpha1.OperationAnnotation))))
-			p.content("content", hubtest.ConfigMap(p.ns, "first", "2"), p.plant(p.ns, "", 2))
+			p.content("content", testbed.ConfigMap(p.ns, "first", "2"), p.plant(p.ns, "", 2))
 			p.awaitValue("first", "2")
 			p.awaitReady("mr")
 			p.Eventually(func() int64 { return height(read(p, p.livePlant(p.ns, ""))) }).Should(Equal(int64(2)))

@@ -8,19 +8,19 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // sharedWithIgnored has the ConfigMap "one" in two ManagedResources, of which "ignored" is not run any more.
 func sharedWithIgnored(t *testing.T) place {
 	t.Helper()
 	p := registered(t)
-	p.content("ignored", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("ignored", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("ignored", "ignored")
 	p.awaitReady("ignored")
 	p.annotateMR("ignored", resourcesv1alpha1.IgnoreAnnotation, "true")
 	p.await("ignored", has(applied, yes, resourcesv1alpha1.ReasonManagedResourceIgnored))
-	p.content("run", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"))
+	p.content("run", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "1"))
 	p.mr("run", "run")
 	p.awaitReady("run")
 	return p
@@ -31,7 +31,7 @@ func TestObjectThatAnIgnoredManagedResourceListsIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(p place){
 		"the other one drops it": func(p place) {
-			p.content("run", hubtest.ConfigMap(p.ns, "two", "2"))
+			p.content("run", testbed.ConfigMap(p.ns, "two", "2"))
 			p.await("run", has(ready, yes, ""), HaveField("Status.Resources", ConsistOf(HaveField("Name", "two"))))
 		},
 		"the other one is deleted": func(p place) { p.deleteMR("run"); p.awaitGone("run") },

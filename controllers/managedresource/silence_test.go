@@ -14,7 +14,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // A target that goes away is told of by everything in it, whatever else was wrong, and so is its return. Of one that is
@@ -22,7 +22,7 @@ import (
 func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
-	mortal, err := hubtest.StartCluster(p.ctx, controlplane.Options{Name: "mortal"})
+	mortal, err := testbed.StartCluster(p.ctx, controlplane.Options{Name: "mortal"})
 	p.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(mortal.Stop)
 	p.Expect(mortal.Client.Create(p.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns}})).To(Succeed())
@@ -31,7 +31,7 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 	p.register("other", target.Kubeconfig())
 	manage := func(name, registration string, documents ...string) {
 		p.content(name, documents...)
-		mr := hubtest.ManagedResource(p.ns, name, name)
+		mr := testbed.ManagedResource(p.ns, name, name)
 		mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: registration}
 		p.inSource(mr)
 	}
@@ -40,11 +40,11 @@ func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 		p.Expect(mortal.Client.Status().Patch(p.ctx, p.deployment("app"), patch)).To(Succeed())
 	}
 	well := strings.Replace(rolledOut, `"observedGeneration":99,`, `"observedGeneration":99,"replicas":0,`, 1)
-	manage("fine", "awake", hubtest.ConfigMap(p.ns, "fine", "1"))
-	manage("failed", "awake", hubtest.ConfigMap(p.ns, "Not_A_Name", "1"))
+	manage("fine", "awake", testbed.ConfigMap(p.ns, "fine", "1"))
+	manage("failed", "awake", testbed.ConfigMap(p.ns, "Not_A_Name", "1"))
 	manage("sleeping", "asleep", strings.Replace(p.deploymentManifest("app", "{}"), `"replicas":2`, `"replicas":0`, 1))
-	manage("unread", "awake", hubtest.ConfigMap(p.ns, "unread", "1"))
-	manage("garbled", "awake", hubtest.ConfigMap(p.ns, "garbled", "1"), "{")
+	manage("unread", "awake", testbed.ConfigMap(p.ns, "unread", "1"))
+	manage("garbled", "awake", testbed.ConfigMap(p.ns, "garbled", "1"), "{")
 	p.awaitReady("fine")
 	p.awaitReady("unread")
 	p.Expect(source.Client.Delete(p.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "unread"}})).To(Succeed())

@@ -9,16 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestSmoke(t *testing.T) {
 	g := NewWithT(t)
 	ctx := context.Background()
-	ns := hubtest.Namespace(t, nil, source, target)
-	g.Expect(source.Client.Create(ctx, hubtest.Registration(ns, "a", target.Kubeconfig()))).To(Succeed())
-	g.Expect(source.Client.Create(ctx, hubtest.Content(ns, "content", "objects.yaml", hubtest.ConfigMap(ns, "one", "1")))).To(Succeed())
-	g.Expect(source.Client.Create(ctx, hubtest.ManagedResource(ns, "mr", "content"))).To(Succeed())
+	ns := testbed.Namespace(t, nil, source, target)
+	g.Expect(source.Client.Create(ctx, testbed.Registration(ns, "a", target.Kubeconfig()))).To(Succeed())
+	g.Expect(source.Client.Create(ctx, testbed.Content(ns, "content", "objects.yaml", testbed.ConfigMap(ns, "one", "1")))).To(Succeed())
+	g.Expect(source.Client.Create(ctx, testbed.ManagedResource(ns, "mr", "content"))).To(Succeed())
 	cm := &corev1.ConfigMap{}
 	g.Eventually(func() error { return target.Client.Get(ctx, types.NamespacedName{Namespace: ns, Name: "one"}, cm) }).Should(Succeed())
 	mr := &resourcesv1alpha1.ManagedResource{}

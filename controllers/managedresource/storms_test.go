@@ -7,7 +7,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // looks keeps reads of an object of the test's namespace.
@@ -33,10 +33,10 @@ const looksBesidesRuns = 15
 func TestKeptObjectThatIsEditedCausesNoStorm(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), invalidConfigMap(p), "a: [b, }{")
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), invalidConfigMap(p), "a: [b, }{")
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "not valid YAML"))
 
 	runs := func() int { return len(p.requests(target, p.patches("Not_A_Name"))) }
@@ -52,7 +52,7 @@ func TestKeptObjectThatIsEditedCausesNoStorm(t *testing.T) {
 	p.Expect(looksNow-looksBefore).To(BeNumerically("<=", runs()-runsBefore+looksBesidesRuns), func() string { return hub.Log.About(p.ns) })
 	p.awaitValue("two", "by both hands")
 
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "1"))
 	p.awaitValue("two", "1")
 	p.awaitReady("mr")
 }
@@ -73,7 +73,7 @@ func TestMissingSecretIsNotAskedForAgainAndAgain(t *testing.T) {
 	p.Expect(looks()).To(Equal(before))
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonCannotReadSecret, p.ns+"/late"))
 
-	p.content("late", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("late", testbed.ConfigMap(p.ns, "one", "1"))
 	p.awaitReady("mr")
 	p.awaitValue("one", "1")
 }

@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // An inventory is a status, and anybody with the right to may write it. What is in it that is no object stops nothing.
@@ -23,7 +23,7 @@ func TestInventoryEntriesThatAreNoObjectsStopNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			add := func() {
@@ -36,7 +36,7 @@ func TestInventoryEntriesThatAreNoObjectsStopNothing(t *testing.T) {
 				}).Should(Succeed())
 			}
 			add()
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "2"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 			p.await("mr", has(ready, yes, ""), HaveField("Status.Resources", ConsistOf(HaveField("Name", "one"))))
 			p.awaitValue("one", "2")
 

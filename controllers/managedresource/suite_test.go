@@ -15,15 +15,15 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The source, the target and the hub are shared by all tests; each test has a namespace of its own.
 var (
-	source, target *hubtest.Cluster
-	hub            *hubtest.Hub
+	source, target *testbed.Cluster
+	hub            *testbed.Hub
 	// clientLog is what client-go logs on its own.
-	clientLog = &hubtest.Log{}
+	clientLog = &testbed.Log{}
 )
 
 // parallel is how many tests run at a time: they wait for the hub most of the time.
@@ -44,23 +44,23 @@ func run(m *testing.M) int {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	var err error
-	if source, err = hubtest.StartCluster(ctx, controlplane.Options{Name: "source", Audit: true}); err == nil {
+	if source, err = testbed.StartCluster(ctx, controlplane.Options{Name: "source", Audit: true}); err == nil {
 		defer source.Stop()
-		if target, err = hubtest.StartCluster(ctx, controlplane.Options{Name: "target", Audit: true}); err == nil {
+		if target, err = testbed.StartCluster(ctx, controlplane.Options{Name: "target", Audit: true}); err == nil {
 			defer target.Stop()
-			err = hubtest.InstallSource(ctx, source.Client)
+			err = testbed.InstallSource(ctx, source.Client)
 		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	options := hubtest.HubOptions{WrapTarget: slow.wrap, Config: func(c *configv1alpha1.HubConfiguration) {
+	options := testbed.HubOptions{WrapTarget: slow.wrap, Config: func(c *configv1alpha1.HubConfiguration) {
 		// Leases and plans of dry runs come into TargetClusters by timer.
 		c.Controllers.TargetCluster.SyncPeriod = metav1.Duration{Duration: time.Second}
 		c.Controllers.ManagedResource.KeepGarbageCollectable = true
 	}}
-	hub, err = hubtest.StartHub(ctx, source, options)
+	hub, err = testbed.StartHub(ctx, source, options)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -12,7 +12,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func (p place) unregister(name string) {
@@ -37,7 +37,7 @@ func TestTwoRegistrationsAreAmbiguous(t *testing.T) {
 		}},
 		"one goes": {resolve: func(p place) { p.unregister("a") }},
 		"one is for another class": {resolve: func(p place) {
-			s := hubtest.Registration(p.ns, "a", nil)
+			s := testbed.Registration(p.ns, "a", nil)
 			p.edit(source, s, func() { s.Labels[hubv1alpha1.ClassLabel] = "planned" })
 		}},
 	} {
@@ -47,7 +47,7 @@ func TestTwoRegistrationsAreAmbiguous(t *testing.T) {
 			p.register("b", target.Kubeconfig())
 			p.awaitTarget("a", hubv1alpha1.ConditionConnected, metav1.ConditionTrue, hubv1alpha1.ReasonConnected)
 			p.awaitTarget("b", hubv1alpha1.ConditionConnected, metav1.ConditionTrue, hubv1alpha1.ReasonConnected)
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 			p.mr("mr", "content")
 			const reason = resourcesv1alpha1.ReasonTargetAmbiguous
 			p.await("mr", has(applied, no, reason, p.ns, "a, b", hubv1alpha1.ClusterNameLabel), has(healthy, unknown, reason), has(progressing, unknown, reason), has(ready, no, reason))
@@ -66,7 +66,7 @@ func TestTwoRegistrationsAreAmbiguous(t *testing.T) {
 func TestSecondRegistrationLaterDeletesNothing(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	uid := read(p, p.configMap("one")).UID
@@ -94,7 +94,7 @@ func TestLabelThatPicksNothing(t *testing.T) {
 func TestRemovedRegistrationReleasesItsObjects(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	before := read(p, p.configMap("one"))
@@ -107,7 +107,7 @@ func TestRemovedRegistrationReleasesItsObjects(t *testing.T) {
 	p.Expect(read(p, p.configMap("one"))).To(Equal(before))
 
 	// It comes back, and everything goes on with the same objects.
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 	p.register("a", target.Kubeconfig())
 	p.awaitValue("one", "2")
 	p.awaitReady("mr")
@@ -141,7 +141,7 @@ func TestRemovedRegistrationWithoutManagedResources(t *testing.T) {
 func TestDeletionEndsAfterTheRegistrationIsGone(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), p.blocked("stuck"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.blocked("stuck"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.deleteMR("mr")
@@ -162,8 +162,8 @@ func TestMovedManagedResourceIsCleanedUpWhereItWas(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
 			p.register("b", source.Kubeconfig()) // any other cluster will do
-			p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
-			mr := hubtest.ManagedResource(p.ns, "mr", "content")
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+			mr := testbed.ManagedResource(p.ns, "mr", "content")
 			mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "a"}
 			mr.Spec.KeepObjects = ptr.To(keep)
 			p.inSource(mr)
@@ -216,9 +216,9 @@ func TestPausedTargetGetsNothing(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
 	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "a"}, Spec: hubv1alpha1.TargetClusterSpec{Paused: true}}
-	p.inSource(tc, hubtest.Registration(p.ns, "a", target.Kubeconfig()))
+	p.inSource(tc, testbed.Registration(p.ns, "a", target.Kubeconfig()))
 	p.awaitTarget("a", hubv1alpha1.ConditionReady, metav1.ConditionFalse, hubv1alpha1.ReasonPaused, "spec.paused")
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.register("b", target.Kubeconfig()) // a way for the fence
 	p.editMR("mr", func(mr *resourcesv1alpha1.ManagedResource) {
@@ -237,7 +237,7 @@ func TestPausedTargetGetsNothing(t *testing.T) {
 	p.awaitTarget("a", hubv1alpha1.ConditionReady, metav1.ConditionFalse, hubv1alpha1.ReasonPaused)
 	cm := p.configMap("one")
 	p.edit(target, cm, func() { cm.Data["key"] = "by hand" })
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 	p.fenceThrough("b")
 	p.awaitValue("one", "by hand")
 	p.deleteMR("mr")

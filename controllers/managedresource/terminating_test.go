@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // An object that somebody deletes, and that a finalizer holds, cannot be mended. Its end is the event that brings it
@@ -15,7 +15,7 @@ import (
 func TestTerminatingObjectIsLeftAloneAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	one := p.configMap("one")

@@ -8,7 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Whoever moves an object to another Secret adds it there first, so it is wanted all the time. A hub that reads the one
@@ -17,10 +17,10 @@ func TestObjectThatMovesBetweenSecretsAmidTheirReadingIsNotDeleted(t *testing.T)
 	t.Parallel()
 	p := apart(t, nil)
 	p.register("a", target.Kubeconfig())
-	one, two := hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "two", "1")
-	three := hubtest.ConfigMap(p.ns, "three", "1")
+	one, two := testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "1")
+	three := testbed.ConfigMap(p.ns, "three", "1")
 	var armed atomic.Bool
-	defer p.run(hubtest.HubOptions{WrapSource: func(next http.RoundTripper) http.RoundTripper {
+	defer p.run(testbed.HubOptions{WrapSource: func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			reads := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/secrets/from")
 			if reads && armed.CompareAndSwap(true, false) {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // A ManagedResource that labels a namespace of every cluster cannot have it deleted, and does not wait for ever: it
@@ -19,12 +19,12 @@ func TestNamespaceOfEveryClusterIsReleased(t *testing.T) {
 	p := registered(t)
 	public := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespacePublic}}
 	label := "trellis.test/" + p.ns
-	p.content("content", fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: kube-public, labels: {%s: "1"}}}`, label), hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: kube-public, labels: {%s: "1"}}}`, label), testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.Expect(read(p, public).Labels).To(HaveKey(label))
 
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.awaitEvent("Warning ObjectsReleased: Not deleted because it belongs to every cluster", "Namespace kube-public")
 	mr := p.awaitReady("mr")
 	p.Expect(mr.Status.Resources).To(ConsistOf(HaveField("Name", "one")))

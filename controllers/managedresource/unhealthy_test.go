@@ -8,14 +8,14 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Whoever says that a ManagedResource is not healthy has the hub look, which knows better.
 func TestMR35_UnhealthyManagedResourceIsLookedAt(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.fence()

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestObjectsWithoutANamespaceGoToDefaultWithAWarning(t *testing.T) {
@@ -17,7 +17,7 @@ func TestObjectsWithoutANamespaceGoToDefaultWithAWarning(t *testing.T) {
 		return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + p.ns + `"},"data":{"key":"` + value + `"}}`
 	}
 	role := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"` + p.ns + `"},"rules":[]}`
-	p.content("content", unplaced("1"), hubtest.ConfigMap(p.ns, "placed", "1"), role)
+	p.content("content", unplaced("1"), testbed.ConfigMap(p.ns, "placed", "1"), role)
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.Expect(read(p, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: p.ns}}).Data).To(HaveKeyWithValue("key", "1"))

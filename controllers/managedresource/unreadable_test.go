@@ -9,7 +9,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // halfBlind returns a place whose registration may write everything in the target, but read no single ConfigMaps but
@@ -42,14 +42,14 @@ func halfBlind(t *testing.T, readable ...string) place {
 func TestSharedObjectThatCannotBeReadStopsNothingElse(t *testing.T) {
 	t.Parallel()
 	p := halfBlind(t, "own", "old")
-	p.content("first", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "own", "1"), hubtest.ConfigMap(p.ns, "old", "1"))
+	p.content("first", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "own", "1"), testbed.ConfigMap(p.ns, "old", "1"))
 	p.mr("first", "first")
 	p.awaitReady("first")
 	uid := read(p, p.configMap("one")).UID
-	p.content("last", hubtest.ConfigMap(p.ns, "one", "2"))
+	p.content("last", testbed.ConfigMap(p.ns, "one", "2"))
 	p.mr("last", "last")
 	p.awaitReady("last")
-	p.content("first", hubtest.ConfigMap(p.ns, "one", "3"), hubtest.ConfigMap(p.ns, "own", "2"))
+	p.content("first", testbed.ConfigMap(p.ns, "one", "3"), testbed.ConfigMap(p.ns, "own", "2"))
 
 	mr := p.await("first", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "1 error occurred", p.ns+"/one", "forbidden"))
 	p.awaitValue("own", "2")
@@ -61,7 +61,7 @@ func TestSharedObjectThatCannotBeReadStopsNothingElse(t *testing.T) {
 func TestDriftedObjectThatCannotBeReadStopsNoOtherCorrection(t *testing.T) {
 	t.Parallel()
 	p := halfBlind(t, "own")
-	p.content("content", hubtest.ConfigMap(p.ns, "one", "1"), hubtest.ConfigMap(p.ns, "own", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "own", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	tc := p.targetCluster("a")

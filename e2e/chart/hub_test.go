@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // stamp is the version that is compiled into the hub, as in releases.
@@ -165,5 +165,5 @@ func (p *process) stop(g *WithT) {
 func register(ctx context.Context, g *WithT, namespace, name string) {
 	kubeconfig, err := target.ClientCertKubeconfig("trellis", []string{"system:masters"}, time.Hour)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(source.Client.Create(ctx, hubtest.Registration(namespace, name, kubeconfig))).To(Succeed())
+	g.Expect(source.Client.Create(ctx, testbed.Registration(namespace, name, kubeconfig))).To(Succeed())
 }

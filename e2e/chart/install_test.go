@@ -23,7 +23,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/helm"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // previous is the chart that users upgrade from.
@@ -140,7 +140,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	const namespace, shoot = "hub", "shoot--up"
 	cli := helm.ForTest(t).WithCluster(t, source.Kubeconfig())
 	newNamespace(ctx, g, namespace)
-	for _, c := range []*hubtest.Cluster{source, target} {
+	for _, c := range []*testbed.Cluster{source, target} {
 		g.Expect(c.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shoot}})).To(Succeed())
 	}
 	// The chart before.
@@ -155,10 +155,10 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	asItWas := crd.DeepCopy()
 
 	register(ctx, g, shoot, "up")
-	manifests := []string{hubtest.ConfigMap(shoot, "a", "1"), hubtest.ConfigMap(shoot, "b", "2"),
+	manifests := []string{testbed.ConfigMap(shoot, "a", "1"), testbed.ConfigMap(shoot, "b", "2"),
 		`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"` + shoot + `","name":"c"},"spec":{"ports":[{"port":80}]}}`}
-	g.Expect(source.Client.Create(ctx, hubtest.Content(shoot, "content", "objects.yaml", manifests...))).To(Succeed())
-	mr := hubtest.ManagedResource(shoot, "mr", "content")
+	g.Expect(source.Client.Create(ctx, testbed.Content(shoot, "content", "objects.yaml", manifests...))).To(Succeed())
+	mr := testbed.ManagedResource(shoot, "mr", "content")
 	g.Expect(source.Client.Create(ctx, mr)).To(Succeed())
 	before := startHub(t, namespace)
 	ready := func(g Gomega) {
@@ -244,15 +244,15 @@ config:
 
 	startHub(t, namespace)
 	register(ctx, g, garden, "virtual")
-	for class, cluster := range map[string]*hubtest.Cluster{"seed": source, "virtual": target} {
-		g.Expect(source.Client.Create(ctx, hubtest.Content(garden, class, "objects.yaml", hubtest.ConfigMap(garden, class+"-applied", "1")))).To(Succeed())
-		mr := hubtest.ManagedResource(garden, class, class)
+	for class, cluster := range map[string]*testbed.Cluster{"seed": source, "virtual": target} {
+		g.Expect(source.Client.Create(ctx, testbed.Content(garden, class, "objects.yaml", testbed.ConfigMap(garden, class+"-applied", "1")))).To(Succeed())
+		mr := testbed.ManagedResource(garden, class, class)
 		mr.Spec.Class = &class
 		g.Expect(source.Client.Create(ctx, mr)).To(Succeed())
 		key := types.NamespacedName{Namespace: garden, Name: class + "-applied"}
 		g.Eventually(func() error { return cluster.Client.Get(ctx, key, &corev1.ConfigMap{}) }).Should(Succeed(), "class %s", class)
 		// A change of the Secret is seen, so it is watched.
-		content := hubtest.Content(garden, class, "objects.yaml", hubtest.ConfigMap(garden, class+"-applied", "2"))
+		content := testbed.Content(garden, class, "objects.yaml", testbed.ConfigMap(garden, class+"-applied", "2"))
 		g.Expect(source.Client.Patch(ctx, content, client.MergeFrom(&corev1.Secret{ObjectMeta: content.ObjectMeta}))).To(Succeed())
 		live := &corev1.ConfigMap{}
 		g.Eventually(func() (string, error) { err := cluster.Client.Get(ctx, key, live); return live.Data["key"], err }).Should(Equal("2"), "class %s", class)
@@ -268,7 +268,7 @@ func accountClient(ctx context.Context, g *WithT, namespace string) client.Clien
 	g.Expect(err).NotTo(HaveOccurred())
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	g.Expect(err).NotTo(HaveOccurred())
-	c, err := client.New(config, client.Options{Scheme: hubtest.Scheme()})
+	c, err := client.New(config, client.Options{Scheme: testbed.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	return c
 }
@@ -277,8 +277,8 @@ func accountClient(ctx context.Context, g *WithT, namespace string) client.Clien
 // and deleted.
 func expectWork(ctx context.Context, g *WithT, namespace string) {
 	key := types.NamespacedName{Namespace: namespace, Name: "probe"}
-	g.Expect(source.Client.Create(ctx, hubtest.Content(namespace, "probe", "objects.yaml", hubtest.ConfigMap(namespace, "probe", "right")))).To(Succeed())
-	mr := hubtest.ManagedResource(namespace, "probe", "probe")
+	g.Expect(source.Client.Create(ctx, testbed.Content(namespace, "probe", "objects.yaml", testbed.ConfigMap(namespace, "probe", "right")))).To(Succeed())
+	mr := testbed.ManagedResource(namespace, "probe", "probe")
 	g.Expect(source.Client.Create(ctx, mr)).To(Succeed())
 	live := &corev1.ConfigMap{}
 	value := func() (string, error) { err := target.Client.Get(ctx, key, live); return live.Data["key"], err }
@@ -293,7 +293,7 @@ func expectWork(ctx context.Context, g *WithT, namespace string) {
 	g.Expect(source.Client.Delete(ctx, mr)).To(Succeed())
 	g.Eventually(func() error { return target.Client.Get(ctx, key, live) }).Should(MatchError(apierrors.IsNotFound, "not found"))
 	g.Eventually(func() error { return source.Client.Get(ctx, client.ObjectKeyFromObject(mr), mr) }).Should(MatchError(apierrors.IsNotFound, "not found"))
-	g.Expect(source.Client.Delete(ctx, hubtest.Content(namespace, "probe", "objects.yaml"))).To(Succeed())
+	g.Expect(source.Client.Delete(ctx, testbed.Content(namespace, "probe", "objects.yaml"))).To(Succeed())
 }
 
 func applied(mr *resourcesv1alpha1.ManagedResource) bool {

@@ -15,17 +15,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // What the tests share. They use the names of the chart, so they run one after the other.
 var (
-	source, target *hubtest.Cluster
+	source, target *testbed.Cluster
 	binary         string // the hub
 )
 
 func TestMain(m *testing.M) {
-	hubtest.Suite{Patience: 2 * time.Minute, Poll: 200 * time.Millisecond}.Main(m, run)
+	testbed.Suite{Patience: 2 * time.Minute, Poll: 200 * time.Millisecond}.Main(m, run)
 }
 
 func run(m *testing.M) int {
@@ -41,15 +41,15 @@ func run(m *testing.M) int {
 	}
 	var start errgroup.Group
 	start.Go(func() (err error) {
-		source, err = hubtest.StartCluster(ctx, controlplane.Options{Name: "source", ControllerManager: true, Scheduler: true, Nodes: 2})
+		source, err = testbed.StartCluster(ctx, controlplane.Options{Name: "source", ControllerManager: true, Scheduler: true, Nodes: 2})
 		return err
 	})
 	start.Go(func() (err error) {
-		target, err = hubtest.StartCluster(ctx, controlplane.Options{Name: "target"})
+		target, err = testbed.StartCluster(ctx, controlplane.Options{Name: "target"})
 		return err
 	})
 	err = start.Wait()
-	for _, c := range []*hubtest.Cluster{source, target} {
+	for _, c := range []*testbed.Cluster{source, target} {
 		if c != nil {
 			defer c.Stop()
 		}

@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // A pod whose readiness comes and goes makes its Deployment available and unavailable. Each change is reported at most
@@ -44,7 +44,7 @@ func TestFlapping(t *testing.T) {
 			t.Logf("%d writes for %d fast flips", len(fast), 2*fastFlips)
 			p.Expect(len(fast)).To(BeNumerically("<=", 15), history(fast))
 			for _, v := range append(paced, fast...) {
-				p.Expect(saysReady(v.ManagedResource)).To(Equal(saysHealthy(v.ManagedResource) && saysRolledOut(v.ManagedResource)), history([]hubtest.Version{v}))
+				p.Expect(saysReady(v.ManagedResource)).To(Equal(saysHealthy(v.ManagedResource) && saysRolledOut(v.ManagedResource)), history([]testbed.Version{v}))
 			}
 		})
 	}

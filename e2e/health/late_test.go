@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // relay is a proxy of an API server that can delay the events of watches of some resources. Everything else of the same
@@ -36,7 +36,7 @@ type relay struct {
 }
 
 // newRelay makes a relay to a cluster that ends with the test.
-func newRelay(t *testing.T, cluster *hubtest.Cluster) *relay {
+func newRelay(t *testing.T, cluster *testbed.Cluster) *relay {
 	t.Helper()
 	g := NewWithT(t)
 	there, err := url.Parse(cluster.Host())
@@ -70,8 +70,8 @@ func newRelay(t *testing.T, cluster *hubtest.Cluster) *relay {
 }
 
 // kubeconfig is the access to the relay.
-func (r *relay) kubeconfig(cluster *hubtest.Cluster) []byte {
-	return hubtest.Rewrite(cluster.Kubeconfig(), func(config *hubtest.KubeConfig) {
+func (r *relay) kubeconfig(cluster *testbed.Cluster) []byte {
+	return testbed.Rewrite(cluster.Kubeconfig(), func(config *testbed.KubeConfig) {
 		for _, c := range config.Clusters {
 			c.Server = r.server.URL
 			c.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw})

@@ -12,7 +12,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // takeWest is a place in west, which no other test has meanwhile.
@@ -82,7 +82,7 @@ func TestOutageInEachPhaseOfARollout(t *testing.T) {
 			from := p.mark(applying)
 			p.manage(applying, many(image2))
 			p.Eventually(func() bool { // that passes: whoever looks again and again may miss it
-				return slices.ContainsFunc(p.since(applying, from), func(v hubtest.Version) bool {
+				return slices.ContainsFunc(p.since(applying, from), func(v testbed.Version) bool {
 					return condition(v.ManagedResource, applied) == "Progressing/ApplyProgressing"
 				})
 			}).WithPolling(time.Millisecond).Should(BeTrue())
@@ -139,7 +139,7 @@ func TestOutageInEachPhaseOfARollout(t *testing.T) {
 			}))
 			for _, name := range []string{changing, unseen, halfway, ending, sick} {
 				for _, v := range p.between(name, marks[name], p.mark(name)) {
-					p.Expect(saysReady(v.ManagedResource)).To(BeFalse(), "%s is not ready: %s", name, history([]hubtest.Version{v}))
+					p.Expect(saysReady(v.ManagedResource)).To(BeFalse(), "%s is not ready: %s", name, history([]testbed.Version{v}))
 				}
 			}
 			p.Expect(p.mr(done).Status.Conditions).To(HaveLen(4))

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const (
@@ -36,7 +36,7 @@ type place struct {
 	t      *testing.T
 	ctx    context.Context
 	ns     string
-	target *hubtest.Cluster
+	target *testbed.Cluster
 }
 
 // newPlace is a place in east.
@@ -46,11 +46,11 @@ func newPlace(t *testing.T) place {
 }
 
 // newPlaceIn is a place in a target that the hub reaches by a kubeconfig.
-func newPlaceIn(t *testing.T, target *hubtest.Cluster, kubeconfig []byte) place {
+func newPlaceIn(t *testing.T, target *testbed.Cluster, kubeconfig []byte) place {
 	t.Helper()
-	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: hubtest.Namespace(t, nil, source, target), target: target}
+	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: testbed.Namespace(t, nil, source, target), target: target}
 	t.Cleanup(p.abandon)
-	p.Expect(source.Client.Create(p.ctx, hubtest.Registration(p.ns, "a", kubeconfig))).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, testbed.Registration(p.ns, "a", kubeconfig))).To(Succeed())
 	p.Eventually(func() error { // without it no pod can be made
 		return target.Client.Get(p.ctx, types.NamespacedName{Namespace: p.ns, Name: "default"}, &corev1.ServiceAccount{})
 	}).Should(Succeed())
@@ -99,7 +99,7 @@ func (p place) manage(name, documents string) []*unstructured.Unstructured {
 	p.t.Helper()
 	objects := p.objects(documents)
 	p.content(name, objects)
-	if err := source.Client.Create(p.ctx, hubtest.ManagedResource(p.ns, name, name)); !apierrors.IsAlreadyExists(err) {
+	if err := source.Client.Create(p.ctx, testbed.ManagedResource(p.ns, name, name)); !apierrors.IsAlreadyExists(err) {
 		p.Expect(err).NotTo(HaveOccurred())
 	}
 	return objects
@@ -114,7 +114,7 @@ func (p place) content(name string, objects []*unstructured.Unstructured) {
 		p.Expect(err).NotTo(HaveOccurred())
 		manifests = append(manifests, string(raw))
 	}
-	content := hubtest.Content(p.ns, name, "objects.yaml", manifests...)
+	content := testbed.Content(p.ns, name, "objects.yaml", manifests...)
 	if err := source.Client.Create(p.ctx, content); apierrors.IsAlreadyExists(err) {
 		p.Expect(source.Client.Update(p.ctx, content)).To(Succeed())
 	} else {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // lonely is a pod without an owner.
@@ -55,7 +55,7 @@ func TestH11_OldPodsOfAnAdoptedDeployment(t *testing.T) {
 	p.release(old[0])
 	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", ContainSubstring("old pods remain: 1 more terminating"))
 	for _, v := range p.between("mr", 0, p.mark("mr")) {
-		p.Expect(saysReady(v.ManagedResource)).To(BeFalse(), history([]hubtest.Version{v}))
+		p.Expect(saysReady(v.ManagedResource)).To(BeFalse(), history([]testbed.Version{v}))
 	}
 	p.release(old[1])
 	p.awaitReady("mr")

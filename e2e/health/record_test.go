@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // mark is a moment in the history of a ManagedResource: how many versions there were.
@@ -34,18 +34,18 @@ func (p place) mark(name string) mark {
 }
 
 // since returns the versions after a mark that were seen so far.
-func (p place) since(name string, from mark) []hubtest.Version {
+func (p place) since(name string, from mark) []testbed.Version {
 	return seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})[from:]
 }
 
 // between returns the versions after one mark, up to another.
-func (p place) between(name string, from, to mark) []hubtest.Version {
+func (p place) between(name string, from, to mark) []testbed.Version {
 	return seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})[from:to]
 }
 
 // ofNewContent leaves only versions that speak of content that came after the first of them: those from the one on that says
 // that it is being applied, or that it is applied.
-func ofNewContent(before *resourcesv1alpha1.ManagedResource, versions []hubtest.Version) []hubtest.Version {
+func ofNewContent(before *resourcesv1alpha1.ManagedResource, versions []testbed.Version) []testbed.Version {
 	for i, v := range versions {
 		if checksum(v.ManagedResource) != checksum(before) || condition(v.ManagedResource, applied) != condition(before, applied) {
 			return versions[i:]
@@ -62,7 +62,7 @@ func checksum(mr *resourcesv1alpha1.ManagedResource) string {
 }
 
 // history renders versions for people.
-func history(versions []hubtest.Version) string {
+func history(versions []testbed.Version) string {
 	var out strings.Builder
 	for _, v := range versions {
 		fmt.Fprintf(&out, "%s generation %d observed %d checksum %.6s", v.At.Format("15:04:05.000"), v.Generation, v.Status.ObservedGeneration, checksum(v.ManagedResource))

@@ -15,7 +15,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The images of the two versions of all workloads.
@@ -215,7 +215,7 @@ func TestH09_RolloutsInOneGo(t *testing.T) {
 	}{
 		{"another Secret", image2, func(documents string) {
 			p.content("other", p.objects(documents))
-			p.Expect(source.Client.Patch(p.ctx, hubtest.ManagedResource(p.ns, "mr"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"secretRefs":[{"name":"other"}]}}`)))).To(Succeed())
+			p.Expect(source.Client.Patch(p.ctx, testbed.ManagedResource(p.ns, "mr"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"secretRefs":[{"name":"other"}]}}`)))).To(Succeed())
 		}},
 		{"the same Secret", image1, func(documents string) { p.content("other", p.objects(documents)) }},
 		{"the same Secret again", image2, func(documents string) { p.content("other", p.objects(documents)) }},
@@ -239,7 +239,7 @@ func TestH09_RolloutsInOneGo(t *testing.T) {
 func (p place) compare(name string, before *resourcesv1alpha1.ManagedResource, objects []*unstructured.Unstructured, image string) (end func() (claims int, lies []string)) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.ctx)
-	c, err := client.NewWithWatch(source.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
+	c, err := client.NewWithWatch(source.RESTConfig(), client.Options{Scheme: testbed.Scheme()})
 	p.Expect(err).NotTo(HaveOccurred())
 	w, err := c.Watch(ctx, &resourcesv1alpha1.ManagedResourceList{}, client.InNamespace(p.ns))
 	p.Expect(err).NotTo(HaveOccurred())
@@ -249,13 +249,13 @@ func (p place) compare(name string, before *resourcesv1alpha1.ManagedResource, o
 	var last atomic.Value
 	go func() {
 		defer close(done)
-		var versions []hubtest.Version
+		var versions []testbed.Version
 		for event := range w.ResultChan() {
 			mr, ok := event.Object.(*resourcesv1alpha1.ManagedResource)
 			if !ok || mr.Name != name {
 				continue
 			}
-			versions = append(versions, hubtest.Version{ManagedResource: mr})
+			versions = append(versions, testbed.Version{ManagedResource: mr})
 			if len(ofNewContent(before, versions)) == 0 {
 				last.Store(mr.ResourceVersion)
 				continue

@@ -9,38 +9,38 @@ import (
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // What all tests share. Tests take west away, one at a time.
 var (
-	source, east, west *hubtest.Cluster
-	hub                *hubtest.Hub
-	seen               *hubtest.Observer
+	source, east, west *testbed.Cluster
+	hub                *testbed.Hub
+	seen               *testbed.Observer
 	westTaken          sync.Mutex
 )
 
 func TestMain(m *testing.M) {
-	hubtest.Suite{Patience: 90 * time.Second, Poll: 100 * time.Millisecond, Parallel: 12}.Main(m, run)
+	testbed.Suite{Patience: 90 * time.Second, Poll: 100 * time.Millisecond, Parallel: 12}.Main(m, run)
 }
 
 func run(m *testing.M) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	clusters, err := hubtest.StartSource(ctx,
+	clusters, err := testbed.StartSource(ctx,
 		controlplane.Options{Name: "source", Audit: true},
 		controlplane.Options{Name: "east", ControllerManager: true, Scheduler: true, Kwok: true, Nodes: 1},
 		controlplane.Options{Name: "west", ControllerManager: true, Scheduler: true, Kwok: true, Nodes: 1},
 	)
 	if err == nil {
-		defer hubtest.StopClusters(clusters...)
+		defer testbed.StopClusters(clusters...)
 		source, east, west = clusters[0], clusters[1], clusters[2]
-		seen, err = hubtest.Observe(ctx, source, hubtest.ObserverOptions{History: true})
+		seen, err = testbed.Observe(ctx, source, testbed.ObserverOptions{History: true})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer seen.Stop()
-	return hubtest.RunHub(ctx, m, source, func(h *hubtest.Hub) { hub = h })
+	return testbed.RunHub(ctx, m, source, func(h *testbed.Hub) { hub = h })
 }

@@ -20,9 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trellis-hub/trellis/leader/heartbeat"
-	"github.com/trellis-hub/trellis/hack/demo/stage"
 	"github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/leader/heartbeat"
 )
 
 // seen are the alerts that fired and were over again.

@@ -9,7 +9,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestExpiredCredentialIsReportedAndReplaced(t *testing.T) {
@@ -120,7 +120,7 @@ func TestRegistrationThatLeadsElsewhereAndBack(t *testing.T) {
 
 	p.rewrite("target", second)
 	p.eventually("target", hubv1alpha1.ConditionReady, "False/IdentityChanged")
-	p.annotate(hubtest.Registration(p.name, "target", nil), hubv1alpha1.ConfirmIdentityAnnotation, string(second.UID()))
+	p.annotate(testbed.Registration(p.name, "target", nil), hubv1alpha1.ConfirmIdentityAnnotation, string(second.UID()))
 	p.eventually("target", hubv1alpha1.ConditionReady, "True/Ready")
 	p.eventuallyEvent("target", "IdentityConfirmed", string(second.UID()))
 	p.Eventually(func() string { return p.value(second, "mr-1") }).Should(Equal("1"))

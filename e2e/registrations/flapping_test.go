@@ -13,7 +13,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // flapping is for how long a registration changes once a second.
@@ -21,7 +21,7 @@ const flapping = time.Minute
 
 // refused returns a kubeconfig of a target that the hub refuses.
 func refused(kubeconfig []byte) []byte {
-	return hubtest.Rewrite(kubeconfig, func(config *hubtest.KubeConfig) {
+	return testbed.Rewrite(kubeconfig, func(config *testbed.KubeConfig) {
 		for _, user := range config.AuthInfos {
 			user.Token, user.Exec = "", &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}
@@ -41,7 +41,7 @@ func TestSecretThatFlaps(t *testing.T) {
 		"between a kubeconfig that is refused and the one in use": {
 			targets: 1, served: true, watched: true, reason: hubv1alpha1.ReasonKubeconfigRefused,
 			change: func(p *place) error {
-				return source.Client.Update(p.ctx, hubtest.Registration(p.name, "target", refused(p.targets[0].Kubeconfig())))
+				return source.Client.Update(p.ctx, testbed.Registration(p.name, "target", refused(p.targets[0].Kubeconfig())))
 			},
 			back: func(p *place) error { return source.Client.Update(p.ctx, p.registration("target", p.targets[0])) },
 		},

@@ -22,7 +22,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // byHub reports whether the hub wrote it.
@@ -43,7 +43,7 @@ var seeds atomic.Int64
 func newPlace(t *testing.T, targets int) *place {
 	t.Helper()
 	t.Parallel()
-	p := &place{WithT: NewWithT(t), t: t, ctx: context.Background(), name: hubtest.Namespace(t, nil, source)}
+	p := &place{WithT: NewWithT(t), t: t, ctx: context.Background(), name: testbed.Namespace(t, nil, source)}
 	fleet, err := fleetsim.Start(p.ctx, fleetsim.Options{Targets: targets, Prefix: p.name + "-", Seed: seeds.Add(1)})
 	p.Expect(err).NotTo(HaveOccurred())
 	p.targets = fleet.Targets()
@@ -62,7 +62,7 @@ func (p *place) key(name string) types.NamespacedName {
 
 // registration is the Secret by which a target is registered under a name.
 func (p *place) registration(name string, target *fleetsim.Target) *corev1.Secret {
-	return hubtest.Registration(p.name, name, target.Kubeconfig())
+	return testbed.Registration(p.name, name, target.Kubeconfig())
 }
 
 func (p *place) register(name string, target *fleetsim.Target) {
@@ -89,7 +89,7 @@ func (p *place) annotate(object client.Object, key, value string) {
 // unregister deletes the Secret, as who means it.
 func (p *place) unregister(name string) {
 	p.t.Helper()
-	secret := hubtest.Registration(p.name, name, nil)
+	secret := testbed.Registration(p.name, name, nil)
 	p.annotate(secret, hubv1alpha1.ConfirmDeletionAnnotation, "true")
 	p.Expect(source.Client.Delete(p.ctx, secret)).To(Succeed())
 }
@@ -98,15 +98,15 @@ func (p *place) unregister(name string) {
 func (p *place) manage(name, value string, objects int) {
 	p.t.Helper()
 	p.Expect(source.Client.Create(p.ctx, p.content(name, value, objects))).To(Succeed())
-	p.Expect(source.Client.Create(p.ctx, hubtest.ManagedResource(p.name, name, name))).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, testbed.ManagedResource(p.name, name, name))).To(Succeed())
 }
 
 func (p *place) content(name, value string, objects int) *corev1.Secret {
 	var manifests []string
 	for i := range objects {
-		manifests = append(manifests, hubtest.ConfigMap("default", fmt.Sprintf("%s-%d", name, i), value))
+		manifests = append(manifests, testbed.ConfigMap("default", fmt.Sprintf("%s-%d", name, i), value))
 	}
-	return hubtest.Content(p.name, name, "objects.yaml", manifests...)
+	return testbed.Content(p.name, name, "objects.yaml", manifests...)
 }
 
 // value is that of a ConfigMap in a target, empty if there is none.
@@ -229,7 +229,7 @@ func (p *place) eventuallyReady(names ...string) {
 // deleteMR asks for the deletion of a ManagedResource.
 func (p *place) deleteMR(name string) {
 	p.t.Helper()
-	p.Expect(source.Client.Delete(p.ctx, hubtest.ManagedResource(p.name, name))).To(Succeed())
+	p.Expect(source.Client.Delete(p.ctx, testbed.ManagedResource(p.name, name))).To(Succeed())
 }
 
 // eventuallyGone waits until an object of the source does not exist any more.

@@ -12,7 +12,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestRegistrationInUseGoesWhenThatIsConfirmed(t *testing.T) {
@@ -21,7 +21,7 @@ func TestRegistrationInUseGoesWhenThatIsConfirmed(t *testing.T) {
 	p.register("target", target)
 	p.manage("mr", "1", 2)
 	p.eventuallyReady("mr")
-	secret := hubtest.Registration(p.name, "target", nil)
+	secret := testbed.Registration(p.name, "target", nil)
 	p.Eventually(func() *hubv1alpha1.ManagedResourceCounts { return p.target("target").Status.ManagedResources }).Should(HaveField("Total", BeEquivalentTo(1)))
 	p.Eventually(func() error { return source.Client.Delete(p.ctx, secret, client.DryRunAll) }).Should(MatchError(And(
 		ContainSubstring("1 ManagedResources need this registration"), ContainSubstring("confirmation.gardener.cloud/deletion=true"))))
@@ -89,16 +89,16 @@ func TestTargetThatIsDeadForEver(t *testing.T) {
 		p.Eventually(func() string { return p.ofMR(name, resourcesv1alpha1.ConditionResourcesApplied) }).Should(And(
 			ContainSubstring("Waiting for the target cluster to delete 2 objects"), ContainSubstring("confirmation.gardener.cloud/force-deletion=true")))
 	}
-	p.annotate(hubtest.ManagedResource(p.name, "forced"), resourcesv1alpha1.ForceDeletionAnnotation, "true")
-	p.eventuallyGone(hubtest.ManagedResource(p.name, "forced"))
+	p.annotate(testbed.ManagedResource(p.name, "forced"), resourcesv1alpha1.ForceDeletionAnnotation, "true")
+	p.eventuallyGone(testbed.ManagedResource(p.name, "forced"))
 	p.eventuallyEvent("forced", "ObjectsReleased", "2 objects stay behind")
 
 	p.unregister("target")
-	p.eventuallyGone(hubtest.ManagedResource(p.name, "released"))
+	p.eventuallyGone(testbed.ManagedResource(p.name, "released"))
 	p.eventuallyEvent("released", "ObjectsReleased", "2 objects stay behind")
 	p.eventuallyMR("kept", resourcesv1alpha1.ConditionReady, "False/TargetNotFound")
 	p.deleteMR("kept")
-	p.eventuallyGone(hubtest.ManagedResource(p.name, "kept"))
+	p.eventuallyGone(testbed.ManagedResource(p.name, "kept"))
 	p.eventuallyGone(targetCluster(p, "target"))
 	p.Expect(p.managed(target)).To(Equal(6))
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
@@ -16,19 +16,19 @@ import (
 
 // What all tests share.
 var (
-	source *hubtest.Cluster
-	hub    *hubtest.Hub
+	source *testbed.Cluster
+	hub    *testbed.Hub
 )
 
 func TestMain(m *testing.M) {
-	hubtest.Suite{Patience: 90 * time.Second, Poll: 100 * time.Millisecond, Parallel: 12}.Main(m, run)
+	testbed.Suite{Patience: 90 * time.Second, Poll: 100 * time.Millisecond, Parallel: 12}.Main(m, run)
 }
 
 func run(m *testing.M) int {
 	ctx := context.Background()
-	clusters, err := hubtest.StartSource(ctx, controlplane.Options{Name: "source", ControllerManager: true})
+	clusters, err := testbed.StartSource(ctx, controlplane.Options{Name: "source", ControllerManager: true})
 	if err == nil {
-		defer hubtest.StopClusters(clusters...)
+		defer testbed.StopClusters(clusters...)
 		source = clusters[0]
 		for _, policy := range chart.DeletionGuard() {
 			if err == nil {
@@ -37,7 +37,7 @@ func run(m *testing.M) int {
 		}
 	}
 	if err == nil {
-		hub, err = hubtest.StartHub(ctx, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+		hub, err = testbed.StartHub(ctx, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 			c.Controllers.TargetCluster.SyncPeriod.Duration = 2 * time.Second // how soon figures are told
 			c.ClusterCache.DrainTimeout.Duration = 30 * time.Second
 		}})

@@ -22,7 +22,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cluster"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // registration reads the Secret of a target; nil if there is none.
@@ -102,7 +102,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 	r = p.fails(cli.ExitRefused, "cluster shoot-a is still needed by 1 ManagedResource: addons (1 object)", "cluster", "remove", "shoot-a")
 	p.Expect(p.registration("shoot-a")).NotTo(BeNil())
 	p.Expect(r.err).To(ContainSubstring("--confirm"))
-	p.Expect(source.Client.Delete(p.ctx, hubtest.ManagedResource(p.name, "addons"))).To(Succeed())
+	p.Expect(source.Client.Delete(p.ctx, testbed.ManagedResource(p.name, "addons"))).To(Succeed())
 	p.Eventually(func() bool {
 		return apierrors.IsNotFound(source.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "addons"}, &resourcesv1alpha1.ManagedResource{}))
 	}).Should(BeTrue())
@@ -189,7 +189,7 @@ func TestAServiceAccountThatSomebodyElseMadeStays(t *testing.T) {
 }
 
 // uidOf is the UID of a cluster.
-func uidOf(p *place, c *hubtest.Cluster) types.UID {
+func uidOf(p *place, c *testbed.Cluster) types.UID {
 	p.t.Helper()
 	system := &corev1.Namespace{}
 	p.Expect(c.Client.Get(p.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)).To(Succeed())
@@ -232,7 +232,7 @@ func TestAServiceAccountWithFewerRightsRenewsItsToken(t *testing.T) {
 func TestWhatIsNotRegistered(t *testing.T) {
 	p := newPlace(t)
 	change := func(f func(c *clientcmdapi.Config, cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo)) string {
-		raw := hubtest.Rewrite(target.Kubeconfig(), func(c *hubtest.KubeConfig) {
+		raw := testbed.Rewrite(target.Kubeconfig(), func(c *testbed.KubeConfig) {
 			context := c.Contexts[c.CurrentContext]
 			f(c, c.Clusters[context.Cluster], c.AuthInfos[context.AuthInfo])
 		})
@@ -284,7 +284,7 @@ func TestWhatIsNotRegistered(t *testing.T) {
 func TestFilesAreEmbedded(t *testing.T) {
 	p := newPlace(t)
 	directory := t.TempDir()
-	raw := hubtest.Rewrite(target.Kubeconfig(), func(c *hubtest.KubeConfig) {
+	raw := testbed.Rewrite(target.Kubeconfig(), func(c *testbed.KubeConfig) {
 		context := c.Contexts[c.CurrentContext]
 		user, cluster := c.AuthInfos[context.AuthInfo], c.Clusters[context.Cluster]
 		for file, content := range map[string][]byte{"crt": user.ClientCertificateData, "key": user.ClientKeyData, "ca": cluster.CertificateAuthorityData} {

@@ -15,7 +15,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/diff"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // secret is the manifest of a Secret with one value.
@@ -83,8 +83,8 @@ func TestContentGoesRoundAndRound(t *testing.T) {
 func TestABrokenBundle(t *testing.T) {
 	p := newPlace(t)
 	p.register("shoot-a")
-	p.Expect(source.Client.Create(p.ctx, hubtest.Content(p.name, "broken", "data.yaml", p.configMap("a", "1"), "{not: [yaml"))).To(Succeed())
-	p.Expect(source.Client.Create(p.ctx, hubtest.ManagedResource(p.name, "broken", "broken"))).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, testbed.Content(p.name, "broken", "data.yaml", p.configMap("a", "1"), "{not: [yaml"))).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, testbed.ManagedResource(p.name, "broken", "broken"))).To(Succeed())
 	p.eventually("broken", resourcesv1alpha1.ConditionResourcesApplied, "False", "DecodingFailed")
 
 	r := p.fails(cli.ExitFound, "document 2 of key data.yaml in Secret "+p.name+"/broken", "unpack", "mr", "broken")
@@ -96,7 +96,7 @@ func TestABrokenBundle(t *testing.T) {
 	p.Expect(r.code).To(Equal(cli.ExitFound))
 	p.Expect(r.out).To(And(ContainSubstring("DecodingFailed"), ContainSubstring("unpack mr broken")))
 
-	p.Expect(source.Client.Create(p.ctx, hubtest.ManagedResource(p.name, "lost", "does-not-exist"))).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, testbed.ManagedResource(p.name, "lost", "does-not-exist"))).To(Succeed())
 	p.eventually("lost", resourcesv1alpha1.ConditionResourcesApplied, "False", "CannotReadSecret")
 	p.fails(cli.ExitNotFound, "refers to Secret does-not-exist, which does not exist", "unpack", "mr", "lost")
 	p.Expect(p.ctl("why", "mr", "lost").out).To(ContainSubstring("Create the Secret of the message"))
@@ -226,7 +226,7 @@ func TestDiffBeforeAnythingIsStored(t *testing.T) {
 	p.apply("addons", manifests(p.configMap("a", "1"), p.configMap("b", "1")))
 	next := p.file("next.yaml", manifests(p.configMap("a", "2"), p.configMap("c", "1"),
 		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+p.name+`-new"}}`,
-		hubtest.ConfigMap(p.name+"-new", "d", "1"),
+		testbed.ConfigMap(p.name+"-new", "d", "1"),
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"`+p.name+`","name":"e"},"data":"no map"}`))
 	r := p.ctl("diff", "-f", next, "--name", "addons", "-o", "json")
 	p.Expect(r.code).To(Equal(cli.ExitFound))

@@ -22,7 +22,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/inspect"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func metaOf(namespace, name string) metav1.ObjectMeta {
@@ -75,7 +75,7 @@ func TestStatusAndTreeLookIntoTheTarget(t *testing.T) {
 	p.fails(cli.ExitNotFound, "there is no ManagedResource other", "status", "mr", "other")
 
 	// A target that does not respond: what is known is reported.
-	raw := hubtest.Rewrite(target.Kubeconfig(), func(c *hubtest.KubeConfig) {
+	raw := testbed.Rewrite(target.Kubeconfig(), func(c *testbed.KubeConfig) {
 		c.Clusters[c.Contexts[c.CurrentContext].Cluster].Server = "https://127.0.0.1:1"
 	})
 	registration := p.registration("shoot-a")
@@ -118,16 +118,16 @@ func TestWhy(t *testing.T) {
 	}
 
 	// No hub is responsible for the class.
-	mr := hubtest.ManagedResource(p.name, "strange")
+	mr := testbed.ManagedResource(p.name, "strange")
 	mr.Spec.Class = ptr.To("strange")
 	p.Expect(source.Client.Create(p.ctx, mr)).To(Succeed())
 	p.Expect(answer("mr", "strange")).To(And(ContainSubstring("NotClaimed"), ContainSubstring("no registration in namespace "+p.name+" serves class strange (shoot-a serves resources)")))
 	p.fails(cli.ExitTimeout, "gave up after 1s: waiting for the hub to begin", "reconcile", "mr", "strange", "--timeout", "1s")
 
 	// What the target refuses, with its event.
-	p.Expect(source.Client.Create(p.ctx, hubtest.Content(p.name, "bad", "data.yaml",
+	p.Expect(source.Client.Create(p.ctx, testbed.Content(p.name, "bad", "data.yaml",
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"does-not-exist","name":"x"}}`))).To(Succeed())
-	p.Expect(source.Client.Create(p.ctx, hubtest.ManagedResource(p.name, "bad", "bad"))).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, testbed.ManagedResource(p.name, "bad", "bad"))).To(Succeed())
 	p.eventually("bad", resourcesv1alpha1.ConditionResourcesApplied, "False", "ApplyFailed")
 	p.Expect(answer("mr", "bad")).To(And(ContainSubstring("ApplyFailed"), ContainSubstring(`namespaces "does-not-exist" not found`), ContainSubstring("diff mr bad")))
 	p.Eventually(func() string { return p.ctl("events", "mr", "bad").out }).Should(MatchRegexp(`Warning +ApplyFailed +1`))
@@ -142,11 +142,11 @@ func TestWhy(t *testing.T) {
 	// A credential that the target does not take any more.
 	expired, err := target.ServiceAccountKubeconfig(p.ctx, p.name, "expired", -time.Hour)
 	p.Expect(err).NotTo(HaveOccurred())
-	p.Expect(source.Client.Create(p.ctx, hubtest.Registration(p.name, "shoot-b", expired))).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, testbed.Registration(p.name, "shoot-b", expired))).To(Succeed())
 	p.Eventually(func() string { return p.ctl("why", "cluster", "shoot-b").out }).Should(And(ContainSubstring("Unauthorized"), ContainSubstring("cluster rotate shoot-b")))
 
 	// A Secret that looks like a registration and is none.
-	s := hubtest.Registration(p.name, "shoot-c", expired)
+	s := testbed.Registration(p.name, "shoot-c", expired)
 	s.Labels = nil
 	p.Expect(source.Client.Create(p.ctx, s)).To(Succeed())
 	p.Expect(answer("cluster", "shoot-c")).To(ContainSubstring("kubectl -n " + p.name + " label secret shoot-c-kubeconfig"))
@@ -177,7 +177,7 @@ func TestWhoHasNoRightsAndASourceThatDoesNotAnswer(t *testing.T) {
 	p.Eventually(func() int { return p.ctl("--kubeconfig", reader, "cluster", "list").code }).Should(Equal(cli.ExitOK))
 	p.fails(cli.ExitRefused, `cannot create resource "secrets"`, "--kubeconfig", reader, "cluster", "add", "x", "--from-kubeconfig", admin, "--create-service-account", "--service-account", p.name+"/none")
 	p.Expect(apierrors.IsNotFound(target.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "none"}, &corev1.ServiceAccount{}))).To(BeTrue())
-	dead := p.file("dead", string(hubtest.Rewrite(source.Kubeconfig(), func(c *hubtest.KubeConfig) {
+	dead := p.file("dead", string(testbed.Rewrite(source.Kubeconfig(), func(c *testbed.KubeConfig) {
 		c.Clusters[c.Contexts[c.CurrentContext].Cluster].Server = "https://127.0.0.1:1"
 	})))
 	p.fails(cli.ExitUnreachable, "connection refused", "--kubeconfig", dead, "cluster", "list")
@@ -185,7 +185,7 @@ func TestWhoHasNoRightsAndASourceThatDoesNotAnswer(t *testing.T) {
 
 	r := p.ctl("__complete", "why", "mr", "")
 	p.Expect(r.out).To(Equal(":4\n"))
-	p.Expect(source.Client.Create(p.ctx, hubtest.ManagedResource(p.name, "addons"))).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, testbed.ManagedResource(p.name, "addons"))).To(Succeed())
 	p.Expect(p.ctl("__complete", "why", "mr", "").out).To(Equal("addons\n:4\n"))
 	p.Expect(p.ctl("__complete", "cluster", "add", "x", "--from-kubeconfig", admin, "--context", "").out).To(MatchRegexp(`^\S+\n:4\n$`))
 }

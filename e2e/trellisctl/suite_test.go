@@ -20,26 +20,26 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/app"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // What all tests share.
 var (
-	source, target *hubtest.Cluster
-	hub            *hubtest.Hub
+	source, target *testbed.Cluster
+	hub            *testbed.Hub
 	// kubeconfig is the file of the administrator of the source, admin that of the target.
 	kubeconfig, admin string
 )
 
 func TestMain(m *testing.M) {
-	hubtest.Suite{Patience: 90 * time.Second, Poll: 100 * time.Millisecond, Parallel: 8}.Main(m, run)
+	testbed.Suite{Patience: 90 * time.Second, Poll: 100 * time.Millisecond, Parallel: 8}.Main(m, run)
 }
 
 func run(m *testing.M) int {
 	ctx := context.Background()
-	clusters, err := hubtest.StartSource(ctx, controlplane.Options{Name: "source"}, controlplane.Options{Name: "target"})
+	clusters, err := testbed.StartSource(ctx, controlplane.Options{Name: "source"}, controlplane.Options{Name: "target"})
 	if err == nil {
-		defer hubtest.StopClusters(clusters...)
+		defer testbed.StopClusters(clusters...)
 		source, target = clusters[0], clusters[1]
 		for _, policy := range chart.DeletionGuard() {
 			if err == nil {
@@ -48,7 +48,7 @@ func run(m *testing.M) int {
 		}
 	}
 	if err == nil {
-		err = hubtest.InstallSource(ctx, target.Client) // for who looks at it as another source, without a hub
+		err = testbed.InstallSource(ctx, target.Client) // for who looks at it as another source, without a hub
 	}
 	directory := ""
 	if err == nil {
@@ -63,7 +63,7 @@ func run(m *testing.M) int {
 		err = os.WriteFile(admin, target.Kubeconfig(), 0o600)
 	}
 	if err == nil {
-		hub, err = hubtest.StartHub(ctx, source, hubtest.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
+		hub, err = testbed.StartHub(ctx, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 			c.Controllers.TargetCluster.SyncPeriod.Duration = 2 * time.Second // how soon figures are told
 			c.ClusterCache.DrainTimeout.Duration = 10 * time.Second
 		}})
@@ -92,7 +92,7 @@ func newPlace(t *testing.T) *place {
 // another makes one more place for a test.
 func another(t *testing.T) *place {
 	t.Helper()
-	p := &place{WithT: NewWithT(t), t: t, ctx: context.Background(), name: hubtest.Namespace(t, nil, source, target)}
+	p := &place{WithT: NewWithT(t), t: t, ctx: context.Background(), name: testbed.Namespace(t, nil, source, target)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("log of the hub:\n%s", hub.Log.About(p.name))
@@ -187,7 +187,7 @@ func (p *place) apply(name, manifests string, flags ...string) {
 
 // configMap is a manifest in the namespace of the test.
 func (p *place) configMap(name, value string) string {
-	return hubtest.ConfigMap(p.name, name, value)
+	return testbed.ConfigMap(p.name, name, value)
 }
 
 func (p *place) mr(name string) *resourcesv1alpha1.ManagedResource {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // exception is a field that another writer sets in an object of the hub, and that has to stay.
@@ -328,7 +328,7 @@ func (e exception) run(p place) {
 func (p place) expectUndisturbed(name string) {
 	p.t.Helper()
 	versions := seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})
-	first := slices.IndexFunc(versions, func(v hubtest.Version) bool { return appliedCondition(v.ManagedResource) == "True/ApplySucceeded" })
+	first := slices.IndexFunc(versions, func(v testbed.Version) bool { return appliedCondition(v.ManagedResource) == "True/ApplySucceeded" })
 	p.Expect(first).To(BeNumerically(">=", 0))
 	for _, v := range versions[first:] {
 		p.Expect(appliedCondition(v.ManagedResource)).To(Equal("True/ApplySucceeded"))

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const (
@@ -76,7 +76,7 @@ func TestDeletionGoesBackwards(t *testing.T) {
 	webhook.SetFinalizers([]string{blocker})
 	p.manage("mr", objects)
 	p.awaitReady("mr")
-	p.Expect(source.Client.Delete(p.ctx, hubtest.ManagedResource(p.ns, "mr"))).To(Succeed())
+	p.Expect(source.Client.Delete(p.ctx, testbed.ManagedResource(p.ns, "mr"))).To(Succeed())
 
 	going := func(obj *unstructured.Unstructured) func() bool {
 		return func() bool {

@@ -24,7 +24,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const (
@@ -44,9 +44,9 @@ type place struct {
 
 func newPlace(t *testing.T) place {
 	t.Helper()
-	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: hubtest.Namespace(t, nil, source, target)}
+	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: testbed.Namespace(t, nil, source, target)}
 	t.Cleanup(p.abandon)
-	p.Expect(source.Client.Create(p.ctx, hubtest.Registration(p.ns, "a", target.Kubeconfig()))).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, testbed.Registration(p.ns, "a", target.Kubeconfig()))).To(Succeed())
 	return p
 }
 
@@ -77,10 +77,10 @@ func (p place) dismiss(name string) {
 	p.t.Helper()
 	for _, ref := range p.mr(name).Status.Resources {
 		if ref.Kind == "CustomResourceDefinition" {
-			hubtest.AwaitInstances(p.t, target, ref.Name)
+			testbed.AwaitInstances(p.t, target, ref.Name)
 		}
 	}
-	p.Expect(source.Client.Delete(p.ctx, hubtest.ManagedResource(p.ns, name))).To(Succeed())
+	p.Expect(source.Client.Delete(p.ctx, testbed.ManagedResource(p.ns, name))).To(Succeed())
 	p.Eventually(p.all).Should(BeEmpty())
 }
 
@@ -116,13 +116,13 @@ func (p place) manage(name string, objects []*unstructured.Unstructured, change 
 		p.Expect(err).NotTo(HaveOccurred())
 		manifests = append(manifests, string(raw))
 	}
-	content := hubtest.Content(p.ns, name, "objects.yaml", manifests...)
+	content := testbed.Content(p.ns, name, "objects.yaml", manifests...)
 	if err := source.Client.Create(p.ctx, content); apierrors.IsAlreadyExists(err) {
 		p.Expect(source.Client.Update(p.ctx, content)).To(Succeed())
 	} else {
 		p.Expect(err).NotTo(HaveOccurred())
 	}
-	mr := hubtest.ManagedResource(p.ns, name, name)
+	mr := testbed.ManagedResource(p.ns, name, name)
 	for _, c := range change {
 		c(mr)
 	}
@@ -175,7 +175,7 @@ func (p place) awaitReady(name string) {
 func (p place) reapply(name string) {
 	p.t.Helper()
 	raw := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, resourcesv1alpha1.OperationAnnotation, resourcesv1alpha1.OperationReconcile)
-	p.Expect(source.Client.Patch(p.ctx, hubtest.ManagedResource(p.ns, name), client.RawPatch(types.MergePatchType, []byte(raw)))).To(Succeed())
+	p.Expect(source.Client.Patch(p.ctx, testbed.ManagedResource(p.ns, name), client.RawPatch(types.MergePatchType, []byte(raw)))).To(Succeed())
 	p.Eventually(func() map[string]string { return p.mr(name).Annotations }).ShouldNot(HaveKey(resourcesv1alpha1.OperationAnnotation))
 }
 

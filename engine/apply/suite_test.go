@@ -18,11 +18,11 @@ import (
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/ownership"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 var (
-	cluster *hubtest.Cluster
+	cluster *testbed.Cluster
 	access  apply.Target
 	applier = &apply.Applier{FieldManager: "trellis", Parallel: 4}
 	marks   = apply.Marks{Labels: map[string]string{"resources.gardener.cloud/managed-by": "gardener"}, Origin: "ns/mr"}
@@ -39,7 +39,7 @@ func run(m *testing.M) int {
 	}
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	var err error
-	if cluster, err = hubtest.StartCluster(context.Background(), controlplane.Options{Name: "apply"}); err == nil {
+	if cluster, err = testbed.StartCluster(context.Background(), controlplane.Options{Name: "apply"}); err == nil {
 		defer cluster.Stop()
 		err = connect()
 	}
@@ -115,4 +115,4 @@ func owned(t testing.TB, like *unstructured.Unstructured) ownership.State {
 	return ownership.Observe(obj, applier.FieldManager)
 }
 
-func namespace(t testing.TB) string { return hubtest.Namespace(t, nil, cluster) }
+func namespace(t testing.TB) string { return testbed.Namespace(t, nil, cluster) }

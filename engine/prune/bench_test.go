@@ -9,7 +9,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/prune"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // BenchmarkObjects deletes ConfigMaps, 500 in a run.
@@ -20,7 +20,7 @@ func BenchmarkObjects(b *testing.B) {
 	p.Parallel = 16
 	for b.Loop() {
 		b.StopTimer()
-		ns := hubtest.Namespace(b, nil, cluster)
+		ns := testbed.Namespace(b, nil, cluster)
 		refs := make([]resourcesv1alpha1.ObjectReference, 0, objects)
 		for i := range objects {
 			cm := configMap(g, ns, fmt.Sprintf("cm-%03d", i), nil)

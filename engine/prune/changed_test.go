@@ -18,7 +18,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // meddler is a client of a target in which something happens after each look at an object, and that knows what was
@@ -81,7 +81,7 @@ func TestObjectThatChangesBeforeItsDeletionIsLookedAtAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			cm := configMap(g, hubtest.Namespace(t, nil, cluster), "a", nil)
+			cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", nil)
 			m := &meddler{Interface: access.Metadata}
 			m.afterGet = sync.OnceFunc(func() {
 				g.Expect(cluster.Client.Patch(t.Context(), cm.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(c.patch)))).To(Succeed())
@@ -97,7 +97,7 @@ func TestObjectThatChangesBeforeItsDeletionIsLookedAtAnew(t *testing.T) {
 // An object that never holds still is left for the next time.
 func TestObjectThatKeepsChangingIsPending(t *testing.T) {
 	g := NewWithT(t)
-	cm := configMap(g, hubtest.Namespace(t, nil, cluster), "a", nil)
+	cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", nil)
 	m := &meddler{Interface: access.Metadata}
 	m.afterGet = func() {
 		live := &corev1.ConfigMap{}
@@ -135,7 +135,7 @@ func TestBUG14_EntryWithANamespaceOfAClusterScopedKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{
-				Name: hubtest.Namespace(t, nil, cluster), Annotations: map[string]string{resourcesv1alpha1.OriginAnnotation: origin}}}
+				Name: testbed.Namespace(t, nil, cluster), Annotations: map[string]string{resourcesv1alpha1.OriginAnnotation: origin}}}
 			if c.change != nil {
 				c.change(class)
 			}

@@ -19,7 +19,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 var byLabel = metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
@@ -95,7 +95,7 @@ func TestX07_BUG05_MR31_ClaimsOfAStatefulSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			ns := hubtest.Namespace(t, nil, cluster)
+			ns := testbed.Namespace(t, nil, cluster)
 			ref := statefulSet(g, ns, c.selector, c.templates...)
 			foreign := []string{"data-db-00", "data-db-0-1", "data-other-0", "db-0", "mine"}
 			for _, name := range append(foreign, own...) {
@@ -125,7 +125,7 @@ func TestMR31_ClaimsStayWithAStatefulSetThatIsKeptInTheLastMoment(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			ns := hubtest.Namespace(t, nil, cluster)
+			ns := testbed.Namespace(t, nil, cluster)
 			ref := statefulSet(g, ns, byLabel, "data")
 			persistentVolumeClaim(g, ns, "data-db-0", "db", nil)
 			m := &meddler{Interface: access.Metadata}
@@ -146,7 +146,7 @@ func TestMR31_ClaimsStayWithAStatefulSetThatIsKeptInTheLastMoment(t *testing.T) 
 // A user deletes the StatefulSet, and its pods are deleted first; its claims are deleted nevertheless.
 func TestW_ClaimsOfAStatefulSetThatIsGarbageCollected(t *testing.T) {
 	g := NewWithT(t)
-	ns := hubtest.Namespace(t, nil, cluster)
+	ns := testbed.Namespace(t, nil, cluster)
 	ref := statefulSet(g, ns, byLabel, "data")
 	persistentVolumeClaim(g, ns, "data-db-0", "db", nil)
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "db"}}
@@ -207,7 +207,7 @@ func TestMR31_StatefulSetStaysWhileItsClaimsCannotBeDeleted(t *testing.T) {
 	for _, verb := range []string{"list", "delete"} {
 		t.Run(verb, func(t *testing.T) {
 			g := NewWithT(t)
-			ns := hubtest.Namespace(t, nil, cluster)
+			ns := testbed.Namespace(t, nil, cluster)
 			ref := statefulSet(g, ns, byLabel, "data")
 			persistentVolumeClaim(g, ns, "data-db-0", "db", nil)
 			p := policy

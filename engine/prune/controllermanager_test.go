@@ -16,7 +16,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/prune"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // Where a controller manager runs, what it made and guards goes as well: claims with their protection, pods with their
@@ -26,7 +26,7 @@ func TestX06_X07_WithAControllerManager(t *testing.T) {
 		t.Skip("starts a control plane")
 	}
 	g := NewWithT(t)
-	managed, err := hubtest.StartCluster(t.Context(), controlplane.Options{Name: "managed", ControllerManager: true})
+	managed, err := testbed.StartCluster(t.Context(), controlplane.Options{Name: "managed", ControllerManager: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(managed.Stop)
 	target := targetOf(g, managed)
@@ -58,7 +58,7 @@ func TestX06_X07_WithAControllerManager(t *testing.T) {
 	g.Expect(managed.Client.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)).To(Satisfy(apierrors.IsNotFound))
 }
 
-func targetOf(g *WithT, c *hubtest.Cluster) prune.Target {
+func targetOf(g *WithT, c *testbed.Cluster) prune.Target {
 	config := c.RESTConfig()
 	http, err := rest.HTTPClientFor(config)
 	g.Expect(err).NotTo(HaveOccurred())

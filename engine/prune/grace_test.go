@@ -13,7 +13,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/prune"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const hold = "example.com/hold"
@@ -28,7 +28,7 @@ func after(duration string) func(*corev1.ConfigMap) {
 
 func TestMR18_FinalizersAreTakenOffWhenTheGraceIsOver(t *testing.T) {
 	g := NewWithT(t)
-	cm := configMap(g, hubtest.Namespace(t, nil, cluster), "a", after("1h"))
+	cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", after("1h"))
 	refs := []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	p := policy
@@ -66,7 +66,7 @@ func TestMR18_GracesThatTakeNothingOff(t *testing.T) {
 	} {
 		t.Run(value, func(t *testing.T) {
 			g := NewWithT(t)
-			cm := configMap(g, hubtest.Namespace(t, nil, cluster), "a", after(value))
+			cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", after(value))
 			p := policy
 			p.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(100 * time.Hour))
 			for range 2 {
@@ -92,7 +92,7 @@ func TestMR18_FinalizersOfOthersStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			cm := configMap(g, hubtest.Namespace(t, nil, cluster), "a", after("1h"))
+			cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", after("1h"))
 			refs := []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}
 			p := policy
 			p.Clock = clocktesting.NewFakePassiveClock(time.Now().Add(2 * time.Hour))
@@ -109,7 +109,7 @@ func TestMR18_FinalizersOfOthersStay(t *testing.T) {
 func TestX06_BUG04_NamespaceLosesBothKindsOfFinalizers(t *testing.T) {
 	g := NewWithT(t)
 	ns := &corev1.Namespace{}
-	g.Expect(cluster.Client.Get(t.Context(), types.NamespacedName{Name: hubtest.Namespace(t, nil, cluster)}, ns)).To(Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), types.NamespacedName{Name: testbed.Namespace(t, nil, cluster)}, ns)).To(Succeed())
 	ns.Annotations = map[string]string{
 		resourcesv1alpha1.OriginAnnotation: origin, resourcesv1alpha1.FinalizeDeletionAfterAnnotation: "1h",
 	}

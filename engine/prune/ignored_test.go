@@ -13,7 +13,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/prune"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // An object that its manifest asks to ignore bears no marks, so its UID is what tells it from a stranger. Only if the
@@ -37,7 +37,7 @@ func TestIgnoredObjectsAreIdentifiedByTheirUID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: hubtest.Namespace(t, nil, cluster), Name: "a"}, Data: map[string]string{"key": "1"}}
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.Namespace(t, nil, cluster), Name: "a"}, Data: map[string]string{"key": "1"}}
 			switch c.manager {
 			case ours, theirs:
 				g.Expect(cluster.Client.Create(t.Context(), cm, client.FieldOwner(c.manager))).To(Succeed())

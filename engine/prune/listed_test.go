@@ -9,13 +9,13 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // An object that is left to another ManagedResource must not bear our origin: then that one could not delete it.
 func TestObjectThatAnotherManagedResourceListsLosesOurOrigin(t *testing.T) {
 	g := NewWithT(t)
-	cm := configMap(g, hubtest.Namespace(t, nil, cluster), "a", nil)
+	cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", nil)
 	refs := []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}
 	ours, theirs := policy, policy
 	ours.ListedByOther = func(inventory.Key) bool { return true }
@@ -32,7 +32,7 @@ func TestObjectThatAnotherManagedResourceListsLosesOurOrigin(t *testing.T) {
 // is still listed. One of them has to delete it.
 func TestObjectIsNotLeftToWhoIsLeavingItToUs(t *testing.T) {
 	g := NewWithT(t)
-	namespace := hubtest.Namespace(t, nil, cluster)
+	namespace := testbed.Namespace(t, nil, cluster)
 	ours, theirs := policy, policy
 	ours.Origin = "garden/other"
 	var declined []inventory.Key

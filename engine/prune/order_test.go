@@ -18,7 +18,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // world is a set of objects in the target, by short names, whose names are all the test's own.
@@ -58,7 +58,7 @@ var manifests = map[string]string{
 // newWorld creates objects. Those that are stuck have a finalizer that is never removed.
 func newWorld(t *testing.T, objects []string, stuck ...string) *world {
 	t.Helper()
-	ns := hubtest.Namespace(t, nil, cluster)
+	ns := testbed.Namespace(t, nil, cluster)
 	w := &world{WithT: NewWithT(t), ctx: context.Background(), ns: ns, group: ns + ".example.com", refs: map[string]resourcesv1alpha1.ObjectReference{}}
 	slices.SortFunc(objects, func(a, b string) int { return int(w.stage(a)) - int(w.stage(b)) })
 	for _, name := range objects {
@@ -74,7 +74,7 @@ func newWorld(t *testing.T, objects []string, stuck ...string) *world {
 			return cluster.Client.Create(w.ctx, obj) // its kind may not be served yet
 		}).Should(Succeed())
 		if obj.GetKind() == "CustomResourceDefinition" {
-			hubtest.AwaitInstances(t, cluster, obj.GetName())
+			testbed.AwaitInstances(t, cluster, obj.GetName())
 		}
 		w.refs[name] = reference(obj.GetAPIVersion(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), obj.GetUID())
 	}

@@ -22,13 +22,13 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 const origin = "garden/mr"
 
 var (
-	cluster *hubtest.Cluster
+	cluster *testbed.Cluster
 	access  prune.Target
 	policy  = prune.Policy{Origin: origin, FieldManager: "trellis", Parallel: 4}
 )
@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 	}
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	var err error
-	if cluster, err = hubtest.StartCluster(context.Background(), controlplane.Options{Name: "prune"}); err != nil {
+	if cluster, err = testbed.StartCluster(context.Background(), controlplane.Options{Name: "prune"}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -126,7 +126,7 @@ func TestWhatIsDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			cm := configMap(g, hubtest.Namespace(t, nil, cluster), "a", c.live)
+			cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", c.live)
 			p := policy
 			if c.policy != nil {
 				c.policy(&p)
@@ -151,7 +151,7 @@ func TestUnknownKindIsGone(t *testing.T) {
 
 func TestPendingUntilFinalizersAreGone(t *testing.T) {
 	g := NewWithT(t)
-	cm := configMap(g, hubtest.Namespace(t, nil, cluster), "a", func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/hold"} })
+	cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/hold"} })
 	refs := []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}
 	for range 2 {
 		out := prune.Objects(t.Context(), access, refs, policy)[0]
@@ -166,7 +166,7 @@ func TestPendingUntilFinalizersAreGone(t *testing.T) {
 
 func TestNamespacesWaitForTheirContent(t *testing.T) {
 	g := NewWithT(t)
-	name := hubtest.Namespace(t, nil, cluster)
+	name := testbed.Namespace(t, nil, cluster)
 	ns := &corev1.Namespace{}
 	g.Expect(cluster.Client.Get(t.Context(), types.NamespacedName{Name: name}, ns)).To(Succeed())
 	ns.Annotations = map[string]string{resourcesv1alpha1.OriginAnnotation: origin}
@@ -185,7 +185,7 @@ func TestNamespacesWaitForTheirContent(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	g := NewWithT(t)
-	namespace := hubtest.Namespace(t, nil, cluster)
+	namespace := testbed.Namespace(t, nil, cluster)
 	ours := configMap(g, namespace, "ours", func(cm *corev1.ConfigMap) { cm.Annotations["keep"] = "me" })
 	theirs := configMap(g, namespace, "theirs", func(cm *corev1.ConfigMap) { cm.Annotations[resourcesv1alpha1.OriginAnnotation] = "garden/other" })
 	for _, cm := range []*corev1.ConfigMap{ours, theirs} {

@@ -11,7 +11,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/prune"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // aggregated is a bundle with an aggregated API of a group of its own, whose server does not answer: the APIService,
@@ -19,7 +19,7 @@ import (
 func aggregated(t *testing.T, group string, uid types.UID) (prune.Target, []resourcesv1alpha1.ObjectReference) {
 	t.Helper()
 	g := NewWithT(t)
-	ns := hubtest.Namespace(t, nil, cluster)
+	ns := testbed.Namespace(t, nil, cluster)
 	target := pooled(t, time.Millisecond)
 	own := `annotations: {resources.gardener.cloud/origin: ` + origin + `}`
 	var refs []resourcesv1alpha1.ObjectReference

@@ -11,13 +11,13 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // While it is not known which other ManagedResources have a say in an object, it is neither deleted nor given up.
 func TestObjectStaysUntilItIsKnownWhoHasASay(t *testing.T) {
 	g := NewWithT(t)
-	cm := configMap(g, hubtest.Namespace(t, nil, cluster), "a", nil)
+	cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", nil)
 	refs := []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}
 	before := cm.ResourceVersion
 	clock := clocktesting.NewFakePassiveClock(time.Now())

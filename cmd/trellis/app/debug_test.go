@@ -14,7 +14,7 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func objectMeta(namespace, name string) metav1.ObjectMeta {
@@ -24,7 +24,7 @@ func objectMeta(namespace, name string) metav1.ObjectMeta {
 // pickTarget says for which of several targets the ManagedResource is.
 func (e *env) pickTarget() {
 	e.t.Helper()
-	e.Expect(source.Client.Patch(e.ctx, hubtest.ManagedResource(e.name, "mr", "mr"),
+	e.Expect(source.Client.Patch(e.ctx, testbed.ManagedResource(e.name, "mr", "mr"),
 		client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"target"}}}`, hubv1alpha1.ClusterNameLabel)))).To(Succeed())
 }
 
@@ -41,7 +41,7 @@ func TestDebugPageIsBehindASwitch(t *testing.T) {
 
 func TestDebugPageShowsConnectionsAndQueues(t *testing.T) {
 	e := newEnv(t)
-	e.Expect(source.Client.Create(e.ctx, hubtest.Registration(e.name, "faulty", []byte("no kubeconfig")))).To(Succeed())
+	e.Expect(source.Client.Create(e.ctx, testbed.Registration(e.name, "faulty", []byte("no kubeconfig")))).To(Succeed())
 	// What targets say of themselves is shown, and must not be taken for markup.
 	fleet, err := fleetsim.Start(e.ctx, fleetsim.Options{Targets: 1, Prefix: "markup-", Version: "v1.36.3-<script>"})
 	e.Expect(err).NotTo(HaveOccurred())

@@ -12,7 +12,7 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // freePort is controlplane.FreePort.
@@ -70,7 +70,7 @@ func TestHubIsReadyWhenItKnowsTheSource(t *testing.T) {
 	secrets, give := make(chan struct{}), make(chan struct{})
 	lists := slowLists{asked: func() {}, secrets: sync.OnceFunc(func() { close(secrets) }), give: give}
 	type start struct {
-		hub *hubtest.Hub
+		hub *testbed.Hub
 		err error
 	}
 	started := make(chan start, 1)
@@ -79,7 +79,7 @@ func TestHubIsReadyWhenItKnowsTheSource(t *testing.T) {
 		set(c)
 	}
 	go func() {
-		hub, err := hubtest.StartHub(e.ctx, source, hubtest.HubOptions{Config: config, WrapSource: func(next http.RoundTripper) http.RoundTripper {
+		hub, err := testbed.StartHub(e.ctx, source, testbed.HubOptions{Config: config, WrapSource: func(next http.RoundTripper) http.RoundTripper {
 			slow := lists
 			slow.next = next
 			return slow

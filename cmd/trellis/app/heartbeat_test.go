@@ -15,10 +15,10 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-var heartbeatName = types.NamespacedName{Namespace: hubtest.HubNamespace, Name: "trellis-heartbeat"}
+var heartbeatName = types.NamespacedName{Namespace: testbed.HubNamespace, Name: "trellis-heartbeat"}
 
 // beats returns the Lease of the heartbeat, nil if there is none.
 func (e *env) beats() *coordinationv1.Lease {
@@ -119,7 +119,7 @@ func TestB1_StuckLoopStopsTheHeartbeatAndThenTheHub(t *testing.T) {
 	probes, _, set := e.ports()
 	var mu sync.Mutex
 	var gate chan struct{}
-	hub := e.startHubWith(hubtest.HubOptions{WrapSource: func(next http.RoundTripper) http.RoundTripper {
+	hub := e.startHubWith(testbed.HubOptions{WrapSource: func(next http.RoundTripper) http.RoundTripper {
 		return hanging{next: next, mu: &mu, gate: &gate}
 	}}, quickly, set)
 	e.expectWork()

@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // mayConnect tells whether a hub says of a target whether it is connected.
-func (e *env) mayConnect(hub *hubtest.Hub) func() bool {
+func (e *env) mayConnect(hub *testbed.Hub) func() bool {
 	return func() bool {
 		families, err := hub.Registry.Gather()
 		e.Expect(err).NotTo(HaveOccurred())
@@ -46,11 +46,11 @@ func TestHibernatedTargetIsLeftAloneByEveryReplica(t *testing.T) {
 	leader := e.startHub()
 	e.eventuallyReady()
 	standby := e.startHub()
-	for _, hub := range []*hubtest.Hub{leader, standby} {
+	for _, hub := range []*testbed.Hub{leader, standby} {
 		e.Eventually(e.mayConnect(hub)).Should(BeTrue())
 	}
 	e.setHibernated(`"true"`)
-	for _, hub := range []*hubtest.Hub{leader, standby} {
+	for _, hub := range []*testbed.Hub{leader, standby} {
 		e.Eventually(e.mayConnect(hub)).Should(BeFalse())
 	}
 	e.Expect(e.condition(hubv1alpha1.ConditionReady)).To(Equal("True/Ready"))
@@ -62,7 +62,7 @@ func TestHibernatedTargetIsLeftAloneByEveryReplica(t *testing.T) {
 	e.Expect(late.Log.About(e.name)).NotTo(ContainSubstring(`"state"="Connected"`))
 
 	e.setHibernated("null")
-	for _, hub := range []*hubtest.Hub{leader, late} {
+	for _, hub := range []*testbed.Hub{leader, late} {
 		e.Eventually(e.mayConnect(hub)).Should(BeTrue())
 	}
 	e.expectWork()

@@ -19,7 +19,7 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // requests returns what hubs asked of the target since the function was made, but for checks of the connection.
@@ -61,10 +61,10 @@ func TestOnlyOneOfTwoHubsLeads(t *testing.T) {
 
 	content := []string{}
 	for i := range 30 {
-		content = append(content, hubtest.ConfigMap(e.name, fmt.Sprint("many-", i), "m"))
+		content = append(content, testbed.ConfigMap(e.name, fmt.Sprint("many-", i), "m"))
 	}
-	content = append(content, hubtest.ConfigMap(e.name, "one", "1"))
-	e.Expect(source.Client.Update(e.ctx, hubtest.Content(e.name, "mr", "objects.yaml", content...))).To(Succeed())
+	content = append(content, testbed.ConfigMap(e.name, "one", "1"))
+	e.Expect(source.Client.Update(e.ctx, testbed.Content(e.name, "mr", "objects.yaml", content...))).To(Succeed())
 	e.Eventually(func() int { return len(writes(asked())) }).Should(BeNumerically(">=", 30))
 	e.eventuallyReady()
 	e.edit("drift")
@@ -212,7 +212,7 @@ func TestHubThatEndsWhileItTakesTheLeaseGivesItBack(t *testing.T) {
 	e := newEnv(t)
 	written, give := make(chan struct{}), make(chan struct{})
 	tell := sync.OnceFunc(func() { close(written) })
-	hub := e.startHubWith(hubtest.HubOptions{WrapSource: func(next http.RoundTripper) http.RoundTripper {
+	hub := e.startHubWith(testbed.HubOptions{WrapSource: func(next http.RoundTripper) http.RoundTripper {
 		return slowAnswers{next: next, written: tell, give: give}
 	}}, func(c *configv1alpha1.HubConfiguration) { c.LeaderElection.RenewDeadline.Duration = time.Minute })
 	e.Eventually(written).Should(BeClosed())
@@ -251,7 +251,7 @@ func TestWriteToATargetIsFinishedAtTheEnd(t *testing.T) {
 	e := newEnv(t)
 	var hold atomic.Bool
 	held, give, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	hub := e.startHubWith(hubtest.HubOptions{Patience: time.Minute, WrapTarget: func(next http.RoundTripper) http.RoundTripper {
+	hub := e.startHubWith(testbed.HubOptions{Patience: time.Minute, WrapTarget: func(next http.RoundTripper) http.RoundTripper {
 		return slowTarget{next: next, give: give, ended: ended, held: func() bool {
 			if !hold.CompareAndSwap(true, false) {
 				return false
@@ -262,7 +262,7 @@ func TestWriteToATargetIsFinishedAtTheEnd(t *testing.T) {
 	}})
 	e.expectWork()
 	hold.Store(true)
-	e.Expect(source.Client.Update(e.ctx, hubtest.Content(e.name, "mr", "objects.yaml", hubtest.ConfigMap(e.name, "one", "2")))).To(Succeed())
+	e.Expect(source.Client.Update(e.ctx, testbed.Content(e.name, "mr", "objects.yaml", testbed.ConfigMap(e.name, "one", "2")))).To(Succeed())
 	e.Eventually(held).Should(BeClosed())
 	done := make(chan struct{})
 	go func() {
@@ -306,7 +306,7 @@ func TestTermWritesOverSocketsOfTheFence(t *testing.T) {
 	var mu sync.Mutex
 	var written []sent
 	others := map[string]bool{}
-	hub := e.startHubWith(hubtest.HubOptions{
+	hub := e.startHubWith(testbed.HubOptions{
 		DialSource: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 			if err == nil {

@@ -15,7 +15,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // A thousand targets, a fifth of them with all that one can have a series for: connected, by credentials that end, and
@@ -23,7 +23,7 @@ import (
 func TestSeriesOfAThousandTargets(t *testing.T) {
 	const targets, connected, worked = 1000, 200, 20
 	e := newEnv(t)
-	many := hubtest.Namespace(t, nil, source)
+	many := testbed.Namespace(t, nil, source)
 	fleet, err := fleetsim.Start(e.ctx, fleetsim.Options{Targets: connected, Credentials: fleetsim.Certificate})
 	e.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(fleet.Stop)
@@ -39,9 +39,9 @@ func TestSeriesOfAThousandTargets(t *testing.T) {
 		group.Go(func() error {
 			objects := []client.Object{to.Registration(many)}
 			if i%worked == 0 {
-				mr := hubtest.ManagedResource(many, to.Name(), to.Name())
+				mr := testbed.ManagedResource(many, to.Name(), to.Name())
 				mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: to.Name()}
-				objects = append(objects, hubtest.Content(many, to.Name(), "objects.yaml", hubtest.ConfigMap("default", "one", "1")), mr)
+				objects = append(objects, testbed.Content(many, to.Name(), "objects.yaml", testbed.ConfigMap("default", "one", "1")), mr)
 			}
 			for _, object := range objects {
 				if err := source.Client.Create(e.ctx, object); err != nil {
@@ -53,7 +53,7 @@ func TestSeriesOfAThousandTargets(t *testing.T) {
 	}
 	for i := range targets - connected {
 		group.Go(func() error {
-			return source.Client.Create(e.ctx, hubtest.Registration(many, fmt.Sprintf("away-%d", i), []byte(nobody)))
+			return source.Client.Create(e.ctx, testbed.Registration(many, fmt.Sprintf("away-%d", i), []byte(nobody)))
 		})
 	}
 	e.Expect(group.Wait()).To(Succeed())

@@ -19,7 +19,7 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellis/app"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -58,7 +58,7 @@ func TestMetricsPassTheLinter(t *testing.T) {
 }
 
 // gathered returns the metrics of a hub by name, those of libraries left out.
-func (e *env) gathered(hub *hubtest.Hub) map[string]*dto.MetricFamily {
+func (e *env) gathered(hub *testbed.Hub) map[string]*dto.MetricFamily {
 	e.t.Helper()
 	families, err := hub.Registry.Gather()
 	e.Expect(err).NotTo(HaveOccurred())
@@ -72,7 +72,7 @@ func (e *env) gathered(hub *hubtest.Hub) map[string]*dto.MetricFamily {
 }
 
 // pageSize is how many bytes Prometheus reads from a hub each time, those about the process included.
-func pageSize(hub *hubtest.Hub) int {
+func pageSize(hub *testbed.Hub) int {
 	page := httptest.NewRecorder()
 	promhttp.HandlerFor(hub.Registry, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return page.Body.Len()
@@ -140,7 +140,7 @@ func TestMetricsOfAHubAreTheDefinedOnes(t *testing.T) {
 	}).WithPolling(time.Second).Should(Succeed())
 
 	e.Expect(source.Client.Patch(e.ctx, &corev1.Secret{ObjectMeta: objectMeta(e.name, "mr")}, client.RawPatch("application/merge-patch+json",
-		fmt.Appendf(nil, `{"data":null,"stringData":{"objects.yaml":%q}}`, hubtest.ConfigMap(e.name, "one", "2"))))).To(Succeed())
+		fmt.Appendf(nil, `{"data":null,"stringData":{"objects.yaml":%q}}`, testbed.ConfigMap(e.name, "one", "2"))))).To(Succeed())
 	e.Eventually(e.value).Should(Equal("2"))
 	e.Eventually(func() uint64 { return samples(e.gathered(hub), "trellis_secret_propagation_duration_seconds") }).Should(BeNumerically(">=", 1))
 	e.stop(hub)

@@ -12,13 +12,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	chart "github.com/trellis-hub/trellis/charts/trellis"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestConfigurationFileIsLookedAtAgain(t *testing.T) {
 	e := newEnv(t)
 	probes, port := e.freePort(), e.freePort()
-	kubeconfig, err := source.ServiceAccountKubeconfig(e.ctx, hubtest.HubNamespace, chart.ServiceAccount, time.Hour)
+	kubeconfig, err := source.ServiceAccountKubeconfig(e.ctx, testbed.HubNamespace, chart.ServiceAccount, time.Hour)
 	e.Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	e.Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())

@@ -17,7 +17,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // canary is what no log, event, metric, status or debug page may hold.
@@ -45,7 +45,7 @@ func TestNothingTellsSecrets(t *testing.T) {
 		}),
 		"garbage": []byte("apiVersion: v1\nkind: Config\nusers: [" + canary + "\n" + canary),
 	} {
-		e.Expect(source.Client.Create(e.ctx, hubtest.Registration(e.name, name, content))).To(Succeed())
+		e.Expect(source.Client.Create(e.ctx, testbed.Registration(e.name, name, content))).To(Succeed())
 	}
 	secret := func(name, data string) string {
 		return fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {name: %s, namespace: %s}, %s}`, name, e.name, data)
@@ -60,9 +60,9 @@ func TestNothingTellsSecrets(t *testing.T) {
 		"noname":  "{apiVersion: v1, kind: Secret, stringData: {key: " + canary + "}}",
 		"text":    canary,
 	} {
-		mr := hubtest.ManagedResource(e.name, name, name)
+		mr := testbed.ManagedResource(e.name, name, name)
 		mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "target"}
-		e.Expect(source.Client.Create(e.ctx, hubtest.Content(e.name, name, "objects.yaml", content))).To(Succeed())
+		e.Expect(source.Client.Create(e.ctx, testbed.Content(e.name, name, "objects.yaml", content))).To(Succeed())
 		e.Expect(source.Client.Create(e.ctx, mr)).To(Succeed())
 		t.Cleanup(func() {
 			_ = source.Client.Patch(e.ctx, mr, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))

@@ -14,7 +14,7 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // slowLists holds requests for TargetClusters back until the test lets them go.
@@ -65,12 +65,12 @@ func TestSleepingTargetIsLeftAloneThoughTheSourceIsSlow(t *testing.T) {
 	asked, secrets, give := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	lists := slowLists{asked: sync.OnceFunc(func() { close(asked) }), secrets: sync.OnceFunc(func() { close(secrets) }), give: give}
 	type start struct {
-		hub *hubtest.Hub
+		hub *testbed.Hub
 		err error
 	}
 	started := make(chan start, 1)
 	go func() {
-		hub, err := hubtest.StartHub(e.ctx, source, hubtest.HubOptions{Config: quickElection, WrapSource: func(next http.RoundTripper) http.RoundTripper {
+		hub, err := testbed.StartHub(e.ctx, source, testbed.HubOptions{Config: quickElection, WrapSource: func(next http.RoundTripper) http.RoundTripper {
 			slow := lists
 			slow.next = next
 			return slow

@@ -17,7 +17,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/fleetsim"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // simulated is a target in a namespace of its own, with a ManagedResource of one ConfigMap. It can be rotated.
@@ -35,27 +35,27 @@ func (e *env) simulate(n int) []*simulated {
 	e.t.Cleanup(fleet.Stop)
 	var out []*simulated
 	for _, target := range fleet.Targets() {
-		out = append(out, &simulated{env: e, Target: target, ns: hubtest.Namespace(e.t, nil, source)})
+		out = append(out, &simulated{env: e, Target: target, ns: testbed.Namespace(e.t, nil, source)})
 	}
 	return out
 }
 
 func (s *simulated) registration() *corev1.Secret {
-	return hubtest.Registration(s.ns, "target", s.Kubeconfig())
+	return testbed.Registration(s.ns, "target", s.Kubeconfig())
 }
 
 func (s *simulated) content(value string) *corev1.Secret {
-	return hubtest.Content(s.ns, "mr", "objects.yaml", hubtest.ConfigMap("default", "one", value))
+	return testbed.Content(s.ns, "mr", "objects.yaml", testbed.ConfigMap("default", "one", value))
 }
 
 // register has hubs look after the target until the end of the test.
 func (s *simulated) register(value string) {
 	s.t.Helper()
-	for _, object := range []client.Object{s.registration(), s.content(value), hubtest.ManagedResource(s.ns, "mr", "mr")} {
+	for _, object := range []client.Object{s.registration(), s.content(value), testbed.ManagedResource(s.ns, "mr", "mr")} {
 		s.Expect(source.Client.Create(s.ctx, object)).To(Succeed())
 	}
 	s.t.Cleanup(func() {
-		mr := hubtest.ManagedResource(s.ns, "mr")
+		mr := testbed.ManagedResource(s.ns, "mr")
 		s.Expect(client.IgnoreNotFound(source.Client.Patch(s.ctx, mr, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
 		s.Expect(client.IgnoreNotFound(source.Client.Delete(s.ctx, mr))).To(Succeed())
 		s.Expect(source.Client.DeleteAllOf(s.ctx, &corev1.Secret{}, client.InNamespace(s.ns))).To(Succeed())
@@ -65,7 +65,7 @@ func (s *simulated) register(value string) {
 // unregister takes back what register did, as people would.
 func (s *simulated) unregister() {
 	s.t.Helper()
-	mr := hubtest.ManagedResource(s.ns, "mr")
+	mr := testbed.ManagedResource(s.ns, "mr")
 	s.Expect(source.Client.Delete(s.ctx, mr)).To(Succeed())
 	s.Eventually(func() bool { return apierrors.IsNotFound(source.Client.Get(s.ctx, client.ObjectKeyFromObject(mr), mr)) }).Should(BeTrue())
 	s.Expect(source.Client.Delete(s.ctx, s.registration())).To(Succeed())
@@ -119,7 +119,7 @@ func (s *simulated) written(since time.Time) []string {
 }
 
 // connected tells which targets a hub is connected to.
-func (e *env) connected(hub *hubtest.Hub) func() []string {
+func (e *env) connected(hub *testbed.Hub) func() []string {
 	return func() []string {
 		var up []string
 		for _, m := range e.gathered(hub)["trellis_target_up"].GetMetric() {
@@ -134,7 +134,7 @@ func (e *env) connected(hub *hubtest.Hub) func() []string {
 }
 
 // connections is how often a hub connected to targets, lost or rotated a connection. Attempts that failed do not count.
-func (e *env) connections(hub *hubtest.Hub) map[string]float64 {
+func (e *env) connections(hub *testbed.Hub) map[string]float64 {
 	families, out := e.gathered(hub), map[string]float64{}
 	for _, name := range []string{"trellis_clustercache_connects_total", "trellis_clustercache_rotations_total", "trellis_clustercache_disconnects_total"} {
 		for _, m := range families[name].GetMetric() {

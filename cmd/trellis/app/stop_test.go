@@ -13,14 +13,14 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	chart "github.com/trellis-hub/trellis/charts/trellis"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // expectNoGoroutines insists that nothing runs that did not run before. Idle connections to the source are closed
 // first: client-go shares them in the process, and they are not the hub's.
 func (e *env) expectNoGoroutines(before goleak.Option) {
 	e.t.Helper()
-	kubeconfig, err := source.ServiceAccountKubeconfig(e.ctx, hubtest.HubNamespace, chart.ServiceAccount, time.Hour)
+	kubeconfig, err := source.ServiceAccountKubeconfig(e.ctx, testbed.HubNamespace, chart.ServiceAccount, time.Hour)
 	e.Expect(err).NotTo(HaveOccurred())
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	e.Expect(err).NotTo(HaveOccurred())
@@ -65,7 +65,7 @@ func TestHubEndsInOrderAlthoughATargetHangs(t *testing.T) {
 	t.Cleanup(func() { e.Expect(target.Thaw()).To(Succeed()) })
 	e.Expect(target.Freeze()).To(Succeed())
 	// A worker has something to do there when the end comes.
-	e.Expect(source.Client.Update(e.ctx, hubtest.Content(e.name, "mr", "objects.yaml", hubtest.ConfigMap(e.name, "one", "2")))).To(Succeed())
+	e.Expect(source.Client.Update(e.ctx, testbed.Content(e.name, "mr", "objects.yaml", testbed.ConfigMap(e.name, "one", "2")))).To(Succeed())
 	e.Eventually(termGoroutines).Should(ContainElement(ContainSubstring("engine/apply.")))
 	e.stop(hub)
 	e.Expect(target.Thaw()).To(Succeed())

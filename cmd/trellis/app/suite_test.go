@@ -24,14 +24,14 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // The control planes that the tests share, once one of them asked.
 var (
-	source, target *hubtest.Cluster
+	source, target *testbed.Cluster
 	started        = sync.OnceValue(func() error {
-		clusters, err := hubtest.StartSource(context.Background(),
+		clusters, err := testbed.StartSource(context.Background(),
 			controlplane.Options{Name: "source", Audit: true}, controlplane.Options{Name: "target", Audit: true})
 		if err == nil {
 			source, target = clusters[0], clusters[1]
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	code := m.Run()
-	hubtest.StopClusters(source, target)
+	testbed.StopClusters(source, target)
 	os.Exit(code)
 }
 
@@ -68,10 +68,10 @@ func newEnv(t *testing.T) *env {
 	}
 	e := &env{WithT: NewWithT(t), t: t, ctx: context.Background()}
 	e.Expect(started()).To(Succeed())
-	e.name = hubtest.Namespace(t, nil, source, target)
-	mr := hubtest.ManagedResource(e.name, "mr", "mr")
-	e.Expect(source.Client.Create(e.ctx, hubtest.Registration(e.name, "target", target.Kubeconfig()))).To(Succeed())
-	e.Expect(source.Client.Create(e.ctx, hubtest.Content(e.name, "mr", "objects.yaml", hubtest.ConfigMap(e.name, "one", "1")))).To(Succeed())
+	e.name = testbed.Namespace(t, nil, source, target)
+	mr := testbed.ManagedResource(e.name, "mr", "mr")
+	e.Expect(source.Client.Create(e.ctx, testbed.Registration(e.name, "target", target.Kubeconfig()))).To(Succeed())
+	e.Expect(source.Client.Create(e.ctx, testbed.Content(e.name, "mr", "objects.yaml", testbed.ConfigMap(e.name, "one", "1")))).To(Succeed())
 	e.Expect(source.Client.Create(e.ctx, mr)).To(Succeed())
 	t.Cleanup(func() {
 		// Nothing is left that the hub of the next test would work on.
@@ -83,12 +83,12 @@ func newEnv(t *testing.T) *env {
 }
 
 // startHub starts a hub that looks for a lost Lease often, and waits long for that of another.
-func (e *env) startHub(changes ...func(*configv1alpha1.HubConfiguration)) *hubtest.Hub {
+func (e *env) startHub(changes ...func(*configv1alpha1.HubConfiguration)) *testbed.Hub {
 	e.t.Helper()
-	return e.startHubWith(hubtest.HubOptions{}, changes...)
+	return e.startHubWith(testbed.HubOptions{}, changes...)
 }
 
-func (e *env) startHubWith(o hubtest.HubOptions, changes ...func(*configv1alpha1.HubConfiguration)) *hubtest.Hub {
+func (e *env) startHubWith(o testbed.HubOptions, changes ...func(*configv1alpha1.HubConfiguration)) *testbed.Hub {
 	e.t.Helper()
 	o.Config = func(c *configv1alpha1.HubConfiguration) {
 		quickElection(c)
@@ -96,7 +96,7 @@ func (e *env) startHubWith(o hubtest.HubOptions, changes ...func(*configv1alpha1
 			change(c)
 		}
 	}
-	return hubtest.StartHubForTest(e.t, source, o)
+	return testbed.StartHubForTest(e.t, source, o)
 }
 
 func quickElection(c *configv1alpha1.HubConfiguration) {
@@ -111,7 +111,7 @@ func impatient(c *configv1alpha1.HubConfiguration) {
 }
 
 // stop ends a hub and insists that it ended in order.
-func (e *env) stop(hub *hubtest.Hub) {
+func (e *env) stop(hub *testbed.Hub) {
 	e.t.Helper()
 	hub.Stop()
 	e.Expect(hub.Err()).NotTo(HaveOccurred(), "%s", hub.Log)
@@ -151,7 +151,7 @@ func (e *env) eventuallyReady() {
 	}).Should(BeTrue(), func() string { return fmt.Sprintf("%+v", mr.Status.Conditions) })
 }
 
-var leaseName = types.NamespacedName{Namespace: hubtest.HubNamespace, Name: "trellis"}
+var leaseName = types.NamespacedName{Namespace: testbed.HubNamespace, Name: "trellis"}
 
 // holder is who holds the Lease, empty if nobody does.
 func (e *env) holder() string {

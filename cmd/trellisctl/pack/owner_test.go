@@ -18,7 +18,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/app"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // patience is how long the garbage collector may take.
@@ -29,10 +29,10 @@ func TestSecretsGoWithTheirManagedResource(t *testing.T) {
 		t.Skip("starts a control plane")
 	}
 	g := NewWithT(t)
-	source, err := hubtest.StartCluster(t.Context(), controlplane.Options{Name: "source", ControllerManager: true})
+	source, err := testbed.StartCluster(t.Context(), controlplane.Options{Name: "source", ControllerManager: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(source.Stop)
-	g.Expect(hubtest.InstallSource(t.Context(), source.Client)).To(Succeed())
+	g.Expect(testbed.InstallSource(t.Context(), source.Client)).To(Succeed())
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	g.Expect(os.WriteFile(kubeconfig, source.Kubeconfig(), 0o600)).To(Succeed())
 	ns := "shoot--foo--a"
@@ -167,7 +167,7 @@ func leavesSharedSecrets(t *testing.T, c client.Client, ns string, run runner) {
 		return s, c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, s)
 	}
 	refer := func(name, secret string) {
-		g.Expect(c.Create(t.Context(), hubtest.ManagedResource(ns, name, secret))).To(Succeed())
+		g.Expect(c.Create(t.Context(), testbed.ManagedResource(ns, name, secret))).To(Succeed())
 	}
 	const warning = "secret/%s gets no owner and stays when ManagedResource %s is deleted: " +
 		"ManagedResource %s refers to it, too"
@@ -190,7 +190,7 @@ func leavesSharedSecrets(t *testing.T, c client.Client, ns string, run runner) {
 	g.Expect(said).To(ContainSubstring(warning, "managedresource-late", "late", "early"))
 	g.Expect(get("managedresource-late")).To(HaveField("OwnerReferences", BeEmpty()))
 
-	g.Expect(c.Delete(t.Context(), hubtest.ManagedResource(ns, "shared"))).To(Succeed())
+	g.Expect(c.Delete(t.Context(), testbed.ManagedResource(ns, "shared"))).To(Succeed())
 	g.Eventually(func() bool {
 		_, err := get("managedresource-shared")
 		return apierrors.IsNotFound(err)

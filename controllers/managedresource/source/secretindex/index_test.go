@@ -16,25 +16,25 @@ import (
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 func TestIndex(t *testing.T) {
 	g := NewWithT(t)
 	cp := controlplane.StartForTest(t, controlplane.Options{Name: "secrets"})
-	source, err := client.New(cp.RESTConfig(), client.Options{Scheme: hubtest.Scheme()})
+	source, err := client.New(cp.RESTConfig(), client.Options{Scheme: testbed.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(hubtest.InstallSource(t.Context(), source)).To(Succeed())
+	g.Expect(testbed.InstallSource(t.Context(), source)).To(Succeed())
 	ns := "default"
 	// One Secret is there before the start, and many that nobody refers to.
-	g.Expect(source.Create(t.Context(), hubtest.Content(ns, "early", "k", "x"))).To(Succeed())
-	g.Expect(source.Create(t.Context(), hubtest.Content(ns, "foreign", "k", "x"))).To(Succeed())
-	g.Expect(source.Create(t.Context(), hubtest.ManagedResource(ns, "mr", "early", "late"))).To(Succeed())
+	g.Expect(source.Create(t.Context(), testbed.Content(ns, "early", "k", "x"))).To(Succeed())
+	g.Expect(source.Create(t.Context(), testbed.Content(ns, "foreign", "k", "x"))).To(Succeed())
+	g.Expect(source.Create(t.Context(), testbed.ManagedResource(ns, "mr", "early", "late"))).To(Succeed())
 
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(context.Background())
 	var stopped sync.WaitGroup
-	cache, err := ctrlcache.New(cp.RESTConfig(), ctrlcache.Options{Scheme: hubtest.Scheme()})
+	cache, err := ctrlcache.New(cp.RESTConfig(), ctrlcache.Options{Scheme: testbed.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	secrets, err := metadata.NewForConfig(cp.RESTConfig())
 	g.Expect(err).NotTo(HaveOccurred())
@@ -68,7 +68,7 @@ func TestIndex(t *testing.T) {
 	g.Expect(known).To(BeFalse(), "others are none of our business")
 
 	drain(told)
-	g.Expect(source.Create(t.Context(), hubtest.Content(ns, "late", "k", "x"))).To(Succeed())
+	g.Expect(source.Create(t.Context(), testbed.Content(ns, "late", "k", "x"))).To(Succeed())
 	g.Eventually(told, within).Should(Receive(Equal(name("mr"))))
 	g.Expect(version("late")().Exists()).To(BeTrue())
 
@@ -84,7 +84,7 @@ func TestIndex(t *testing.T) {
 	g.Expect(version("early")().Exists()).To(BeFalse())
 
 	// A reference that goes takes the memory of the Secret with it; one that comes is unknown until somebody looks.
-	mr := hubtest.ManagedResource(ns, "mr")
+	mr := testbed.ManagedResource(ns, "mr")
 	g.Expect(source.Get(t.Context(), name("mr"), mr)).To(Succeed())
 	mr.Spec.SecretRefs = []corev1.LocalObjectReference{{Name: "foreign"}}
 	g.Expect(source.Update(t.Context(), mr)).To(Succeed())

@@ -20,7 +20,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // TestOnlyTheGivenNamespacesAreWatched has a Secret of one name in three namespaces, two of which the index is for.
@@ -46,7 +46,7 @@ func TestOnlyTheGivenNamespacesAreWatched(t *testing.T) {
 			watchers[action.GetNamespace()] = w
 			return true, w, nil
 		})
-		informers := &informertest.FakeInformers{Scheme: hubtest.Scheme()}
+		informers := &informertest.FakeInformers{Scheme: testbed.Scheme()}
 		mrs, err := informers.FakeInformerFor(t.Context(), &resourcesv1alpha1.ManagedResource{})
 		g.Expect(err).NotTo(HaveOccurred())
 		index := secretindex.New(client, informers, "a", "b")
@@ -56,7 +56,7 @@ func TestOnlyTheGivenNamespacesAreWatched(t *testing.T) {
 		defer func() { cancel(); done.Wait() }()
 		synctest.Wait()
 		for _, namespace := range []string{"a", "b", "c"} {
-			mrs.Add(hubtest.ManagedResource(namespace, "mr", secret))
+			mrs.Add(testbed.ManagedResource(namespace, "mr", secret))
 		}
 		version := func(namespace string) string {
 			v, _ := index.Get(types.NamespacedName{Namespace: namespace, Name: secret})

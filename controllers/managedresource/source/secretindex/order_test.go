@@ -20,7 +20,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
-	hubtest "github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // ordered is an index whose events come when the test says so. An event has been handled when the call
@@ -38,7 +38,7 @@ type ordered struct {
 func inOrder(t *testing.T, test func(o *ordered)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &ordered{WithT: NewWithT(t), secrets: watch.NewFakeWithOptions(watch.FakeOptions{})}
-		scheme := hubtest.Scheme()
+		scheme := testbed.Scheme()
 		informers := &informertest.FakeInformers{Scheme: scheme}
 		var err error
 		o.mrs, err = informers.FakeInformerFor(t.Context(), &resourcesv1alpha1.ManagedResource{})
@@ -68,13 +68,13 @@ func inOrder(t *testing.T, test func(o *ordered)) {
 const secret = "content"
 
 func (o *ordered) refers(mr string, secrets ...string) {
-	obj := hubtest.ManagedResource("ns", mr, secrets...)
+	obj := testbed.ManagedResource("ns", mr, secrets...)
 	o.mrs.Add(obj)
 	synctest.Wait()
 }
 
 func (o *ordered) unrefers(mr string) {
-	o.mrs.Delete(hubtest.ManagedResource("ns", mr))
+	o.mrs.Delete(testbed.ManagedResource("ns", mr))
 	synctest.Wait()
 }
 
