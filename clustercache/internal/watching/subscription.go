@@ -66,10 +66,10 @@ func (s *Subscription) Close() bool {
 // Live tells whether neither the subscription nor its stream has ended.
 func (s *Subscription) Live() bool { return s.state.Load() != closed && s.stream.ctx.Err() == nil }
 
-// Lookup returns what is kept of an object, and whether absence can be relied upon. Nothing is found after Close, and
-// nothing can be relied upon before the handler knows of it.
+// Lookup returns what is kept of an object, and whether its absence is certain. Nothing is found once the subscription
+// or its stream has ended, and nothing is certain before the handler has received it.
 func (s *Subscription) Lookup(key types.NamespacedName) (value any, found, synced bool) {
-	if s.state.Load() != joined {
+	if !s.readable() {
 		return nil, false, false
 	}
 	return s.stream.Lookup(key)
@@ -77,8 +77,11 @@ func (s *Subscription) Lookup(key types.NamespacedName) (value any, found, synce
 
 // Range calls f for all that is kept, until it returns false. f must not call the stream.
 func (s *Subscription) Range(f func(key types.NamespacedName, value any) bool) (synced bool) {
-	return s.state.Load() == joined && s.stream.Range(f)
+	return s.readable() && s.stream.Range(f)
 }
+
+// readable tells whether the handler has received what the stream keeps, and neither has ended.
+func (s *Subscription) readable() bool { return s.state.Load() == joined && s.stream.ctx.Err() == nil }
 
 // notify calls the handler, unless the subscription or the stream has ended.
 func (s *Subscription) notify(call func(Handler)) {
