@@ -184,6 +184,7 @@ func TestHubServesASimulatedFleet(t *testing.T) {
 // suffer has a foreigner do edits in all targets, one after the other, and waits until all is as it was.
 func (w *world) suffer(edits []edit) {
 	w.t.Helper()
+	w.journal.Reset()
 	began := time.Now()
 	for i, edit := range edits {
 		w.eachTarget(edit.do)
