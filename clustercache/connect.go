@@ -79,7 +79,8 @@ func (a access) redact(text string) string {
 }
 
 // connect builds a generation and finds out whether it works and leads to the right cluster.
-func (t *target) connect(ctx context.Context, number int64, r *registration, previous *connection) (_ *connection, err error) {
+func (t *target) connect(ctx context.Context, number int64, r *registration, previous *connection) (
+	_ *connection, err error) {
 	g, err := t.newConnection(number, r.access, previous)
 	if err != nil {
 		return nil, failed(ReasonKubeconfigInvalid, "%w", err)
@@ -106,7 +107,8 @@ type peer struct {
 // meet finds out whether a connection works and leads to the right cluster. The first step, which is where unreachable
 // targets wait until patience ends, has a large pool; only targets that answered get one of the few places for the
 // second. Those that hang there keep it for a limited time, and wait in a separate queue the next time.
-func (t *target) meet(ctx context.Context, g *connection, r *registration, patience time.Duration) (met peer, err error) {
+func (t *target) meet(ctx context.Context, g *connection, r *registration, patience time.Duration) (
+	met peer, err error) {
 	err = t.cache.dials.do(ctx, t.key, patience, func(ctx context.Context) error {
 		met.version, err = g.readVersion(ctx)
 		return err
@@ -143,7 +145,8 @@ func (g *connection) identity(ctx context.Context) (types.UID, error) {
 	uid, err := g.readUID(ctx)
 	var f *failure
 	if errors.As(err, &f) && f.reason == ReasonForbidden {
-		return "", failed(ReasonForbidden, "the credential%s may not get the namespace %s, whose UID identifies the cluster: %w",
+		return "", failed(ReasonForbidden,
+			"the credential%s may not get the namespace %s, whose UID identifies the cluster: %w",
 			user, metav1.NamespaceSystem, f.err)
 	}
 	return uid, err

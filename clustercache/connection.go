@@ -71,7 +71,8 @@ func (t *target) newConnection(number int64, a access, previous *connection) (*c
 func (g *connection) buildClients(t *target, previous *connection) error {
 	options := &t.cache.options
 	g.control = &http.Client{Transport: g.transport.Control(), CheckRedirect: noRedirect}
-	guarded := &rediscovery{next: g.transport.Guarded(), base: strings.TrimSuffix(g.transport.Base().Path, "/"), suspect: func(group string) { g.unserved(t, group) }}
+	guarded := &rediscovery{next: g.transport.Guarded(), base: strings.TrimSuffix(g.transport.Base().Path, "/"),
+		suspect: func(group string) { g.unserved(t, group) }}
 	g.guarded = &http.Client{Transport: guarded, CheckRedirect: noRedirect}
 	g.config = &rest.Config{
 		Host:                      g.transport.Host(),
@@ -97,7 +98,8 @@ func (g *connection) buildClients(t *target, previous *connection) error {
 	g.watching = &watching.Connection{
 		Context: g.ctx, Held: g.transport.Gate().Closed, Fenced: options.Fenced, Outages: g.transport.Gate().Holds,
 		Mapper: g.mapper, Client: g.guarded, Server: g.transport.Base(),
-		Clock: options.Clock, SyncTimeout: options.Watch.SyncTimeout, SilenceTimeout: options.Watch.SilenceTimeout, Logger: t.log,
+		Clock: options.Clock, SyncTimeout: options.Watch.SyncTimeout, SilenceTimeout: options.Watch.SilenceTimeout,
+		Logger: t.log,
 		Events: &t.cache.metrics.watchEvents, Lists: t.lists, Budget: t.budget, Redact: func(text string) string {
 			if serving := t.current(); serving != nil { // its token may have been changed since
 				text = serving.access.redact(text)

@@ -61,7 +61,8 @@ func TestTargetConnectsBesideThoseThatHangInTheFirstStep(t *testing.T) {
 	h.Expect(h.cache.dials.Held()).To(Equal(int64(6)))
 }
 
-// Targets that hang in the second step repeatedly wait longer each time, like unreachable ones, and in a separate queue.
+// Targets that hang in the second step repeatedly wait longer each time, like unreachable ones, and in a separate
+// queue.
 func TestTargetThatHangsInTheSecondStepIsLeftAloneForLonger(t *testing.T) {
 	h := start(t, Options{Dial: DialOptions{ConnectTimeout: 50 * time.Millisecond, RetryMax: time.Hour}})
 	bad := newAPIServer(t, newStore("uid-a"))

@@ -287,5 +287,6 @@ func TestTargetsThatRefuseTheHubAreNoPartOfTheFleet(t *testing.T) {
 	for _, key := range lost {
 		h.expectState(key, StateDisconnected)
 	}
-	h.Eventually(func() bool { return h.cache.availability.MassDisconnect(time.Now()) }).Should(BeTrue(), "all that there were are lost")
+	h.Eventually(func() bool { return h.cache.availability.MassDisconnect(time.Now()) }).Should(
+		BeTrue(), "all that there were are lost")
 }

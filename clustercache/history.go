@@ -73,7 +73,8 @@ func (g *connection) readPast(ctx context.Context, past history, patience time.D
 	if err != nil {
 		return &pastResult{answered: isAnswered(err), now: past}
 	}
-	result := &pastResult{answered: true, now: history{version: present.Metadata.ResourceVersion, mark: present.youngest()}}
+	result := &pastResult{answered: true, now: history{version: present.Metadata.ResourceVersion,
+		mark: present.youngest()}}
 	if !isVersion(result.now.version) {
 		result.now = past
 		return result
@@ -140,7 +141,8 @@ func isOlder(a, b string) bool {
 // isAnswered tells of the error of a call whether the target would say the same if it was asked again.
 func isAnswered(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError && !apierrors.IsTooManyRequests(err)
+	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError &&
+		!apierrors.IsTooManyRequests(err)
 }
 
 // asksPast tells whether the next probe is to find out whether the target still has the past that is remembered of

@@ -19,37 +19,82 @@ var MetricDefinitions = &metrics.Set{}
 
 // What is told of each target.
 var (
-	metricUp          = MetricDefinitions.Gauge("trellis_target_up", "1 if calls to the target are possible. Hibernated targets have no such series.", metrics.LabelTarget)
-	metricRoundTrip   = MetricDefinitions.Gauge("trellis_target_round_trip_seconds", "How long the last successful probe took.", metrics.LabelTarget)
-	metricLastSuccess = MetricDefinitions.Gauge("trellis_target_last_probe_success_timestamp_seconds", "When the target answered a probe last, in seconds since 1970.", metrics.LabelTarget)
-	metricExpiration  = MetricDefinitions.Gauge("trellis_target_credential_expiration_timestamp_seconds", "When the credential in use ends, in seconds since 1970.", metrics.LabelTarget)
-	metricTargetConns = MetricDefinitions.Counter("trellis_target_connects_total", "How often the target came to be connected. A rotation of its credential is no new connection.", metrics.LabelTarget)
-	metricUnsynced    = MetricDefinitions.Gauge("trellis_target_watches_unsynced", "Watches in the target that do not show everything.", metrics.LabelTarget)
-	metricTargetCalls = MetricDefinitions.Counter("trellis_target_requests_total", "Requests to the target, by result: success (Not Found and Conflict among them) or error (any other error, or no answer). Probes are not counted.", metrics.LabelTarget, "result")
-	metricInFlight    = MetricDefinitions.Gauge("trellis_target_requests_in_flight", "Requests that wait for the answer of the target, without watches.", metrics.LabelTarget)
-	metricThrottled   = MetricDefinitions.Counter("trellis_target_throttled_seconds_total", "How long requests have waited because of the limits of the target, added up.", metrics.LabelTarget)
-	metricTargetProbe = MetricDefinitions.Histogram("trellis_target_probe_duration_seconds", "How long probes of the target took, successful or not. Only with metrics.targetHistograms.", probeBuckets, metrics.LabelTarget)
+	metricUp = MetricDefinitions.Gauge(
+		"trellis_target_up", "1 if calls to the target are possible. Hibernated targets have no such series.",
+		metrics.LabelTarget)
+	metricRoundTrip = MetricDefinitions.Gauge(
+		"trellis_target_round_trip_seconds", "How long the last successful probe took.", metrics.LabelTarget)
+	metricLastSuccess = MetricDefinitions.Gauge(
+		"trellis_target_last_probe_success_timestamp_seconds",
+		"When the target answered a probe last, in seconds since 1970.", metrics.LabelTarget)
+	metricExpiration = MetricDefinitions.Gauge(
+		"trellis_target_credential_expiration_timestamp_seconds", "When the credential in use ends, in seconds since 1970.",
+		metrics.LabelTarget)
+	metricTargetConns = MetricDefinitions.Counter(
+		"trellis_target_connects_total",
+		"How often the target came to be connected. A rotation of its credential is no new connection.", metrics.LabelTarget)
+	metricUnsynced = MetricDefinitions.Gauge(
+		"trellis_target_watches_unsynced", "Watches in the target that do not show everything.", metrics.LabelTarget)
+	metricTargetCalls = MetricDefinitions.Counter("trellis_target_requests_total",
+		"Requests to the target, by result: success (Not Found and Conflict among them) or error (any other error, or "+
+			"no answer). Probes are not counted.", metrics.LabelTarget, "result")
+	metricInFlight = MetricDefinitions.Gauge(
+		"trellis_target_requests_in_flight", "Requests that wait for the answer of the target, without watches.",
+		metrics.LabelTarget)
+	metricThrottled = MetricDefinitions.Counter(
+		"trellis_target_throttled_seconds_total",
+		"How long requests have waited because of the limits of the target, added up.", metrics.LabelTarget)
+	metricTargetProbe = MetricDefinitions.Histogram(
+		"trellis_target_probe_duration_seconds",
+		"How long probes of the target took, successful or not. Only with metrics.targetHistograms.", probeBuckets,
+		metrics.LabelTarget)
 )
 
 // What is told of all targets together.
 var (
-	metricTargets   = MetricDefinitions.Gauge("trellis_clustercache_targets", "Registered targets, by the state of their connection.", "state")
-	metricConnects  = MetricDefinitions.Counter("trellis_clustercache_connects_total", "Attempts to connect to a target, by result: ok or the reason of the failure.", "result")
-	metricDisconns  = MetricDefinitions.Counter("trellis_clustercache_disconnects_total", "Connections that were lost or given up, by reason.", "reason")
-	metricRotations = MetricDefinitions.Counter("trellis_clustercache_rotations_total", "Changes of the credential or address of a connected target, by mode (token, generation) and result.", "mode", "result")
-	metricProbes    = MetricDefinitions.Counter("trellis_clustercache_probes_total", "Probes of connected targets, by result: ok or the reason of the failure.", "result")
-	metricProbeTime = MetricDefinitions.Histogram("trellis_clustercache_probe_duration_seconds", "How long probes took, successful or not.", probeBuckets)
-	metricRequests  = MetricDefinitions.Counter("trellis_clustercache_requests_total", "Requests to targets, by verb (APPLY is a server-side apply) and code; the code is none where there was no answer. Probes are not counted.", "verb", "code")
-	metricCallTime  = MetricDefinitions.Histogram("trellis_clustercache_request_duration_seconds", "How long requests to targets waited for the begin of their answer, watches and the wait for limits not included.", requestBuckets, "verb")
-	metricBytes     = MetricDefinitions.Counter("trellis_clustercache_transferred_bytes_total", "Bytes on the sockets to targets, by direction: received or sent.", "direction")
-	metricWatches   = MetricDefinitions.Gauge("trellis_clustercache_watches",
+	metricTargets = MetricDefinitions.Gauge(
+		"trellis_clustercache_targets", "Registered targets, by the state of their connection.", "state")
+	metricConnects = MetricDefinitions.Counter(
+		"trellis_clustercache_connects_total", "Attempts to connect to a target, by result: ok or the reason of the failure.",
+		"result")
+	metricDisconns = MetricDefinitions.Counter(
+		"trellis_clustercache_disconnects_total", "Connections that were lost or given up, by reason.", "reason")
+	metricRotations = MetricDefinitions.Counter(
+		"trellis_clustercache_rotations_total",
+		"Changes of the credential or address of a connected target, by mode (token, generation) and result.", "mode",
+		"result")
+	metricProbes = MetricDefinitions.Counter(
+		"trellis_clustercache_probes_total", "Probes of connected targets, by result: ok or the reason of the failure.",
+		"result")
+	metricProbeTime = MetricDefinitions.Histogram(
+		"trellis_clustercache_probe_duration_seconds", "How long probes took, successful or not.", probeBuckets)
+	metricRequests = MetricDefinitions.Counter("trellis_clustercache_requests_total",
+		"Requests to targets, by verb (APPLY is a server-side apply) and code; the code is none where there was no "+
+			"answer. Probes are not counted.", "verb", "code")
+	metricCallTime = MetricDefinitions.Histogram(
+		"trellis_clustercache_request_duration_seconds",
+		"How long requests to targets waited for the begin of their answer, watches and the wait for limits not included.",
+		requestBuckets, "verb")
+	metricBytes = MetricDefinitions.Counter(
+		"trellis_clustercache_transferred_bytes_total", "Bytes on the sockets to targets, by direction: received or sent.",
+		"direction")
+	metricWatches = MetricDefinitions.Gauge("trellis_clustercache_watches",
 		"Streams of objects of all targets, by state: synced or unsynced.", "state")
-	metricWatched  = MetricDefinitions.Gauge("trellis_clustercache_watched_objects", "Objects that watches keep in memory.")
-	metricSilent   = MetricDefinitions.Counter("trellis_clustercache_silent_watches_total", "Watches that were opened again because they said nothing for long.")
-	metricBreaks   = MetricDefinitions.Counter("trellis_clustercache_breaks_total", "How often calls to a connected target were stopped for a while, since it had not answered others.")
-	metricRewinds  = MetricDefinitions.Counter("trellis_clustercache_rewinds_total", "How often a target was found to have gone back in time, as when its etcd is restored from a backup.")
-	metricEvents   = MetricDefinitions.Counter("trellis_clustercache_watch_events_total", "Objects that watches have brought, those of their initial lists included.")
-	metricBrownout = MetricDefinitions.Gauge("trellis_clustercache_brownout", "1 while many targets are lost together, so that the hub suspects its own network.")
+	metricWatched = MetricDefinitions.Gauge(
+		"trellis_clustercache_watched_objects", "Objects that watches keep in memory.")
+	metricSilent = MetricDefinitions.Counter(
+		"trellis_clustercache_silent_watches_total", "Watches that were opened again because they said nothing for long.")
+	metricBreaks = MetricDefinitions.Counter(
+		"trellis_clustercache_breaks_total",
+		"How often calls to a connected target were stopped for a while, since it had not answered others.")
+	metricRewinds = MetricDefinitions.Counter(
+		"trellis_clustercache_rewinds_total",
+		"How often a target was found to have gone back in time, as when its etcd is restored from a backup.")
+	metricEvents = MetricDefinitions.Counter(
+		"trellis_clustercache_watch_events_total",
+		"Objects that watches have brought, those of their initial lists included.")
+	metricBrownout = MetricDefinitions.Gauge(
+		"trellis_clustercache_brownout", "1 while many targets are lost together, so that the hub suspects its own network.")
 	metricMappers  = MetricDefinitions.Gauge("trellis_clustercache_mappers", "Distinct REST mappers that targets share.")
 	probeBuckets   = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 4}
 	requestBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}
@@ -71,7 +116,8 @@ type fleet struct {
 func newFleet(targetHistograms bool) *fleet {
 	probeTime, callTime := metricProbeTime.Histogram(), metricCallTime.HistogramVec()
 	f := &fleet{
-		connects: metricConnects.CounterVec(), disconnects: metricDisconns.CounterVec(), rotations: metricRotations.CounterVec(), probes: metricProbes.CounterVec(),
+		connects: metricConnects.CounterVec(), disconnects: metricDisconns.CounterVec(),
+		rotations: metricRotations.CounterVec(), probes: metricProbes.CounterVec(),
 		silent: metricSilent.Counter(), broken: metricBreaks.Counter(), rewinds: metricRewinds.Counter(),
 		probeTime: probeTime, histograms: []prometheus.Collector{probeTime, callTime},
 	}
@@ -128,7 +174,8 @@ func outcome(err error) string {
 }
 
 func (f *fleet) register(registerer prometheus.Registerer, c *Cache) error {
-	for _, collector := range append(f.histograms, f.connects, f.disconnects, f.rotations, f.probes, f.silent, f.broken, f.rewinds, newCollector(c)) {
+	for _, collector := range append(f.histograms, f.connects, f.disconnects, f.rotations, f.probes, f.silent, f.broken,
+		f.rewinds, newCollector(c)) {
 		if err := registerer.Register(collector); err != nil {
 			return err
 		}
@@ -145,7 +192,8 @@ type collector struct {
 func newCollector(c *Cache) collector {
 	read := collector{cache: c, descs: map[*metrics.Definition]*prometheus.Desc{}}
 	for _, d := range []*metrics.Definition{
-		metricUp, metricRoundTrip, metricLastSuccess, metricExpiration, metricTargetConns, metricUnsynced, metricTargetCalls, metricInFlight, metricThrottled,
+		metricUp, metricRoundTrip, metricLastSuccess, metricExpiration, metricTargetConns, metricUnsynced, metricTargetCalls,
+		metricInFlight, metricThrottled,
 		metricTargets, metricRequests, metricBytes, metricWatches, metricWatched, metricEvents, metricMappers, metricBrownout,
 	} {
 		read.descs[d] = d.Desc()
@@ -169,7 +217,8 @@ func (c collector) Collect(collected chan<- prometheus.Metric) {
 		}
 		collected <- metrics.Const(c.descs[d], kind, value, labels...)
 	}
-	states := map[State]int{StateRefused: 0, StateConnecting: 0, StateConnected: 0, StateDisconnected: 0, StateHibernated: 0, StateDraining: 0}
+	states := map[State]int{StateRefused: 0, StateConnecting: 0, StateConnected: 0, StateDisconnected: 0,
+		StateHibernated: 0, StateDraining: 0}
 	var synced, unsynced, objects int
 	for _, t := range c.cache.all() {
 		in := t.inspect()
@@ -218,7 +267,8 @@ func codeLabel(code int) string {
 }
 
 // collect tells of one target.
-func (t *target) collect(in Inspection, unsynced int, tell func(d *metrics.Definition, value float64, labels ...string)) {
+func (t *target) collect(in Inspection, unsynced int, tell func(
+	d *metrics.Definition, value float64, labels ...string)) {
 	name := metrics.TargetName(t.key)
 	tell(metricTargetConns, float64(t.connects.Load()), name)
 	tell(metricInFlight, float64(in.InFlight), name)

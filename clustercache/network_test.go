@@ -66,7 +66,8 @@ func TestDefaultsFindWhatIsDeadInTime(t *testing.T) {
 	o, err := Options{}.withDefaults()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(o.Probe.PingInterval + o.Probe.PingTimeout).To(BeNumerically("<=", 45*time.Second))
-	g.Expect(o.Probe.Interval + time.Duration(o.Probe.Failures)*o.Probe.Timeout + time.Second).To(BeNumerically("<=", 15*time.Second))
+	g.Expect(o.Probe.Interval + time.Duration(o.Probe.Failures)*o.Probe.Timeout + time.Second).To(
+		BeNumerically("<=", 15*time.Second))
 	g.Expect(o.Watch.SilenceTimeout).To(BeNumerically("<=", 3*time.Minute))
 }
 

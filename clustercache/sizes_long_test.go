@@ -11,8 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// What TestTargetWithMoreObjectsThanMayBeKept says, with a list of a hundred thousand objects: it is given up long before
-// it is read, and another target goes on.
+// What TestTargetWithMoreObjectsThanMayBeKept says, with a list of a hundred thousand objects: it is given up long
+// before it is read, and another target goes on.
 func TestTargetWithAHundredThousandObjects(t *testing.T) {
 	options := patiently()
 	options.Watch.MaxObjects = 5000
@@ -25,7 +25,8 @@ func TestTargetWithAHundredThousandObjects(t *testing.T) {
 		a.store.put("configmaps", "default", fmt.Sprint("cm-", i), nil)
 	}
 	r := h.declareConfigMaps(key)
-	h.Eventually(func() string { return h.status(key).Overfull }).Should(Equal("there are more than 5000 objects; not all are known of: cm"))
+	h.Eventually(func() string { return h.status(key).Overfull }).Should(
+		Equal("there are more than 5000 objects; not all are known of: cm"))
 	h.Expect(h.state(key)).To(Equal(StateConnected))
 	h.Expect(r.names()).To(BeEmpty())
 	h.Expect(r.syncs()).To(BeZero())

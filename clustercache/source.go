@@ -95,7 +95,8 @@ func (s *eventSource) Close() {
 
 // NewSource turns the events of all targets into requests of a controller. It ends with the context that it is started
 // with.
-func NewSource[R comparable](cc ClusterCache, name string, requests func(ctx context.Context, e Event) []R) source.TypedSource[R] {
+func NewSource[R comparable](cc ClusterCache, name string, requests func(
+	ctx context.Context, e Event) []R) source.TypedSource[R] {
 	return &requestSource[R]{cache: cc, name: name, requests: requests}
 }
 

@@ -101,7 +101,8 @@ var transitions = map[State]map[stateEvent]State{
 
 // badTransition is called for an event that must not happen in a state. Tests replace it.
 var badTransition = func(t *target, from State, e stateEvent) {
-	t.log.Error(nil, "The state of the target does not allow an event; it stays as it is", "state", from, "event", e.String())
+	t.log.Error(nil, "The state of the target does not allow an event; it stays as it is", "state", from, "event",
+		e.String())
 }
 
 // transition changes the state by an event, and returns the new one. It is called with t.mu held.

@@ -343,7 +343,8 @@ func (t *target) take(r *registration) {
 		return
 	}
 	events := []EventType{EventProbed}
-	if before == nil || returned || !maps.Equal(before.labels, r.labels) || !maps.Equal(before.annotations, r.annotations) {
+	if before == nil || returned || !maps.Equal(before.labels, r.labels) ||
+		!maps.Equal(before.annotations, r.annotations) {
 		events = []EventType{EventRegistered}
 	}
 	t.loop.blocked = false
@@ -371,7 +372,8 @@ func (t *target) take(r *registration) {
 			s.SecretResourceVersion = r.resourceVersion
 		case r.fault != nil:
 			t.retain(s)
-			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, string(r.fault.Reason), r.fault.Message
+			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, string(r.fault.Reason),
+				r.fault.Message
 		case t.gen.access.equal(r.access):
 			t.retain(s)
 			s.inUse(r)

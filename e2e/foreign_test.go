@@ -120,7 +120,8 @@ func TestHubWritesNothingWhereGardenersResourceManagerIsAtWork(t *testing.T) {
 	asked := listen(s.WithT, source)
 	s.startHub()
 	own := func(e request) bool { // its Lease, and the token by which it would apply to the source
-		return e.Namespace == testbed.HubNamespace && (e.Resource == "leases" || e.Resource == "serviceaccounts" && e.Subresource == "token")
+		return e.Namespace == testbed.HubNamespace &&
+			(e.Resource == "leases" || e.Resource == "serviceaccounts" && e.Subresource == "token")
 	}
 	leads := func(e request) bool { return e.Resource == "leases" && (e.Verb == "create" || e.Verb == "update") }
 	s.Eventually(func() []string { return texts(without(asked(), func(e request) bool { return !leads(e) })) }).ShouldNot(BeEmpty(), "the hub leads")

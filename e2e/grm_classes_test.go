@@ -44,7 +44,8 @@ func (s *space) foreign(cluster *testbed.Cluster, names ...string) (untouched fu
 	}
 }
 
-// toClass changes the class of the ManagedResource "mr" and the Secret it refers to, in one step. An empty class is none.
+// toClass changes the class of the ManagedResource "mr" and the Secret it refers to, in one step. An empty class is
+// none.
 func (s *space) toClass(class, secret string) {
 	s.t.Helper()
 	value := "null"
@@ -144,8 +145,8 @@ func TestGRM_BUG8_X8_MR12_MR13_HandoverBetweenClasses(t *testing.T) {
 	}
 }
 
-// A ManagedResource whose deletion begins while it is handed over leaves nothing in the cluster that has its objects, and
-// takes nothing from the other.
+// A ManagedResource whose deletion begins while it is handed over leaves nothing in the cluster that has its objects,
+// and takes nothing from the other.
 func TestGRM_DeletionAmidHandover(t *testing.T) {
 	for name, test := range map[string]struct {
 		from, to string

@@ -92,7 +92,8 @@ type identity struct {
 	generation int64
 }
 
-// identities are those of everything in west that the ManagedResources list, and of the ReplicaSets behind the Deployments.
+// identities are those of everything in west that the ManagedResources list, and of the ReplicaSets behind the
+// Deployments.
 func (s *space) identities(names ...string) map[string]identity {
 	s.t.Helper()
 	found := map[string]identity{}
@@ -173,7 +174,8 @@ func results(changes []string) []string {
 // stillGood matches what is said of a ManagedResource all the way from one manager to the other.
 const stillGood = `^((ResourcesApplied=True/ApplySucceeded|ResourcesHealthy=True/ResourcesHealthy|ResourcesProgressing=False/ResourcesRolledOut|Ready=True/Ready)@\S+ )+$`
 
-// changeContent replaces the content of settings by ConfigMaps that say "2", one of them gone, and expects it in the target.
+// changeContent replaces the content of settings by ConfigMaps that say "2", one of them gone, and expects it in the
+// target.
 func (s *space) changeContent() {
 	s.t.Helper()
 	content := testbed.Content(s.name, "settings", "objects.yaml", s.settings("2")[1:]...)
@@ -213,7 +215,8 @@ func TestGRMIsTakenOver(t *testing.T) {
 			s.register("target", west)
 			s.startHub()
 			s.Eventually(func() string { return s.targetCondition("target") }).Should(Equal("False/ManagedElsewhere"))
-			s.Expect(source.Client.Update(s.ctx, testbed.Content(s.name, "custom", "objects.yaml", definition(s), instance(s), s.configMap("custom", "2")))).To(Succeed())
+			s.Expect(source.Client.Update(s.ctx, testbed.Content(
+				s.name, "custom", "objects.yaml", definition(s), instance(s), s.configMap("custom", "2")))).To(Succeed())
 			s.eventuallyValue(west, "custom", "2")
 			s.eventuallyGood(shoot...)
 			s.edit(west, "setting-0", "of somebody")
@@ -301,7 +304,8 @@ func TestGRMIsTakenOverWithItsInventory(t *testing.T) {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "labelled"}}
 	mine := `{"metadata":{"labels":{"changed":"2","mine":"1"},"annotations":{"changed":"2","mine":"1"}}}`
 	s.Expect(west.Client.Patch(s.ctx, cm, client.RawPatch(types.MergePatchType, []byte(mine)), client.FieldOwner("somebody"))).To(Succeed())
-	s.Expect(source.Client.Update(s.ctx, testbed.Content(s.name, "mr", "objects.yaml", labelled(`"kept":"1"`), s.configMap("wanted", "1")))).To(Succeed())
+	s.Expect(source.Client.Update(s.ctx, testbed.Content(
+		s.name, "mr", "objects.yaml", labelled(`"kept":"1"`), s.configMap("wanted", "1")))).To(Succeed())
 	s.Expect(s.holder(grmLease)).NotTo(BeEmpty(), "the Lease still holds the namespace, so nobody did anything")
 
 	s.eventuallyValue(west, "wanted", "1")

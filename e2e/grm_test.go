@@ -22,8 +22,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// grmVariable names the binary of a Gardener resource manager; "make e2e-grm" sets it. Its definition of ManagedResources
-// lies beside it.
+// grmVariable names the binary of a Gardener resource manager; "make e2e-grm" sets it. Its definition of
+// ManagedResources lies beside it.
 const grmVariable = "TRELLIS_E2E_GRM"
 
 // grmConfig is that of the instance of a shoot, but that its Lease and its health checks are faster.
@@ -60,8 +60,8 @@ const (
 	grmOtherLease = "gardener-resource-manager-of-another-class"
 )
 
-// grm is a Gardener resource manager in a process of its own. It ends with the control planes at the latest, because it ends
-// when it cannot renew its Lease.
+// grm is a Gardener resource manager in a process of its own. It ends with the control planes at the latest, because it
+// ends when it cannot renew its Lease.
 type grm struct {
 	command *exec.Cmd
 	output  *output
@@ -71,8 +71,8 @@ type grm struct {
 // theirDefinition replaces the hub's definition of ManagedResources by theirs, which is what a seed has.
 var theirDefinition sync.Once
 
-// startGRM starts a resource manager of a class that serves the space's namespace and applies to a target, and waits until
-// it leads.
+// startGRM starts a resource manager of a class that serves the space's namespace and applies to a target, and waits
+// until it leads.
 func (s *space) startGRM(class, lease string, target *testbed.Cluster) *grm {
 	s.t.Helper()
 	s.takeTheirDefinition()
@@ -123,8 +123,8 @@ func grmBinary(s *space) string {
 	return path
 }
 
-// takeTheirDefinition gives the source the definition of ManagedResources that comes with the resource manager, once for all
-// tests: watches end when it changes.
+// takeTheirDefinition gives the source the definition of ManagedResources that comes with the resource manager, once
+// for all tests: watches end when it changes.
 func (s *space) takeTheirDefinition() {
 	s.t.Helper()
 	theirDefinition.Do(func() {

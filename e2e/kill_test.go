@@ -114,8 +114,8 @@ func freePort(s *space) int {
 	return port
 }
 
-// generated is the content of a ManagedResource in one round: objects of several kinds in several stages. Most names are
-// those of the round before, some are new, some are gone.
+// generated is the content of a ManagedResource in one round: objects of several kinds in several stages. Most names
+// are those of the round before, some are new, some are gone.
 type generated struct {
 	manifests  []string
 	keys       []string // kind/name, sorted
@@ -218,8 +218,8 @@ func inventoried(mr *resourcesv1alpha1.ManagedResource) []string {
 	return keys
 }
 
-// auditInventory compares target and inventory until the test ends, and then fails it if an object ever existed that was
-// not in the inventory.
+// auditInventory compares target and inventory until the test ends, and then fails it if an object ever existed that
+// was not in the inventory.
 func (s *space) auditInventory(target client.Client, mr string) {
 	s.t.Helper()
 	stop, done := make(chan struct{}), make(chan error, 1)
@@ -329,7 +329,8 @@ func TestSuccessorOfAKilledHubFinishesTheDeletion(t *testing.T) {
 	random := seeded(t)
 	s.register("target", east)
 	all := generate(s, random, 0, size)
-	s.manageWith(testbed.ManagedResource(s.name, "mr", "mr"), testbed.Content(s.name, "mr", "objects.yaml", all.manifests...))
+	s.manageWith(testbed.ManagedResource(s.name, "mr", "mr"),
+		testbed.Content(s.name, "mr", "objects.yaml", all.manifests...))
 	hub := s.startChild()
 	s.eventuallyReady("mr")
 	s.Expect(s.existingKeys(east.Client, "mr")).To(Equal(all.keys))

@@ -68,7 +68,8 @@ func fleet(t *testing.T) (inEast, inWest *space) {
 	inEast.manageWith(seeded, testbed.Content(inEast.name, "seeded", "objects.yaml", inEast.configMap("seeded", "s")))
 	kept := testbed.ManagedResource(inEast.name, "two-secrets", "two-secrets", "second-secret")
 	kept.Spec.InjectLabels = map[string]string{"injected": "yes"}
-	inEast.Expect(source.Client.Create(inEast.ctx, testbed.Content(inEast.name, "second-secret", "a.yaml", inEast.configMap("second", "2")))).To(Succeed())
+	inEast.Expect(source.Client.Create(inEast.ctx, testbed.Content(
+		inEast.name, "second-secret", "a.yaml", inEast.configMap("second", "2")))).To(Succeed())
 	inEast.manageWith(kept, testbed.Content(inEast.name, "two-secrets", "a.yaml", inEast.configMap("first", "1")))
 
 	inWest.manage("custom", definition(inWest), instance(inWest))
@@ -124,7 +125,8 @@ func TestW07_W08_RestartOverAnUnchangedFleetSendsNothing(t *testing.T) {
 
 	// In the source it also keeps its Lease and gets the token by which it is a client of its own source.
 	own := func(e request) bool {
-		return e.Namespace == testbed.HubNamespace && (e.Resource == "leases" || e.Resource == "serviceaccounts" && e.Subresource == "token")
+		return e.Namespace == testbed.HubNamespace &&
+			(e.Resource == "leases" || e.Resource == "serviceaccounts" && e.Subresource == "token")
 	}
 	unexpected := func() []string {
 		return slices.Concat(

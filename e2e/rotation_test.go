@@ -41,7 +41,8 @@ func TestRotatedTokenIsUsedAndWatchesGoOn(t *testing.T) {
 	changes := s.watchStatus()
 	asked := listen(s.WithT, east)
 
-	s.Expect(source.Client.Update(s.ctx, testbed.Registration(s.name, "target", kubeconfig("second", 5*time.Hour)))).To(Succeed())
+	s.Expect(source.Client.Update(s.ctx, testbed.Registration(s.name, "target", kubeconfig("second", 5*time.Hour)))).To(
+		Succeed())
 	s.Eventually(func() bool { return expiry().After(before.Add(time.Hour)) }).Should(BeTrue(), "the new token is in use")
 	// The old one is of no use from now on.
 	s.Expect(east.Client.Delete(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "first"}})).To(Succeed())

@@ -46,7 +46,8 @@ func TestManagedResourceWithThreeThousandObjects(t *testing.T) {
 			documents = append(documents, s.configMap(fmt.Sprintf("object-%04d", i), "1"))
 		}
 		secret := testbed.Content(s.name, "mr", "objects.yaml.br")
-		secret.Data["objects.yaml.br"] = testbed.Brotli([]byte(strings.Join(append(documents, s.configMap("last", last)), "\n---\n")))
+		secret.Data["objects.yaml.br"] = testbed.Brotli(
+			[]byte(strings.Join(append(documents, s.configMap("last", last)), "\n---\n")))
 		return secret
 	}
 	s.manageWith(testbed.ManagedResource(s.name, "mr", "mr"), content("1"))

@@ -92,7 +92,8 @@ func (s *space) configMap(name, value string) string { return testbed.ConfigMap(
 // patchMR changes a ManagedResource by a merge patch.
 func (s *space) patchMR(name, patch string) {
 	s.t.Helper()
-	s.Expect(source.Client.Patch(s.ctx, testbed.ManagedResource(s.name, name), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	s.Expect(source.Client.Patch(s.ctx, testbed.ManagedResource(s.name, name), client.RawPatch(
+		types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
 // deleteMR asks for the deletion of a ManagedResource.

@@ -48,13 +48,22 @@ var (
 	metricDepth    = MetricDefinitions.Gauge("trellis_queue_depth", "Items that wait for a worker.", "class")
 	metricDelayed  = MetricDefinitions.Gauge("trellis_queue_delayed", "Items that wait for their time.", "class")
 	metricInFlight = MetricDefinitions.Gauge("trellis_queue_in_flight", "Items that are being worked on.", "class")
-	metricSlow     = MetricDefinitions.Gauge("trellis_queue_slow", "Items that are worked on without a place: they take long, or what was done last for their target did.", "class")
-	metricHeld     = MetricDefinitions.Gauge("trellis_queue_held", "Items that wait until their targets, asked whether they answer, do so or are found to be down: many others are silent.", "class")
-	metricLanes    = MetricDefinitions.Gauge("trellis_queue_lanes", "Targets with items that wait or are being worked on.", "class")
-	metricOldest   = MetricDefinitions.Gauge("trellis_queue_oldest_seconds", "How long the item has waited that waits longest for a worker. Items that wait for others of their target, or until that answers, are left out, and looks that are due although nothing happened.", "class")
-	metricLongest  = MetricDefinitions.Gauge("trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
-	metricAdds     = MetricDefinitions.Counter("trellis_queue_adds_total", "Items that became ready to be worked on, not counting those that were already.", "class")
-	metricWait     = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker, without the time in which their targets were silent, and looks that are due although nothing happened.",
+	metricSlow     = MetricDefinitions.Gauge(
+		"trellis_queue_slow",
+		"Items that are worked on without a place: they take long, or what was done last for their target did.", "class")
+	metricHeld = MetricDefinitions.Gauge("trellis_queue_held",
+		"Items that wait until their targets, asked whether they answer, do so or are found to be down: many others are "+
+			"silent.", "class")
+	metricLanes = MetricDefinitions.Gauge(
+		"trellis_queue_lanes", "Targets with items that wait or are being worked on.", "class")
+	metricOldest = MetricDefinitions.Gauge("trellis_queue_oldest_seconds",
+		"How long the item has waited that waits longest for a worker. Items that wait for others of their target, or "+
+			"until that answers, are left out, and looks that are due although nothing happened.", "class")
+	metricLongest = MetricDefinitions.Gauge(
+		"trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
+	metricAdds = MetricDefinitions.Counter(
+		"trellis_queue_adds_total", "Items that became ready to be worked on, not counting those that were already.", "class")
+	metricWait = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker, without the time in which their targets were silent, and looks that are due although nothing happened.",
 		prometheus.ExponentialBuckets(0.0001, 4, 12), "class") // 0.1 ms to 7 min
 )
 
@@ -155,7 +164,8 @@ func (m *Metrics) Snapshots() []Snapshot {
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		f := queues[name].measure()
 		all = append(all, Snapshot{
-			Class: name, Depth: f.depth, Held: f.held, Delayed: f.delayed, InFlight: f.inFlight, Slow: f.slow, Oldest: f.oldest, Lanes: queues[name].inLanes(),
+			Class: name, Depth: f.depth, Held: f.held, Delayed: f.delayed, InFlight: f.inFlight, Slow: f.slow, Oldest: f.oldest,
+			Lanes: queues[name].inLanes(),
 		})
 	}
 	return all
@@ -207,7 +217,8 @@ func (q *Queue[R]) measure() figures {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	now := q.options.Clock.Now()
-	result := figures{depth: q.ready, delayed: q.delayed.len(), inFlight: len(q.inFlight), slow: len(q.inFlight) - q.placed.Len(), lanes: len(q.lanes)}
+	result := figures{depth: q.ready, delayed: q.delayed.len(), inFlight: len(q.inFlight),
+		slow: len(q.inFlight) - q.placed.Len(), lanes: len(q.lanes)}
 	for _, f := range q.inFlight {
 		result.longest = max(result.longest, now.Sub(f.since))
 	}
@@ -236,7 +247,8 @@ func (q *Queue[R]) inLanes() []Lane {
 	now := q.options.Clock.Now()
 	lanes := make([]Lane, 0, len(q.lanes))
 	for _, l := range q.lanes {
-		lanes = append(lanes, Lane{Name: l.name, Ready: l.ready.len(), InFlight: l.inFlight, Slow: l.slow, Held: l.held, Oldest: l.oldest(now)})
+		lanes = append(lanes, Lane{Name: l.name, Ready: l.ready.len(), InFlight: l.inFlight, Slow: l.slow, Held: l.held,
+			Oldest: l.oldest(now)})
 	}
 	slices.SortFunc(lanes, func(a, b Lane) int { return strings.Compare(a.Name, b.Name) })
 	return lanes

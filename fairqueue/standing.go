@@ -32,8 +32,10 @@ func (q *Queue[R]) hasRoom(s standing, u urgency) bool {
 	if s == slow {
 		return q.busy[slow] < max(1, (q.options.Workers-q.options.Places)/2)
 	}
-	wanted := q.serving[swift][change].len()+q.serving[swift][upkeep].len() > 0 || u == background && q.serving[swift][background].len() > 0
-	if s == unknown && wanted && q.placedOf(func(f *flight[R]) bool { return f.lane.standing == unknown }) >= max(1, q.options.Places/2) {
+	wanted := q.serving[swift][change].len()+q.serving[swift][upkeep].len() > 0 || u == background &&
+		q.serving[swift][background].len() > 0
+	if s == unknown && wanted && q.placedOf(func(f *flight[R]) bool { return f.lane.standing == unknown }) >= max(1,
+		q.options.Places/2) {
 		return false
 	}
 	return q.placed.Len() < q.options.Places && q.hasShare(u)

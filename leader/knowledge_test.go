@@ -62,8 +62,8 @@ func slow(o *leader.Options, told chan<- struct{}, ended <-chan struct{}) {
 	}
 }
 
-// TestTermEndsInTimeThoughTheSourceHangs has a call to the source that returns no sooner than the test says, long after its
-// timeout.
+// TestTermEndsInTimeThoughTheSourceHangs has a call to the source that returns no sooner than the test says, long after
+// its timeout.
 func TestTermEndsInTimeThoughTheSourceHangs(t *testing.T) {
 	s := newSource(t)
 	config, fail := s.disturb()

@@ -112,8 +112,8 @@ func (s *source) lease() *coordinationv1.Lease {
 	return lease
 }
 
-// holder is who has the Lease, empty if it was given back.
-// expectRenewed waits until the Lease has been renewed, which happens beside the beginning of a term. Nobody does so again for minutes.
+// holder is who has the Lease, empty if it was given back. expectRenewed waits until the Lease has been renewed, which
+// happens beside the beginning of a term. Nobody does so again for minutes.
 func (s *source) expectRenewed() {
 	s.t.Helper()
 	s.Eventually(func() bool {

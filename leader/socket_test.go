@@ -101,7 +101,8 @@ func TestSocketsAreResetWhenTheLeaseRanOut(t *testing.T) {
 	s.Expect(send()).To(Succeed(), "a standby again")
 }
 
-// TestAllCallsOfASocketTellWhyItIsClosed has those that use it, such as HTTP/2, begin with a deadline as often as with a read or a write.
+// TestAllCallsOfASocketTellWhyItIsClosed has those that use it, such as HTTP/2, begin with a deadline as often as with
+// a read or a write.
 func TestAllCallsOfASocketTellWhyItIsClosed(t *testing.T) {
 	s := newSource(t)
 	p := s.peer()

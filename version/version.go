@@ -27,7 +27,8 @@ type Info struct {
 
 // Get returns the build of the running program.
 func Get() Info {
-	info := Info{Version: version, Commit: commit, Date: date, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info := Info{Version: version, Commit: commit, Date: date, Go: runtime.Version(), Platform: runtime.GOOS + "/" +
+		runtime.GOARCH}
 	if build, ok := debug.ReadBuildInfo(); ok {
 		settings := map[string]string{}
 		for _, setting := range build.Settings {
@@ -39,7 +40,8 @@ func Get() Info {
 		info.Commit = cmp.Or(info.Commit, settings["vcs.revision"])
 		info.Date = cmp.Or(info.Date, settings["vcs.time"])
 	}
-	info.Version, info.Commit, info.Date = cmp.Or(info.Version, "dev"), cmp.Or(info.Commit, "unknown"), cmp.Or(info.Date, "unknown")
+	info.Version, info.Commit, info.Date = cmp.Or(info.Version, "dev"), cmp.Or(info.Commit, "unknown"),
+		cmp.Or(info.Date, "unknown")
 	return info
 }
 

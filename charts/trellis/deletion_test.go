@@ -100,7 +100,8 @@ func TestDeletionsAreConfirmed(t *testing.T) {
 		"another Secret of the same cluster":                    {named(registration("used"), "used-ca"), "", ""},
 		"a kubeconfig with the label of another cluster":        {named(registration("used"), "other-kubeconfig"), "", ""},
 		"a Secret with the name of a registration and no label": {unlabelled, "", ""},
-		"a Secret that is none of the hub's business":           {testbed.Content(testbed.HubNamespace, "content", "a", "b"), "", ""},
+		"a Secret that is none of the hub's business": {testbed.Content(testbed.HubNamespace, "content", "a", "b"),
+			"", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +148,8 @@ func TestNamespaceIsEmptiedByAnybody(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	cluster := startGuarded(ctx, t)
 	// Nobody empties it, there is no controller manager.
-	g.Expect(cluster.people.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testbed.HubNamespace}})).To(Succeed())
+	g.Expect(cluster.people.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testbed.HubNamespace}})).To(
+		Succeed())
 	for _, object := range []client.Object{registration("used"), target("used")} {
 		g.Eventually(func() error { return cluster.people.Delete(ctx, object) }, time.Minute, 100*time.Millisecond).Should(Succeed())
 	}

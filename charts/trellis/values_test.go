@@ -234,9 +234,10 @@ func TestValues(t *testing.T) {
 			g.Expect(container(t, objects).Resources.Limits).NotTo(HaveKey(corev1.ResourceMemory))
 		}},
 		"a memory limit of the runtime": {`{env: [{name: GOMEMLIMIT, value: 600MiB}]}`, hasMemoryLimit("600MiB")},
-		"when garbage is collected": {`{env: [{name: GOGC, value: "200"}], resources: {limits: {memory: null}}}`, func(t *testing.T, g *WithT, objects rendered) {
-			g.Expect(container(t, objects).Env).To(ConsistOf(corev1.EnvVar{Name: "GOGC", Value: "200"}))
-		}},
+		"when garbage is collected": {`{env: [{name: GOGC, value: "200"}], resources: {limits: {memory: null}}}`,
+			func(t *testing.T, g *WithT, objects rendered) {
+				g.Expect(container(t, objects).Env).To(ConsistOf(corev1.EnvVar{Name: "GOGC", Value: "200"}))
+			}},
 		"what the hub reaches": {`{networkPolicy: {blockedCIDRs: [10.0.0.0/8, "fd00::/8"], metricsFrom: [{namespaceSelector: {matchLabels: {a: b}}}]}}`, func(t *testing.T, g *WithT, objects rendered) {
 			spec := of[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy/trellis").Spec
 			g.Expect(spec.Ingress[0].From).To(HaveLen(1))

@@ -382,7 +382,8 @@ func (s *subscription) Close() {
 }
 
 // GetHealthCheckingState implements clustercache.ClusterCache.
-func (c *Cache) GetHealthCheckingState(_ context.Context, key clustercache.ClusterKey) clustercache.HealthCheckingState {
+func (c *Cache) GetHealthCheckingState(_ context.Context,
+	key clustercache.ClusterKey) clustercache.HealthCheckingState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t := c.targets[key]; t != nil {

@@ -53,7 +53,8 @@ type discovered struct {
 
 // discover returns what the target serves now. known is what it served last, or what others serve; its tags are
 // offered.
-func (p *Pool) discover(ctx context.Context, config *rest.Config, client *http.Client, known discovered) (discovered, error) {
+func (p *Pool) discover(ctx context.Context, config *rest.Config, client *http.Client, known discovered) (
+	discovered, error) {
 	ctx, done := answers.Scope(ctx) // until the mapper is built
 	defer done()
 	digests := documents{}
@@ -75,7 +76,8 @@ func (p *Pool) discover(ctx context.Context, config *rest.Config, client *http.C
 
 // resolve turns the two documents into an entry. If only one of them is new, the other is fetched again in full, for an
 // entry keeps no documents.
-func (p *Pool) resolve(ctx context.Context, config *rest.Config, client *http.Client, known discovered, core, groups document) (discovered, error) {
+func (p *Pool) resolve(ctx context.Context, config *rest.Config, client *http.Client, known discovered, core,
+	groups document) (discovered, error) {
 	given := documents{core.tag, groups.tag}
 	if core.content == nil && groups.content == nil {
 		found, err := p.get(documents{core.digest, groups.digest}, func() (*entry, error) { return known.entry, nil })
@@ -258,7 +260,8 @@ func digestOf(document []byte) string {
 	document = bytes.TrimSpace(document)
 	sum := sha512.New()
 	for _, version := range []string{"v2", "v2beta1"} {
-		if rest, ok := bytes.CutPrefix(document, []byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/`+version+`",`)); ok {
+		if rest, ok := bytes.CutPrefix(document, []byte(
+			`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/`+version+`",`)); ok {
 			_, _ = sum.Write([]byte("{"))
 			document = rest
 			break

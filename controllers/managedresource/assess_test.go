@@ -452,7 +452,8 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	before := "Service c/d is unhealthy: the load balancer has no ingress yet\n  Last warning events:\n  - cloud, ..."
 	j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
 		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, "ServiceUnhealthy", before)
-		d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
+		d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse,
+			resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
 	})).To(Succeed())
 	writes := j.writes
 	j.clock.Step(time.Minute)
@@ -461,7 +462,8 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HaveSuffix(before))
 
 	j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
-		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonResourcesHealthy, "x")
+		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue,
+			resourcesv1alpha1.ReasonResourcesHealthy, "x")
 	})).To(Succeed())
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False ServiceUnhealthy"), "what turns is not held back")

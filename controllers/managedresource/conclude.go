@@ -86,7 +86,7 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	return endWith(r.notes.writeWhenDue(ctx, s, s.settled()))
 }
 
-// concludeFailure decides when a run is followed by another one that did not make everything as it should be.
+// concludeFailure decides when a run is repeated that did not succeed as a whole.
 func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions.Condition, failures []apply.Outcome,
 	pending []prune.Outcome) (bool, reconcile.Result, error) {
 	r.changes.resume(s.name, s.changed) // it is not applied yet

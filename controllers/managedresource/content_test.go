@@ -90,7 +90,8 @@ func TestMR09_AnotherSecretBringsItsObjects(t *testing.T) {
 func TestMR14_ModeIgnoreIsNeverCreated(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/mode":"Ignore"}}`), testbed.ConfigMap(p.ns, "two", "2"))
+	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/mode":"Ignore"}}`),
+		testbed.ConfigMap(p.ns, "two", "2"))
 	p.mr("mr", "content")
 	mr := p.awaitReady("mr")
 	p.Expect(mr.Status.Resources).To(ConsistOf(HaveField("Name", "two")))

@@ -132,7 +132,8 @@ func New(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the value of label %s: %w", resourcesv1alpha1.ManagedByLabel, err)
 	}
-	assigner := &assignment.Assigner{Classes: map[string]*assignment.Class{}, Clusters: o.Clusters, Reader: o.Cache, Clock: o.Clock}
+	assigner := &assignment.Assigner{Classes: map[string]*assignment.Class{}, Clusters: o.Clusters, Reader: o.Cache,
+		Clock: o.Clock}
 	for _, class := range o.Classes {
 		assigner.Classes[class.Name] = class.Class
 	}
@@ -277,7 +278,8 @@ func sourceRetries() workqueue.TypedRateLimiter[dispatch.Request] {
 // answers tells whether a run for a request will not wait for its target in vain (fairqueue.Options.Answers): because
 // that answers, or is not needed.
 func (c *Controller) answers(r dispatch.Request, settled func()) bool {
-	return r.Target == (clustercache.ClusterKey{}) || c.needsNoTarget(r.NamespacedName) || c.options.Clusters.Answers(r.Target, settled)
+	return r.Target == (clustercache.ClusterKey{}) || c.needsNoTarget(r.NamespacedName) ||
+		c.options.Clusters.Answers(r.Target, settled)
 }
 
 // needsNoTarget tells whether a run for a ManagedResource calls no target, as far as can be told without a run. It only
@@ -295,7 +297,8 @@ func (c *Controller) needsNoTarget(name types.NamespacedName) bool {
 }
 
 // classController has the queue and the workers of a class. It tells ready when its queue takes requests.
-func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) (controller.TypedController[dispatch.Request], error) {
+func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) (
+	controller.TypedController[dispatch.Request], error) {
 	workers := class.ConcurrentSyncs
 	if workers <= 0 {
 		workers = 5
@@ -316,7 +319,8 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 			}
 			return log
 		},
-		NewQueue: func(_ string, limiter workqueue.TypedRateLimiter[dispatch.Request]) workqueue.TypedRateLimitingInterface[dispatch.Request] {
+		NewQueue: func(_ string,
+			limiter workqueue.TypedRateLimiter[dispatch.Request]) workqueue.TypedRateLimitingInterface[dispatch.Request] {
 			return fairqueue.New(name, fairqueue.Options[dispatch.Request]{
 				Lane:        dispatch.Lane,
 				Tenant:      dispatch.Tenant,
@@ -336,14 +340,15 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 	if err != nil {
 		return nil, fmt.Errorf("class %q: %w", class.Name, err)
 	}
-	err = ctrl.Watch(source.TypedFunc[dispatch.Request](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[dispatch.Request]) error {
-		fair, ok := queue.(priorityqueue.PriorityQueue[dispatch.Request])
-		if !ok {
-			return fmt.Errorf("class %q: the queue is a %T without priorities", class.Name, queue)
-		}
-		c.dispatcher.SetQueue(class.Name, fair)
-		ready <- struct{}{}
-		return nil
-	}))
+	err = ctrl.Watch(source.TypedFunc[dispatch.Request](
+		func(_ context.Context, queue workqueue.TypedRateLimitingInterface[dispatch.Request]) error {
+			fair, ok := queue.(priorityqueue.PriorityQueue[dispatch.Request])
+			if !ok {
+				return fmt.Errorf("class %q: the queue is a %T without priorities", class.Name, queue)
+			}
+			c.dispatcher.SetQueue(class.Name, fair)
+			ready <- struct{}{}
+			return nil
+		}))
 	return ctrl, err
 }

@@ -90,7 +90,8 @@ func TestX09_DefinitionAndInstanceInOneManagedResource(t *testing.T) {
 func TestX09_InstancesGoBeforeTheirDefinition(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.crd("Cluster"), p.plant("rose", `,"finalizers":["`+blocker+`"]`, 1), testbed.ConfigMap(p.ns, "one", "1"))
+	p.content("content", p.crd("Cluster"), p.plant("rose", `,"finalizers":["`+blocker+`"]`, 1),
+		testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.deleteMR("mr")

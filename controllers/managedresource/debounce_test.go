@@ -123,7 +123,8 @@ func TestFlappingObjectCausesFewWrites(t *testing.T) {
 	j.Expect(flaps(debounceFree*debounceStatus)).To(BeNumerically("~", debounceFree, 1), "it was quiet for long")
 	j.Expect(flaps(20 * time.Second)).To(BeNumerically("<=", 6))
 	j.work.state.appliedAt, j.work.state.turns = j.clock.Now(), 0 // as a run of everything does
-	j.Expect(flaps(debounceFree*debounceStatus)).To(BeNumerically(">=", debounceFree-1), "what was applied anew is another matter")
+	j.Expect(flaps(debounceFree*debounceStatus)).To(
+		BeNumerically(">=", debounceFree-1), "what was applied anew is another matter")
 }
 
 // What came back to what is written needs no write, whatever it was meanwhile.

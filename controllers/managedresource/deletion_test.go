@@ -113,7 +113,8 @@ func TestMR26_WorkloadsAreDeletedInTheForeground(t *testing.T) {
 func TestMR17_KeepObjectSurvivesRemovalAndDeletion(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/keep-object":"true"}}`), testbed.ConfigMap(p.ns, "two", "2"))
+	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/keep-object":"true"}}`),
+		testbed.ConfigMap(p.ns, "two", "2"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	uid := read(p, p.configMap("one")).UID
@@ -132,7 +133,8 @@ func TestMR17_KeepObjectSurvivesRemovalAndDeletion(t *testing.T) {
 func TestMR17_KeepObjectSurvivesDeletionWhileListed(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/keep-object":"1"}}`), testbed.ConfigMap(p.ns, "two", "2"))
+	p.content("content", p.configMapWith("one", `{"annotations":{"resources.gardener.cloud/keep-object":"1"}}`),
+		testbed.ConfigMap(p.ns, "two", "2"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.deleteMR("mr")

@@ -170,7 +170,8 @@ func TestMR24_PayloadOfAnotherApplierIsTakenBack(t *testing.T) {
 func TestMR24_MR35_DeletedObjectsAreCreatedAgain(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "2"), p.deploymentManifest("app", "{}"))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "2"),
+		p.deploymentManifest("app", "{}"))
 	p.mr("mr", "content")
 	p.awaitApplied("mr")
 	for _, obj := range []client.Object{p.configMap("one"), p.deployment("app")} {
@@ -284,7 +285,8 @@ func TestMR24_OperationReconcileAppliesAll(t *testing.T) {
 func TestX11_W10_OwnWritesEchoForFree(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.deploymentManifest("app", "{}"), p.crd("Namespaced"), p.plant("rose", fmt.Sprintf(`,"namespace":%q`, p.ns), 1),
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.deploymentManifest("app", "{}"), p.crd("Namespaced"),
+		p.plant("rose", fmt.Sprintf(`,"namespace":%q`, p.ns), 1),
 		fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"svc"},"spec":{"type":"NodePort","selector":{"app":"app"},"ports":[{"port":80}]}}`, p.ns),
 		fmt.Sprintf(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"namespace":%q,"name":"sa"}}`, p.ns),
 		fmt.Sprintf(`{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"namespace":%q,"name":"cron"},"spec":{"schedule":"* * * * *","suspend":true,"jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"example.org/c:1"}]}}}}}}`, p.ns),

@@ -25,7 +25,8 @@ func TestDryRunPlansAndWritesNothing(t *testing.T) {
 	differs := p.configMap("differs")
 	differs.Data = map[string]string{"key": "of somebody"}
 	p.inTarget(differs)
-	p.content("content", testbed.ConfigMap(p.ns, "new", "1"), testbed.ConfigMap(p.ns, "newer", "1"), testbed.ConfigMap(p.ns, "differs", "1"))
+	p.content("content", testbed.ConfigMap(p.ns, "new", "1"), testbed.ConfigMap(p.ns, "newer", "1"),
+		testbed.ConfigMap(p.ns, "differs", "1"))
 	mr := testbed.ManagedResource(p.ns, "mr", "content")
 	mr.Spec.Class = ptr.To("planned")
 	deleted := testbed.ManagedResource(p.ns, "deleted", "content")

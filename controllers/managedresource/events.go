@@ -76,7 +76,8 @@ func newRecorder(r events.EventRecorder, c clock.PassiveClock, m *Metrics) *reco
 	return &recorder{EventRecorder: r, clock: c, metrics: m, limiters: limiters}
 }
 
-func (r *recorder) write(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action, note string) {
+func (r *recorder) write(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action,
+	note string) {
 	if r.allow(mr.UID) {
 		r.send(mr, about, kind, reason, action, note)
 	}
@@ -95,7 +96,8 @@ func (r *recorder) allow(mr types.UID) bool {
 // forget drops the rate limiter of a ManagedResource that goes, before those of thousands that are gone fill the cache.
 func (r *recorder) forget(mr types.UID) { r.limiters.Remove(mr) }
 
-func (r *recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action, note string) {
+func (r *recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action,
+	note string) {
 	note = untrusted.Text(note, noteLimit)
 	var related runtime.Object
 	if about != nil {
@@ -138,8 +140,10 @@ func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
 
 // released lists objects that stay in a target because nobody can or may delete them there. It is the last that is
 // heard of them, so it needs no budget.
-func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string, refs []resourcesv1alpha1.ObjectReference) {
-	r.send(mr, nil, corev1.EventTypeWarning, eventReleased, "Release", fmt.Sprintf("Not deleted because %s: %s", why, orphans(refs, 20)))
+func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string,
+	refs []resourcesv1alpha1.ObjectReference) {
+	r.send(mr, nil, corev1.EventTypeWarning, eventReleased, "Release",
+		fmt.Sprintf("Not deleted because %s: %s", why, orphans(refs, 20)))
 }
 
 // prunedNames is how many deleted objects an event names.
@@ -236,7 +240,8 @@ func (r *recorder) takenBack(mr *resourcesv1alpha1.ManagedResource, o apply.Outc
 
 // applied tells that the result of a run is another than that of the run before: that it failed and why, or that it did
 // not fail any more.
-func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *conditions.Condition, c conditions.Condition) {
+func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *conditions.Condition,
+	c conditions.Condition) {
 	if before != nil && *before == c {
 		return
 	}

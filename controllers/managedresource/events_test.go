@@ -162,7 +162,8 @@ func TestW19_EventsTellOfChangesOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			written := counting{}
-			newRecorder(written, testclock.NewFakePassiveClock(time.Now()), nil).applied(&resourcesv1alpha1.ManagedResource{}, c.before, c.now)
+			newRecorder(written, testclock.NewFakePassiveClock(time.Now()), nil).applied(
+				&resourcesv1alpha1.ManagedResource{}, c.before, c.now)
 			NewWithT(t).Expect(written[""]).To(Equal(c.told))
 		})
 	}

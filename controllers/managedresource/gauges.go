@@ -31,7 +31,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (gauges) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descResources, descDeleting, descDeletion, descTargetNotReady, descTargetObjects, descTargetDrift, descTargetOldest} {
+	for _, d := range []*prometheus.Desc{descResources, descDeleting, descDeletion, descTargetNotReady, descTargetObjects,
+		descTargetDrift, descTargetOldest} {
 		descriptions <- d
 	}
 }
@@ -138,7 +139,8 @@ func (c *Controller) census() (_ census, ok bool) {
 	if err := c.options.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return census{}, false
 	}
-	found := census{conditions: map[conditionOf]int{}, deleting: map[string]*deletions{}, notReady: map[clustercache.ClusterKey]int{}}
+	found := census{conditions: map[conditionOf]int{}, deleting: map[string]*deletions{},
+		notReady: map[clustercache.ClusterKey]int{}}
 	for _, class := range c.options.Classes {
 		found.deleting[classLabel(class.Name)] = &deletions{}
 	}
@@ -154,7 +156,8 @@ func (c *Controller) census() (_ census, ok bool) {
 			if !counted[condition.Type] {
 				continue
 			}
-			found.conditions[conditionOf{class, string(condition.Type), string(condition.Status), c.options.Metrics.reasons.Label(condition.Reason)}]++
+			found.conditions[conditionOf{class, string(condition.Type), string(condition.Status),
+				c.options.Metrics.reasons.Label(condition.Reason)}]++
 			if condition.Type == resourcesv1alpha1.ConditionReady {
 				ready = condition.Status == resourcesv1alpha1.ConditionTrue
 			}
@@ -172,12 +175,14 @@ func (c *Controller) census() (_ census, ok bool) {
 
 // counted are the conditions that this hub writes.
 var counted = map[resourcesv1alpha1.ConditionType]bool{
-	resourcesv1alpha1.ConditionReady: true, resourcesv1alpha1.ConditionResourcesApplied: true, resourcesv1alpha1.ConditionResourcesHealthy: true,
+	resourcesv1alpha1.ConditionReady: true, resourcesv1alpha1.ConditionResourcesApplied: true,
+	resourcesv1alpha1.ConditionResourcesHealthy:     true,
 	resourcesv1alpha1.ConditionResourcesProgressing: true, resourcesv1alpha1.ConditionContested: true,
 }
 
 // place returns the label of the class and the target of a ManagedResource; the target is empty if there is none.
-func (c *Controller) place(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) (class string, target clustercache.ClusterKey, ours bool) {
+func (c *Controller) place(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) (
+	class string, target clustercache.ClusterKey, ours bool) {
 	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
 	if target, tracked := c.tracker.Target(name); tracked {
 		class := assignment.SpecClass(mr)

@@ -133,8 +133,9 @@ func (h *health) awaitsConnection(ctx context.Context, s *scope) error {
 	if s.status.PendingReason == "" {
 		return nil // it is being connected
 	}
-	message := fmt.Sprintf("The present content of the registration of the target cluster %s cannot be used (%s), and its "+
-		"former connection leads to another cluster than the one that has the objects. They stay where they are.",
+	message := fmt.Sprintf(
+		"The present content of the registration of the target cluster %s cannot be used (%s), and its "+
+			"former connection leads to another cluster than the one that has the objects. They stay where they are.",
 		s.target, s.status.PendingReason)
 	return h.status.write(ctx, s, func(d *draft) {
 		d.unknownHealth(resourcesv1alpha1.ReasonTargetUnreachable, message)

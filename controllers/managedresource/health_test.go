@@ -195,7 +195,8 @@ func TestH06_Pods(t *testing.T) {
 func TestH07_KindsWithoutRollOutsAreRolledOut(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), fmt.Sprintf(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"namespace":%q,"name":"one"}}`, p.ns))
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"),
+		fmt.Sprintf(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"namespace":%q,"name":"one"}}`, p.ns))
 	p.mr("mr", "content")
 	p.await("mr", has(progressing, no, resourcesv1alpha1.ReasonResourcesRolledOut), has(ready, yes, ""))
 }

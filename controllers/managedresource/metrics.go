@@ -17,21 +17,34 @@ var MetricDefinitions = &metrics.Set{}
 
 // What is told of each target, by the leader.
 var (
-	metricTargetNotReady = MetricDefinitions.Gauge("trellis_target_managedresources_not_ready", "ManagedResources of the target whose condition Ready is not True.", metrics.LabelTarget)
-	metricTargetObjects  = MetricDefinitions.Gauge("trellis_target_objects", "Objects that ManagedResources have in the target.", metrics.LabelTarget)
-	metricTargetDrift    = MetricDefinitions.Counter("trellis_target_drift_corrections_total", "Objects in the target brought back after somebody else changed or deleted them.", metrics.LabelTarget)
-	metricTargetOldest   = MetricDefinitions.Gauge("trellis_target_queue_oldest_seconds", "How long the item of the target has waited that waits longest, for a worker or for others of the target, without looks that are due although nothing happened.", metrics.LabelTarget)
-	metricTargetWait     = MetricDefinitions.Histogram("trellis_target_queue_wait_seconds", "How long items of the target waited for a worker, but for looks that are due although nothing happened, or only say that it is lost. Only with metrics.targetHistograms.",
+	metricTargetNotReady = MetricDefinitions.Gauge(
+		"trellis_target_managedresources_not_ready", "ManagedResources of the target whose condition Ready is not True.",
+		metrics.LabelTarget)
+	metricTargetObjects = MetricDefinitions.Gauge(
+		"trellis_target_objects", "Objects that ManagedResources have in the target.", metrics.LabelTarget)
+	metricTargetDrift = MetricDefinitions.Counter(
+		"trellis_target_drift_corrections_total",
+		"Objects in the target brought back after somebody else changed or deleted them.", metrics.LabelTarget)
+	metricTargetOldest = MetricDefinitions.Gauge("trellis_target_queue_oldest_seconds",
+		"How long the item of the target has waited that waits longest, for a worker or for others of the target, "+
+			"without looks that are due although nothing happened.", metrics.LabelTarget)
+	metricTargetWait = MetricDefinitions.Histogram("trellis_target_queue_wait_seconds", "How long items of the target waited for a worker, but for looks that are due although nothing happened, or only say that it is lost. Only with metrics.targetHistograms.",
 		[]float64{0.001, 0.01, 0.05, 0.25, 1, 5, 30, 120}, metrics.LabelTarget)
 )
 
 // What is told of all targets together.
 var (
-	metricResources = MetricDefinitions.Gauge("trellis_managedresources", "ManagedResources by class, condition, its status and its reason.", "class", "condition", "status", "reason")
-	metricDeleting  = MetricDefinitions.Gauge("trellis_managedresources_deleting", "ManagedResources that are being deleted, by class.", "class")
-	metricDeletion  = MetricDefinitions.Gauge("trellis_managedresources_deletion_oldest_seconds", "How long the ManagedResource has been waiting for its deletion that has been for the longest, by class.", "class")
-	metricApplied   = MetricDefinitions.Counter("trellis_objects_applied_total", "Objects applied to targets, by class and result.", "class", "result")
-	metricPruned    = MetricDefinitions.Counter("trellis_objects_pruned_total",
+	metricResources = MetricDefinitions.Gauge(
+		"trellis_managedresources", "ManagedResources by class, condition, its status and its reason.", "class", "condition",
+		"status", "reason")
+	metricDeleting = MetricDefinitions.Gauge(
+		"trellis_managedresources_deleting", "ManagedResources that are being deleted, by class.", "class")
+	metricDeletion = MetricDefinitions.Gauge(
+		"trellis_managedresources_deletion_oldest_seconds",
+		"How long the ManagedResource has been waiting for its deletion that has been for the longest, by class.", "class")
+	metricApplied = MetricDefinitions.Counter(
+		"trellis_objects_applied_total", "Objects applied to targets, by class and result.", "class", "result")
+	metricPruned = MetricDefinitions.Counter("trellis_objects_pruned_total",
 		"Objects that left an inventory, by class, why they had to (removed: no manifest names them any more; "+
 			"emptied: no manifest is left at all; deleted: with the ManagedResource; transferred: to another class; "+
 			"moved: to another target) and what became of them.",
@@ -39,7 +52,8 @@ var (
 	metricDrift = MetricDefinitions.Counter("trellis_drift_corrections_total",
 		"Objects in targets brought back after somebody else changed or deleted them, by class, kind, what was done, and who had changed it.", "class", "kind", "action", "manager")
 	metricDriftTime = MetricDefinitions.Histogram("trellis_drift_correction_duration_seconds",
-		"How long drift lasted, from the moment when a watch showed it until the target had taken the correction.", latencyBuckets, "class")
+		"How long drift lasted, from the moment when a watch showed it until the target had taken the correction.",
+		latencyBuckets, "class")
 	metricPropagation = MetricDefinitions.Histogram("trellis_secret_propagation_duration_seconds",
 		"How long it took from the moment when a watch showed the change of a Secret until all objects of the ManagedResource were applied.", latencyBuckets, "class")
 	metricRuns = MetricDefinitions.Histogram("trellis_reconcile_duration_seconds",
@@ -98,7 +112,8 @@ const (
 func NewMetrics(registerer prometheus.Registerer, targetHistograms bool) *Metrics {
 	m := &Metrics{
 		applied: metricApplied.CounterVec(), pruned: metricPruned.CounterVec(), corrections: metricDrift.CounterVec(),
-		driftTime: metricDriftTime.HistogramVec(), propagation: metricPropagation.HistogramVec(), runs: metricRuns.HistogramVec(),
+		driftTime: metricDriftTime.HistogramVec(), propagation: metricPropagation.HistogramVec(),
+		runs:    metricRuns.HistogramVec(),
 		overdue: metricOverdue.GaugeVec(), overdues: metricOverdues.CounterVec(),
 		managers: metrics.NewNames(managerLimit), kinds: metrics.NewNames(kindLimit), reasons: metrics.NewNames(reasonLimit),
 		classes: map[string]*classMetrics{}, targets: map[clustercache.ClusterKey]*targetMetrics{},

@@ -63,7 +63,8 @@ func ran(t *testing.T) noting {
 	n.tracker = tracker.New(tracker.Options{
 		Clusters: clusters, Selector: labels.Everything(), Clock: n.clock, Notify: func(types.NamespacedName, tracker.Cause) {},
 	})
-	n.notes = &appliedNotes{store: store.New(server, server, func(*resourcesv1alpha1.ManagedResource) {}), tracker: n.tracker}
+	n.notes = &appliedNotes{store: store.New(server, server, func(*resourcesv1alpha1.ManagedResource) {}),
+		tracker: n.tracker}
 	g.Expect(n.tracker.Track(t.Context(), n.work.name, cluster, mr.Status.Resources, tracker.Exact{})).To(Succeed())
 	n.accept("uid")
 	n.work.state.noteDue = n.clock.Now().Add(noteDelay)
@@ -94,9 +95,11 @@ func (n noting) note() string {
 
 func TestNoteIsWrittenWhenItIsDue(t *testing.T) {
 	n := ran(t)
-	n.Expect(n.look(appliedInput, later)).To(SatisfyAll(HaveField("RequeueAfter", noteDelay), HaveField("Priority", HaveValue(Equal(dispatch.PriorityResync)))))
+	n.Expect(n.look(appliedInput, later)).To(
+		SatisfyAll(HaveField("RequeueAfter", noteDelay), HaveField("Priority", HaveValue(Equal(dispatch.PriorityResync)))))
 	n.clock.Step(noteDelay / 2)
-	n.Expect(n.look(appliedInput, time.Millisecond)).To(Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "who looks earlier anyway asks for nothing")
+	n.Expect(n.look(appliedInput, time.Millisecond)).To(
+		Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "who looks earlier anyway asks for nothing")
 	n.Expect(n.note()).To(BeEmpty())
 
 	n.clock.Step(noteDelay / 2)

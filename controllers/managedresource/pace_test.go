@@ -36,7 +36,8 @@ func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 
 	few := crowd.AtOnce(outagesPerSecond)
 	j.Expect(othersInTheCrowd(j, few)).To(BeZero(), "a few targets are told at once")
-	j.Expect(othersInTheCrowd(j, few+3*outagesPerSecond)).To(BeNumerically("~", 3*time.Second, time.Second/outagesPerSecond))
+	j.Expect(othersInTheCrowd(j, few+3*outagesPerSecond)).To(
+		BeNumerically("~", 3*time.Second, time.Second/outagesPerSecond))
 	j.vanish()
 	wait := j.look()
 	j.Expect(wait).To(BeNumerically(">", 3*time.Second))

@@ -36,7 +36,8 @@ func TestDeletionsAreTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := registered(t)
-			p.content("content", testbed.ConfigMap(p.ns, "stays", "1"), testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "two", "1"))
+			p.content("content", testbed.ConfigMap(p.ns, "stays", "1"), testbed.ConfigMap(p.ns, "one", "1"),
+				testbed.ConfigMap(p.ns, "two", "1"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			before := p.figure(pruned, test.cause)

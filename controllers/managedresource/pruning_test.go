@@ -32,7 +32,8 @@ func TestMR18_StuckObjectGoesWhenItsGraceIsOver(t *testing.T) {
 			stuck := func(name, after string) string {
 				return p.configMapWith(name, fmt.Sprintf(`{"finalizers":[%q],"annotations":{%q:%q}}`, blocker, resourcesv1alpha1.FinalizeDeletionAfterAnnotation, after))
 			}
-			p.content("content", testbed.ConfigMap(p.ns, "one", "1"), stuck("soon", "10s"), stuck("later", "1h"), stuck("never", "0"), stuck("wrong", "soon"))
+			p.content("content", testbed.ConfigMap(p.ns, "one", "1"), stuck("soon", "10s"), stuck("later", "1h"),
+				stuck("never", "0"), stuck("wrong", "soon"))
 			p.mr("mr", "content")
 			p.awaitReady("mr")
 			remove(p)
@@ -143,12 +144,14 @@ func TestX05_WhatOthersHaveObjectsInWaits(t *testing.T) {
 			group := p.ns + ".example.com"
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "things." + group}}
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.ns + "-more"}}
-			p.content("first", testbed.ConfigMap(p.ns, "plain", "1"), fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, ns.Name),
+			p.content("first", testbed.ConfigMap(p.ns, "plain", "1"),
+				fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, ns.Name),
 				strings.ReplaceAll(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.GROUP}, spec: {group: GROUP, scope: Cluster,
 names: {plural: things, kind: Thing}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`, "GROUP", group))
 			p.mr("first", "first")
 			p.awaitReady("first")
-			p.content("second", testbed.ConfigMap(ns.Name, "theirs", "1"), fmt.Sprintf(`{apiVersion: %s/v1, kind: Thing, metadata: {name: theirs}}`, group))
+			p.content("second", testbed.ConfigMap(ns.Name, "theirs", "1"),
+				fmt.Sprintf(`{apiVersion: %s/v1, kind: Thing, metadata: {name: theirs}}`, group))
 			p.mr("second", "second")
 			p.awaitReady("second")
 

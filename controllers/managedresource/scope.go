@@ -186,7 +186,7 @@ func (s *scope) withDrift(result reconcile.Result, failures ...apply.Outcome) re
 	return result
 }
 
-// correctable is how long to wait with another look at an object that is not as it should be.
+// correctable is how long to wait before an object that drifted is looked at again.
 func (s *scope) correctable(key inventory.Key, now time.Time) time.Duration {
 	return max(s.state.mayCorrect(key, now), s.state.left(key, now), busyRetry)
 }

@@ -29,7 +29,8 @@ func restarted(t *testing.T) *restarting {
 	j.Expect(complete).To(BeTrue())
 	j.work.class = &assignment.Class{Finalizer: "trellis"}
 	j.work.mr.Finalizers = []string{"trellis"}
-	j.work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = applied{Input: appliedInput, Fingerprint: tracker.Fingerprint(states)}.String()
+	j.work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = applied{Input: appliedInput,
+		Fingerprint: tracker.Fingerprint(states)}.String()
 	j.Expect(j.server.Update(j.ctx, j.work.mr)).To(Succeed())
 	refs := j.work.mr.Status.Resources
 	j.tracker.Forget(j.work.name)

@@ -17,7 +17,8 @@ func TestSmoke(t *testing.T) {
 	ctx := context.Background()
 	ns := testbed.Namespace(t, nil, source, target)
 	g.Expect(source.Client.Create(ctx, testbed.Registration(ns, "a", target.Kubeconfig()))).To(Succeed())
-	g.Expect(source.Client.Create(ctx, testbed.Content(ns, "content", "objects.yaml", testbed.ConfigMap(ns, "one", "1")))).To(Succeed())
+	g.Expect(source.Client.Create(ctx, testbed.Content(
+		ns, "content", "objects.yaml", testbed.ConfigMap(ns, "one", "1")))).To(Succeed())
 	g.Expect(source.Client.Create(ctx, testbed.ManagedResource(ns, "mr", "content"))).To(Succeed())
 	cm := &corev1.ConfigMap{}
 	g.Eventually(func() error { return target.Client.Get(ctx, types.NamespacedName{Namespace: ns, Name: "one"}, cm) }).Should(Succeed())

@@ -29,7 +29,8 @@ func TestPausesAfterFailuresDoubleUpToFiveMinutes(t *testing.T) {
 	}
 	g.Expect(s.failed("input", now)).To(Equal(5 * time.Minute))
 
-	g.Expect(s.failed("another input", now)).To(Equal(time.Second), "what was changed is tried as if it were the first time")
+	g.Expect(s.failed("another input", now)).To(
+		Equal(time.Second), "what was changed is tried as if it were the first time")
 	s.succeeded("another input")
 	g.Expect(s.failed("another input", now)).To(Equal(time.Second), "and so is what worked meanwhile")
 }
@@ -74,9 +75,11 @@ func TestCorrectionsCountForTenMinutes(t *testing.T) {
 		return kept
 	}
 	by, until := s.contested(now)
-	g.Expect(by).To(Equal(map[inventory.Key]string{quick: "somebody"}), "others are changed less than five times in ten minutes")
+	g.Expect(by).To(Equal(map[inventory.Key]string{quick: "somebody"}),
+		"others are changed less than five times in ten minutes")
 	g.Expect(until).To(Equal(now.Add(6*time.Minute)), "ten minutes after the fifth last one")
-	g.Expect(kept()).To(Equal(map[inventory.Key]int{quick: fightCorrections, slow: 2}), "and what is too old to count is let go")
+	g.Expect(kept()).To(Equal(map[inventory.Key]int{quick: fightCorrections, slow: 2}),
+		"and what is too old to count is let go")
 
 	by, _ = s.contested(until)
 	g.Expect(by).To(BeEmpty())

@@ -19,7 +19,8 @@ func TestNamespaceOfEveryClusterIsReleased(t *testing.T) {
 	p := registered(t)
 	public := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespacePublic}}
 	label := "trellis.test/" + p.ns
-	p.content("content", fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: kube-public, labels: {%s: "1"}}}`, label), testbed.ConfigMap(p.ns, "one", "1"))
+	p.content("content", fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: kube-public, labels: {%s: "1"}}}`,
+		label), testbed.ConfigMap(p.ns, "one", "1"))
 	p.mr("mr", "content")
 	p.awaitReady("mr")
 	p.Expect(read(p, public).Labels).To(HaveKey(label))

@@ -42,7 +42,8 @@ func halfBlind(t *testing.T, readable ...string) place {
 func TestSharedObjectThatCannotBeReadStopsNothingElse(t *testing.T) {
 	t.Parallel()
 	p := halfBlind(t, "own", "old")
-	p.content("first", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "own", "1"), testbed.ConfigMap(p.ns, "old", "1"))
+	p.content("first", testbed.ConfigMap(p.ns, "one", "1"), testbed.ConfigMap(p.ns, "own", "1"),
+		testbed.ConfigMap(p.ns, "old", "1"))
 	p.mr("first", "first")
 	p.awaitReady("first")
 	uid := read(p, p.configMap("one")).UID

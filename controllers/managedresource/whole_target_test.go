@@ -25,7 +25,8 @@ func TestW13_ObjectsInAnyNamespace(t *testing.T) {
 	p := registered(t)
 	far := p
 	far.ns = testbed.Namespace(t, nil, target)
-	p.content("content", testbed.ConfigMap(p.ns, "here", "1"), testbed.ConfigMap(far.ns, "there", "1"), far.deploymentManifest("app", "{}"),
+	p.content("content", testbed.ConfigMap(p.ns, "here", "1"), testbed.ConfigMap(far.ns, "there", "1"),
+		far.deploymentManifest("app", "{}"),
 		p.crd("Namespaced"), p.plant("rose", fmt.Sprintf(`,"namespace":%q`, far.ns), 1))
 	p.mr("mr", "content")
 	p.await("mr", has(applied, yes, resourcesv1alpha1.ReasonApplySucceeded), observed(), has(healthy, no, "DeploymentUnhealthy", far.ns+"/app"))
@@ -60,7 +61,8 @@ func TestW13_ObjectsInAnyNamespace(t *testing.T) {
 func TestW12_WatchesAskForWhatIsManaged(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
-	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.deploymentManifest("app", "{}"), p.crd("Namespaced"), p.plant("rose", fmt.Sprintf(`,"namespace":%q`, p.ns), 1),
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"), p.deploymentManifest("app", "{}"), p.crd("Namespaced"),
+		p.plant("rose", fmt.Sprintf(`,"namespace":%q`, p.ns), 1),
 		fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":%q,"name":"sec"},"stringData":{"a":"1"}}`, p.ns))
 	p.mr("mr", "content")
 	p.awaitApplied("mr")

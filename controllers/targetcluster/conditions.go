@@ -40,7 +40,8 @@ type judgement struct {
 // judge returns what the conditions become. It never changes what it is given.
 func judge(old *hubv1alpha1.TargetClusterStatus, generation int64, o observation) judgement {
 	c := conditions{
-		list: slices.Clone(old.Conditions), failing: map[string]time.Time{}, failed: map[string]time.Time{}, over: map[string]time.Time{}, rules: o.rules, now: o.now, generation: generation,
+		list: slices.Clone(old.Conditions), failing: map[string]time.Time{}, failed: map[string]time.Time{},
+		over: map[string]time.Time{}, rules: o.rules, now: o.now, generation: generation,
 	}
 	for _, check := range o.failing {
 		c.failed[check.Type] = check.Since.Time
@@ -57,7 +58,8 @@ func judge(old *hubv1alpha1.TargetClusterStatus, generation int64, o observation
 	c.hubReady(o)
 	for i := range c.list {
 		// What the status was on the way here is no transition.
-		if before := meta.FindStatusCondition(old.Conditions, c.list[i].Type); before != nil && before.Status == c.list[i].Status {
+		if before := meta.FindStatusCondition(old.Conditions, c.list[i].Type); before != nil &&
+			before.Status == c.list[i].Status {
 			c.list[i].LastTransitionTime = before.LastTransitionTime
 		}
 	}
@@ -114,7 +116,8 @@ func (c *conditions) known(conditionType string) *metav1.Condition {
 	switch {
 	case old == nil || old.Status != metav1.ConditionUnknown || isFailing(old.Reason) && !c.failed[conditionType].IsZero():
 		return old
-	case isFailing(old.Reason), conditionType != hubv1alpha1.ConditionAPIServerAvailable && old.Reason != hubv1alpha1.ReasonManagedResourcesUnknown:
+	case isFailing(old.Reason), conditionType != hubv1alpha1.ConditionAPIServerAvailable &&
+		old.Reason != hubv1alpha1.ReasonManagedResourcesUnknown:
 		return nil
 	default:
 		return old
@@ -165,16 +168,19 @@ func (c *conditions) credentialsValid(o observation) {
 		set(metav1.ConditionFalse, hubv1alpha1.ReasonCredentialsExpired, "the credential expired at "+timeText(end))
 	case status.PendingReason != "":
 		set(metav1.ConditionFalse, status.PendingReason, pendingText(status))
-	case status.State == clustercache.StateDisconnected && (status.Reason == clustercache.ReasonUnauthorized || status.Reason == clustercache.ReasonForbidden):
+	case status.State == clustercache.StateDisconnected &&
+		(status.Reason == clustercache.ReasonUnauthorized || status.Reason == clustercache.ReasonForbidden):
 		set(metav1.ConditionFalse, status.Reason, status.Message)
 	case !o.connected():
 		set(metav1.ConditionUnknown, hubv1alpha1.ReasonNotProbed, messageNotProbed)
 	case ends && end.Sub(o.now) < warnBefore(o.status.CredentialIssued, end):
 		set(metav1.ConditionTrue, hubv1alpha1.ReasonCredentialsExpireSoon, "the credential "+expiryText(o.now, end))
 	case ends:
-		set(metav1.ConditionTrue, hubv1alpha1.ReasonCredentialsAccepted, "the target accepts the credential, which "+expiryText(o.now, end))
+		set(metav1.ConditionTrue, hubv1alpha1.ReasonCredentialsAccepted,
+			"the target accepts the credential, which "+expiryText(o.now, end))
 	default:
-		set(metav1.ConditionTrue, hubv1alpha1.ReasonCredentialsAccepted, "the target accepts the credential, which does not expire")
+		set(metav1.ConditionTrue, hubv1alpha1.ReasonCredentialsAccepted,
+			"the target accepts the credential, which does not expire")
 	}
 }
 
@@ -186,15 +192,18 @@ func (c *conditions) apiServerAvailable(o observation) {
 	const conditionType = hubv1alpha1.ConditionAPIServerAvailable
 	threshold := c.rules.thresholds[conditionType]
 	failing := func(reason, message string) care.Check {
-		return care.Check{Status: metav1.ConditionFalse, Reason: reason, Message: message, Failing: hubv1alpha1.ReasonProbeFailing}
+		return care.Check{Status: metav1.ConditionFalse, Reason: reason, Message: message,
+			Failing: hubv1alpha1.ReasonProbeFailing}
 	}
 	switch status := o.status; {
 	case o.connecting() && c.has(conditionType):
 		c.keep(conditionType) // it is known in a moment
 	case o.connected() && o.health.ConsecutiveFailures > 0:
-		c.check(conditionType, failing(hubv1alpha1.ReasonProbeFailed, "the last probe failed"), max(threshold, probeThreshold))
+		c.check(conditionType, failing(hubv1alpha1.ReasonProbeFailed, "the last probe failed"),
+			max(threshold, probeThreshold))
 	case o.connected():
-		c.check(conditionType, care.Check{Status: metav1.ConditionTrue, Reason: hubv1alpha1.ReasonHealthzRequestSucceeded, Message: availableText(o)}, threshold)
+		c.check(conditionType, care.Check{Status: metav1.ConditionTrue, Reason: hubv1alpha1.ReasonHealthzRequestSucceeded,
+			Message: availableText(o)}, threshold)
 	case o.registered && status.State == clustercache.StateDisconnected &&
 		status.Reason != clustercache.ReasonUnauthorized && status.Reason != clustercache.ReasonForbidden:
 		c.check(conditionType, failing(reasonOf(status), status.Message), threshold)
@@ -250,7 +259,8 @@ func (c *conditions) everyNodeReady(o observation) {
 			Message: fmt.Sprintf("%d of %d nodes are not healthy, %s", is.Total-is.Ready, is.Total, is.Problem),
 		}, threshold)
 	default:
-		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonEveryNodeReady, "Every node registered to the cluster is ready.")
+		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonEveryNodeReady,
+			"Every node registered to the cluster is ready.")
 	}
 }
 
@@ -272,11 +282,13 @@ func (c *conditions) ready(o observation) {
 	case status.State == clustercache.StateConnecting:
 		set(metav1.ConditionUnknown, hubv1alpha1.ReasonConnecting, messageConnecting)
 	case !o.connected() && ends && !o.now.Before(end):
-		set(metav1.ConditionFalse, hubv1alpha1.ReasonCredentialsExpired, fmt.Sprintf("the credential expired at %s: %s", timeText(end), status.Message))
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonCredentialsExpired,
+			fmt.Sprintf("the credential expired at %s: %s", timeText(end), status.Message))
 	case !o.connected():
 		set(metav1.ConditionFalse, reasonOf(status), status.Message)
 	case o.elsewhere != "":
-		set(metav1.ConditionFalse, hubv1alpha1.ReasonManagedElsewhere, o.elsewhere+" is at work in this namespace; stop it, or give it another class and another Lease")
+		set(metav1.ConditionFalse, hubv1alpha1.ReasonManagedElsewhere,
+			o.elsewhere+" is at work in this namespace; stop it, or give it another class and another Lease")
 	case o.paused:
 		set(metav1.ConditionFalse, hubv1alpha1.ReasonPaused, "spec.paused is set, nothing is written to the target")
 	case status.Overfull != "":

@@ -131,7 +131,8 @@ func New(options Options) (*Controller, error) {
 		return nil, fmt.Errorf("cannot watch for controller %s: %w", ControllerName, err)
 	}
 	r.nodes, err = nodes.New(multicluster.Environment{
-		Clusters: options.Clusters, Events: options.Events, Metrics: options.Metrics, Clock: options.Clock, Logger: options.Logger,
+		Clusters: options.Clusters, Events: options.Events, Metrics: options.Metrics, Clock: options.Clock,
+		Logger: options.Logger,
 	}, s.enqueue)
 	if err != nil {
 		return nil, fmt.Errorf("controller %s: %w", ControllerName, err)

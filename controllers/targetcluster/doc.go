@@ -12,8 +12,9 @@
 // ManagedResources there are events. A status that was derived and has to wait until it may be written is a draft, and
 // needs no other observation then (draft.go, pacing.go).
 //
-// It is a controller of the source, because TargetClusters exist before a target is connected, while it is down, and after
-// its registration is gone. Only the watch of nodes is built with package multicluster, which is about connected targets.
+// It is a controller of the source, because TargetClusters exist before a target is connected, while it is down, and
+// after its registration is gone. Only the watch of nodes is built with package multicluster, which is about connected
+// targets.
 //
 // Package nodes watches the nodes of connected targets by a controller of its own, package members finds the
 // ManagedResources of a target, package care says what they and other checks mean for it. What only the controller of

@@ -20,17 +20,19 @@ func TestDraftStandsForALookOnlyWhileNothingIsNew(t *testing.T) {
 		"nothing":                      {func(*hubv1alpha1.TargetCluster, *uint64, *time.Time) {}, true},
 		"some time":                    {func(_ *hubv1alpha1.TargetCluster, _ *uint64, now *time.Time) { *now = now.Add(29 * time.Second) }, true},
 		"as much as a look may be old": {func(_ *hubv1alpha1.TargetCluster, _ *uint64, now *time.Time) { *now = now.Add(30 * time.Second) }, false},
-		"another revision":             {func(_ *hubv1alpha1.TargetCluster, revision *uint64, _ *time.Time) { *revision++ }, false},
-		"another version":              {func(tc *hubv1alpha1.TargetCluster, _ *uint64, _ *time.Time) { tc.ResourceVersion = "2" }, false},
-		"another one of its name":      {func(tc *hubv1alpha1.TargetCluster, _ *uint64, _ *time.Time) { tc.UID = "b" }, false},
-		"one that goes":                {func(tc *hubv1alpha1.TargetCluster, _ *uint64, _ *time.Time) { tc.DeletionTimestamp = &metav1.Time{} }, false},
+		"another revision": {func(_ *hubv1alpha1.TargetCluster, revision *uint64, _ *time.Time) { *revision++ },
+			false},
+		"another version":         {func(tc *hubv1alpha1.TargetCluster, _ *uint64, _ *time.Time) { tc.ResourceVersion = "2" }, false},
+		"another one of its name": {func(tc *hubv1alpha1.TargetCluster, _ *uint64, _ *time.Time) { tc.UID = "b" }, false},
+		"one that goes":           {func(tc *hubv1alpha1.TargetCluster, _ *uint64, _ *time.Time) { tc.DeletionTimestamp = &metav1.Time{} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			key := clustercache.ClusterKey{Namespace: "one", Name: "a"}
 			tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "a", ResourceVersion: "1"}}
 			r := &reconciler{drafts: map[clustercache.ClusterKey]draft{}}
-			r.keepDraft(key, draft{tc: tc.DeepCopy(), version: "1", seen: observation{revision: revision}, again: now.Add(30 * time.Second)})
+			r.keepDraft(key, draft{tc: tc.DeepCopy(), version: "1", seen: observation{revision: revision},
+				again: now.Add(30 * time.Second)})
 			of, at := uint64(revision), now
 			test.change(tc, &of, &at)
 			g.Expect(r.takeDraft(key).standsFor(tc, of, at)).To(Equal(test.stands))
@@ -81,6 +83,7 @@ func TestLossKeepsItsReasonWhileItsConnectionIsHeld(t *testing.T) {
 		{clustercache.StateDraining, unreachable, unreachable, true},
 	} {
 		status := clustercache.Status{State: test.state, Reason: test.reason, Message: "m", Held: test.held}
-		NewWithT(t).Expect(withStableReason(status)).To(And(HaveField("Reason", test.told), HaveField("Message", "m")), "%+v", test)
+		NewWithT(t).Expect(withStableReason(status)).To(
+			And(HaveField("Reason", test.told), HaveField("Message", "m")), "%+v", test)
 	}
 }

@@ -68,13 +68,15 @@ func (r *recorder) rewound(tc *hubv1alpha1.TargetCluster, rewinds int64) {
 }
 
 func newBudget() *budget {
-	return &budget{identity: rate.NewLimiter(rate.Every(eventPause), eventsAtOnce), others: rate.NewLimiter(rate.Every(eventPause), eventsAtOnce)}
+	return &budget{identity: rate.NewLimiter(rate.Every(eventPause), eventsAtOnce),
+		others: rate.NewLimiter(rate.Every(eventPause), eventsAtOnce)}
 }
 
 // of returns the part for events with a reason.
 func (b *budget) of(reason string) *rate.Limiter {
 	switch reason {
-	case reasonIdentityConfirmed, reasonWentBack, hubv1alpha1.ReasonIdentityChanged, hubv1alpha1.ReasonDuplicateRegistration:
+	case reasonIdentityConfirmed, reasonWentBack, hubv1alpha1.ReasonIdentityChanged,
+		hubv1alpha1.ReasonDuplicateRegistration:
 		return b.identity
 	default:
 		return b.others
@@ -82,7 +84,8 @@ func (b *budget) of(reason string) *rate.Limiter {
 }
 
 func newRecorder(to events.EventRecorder, clock clock.PassiveClock) *recorder {
-	return &recorder{events: to, clock: clock, budgets: map[types.NamespacedName]*budget{}, rewinds: map[types.NamespacedName]int64{}}
+	return &recorder{events: to, clock: clock, budgets: map[types.NamespacedName]*budget{},
+		rewinds: map[types.NamespacedName]int64{}}
 }
 
 // may takes an event from the budget of a TargetCluster, if there is one left, and tells how many were left out before
@@ -148,8 +151,10 @@ func inOrder(conditions []metav1.Condition) []metav1.Condition {
 // conditionChanged tells about a condition with a new status or reason, if that is worth it: what is wrong, what is
 // worth a warning, and that the target is ready.
 func (r *recorder) conditionChanged(tc *hubv1alpha1.TargetCluster, condition metav1.Condition) bool {
-	warning := condition.Status == metav1.ConditionFalse && !isFailing(condition.Reason) || condition.Reason == hubv1alpha1.ReasonTargetStatusUnknown ||
-		condition.Reason == hubv1alpha1.ReasonDuplicateRegistration || condition.Reason == hubv1alpha1.ReasonCredentialsExpireSoon
+	warning := condition.Status == metav1.ConditionFalse && !isFailing(condition.Reason) ||
+		condition.Reason == hubv1alpha1.ReasonTargetStatusUnknown ||
+		condition.Reason == hubv1alpha1.ReasonDuplicateRegistration ||
+		condition.Reason == hubv1alpha1.ReasonCredentialsExpireSoon
 	switch {
 	case warning:
 		r.emit(tc, corev1.EventTypeWarning, condition.Reason, condition.Message)
@@ -164,7 +169,8 @@ func (r *recorder) conditionChanged(tc *hubv1alpha1.TargetCluster, condition met
 // identityConfirmed tells that the target is another cluster than before, because somebody confirmed it.
 func (r *recorder) identityConfirmed(tc *hubv1alpha1.TargetCluster, before types.UID) {
 	r.emit(tc, corev1.EventTypeNormal, reasonIdentityConfirmed,
-		"the target is the cluster with UID "+string(tc.Status.ClusterUID)+" from now on, it was the one with UID "+string(before))
+		"the target is the cluster with UID "+string(tc.Status.ClusterUID)+" from now on, it was the one with UID "+string(
+			before))
 }
 
 func (r *recorder) emit(tc *hubv1alpha1.TargetCluster, eventType, reason, note string) {

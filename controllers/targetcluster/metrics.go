@@ -17,7 +17,8 @@ var MetricDefinitions = &metrics.Set{}
 var (
 	metricInfo = MetricDefinitions.Gauge("trellis_target_info", "1, with what is known of the target. From the leader.",
 		metrics.LabelTarget, "version", "cloud_type", "region")
-	metricTargets = MetricDefinitions.Gauge("trellis_targets", "TargetClusters by condition and its status. From the leader.", "condition", "status")
+	metricTargets = MetricDefinitions.Gauge(
+		"trellis_targets", "TargetClusters by condition and its status. From the leader.", "condition", "status")
 )
 
 // Collector reads what TargetClusters say when it is asked. Make it with NewCollector.

@@ -41,7 +41,8 @@ func TestWritesWaitForThoseOfTheirKind(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			r := &reconciler{Options: Options{SyncPeriod: 30 * time.Second}, changes: crowd.New(changesPerSecond), details: crowd.New(detailsPerSecond)}
+			r := &reconciler{Options: Options{SyncPeriod: 30 * time.Second}, changes: crowd.New(changesPerSecond),
+				details: crowd.New(detailsPerSecond)}
 			others := func(c *crowd.Crowd, n int) {
 				for i := range n {
 					c.Wait(clustercache.ClusterKey{Namespace: "others", Name: fmt.Sprint(i)}, now)

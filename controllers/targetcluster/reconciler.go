@@ -191,7 +191,8 @@ func (r *reconciler) create(ctx context.Context, key clustercache.ClusterKey, se
 }
 
 // unregistered deals with a target that the clustercache does not know. tc is nil if it has no TargetCluster either.
-func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterKey, tc *hubv1alpha1.TargetCluster) (reconcile.Result, error) {
+func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterKey, tc *hubv1alpha1.TargetCluster) (
+	reconcile.Result, error) {
 	if tc == nil {
 		r.Guard.Forget(key)
 		r.forget(key)
@@ -221,7 +222,8 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 }
 
 // registrationExists asks the API server, because a clustercache that was just started does not know all registrations.
-func (r *reconciler) registrationExists(ctx context.Context, key clustercache.ClusterKey, secretName string) (bool, error) {
+func (r *reconciler) registrationExists(ctx context.Context, key clustercache.ClusterKey, secretName string) (
+	bool, error) {
 	secret := &corev1.Secret{}
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: secretName}, secret)
 	if apierrors.IsNotFound(err) {
@@ -234,7 +236,8 @@ func (r *reconciler) registrationExists(ctx context.Context, key clustercache.Cl
 }
 
 // observe returns what is known of a registered target, but for its ManagedResources.
-func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster, status clustercache.Status) observation {
+func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
+	status clustercache.Status) observation {
 	key := client.ObjectKeyFromObject(tc)
 	o := r.look(tc, observation{
 		now:        r.Clock.Now(),
@@ -246,7 +249,8 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 		paused:     tc.Spec.Paused,
 	})
 	o.others, o.elsewhereToo = r.sameCluster(key, status)
-	if known := tc.Status.ClusterUID; known != "" && o.connected() && status.UID != known && !identity.Confirmed(status.Annotations, status.UID) {
+	if known := tc.Status.ClusterUID; known != "" && o.connected() && status.UID != known &&
+		!identity.Confirmed(status.Annotations, status.UID) {
 		o.conflict = identity.Changed(known, status.UID)
 	}
 	return o
@@ -321,7 +325,8 @@ func (r *reconciler) nextLook() time.Duration { return r.SyncPeriod - rand.N(r.S
 
 // update writes what was observed into the status and its summary into the label, if it makes a difference to what it
 // was.
-func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster, o observation) (reconcile.Result, error) {
+func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster, o observation) (
+	reconcile.Result, error) {
 	tc, key := base.DeepCopy(), client.ObjectKeyFromObject(base)
 	r.unsettle(key)
 	if wait := o.tooEarly(&tc.Status); wait > 0 {
@@ -330,14 +335,16 @@ func (r *reconciler) update(ctx context.Context, base *hubv1alpha1.TargetCluster
 		return result, nil
 	}
 	o.failing = r.lastFailing(tc)
-	next, failing := record(&tc.Status, tc.Generation, o, resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]))
+	next, failing := record(&tc.Status, tc.Generation, o, resourcesv1alpha1.IsTruthy(
+		tc.Annotations[hubv1alpha1.HibernatedAnnotation]))
 	r.setFailing(key, failing)
 	again := o.now.Add(r.requeue(o.now, next).RequeueAfter)
 	return r.write(ctx, base, draft{tc: tc, seen: o, fails: len(failing) > 0, next: next, again: again}, o.now)
 }
 
 // write writes a draft, as far as it need not wait, and keeps the rest of it.
-func (r *reconciler) write(ctx context.Context, base *hubv1alpha1.TargetCluster, d draft, now time.Time) (reconcile.Result, error) {
+func (r *reconciler) write(ctx context.Context, base *hubv1alpha1.TargetCluster, d draft, now time.Time) (
+	reconcile.Result, error) {
 	key, result := client.ObjectKeyFromObject(base), reconcile.Result{RequeueAfter: max(d.again.Sub(now), soonest)}
 	shown := d.tc
 	wait, err := r.writeStatus(ctx, base, d.tc, now)
@@ -367,7 +374,8 @@ func (r *reconciler) write(ctx context.Context, base *hubv1alpha1.TargetCluster,
 }
 
 // writeStatus writes a status that has changed, or returns for how long that has to wait.
-func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.TargetCluster, now time.Time) (time.Duration, error) {
+func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.TargetCluster, now time.Time) (
+	time.Duration, error) {
 	key := client.ObjectKeyFromObject(tc)
 	if equality.Semantic.DeepEqual(base.Status, tc.Status) {
 		return 0, nil
@@ -391,7 +399,8 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 
 // writeLabel brings the status label in line with the conditions that are written. It returns the version that the
 // TargetCluster has then, and how long the label has to wait for its turn.
-func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetCluster, now time.Time) (version string, wait time.Duration, err error) {
+func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetCluster, now time.Time) (
+	version string, wait time.Duration, err error) {
 	value, key := summary(tc.Status.Conditions), client.ObjectKeyFromObject(tc)
 	if value == "" || tc.Labels[hubv1alpha1.StatusLabel] == value {
 		return tc.ResourceVersion, 0, nil
@@ -401,7 +410,8 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:%q}}}`, tc.UID, hubv1alpha1.StatusLabel, value)
 	labelled := tc.DeepCopy()
-	if err := r.Client.Patch(ctx, labelled, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Patch(ctx, labelled, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(
+		err) != nil {
 		return "", 0, fmt.Errorf("cannot label the TargetCluster: %w", err)
 	}
 	r.labels.Used(key, now)
@@ -411,7 +421,8 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 // record puts an observation into a status. It returns when it may become another one although nothing happens, zero if
 // it will not, and the checks to be remembered until the next look. A target that wakes from hibernation has all its
 // thresholds anew, so nothing is remembered of one that sleeps.
-func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observation, hibernated bool) (next time.Time, failing []hubv1alpha1.FailingCheck) {
+func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observation, hibernated bool) (
+	next time.Time, failing []hubv1alpha1.FailingCheck) {
 	status.ObservedGeneration = generation
 	status.FailingChecks = nil
 	if !hibernated {
@@ -489,11 +500,16 @@ func (r *reconciler) wait(before, after hubv1alpha1.TargetClusterStatus, last, n
 }
 
 // withoutBegun returns since when checks fail that did not before, zero if there are none, and the status without that.
-func withoutBegun(before, after hubv1alpha1.TargetClusterStatus) (begun time.Time, rest hubv1alpha1.TargetClusterStatus) {
+func withoutBegun(before, after hubv1alpha1.TargetClusterStatus) (
+	begun time.Time, rest hubv1alpha1.TargetClusterStatus) {
 	rest = *after.DeepCopy()
 	rest.FailingChecks = slices.DeleteFunc(rest.FailingChecks, func(check hubv1alpha1.FailingCheck) bool {
-		known := slices.ContainsFunc(before.FailingChecks, func(old hubv1alpha1.FailingCheck) bool { return old.Type == check.Type })
-		is, was := meta.FindStatusCondition(rest.Conditions, check.Type), meta.FindStatusCondition(before.Conditions, check.Type)
+		known := slices.ContainsFunc(before.FailingChecks, func(
+			old hubv1alpha1.FailingCheck) bool {
+			return old.Type == check.Type
+		})
+		is, was := meta.FindStatusCondition(rest.Conditions, check.Type),
+			meta.FindStatusCondition(before.Conditions, check.Type)
 		if known || is == nil || was == nil {
 			return false
 		}

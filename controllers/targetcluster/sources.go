@@ -97,7 +97,8 @@ func (s *sources) forward(ctx context.Context) {
 // changesWhoServes tells whether another target of the namespace may be the one that serves now: one appeared, changed
 // its labels, or goes, or one that goes was refused, and is not going any more.
 func (s *sources) changesWhoServes(event clustercache.Event) bool {
-	if event.Has(clustercache.EventRegistered) || event.Has(clustercache.EventDraining) || event.Has(clustercache.EventGone) {
+	if event.Has(clustercache.EventRegistered) || event.Has(clustercache.EventDraining) ||
+		event.Has(clustercache.EventGone) {
 		return true
 	}
 	status, _ := s.options.Clusters.GetStatus(event.Cluster)

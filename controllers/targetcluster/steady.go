@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// settledMost is how long a target is taken as settled at most. Changes without an event, such as those of the labels of
-// a namespace by which a class selects it, are found then.
+// settledMost is how long a target is taken as settled at most. Changes without an event, such as those of the labels
+// of a namespace by which a class selects it, are found then.
 const settledMost = 5 * time.Minute
 
 // sweepPeriod is how often sweep looks which settled targets are due, unless sync periods are as short.
@@ -32,8 +32,10 @@ type settled struct {
 // settle notes that the status of a target stays as it is until next, unless something happens; zero: for long. It
 // returns whether the target is settled. One that is not healthy never is, because its durations and causes change in
 // more ways. version is that of its TargetCluster after the last write: another one is somebody else's.
-func (r *reconciler) settle(key clustercache.ClusterKey, version string, said []metav1.Condition, o observation, next time.Time) bool {
-	if summary(said) != hubv1alpha1.StatusHealthy || !o.connected() || o.conflict != nil || o.nodes.Fault != nil || r.Members != nil && !o.membersKnown {
+func (r *reconciler) settle(key clustercache.ClusterKey, version string, said []metav1.Condition, o observation,
+	next time.Time) bool {
+	if summary(said) != hubv1alpha1.StatusHealthy || !o.connected() || o.conflict != nil || o.nodes.Fault != nil ||
+		r.Members != nil && !o.membersKnown {
 		return false
 	}
 	until := o.now.Add(settledMost)
@@ -61,7 +63,8 @@ func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) 
 	r.mu.Lock()
 	s, ok := r.settled[key]
 	r.mu.Unlock()
-	if !ok || s.version != tc.ResourceVersion || !o.now.Before(s.until) || o.now.Sub(o.sign) > o.rules.monitor || !s.seen.sameAs(&o) {
+	if !ok || s.version != tc.ResourceVersion || !o.now.Before(s.until) || o.now.Sub(o.sign) > o.rules.monitor ||
+		!s.seen.sameAs(&o) {
 		return false
 	}
 	r.mu.Lock()
@@ -73,8 +76,9 @@ func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) 
 	return ok
 }
 
-// sweep compares settled targets when that is due, until ctx ends, and enqueues those that have changed. With a thousand
-// targets there are forty comparisons a second, which cost several times as much by way of the queue and its workers.
+// sweep compares settled targets when that is due, until ctx ends, and enqueues those that have changed. With a
+// thousand targets there are forty comparisons a second, which cost several times as much by way of the queue and its
+// workers.
 func (r *reconciler) sweep(ctx context.Context, enqueue func(...clustercache.ClusterKey)) {
 	ticker := time.NewTicker(min(sweepPeriod, max(r.SyncPeriod/8, time.Millisecond)))
 	defer ticker.Stop()
@@ -134,8 +138,10 @@ func (r *reconciler) stillSettled(ctx context.Context, key clustercache.ClusterK
 func (o *observation) sameAs(other *observation) bool {
 	a, b := o.status, other.status
 	a.RoundTrip, b.RoundTrip = 0, 0
-	return o.revision == other.revision && o.registered == other.registered && o.conflict == nil && other.conflict == nil &&
-		o.health.ConsecutiveFailures == other.health.ConsecutiveFailures && o.nodes == other.nodes && o.roundTrip == other.roundTrip &&
+	return o.revision == other.revision && o.registered == other.registered && o.conflict == nil &&
+		other.conflict == nil &&
+		o.health.ConsecutiveFailures == other.health.ConsecutiveFailures && o.nodes == other.nodes &&
+		o.roundTrip == other.roundTrip &&
 		o.elsewhere == other.elsewhere && o.paused == other.paused && slices.Equal(o.others, other.others) &&
 		o.elsewhereToo == other.elsewhereToo &&
 		reflect.DeepEqual(o.facts, other.facts) && reflect.DeepEqual(a, b)

@@ -58,7 +58,8 @@ func TestSettledTargetsAreDue(t *testing.T) {
 // What panics in a look shows in the reconciliation that follows, which recovers.
 func TestLookThatPanicsIsReconciled(t *testing.T) {
 	g := NewWithT(t)
-	r := &reconciler{Options: Options{Clock: clock.RealClock{}}, revisions: newRevisions(), runs: map[*run]struct{}{}} // it has no informer
+	// it has no informer
+	r := &reconciler{Options: Options{Clock: clock.RealClock{}}, revisions: newRevisions(), runs: map[*run]struct{}{}}
 	g.Expect(r.stillSettled(t.Context(), clustercache.ClusterKey{Namespace: "one", Name: "a"})).To(BeFalse())
 	g.Expect(r.runs).To(BeEmpty())
 }

@@ -53,8 +53,8 @@ func (c *conditions) components(o observation) {
 	}
 }
 
-// hubReady tells whether the hub itself does its work on the target, and expires the other conditions if it does not. The
-// first monitor period of a term does not count.
+// hubReady tells whether the hub itself does its work on the target, and expires the other conditions if it does not.
+// The first monitor period of a term does not count.
 func (c *conditions) hubReady(o observation) {
 	const conditionType = hubv1alpha1.ConditionHubReady
 	idle, grace := o.now.Sub(o.sign), c.rules.monitor-o.now.Sub(c.rules.termBegan)
@@ -74,7 +74,8 @@ func (c *conditions) hubReady(o observation) {
 	case o.registered && (o.connected() || o.status.State == clustercache.StateDraining):
 		c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonHubReady, "Hub is posting ready status.")
 	default:
-		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonTargetUnreachable, "the hub works, and does not reach the target: "+o.down())
+		c.set(conditionType, metav1.ConditionUnknown, hubv1alpha1.ReasonTargetUnreachable,
+			"the hub works, and does not reach the target: "+o.down())
 	}
 }
 
@@ -82,7 +83,8 @@ func (c *conditions) hubReady(o observation) {
 func (c *conditions) expire(since time.Time) {
 	for _, condition := range c.list {
 		if condition.Type != hubv1alpha1.ConditionHubReady {
-			c.set(condition.Type, metav1.ConditionUnknown, hubv1alpha1.ReasonStatusUnknown, "the hub has not looked after the target since "+timeText(since))
+			c.set(condition.Type, metav1.ConditionUnknown, hubv1alpha1.ReasonStatusUnknown,
+				"the hub has not looked after the target since "+timeText(since))
 		}
 	}
 	clear(c.failing)
@@ -91,7 +93,8 @@ func (c *conditions) expire(since time.Time) {
 // summary is the value of the status label: what the worst condition says. It is empty if there is no condition.
 func summary(conditions []metav1.Condition) string {
 	worst := -1
-	order := []string{hubv1alpha1.StatusHealthy, hubv1alpha1.StatusProgressing, hubv1alpha1.StatusUnknown, hubv1alpha1.StatusUnhealthy}
+	order := []string{hubv1alpha1.StatusHealthy, hubv1alpha1.StatusProgressing, hubv1alpha1.StatusUnknown,
+		hubv1alpha1.StatusUnhealthy}
 	for _, condition := range conditions {
 		value := hubv1alpha1.StatusHealthy
 		switch {

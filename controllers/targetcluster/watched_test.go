@@ -299,7 +299,8 @@ func TestB2_HubReady(t *testing.T) {
 func TestB2_WhatNobodyKnowsIsWrittenOnce(t *testing.T) {
 	g := NewWithT(t)
 	expiren := func(o *observation) { o.sign = now }
-	l := (&life{}).see(0, sickMember("")).see(time.Second, sickMember("one")).see(time.Hour, expiren, sickNode, sickMember("one"))
+	l := (&life{}).see(0, sickMember("")).see(time.Second, sickMember("one")).see(
+		time.Hour, expiren, sickNode, sickMember("one"))
 	g.Expect(l.status.FailingChecks).To(BeEmpty())
 	before := l.status.DeepCopy()
 	g.Expect(l.is("Connected")).To(Equal("Unknown/StatusUnknown"))

@@ -67,8 +67,9 @@ func local(t *testing.T) (values string) {
 	return fmt.Sprintf("server: {healthProbes: {bindAddress: 127.0.0.1, port: %d}, metrics: {bindAddress: 127.0.0.1, port: %d}}", ports[0], ports[1])
 }
 
-// startHub starts a hub as a kubelet would start the pod of the Deployment in a namespace, as far as that goes without containers, and
-// waits until it is ready: with its arguments, environment, files and service account, and nothing else.
+// startHub starts a hub as a kubelet would start the pod of the Deployment in a namespace, as far as that goes without
+// containers, and waits until it is ready: with its arguments, environment, files and service account, and nothing
+// else.
 func startHub(t *testing.T, namespace string) *process {
 	t.Helper()
 	g := NewWithT(t)

@@ -125,7 +125,8 @@ func TestInstallationWithoutItsPriorityClassIsRefused(t *testing.T) {
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: "default", Name: "trellis"}, &appsv1.Deployment{})).To(MatchError(apierrors.IsNotFound, "not found"))
 }
 
-// TestHubFitsIntoItsImage: "make image" refuses 60 MiB, but takes too long for each check. What else is in an image has less than 2 MiB.
+// TestHubFitsIntoItsImage: "make image" refuses 60 MiB, but takes too long for each check. What else is in an image has
+// less than 2 MiB.
 func TestHubFitsIntoItsImage(t *testing.T) {
 	g := NewWithT(t)
 	file, err := os.Stat(binary)
@@ -133,8 +134,8 @@ func TestHubFitsIntoItsImage(t *testing.T) {
 	g.Expect(file.Size()).To(BeNumerically("<", 58<<20))
 }
 
-// TestUpgradeAndReinstallation follows an installation from the chart before this one to its end and beyond, and looks whether
-// anything in a target was touched that need not be.
+// TestUpgradeAndReinstallation follows an installation from the chart before this one to its end and beyond, and looks
+// whether anything in a target was touched that need not be.
 func TestUpgradeAndReinstallation(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	const namespace, shoot = "hub", "shoot--up"
@@ -213,7 +214,8 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	g.Eventually(func() error { return source.Client.Get(ctx, client.ObjectKeyFromObject(mr), mr) }).Should(MatchError(apierrors.IsNotFound, "not found"))
 }
 
-// TestRightsOfListedNamespaces installs a hub whose classes list their namespaces: it works there, and cannot look elsewhere.
+// TestRightsOfListedNamespaces installs a hub whose classes list their namespaces: it works there, and cannot look
+// elsewhere.
 func TestRightsOfListedNamespaces(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	const namespace, garden, other = "narrow", "garden", "not-listed"
@@ -245,7 +247,8 @@ config:
 	startHub(t, namespace)
 	register(ctx, g, garden, "virtual")
 	for class, cluster := range map[string]*testbed.Cluster{"seed": source, "virtual": target} {
-		g.Expect(source.Client.Create(ctx, testbed.Content(garden, class, "objects.yaml", testbed.ConfigMap(garden, class+"-applied", "1")))).To(Succeed())
+		g.Expect(source.Client.Create(ctx, testbed.Content(
+			garden, class, "objects.yaml", testbed.ConfigMap(garden, class+"-applied", "1")))).To(Succeed())
 		mr := testbed.ManagedResource(garden, class, class)
 		mr.Spec.Class = &class
 		g.Expect(source.Client.Create(ctx, mr)).To(Succeed())
@@ -277,7 +280,8 @@ func accountClient(ctx context.Context, g *WithT, namespace string) client.Clien
 // and deleted.
 func expectWork(ctx context.Context, g *WithT, namespace string) {
 	key := types.NamespacedName{Namespace: namespace, Name: "probe"}
-	g.Expect(source.Client.Create(ctx, testbed.Content(namespace, "probe", "objects.yaml", testbed.ConfigMap(namespace, "probe", "right")))).To(Succeed())
+	g.Expect(source.Client.Create(ctx, testbed.Content(
+		namespace, "probe", "objects.yaml", testbed.ConfigMap(namespace, "probe", "right")))).To(Succeed())
 	mr := testbed.ManagedResource(namespace, "probe", "probe")
 	g.Expect(source.Client.Create(ctx, mr)).To(Succeed())
 	live := &corev1.ConfigMap{}

@@ -41,7 +41,8 @@ func run(m *testing.M) int {
 	}
 	var start errgroup.Group
 	start.Go(func() (err error) {
-		source, err = testbed.StartCluster(ctx, controlplane.Options{Name: "source", ControllerManager: true, Scheduler: true, Nodes: 2})
+		source, err = testbed.StartCluster(ctx,
+			controlplane.Options{Name: "source", ControllerManager: true, Scheduler: true, Nodes: 2})
 		return err
 	})
 	start.Go(func() (err error) {

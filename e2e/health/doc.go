@@ -10,11 +10,11 @@
 //	late_test.go     watches that are late
 //	outage_test.go   targets that are lost in every phase of a roll-out
 //
-// A source and two targets are shared by all tests, and so is the hub. The targets have controllers, a scheduler and a node
-// whose kubelet says of every pod that it runs. Pods of a scheduler that does not exist never get to it: of those the test
-// is the kubelet, so that a roll-out goes no further than the test lets it. The second target is for tests that take it
-// away; only one of them has it at a time.
+// A source and two targets are shared by all tests, and so is the hub. The targets have controllers, a scheduler and a
+// node whose kubelet says of every pod that it runs. Pods of a scheduler that does not exist never get to it: of those
+// the test is the kubelet, so that a roll-out goes no further than the test lets it. The second target is for tests
+// that take it away; only one of them has it at a time.
 //
-// A watch on the source records every version of every ManagedResource. What must not be said before something happened in
-// the target is looked for in all versions up to the moment before the test made it happen.
+// A watch on the source records every version of every ManagedResource. What must not be said before something happened
+// in the target is looked for in all versions up to the moment before the test made it happen.
 package health

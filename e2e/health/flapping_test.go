@@ -44,7 +44,8 @@ func TestFlapping(t *testing.T) {
 			t.Logf("%d writes for %d fast flips", len(fast), 2*fastFlips)
 			p.Expect(len(fast)).To(BeNumerically("<=", 15), history(fast))
 			for _, v := range append(paced, fast...) {
-				p.Expect(saysReady(v.ManagedResource)).To(Equal(saysHealthy(v.ManagedResource) && saysRolledOut(v.ManagedResource)), history([]testbed.Version{v}))
+				p.Expect(saysReady(v.ManagedResource)).To(
+					Equal(saysHealthy(v.ManagedResource) && saysRolledOut(v.ManagedResource)), history([]testbed.Version{v}))
 			}
 		})
 	}

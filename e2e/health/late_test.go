@@ -185,8 +185,8 @@ func TestWatchIsLateAfterACorrection(t *testing.T) {
 	p.awaitReady("mr")
 }
 
-// Pods are watched apart from what owns them. A Deployment that says that it is done is not rolled out before the watch of
-// pods has shown its new ones, and the end of its old ones.
+// Pods are watched apart from what owns them. A Deployment that says that it is done is not rolled out before the watch
+// of pods has shown its new ones, and the end of its old ones.
 func TestWatchOfPodsIsLate(t *testing.T) {
 	t.Parallel()
 	way := newRelay(t, east)

@@ -116,8 +116,8 @@ func TestOutageInEachPhaseOfARollout(t *testing.T) {
 			}
 			bring()
 			returned := time.Now()
-			// A controller manager that is back before the API server knows its rights cannot create a ReplicaSet, and the Deployment
-			// says so until its roll-out goes on. These two do not go on.
+			// A controller manager that is back before the API server knows its rights cannot create a ReplicaSet, and the
+			// Deployment says so until its roll-out goes on. These two do not go on.
 			healthyOrRefused := func(name string) OmegaMatcher {
 				return Or(Equal(isHealthy), Satisfy(func(string) bool {
 					return strings.Contains(message(p.mr(name), healthy), "(ReplicaSetCreateError)")

@@ -48,7 +48,8 @@ func newPlace(t *testing.T) place {
 // newPlaceIn is a place in a target that the hub reaches by a kubeconfig.
 func newPlaceIn(t *testing.T, target *testbed.Cluster, kubeconfig []byte) place {
 	t.Helper()
-	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: testbed.Namespace(t, nil, source, target), target: target}
+	p := place{WithT: NewWithT(t), t: t, ctx: context.Background(), ns: testbed.Namespace(t, nil, source, target),
+		target: target}
 	t.Cleanup(p.abandon)
 	p.Expect(source.Client.Create(p.ctx, testbed.Registration(p.ns, "a", kubeconfig))).To(Succeed())
 	p.Eventually(func() error { // without it no pod can be made
@@ -147,8 +148,8 @@ func message(mr *resourcesv1alpha1.ManagedResource, t resourcesv1alpha1.Conditio
 	return c.Message
 }
 
-// await waits until a ManagedResource is applied as it is written now, with these conditions of health and progress, and
-// returns it.
+// await waits until a ManagedResource is applied as it is written now, with these conditions of health and progress,
+// and returns it.
 func (p place) await(name string, health, progress any) *resourcesv1alpha1.ManagedResource {
 	p.t.Helper()
 	var mr *resourcesv1alpha1.ManagedResource

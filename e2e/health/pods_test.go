@@ -41,8 +41,8 @@ func TestH11_SurplusPod(t *testing.T) {
 	p.awaitReady("mr")
 }
 
-// The pods of a Deployment that others made bear no label of ours, and some of them may still be ending when its new pods
-// run.
+// The pods of a Deployment that others made bear no label of ours, and some of them may still be ending when its new
+// pods run.
 func TestH11_OldPodsOfAnAdoptedDeployment(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

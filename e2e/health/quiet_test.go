@@ -14,8 +14,8 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// writes lists what the hub wrote to ManagedResources of the namespace since a time. Besides their status these are notes of
-// what it has seen, of which a change that it lets pass is one.
+// writes lists what the hub wrote to ManagedResources of the namespace since a time. Besides their status these are
+// notes of what it has seen, of which a change that it lets pass is one.
 func (p place) writes(since time.Time) []string {
 	p.t.Helper()
 	entries, err := source.AuditEntries()
@@ -29,7 +29,8 @@ func (p place) writes(since time.Time) []string {
 	return out
 }
 
-// awaitNoted waits until the hub is done with a ManagedResource: some seconds after all is well it writes down that it is.
+// awaitNoted waits until the hub is done with a ManagedResource: some seconds after all is well it writes down that it
+// is.
 func (p place) awaitNoted(name string) {
 	p.t.Helper()
 	p.Eventually(func() map[string]string { return p.mr(name).Annotations }).Should(HaveKey(hubv1alpha1.AppliedAnnotation))

@@ -43,8 +43,8 @@ func (p place) between(name string, from, to mark) []testbed.Version {
 	return seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})[from:to]
 }
 
-// ofNewContent leaves only versions that speak of content that came after the first of them: those from the one on that says
-// that it is being applied, or that it is applied.
+// ofNewContent leaves only versions that speak of content that came after the first of them: those from the one on that
+// says that it is being applied, or that it is applied.
 func ofNewContent(before *resourcesv1alpha1.ManagedResource, versions []testbed.Version) []testbed.Version {
 	for i, v := range versions {
 		if checksum(v.ManagedResource) != checksum(before) || condition(v.ManagedResource, applied) != condition(before, applied) {

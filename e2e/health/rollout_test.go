@@ -193,8 +193,8 @@ func (p place) pod(name, image string) (out corev1.Pod) {
 	return out
 }
 
-// Whatever is said of new content is compared with the target at the moment when it is said. Nothing holds the roll-outs up,
-// and the ways to change content are those of producers: another Secret, and the same one.
+// Whatever is said of new content is compared with the target at the moment when it is said. Nothing holds the
+// roll-outs up, and the ways to change content are those of producers: another Secret, and the same one.
 func TestH09_RolloutsInOneGo(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -215,7 +215,8 @@ func TestH09_RolloutsInOneGo(t *testing.T) {
 	}{
 		{"another Secret", image2, func(documents string) {
 			p.content("other", p.objects(documents))
-			p.Expect(source.Client.Patch(p.ctx, testbed.ManagedResource(p.ns, "mr"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"secretRefs":[{"name":"other"}]}}`)))).To(Succeed())
+			p.Expect(source.Client.Patch(p.ctx, testbed.ManagedResource(p.ns, "mr"), client.RawPatch(
+				types.MergePatchType, []byte(`{"spec":{"secretRefs":[{"name":"other"}]}}`)))).To(Succeed())
 		}},
 		{"the same Secret", image1, func(documents string) { p.content("other", p.objects(documents)) }},
 		{"the same Secret again", image2, func(documents string) { p.content("other", p.objects(documents)) }},
@@ -234,8 +235,8 @@ func TestH09_RolloutsInOneGo(t *testing.T) {
 	}
 }
 
-// compare has every claim about new content compared with the target as soon as it is seen, until the returned function is
-// called. All that is claimed stays true once it is, so what is not true at that moment was not true before.
+// compare has every claim about new content compared with the target as soon as it is seen, until the returned function
+// is called. All that is claimed stays true once it is, so what is not true at that moment was not true before.
 func (p place) compare(name string, before *resourcesv1alpha1.ManagedResource, objects []*unstructured.Unstructured, image string) (end func() (claims int, lies []string)) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.ctx)

@@ -1,5 +1,5 @@
-// Package observability tests the chart's dashboards, rules and alerts with a real Prometheus and a real Alertmanager, on real
-// control planes and the hub as it ships: "make e2e-observability".
+// Package observability tests the chart's dashboards, rules and alerts with a real Prometheus and a real Alertmanager,
+// on real control planes and the hub as it ships: "make e2e-observability".
 //
 // # How it works
 //

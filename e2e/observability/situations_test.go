@@ -126,7 +126,8 @@ func TestSituations(t *testing.T) {
 		},
 		// The leader may write its Lease, and not that of the heartbeat.
 		"TrellisHeartbeatStale": func(t *testing.T, alert string) {
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.HubNamespace, Name: "trellis" + heartbeat.NameSuffix}}
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.HubNamespace, Name: "trellis" +
+				heartbeat.NameSuffix}}
 			allow := deny(t, source, lease, admissionregistrationv1.Update, func() error {
 				return source.Client.Patch(ctx, lease, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"tried":"yes"}}}`)), client.DryRunAll)
 			})
@@ -362,9 +363,10 @@ func logs() (all string, err error) {
 	return all, nil
 }
 
-// deny has a cluster refuse an operation on an object, or on all of its kind in its namespace if it has no name, until it is
-// allowed again. try is such an operation; it must change nothing.
-func deny(t *testing.T, c *testbed.Cluster, object client.Object, operation admissionregistrationv1.OperationType, try func() error) (allow func()) {
+// deny has a cluster refuse an operation on an object, or on all of its kind in its namespace if it has no name, until
+// it is allowed again. try is such an operation; it must change nothing.
+func deny(t *testing.T, c *testbed.Cluster, object client.Object, operation admissionregistrationv1.OperationType,
+	try func() error) (allow func()) {
 	t.Helper()
 	g, ctx := NewWithT(t), context.Background()
 	kind, err := c.Client.GroupVersionKindFor(object)

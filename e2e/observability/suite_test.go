@@ -101,7 +101,8 @@ func play(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	clusters, err := testbed.StartClusters(ctx, controlplane.Options{Name: "source"}, controlplane.Options{Name: "cluster"})
+	clusters, err := testbed.StartClusters(ctx, controlplane.Options{Name: "source"},
+		controlplane.Options{Name: "cluster"})
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +121,8 @@ func play(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if monitoring, err = testbed.StartMonitoring(ctx, testbed.MonitoringOptions{Binaries: binaries, Dir: folder, Interval: time.Second, Rules: rules}); err != nil {
+	if monitoring, err = testbed.StartMonitoring(
+		ctx, testbed.MonitoringOptions{Binaries: binaries, Dir: folder, Interval: time.Second, Rules: rules}); err != nil {
 		return 0, err
 	}
 	defer monitoring.Stop()
@@ -242,7 +244,8 @@ func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
 // register changes the registration.
 func (to *target) register(t *testing.T, kubeconfig []byte) {
 	t.Helper()
-	NewWithT(t).Expect(source.Client.Update(context.Background(), testbed.Registration(to.namespace, to.name, kubeconfig))).To(Succeed())
+	NewWithT(t).Expect(source.Client.Update(
+		context.Background(), testbed.Registration(to.namespace, to.name, kubeconfig))).To(Succeed())
 }
 
 // apply creates a ManagedResource with manifests.
@@ -268,11 +271,12 @@ func (to *target) applyAs(t *testing.T, class, name string, manifests ...string)
 // change changes what is in a ManagedResource.
 func (to *target) change(t *testing.T, name string, manifests ...string) {
 	t.Helper()
-	NewWithT(t).Expect(source.Client.Update(context.Background(), testbed.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
+	NewWithT(t).Expect(source.Client.Update(
+		context.Background(), testbed.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
 }
 
-// alone registers a target that serves a class of its own, which is named after it: of alerts that only tell the class, it has its
-// own ones then.
+// alone registers a target that serves a class of its own, which is named after it: of alerts that only tell the class,
+// it has its own ones then.
 func alone(t *testing.T, class string) (to *target, labels map[string]string) {
 	t.Helper()
 	to = newTarget(t, class, long)
@@ -284,7 +288,8 @@ func alone(t *testing.T, class string) (to *target, labels map[string]string) {
 func (to *target) serve(t *testing.T, class string) {
 	t.Helper()
 	patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, hubv1alpha1.ClassLabel, class))
-	NewWithT(t).Expect(source.Client.Patch(context.Background(), testbed.Registration(to.namespace, to.name, nil), patch)).To(Succeed())
+	NewWithT(t).Expect(source.Client.Patch(context.Background(), testbed.Registration(to.namespace, to.name, nil),
+		patch)).To(Succeed())
 }
 
 // limit limits the requests per second. Zero: as configured.
@@ -303,7 +308,8 @@ func (to *target) limit(t *testing.T, qps int) {
 // remove deletes a ManagedResource.
 func (to *target) remove(t *testing.T, name string) {
 	t.Helper()
-	NewWithT(t).Expect(source.Client.Delete(context.Background(), testbed.ManagedResource(to.namespace, name))).To(Succeed())
+	NewWithT(t).Expect(source.Client.Delete(context.Background(), testbed.ManagedResource(to.namespace, name))).To(
+		Succeed())
 }
 
 // configMaps are manifests of some, all in the namespace of the target.

@@ -102,7 +102,8 @@ func TestAnotherHubLeads(t *testing.T) {
 	admin := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: testbed.HubNamespace, Name: chart.ServiceAccount}},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: testbed.HubNamespace,
+			Name: chart.ServiceAccount}},
 	}
 	g.Expect(source.Client.Create(ctx, admin)).To(Succeed())
 	t.Cleanup(func() { _ = source.Client.Delete(context.Background(), admin) })

@@ -63,7 +63,8 @@ func TestContentGoesRoundAndRound(t *testing.T) {
 	p.Expect(p.succeeds("unpack", "mr/addons", "--show-secrets").out).To(ContainSubstring("geheim"))
 	p.Expect(p.succeeds("unpack", "managedresource", "addons", "-o", "name").out).To(Equal("ConfigMap " + p.name + "/a\nSecret " + p.name + "/s\n"))
 
-	// The same content has the same name; other content has another one, and the old Secret goes when it is not needed any more.
+	// The same content has the same name; other content has another one, and the old Secret goes when it is not needed any
+	// more.
 	p.apply("addons", manifests(p.secret("s", "geheim"), p.configMap("a", "1")), "--brotli", "--immutable")
 	p.Expect(p.mr("addons").Spec.SecretRefs).To(Equal(first))
 	next := p.succeeds("pack", "-f", p.file("next.yaml", p.configMap("a", "2")), "--name", "addons", "--brotli", "--immutable", "-o", "name").out
@@ -83,7 +84,8 @@ func TestContentGoesRoundAndRound(t *testing.T) {
 func TestABrokenBundle(t *testing.T) {
 	p := newPlace(t)
 	p.register("shoot-a")
-	p.Expect(source.Client.Create(p.ctx, testbed.Content(p.name, "broken", "data.yaml", p.configMap("a", "1"), "{not: [yaml"))).To(Succeed())
+	p.Expect(source.Client.Create(p.ctx, testbed.Content(
+		p.name, "broken", "data.yaml", p.configMap("a", "1"), "{not: [yaml"))).To(Succeed())
 	p.Expect(source.Client.Create(p.ctx, testbed.ManagedResource(p.name, "broken", "broken"))).To(Succeed())
 	p.eventually("broken", resourcesv1alpha1.ConditionResourcesApplied, "False", "DecodingFailed")
 

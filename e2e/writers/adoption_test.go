@@ -19,7 +19,8 @@ const resourceManager = "a resource manager"
 
 // creators make an object in the ways in which it may exist before the hub.
 var creators = map[string]func(p place, obj *unstructured.Unstructured){
-	// A Gardener resource manager writes whole objects with its own marks. The real one is in package e2e, behind a build tag.
+	// A Gardener resource manager writes whole objects with its own marks. The real one is in package e2e, behind a build
+	// tag.
 	resourceManager: func(p place, obj *unstructured.Unstructured) {
 		labels := maps.Clone(obj.GetLabels())
 		labels[resourcesv1alpha1.ManagedByLabel] = "gardener"
@@ -48,8 +49,8 @@ var creators = map[string]func(p place, obj *unstructured.Unstructured){
 	},
 }
 
-// adopted are manifests of which the pod templates have the label that the hub puts there, so that their content is what the
-// hub wants.
+// adopted are manifests of which the pod templates have the label that the hub puts there, so that their content is
+// what the hub wants.
 var adopted = map[string]string{
 	"ConfigMap": "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: $ns, name: app}\ndata: {a: \"1\"}\n",
 	"Secret":    "apiVersion: v1\nkind: Secret\nmetadata: {namespace: $ns, name: app}\ndata: {a: MQ==}\n",
@@ -134,7 +135,8 @@ func TestAdoptionChangesOwnershipOnly(t *testing.T) {
 	}
 }
 
-// listAsItsOwn writes the inventory that a resource manager leaves, and has the ManagedResource, which was ignored, kept.
+// listAsItsOwn writes the inventory that a resource manager leaves, and has the ManagedResource, which was ignored,
+// kept.
 func (p place) listAsItsOwn(name string, objects []*unstructured.Unstructured) {
 	p.t.Helper()
 	p.Eventually(func() error {

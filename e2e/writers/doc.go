@@ -9,10 +9,10 @@
 //	adoption_test.go    objects of others become the hub's without being changed
 //	order_test.go       what waits for what, and what failures stop
 //
-// One source and one target, which has controllers, a scheduler and a node, are shared by all tests, and so is the hub. Each
-// test has a namespace of its own in both.
+// One source and one target, which has controllers, a scheduler and a node, are shared by all tests, and so is the hub.
+// Each test has a namespace of its own in both.
 //
-// That the hub leaves something alone is not shown by waiting: a test disturbs a label of the same object and has it put
-// right. The watch delivers in order, so what was written before has been judged then, and the audit log tells how often the
-// hub wrote in all.
+// That the hub leaves something alone is not shown by waiting: a test disturbs a label of the same object and has it
+// put right. The watch delivers in order, so what was written before has been judged then, and the audit log tells how
+// often the hub wrote in all.
 package writers

@@ -328,7 +328,10 @@ func (e exception) run(p place) {
 func (p place) expectUndisturbed(name string) {
 	p.t.Helper()
 	versions := seen.Of(types.NamespacedName{Namespace: p.ns, Name: name})
-	first := slices.IndexFunc(versions, func(v testbed.Version) bool { return appliedCondition(v.ManagedResource) == "True/ApplySucceeded" })
+	first := slices.IndexFunc(versions, func(
+		v testbed.Version) bool {
+		return appliedCondition(v.ManagedResource) == "True/ApplySucceeded"
+	})
 	p.Expect(first).To(BeNumerically(">=", 0))
 	for _, v := range versions[first:] {
 		p.Expect(appliedCondition(v.ManagedResource)).To(Equal("True/ApplySucceeded"))

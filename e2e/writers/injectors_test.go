@@ -11,8 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The injector of cert-manager cannot run here without all of cert-manager. It writes in two ways, depending on a feature
-// gate: it reads, sets the field and updates, or it applies nothing but the fields it wants. Both are played here.
+// The injector of cert-manager cannot run here without all of cert-manager. It writes in two ways, depending on a
+// feature gate: it reads, sets the field and updates, or it applies nothing but the fields it wants. Both are played
+// here.
 const injector = "cert-manager-cainjector"
 
 // authority and otherAuthority are certificates, because some kinds take nothing else.

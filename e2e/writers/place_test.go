@@ -71,8 +71,8 @@ func (p place) abandon() {
 	p.Expect(source.Client.DeleteAllOf(p.ctx, &corev1.Secret{}, client.InNamespace(p.ns))).To(Succeed())
 }
 
-// dismiss deletes a ManagedResource with all it keeps. Tests do that whose objects would disturb others: while an aggregated
-// API does not answer, no namespace can be deleted.
+// dismiss deletes a ManagedResource with all it keeps. Tests do that whose objects would disturb others: while an
+// aggregated API does not answer, no namespace can be deleted.
 func (p place) dismiss(name string) {
 	p.t.Helper()
 	for _, ref := range p.mr(name).Status.Resources {
@@ -175,7 +175,8 @@ func (p place) awaitReady(name string) {
 func (p place) reapply(name string) {
 	p.t.Helper()
 	raw := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, resourcesv1alpha1.OperationAnnotation, resourcesv1alpha1.OperationReconcile)
-	p.Expect(source.Client.Patch(p.ctx, testbed.ManagedResource(p.ns, name), client.RawPatch(types.MergePatchType, []byte(raw)))).To(Succeed())
+	p.Expect(source.Client.Patch(p.ctx, testbed.ManagedResource(p.ns, name), client.RawPatch(
+		types.MergePatchType, []byte(raw)))).To(Succeed())
 	p.Eventually(func() map[string]string { return p.mr(name).Annotations }).ShouldNot(HaveKey(resourcesv1alpha1.OperationAnnotation))
 }
 
@@ -227,7 +228,8 @@ func (p place) update(obj *unstructured.Unstructured, manager string, change fun
 	return live
 }
 
-// nudge disturbs the label of an object and waits until the hub has put it right: it has seen all that was written before.
+// nudge disturbs the label of an object and waits until the hub has put it right: it has seen all that was written
+// before.
 func (p place) nudge(obj *unstructured.Unstructured) {
 	p.t.Helper()
 	p.mergePatch(obj, "nudger", fmt.Sprintf(`{"metadata":{"labels":{%q:"now"}}}`, nudged))

@@ -35,8 +35,8 @@ func replicasOf(p place, obj *unstructured.Unstructured) func() any {
 	return func() any { return p.value(obj, "spec.replicas") }
 }
 
-// The autoscaler of the controller manager scales up to its minimum and down to its maximum without metrics, of which there
-// are none here.
+// The autoscaler of the controller manager scales up to its minimum and down to its maximum without metrics, of which
+// there are none here.
 func TestAutoscalerOfTheControllerManagerScales(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]string{

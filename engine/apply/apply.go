@@ -184,7 +184,8 @@ func mentionsUID(err error) bool {
 		return false
 	}
 	text := err.Error()
-	return strings.Contains(text, "uid mismatch") || strings.Contains(text, "metadata.uid") || strings.Contains(text, "UID in precondition")
+	return strings.Contains(text, "uid mismatch") || strings.Contains(text, "metadata.uid") ||
+		strings.Contains(text, "UID in precondition")
 }
 
 func mappingFor(
@@ -225,9 +226,12 @@ func (t Target) Head(ctx context.Context, in Intent) (*metav1.PartialObjectMetad
 // partial returns the metadata of an object.
 func partial(obj *unstructured.Unstructured) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(), Generation: obj.GetGeneration(),
-		Labels: obj.GetLabels(), Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(), Finalizers: obj.GetFinalizers(),
-		CreationTimestamp: obj.GetCreationTimestamp(), DeletionTimestamp: obj.GetDeletionTimestamp(), ManagedFields: obj.GetManagedFields(),
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+		Generation: obj.GetGeneration(),
+		Labels:     obj.GetLabels(), Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(),
+		Finalizers:        obj.GetFinalizers(),
+		CreationTimestamp: obj.GetCreationTimestamp(), DeletionTimestamp: obj.GetDeletionTimestamp(),
+		ManagedFields: obj.GetManagedFields(),
 	}}
 }
 

@@ -36,7 +36,8 @@ func (o *object) replace(live *unstructured.Unstructured, refusal error) (done b
 		return false, fmt.Errorf("%w; not deleted because it is not known to be ours", refusal)
 	}
 	if resourcesv1alpha1.IsTruthy(live.GetAnnotations()[resourcesv1alpha1.KeepObjectAnnotation]) {
-		return false, fmt.Errorf("%w; not deleted because of its annotation %s", refusal, resourcesv1alpha1.KeepObjectAnnotation)
+		return false, fmt.Errorf("%w; not deleted because of its annotation %s", refusal,
+			resourcesv1alpha1.KeepObjectAnnotation)
 	}
 	created := o.manifest.DeepCopy()
 	err = o.target.Client.Create(o.ctx, created, client.FieldOwner(o.FieldManager), client.DryRunAll)
@@ -65,7 +66,8 @@ func (o *object) replace(live *unstructured.Unstructured, refusal error) (done b
 
 // immutable reports whether a ConfigMap or Secret could not be updated because it is immutable.
 func immutable(in Intent, refusal error) bool {
-	if gvk := in.Object.GroupVersionKind(); gvk.Group != "" || gvk.Version != "v1" || gvk.Kind != "ConfigMap" && gvk.Kind != "Secret" {
+	if gvk := in.Object.GroupVersionKind(); gvk.Group != "" || gvk.Version != "v1" || gvk.Kind != "ConfigMap" &&
+		gvk.Kind != "Secret" {
 		return false
 	}
 	var status apierrors.APIStatus

@@ -354,7 +354,8 @@ func (o *object) tidy(live *metav1.PartialObjectMetadata, record *ownership.Reco
 	if options.ForceAnnotations {
 		options.ControlPlane = byControlPlane(record)
 	}
-	for _, key := range merge.StaleAnnotations(o.in.Key.GroupKind(), merge.AnnotationsOf(o.manifest), live.Annotations, options) {
+	for _, key := range merge.StaleAnnotations(
+		o.in.Key.GroupKind(), merge.AnnotationsOf(o.manifest), live.Annotations, options) {
 		ops = append(ops, remove("/metadata/annotations/"+pointer.Replace(key)))
 	}
 	if len(live.OwnerReferences) == 0 {
@@ -379,7 +380,8 @@ func byControlPlane(record *ownership.Record) func(key string) bool {
 
 // rewrite makes us the owner of foreign payload, gives up ownership of fields that count at creation only, and applies
 // tidy, provided that the object is unchanged since seen.
-func (o *object) rewrite(seen *metav1.PartialObjectMetadata, record *ownership.Record, passing []fieldpath.Path, tidy []patchOperation) (*metav1.PartialObjectMetadata, error) {
+func (o *object) rewrite(seen *metav1.PartialObjectMetadata, record *ownership.Record, passing []fieldpath.Path,
+	tidy []patchOperation) (*metav1.PartialObjectMetadata, error) {
 	entries, changed, err := record.Rewrite(o.in.Object.GetAPIVersion(), o.exempt, passing)
 	if err != nil {
 		return nil, err
@@ -395,7 +397,8 @@ func (o *object) rewrite(seen *metav1.PartialObjectMetadata, record *ownership.R
 	if err != nil {
 		return nil, fmt.Errorf("encoding managed fields: %w", err)
 	}
-	answer, err := o.resource.Patch(o.ctx, o.in.Key.Name, types.JSONPatchType, raw, metav1.PatchOptions{FieldManager: o.FieldManager})
+	answer, err := o.resource.Patch(o.ctx, o.in.Key.Name, types.JSONPatchType, raw,
+		metav1.PatchOptions{FieldManager: o.FieldManager})
 	return answer, o.redact(err)
 }
 
@@ -459,7 +462,8 @@ func (o *object) createOnly() (done bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		live, err = o.resource.Patch(o.ctx, o.in.Key.Name, types.JSONPatchType, raw, metav1.PatchOptions{FieldManager: o.FieldManager})
+		live, err = o.resource.Patch(o.ctx, o.in.Key.Name, types.JSONPatchType, raw,
+			metav1.PatchOptions{FieldManager: o.FieldManager})
 		if apierrors.IsConflict(err) {
 			return false, nil
 		}

@@ -62,7 +62,8 @@ func Prepare(ctx context.Context, original *unstructured.Unstructured, text *man
 
 	entryLabels := merged(obj.GetLabels(), marks.Labels)
 	entry := inventory.Entry(obj, entryLabels, nonEmpty(maps.Clone(annotations)))
-	prepared := Prepared{Entry: entry, Intent: Intent{Object: obj, Key: inventory.KeyOfObject(obj), CreateOnly: ignored, text: text}, Unserved: !served}
+	prepared := Prepared{Entry: entry, Intent: Intent{Object: obj, Key: inventory.KeyOfObject(obj), CreateOnly: ignored,
+		text: text}, Unserved: !served}
 	if ignored {
 		return prepared, nil // it is created as in the manifest
 	}
@@ -179,7 +180,8 @@ var leftToOthers = map[string][][]string{
 	"admissionregistration.k8s.io/MutatingWebhookConfiguration":   {{"webhooks", "*", "clientConfig", "caBundle"}},
 	"admissionregistration.k8s.io/ValidatingWebhookConfiguration": {{"webhooks", "*", "clientConfig", "caBundle"}},
 	"apiregistration.k8s.io/APIService":                           {{"spec", "caBundle"}},
-	"apiextensions.k8s.io/CustomResourceDefinition":               {{"spec", "conversion", "webhook", "clientConfig", "caBundle"}},
+	"apiextensions.k8s.io/CustomResourceDefinition": {{"spec", "conversion", "webhook", "clientConfig",
+		"caBundle"}},
 }
 
 // dropEmpty removes fields that a manifest leaves empty for other controllers. If they were sent, we would own them and

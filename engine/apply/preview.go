@@ -41,7 +41,8 @@ func (a *Applier) Preview(ctx context.Context, t Target, in Intent) (Preview, er
 	if _, err := mappingFor(ctx, t.Mapper, in.Object); err != nil {
 		return Preview{}, err
 	}
-	o := &object{Applier: a, ctx: ctx, target: t, in: in, options: in.options(), exempt: in.Exempt(), out: &Outcome{}, manifest: in.Object}
+	o := &object{Applier: a, ctx: ctx, target: t, in: in, options: in.options(), exempt: in.Exempt(), out: &Outcome{},
+		manifest: in.Object}
 	live, err := o.read()
 	if err != nil {
 		return Preview{}, err
@@ -97,7 +98,8 @@ func (o *object) dryRunApply(body *unstructured.Unstructured) (*unstructured.Uns
 		return nil, fmt.Errorf("encoding the manifest: %w", err)
 	}
 	after := body.DeepCopy()
-	err = o.target.Client.Patch(o.ctx, after, client.RawPatch(types.ApplyPatchType, raw), client.DryRunAll, client.ForceOwnership, client.FieldOwner(o.FieldManager))
+	err = o.target.Client.Patch(o.ctx, after, client.RawPatch(types.ApplyPatchType, raw), client.DryRunAll,
+		client.ForceOwnership, client.FieldOwner(o.FieldManager))
 	return after, err
 }
 

@@ -102,7 +102,8 @@ func (a *Applier) awaitKind(ctx context.Context, t Target, needs *needs, in Inte
 		return err == nil || !meta.IsNoMatchError(err), nil
 	})
 	if pollErr != nil {
-		return fmt.Errorf("its CustomResourceDefinition was applied, but the kind was not served within %s: %w", a.kindTimeout(), err)
+		return fmt.Errorf("its CustomResourceDefinition was applied, but the kind was not served within %s: %w",
+			a.kindTimeout(), err)
 	}
 	return err
 }
@@ -125,7 +126,8 @@ type needs struct {
 
 func newNeeds(intents []Intent) *needs {
 	n := &needs{
-		definitions: map[schema.GroupKind]inventory.Key{}, namespaces: map[string]inventory.Key{}, faulty: map[inventory.Key]bool{},
+		definitions: map[schema.GroupKind]inventory.Key{}, namespaces: map[string]inventory.Key{},
+		faulty: map[inventory.Key]bool{},
 	}
 	for i := range intents {
 		gk := intents[i].Key.GroupKind()

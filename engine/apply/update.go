@@ -32,7 +32,8 @@ func refusesApply(err error) bool {
 	case http.StatusUnsupportedMediaType, http.StatusMethodNotAllowed, http.StatusNotAcceptable:
 		return true
 	case http.StatusInternalServerError, http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return strings.Contains(err.Error(), "failed to create typed patch object") || strings.Contains(err.Error(), "duplicate entries for key")
+		return strings.Contains(err.Error(), "failed to create typed patch object") ||
+			strings.Contains(err.Error(), "duplicate entries for key")
 	}
 	return false
 }
@@ -202,7 +203,8 @@ func leavesNothing(live, merged map[string]any, owned, alone *fieldpath.Set) boo
 // mayPassAsUpdate reports whether an update may be accepted although the apply was refused: the server merges an apply
 // into the live object, and may refuse the result or its managed fields.
 func mayPassAsUpdate(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err) || apierrors.IsAlreadyExists(err)
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsInternalError(err) ||
+		apierrors.IsAlreadyExists(err)
 }
 
 // overcome handles an object whose apply is refused. A manifest with nulls is created or updated, since an apply cannot

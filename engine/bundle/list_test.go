@@ -129,16 +129,19 @@ func TestW20_ListsAreBoundedAsDocumentsAre(t *testing.T) {
 		text string
 		err  error // nil if it is within the bounds
 	}{
-		"many items":                                      {items(10_000), nil},
-		"too many items":                                  {items(10_001), errTooManyDocuments},
-		"too many items of several lists":                 {items(5_000) + "---\n" + items(5_001), errTooManyDocuments},
-		"too many lists without items":                    {"apiVersion: v1\nkind: List\nitems: [" + strings.Repeat("{kind: List, apiVersion: v1, items: []},", 10_001) + "]", errTooManyDocuments},
-		"as deep as it may be":                            {nested(127), nil},
-		"too deep":                                        {nested(128), errTooDeep},
-		"too deep without any item":                       {strings.Repeat("{apiVersion: v1, kind: List, items: [", 3000) + strings.Repeat("]}", 3000), errTooDeep},
+		"many items":                      {items(10_000), nil},
+		"too many items":                  {items(10_001), errTooManyDocuments},
+		"too many items of several lists": {items(5_000) + "---\n" + items(5_001), errTooManyDocuments},
+		"too many lists without items": {"apiVersion: v1\nkind: List\nitems: [" +
+			strings.Repeat("{kind: List, apiVersion: v1, items: []},", 10_001) + "]", errTooManyDocuments},
+		"as deep as it may be": {nested(127), nil},
+		"too deep":             {nested(128), errTooDeep},
+		"too deep without any item": {strings.Repeat("{apiVersion: v1, kind: List, items: [", 3000) +
+			strings.Repeat("]}", 3000), errTooDeep},
 		"an item that is deep as a part of the list only": {"apiVersion: v1\nkind: ConfigMapList\nitems: [{metadata: {name: a}, data: " + strings.Repeat("[", 254) + strings.Repeat("]", 254) + "}]", errTooDeep},
-		"an item too large":                               {large + "- {metadata: {name: b}, data: {a: [*x, *x]}}", errDocumentTooLarge},
-		"too much memory":                                 {large + strings.Repeat("- *x\n", 30), ErrTooManyBytes},
+		"an item too large": {large + "- {metadata: {name: b}, data: {a: [*x, *x]}}",
+			errDocumentTooLarge},
+		"too much memory": {large + strings.Repeat("- *x\n", 30), ErrTooManyBytes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -10,13 +10,21 @@ import (
 var MetricDefinitions = &metrics.Set{}
 
 var (
-	metricBytes     = MetricDefinitions.Gauge("trellis_bundle_cache_bytes", "Memory that decoded bundles take, estimated.")
-	metricKept      = MetricDefinitions.Gauge("trellis_bundle_kept_bytes", "Memory that the content of Secrets takes as they hold it, so that drift is corrected without reading it again, estimated.")
-	metricEntries   = MetricDefinitions.Gauge("trellis_bundle_cache_entries", "Decoded bundles in memory.")
-	metricLookups   = MetricDefinitions.Counter("trellis_bundle_cache_lookups_total", "Bundles that were asked for, by result: hit (in memory) or miss (decoded).", "result")
-	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total", "Decoded bundles that were forgotten, by reason: room (to make room for others) or unused (nobody asked for them for a while).", "reason")
-	metricDecoding  = MetricDefinitions.Histogram("trellis_bundle_decode_duration_seconds", "How long it took to decode a bundle.", []float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5})
-	metricInUse     = MetricDefinitions.Gauge("trellis_bundle_bytes_in_use",
+	metricBytes = MetricDefinitions.Gauge("trellis_bundle_cache_bytes", "Memory that decoded bundles take, estimated.")
+	metricKept  = MetricDefinitions.Gauge("trellis_bundle_kept_bytes",
+		"Memory that the content of Secrets takes as they hold it, so that drift is corrected without reading it again, "+
+			"estimated.")
+	metricEntries = MetricDefinitions.Gauge("trellis_bundle_cache_entries", "Decoded bundles in memory.")
+	metricLookups = MetricDefinitions.Counter(
+		"trellis_bundle_cache_lookups_total", "Bundles that were asked for, by result: hit (in memory) or miss (decoded).",
+		"result")
+	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total",
+		"Decoded bundles that were forgotten, by reason: room (to make room for others) or unused (nobody asked for "+
+			"them for a while).", "reason")
+	metricDecoding = MetricDefinitions.Histogram(
+		"trellis_bundle_decode_duration_seconds", "How long it took to decode a bundle.",
+		[]float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5})
+	metricInUse = MetricDefinitions.Gauge("trellis_bundle_bytes_in_use",
 		"Memory of bundles outside the cache, by use: decoding (reserved for Secrets that are read and decoded) or "+
 			"runs (decoded bundles that runs use), estimated.", "use")
 	metricInUseMost = MetricDefinitions.Gauge("trellis_bundle_bytes_in_use_limit",

@@ -81,7 +81,8 @@ const (
 // something that did not run. Other messages may contain the output of a command, such as that of a failed hook, which
 // may contain secrets.
 var runtimeReasons = []string{
-	reasonPullBackOff, "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
+	reasonPullBackOff, "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
+	"SignatureValidationFailed",
 	"CreateContainerConfigError", "CreateContainerError", reasonRunError, reasonStartError,
 }
 

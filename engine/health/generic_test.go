@@ -62,18 +62,21 @@ func TestConvention(t *testing.T) {
 		},
 		"the condition is about another generation": {
 			status("conditions: [{type: Ready, status: 'True', observedGeneration: 1}]"),
-			problems{unhealthy: "condition Ready is about generation 1, not about 2", progressing: "condition Ready is about generation 1, not about 2"},
+			problems{unhealthy: "condition Ready is about generation 1, not about 2",
+				progressing: "condition Ready is about generation 1, not about 2"},
 		},
 		"even though the status is not": {
 			status("observedGeneration: 2, conditions: [{type: Ready, status: 'False', observedGeneration: 1}]"),
-			problems{unhealthy: "condition Ready is about generation 1, not about 2", progressing: "condition Ready is about generation 1, not about 2"},
+			problems{unhealthy: "condition Ready is about generation 1, not about 2",
+				progressing: "condition Ready is about generation 1, not about 2"},
 		},
 		"was stalled in another generation": {
 			status("conditions: [{type: Ready, status: 'True', observedGeneration: 2}, {type: Stalled, status: 'True', observedGeneration: 1}]"), problems{},
 		},
 		"never observed": {
 			status("observedGeneration: -1"),
-			problems{unhealthy: "generation 2 has not been observed yet, only -1", progressing: "generation 2 has not been observed yet, only -1"},
+			problems{unhealthy: "generation 2 has not been observed yet, only -1",
+				progressing: "generation 2 has not been observed yet, only -1"},
 		},
 		"a generation as text": {status("observedGeneration: '1'"), problems{unhealthy: unobserved, progressing: unobserved}},
 		"a later generation":   {status("observedGeneration: 3"), problems{}},
@@ -145,7 +148,8 @@ apiVersion: cert-manager.io/v1
 kind: Certificate
 metadata: {name: a, generation: 4}
 status: {conditions: [{type: Ready, status: 'True', observedGeneration: 3}]}`,
-			true, problems{"condition Ready is about generation 3, not about 4", "condition Ready is about generation 3, not about 4"}},
+			true, problems{"condition Ready is about generation 3, not about 4",
+				"condition Ready is about generation 3, not about 4"}},
 		"cert-manager ClusterIssuer, account refused": {`
 apiVersion: cert-manager.io/v1
 kind: ClusterIssuer
@@ -171,7 +175,8 @@ status:
   - {type: Reconciling, status: 'True', observedGeneration: 3, reason: Progressing, message: Detecting drift for revision main@sha1:0a1b}
   - {type: Ready, status: Unknown, observedGeneration: 3, reason: Progressing, message: Reconciliation in progress}
   observedGeneration: 2`,
-			true, problems{"condition Ready is Unknown (Progressing): Reconciliation in progress", "condition Reconciling is True (Progressing): Detecting drift for revision main@sha1:0a1b"}},
+			true, problems{"condition Ready is Unknown (Progressing): Reconciliation in progress",
+				"condition Reconciling is True (Progressing): Detecting drift for revision main@sha1:0a1b"}},
 		"Flux HelmRelease, retries exhausted": {`
 apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease
@@ -189,7 +194,8 @@ apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
 metadata: {name: repo, generation: 1}
 status: {observedGeneration: -1}`,
-			true, problems{"generation 1 has not been observed yet, only -1", "generation 1 has not been observed yet, only -1"}},
+			true, problems{"generation 1 has not been observed yet, only -1",
+				"generation 1 has not been observed yet, only -1"}},
 		"Argo CD Application, degraded: its health is a field of its own": {`
 apiVersion: argoproj.io/v1alpha1
 kind: Application
@@ -255,7 +261,8 @@ metadata: {name: m, generation: 1}
 status:
   observedGeneration: 1
   conditions: [{type: Ready, status: Unknown, observedGeneration: 1, reason: ReadyUnknown, message: '* NodeHealthy: Node is not reachable'}]`,
-			true, problems{"condition Ready is Unknown (ReadyUnknown): * NodeHealthy: Node is not reachable", "condition Ready is Unknown (ReadyUnknown): * NodeHealthy: Node is not reachable"}},
+			true, problems{"condition Ready is Unknown (ReadyUnknown): * NodeHealthy: Node is not reachable",
+				"condition Ready is Unknown (ReadyUnknown): * NodeHealthy: Node is not reachable"}},
 		"Knative Service, revision cannot start": {`
 apiVersion: serving.knative.dev/v1
 kind: Service

@@ -52,10 +52,14 @@ var kinds = map[schema.GroupKind]*kind{
 	{Group: apiextensionsv1.GroupName, Kind: "CustomResourceDefinition"}: {unhealthy: crdUnhealthy},
 	{Group: aggregationGroup, Kind: "APIService"}:                        {unhealthy: apiServiceUnhealthy},
 	{Group: autoscalerGroup, Kind: "VerticalPodAutoscaler"}:              {unhealthy: verticalPodAutoscalerUnhealthy},
-	{Group: monitoringGroup, Kind: "Prometheus"}:                         {unhealthy: monitoringUnhealthy, progressing: monitoringProgressing},
-	{Group: monitoringGroup, Kind: "Alertmanager"}:                       {unhealthy: monitoringUnhealthy, progressing: monitoringProgressing},
-	{Group: certificateGroup, Kind: "Certificate"}:                       {unhealthy: certificateUnhealthy, progressing: content.outdated},
-	{Group: certificateGroup, Kind: "Issuer"}:                            {unhealthy: issuerUnhealthy, progressing: content.outdated},
+	{Group: monitoringGroup, Kind: "Prometheus"}: {unhealthy: monitoringUnhealthy,
+		progressing: monitoringProgressing},
+	{Group: monitoringGroup, Kind: "Alertmanager"}: {unhealthy: monitoringUnhealthy,
+		progressing: monitoringProgressing},
+	{Group: certificateGroup, Kind: "Certificate"}: {unhealthy: certificateUnhealthy,
+		progressing: content.outdated},
+	{Group: certificateGroup, Kind: "Issuer"}: {unhealthy: issuerUnhealthy,
+		progressing: content.outdated},
 }
 
 // anyKind is every other kind that kube-apiserver does not serve itself: the convention of generic.go.

@@ -43,7 +43,8 @@ func (c content) current(conditionType string) Problem {
 func (c content) outdatedCondition(condition content) Problem {
 	observed, _ := integer(condition["observedGeneration"])
 	if generation := c.number(0, "metadata", "generation"); observed < generation {
-		return waiting(fmt.Sprintf("condition %s is about generation %d, not about %d", condition.text("type"), observed, generation))
+		return waiting(fmt.Sprintf("condition %s is about generation %d, not about %d", condition.text("type"), observed,
+			generation))
 	}
 	return Problem{}
 }
@@ -67,5 +68,6 @@ func issuerUnhealthy(object content) Problem {
 	case "Error":
 		severity = Failed
 	}
-	return problem(severity, fmt.Sprintf("the state is %s%s", state, explanation(content{"message": object.text("status", "message")})))
+	return problem(severity, fmt.Sprintf("the state is %s%s", state,
+		explanation(content{"message": object.text("status", "message")})))
 }

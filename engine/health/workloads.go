@@ -45,7 +45,8 @@ func deploymentProgressing(deployment content) Problem {
 	case condition.text("message") != "":
 		return problem(deployment.stuck(), condition.text("message"))
 	default:
-		return problem(deployment.stuck(), fmt.Sprintf("condition Progressing is %s%s", condition.text("status"), explanation(condition)))
+		return problem(deployment.stuck(), fmt.Sprintf("condition Progressing is %s%s", condition.text("status"),
+			explanation(condition)))
 	}
 }
 
@@ -61,7 +62,8 @@ func (c content) tooMany() Problem {
 // reportedPods returns what the status of a Deployment without surplus pods reports: pods that are missing, of an
 // earlier template, or still terminating.
 func (c content) reportedPods(wanted, ending int64) Problem {
-	switch missing, old := c.notEnough("pods", "replicas", wanted), c.notEnough("updated pods", "updatedReplicas", wanted); {
+	switch missing, old := c.notEnough("pods", "replicas", wanted),
+		c.notEnough("updated pods", "updatedReplicas", wanted); {
 	case missing != "":
 		return unavailable(missing)
 	case old != "":
@@ -128,7 +130,8 @@ func daemonSetProgressing(daemonSet content) Problem {
 	if outdated := daemonSet.outdated(); outdated != (Problem{}) {
 		return outdated
 	}
-	return unavailable(daemonSet.notEnough("updated pods", "updatedNumberScheduled", daemonSet.number(0, "status", "desiredNumberScheduled")))
+	return unavailable(daemonSet.notEnough("updated pods", "updatedNumberScheduled", daemonSet.number(
+		0, "status", "desiredNumberScheduled")))
 }
 
 // maxUnavailable returns how many pods of a DaemonSet may be missing during a roll-out: percentages are rounded down,

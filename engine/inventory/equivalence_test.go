@@ -77,7 +77,8 @@ func TestObjectThatMovesToAnotherKindHasTwoEntries(t *testing.T) {
 	}
 	old, moved := ref("extensions/v1beta1", "1"), ref("apps/v1", "")
 	before := []resourcesv1alpha1.ObjectReference{old}
-	ahead := inventory.Union(before, inventory.NewLookup(before, inventory.NewEquivalences()).Inherit([]resourcesv1alpha1.ObjectReference{moved}))
+	ahead := inventory.Union(before, inventory.NewLookup(before, inventory.NewEquivalences()).Inherit(
+		[]resourcesv1alpha1.ObjectReference{moved}))
 	g.Expect(moved.UID).To(BeEmpty(), "what was given is not changed")
 	moved.UID, moved.Labels = old.UID, old.Labels
 	g.Expect(ahead).To(ConsistOf(old, moved))

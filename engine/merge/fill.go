@@ -58,7 +58,8 @@ func fill(obj, live *unstructured.Unstructured) {
 		if obj.Object["aggregationRule"] != nil {
 			take("rules")
 		}
-	case "admissionregistration.k8s.io/MutatingWebhookConfiguration", "admissionregistration.k8s.io/ValidatingWebhookConfiguration":
+	case "admissionregistration.k8s.io/MutatingWebhookConfiguration",
+		"admissionregistration.k8s.io/ValidatingWebhookConfiguration":
 		hooks, _ := obj.Object["webhooks"].([]any)
 		liveHooks, _ := live.Object["webhooks"].([]any)
 		for _, h := range hooks {

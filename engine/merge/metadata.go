@@ -77,7 +77,8 @@ const namespaceNameLabel = "kubernetes.io/metadata.name"
 
 // stays reports whether an annotation is kept although the annotations are forced.
 func stays(kind schema.GroupKind, key string, controlPlane func(string) bool) bool {
-	return kind == service && strings.HasPrefix(key, "loadbalancer.openstack.org") || ByServer(key) || controlPlane != nil && controlPlane(key)
+	return kind == service && strings.HasPrefix(key, "loadbalancer.openstack.org") || ByServer(key) ||
+		controlPlane != nil && controlPlane(key)
 }
 
 // ByServer reports whether the API server uses an annotation to represent a field that a version of a kind does not
@@ -111,7 +112,8 @@ func labels(desired, live *unstructured.Unstructured, o Options) map[string]stri
 
 func annotations(desired, live *unstructured.Unstructured, o Options) map[string]string {
 	kind := desired.GroupVersionKind().GroupKind()
-	return without(union(live.GetAnnotations(), desired.GetAnnotations()), StaleAnnotations(kind, AnnotationsOf(desired), live.GetAnnotations(), o))
+	return without(union(live.GetAnnotations(), desired.GetAnnotations()),
+		StaleAnnotations(kind, AnnotationsOf(desired), live.GetAnnotations(), o))
 }
 
 // Annotations returns the annotations of the merged object.
@@ -161,7 +163,8 @@ func sameOwner(a, b metav1.OwnerReference) bool {
 // DeleteOnInvalidUpdate reports whether an object with these annotations is to be deleted when its update is invalid,
 // and how. An unknown propagation is an error, and then nothing is to be deleted. A nil propagation is the API server's
 // default.
-func DeleteOnInvalidUpdate(annotations map[string]string) (yes bool, propagation *metav1.DeletionPropagation, err error) {
+func DeleteOnInvalidUpdate(annotations map[string]string) (
+	yes bool, propagation *metav1.DeletionPropagation, err error) {
 	yes = resourcesv1alpha1.IsTruthy(annotations[resourcesv1alpha1.DeleteOnInvalidUpdateAnnotation])
 	value, set := annotations[resourcesv1alpha1.DeletionPropagationOnInvalidUpdateAnnotation]
 	if !set {

@@ -38,7 +38,8 @@ func KeepsReplicas(desired *unstructured.Unstructured, autoscaled bool) bool {
 
 // KeepsResources reports whether live CPU and memory of an object's containers win over its manifest's.
 func KeepsResources(desired *unstructured.Unstructured) bool {
-	return AnnotationsOf(desired)[resourcesv1alpha1.PreserveResourcesAnnotation] == "true" && TemplatePath(desired.GroupVersionKind().GroupKind()) != nil
+	return AnnotationsOf(desired)[resourcesv1alpha1.PreserveResourcesAnnotation] == "true" &&
+		TemplatePath(desired.GroupVersionKind().GroupKind()) != nil
 }
 
 // NeedsLive reports whether what to send depends on the live object. exists is true if it is known to exist.
@@ -82,7 +83,8 @@ func Passing(body *unstructured.Unstructured) []fieldpath.Path {
 	}
 	gk := body.GroupVersionKind().GroupKind()
 	if restartedAt(body.Object, gk) != nil {
-		paths = append(paths, append(fields(TemplatePath(gk)...), fields("metadata", "annotations", resourcesv1alpha1.RestartedAtAnnotation)...))
+		paths = append(paths, append(fields(TemplatePath(gk)...),
+			fields("metadata", "annotations", resourcesv1alpha1.RestartedAtAnnotation)...))
 	}
 	return paths
 }
@@ -103,7 +105,10 @@ func Keep(body, live *unstructured.Unstructured, owned *fieldpath.Set, o Options
 	// Finalizers that we still own have to be sent: an apply without them would remove them.
 	own := has(owned, fields("metadata", "finalizers"))
 	if finalizers := live.GetFinalizers(); own && len(finalizers) > 0 {
-		body.SetFinalizers(slices.DeleteFunc(finalizers, func(f string) bool { return !owned.Has(append(fields("metadata", "finalizers"), member(f))) }))
+		body.SetFinalizers(slices.DeleteFunc(finalizers, func(
+			f string) bool {
+			return !owned.Has(append(fields("metadata", "finalizers"), member(f)))
+		}))
 	} else {
 		unstructured.RemoveNestedField(body.Object, "metadata", "finalizers")
 	}

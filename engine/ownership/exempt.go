@@ -133,7 +133,8 @@ func exact(path string) rule   { return rule{path: strings.Split(path, ".")} }
 func subtree(path string) rule { return rule{path: strings.Split(path, "."), deep: true} }
 func winning(r rule) rule      { r.wins = true; return r }
 func restarted(template []string) rule {
-	path := append(template[:len(template):len(template)], "metadata", "annotations", resourcesv1alpha1.RestartedAtAnnotation)
+	path := append(template[:len(template):len(template)], "metadata", "annotations",
+		resourcesv1alpha1.RestartedAtAnnotation)
 	return rule{path: path, parents: len(path) - 2, wins: true}
 }
 

@@ -355,7 +355,8 @@ func isPayloadOrMark(p fieldpath.Path) bool {
 // Rewrite returns the managedFields in which we own the foreign payload that is not exempt, and do not own the fields
 // in giveUp, and whether they differ from those of the object. Our fields are always in an Apply entry. apiVersion is
 // the version of our applies; it is used if we have no entry yet.
-func (r *Record) Rewrite(apiVersion string, exempt Exempt, giveUp []fieldpath.Path) ([]metav1.ManagedFieldsEntry, bool, error) {
+func (r *Record) Rewrite(apiVersion string, exempt Exempt, giveUp []fieldpath.Path) (
+	[]metav1.ManagedFieldsEntry, bool, error) {
 	applied := r.own >= 0 && isOwn(r.entries[r.own].ManagedFieldsEntry, r.manager)
 	var ownSet *fieldpath.Set
 	var toBeOurs []*fieldpath.Set
@@ -542,7 +543,8 @@ func (r *Record) ByControlPlane() *fieldpath.Set {
 	var sets []*fieldpath.Set
 	for i := range r.entries {
 		e := &r.entries[i]
-		if !ControlPlane(e.Manager) || e.FieldsV1 == nil || !bytes.Contains(e.FieldsV1.GetRawBytes(), []byte(`"f:annotations"`)) {
+		if !ControlPlane(e.Manager) || e.FieldsV1 == nil ||
+			!bytes.Contains(e.FieldsV1.GetRawBytes(), []byte(`"f:annotations"`)) {
 			continue
 		}
 		set, err := e.fields()

@@ -27,7 +27,8 @@ const (
 
 // namespaceConditions say what a namespace that is being deleted waits for, the cause before its consequences.
 var namespaceConditions = []corev1.NamespaceConditionType{
-	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure, corev1.NamespaceDeletionContentFailure,
+	corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionGVParsingFailure,
+	corev1.NamespaceDeletionContentFailure,
 	corev1.NamespaceFinalizersRemaining, corev1.NamespaceContentRemaining,
 }
 
@@ -56,14 +57,18 @@ func (r *run) explain(ctx context.Context) {
 		return
 	}
 	explanations := map[schema.GroupKind]func(context.Context, inventory.Key) string{
-		{Kind: "Service"}:   r.lastWarnings,
-		{Kind: "Namespace"}: func(ctx context.Context, k inventory.Key) string { return NamespaceWaits(ctx, r.Client, k.Name) },
-		definitionKind:      r.definitionWaits,
+		{Kind: "Service"}: r.lastWarnings,
+		{Kind: "Namespace"}: func(ctx context.Context, k inventory.Key) string {
+			return NamespaceWaits(
+				ctx, r.Client, k.Name)
+		},
+		definitionKind: r.definitionWaits,
 	}
 	var pending []int
 	for i := range r.outcomes {
 		out := &r.outcomes[i]
-		if out.Result == Pending && out.lingers && explanations[out.Key.GroupKind()] != nil && len(pending) < explainedObjects {
+		if out.Result == Pending && out.lingers && explanations[out.Key.GroupKind()] != nil &&
+			len(pending) < explainedObjects {
 			pending = append(pending, i)
 		}
 	}

@@ -135,7 +135,8 @@ func TestBUG14_EntryWithANamespaceOfAClusterScopedKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{
-				Name: testbed.Namespace(t, nil, cluster), Annotations: map[string]string{resourcesv1alpha1.OriginAnnotation: origin}}}
+				Name:        testbed.Namespace(t, nil, cluster),
+				Annotations: map[string]string{resourcesv1alpha1.OriginAnnotation: origin}}}
 			if c.change != nil {
 				c.change(class)
 			}

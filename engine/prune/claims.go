@@ -59,7 +59,8 @@ func (r *run) deleteClaims(ctx context.Context, out *Outcome, at place, live *me
 			if claim.DeletionTimestamp != nil || !named(claim.Name, prefixes) || r.foreign(claim) {
 				continue
 			}
-			err := list.Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(claim.UID)}})
+			err := list.Delete(ctx, claim.Name,
+				metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(claim.UID)}})
 			if err == nil {
 				out.Claims++
 			} else if !apierrors.IsNotFound(err) && len(failed) < maxFailures {
@@ -74,7 +75,8 @@ func (r *run) deleteClaims(ctx context.Context, out *Outcome, at place, live *me
 
 // claimsOf returns the prefixes of the names of a StatefulSet's claims, without the number of the pod, and its
 // selector.
-func (r *run) claimsOf(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) (prefixes []string, selector labels.Selector, err error) {
+func (r *run) claimsOf(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) (
+	prefixes []string, selector labels.Selector, err error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(at.mapping.GroupVersionKind)
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(seen), live); err != nil {
@@ -119,5 +121,6 @@ func (r *run) foreign(claim *metav1.PartialObjectMetadata) bool {
 	origin := claim.Annotations[resourcesv1alpha1.OriginAnnotation]
 	return resourcesv1alpha1.IsTruthy(claim.Annotations[resourcesv1alpha1.KeepObjectAnnotation]) ||
 		origin != "" && origin != r.policy.Origin ||
-		r.policy.ListedByOther != nil && r.policy.ListedByOther(inventory.Key{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name})
+		r.policy.ListedByOther != nil && r.policy.ListedByOther(
+			inventory.Key{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name})
 }

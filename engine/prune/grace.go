@@ -73,8 +73,10 @@ func graceOf(live *metav1.PartialObjectMetadata) (time.Duration, error) {
 
 // finalize removes the finalizers of an object, unless it changed since it was read.
 func (r *run) finalize(ctx context.Context, at place, live *metav1.PartialObjectMetadata) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"finalizers":null}}`, live.UID, live.ResourceVersion)
-	_, err := at.objects.Patch(ctx, live.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: r.policy.FieldManager})
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"finalizers":null}}`, live.UID,
+		live.ResourceVersion)
+	_, err := at.objects.Patch(ctx, live.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: r.policy.FieldManager})
 	return err
 }
 

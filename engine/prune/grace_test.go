@@ -109,7 +109,8 @@ func TestMR18_FinalizersOfOthersStay(t *testing.T) {
 func TestX06_BUG04_NamespaceLosesBothKindsOfFinalizers(t *testing.T) {
 	g := NewWithT(t)
 	ns := &corev1.Namespace{}
-	g.Expect(cluster.Client.Get(t.Context(), types.NamespacedName{Name: testbed.Namespace(t, nil, cluster)}, ns)).To(Succeed())
+	g.Expect(cluster.Client.Get(t.Context(), types.NamespacedName{Name: testbed.Namespace(t, nil, cluster)}, ns)).To(
+		Succeed())
 	ns.Annotations = map[string]string{
 		resourcesv1alpha1.OriginAnnotation: origin, resourcesv1alpha1.FinalizeDeletionAfterAnnotation: "1h",
 	}

@@ -31,7 +31,8 @@ func (r *run) holder(ctx context.Context, key inventory.Key) (string, error) {
 	if in == nil {
 		return "", nil
 	}
-	const remedy = "and would go with it. Delete that object, or keep this one, too, with the annotation " + resourcesv1alpha1.KeepObjectAnnotation + "=true"
+	const remedy = "and would go with it. Delete that object, or keep this one, too, with the annotation " +
+		resourcesv1alpha1.KeepObjectAnnotation + "=true"
 	for _, i := range r.staying {
 		if kept := &r.outcomes[i]; in(kept.Key) {
 			return fmt.Sprintf("%s, which is kept because %s, %s", kept.Key, kept.Reason, remedy), nil
@@ -44,7 +45,8 @@ func (r *run) holder(ctx context.Context, key inventory.Key) (string, error) {
 		if there, err := r.kinds.exists(ctx, ref); err != nil {
 			return "", err
 		} else if there {
-			return fmt.Sprintf("%s, which stays because the annotation %s=%s of its manifest asks for it, %s", inventory.KeyOf(ref),
+			return fmt.Sprintf("%s, which stays because the annotation %s=%s of its manifest asks for it, %s",
+				inventory.KeyOf(ref),
 				resourcesv1alpha1.ModeAnnotation, resourcesv1alpha1.ModeIgnore, remedy), nil
 		}
 	}
@@ -81,7 +83,8 @@ func (r *run) retain(ctx context.Context) {
 		}
 		for _, i := range r.staying {
 			if kept := &r.outcomes[i]; kept.Result == Kept && in(kept.Key) {
-				kept.Result, kept.Reason = Pending, fmt.Sprintf("it is kept because %s, and listed until %s is deleted or kept", kept.Reason, held.Key)
+				kept.Result, kept.Reason = Pending, fmt.Sprintf("it is kept because %s, and listed until %s is deleted or kept",
+					kept.Reason, held.Key)
 			}
 		}
 	}
@@ -95,7 +98,10 @@ func (r *run) listed(key inventory.Key) bool {
 		}
 	}
 	return r.policy.Wanted != nil && r.policy.Wanted(key) ||
-		slices.ContainsFunc(r.policy.Released, func(ref resourcesv1alpha1.ObjectReference) bool { return inventory.KeyOf(ref) == key })
+		slices.ContainsFunc(r.policy.Released, func(
+			ref resourcesv1alpha1.ObjectReference) bool {
+			return inventory.KeyOf(ref) == key
+		})
 }
 
 // exists reports whether an object exists.

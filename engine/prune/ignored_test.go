@@ -37,7 +37,8 @@ func TestIgnoredObjectsAreIdentifiedByTheirUID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.Namespace(t, nil, cluster), Name: "a"}, Data: map[string]string{"key": "1"}}
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.Namespace(t, nil, cluster), Name: "a"},
+				Data: map[string]string{"key": "1"}}
 			switch c.manager {
 			case ours, theirs:
 				g.Expect(cluster.Client.Create(t.Context(), cm, client.FieldOwner(c.manager))).To(Succeed())

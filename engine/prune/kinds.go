@@ -22,7 +22,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions"}
 
 // kinds resolves the kinds of a target for one run.
 type kinds struct {
@@ -49,7 +50,8 @@ type place struct {
 
 // place resolves an entry; found is false if the target cannot have the object.
 func (k *kinds) place(ctx context.Context, ref resourcesv1alpha1.ObjectReference) (p place, found bool, err error) {
-	if ref.Name == "" || len(content.IsPathSegmentName(ref.Name)) > 0 || len(content.IsPathSegmentName(ref.Namespace)) > 0 {
+	if ref.Name == "" || len(content.IsPathSegmentName(ref.Name)) > 0 ||
+		len(content.IsPathSegmentName(ref.Namespace)) > 0 {
 		return p, false, nil // no object has such a name, and in a URL it would address another one
 	}
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
@@ -118,7 +120,8 @@ func (k *kinds) unserved(ctx context.Context, gvk schema.GroupVersionKind) error
 func isUnserved(err error) bool {
 	var status *apierrors.StatusError
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.ErrStatus.Details != nil &&
-		slices.ContainsFunc(status.ErrStatus.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
+		slices.ContainsFunc(status.ErrStatus.Details.Causes,
+			func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
 }
 
 // defined returns an error if a kind that is not served has a definition. A definition that is not served yet, or not

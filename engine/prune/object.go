@@ -170,7 +170,8 @@ func (r *run) disclaims(live *metav1.PartialObjectMetadata, key inventory.Key) b
 var errUnclear = errors.New("deleted, and not seen since")
 
 // send sends the delete of an object that was read. dryRun is that of DeleteOptions.
-func (r *run) send(ctx context.Context, at place, seen *metav1.PartialObjectMetadata, dryRun ...string) (code int, answer []byte, err error) {
+func (r *run) send(ctx context.Context, at place, seen *metav1.PartialObjectMetadata, dryRun ...string) (
+	code int, answer []byte, err error) {
 	options, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
 		// The version as well: another owner may have taken it over since it was read.
@@ -202,7 +203,8 @@ func (r *run) dryRun(ctx context.Context, at place, seen *metav1.PartialObjectMe
 }
 
 // delete deletes the object that was read, and returns the terminating object, nil if it is gone.
-func (r *run) delete(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
+func (r *run) delete(ctx context.Context, at place, seen *metav1.PartialObjectMetadata) (
+	*metav1.PartialObjectMetadata, error) {
 	code, answer, err := r.send(ctx, at, seen)
 	if err != nil {
 		return nil, err
@@ -242,14 +244,16 @@ func (p place) path(name string) []string {
 
 // keepReason returns why a live object must stay, empty if it may be deleted. claimed means that it must not be deleted
 // with its namespace or definition either.
-func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, policy Policy) (reason string, claimed bool) {
+func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, policy Policy) (
+	reason string, claimed bool) {
 	origin := live.Annotations[resourcesv1alpha1.OriginAnnotation]
 	switch {
 	case resourcesv1alpha1.IsTruthy(live.Annotations[resourcesv1alpha1.KeepObjectAnnotation]):
 		return "its annotation " + resourcesv1alpha1.KeepObjectAnnotation + " asks for it", true
 	case origin != "" && origin != policy.Origin:
 		return "its origin is " + origin, true
-	case ref.UID != "" && live.UID != ref.UID && origin != policy.Origin && !createdToBeIgnored(live, ref, policy.FieldManager):
+	case ref.UID != "" && live.UID != ref.UID && origin != policy.Origin &&
+		!createdToBeIgnored(live, ref, policy.FieldManager):
 		return "it is not the object that was applied, and it has no origin", false
 	case ref.UID == "" && origin != policy.Origin && !createdToBeIgnored(live, ref, policy.FieldManager):
 		return "nothing on it says that it was applied for this ManagedResource", false
@@ -264,7 +268,8 @@ func keepReason(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.Object
 // by an update, and the entry of that in its managedFields is as old as the object. Fields of our field manager alone
 // do not prove that it is ours: another hub has the same field manager, and an object that another ManagedResource
 // released still has the fields that were applied.
-func createdToBeIgnored(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference, manager string) bool {
+func createdToBeIgnored(live *metav1.PartialObjectMetadata, ref resourcesv1alpha1.ObjectReference,
+	manager string) bool {
 	return resourcesv1alpha1.IsTruthy(ref.Annotations[resourcesv1alpha1.IgnoreAnnotation]) &&
 		slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
 			return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == "" &&

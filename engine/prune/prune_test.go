@@ -151,7 +151,8 @@ func TestUnknownKindIsGone(t *testing.T) {
 
 func TestPendingUntilFinalizersAreGone(t *testing.T) {
 	g := NewWithT(t)
-	cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/hold"} })
+	cm := configMap(g, testbed.Namespace(t, nil, cluster), "a",
+		func(cm *corev1.ConfigMap) { cm.Finalizers = []string{"example.com/hold"} })
 	refs := []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}
 	for range 2 {
 		out := prune.Objects(t.Context(), access, refs, policy)[0]

@@ -31,7 +31,8 @@ func (r *Releaser) Release(ctx context.Context, ref resourcesv1alpha1.ObjectRefe
 
 func (k *kinds) release(ctx context.Context, ref resourcesv1alpha1.ObjectReference, origin, fieldManager string) error {
 	at, found, err := k.place(ctx, ref)
-	if err != nil || !found || at.namespace != ref.Namespace { // a cluster-scoped kind: the object belongs to another entry
+	// a cluster-scoped kind: the object belongs to another entry
+	if err != nil || !found || at.namespace != ref.Namespace {
 		return err
 	}
 	for range attempts {
@@ -44,7 +45,8 @@ func (k *kinds) release(ctx context.Context, ref resourcesv1alpha1.ObjectReferen
 			return fmt.Errorf("reading %s: %w", inventory.Describe(ref), err)
 		}
 		// The version as well: another owner may have taken it over, and then the origin is not ours.
-		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:null,%q:null}}}`, live.UID, live.ResourceVersion,
+		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:null,%q:null}}}`, live.UID,
+			live.ResourceVersion,
 			resourcesv1alpha1.OriginAnnotation, resourcesv1alpha1.DescriptionAnnotation)
 		_, err = at.objects.Patch(ctx, ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 		if err == nil || apierrors.IsNotFound(err) {

@@ -41,5 +41,6 @@ func (r *run) relinquish(ctx context.Context, out *Outcome, at place, live *meta
 		return fmt.Errorf("giving up the fields: %w", err)
 	}
 	out.Released = true
-	return r.kinds.release(ctx, out.Ref, r.policy.Origin, r.policy.FieldManager) // marks that another field manager set for this ManagedResource
+	// marks that another field manager set for this ManagedResource
+	return r.kinds.release(ctx, out.Ref, r.policy.Origin, r.policy.FieldManager)
 }

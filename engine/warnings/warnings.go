@@ -43,9 +43,11 @@ func Last(ctx context.Context, c client.Reader, key inventory.Key) ([]Warning, e
 	list.SetAPIVersion("v1")
 	list.SetKind("EventList")
 	about := fields.Set{
-		"involvedObject.kind": key.Kind, "involvedObject.namespace": key.Namespace, "involvedObject.name": key.Name, "type": corev1.EventTypeWarning,
+		"involvedObject.kind": key.Kind, "involvedObject.namespace": key.Namespace, "involvedObject.name": key.Name,
+		"type": corev1.EventTypeWarning,
 	}
-	if err := c.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFieldsSelector{Selector: about.AsSelector()}, client.Limit(listLimit)); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(key.Namespace),
+		client.MatchingFieldsSelector{Selector: about.AsSelector()}, client.Limit(listLimit)); err != nil {
 		return nil, fmt.Errorf("listing the events of %s: %w", key, err)
 	}
 	all := make([]Warning, 0, len(list.Items))

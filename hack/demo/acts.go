@@ -79,7 +79,8 @@ func (w *world) hubStarts(ctx context.Context) error {
 	if w.hub, err = testbed.StartProcess(ctx, w.binary, w.dir, w.source, file("config.yaml")); err != nil {
 		return err
 	}
-	w.measured(time.Since(began), "it is ready, as service account %s/%s of the source cluster", testbed.HubNamespace, chart.ServiceAccount)
+	w.measured(time.Since(began), "it is ready, as service account %s/%s of the source cluster", testbed.HubNamespace,
+		chart.ServiceAccount)
 	if err := w.watchHub(ctx); err != nil {
 		return err
 	}
@@ -307,7 +308,10 @@ func (w *world) targetGoesAway(ctx context.Context) error {
 		return errors.New("gamma's ManagedResource does not count as applied any more")
 	}
 	w.measured(entry.Since.Sub(began), "ManagedResource web of gamma turned Unknown (TargetUnreachable)")
-	if entry, err = w.observer.Await(ctx, testbed.TargetClusterRef(namespace(w.gamma), w.gamma.Name), func(e testbed.Entry) bool { return !ready(e) }); err != nil {
+	if entry, err = w.observer.Await(ctx, testbed.TargetClusterRef(namespace(w.gamma), w.gamma.Name), func(
+		e testbed.Entry) bool {
+		return !ready(e)
+	}); err != nil {
 		return err
 	}
 	_, reason, _ := entry.Condition("Ready")
@@ -358,8 +362,12 @@ func (w *world) targetComesBack(ctx context.Context, ref testbed.Ref) error {
 		return seen, "what was changed meanwhile has arrived in gamma", err
 	})
 	changed := func(e testbed.Entry) bool { return ready(e) && checksum(e) != old }
-	group.await(ctx, ref, changed, func(testbed.Entry) string { return "ManagedResource web of gamma is ready, with the change" })
-	group.await(ctx, testbed.TargetClusterRef(namespace(w.gamma), w.gamma.Name), ready, func(testbed.Entry) string { return "TargetCluster gamma is ready" })
+	group.await(ctx, ref, changed, func(
+		testbed.Entry) string {
+		return "ManagedResource web of gamma is ready, with the change"
+	})
+	group.await(ctx, testbed.TargetClusterRef(namespace(w.gamma), w.gamma.Name), ready,
+		func(testbed.Entry) string { return "TargetCluster gamma is ready" })
 	return group.wait()
 }
 
@@ -377,8 +385,8 @@ func (w *world) onlyUnready(since time.Time, except ...testbed.Ref) error {
 	return nil
 }
 
-// settle waits until the Deployments are rolled out and everything that the observer sees is ready and stays so: what an act does may
-// have consequences after its end, and they are not to be taken for those of the next one.
+// settle waits until the Deployments are rolled out and everything that the observer sees is ready and stays so: what
+// an act does may have consequences after its end, and they are not to be taken for those of the next one.
 func (w *world) settle(ctx context.Context) error {
 	for range 120 {
 		done := true
@@ -521,7 +529,10 @@ func (w *world) resourceIsRemoved(ctx context.Context) error {
 		return err
 	}
 	w.measured(seen.Sub(deleted), "so is its last, the namespace (Kubernetes takes 5 s to empty one)")
-	entry, err := w.observer.Await(ctx, testbed.ManagedResourceRef(namespace(w.alpha), "dashboards"), func(e testbed.Entry) bool { return e.Object == nil })
+	entry, err := w.observer.Await(ctx, testbed.ManagedResourceRef(namespace(w.alpha), "dashboards"), func(
+		e testbed.Entry) bool {
+		return e.Object == nil
+	})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@ func (c *chorus) add(happens func() (time.Time, string, error)) {
 }
 
 // await waits for an object that the observer sees.
-func (c *chorus) await(ctx context.Context, ref testbed.Ref, wanted func(testbed.Entry) bool, text func(testbed.Entry) string) {
+func (c *chorus) await(ctx context.Context, ref testbed.Ref, wanted func(testbed.Entry) bool, text func(
+	testbed.Entry) string) {
 	c.add(func() (time.Time, string, error) {
 		entry, err := c.world.observer.Await(ctx, ref, wanted)
 		if err != nil {

@@ -12,12 +12,13 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// rolloutGetsStuck changes a Deployment so that no node fits its new pods. The old ones serve on, so it is healthy, and the
-// conditions say which pod keeps the roll-out from going on, and why.
+// rolloutGetsStuck changes a Deployment so that no node fits its new pods. The old ones serve on, so it is healthy, and
+// the conditions say which pod keeps the roll-out from going on, and why.
 func (w *world) rolloutGetsStuck(ctx context.Context) error {
 	ref := testbed.ManagedResourceRef(namespace(w.beta), "web")
 	content := func(manifest string) error {
-		if err := w.source.Client.Update(ctx, testbed.Content(ref.Namespace, ref.Name, "objects.yaml", manifest)); err != nil {
+		if err := w.source.Client.Update(ctx, testbed.Content(
+			ref.Namespace, ref.Name, "objects.yaml", manifest)); err != nil {
 			return fmt.Errorf("changing the content for beta: %w", err)
 		}
 		return nil

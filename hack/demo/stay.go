@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lookAround is for people. Its arguments are the directory of the access files, the addresses of alpha and the source, and
-// the addresses and the log of the hub.
+// lookAround is for people. Its arguments are the directory of the access files, the addresses of alpha and the source,
+// and the addresses and the log of the hub.
 const lookAround = `
 The clusters stay until Ctrl-C. In another terminal, with any kubectl, or with %[1]s/kubectl:
 
@@ -67,7 +67,8 @@ func (w *world) stay(ctx context.Context) error {
 	if err := w.source.Client.List(ctx, list); err != nil {
 		return fmt.Errorf("reading events: %w", err)
 	}
-	events, err := w.source.Client.Watch(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	events, err := w.source.Client.Watch(ctx, list,
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
 	if err != nil {
 		return fmt.Errorf("watching events: %w", err)
 	}

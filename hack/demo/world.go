@@ -109,7 +109,8 @@ func (w *world) prepare(ctx context.Context) error {
 
 // startDelta starts a cluster that nobody has registered.
 func (w *world) startDelta(ctx context.Context) error {
-	started, err := testbed.StartClusters(ctx, controlplane.Options{Name: "delta", ControllerManager: true, Scheduler: true, Nodes: 1})
+	started, err := testbed.StartClusters(ctx,
+		controlplane.Options{Name: "delta", ControllerManager: true, Scheduler: true, Nodes: 1})
 	if err != nil {
 		return err
 	}
@@ -188,7 +189,8 @@ func (w *world) end(ctx context.Context) error {
 	took := time.Since(began)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	lease, err := live(ctx, w.source, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.HubNamespace, Name: "trellis"}})
+	lease, err := live(ctx, w.source,
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.HubNamespace, Name: "trellis"}})
 	if err != nil {
 		return err
 	}
@@ -248,7 +250,8 @@ func followSoon(ctx context.Context, cluster *testbed.Cluster, object client.Obj
 
 // available waits until the pods of the Deployment of a target are available, and returns when they were. It must be
 // the one that is wanted, as its controller sees it now.
-func available(ctx context.Context, c *testbed.Cluster, wanted func(*unstructured.Unstructured) bool) (time.Time, error) {
+func available(ctx context.Context, c *testbed.Cluster, wanted func(*unstructured.Unstructured) bool) (
+	time.Time, error) {
 	follower, err := follow(ctx, c, deployment())
 	if err != nil {
 		return time.Time{}, err
@@ -261,9 +264,10 @@ func available(ctx context.Context, c *testbed.Cluster, wanted func(*unstructure
 	})
 }
 
-// restored meddles with an object of a target and measures until it is back: from the answer to the last request of meddle to
-// the moment that a watch on the target shows the object as it should be, in a version that is not the one before.
-func restored(ctx context.Context, cluster *testbed.Cluster, object client.Object, meddle func() error, back func(*unstructured.Unstructured) bool) (time.Duration, error) {
+// restored meddles with an object of a target and measures until it is back: from the answer to the last request of
+// meddle until a watch on the target shows the object corrected, in a new version.
+func restored(ctx context.Context, cluster *testbed.Cluster, object client.Object, meddle func() error,
+	back func(*unstructured.Unstructured) bool) (time.Duration, error) {
 	object, err := live(ctx, cluster, object)
 	if err != nil {
 		return 0, err

@@ -137,11 +137,12 @@ func (t *Target) State() State {
 	return t.state
 }
 
-// Stop lets the target die as if its process were killed: connections are reset and new ones refused. What it stores stays.
+// Stop lets the target die as if its process were killed: connections are reset and new ones refused. What it stores
+// stays.
 func (t *Target) Stop() error { return t.down(Stopped) }
 
-// Hibernate stops the target after its watches were told to end. Nobody waits for them: their clients may see the end of the
-// watch, or no more than that of the connection.
+// Hibernate stops the target after its watches were told to end. Nobody waits for them: their clients may see the end
+// of the watch, or no more than that of the connection.
 func (t *Target) Hibernate() error {
 	t.Server().EndWatches()
 	return t.down(Hibernated)
@@ -174,8 +175,8 @@ func (t *Target) Start() error {
 // ResetConnections ends all connections with a TCP reset and returns how many there were.
 func (t *Target) ResetConnections() int { return t.listener.Reset() }
 
-// Replace puts another cluster behind the address: with another UID of kube-system, filled with the snapshot if it is not
-// nil, and with the same certificates and credentials. Connections to the old one are reset.
+// Replace puts another cluster behind the address: with another UID of kube-system, filled with the snapshot if it is
+// not nil, and with the same certificates and credentials. Connections to the old one are reset.
 func (t *Target) Replace(snapshot *apiserver.Snapshot) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -44,7 +44,8 @@ func run(m *testing.M) int {
 	if testing.Short() {
 		return m.Run()
 	}
-	clusters, err := testbed.StartSource(context.Background(), controlplane.Options{Name: "west"}, controlplane.Options{Name: "east"})
+	clusters, err := testbed.StartSource(context.Background(), controlplane.Options{Name: "west"},
+		controlplane.Options{Name: "east"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -19,8 +19,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// hubConfig has three classes: two that go by registrations, and one that goes to the source. There is one hub at a time,
-// so nobody contends for a Lease.
+// hubConfig has three classes: two that go by registrations, and one that goes to the source. There is one hub at a
+// time, so nobody contends for a Lease.
 const hubConfig = `
 apiVersion: config.hub.gardener.cloud/v1alpha1
 kind: HubConfiguration
@@ -67,7 +67,8 @@ type command struct {
 	await    chan struct{} // closed when a hub runs
 }
 
-func newHubs(ctx context.Context, w *wire, t *trace, source *testbed.Cluster, logger logr.Logger, failed func(error)) (*hubs, error) {
+func newHubs(ctx context.Context, w *wire, t *trace, source *testbed.Cluster, logger logr.Logger, failed func(error)) (
+	*hubs, error) {
 	kubeconfig, err := source.ServiceAccountKubeconfig(ctx, testbed.HubNamespace, chart.ServiceAccount, 24*time.Hour)
 	if err != nil {
 		return nil, fmt.Errorf("identity of the hub: %w", err)

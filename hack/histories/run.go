@@ -154,8 +154,8 @@ func Run(ctx context.Context, all [clusters]*testbed.Cluster, o Options) (*Resul
 	return r, nil
 }
 
-// Shrink looks for a shorter history that breaks the same rule, by leaving out ever smaller parts, until ctx ends. name makes
-// the names of the attempts. What it returns failed at least once.
+// Shrink looks for a shorter history that breaks the same rule, by leaving out ever smaller parts, until ctx ends. name
+// makes the names of the attempts. What it returns failed at least once.
 func Shrink(ctx context.Context, all [clusters]*testbed.Cluster, name string, failed *Result) (*Result, error) {
 	attempts := 0
 	for part := len(failed.History) / 2; part > 0; part /= 2 {

@@ -20,7 +20,8 @@ type Follower struct {
 }
 
 // Follow begins to watch an object, which may or may not exist. Whatever happens after it returned is seen.
-func Follow(ctx context.Context, cluster *Cluster, kind schema.GroupVersionKind, key client.ObjectKey) (*Follower, error) {
+func Follow(ctx context.Context, cluster *Cluster, kind schema.GroupVersionKind, key client.ObjectKey) (
+	*Follower, error) {
 	w, err := cluster.Client.Watch(ctx, listOf(kind), client.InNamespace(key.Namespace),
 		client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", key.Name)})
 	name := fmt.Sprintf("%s %s in %s", kind.Kind, key, cluster.Name)

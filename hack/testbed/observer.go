@@ -81,7 +81,8 @@ func (e Entry) Describe() string {
 func Condition(object client.Object, conditionType string) (status, reason, message string) {
 	switch o := object.(type) {
 	case *resourcesv1alpha1.ManagedResource:
-		if c := resourcesv1alpha1.GetCondition(o.Status.Conditions, resourcesv1alpha1.ConditionType(conditionType)); c != nil {
+		if c := resourcesv1alpha1.GetCondition(o.Status.Conditions, resourcesv1alpha1.ConditionType(
+			conditionType)); c != nil {
 			return string(c.Status), c.Reason, c.Message
 		}
 	case *hubv1alpha1.TargetCluster:
@@ -127,7 +128,8 @@ type Observer struct {
 
 // Observe watches a source cluster until Stop is called or ctx ends.
 func Observe(ctx context.Context, source *Cluster, options ObserverOptions) (*Observer, error) {
-	o := &Observer{options: options, done: make(chan struct{}), entries: map[Ref]Entry{}, awaiting: map[*Expectation]struct{}{}}
+	o := &Observer{options: options, done: make(chan struct{}), entries: map[Ref]Entry{},
+		awaiting: map[*Expectation]struct{}{}}
 	config := source.RESTConfig()
 	config.QPS, config.UserAgent = -1, "observer"
 	all, err := cache.New(config, cache.Options{Scheme: Scheme(), DefaultTransform: trim})
@@ -311,7 +313,8 @@ func (o *Observer) Expect(what string, refs []Ref, wanted func(client.Object) bo
 
 func (o *Observer) expect(what string, refs []Ref, wanted func(Entry) bool) *Expectation {
 	e := &Expectation{
-		observer: o, what: what, wanted: wanted, open: map[Ref]struct{}{}, seen: map[Ref]time.Time{}, met: make(chan struct{}),
+		observer: o, what: what, wanted: wanted, open: map[Ref]struct{}{}, seen: map[Ref]time.Time{},
+		met: make(chan struct{}),
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

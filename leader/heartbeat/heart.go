@@ -58,7 +58,8 @@ var MetricDefinitions = &metrics.Set{}
 var (
 	metricHeartbeat = MetricDefinitions.Gauge("trellis_hub_heartbeat_timestamp_seconds",
 		"When this replica renewed the heartbeat last, in seconds since 1970. Zero if it never did: only the leader does.")
-	metricStuck = MetricDefinitions.Gauge("trellis_hub_loop_stuck_seconds", "How long the loop of the hub has made no progress that has made none for the longest. Zero if all do.")
+	metricStuck = MetricDefinitions.Gauge("trellis_hub_loop_stuck_seconds",
+		"How long the loop of the hub has made no progress that has made none for the longest. Zero if all do.")
 )
 
 // Heart renews the Lease. It lives as long as the process.

@@ -17,7 +17,8 @@ const mergeTag = "!!merge"
 // with a fault is not changed, so that defaulting and validation can continue. A null changes nothing.
 func decode(node *yaml.Node, value reflect.Value, path *field.Path, faults *field.ErrorList) {
 	if node.Kind == yaml.AliasNode || node.Anchor != "" {
-		*faults = append(*faults, field.Forbidden(path, fmt.Sprintf("anchors and aliases are not supported (line %d)", node.Line)))
+		*faults = append(*faults, field.Forbidden(path,
+			fmt.Sprintf("anchors and aliases are not supported (line %d)", node.Line)))
 		return
 	}
 	if node.Tag == "!!null" {
@@ -84,7 +85,8 @@ func decodeLeaf(node *yaml.Node, value reflect.Value, path *field.Path, faults *
 	}
 
 	invalid := func() {
-		*faults = append(*faults, field.TypeInvalid(path, node.Value, fmt.Sprintf("must be %s (line %d)", describeType(value.Type()), node.Line)))
+		*faults = append(*faults, field.TypeInvalid(path, node.Value,
+			fmt.Sprintf("must be %s (line %d)", describeType(value.Type()), node.Line)))
 	}
 	var plain any
 	if err := node.Decode(&plain); err != nil {
@@ -105,7 +107,8 @@ func decodeLeaf(node *yaml.Node, value reflect.Value, path *field.Path, faults *
 }
 
 // entries calls f for each key of a mapping. A duplicate is a fault; different spellings of one key count as the same.
-func entries(node *yaml.Node, path *field.Path, faults *field.ErrorList, f func(key, content *yaml.Node, path *field.Path)) {
+func entries(node *yaml.Node, path *field.Path, faults *field.ErrorList,
+	f func(key, content *yaml.Node, path *field.Path)) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, content := node.Content[i], node.Content[i+1]
@@ -159,7 +162,8 @@ func expect(node *yaml.Node, kind yaml.Kind, what string, path *field.Path, faul
 	if node.Kind == kind {
 		return true
 	}
-	*faults = append(*faults, field.TypeInvalid(path, describe(node), fmt.Sprintf("must be %s (line %d)", what, node.Line)))
+	*faults = append(*faults, field.TypeInvalid(path, describe(node),
+		fmt.Sprintf("must be %s (line %d)", what, node.Line)))
 	return false
 }
 

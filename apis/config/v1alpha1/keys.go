@@ -55,9 +55,11 @@ const (
 // unknownKey explains a key that the configuration does not have.
 func unknownKey(key *yaml.Node, path *field.Path, known map[string]reflect.Value) *field.Error {
 	if explanation, ok := foreign[pathWithSynonyms(path)]; ok {
-		return field.Forbidden(path, fmt.Sprintf("this key of gardener-resource-manager is not supported (line %d): %s", key.Line, explanation))
+		return field.Forbidden(path, fmt.Sprintf(
+			"this key of gardener-resource-manager is not supported (line %d): %s", key.Line, explanation))
 	}
-	return field.Forbidden(path, fmt.Sprintf("unknown key (line %d); the nearest known one is %q", key.Line, nearest(key.Value, slices.Sorted(maps.Keys(known)))))
+	return field.Forbidden(path, fmt.Sprintf(
+		"unknown key (line %d); the nearest known one is %q", key.Line, nearest(key.Value, slices.Sorted(maps.Keys(known)))))
 }
 
 func pathWithSynonyms(path *field.Path) string {
@@ -71,7 +73,8 @@ func pathWithSynonyms(path *field.Path) string {
 	return name
 }
 
-// nearest returns the candidate with the smallest edit distance to a word, the first one of several. Case does not count.
+// nearest returns the candidate with the smallest edit distance to a word, the first one of several. Case does not
+// count.
 func nearest(word string, candidates []string) string {
 	return slices.MinFunc(candidates, func(a, b string) int {
 		return editDistance(word, a) - editDistance(word, b)

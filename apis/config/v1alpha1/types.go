@@ -240,8 +240,8 @@ type Care struct {
 
 // ConditionThreshold is the threshold of one type of condition.
 type ConditionThreshold struct {
-	// Type is that of a condition whose check can fail for a while: EveryNodeReady, APIServerAvailable, or one that sums up
-	// ManagedResources.
+	// Type is that of a condition whose check can fail for a while: EveryNodeReady, APIServerAvailable, or one that sums
+	// up ManagedResources.
 	Type string `json:"type"`
 	// Duration is how long the check has to fail. Zero means that the condition turns False immediately.
 	Duration metav1.Duration `json:"duration"`
@@ -263,8 +263,8 @@ type Heartbeat struct {
 
 // ClusterCache is about the connections to the targets.
 type ClusterCache struct {
-	// ProbeInterval is the time between two probes of a target; controllers.heartbeat.monitorPeriod has to be long enough for
-	// it. Default: 5s.
+	// ProbeInterval is the time between two probes of a target; controllers.heartbeat.monitorPeriod has to be long enough
+	// for it. Default: 5s.
 	ProbeInterval metav1.Duration `json:"probeInterval,omitempty"`
 	// ProbeTimeout is how long a probe waits for its response. Default: 4s.
 	ProbeTimeout metav1.Duration `json:"probeTimeout,omitempty"`
@@ -275,8 +275,8 @@ type ClusterCache struct {
 	// DisconnectGrace is how long the caches of a lost connection are kept to resume its watches, and how long
 	// ManagedResources do not report the outage. Connected becomes False immediately. Default: 10s.
 	DisconnectGrace metav1.Duration `json:"disconnectGrace,omitempty"`
-	// BrownoutPercent is the share of the connected targets, but at least three, that have to be lost within a minute for the
-	// hub to suspect its own network. DisconnectGrace lasts until most are back then. Default: 20.
+	// BrownoutPercent is the share of the connected targets, but at least three, that have to be lost within a minute for
+	// the hub to suspect its own network. DisconnectGrace lasts until most are back then. Default: 20.
 	BrownoutPercent int `json:"brownoutPercent,omitempty"`
 	// BrownoutLimit bounds how long the hub suspects its own network. Default: 5m.
 	BrownoutLimit metav1.Duration `json:"brownoutLimit,omitempty"`

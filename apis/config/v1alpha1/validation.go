@@ -32,8 +32,10 @@ const (
 func Validate(c *HubConfiguration) field.ErrorList {
 	var faults field.ErrorList
 	faults = append(faults, validateTypeMeta(c.TypeMeta)...)
-	faults = append(faults, validateSourceClientConnection(c.SourceClientConnection, field.NewPath("sourceClientConnection"))...)
-	faults = append(faults, validateTargetClientConnection(c.TargetClientConnection, field.NewPath("targetClientConnection"))...)
+	faults = append(faults, validateSourceClientConnection(c.SourceClientConnection,
+		field.NewPath("sourceClientConnection"))...)
+	faults = append(faults, validateTargetClientConnection(c.TargetClientConnection,
+		field.NewPath("targetClientConnection"))...)
 	faults = append(faults, validateLeaderElection(c.LeaderElection, field.NewPath("leaderElection"))...)
 	faults = append(faults, validateServer(c.Server, field.NewPath("server"))...)
 	faults = append(faults, validateOneOf(c.LogLevel, field.NewPath("logLevel"), "debug", "info", "error")...)
@@ -80,7 +82,8 @@ func validateSourceClientConnection(c SourceClientConnection, path *field.Path) 
 func validateTargetClientConnection(c TargetClientConnection, path *field.Path) field.ErrorList {
 	var faults field.ErrorList
 	if c.QPS <= 0 || !isFinite(c.QPS) {
-		faults = append(faults, field.Invalid(path.Child("qps"), fmt.Sprint(c.QPS), "must be more than 0; a target is never called without a limit"))
+		faults = append(faults, field.Invalid(path.Child("qps"), fmt.Sprint(c.QPS),
+			"must be more than 0; a target is never called without a limit"))
 	}
 	faults = append(faults, validateAtLeast(int64(c.Burst), 1, path.Child("burst"))...)
 	faults = append(faults, validateAtLeast(int64(c.MaxInFlight), 1, path.Child("maxInFlight"))...)
@@ -112,7 +115,8 @@ func validateLeaderElection(l LeaderElection, path *field.Path) field.ErrorList 
 	}
 	faults = append(faults, validateOneOf(l.ResourceLock, path.Child("resourceLock"), "leases")...)
 	faults = append(faults, validateName(l.ResourceName, path.Child("resourceName"), validation.IsDNS1123Subdomain)...)
-	faults = append(faults, validateName(l.ResourceNamespace, path.Child("resourceNamespace"), validation.IsDNS1123Label)...)
+	faults = append(faults, validateName(l.ResourceNamespace, path.Child("resourceNamespace"),
+		validation.IsDNS1123Label)...)
 	return faults
 }
 
@@ -120,7 +124,8 @@ func validateServer(s Server, path *field.Path) field.ErrorList {
 	faults := validateEndpoint(s.HealthProbes, path.Child("healthProbes"))
 	faults = append(faults, validateEndpoint(s.Metrics, path.Child("metrics"))...)
 	if s.HealthProbes.Port == s.Metrics.Port {
-		faults = append(faults, field.Invalid(path.Child("metrics", "port"), s.Metrics.Port, "must differ from server.healthProbes.port"))
+		faults = append(faults, field.Invalid(path.Child("metrics", "port"), s.Metrics.Port,
+			"must differ from server.healthProbes.port"))
 	}
 	return faults
 }
@@ -138,7 +143,8 @@ func validateEndpoint(e Endpoint, path *field.Path) field.ErrorList {
 
 func validateClasses(classes []Class, inherited *string, path *field.Path) field.ErrorList {
 	if len(classes) == 0 {
-		return field.ErrorList{field.Required(path, `at least one class is needed, such as {name: "", target: {type: Namespace}}`)}
+		return field.ErrorList{field.Required(path,
+			`at least one class is needed, such as {name: "", target: {type: Namespace}}`)}
 	}
 
 	var faults field.ErrorList
@@ -162,7 +168,8 @@ func validateClasses(classes []Class, inherited *string, path *field.Path) field
 func validateClassName(name string, path *field.Path) field.ErrorList {
 	switch name {
 	case resourcesv1alpha1.DefaultClassName:
-		return field.ErrorList{field.Invalid(path, name, `this is gardener-resource-manager's name of the default class; write ""`)}
+		return field.ErrorList{field.Invalid(path, name,
+			`this is gardener-resource-manager's name of the default class; write ""`)}
 	case resourcesv1alpha1.AllClasses:
 		return field.ErrorList{field.Invalid(path, name, "a hub has no class for all classes; list each one")}
 	}
@@ -175,7 +182,8 @@ func validateClassName(name string, path *field.Path) field.ErrorList {
 		return faults
 	}
 	for _, problem := range validation.IsQualifiedName(resourcesv1alpha1.Finalizer(name)) {
-		faults = append(faults, field.Invalid(path, name, "the finalizer "+resourcesv1alpha1.Finalizer(name)+" would not be valid: "+problem))
+		faults = append(faults, field.Invalid(path, name,
+			"the finalizer "+resourcesv1alpha1.Finalizer(name)+" would not be valid: "+problem))
 	}
 	return faults
 }
@@ -190,7 +198,8 @@ func validateClassTarget(class Class, path *field.Path) field.ErrorList {
 	if target.Type == "" {
 		faults = append(faults, field.Required(targetPath.Child("type"), "must be Namespace, Source or Registration"))
 	} else {
-		faults = append(faults, validateOneOf(target.Type, targetPath.Child("type"), TargetNamespace, TargetSource, TargetRegistration)...)
+		faults = append(faults, validateOneOf(target.Type, targetPath.Child("type"), TargetNamespace, TargetSource,
+			TargetRegistration)...)
 	}
 
 	if target.Type == TargetRegistration {
@@ -213,7 +222,8 @@ func validateClassTarget(class Class, path *field.Path) field.ErrorList {
 		}
 		return faults
 	}
-	return append(faults, metav1validation.ValidateLabelSelector(class.NamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, selectorPath)...)
+	return append(faults, metav1validation.ValidateLabelSelector(class.NamespaceSelector,
+		metav1validation.LabelSelectorValidationOptions{}, selectorPath)...)
 }
 
 func validateControllers(c Controllers, path *field.Path) field.ErrorList {
@@ -223,7 +233,8 @@ func validateControllers(c Controllers, path *field.Path) field.ErrorList {
 	}
 
 	mr, mrPath := c.ManagedResource, path.Child("managedResource")
-	faults = append(faults, validateDurationAtLeast(mr.SyncPeriod, minManagedResourceSyncPeriod, mrPath.Child("syncPeriod"))...)
+	faults = append(faults, validateDurationAtLeast(mr.SyncPeriod, minManagedResourceSyncPeriod,
+		mrPath.Child("syncPeriod"))...)
 	for _, problem := range validation.IsValidLabelValue(mr.ManagedByLabelValue) {
 		faults = append(faults, field.Invalid(mrPath.Child("managedByLabelValue"), mr.ManagedByLabelValue, problem))
 	}
@@ -231,13 +242,15 @@ func validateControllers(c Controllers, path *field.Path) field.ErrorList {
 
 	tc, tcPath := c.TargetCluster, path.Child("targetCluster")
 	faults = append(faults, validateAtLeast(int64(tc.ConcurrentSyncs), 1, tcPath.Child("concurrentSyncs"))...)
-	faults = append(faults, validateDurationAtLeast(tc.SyncPeriod, minTargetClusterSyncPeriod, tcPath.Child("syncPeriod"))...)
+	faults = append(faults, validateDurationAtLeast(tc.SyncPeriod, minTargetClusterSyncPeriod,
+		tcPath.Child("syncPeriod"))...)
 	faults = append(faults, validateCare(c.Care, path.Child("care"))...)
 	return append(faults, validateHeartbeat(c.Heartbeat, path.Child("heartbeat"))...)
 }
 
 // withoutThreshold are the conditions that change immediately.
-var withoutThreshold = sets.New(hubv1alpha1.ConditionReady, hubv1alpha1.ConditionConnected, hubv1alpha1.ConditionCredentialsValid, hubv1alpha1.ConditionHubReady)
+var withoutThreshold = sets.New(hubv1alpha1.ConditionReady, hubv1alpha1.ConditionConnected,
+	hubv1alpha1.ConditionCredentialsValid, hubv1alpha1.ConditionHubReady)
 
 func validateCare(c Care, path *field.Path) field.ErrorList {
 	var faults field.ErrorList
@@ -248,7 +261,8 @@ func validateCare(c Care, path *field.Path) field.ErrorList {
 		case threshold.Type == "":
 			faults = append(faults, field.Required(path.Child("type"), "the type of a condition"))
 		case withoutThreshold.Has(threshold.Type):
-			faults = append(faults, field.Invalid(path.Child("type"), threshold.Type, "this condition has no threshold, it changes at once"))
+			faults = append(faults, field.Invalid(path.Child("type"), threshold.Type,
+				"this condition has no threshold, it changes at once"))
 		case seen.Has(threshold.Type):
 			faults = append(faults, field.Duplicate(path.Child("type"), threshold.Type))
 		default:
@@ -259,7 +273,8 @@ func validateCare(c Care, path *field.Path) field.ErrorList {
 		seen.Insert(threshold.Type)
 		faults = append(faults, validateDurationAtLeast(threshold.Duration, 0, path.Child("duration"))...)
 	}
-	return append(faults, validateDurationAtLeast(c.ManagedResourceProgressingThreshold, 0, path.Child("managedResourceProgressingThreshold"))...)
+	return append(faults, validateDurationAtLeast(c.ManagedResourceProgressingThreshold, 0,
+		path.Child("managedResourceProgressingThreshold"))...)
 }
 
 // validateHeartbeat ensures that a slightly late renewal does not count as a missing one.
@@ -271,12 +286,14 @@ func validateHeartbeat(h Heartbeat, path *field.Path) field.ErrorList {
 			fmt.Sprintf("must be at least twice renewInterval (%s)", h.RenewInterval.Duration)))
 	}
 	faults = append(faults, validatePositive(h.TargetMonitorPeriod, path.Child("targetMonitorPeriod"))...)
-	return append(faults, validateDurationAtLeast(h.LivenessStuckAfter, minLivenessStuckAfter, path.Child("livenessStuckAfter"))...)
+	return append(faults, validateDurationAtLeast(h.LivenessStuckAfter, minLivenessStuckAfter,
+		path.Child("livenessStuckAfter"))...)
 }
 
 // validateMonitorPeriod ensures that a hub that waits for its next probe does not count as one that does not work.
 func validateMonitorPeriod(c *HubConfiguration) field.ErrorList {
-	interval, timeout, monitor := c.ClusterCache.ProbeInterval.Duration, c.ClusterCache.ProbeTimeout.Duration, c.Controllers.Heartbeat.MonitorPeriod.Duration
+	interval, timeout, monitor := c.ClusterCache.ProbeInterval.Duration, c.ClusterCache.ProbeTimeout.Duration,
+		c.Controllers.Heartbeat.MonitorPeriod.Duration
 	if least := 2*interval + timeout; interval > 0 && timeout > 0 && monitor < least {
 		return field.ErrorList{field.Invalid(field.NewPath("controllers", "heartbeat", "monitorPeriod"), monitor.String(),
 			fmt.Sprintf("must be at least twice clusterCache.probeInterval and clusterCache.probeTimeout together (%s), since probes are the signs of life", least))}
@@ -344,13 +361,15 @@ func validateSourceIdentity(c *HubConfiguration, path *field.Path) field.ErrorLi
 	if c.SourceIdentity == nil {
 		isSource := func(class Class) bool { return class.Target.Type == TargetSource }
 		if slices.ContainsFunc(c.Classes, isSource) {
-			return field.ErrorList{field.Required(path, "a class has the target type Source, which is never served with the hub's own rights")}
+			return field.ErrorList{field.Required(path,
+				"a class has the target type Source, which is never served with the hub's own rights")}
 		}
 		return nil
 	}
 	path = path.Child("serviceAccount")
 	faults := validateName(c.SourceIdentity.ServiceAccount.Namespace, path.Child("namespace"), validation.IsDNS1123Label)
-	return append(faults, validateName(c.SourceIdentity.ServiceAccount.Name, path.Child("name"), validation.IsDNS1123Subdomain)...)
+	return append(faults, validateName(c.SourceIdentity.ServiceAccount.Name, path.Child("name"),
+		validation.IsDNS1123Subdomain)...)
 }
 
 func validateName(name string, path *field.Path, check func(string) []string) field.ErrorList {

@@ -18,8 +18,8 @@ const (
 	ConditionHubReady = "HubReady"
 )
 
-// Types of conditions on a TargetCluster that sum up its ManagedResources. ManagedResources with CareConditionTypeLabel can
-// bring others. A target without ManagedResources of a type does not have its condition.
+// Types of conditions on a TargetCluster that sum up its ManagedResources. ManagedResources with CareConditionTypeLabel
+// can bring others. A target without ManagedResources of a type does not have its condition.
 const (
 	// ConditionSystemComponentsHealthy sums up those that are applied to the target.
 	ConditionSystemComponentsHealthy = "SystemComponentsHealthy"
@@ -51,15 +51,15 @@ const (
 	ReasonNodesFailing = "NodesFailing"
 	// ReasonManagedResourcesHealthy (conditions that sum up ManagedResources).
 	ReasonManagedResourcesHealthy = "ManagedResourcesHealthy"
-	// ReasonManagedResourcesFailing (conditions that sum up ManagedResources): some are not healthy, but not for as long as
-	// the threshold says. The condition has the status that it had.
+	// ReasonManagedResourcesFailing (conditions that sum up ManagedResources): some are not healthy, but not for as long
+	// as the threshold says. The condition has the status that it had.
 	ReasonManagedResourcesFailing = "ManagedResourcesFailing"
 	// ReasonHubReady (HubReady).
 	ReasonHubReady = "HubReady"
 )
 
-// Reasons of conditions that are False or Unknown. Those that a connection or registration can fail with are, word for word,
-// those of package clustercache.
+// Reasons of conditions that are False or Unknown. Those that a connection or registration can fail with are, word for
+// word, those of package clustercache.
 const (
 	// ReasonSecretInvalid: the registration Secret lacks the kubeconfig or has another name or type than it should.
 	ReasonSecretInvalid = "SecretInvalid"

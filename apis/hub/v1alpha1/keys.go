@@ -25,8 +25,8 @@ const (
 	// no alerts, and its conditions do not change.
 	HibernatedAnnotation = "hub.gardener.cloud/hibernated"
 
-	// RegistrationAnnotation, on a TargetCluster that the hub made, is the name of the registration Secret that it was made
-	// for. One without it was made by a user in advance, and stays when there is no registration.
+	// RegistrationAnnotation, on a TargetCluster that the hub made, is the name of the registration Secret that it was
+	// made for. One without it was made by a user in advance, and stays when there is no registration.
 	RegistrationAnnotation = "hub.gardener.cloud/registration"
 
 	// StatusLabel, on a TargetCluster, sums up its conditions: the worst of healthy, progressing, unknown, unhealthy.

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TargetCluster shows a registered target and what the hub knows of it. The hub creates and deletes it; users may set the
-// spec.
+// TargetCluster shows a registered target and what the hub knows of it. The hub creates and deletes it; users may set
+// the spec.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,path=targetclusters,singular=targetcluster,shortName=tc
@@ -82,8 +82,8 @@ type TargetClusterStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// FailingChecks are the checks that fail for less than their thresholds. Their conditions have the status that they had
-	// before, and a reason that ends in "Failing".
+	// FailingChecks are the checks that fail for less than their thresholds. Their conditions have the status that they
+	// had before, and a reason that ends in "Failing".
 	// +listType=map
 	// +listMapKey=type
 	// +optional

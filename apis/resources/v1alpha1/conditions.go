@@ -37,7 +37,8 @@ func GetCondition(conditions []Condition, conditionType ConditionType) *Conditio
 // UpdatedCondition returns a condition after a new observation. The transition time changes if and only if the status
 // did; the update time, if and only if the reason, the message or the codes did. An empty reason or message is replaced
 // by a default, because the API requires both. Codes are not kept.
-func UpdatedCondition(now time.Time, old Condition, status ConditionStatus, reason, message string, codes ...string) Condition {
+func UpdatedCondition(now time.Time, old Condition, status ConditionStatus, reason, message string,
+	codes ...string) Condition {
 	if reason == "" {
 		reason = ReasonUnspecified
 	}
@@ -58,7 +59,8 @@ func UpdatedCondition(now time.Time, old Condition, status ConditionStatus, reas
 
 // SetCondition returns the list with the condition of a type updated by UpdatedCondition, or added if there is none.
 // The given list is not changed.
-func SetCondition(now time.Time, conditions []Condition, conditionType ConditionType, status ConditionStatus, reason, message string, codes ...string) []Condition {
+func SetCondition(now time.Time, conditions []Condition, conditionType ConditionType, status ConditionStatus, reason,
+	message string, codes ...string) []Condition {
 	old := NewCondition(now, conditionType)
 	if existing := GetCondition(conditions, conditionType); existing != nil {
 		old = *existing

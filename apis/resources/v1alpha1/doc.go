@@ -1,5 +1,5 @@
-// Package v1alpha1 is the API resources.gardener.cloud/v1alpha1: the ManagedResource, the keys of the annotations, labels
-// and finalizers that belong to it, and the rules for its conditions.
+// Package v1alpha1 is the API resources.gardener.cloud/v1alpha1: the ManagedResource, the keys of the annotations,
+// labels and finalizers that belong to it, and the rules for its conditions.
 //
 // The API is a contract with programs that this project does not control. Gardener's extensions, gardenlet and charts
 // write ManagedResources, and care controllers read their conditions, all compiled against Gardener's own types. So the
@@ -19,8 +19,8 @@
 // and tie this project's Kubernetes version to Gardener's. So a field that Gardener adds has to be added here, too.
 // Until then it is kept in the cluster, because Trellis changes ManagedResources by patch only.
 //
-// Condition is Gardener's type and not metav1.Condition, because its status has a fourth value, Progressing, and because
-// consumers read lastUpdateTime and codes.
+// Condition is Gardener's type and not metav1.Condition, because its status has a fourth value, Progressing, and
+// because consumers read lastUpdateTime and codes.
 //
 // +kubebuilder:object:generate=true
 // +groupName=resources.gardener.cloud

@@ -39,8 +39,8 @@ const (
 	// IgnoreAnnotation, truthy on a ManagedResource, stops everything until it is removed or the ManagedResource is
 	// deleted. Truthy on an object in the manifest, the object is created if absent and never updated.
 	IgnoreAnnotation = "resources.gardener.cloud/ignore"
-	// ModeAnnotation with exactly ModeIgnore, in the manifest, takes the object out of the inventory: it is neither applied
-	// nor deleted.
+	// ModeAnnotation with exactly ModeIgnore, in the manifest, takes the object out of the inventory: it is neither
+	// applied nor deleted.
 	ModeAnnotation = "resources.gardener.cloud/mode"
 	// ModeIgnore is the only value of ModeAnnotation.
 	ModeIgnore = "Ignore"

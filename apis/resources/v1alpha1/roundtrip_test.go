@@ -10,7 +10,8 @@ import (
 	. "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// asGardenerWritesIt has every field of the API, in the form in which Gardener's producers and resource manager write it.
+// asGardenerWritesIt has every field of the API, in the form in which Gardener's producers and resource manager write
+// it.
 const asGardenerWritesIt = `{
   "apiVersion": "resources.gardener.cloud/v1alpha1",
   "kind": "ManagedResource",

@@ -83,7 +83,8 @@ func (f *Fleet) Lost(key types.NamespacedName, now time.Time) {
 	need := max(massLeast, int(math.Ceil(share*float64(together+len(f.connected)))))
 	if f.since.IsZero() && together >= need {
 		f.since, f.until, f.end = now, now.Add(f.options.MassLimit), (need+1)/2
-		f.options.Logger.Info("Many targets were lost together; it may be the hub's own network", "lost", together, "connected", len(f.connected))
+		f.options.Logger.Info("Many targets were lost together; it may be the hub's own network", "lost", together,
+			"connected", len(f.connected))
 	}
 }
 
@@ -126,7 +127,8 @@ func (f *Fleet) settleLocked(now time.Time) {
 	switch {
 	case f.since.IsZero():
 	case !now.Before(f.until):
-		f.options.Logger.Info("Many targets are lost for so long that it counts as theirs", "lost", len(f.lost), "since", f.since)
+		f.options.Logger.Info("Many targets are lost for so long that it counts as theirs", "lost", len(f.lost), "since",
+			f.since)
 		f.since, f.ended = time.Time{}, now
 		clear(f.lost)
 		f.order.Init()

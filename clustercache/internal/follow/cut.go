@@ -42,7 +42,8 @@ func fieldsOfEvent(object *fields) *fields {
 // fieldsOfObject are those of an object that matter: beside what says which object it is, fields at some paths.
 func fieldsOfObject(paths [][]string) *fields {
 	object := &fields{named: map[string]*field{
-		"apiVersion": {}, "kind": {}, "metadata": {beneath: &fields{named: map[string]*field{"managedFields": {apart: true}}, others: true}},
+		"apiVersion": {}, "kind": {},
+		"metadata": {beneath: &fields{named: map[string]*field{"managedFields": {apart: true}}, others: true}},
 	}}
 	for _, path := range paths {
 		if len(path) > 0 && path[0] != "metadata" {

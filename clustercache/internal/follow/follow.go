@@ -355,7 +355,8 @@ func (f *Follower) complete(version string) error {
 // stream has the server send the objects as events, up to a bookmark that says that these were all.
 func (f *Follower) stream(ctx context.Context) (*watch, error) {
 	f.sink.Begin()
-	w, err := f.open(ctx, url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}})
+	w, err := f.open(ctx, url.Values{"sendInitialEvents": {"true"},
+		"resourceVersionMatch": {string(metav1.ResourceVersionMatchNotOlderThan)}})
 	if err != nil {
 		return nil, err
 	}

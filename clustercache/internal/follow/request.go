@@ -97,7 +97,8 @@ func (c *Collection) refusal(verb string, response *http.Response) error {
 		return c.said(status)
 	}
 	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // it may be absent, or a date
-	return apierrors.NewGenericServerResponse(response.StatusCode, verb, c.Resource.GroupResource(), "", c.shown(string(raw)), seconds, true)
+	return apierrors.NewGenericServerResponse(
+		response.StatusCode, verb, c.Resource.GroupResource(), "", c.shown(string(raw)), seconds, true)
 }
 
 // said is the error that a server tells of.

@@ -9,6 +9,6 @@
 //	Acquire ---> n seats, each for a while
 //	    `------> n/5 slow seats, each for a while, for targets whose last seat was not enough
 //
-// Trade-offs: work that outlasts its seat is not counted any more, so the bound is one on the beginnings of work, not on
-// all of it. The package does not know what the seats are used for.
+// Trade-offs: work that outlasts its seat is not counted any more, so the bound is one on the beginnings of work, not
+// on all of it. The package does not know what the seats are used for.
 package seats

@@ -29,7 +29,8 @@ const (
 
 // ErrBusy is wrapped by the errors of calls that were not made, since the target has not answered others. It is a
 // missed deadline that nobody had to wait for.
-var ErrBusy = fmt.Errorf("the target answers probes but no calls, so none are made for a while: %w", context.DeadlineExceeded)
+var ErrBusy = fmt.Errorf("the target answers probes but no calls, so none are made for a while: %w",
+	context.DeadlineExceeded)
 
 // breaker refuses the calls to a target that does not answer them, except for one from time to time. Calls that hang
 // hold the workers of all targets.

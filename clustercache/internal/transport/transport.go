@@ -126,7 +126,8 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	t.control = discreetly{next: inner, fenced: options.Fenced}
 	t.guarded = &guard{
 		next: inner, host: base.Host, ctx: ctx, gate: t.gate, unanswered: options.Unanswered,
-		throttle: options.Throttle, suspect: options.Suspect, meter: options.Meter, openings: options.Openings, fenced: options.Fenced,
+		throttle: options.Throttle, suspect: options.Suspect, meter: options.Meter, openings: options.Openings,
+		fenced: options.Fenced,
 	}
 	return t, nil
 }

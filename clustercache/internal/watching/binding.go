@@ -186,7 +186,8 @@ func (b *Binding) recover(r *retries, err error) {
 		return
 	}
 	if b.refused(err) {
-		b.connection.Logger.Info("The target does not serve metadata of a kind; it is watched in full", "watch", b.watch.spec.Name)
+		b.connection.Logger.Info("The target does not serve metadata of a kind; it is watched in full", "watch",
+			b.watch.spec.Name)
 		b.follower = nil
 		return
 	}
@@ -303,7 +304,8 @@ func (b *Binding) end(ctx context.Context, err error) error {
 	b.interruption.stop()
 	b.watch.distrust(b)
 	b.watch.yield(b)
-	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSilent) || errors.Is(cause, ErrTooMany) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSilent) ||
+		errors.Is(cause, ErrTooMany) {
 		b.follower.Forget()
 		err = cause
 	}
@@ -361,7 +363,8 @@ func (b *Binding) newFollower() error {
 	_, full := b.connection.full.Load(b.resource)
 	b.trims = spec.MetadataOnly && full
 	c := follow.Collection{
-		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact, Held: b.connection.Held,
+		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact,
+		Held:   b.connection.Held,
 		Budget: b.connection.Budget, Resource: b.resource, Kind: mapping.GroupVersionKind,
 		Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
 		Endless: b.connection.SyncTimeout / 2, // what stands still was opened a bit after it was begun
@@ -383,7 +386,8 @@ func (b *Binding) newFollower() error {
 // refused tells whether the target says that it does not serve a kind as metadata, and remembers that. Servers behind
 // the aggregation layer need not know how.
 func (b *Binding) refused(err error) bool {
-	if b.follower == nil || !b.watch.spec.MetadataOnly || b.trims || !apierrors.IsNotAcceptable(err) && !apierrors.IsUnsupportedMediaType(err) {
+	if b.follower == nil || !b.watch.spec.MetadataOnly || b.trims || !apierrors.IsNotAcceptable(err) &&
+		!apierrors.IsUnsupportedMediaType(err) {
 		return false
 	}
 	b.connection.full.Store(b.resource, struct{}{})

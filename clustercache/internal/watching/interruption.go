@@ -61,8 +61,8 @@ func (b *Binding) lapse() {
 	}
 }
 
-// reopened ends an interruption. What is kept is relied upon at once if it was all the time, else once all is told
-// that was missed.
+// reopened ends an interruption. If what is kept stayed trustworthy, it counts at once, otherwise after all missed
+// changes were delivered.
 func (b *Binding) reopened(now time.Time) {
 	b.interruption.stop()
 	if b.listing != nil || b.watch.trusts(b) {

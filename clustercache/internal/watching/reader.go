@@ -97,7 +97,8 @@ func (r *Reader) List(_ context.Context, list client.ObjectList, opts ...client.
 	var fault error
 	synced := w.Range(func(key types.NamespacedName, value any) bool {
 		obj, ok := value.(client.Object)
-		if ok && (options.Namespace != "" && key.Namespace != options.Namespace || !selector.Matches(labels.Set(obj.GetLabels()))) {
+		if ok && (options.Namespace != "" && key.Namespace != options.Namespace ||
+			!selector.Matches(labels.Set(obj.GetLabels()))) {
 			return true
 		}
 		var item client.Object
@@ -123,8 +124,10 @@ func (r *Reader) List(_ context.Context, list client.ObjectList, opts ...client.
 func (r *Reader) find(kind schema.GroupVersionKind, metadataOnly bool, namespace string) *Stream {
 	for _, w := range r.Watches() {
 		spec := &w.spec
-		everything := (spec.LabelSelector == nil || spec.LabelSelector.Empty()) && (spec.FieldSelector == nil || spec.FieldSelector.Empty())
-		if spec.Kind == kind && spec.MetadataOnly == metadataOnly && everything && (spec.Namespace == "" || spec.Namespace == namespace) {
+		everything := (spec.LabelSelector == nil || spec.LabelSelector.Empty()) &&
+			(spec.FieldSelector == nil || spec.FieldSelector.Empty())
+		if spec.Kind == kind && spec.MetadataOnly == metadataOnly && everything &&
+			(spec.Namespace == "" || spec.Namespace == namespace) {
 			return w
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A connection that is built beside the one that serves lists, and then waits for its turn. What happens to objects
-// between is told when it takes over, and nothing twice.
+// A connection that is built beside the serving one lists its objects and waits until it replaces it. Changes in between
+// are delivered when it does, and each of them once.
 func TestWhatHappensBetweenListAndTakeover(t *testing.T) {
 	s := newSetting(t, 100)
 	old, next := newSite(t, 3), newSite(t, 3)

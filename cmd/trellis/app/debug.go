@@ -19,8 +19,8 @@ const debugPath = "/debug/targets"
 // maxRows bounds each table of the debug page.
 const maxRows = 2000
 
-// debugPage is what the hub is doing at one moment. Nothing in it is secret: messages come from where credentials are
-// taken out of them, and of Secrets only names are told.
+// debugPage is what the hub is doing at one moment. Nothing in it is secret: credentials were removed from
+// messages, and of Secrets it has names only.
 type debugPage struct {
 	Time     time.Time     `json:"time"`
 	Identity string        `json:"identity"`
@@ -113,7 +113,8 @@ func (h *hub) debugTargets(w http.ResponseWriter, r *http.Request) {
 
 func (h *hub) debugPage() debugPage {
 	now := h.Clock.Now()
-	page := debugPage{Time: now, Identity: h.Identity, Version: version.Get().Version, Leading: h.leader.Leading(), Targets: []debugTarget{}, Queues: []debugQueue{}}
+	page := debugPage{Time: now, Identity: h.Identity, Version: version.Get().Version, Leading: h.leader.Leading(),
+		Targets: []debugTarget{}, Queues: []debugQueue{}}
 	page.Stuck, _ = h.loops.Stuck()
 	for i, in := range h.clusters.Inspect() {
 		if i >= maxRows {
@@ -124,7 +125,8 @@ func (h *hub) debugPage() debugPage {
 	}
 	rows := 0
 	for _, q := range h.metrics.Queues.Snapshots() {
-		queue := debugQueue{Class: q.Class, Depth: q.Depth, Held: q.Held, Delayed: q.Delayed, InFlight: q.InFlight, Slow: q.Slow, Oldest: round(q.Oldest), Lanes: []debugLane{}}
+		queue := debugQueue{Class: q.Class, Depth: q.Depth, Held: q.Held, Delayed: q.Delayed, InFlight: q.InFlight,
+			Slow: q.Slow, Oldest: round(q.Oldest), Lanes: []debugLane{}}
 		for _, l := range q.Lanes {
 			if rows++; rows > maxRows {
 				page.Omitted++
@@ -164,7 +166,8 @@ func describeTarget(in clustercache.Inspection) debugTarget {
 }
 
 func describeLane(l fairqueue.Lane) debugLane {
-	return debugLane{Name: strings.TrimPrefix(l.Name, "/"), Ready: l.Ready, Held: l.Held, InFlight: l.InFlight, Slow: l.Slow, Oldest: round(l.Oldest)}
+	return debugLane{Name: strings.TrimPrefix(l.Name, "/"), Ready: l.Ready, Held: l.Held, InFlight: l.InFlight,
+		Slow: l.Slow, Oldest: round(l.Oldest)}
 }
 
 // round makes a duration readable.

@@ -85,7 +85,8 @@ func (t debugTarget) addTo(d *document) {
 	d.add("<td>%s %s", t.Reason, t.Message)
 	d.addIf(t.PendingReason != "", "<br>Pending: %s %s", t.PendingReason, t.PendingMessage)
 	d.addIf(t.Overfull != "", "<br>%s", t.Overfull)
-	d.add("</td>\n<td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>\n", t.Generation, t.RoundTrip, t.LastSuccess, t.ConsecutiveFailures, t.NextAttempt, t.CredentialExpiry)
+	d.add("</td>\n<td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>\n", t.Generation, t.RoundTrip,
+		t.LastSuccess, t.ConsecutiveFailures, t.NextAttempt, t.CredentialExpiry)
 	d.add("<td>%s/%s</td><td>%s/%s</td><td>%s</td>\n<td>", t.InFlight, t.MaxInFlight, t.Succeeded, t.Failed, t.Objects)
 	if len(t.Watches) > 0 {
 		d.add("<details><summary>%s, %s not synced</summary>\n", len(t.Watches), t.Unsynced)
@@ -107,7 +108,8 @@ func (q debugQueue) addTo(d *document) {
 	}
 	d.add("<table><tr><th>lane</th><th>ready</th><th>in flight</th><th>slow</th><th>oldest</th></tr>\n")
 	for _, lane := range q.Lanes {
-		d.add("<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", lane.Name, lane.ready(), lane.InFlight, lane.Slow, lane.Oldest)
+		d.add("<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", lane.Name, lane.ready(), lane.InFlight,
+			lane.Slow, lane.Oldest)
 	}
 	d.add("</table>\n")
 }

@@ -79,11 +79,12 @@ func TestHubIsReadyWhenItKnowsTheSource(t *testing.T) {
 		set(c)
 	}
 	go func() {
-		hub, err := testbed.StartHub(e.ctx, source, testbed.HubOptions{Config: config, WrapSource: func(next http.RoundTripper) http.RoundTripper {
-			slow := lists
-			slow.next = next
-			return slow
-		}})
+		hub, err := testbed.StartHub(e.ctx, source,
+			testbed.HubOptions{Config: config, WrapSource: func(next http.RoundTripper) http.RoundTripper {
+				slow := lists
+				slow.next = next
+				return slow
+			}})
 		started <- start{hub, err}
 	}()
 	ready := func() int { return e.code(probes, "/readyz") }

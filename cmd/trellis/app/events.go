@@ -15,12 +15,11 @@ import (
 const (
 	// eventsAtOnce may be told without a pause, so that what happens to a few targets is told when it happens.
 	eventsAtOnce = 25
-	// eventsPerSecond is the pace after that. Hundreds of targets that go, or are back, at once have as much to tell by
-	// events as by their conditions, and the source had both to take in the same seconds: with 30 a second after 100,
-	// corrections in the others waited. Operators wait for the conditions.
+	// eventsPerSecond is the rate after that. Hundreds of targets that are lost or back at once cause as many events as
+	// conditions. Events come later, so that the source has capacity for conditions and for corrections in other targets.
 	eventsPerSecond = 20
-	// eventsWaiting is how many wait for their turn: the last of them for half a minute. What comes then does not wait. An
-	// event has the time at which it is told, and what waits when the process ends may be lost, so it is not to be long.
+	// eventsWaiting bounds the queue, whose last event waits for half a minute. Further events are sent at once. The bound is
+	// small because an event has the time at which it is sent, and queued events may be lost when the process ends.
 	eventsWaiting = 500
 )
 
@@ -36,7 +35,8 @@ type pacedEvents struct {
 }
 
 func newPacedEvents(to events.EventRecorder, scheme *runtime.Scheme, c clock.Clock) *pacedEvents {
-	return &pacedEvents{to: to, scheme: scheme, clock: c, pace: rate.NewLimiter(eventsPerSecond, eventsAtOnce), waiting: make(chan func(), eventsWaiting)}
+	return &pacedEvents{to: to, scheme: scheme, clock: c, pace: rate.NewLimiter(eventsPerSecond, eventsAtOnce),
+		waiting: make(chan func(), eventsWaiting)}
 }
 
 // Eventf implements events.EventRecorder.

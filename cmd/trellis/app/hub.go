@@ -125,7 +125,8 @@ type hub struct {
 
 func newScheme() (*k8sruntime.Scheme, error) {
 	scheme := k8sruntime.NewScheme()
-	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), resourcesv1alpha1.AddToScheme(scheme), hubv1alpha1.AddToScheme(scheme))
+	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), resourcesv1alpha1.AddToScheme(scheme),
+		hubv1alpha1.AddToScheme(scheme))
 }
 
 func newHub(o Options) (*hub, error) {
@@ -154,7 +155,9 @@ func newHub(o Options) (*hub, error) {
 	if h.manager, err = newManager(o, scheme); err != nil {
 		return nil, err
 	}
-	h.leader = leader.New(leader.Options{Config: o.Config.LeaderElection, Source: o.Source, Identity: o.Identity, Term: h.term, Patience: o.Patience, Logger: o.Logger.WithName("leader")})
+	h.leader = leader.New(
+		leader.Options{Config: o.Config.LeaderElection, Source: o.Source, Identity: o.Identity, Term: h.term,
+			Patience: o.Patience, Logger: o.Logger.WithName("leader")})
 	if err := h.newSourceClient(scheme); err != nil {
 		return nil, err
 	}
@@ -230,7 +233,8 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ByObject:                    controllers.SourceObjects(o.Config, o.Clock),
 		},
-		Metrics:                 metricsserver.Options{BindAddress: o.Config.Server.Metrics.Address(), ExtraHandlers: profiling(o.Config.Debugging)},
+		Metrics: metricsserver.Options{BindAddress: o.Config.Server.Metrics.Address(),
+			ExtraHandlers: profiling(o.Config.Debugging)},
 		HealthProbeBindAddress:  o.Config.Server.HealthProbes.Address(),
 		GracefulShutdownTimeout: &shutdown,
 	})
@@ -329,7 +333,8 @@ func (h *hub) assemble() error {
 			return fmt.Errorf("setting up the hub: %w", err)
 		}
 	}
-	if err := h.manager.AddHealthzCheck("loops", h.loops.Alive(h.Config.Controllers.Heartbeat.LivenessStuckAfter.Duration)); err != nil {
+	if err := h.manager.AddHealthzCheck("loops", h.loops.Alive(
+		h.Config.Controllers.Heartbeat.LivenessStuckAfter.Duration)); err != nil {
 		return fmt.Errorf("setting up the hub: %w", err)
 	}
 	if h.Config.Server.EnableDebugHandlers {

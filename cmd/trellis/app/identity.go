@@ -48,9 +48,10 @@ type tokenRequest struct {
 func (t *tokenRequest) Token() (*oauth2.Token, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), tokenCallTimeout)
 	defer cancel()
-	answer, err := t.client.CoreV1().ServiceAccounts(t.account.Namespace).CreateToken(ctx, t.account.Name, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(sourceTokenLifetime / time.Second))},
-	}, metav1.CreateOptions{})
+	answer, err := t.client.CoreV1().ServiceAccounts(t.account.Namespace).CreateToken(
+		ctx, t.account.Name, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(sourceTokenLifetime / time.Second))},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("requesting a token of service account %s/%s: %w", t.account.Namespace, t.account.Name, err)
 	}

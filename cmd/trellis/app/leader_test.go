@@ -251,18 +251,20 @@ func TestWriteToATargetIsFinishedAtTheEnd(t *testing.T) {
 	e := newEnv(t)
 	var hold atomic.Bool
 	held, give, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	hub := e.startHubWith(testbed.HubOptions{Patience: time.Minute, WrapTarget: func(next http.RoundTripper) http.RoundTripper {
-		return slowTarget{next: next, give: give, ended: ended, held: func() bool {
-			if !hold.CompareAndSwap(true, false) {
-				return false
-			}
-			close(held)
-			return true
-		}}
-	}})
+	hub := e.startHubWith(
+		testbed.HubOptions{Patience: time.Minute, WrapTarget: func(next http.RoundTripper) http.RoundTripper {
+			return slowTarget{next: next, give: give, ended: ended, held: func() bool {
+				if !hold.CompareAndSwap(true, false) {
+					return false
+				}
+				close(held)
+				return true
+			}}
+		}})
 	e.expectWork()
 	hold.Store(true)
-	e.Expect(source.Client.Update(e.ctx, testbed.Content(e.name, "mr", "objects.yaml", testbed.ConfigMap(e.name, "one", "2")))).To(Succeed())
+	e.Expect(source.Client.Update(e.ctx, testbed.Content(
+		e.name, "mr", "objects.yaml", testbed.ConfigMap(e.name, "one", "2")))).To(Succeed())
 	e.Eventually(held).Should(BeClosed())
 	done := make(chan struct{})
 	go func() {

@@ -41,7 +41,8 @@ func TestSeriesOfAThousandTargets(t *testing.T) {
 			if i%worked == 0 {
 				mr := testbed.ManagedResource(many, to.Name(), to.Name())
 				mr.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: to.Name()}
-				objects = append(objects, testbed.Content(many, to.Name(), "objects.yaml", testbed.ConfigMap("default", "one", "1")), mr)
+				objects = append(objects, testbed.Content(many, to.Name(), "objects.yaml",
+					testbed.ConfigMap("default", "one", "1")), mr)
 			}
 			for _, object := range objects {
 				if err := source.Client.Create(e.ctx, object); err != nil {

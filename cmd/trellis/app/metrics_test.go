@@ -140,7 +140,8 @@ func TestMetricsOfAHubAreTheDefinedOnes(t *testing.T) {
 	}).WithPolling(time.Second).Should(Succeed())
 
 	e.Expect(source.Client.Patch(e.ctx, &corev1.Secret{ObjectMeta: objectMeta(e.name, "mr")}, client.RawPatch("application/merge-patch+json",
-		fmt.Appendf(nil, `{"data":null,"stringData":{"objects.yaml":%q}}`, testbed.ConfigMap(e.name, "one", "2"))))).To(Succeed())
+		fmt.Appendf(nil, `{"data":null,"stringData":{"objects.yaml":%q}}`, testbed.ConfigMap(e.name, "one", "2"))))).To(
+		Succeed())
 	e.Eventually(e.value).Should(Equal("2"))
 	e.Eventually(func() uint64 { return samples(e.gathered(hub), "trellis_secret_propagation_duration_seconds") }).Should(BeNumerically(">=", 1))
 	e.stop(hub)

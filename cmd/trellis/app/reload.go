@@ -20,8 +20,12 @@ import (
 const reloadEvery = 5 * time.Second
 
 var (
-	metricReloaded = metricDefinitions.Gauge("trellis_hub_config_last_reload_successful", "1 unless the configuration file has changed to something that is not valid: the hub would not start with it.")
-	metricOutdated = metricDefinitions.Gauge("trellis_hub_config_restart_needed", "1 if the configuration file has changed in more than the log level, and the hub was not restarted since.")
+	metricReloaded = metricDefinitions.Gauge(
+		"trellis_hub_config_last_reload_successful",
+		"1 unless the configuration file has changed to something that is not valid: the hub would not start with it.")
+	metricOutdated = metricDefinitions.Gauge(
+		"trellis_hub_config_restart_needed",
+		"1 if the configuration file has changed in more than the log level, and the hub was not restarted since.")
 )
 
 var descReloaded, descOutdated = metricReloaded.Desc(), metricOutdated.Desc()
@@ -40,7 +44,8 @@ type reloader struct {
 }
 
 func newReloader(o Options) *reloader {
-	return &reloader{file: o.ConfigFile, running: o.Config, setLevel: o.SetLogLevel, level: o.Config.LogLevel, log: o.Logger.WithName("config")}
+	return &reloader{file: o.ConfigFile, running: o.Config, setLevel: o.SetLogLevel, level: o.Config.LogLevel,
+		log: o.Logger.WithName("config")}
 }
 
 // Start looks at the file until ctx ends.
@@ -73,7 +78,8 @@ func (r *reloader) look() {
 	config, err := configv1alpha1.Load(data)
 	if err != nil {
 		r.invalid.Store(true)
-		r.log.Error(fmt.Errorf("configuration %s: %w", r.file, err), "The configuration file is not valid any more; going on without it")
+		r.log.Error(fmt.Errorf("configuration %s: %w", r.file, err),
+			"The configuration file is not valid any more; going on without it")
 		return
 	}
 	r.invalid.Store(false)

@@ -70,11 +70,12 @@ func TestSleepingTargetIsLeftAloneThoughTheSourceIsSlow(t *testing.T) {
 	}
 	started := make(chan start, 1)
 	go func() {
-		hub, err := testbed.StartHub(e.ctx, source, testbed.HubOptions{Config: quickElection, WrapSource: func(next http.RoundTripper) http.RoundTripper {
-			slow := lists
-			slow.next = next
-			return slow
-		}})
+		hub, err := testbed.StartHub(e.ctx, source,
+			testbed.HubOptions{Config: quickElection, WrapSource: func(next http.RoundTripper) http.RoundTripper {
+				slow := lists
+				slow.next = next
+				return slow
+			}})
 		started <- start{hub, err}
 	}()
 	e.Eventually(asked).Should(BeClosed())

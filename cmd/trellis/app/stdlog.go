@@ -14,8 +14,8 @@ import (
 // maxStandardLine bounds the bytes that are shown of a line of the standard logger.
 const maxStandardLine = 512
 
-// standardLog takes what libraries say to the standard logger. net/http reports each HTTP/2 frame there that it does not
-// know, and a hostile target can send any number of them, so it is a line a second at most.
+// standardLog takes what libraries say to the standard logger. net/http reports each HTTP/2 frame there that it does
+// not know, and a hostile target can send any number of them, so it is a line a second at most.
 type standardLog struct {
 	log   logr.Logger
 	limit *rate.Limiter

@@ -18,7 +18,8 @@ func TestLinesOfTheStandardLoggerAreBounded(t *testing.T) {
 	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	s := standardLog{log: log, limit: rate.NewLimiter(rate.Every(time.Hour), 3)}
 	for range 1000 {
-		g.Expect(io.WriteString(s, "Transport: unhandled response frame\xff"+strings.Repeat("x", 10_000)+"\n")).To(BeNumerically(">", 10_000))
+		g.Expect(io.WriteString(s, "Transport: unhandled response frame\xff"+strings.Repeat("x", 10_000)+"\n")).To(
+			BeNumerically(">", 10_000))
 	}
 	g.Expect(lines).To(HaveLen(3))
 	g.Expect(lines[0]).To(ContainSubstring("unhandled response frame"))

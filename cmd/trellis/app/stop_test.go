@@ -65,7 +65,8 @@ func TestHubEndsInOrderAlthoughATargetHangs(t *testing.T) {
 	t.Cleanup(func() { e.Expect(target.Thaw()).To(Succeed()) })
 	e.Expect(target.Freeze()).To(Succeed())
 	// A worker has something to do there when the end comes.
-	e.Expect(source.Client.Update(e.ctx, testbed.Content(e.name, "mr", "objects.yaml", testbed.ConfigMap(e.name, "one", "2")))).To(Succeed())
+	e.Expect(source.Client.Update(e.ctx, testbed.Content(
+		e.name, "mr", "objects.yaml", testbed.ConfigMap(e.name, "one", "2")))).To(Succeed())
 	e.Eventually(termGoroutines).Should(ContainElement(ContainSubstring("engine/apply.")))
 	e.stop(hub)
 	e.Expect(target.Thaw()).To(Succeed())

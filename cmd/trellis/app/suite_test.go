@@ -71,7 +71,8 @@ func newEnv(t *testing.T) *env {
 	e.name = testbed.Namespace(t, nil, source, target)
 	mr := testbed.ManagedResource(e.name, "mr", "mr")
 	e.Expect(source.Client.Create(e.ctx, testbed.Registration(e.name, "target", target.Kubeconfig()))).To(Succeed())
-	e.Expect(source.Client.Create(e.ctx, testbed.Content(e.name, "mr", "objects.yaml", testbed.ConfigMap(e.name, "one", "1")))).To(Succeed())
+	e.Expect(source.Client.Create(e.ctx, testbed.Content(
+		e.name, "mr", "objects.yaml", testbed.ConfigMap(e.name, "one", "1")))).To(Succeed())
 	e.Expect(source.Client.Create(e.ctx, mr)).To(Succeed())
 	t.Cleanup(func() {
 		// Nothing is left that the hub of the next test would work on.

@@ -91,14 +91,16 @@ func New(env *cli.Env, name string) *cobra.Command {
 	completeFlags(env, root)
 
 	groups := []*cobra.Group{
-		{ID: "clusters", Title: "Clusters:"}, {ID: "content", Title: "Content:"}, {ID: "look", Title: "Look and understand:"}, {ID: "operate", Title: "Operate:"},
+		{ID: "clusters", Title: "Clusters:"}, {ID: "content", Title: "Content:"}, {ID: "look", Title: "Look and understand:"},
+		{ID: "operate", Title: "Operate:"},
 	}
 	root.AddGroup(groups...)
 	for id, commands := range map[string][]*cobra.Command{
 		"clusters": {cluster.New(env)},
 		"content":  {pack.New(env), pack.NewUnpack(env)},
-		"look":     {inspect.NewStatus(env), inspect.NewTree(env), diff.New(env), explain.NewWhy(env), explain.NewEvents(env)},
-		"operate":  {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env)},
+		"look": {inspect.NewStatus(env), inspect.NewTree(env), diff.New(env), explain.NewWhy(env),
+			explain.NewEvents(env)},
+		"operate": {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env)},
 	} {
 		for _, command := range commands {
 			command.GroupID = id
@@ -183,7 +185,8 @@ func optionsCommand(root *cobra.Command) *cobra.Command {
 		Short: "List the flags that all commands have",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), "All commands have these flags, which are those of kubectl:\n\n"+root.PersistentFlags().FlagUsages())
+			_, err := io.WriteString(cmd.OutOrStdout(),
+				"All commands have these flags, which are those of kubectl:\n\n"+root.PersistentFlags().FlagUsages())
 			return err
 		},
 	}
@@ -200,14 +203,16 @@ func completeFlags(env *cli.Env, root *cobra.Command) {
 			return found, cobra.ShellCompDirectiveNoFileComp
 		}
 	}
-	for flag, of := range map[string]func() ([]string, error){"context": env.Contexts, "cluster": env.Clusters, "user": env.Users} {
+	for flag, of := range map[string]func() (
+		[]string, error){"context": env.Contexts, "cluster": env.Clusters, "user": env.Users} {
 		if err := root.RegisterFlagCompletionFunc(flag, names(of)); err != nil {
 			panic(err) // the flags are compiled in
 		}
 	}
-	if err := root.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return env.Namespaces(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
-	}); err != nil {
+	if err := root.RegisterFlagCompletionFunc(
+		"namespace", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return env.Namespaces(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+		}); err != nil {
 		panic(err)
 	}
 }

@@ -46,7 +46,8 @@ func describe(page *bytes.Buffer, parent *cobra.Command) {
 		case command.HasSubCommands():
 			describe(page, command)
 		default:
-			fmt.Fprintf(page, "\n## %s\n\n%s\n\n```\n%s\n```\n", strings.TrimPrefix(command.CommandPath(), Name+" "), long(command), command.UseLine())
+			fmt.Fprintf(page, "\n## %s\n\n%s\n\n```\n%s\n```\n", strings.TrimPrefix(command.CommandPath(), Name+" "),
+				long(command), command.UseLine())
 			if command.HasExample() {
 				fmt.Fprintf(page, "\n```\n%s\n```\n", dedent(command.Example))
 			}

@@ -13,7 +13,8 @@ import (
 
 // CompleteFlag completes the value of a flag with the names of a kind and with some words.
 func (e *Env) CompleteFlag(cmd *cobra.Command, flag string, kind Kind, words ...string) {
-	must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) (
+		[]string, cobra.ShellCompDirective) {
 		return append(e.names(cmd.Context(), kind), words...), cobra.ShellCompDirectiveNoFileComp
 	}))
 }

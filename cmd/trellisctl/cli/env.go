@@ -75,7 +75,8 @@ func HTTPClientFor(config *rest.Config) (*http.Client, error) {
 // Scheme knows what commands handle as typed objects.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, hubv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, hubv1alpha1.AddToScheme,
+		resourcesv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err) // the types are compiled in
 		}

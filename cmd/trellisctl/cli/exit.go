@@ -115,5 +115,6 @@ func IsUnreachable(err error) bool {
 	var network *net.OpError
 	var address *url.Error
 	return errors.As(err, &network) || errors.As(err, &address) || errors.Is(err, context.DeadlineExceeded) ||
-		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTooManyRequests(err)
 }

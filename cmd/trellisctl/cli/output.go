@@ -83,7 +83,8 @@ func (o *Output) Encode(w io.Writer, value any) error {
 // Table writes a table. Columns with a priority are for -o wide.
 func (o *Output) Table(w io.Writer, table *metav1.Table) error {
 	out := printers.GetNewTabWriter(w)
-	if err := printers.NewTablePrinter(printers.PrintOptions{Wide: o.Format == FormatWide, NoHeaders: o.NoHeaders}).PrintObj(table, out); err != nil {
+	if err := printers.NewTablePrinter(
+		printers.PrintOptions{Wide: o.Format == FormatWide, NoHeaders: o.NoHeaders}).PrintObj(table, out); err != nil {
 		return fmt.Errorf("printing a table: %w", err)
 	}
 	return out.Flush()
@@ -127,7 +128,8 @@ func Name(scheme *runtime.Scheme, obj client.Object) string {
 	return kind + "/" + obj.GetName()
 }
 
-// Aligned writes rows with their columns below each other. paint colours a cell after its width was taken; nil paints nothing.
+// Aligned writes rows with their columns below each other. paint colours a cell after its width was taken; nil paints
+// nothing.
 func Aligned(w io.Writer, rows [][]string, paint func(row, column int, text string) string) {
 	var widths []int
 	for _, row := range rows {

@@ -51,7 +51,8 @@ func (p *Progress) End() {
 
 // Await polls until done, a timeout (ExitTimeout), or an error other than an unreachable source cluster. state is what
 // is waited for.
-func (e *Env) Await(ctx context.Context, timeout time.Duration, look func(context.Context) (done bool, state string, err error)) error {
+func (e *Env) Await(ctx context.Context, timeout time.Duration,
+	look func(context.Context) (done bool, state string, err error)) error {
 	progress := e.Progress()
 	defer progress.End()
 	end := e.Clock.Now().Add(timeout)

@@ -26,8 +26,10 @@ const (
 
 // aliases are other names of kinds.
 var aliases = map[string]Kind{
-	"mr": KindManagedResource, "mrs": KindManagedResource, "managedresource": KindManagedResource, "managedresources": KindManagedResource,
-	"cluster": KindCluster, "clusters": KindCluster, "tc": KindCluster, "targetcluster": KindCluster, "targetclusters": KindCluster,
+	"mr": KindManagedResource, "mrs": KindManagedResource, "managedresource": KindManagedResource,
+	"managedresources": KindManagedResource,
+	"cluster":          KindCluster, "clusters": KindCluster, "tc": KindCluster, "targetcluster": KindCluster,
+	"targetclusters": KindCluster,
 }
 
 // Subject is what a command is about.

@@ -30,7 +30,8 @@ import (
 const (
 	// managedByLabel marks what trellisctl creates in targets.
 	managedByLabel = "app.kubernetes.io/managed-by"
-	// userPrefix begins the annotations of service accounts in targets that say which registrations use them, one for each.
+	// userPrefix begins the annotations of service accounts in targets that say which registrations use them, one for
+	// each.
 	userPrefix = "used-by.trellisctl.hub.gardener.cloud/"
 	// accountPrefix begins the usernames of service accounts.
 	accountPrefix = "system:serviceaccount:"
@@ -55,8 +56,10 @@ type accountFlags struct {
 func (f *accountFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.create, "create-service-account", false,
 		"Create a service account in the cluster and store a token of it, instead of the credential of the kubeconfig, which is only used to create it.")
-	cmd.Flags().StringVar(&f.account, "service-account", "kube-system/trellis", "NAMESPACE/NAME of the service account that is created.")
-	cmd.Flags().StringVar(&f.role, "role", clusterAdmin, "ClusterRole of the service account. It has to allow whatever ManagedResources contain.")
+	cmd.Flags().StringVar(&f.account, "service-account", "kube-system/trellis",
+		"NAMESPACE/NAME of the service account that is created.")
+	cmd.Flags().StringVar(&f.role, "role", clusterAdmin,
+		"ClusterRole of the service account. It has to allow whatever ManagedResources contain.")
 	cmd.Flags().DurationVar(&f.duration, "token-duration", tokenDuration,
 		"How long the token is to live; \"cluster rotate\" renews it. The API server may give a shorter one.")
 }
@@ -78,11 +81,13 @@ type user struct{ key, text string }
 func userOf(ctx context.Context, source *cli.Source, name string) (user, error) {
 	system := &corev1.Namespace{}
 	if err := source.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
-		return user{}, fmt.Errorf("reading the namespace kube-system of the source cluster, by whose UID a service account knows who uses it: %w", err)
+		return user{}, fmt.Errorf(
+			"reading the namespace kube-system of the source cluster, by whose UID a service account knows who uses it: %w", err)
 	}
 	registration := source.Namespace + "/" + name
 	digest := sha256.Sum256([]byte(string(system.UID) + "/" + registration))
-	return user{key: userPrefix + hex.EncodeToString(digest[:8]), text: fmt.Sprintf("%s in the source cluster with UID %s", registration, system.UID)}, nil
+	return user{key: userPrefix + hex.EncodeToString(digest[:8]),
+		text: fmt.Sprintf("%s in the source cluster with UID %s", registration, system.UID)}, nil
 }
 
 // parse reads the flags.
@@ -123,7 +128,8 @@ func (a *account) identityRole() string { return a.objectName() + ":identity" }
 func (a *account) objects() []client.Object {
 	name := a.objectName()
 	head := func(namespace, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{managedByLabel: cli.FieldManager}}
+		return metav1.ObjectMeta{Namespace: namespace, Name: name,
+			Labels: map[string]string{managedByLabel: cli.FieldManager}}
 	}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: a.Namespace, Name: a.Name}}
 	role := func(kind, name string) rbacv1.RoleRef {
@@ -138,15 +144,18 @@ func (a *account) objects() []client.Object {
 	}
 	return append(objects,
 		&rbacv1.ClusterRole{ObjectMeta: head("", a.identityRole()), Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"}},
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem},
+				Verbs: []string{"get"}},
 		}},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: head("", a.identityRole()), Subjects: subjects, RoleRef: role("ClusterRole", a.identityRole()),
 		},
 		&rbacv1.Role{ObjectMeta: head(a.Namespace, name+":token"), Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{a.Name}, Verbs: []string{"create"}},
+			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{a.Name},
+				Verbs: []string{"create"}},
 		}},
-		&rbacv1.RoleBinding{ObjectMeta: head(a.Namespace, name+":token"), Subjects: subjects, RoleRef: role("Role", name+":token")},
+		&rbacv1.RoleBinding{ObjectMeta: head(a.Namespace, name+":token"), Subjects: subjects,
+			RoleRef: role("Role", name+":token")},
 	)
 }
 
@@ -172,12 +181,14 @@ func (a *account) create(ctx context.Context, c client.Client) error {
 
 // note records the user of the service account, or removes it if the text is nil. It returns the updated account.
 func (a *account) note(ctx context.Context, c client.Client, text *string) (*corev1.ServiceAccount, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{a.user.key: text}}})
+	patch, err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"annotations": map[string]*string{a.user.key: text}}})
 	if err != nil {
 		return nil, fmt.Errorf("encoding who uses service account %s: %w", a.ObjectKey, err)
 	}
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}}
-	if err := c.Patch(ctx, sa, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(cli.FieldManager)); err != nil {
+	if err := c.Patch(ctx, sa, client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(cli.FieldManager)); err != nil {
 		return nil, fmt.Errorf("noting on service account %s in the target who uses it: %w", a.ObjectKey, err)
 	}
 	return sa, nil
@@ -242,7 +253,8 @@ func (a *account) remove(ctx context.Context, c client.Client) (stays string, de
 			return nil
 		}
 		// With its version: it stays if another user was recorded meanwhile.
-		if err := client.IgnoreNotFound(c.Delete(ctx, sa, client.Preconditions{UID: &sa.UID, ResourceVersion: &sa.ResourceVersion})); err != nil {
+		if err := client.IgnoreNotFound(c.Delete(
+			ctx, sa, client.Preconditions{UID: &sa.UID, ResourceVersion: &sa.ResourceVersion})); err != nil {
 			return fmt.Errorf("deleting service account %s in the target: %w", a.ObjectKey, err)
 		}
 		deleted = append(deleted, cli.Name(c.Scheme(), sa))
@@ -317,7 +329,8 @@ func (a *account) token(ctx context.Context, c client.Client) (token string, exp
 }
 
 // kubeconfig replaces the credential of a kubeconfig by a new token of the service account.
-func (a *account) kubeconfig(ctx context.Context, env *cli.Env, admin *remote.Kubeconfig, c client.Client) (*remote.Kubeconfig, error) {
+func (a *account) kubeconfig(ctx context.Context, env *cli.Env, admin *remote.Kubeconfig, c client.Client) (
+	*remote.Kubeconfig, error) {
 	token, expires, err := a.token(ctx, c)
 	if err != nil {
 		return nil, err
@@ -331,7 +344,8 @@ func (a *account) kubeconfig(ctx context.Context, env *cli.Env, admin *remote.Ku
 
 // check connects with the kubeconfig that will be stored. It retries until the rights of a new service account are
 // effective.
-func check(ctx context.Context, env *cli.Env, stored *remote.Kubeconfig, flags remote.Flags, fresh bool) (raw []byte, connection *remote.Connection, err error) {
+func check(ctx context.Context, env *cli.Env, stored *remote.Kubeconfig, flags remote.Flags, fresh bool) (
+	raw []byte, connection *remote.Connection, err error) {
 	raw, config, err := stored.Stored()
 	if err != nil {
 		return nil, nil, err

@@ -13,8 +13,9 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
-// TestWhoComesMeanwhileKeepsTheAccount: a registration that begins to use a service account while another one is about to delete it
-// does not lose it. The rest is tested with real clusters, in e2e/trellisctl, where nobody comes at just that moment.
+// TestWhoComesMeanwhileKeepsTheAccount: a registration that begins to use a service account while another one is about
+// to delete it does not lose it. The rest is tested with real clusters, in e2e/trellisctl, where nobody comes at just
+// that moment.
 func TestWhoComesMeanwhileKeepsTheAccount(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	used := func(by string) *account {

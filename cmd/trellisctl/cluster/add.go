@@ -28,10 +28,13 @@ type fromFlags struct {
 // addFlags adds a flag --context for the kubeconfig of the target, in place of kubectl's own.
 func (f *fromFlags) addFlags(cmd *cobra.Command, env *cli.Env) {
 	cmd.Flags().StringVar(&f.file, "from-kubeconfig", "", "Kubeconfig of the cluster; - reads it from stdin.")
-	cmd.Flags().StringVar(&f.context, "context", "", "Context of that kubeconfig. Default: its current one. (The context of the hub is --hub-context.)")
-	cmd.Flags().StringVar(env.Flags.Context, "hub-context", "", "Context of your own kubeconfig that leads to the hub. Default: its current one.")
+	cmd.Flags().StringVar(&f.context, "context", "",
+		"Context of that kubeconfig. Default: its current one. (The context of the hub is --hub-context.)")
+	cmd.Flags().StringVar(env.Flags.Context, "hub-context", "",
+		"Context of your own kubeconfig that leads to the hub. Default: its current one.")
 	must(cmd.MarkFlagFilename("from-kubeconfig"))
-	must(cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	must(cmd.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) (
+		[]string, cobra.ShellCompDirective) {
 		return remote.Contexts(f.file), cobra.ShellCompDirectiveNoFileComp
 	}))
 }
@@ -44,7 +47,8 @@ func must(err error) {
 
 // addServerFlag is for commands that store a kubeconfig.
 func (f *fromFlags) addServerFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.server, "server-for-hub", "", "Address of the API server as the hub reaches it, if that is another one than in the kubeconfig.")
+	cmd.Flags().StringVar(&f.server, "server-for-hub", "",
+		"Address of the API server as the hub reaches it, if that is another one than in the kubeconfig.")
 }
 
 // load reads the kubeconfig.
@@ -89,7 +93,8 @@ Nothing is written before a connection has worked with exactly what is going to 
 	a.addFlags(command, false, "the hub is connected", time.Minute)
 	a.from.addServerFlag(command)
 	a.account.addFlags(command)
-	command.Flags().StringVar(&a.class, "class", "", "Class of the ManagedResources that the cluster is for. Default: the default class.")
+	command.Flags().StringVar(&a.class, "class", "",
+		"Class of the ManagedResources that the cluster is for. Default: the default class.")
 	return command
 }
 
@@ -114,7 +119,8 @@ func (a *add) run(ctx context.Context, name string) error {
 	}
 	registration := newRegistration(source.Namespace, name, a.class)
 	// Missing rights to store it are reported before anything is created in the target.
-	if err := source.Create(ctx, registration.DeepCopy(), client.DryRunAll, client.FieldOwner(cli.FieldManager)); err != nil {
+	if err := source.Create(ctx, registration.DeepCopy(), client.DryRunAll, client.FieldOwner(
+		cli.FieldManager)); err != nil {
 		return fmt.Errorf("storing the registration %s/%s: %w", source.Namespace, registration.Name, err)
 	}
 	m := &maker{env: a.env, target: a.target, server: a.from.server}
@@ -165,7 +171,8 @@ func (a *add) free(ctx context.Context, source *cli.Source, name string) error {
 	_, err := remote.Registration(ctx, source, source.Namespace, name)
 	switch {
 	case err == nil:
-		return cli.Refused("cluster %s is registered in namespace %s already; \"cluster rotate\" gives it another credential", name, source.Namespace)
+		return cli.Refused("cluster %s is registered in namespace %s already; \"cluster rotate\" gives it another credential",
+			name, source.Namespace)
 	case cli.ExitCode(err) != cli.ExitNotFound:
 		return err
 	}
@@ -180,7 +187,8 @@ func (a *add) free(ctx context.Context, source *cli.Source, name string) error {
 func newRegistration(namespace, name, class string) *corev1.Secret {
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: remote.SecretName(name), Labels: map[string]string{hubv1alpha1.ClusterNameLabel: name}, Annotations: map[string]string{},
+			Namespace: namespace, Name: remote.SecretName(name), Labels: map[string]string{hubv1alpha1.ClusterNameLabel: name},
+			Annotations: map[string]string{},
 		},
 		Type: clusterv1.ClusterSecretType,
 	}
@@ -206,13 +214,15 @@ type maker struct {
 }
 
 // credential makes the kubeconfig that will be stored, connects with it, and records its origin on the registration.
-func (m *maker) credential(ctx context.Context, source *cli.Source, given *remote.Kubeconfig, registration *corev1.Secret) ([]byte, *remote.Connection, error) {
+func (m *maker) credential(ctx context.Context, source *cli.Source, given *remote.Kubeconfig,
+	registration *corev1.Secret) ([]byte, *remote.Connection, error) {
 	stored := given
 	if m.account == nil {
 		delete(registration.Annotations, ServiceAccountAnnotation)
 		delete(registration.Annotations, TokenDurationAnnotation)
 		if _, _, err := stored.Stored(); err != nil {
-			return nil, nil, fmt.Errorf("%w. With --create-service-account, it is used once to create a service account for the hub", err)
+			return nil, nil, fmt.Errorf(
+				"%w. With --create-service-account, it is used once to create a service account for the hub", err)
 		}
 	} else {
 		var err error

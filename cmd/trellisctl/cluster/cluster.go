@@ -20,7 +20,8 @@ import (
 
 // Annotations of registrations whose credential trellisctl made.
 const (
-	// ServiceAccountAnnotation is the namespace/name of the service account in the target whose token the registration has.
+	// ServiceAccountAnnotation is the namespace/name of the service account in the target whose token the registration
+	// has.
 	ServiceAccountAnnotation = "trellisctl.hub.gardener.cloud/service-account"
 	// TokenDurationAnnotation is the requested duration of its tokens, as a Go duration.
 	TokenDurationAnnotation = "trellisctl.hub.gardener.cloud/token-duration" //nolint:gosec // the name of an annotation
@@ -100,7 +101,8 @@ func awaitConnected(ctx context.Context, env *cli.Env, source *cli.Source, name 
 		if tc == nil {
 			return false, "no hub has noticed the registration yet", nil
 		}
-		return meta.IsStatusConditionTrue(tc.Status.Conditions, hubv1alpha1.ConditionConnected), "waiting for the hub to connect: " + reasonOf(tc, hubv1alpha1.ConditionReady), nil
+		return meta.IsStatusConditionTrue(tc.Status.Conditions, hubv1alpha1.ConditionConnected),
+			"waiting for the hub to connect: " + reasonOf(tc, hubv1alpha1.ConditionReady), nil
 	})
 	if cli.IsTimeout(err) {
 		return fmt.Errorf("cluster %s is registered, but the hub is not connected to it: %w", name, err)

@@ -56,7 +56,8 @@ func (d *describe) run(ctx context.Context, name string) error {
 	tc, err := source.TargetCluster(ctx, name)
 	if err != nil {
 		if _, unnoticed := remote.Registration(ctx, source, source.Namespace, name); unnoticed == nil {
-			return cli.NotFound("cluster %s is registered, but no hub has noticed it yet: \"why cluster %s\" says more", name, name)
+			return cli.NotFound("cluster %s is registered, but no hub has noticed it yet: \"why cluster %s\" says more", name,
+				name)
 		}
 		return err
 	}
@@ -75,7 +76,8 @@ func (d *describe) run(ctx context.Context, name string) error {
 }
 
 // needing are the ManagedResources of a namespace that have objects in its target, or have its name as label.
-func needing(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) ([]resourcesv1alpha1.ManagedResource, error) {
+func needing(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (
+	[]resourcesv1alpha1.ManagedResource, error) {
 	mrs := &resourcesv1alpha1.ManagedResourceList{}
 	if err := source.List(ctx, mrs, client.InNamespace(tc.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing ManagedResources: %w", err)
@@ -88,7 +90,8 @@ func needing(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetClus
 	}), nil
 }
 
-func (d *describe) print(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, mrs []resourcesv1alpha1.ManagedResource) error {
+func (d *describe) print(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster,
+	mrs []resourcesv1alpha1.ManagedResource) error {
 	style := d.env.Style(d.env.Out)
 	w := printers.GetNewTabWriter(d.env.Out)
 	line := func(name, format string, args ...any) {
@@ -106,7 +109,8 @@ func (d *describe) print(ctx context.Context, source *cli.Source, tc *hubv1alpha
 		line("Hibernated", "yes: it is not probed (annotation %s)", hubv1alpha1.HibernatedAnnotation)
 	}
 	if c := tc.Status.ManagedResources; c != nil {
-		line("ManagedResources", "%d, %d ready; %d objects, %d corrected in the last hour", c.Total, c.Ready, tc.Status.Objects, tc.Status.DriftLastHour)
+		line("ManagedResources", "%d, %d ready; %d objects, %d corrected in the last hour", c.Total, c.Ready,
+			tc.Status.Objects, tc.Status.DriftLastHour)
 	}
 	if r := tc.Status.DryRun; r != nil {
 		line("Dry run", "the hub would create %d objects, change %d and delete %d", r.Creates, r.Updates, r.Deletes)
@@ -122,7 +126,8 @@ func (d *describe) print(ctx context.Context, source *cli.Source, tc *hubv1alpha
 }
 
 // registration describes the registration, as far as the user may read it.
-func (d *describe) registration(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, line func(name, format string, args ...any)) {
+func (d *describe) registration(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, line func(
+	name, format string, args ...any)) {
 	s, err := remote.Registration(ctx, source, tc.Namespace, tc.Name)
 	if err != nil {
 		line("Registration", "%s", err.Error())
@@ -149,7 +154,8 @@ func (d *describe) registration(ctx context.Context, source *cli.Source, tc *hub
 func credentialLine(annotations map[string]string, config *kubeconfig.Config) string {
 	switch {
 	case annotations[ServiceAccountAnnotation] != "":
-		return fmt.Sprintf("token of service account %s, for %s each; \"cluster rotate\" renews it", annotations[ServiceAccountAnnotation], annotations[TokenDurationAnnotation])
+		return fmt.Sprintf("token of service account %s, for %s each; \"cluster rotate\" renews it",
+			annotations[ServiceAccountAnnotation], annotations[TokenDurationAnnotation])
 	case config.Token != "":
 		return "token"
 	case len(config.ClientCertificate) > 0:
@@ -174,7 +180,8 @@ func clusterLine(tc *hubv1alpha1.TargetCluster) string {
 func (d *describe) conditions(tc *hubv1alpha1.TargetCluster) *metav1.Table {
 	table := &metav1.Table{ColumnDefinitions: cli.Columns("Type", "Status", "Reason", "For", "Message")}
 	for _, c := range tc.Status.Conditions {
-		table.Rows = append(table.Rows, cli.Row(c.Type, string(c.Status), c.Reason, d.env.Age(c.LastTransitionTime.Time), cli.FirstLine(c.Message)))
+		table.Rows = append(table.Rows, cli.Row(c.Type, string(c.Status), c.Reason, d.env.Age(c.LastTransitionTime.Time),
+			cli.FirstLine(c.Message)))
 	}
 	return table
 }
@@ -190,7 +197,8 @@ func (d *describe) managedResources(w io.Writer, style cli.Style, mrs []resource
 		c := resourcesv1alpha1.GetCondition(mrs[i].Status.Conditions, resourcesv1alpha1.ConditionReady)
 		switch {
 		case c == nil:
-			c = &resourcesv1alpha1.Condition{Status: resourcesv1alpha1.ConditionUnknown, Reason: "-", Message: "no hub has looked at it yet"}
+			c = &resourcesv1alpha1.Condition{Status: resourcesv1alpha1.ConditionUnknown, Reason: "-",
+				Message: "no hub has looked at it yet"}
 		case c.Status == resourcesv1alpha1.ConditionTrue && !all:
 			continue
 		}
@@ -198,7 +206,8 @@ func (d *describe) managedResources(w io.Writer, style cli.Style, mrs []resource
 			rest++
 			continue
 		}
-		table.Rows = append(table.Rows, cli.Row(mrs[i].Name, string(c.Status), c.Reason, d.env.Age(c.LastTransitionTime.Time), cli.FirstLine(c.Message)))
+		table.Rows = append(table.Rows, cli.Row(mrs[i].Name, string(c.Status), c.Reason, d.env.Age(c.LastTransitionTime.Time),
+			cli.FirstLine(c.Message)))
 	}
 	if len(table.Rows) == 0 {
 		return nil

@@ -56,7 +56,8 @@ func (l *list) run(ctx context.Context) error {
 		namespace = ""
 	}
 	clusters := &hubv1alpha1.TargetClusterList{}
-	if err := source.List(ctx, clusters, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := source.List(ctx, clusters, client.InNamespace(namespace),
+		client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return fmt.Errorf("listing TargetClusters: %w", err)
 	}
 	return l.print(source, clusters)
@@ -103,9 +104,11 @@ func (l *list) table(clusters *hubv1alpha1.TargetClusterList) *metav1.Table {
 		if e := tc.Status.CredentialExpiry; e != nil {
 			ends = l.env.Until(e.Time)
 		}
-		row := cli.Row(tc.Name, string(ready.Status), ready.Reason, orDash(tc.Labels[hubv1alpha1.StatusLabel]), orDash(tc.Status.KubernetesVersion),
+		row := cli.Row(tc.Name, string(ready.Status), ready.Reason, orDash(tc.Labels[hubv1alpha1.StatusLabel]),
+			orDash(tc.Status.KubernetesVersion),
 			nodes(tc), total(tc), mrsReady(tc), fmt.Sprint(tc.Status.DriftLastHour), l.env.Age(tc.CreationTimestamp.Time),
-			fmt.Sprint(tc.Status.RoundTripMilliseconds), ends, orDash(string(tc.Status.ClusterUID)), cli.FirstLine(ready.Message))
+			fmt.Sprint(tc.Status.RoundTripMilliseconds), ends, orDash(string(tc.Status.ClusterUID)),
+			cli.FirstLine(ready.Message))
 		if l.all {
 			row.Cells = append([]any{tc.Namespace}, row.Cells...)
 		}

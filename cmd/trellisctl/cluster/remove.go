@@ -47,7 +47,8 @@ registration uses it, of whatever hub: the account has an annotation for each, a
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
 	}
 	r.addFlags(command, true, "the hub has released it", time.Minute)
-	command.Flags().BoolVar(&r.confirm, "confirm", false, "Remove it although ManagedResources need it; their objects stay in it.")
+	command.Flags().BoolVar(&r.confirm, "confirm", false,
+		"Remove it although ManagedResources need it; their objects stay in it.")
 	return command
 }
 
@@ -90,13 +91,15 @@ func (r *remove) run(ctx context.Context, name string) error {
 	if err := r.unregister(ctx, source, registration, needed); err != nil {
 		return fmt.Errorf("deleting the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
-	outcome := &Outcome{Namespace: source.Namespace, Name: name, Action: Removed, ServiceAccount: registration.Annotations[ServiceAccountAnnotation]}
+	outcome := &Outcome{Namespace: source.Namespace, Name: name, Action: Removed,
+		ServiceAccount: registration.Annotations[ServiceAccountAnnotation]}
 	var left error
 	switch {
 	case used != nil:
 		left = r.release(ctx, used, outcome)
 	case outcome.ServiceAccount != "":
-		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends.", outcome.ServiceAccount)
+		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends.",
+			outcome.ServiceAccount)
 	}
 	if err := errors.Join(r.tell(outcome), left); err != nil {
 		return err
@@ -138,7 +141,8 @@ func (r *remove) unregister(ctx context.Context, source *cli.Source, registratio
 // counted waits until the hub has counted again if it counts ManagedResources although there are none any more: its
 // count may be half a minute old, and the admission policy of the chart uses it as well. The hub also counts those in
 // other namespaces; then the wait times out.
-func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (*hubv1alpha1.TargetCluster, error) {
+func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (
+	*hubv1alpha1.TargetCluster, error) {
 	if count(tc) == 0 || r.confirm || !r.wait {
 		return tc, nil
 	}
@@ -154,7 +158,9 @@ func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha
 		if tc = now; count(tc) == 0 {
 			return true, "", nil
 		}
-		return false, fmt.Sprintf("the hub still counts %s with something in the cluster, though there are none in namespace %s", cli.Count(count(tc), "ManagedResource"), source.Namespace), nil
+		return false, fmt.Sprintf(
+			"the hub still counts %s with something in the cluster, though there are none in namespace %s",
+			cli.Count(count(tc), "ManagedResource"), source.Namespace), nil
 	})
 	if cli.IsTimeout(err) {
 		return tc, nil // needed reports it
@@ -171,7 +177,8 @@ func count(tc *hubv1alpha1.TargetCluster) int {
 }
 
 // needed reports whether ManagedResources need the target. That is an error unless it is confirmed.
-func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc *hubv1alpha1.TargetCluster) (bool, error) {
+func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc *hubv1alpha1.TargetCluster) (
+	bool, error) {
 	if tc == nil {
 		return false, nil // no hub ever saw it
 	}
@@ -212,7 +219,8 @@ type usedAccount struct {
 }
 
 // usedAccount connects with the kubeconfig that may delete the service account.
-func (r *remove) usedAccount(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster, registration *corev1.Secret) (*usedAccount, error) {
+func (r *remove) usedAccount(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster,
+	registration *corev1.Secret) (*usedAccount, error) {
 	name := registration.Annotations[ServiceAccountAnnotation]
 	if name == "" {
 		return nil, cli.Usage("the registration does not have a service account that trellisctl made, so there is nothing to do with --from-kubeconfig")
@@ -237,7 +245,8 @@ func (r *remove) usedAccount(ctx context.Context, source *cli.Source, tc *hubv1a
 		return nil, err
 	}
 	if tc != nil && tc.Status.ClusterUID != "" && tc.Status.ClusterUID != used.admin.UID {
-		return nil, cli.Refused("the kubeconfig leads to the cluster with UID %s, but %s is the one with UID %s", used.admin.UID, tc.Name, tc.Status.ClusterUID)
+		return nil, cli.Refused("the kubeconfig leads to the cluster with UID %s, but %s is the one with UID %s",
+			used.admin.UID, tc.Name, tc.Status.ClusterUID)
 	}
 	return used, nil
 }
@@ -248,7 +257,8 @@ func (r *remove) release(ctx context.Context, used *usedAccount, outcome *Outcom
 	stays, deleted, err := used.remove(ctx, used.admin.Client)
 	outcome.Deleted = deleted
 	if stays != "" {
-		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends: %s", outcome.ServiceAccount, stays)
+		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends: %s",
+			outcome.ServiceAccount, stays)
 	}
 	return err
 }

@@ -32,8 +32,8 @@ func (c *hasty) After(d time.Duration) <-chan time.Time {
 	return over
 }
 
-// TestAdmissionThatIsBehindIsAskedAgain: the admission policy hears of a new count a moment after the one who waited for it. In e2e/trellisctl
-// with a real policy that moment seldom comes.
+// TestAdmissionThatIsBehindIsAskedAgain: the admission policy hears of a new count a moment after the one who waited
+// for it. In e2e/trellisctl with a real policy that moment seldom comes.
 func TestAdmissionThatIsBehindIsAskedAgain(t *testing.T) {
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a-kubeconfig", errors.New("ValidatingAdmissionPolicy 'trellis-registration' with binding 'trellis-registration' denied request: 1 ManagedResources need this registration"))
 	rbac := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a-kubeconfig", errors.New(`User "a" cannot delete resource "secrets"`))

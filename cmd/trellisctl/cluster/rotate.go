@@ -73,7 +73,8 @@ another one is meant. If only a token changes, the hub swaps it without a new co
 	command.Flags().BoolVarP(&r.yes, "yes", "y", false, "Confirm the service account and its role without being asked.")
 	command.Flags().BoolVar(&r.create, "create-service-account", false, "")
 	must(command.Flags().MarkHidden("create-service-account"))
-	command.Flags().BoolVar(&r.confirm, "confirm-identity", false, "The kubeconfig leads to another cluster than before, and that is meant.")
+	command.Flags().BoolVar(&r.confirm, "confirm-identity", false,
+		"The kubeconfig leads to another cluster than before, and that is meant.")
 	return command
 }
 
@@ -98,7 +99,8 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	// Missing rights to store it are reported before anything is created in the target.
-	if err := source.Update(ctx, registration.DeepCopy(), client.DryRunAll, client.FieldOwner(cli.FieldManager)); err != nil {
+	if err := source.Update(ctx, registration.DeepCopy(), client.DryRunAll, client.FieldOwner(
+		cli.FieldManager)); err != nil {
 		return fmt.Errorf("storing the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
 	before := registration.DeepCopy()
@@ -120,7 +122,8 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 	if err := source.Update(ctx, registration, client.FieldOwner(cli.FieldManager)); err != nil {
 		return fmt.Errorf("storing the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
-	if a := before.Annotations[ServiceAccountAnnotation]; a != "" && a != registration.Annotations[ServiceAccountAnnotation] {
+	if a := before.Annotations[ServiceAccountAnnotation]; a != "" &&
+		a != registration.Annotations[ServiceAccountAnnotation] {
 		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends.", a)
 	}
 	outcome := &Outcome{
@@ -137,7 +140,8 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 }
 
 // credential makes the new kubeconfig and connects with it.
-func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, source *cli.Source, registration *corev1.Secret, expect func(*remote.Connection) error) ([]byte, *remote.Connection, error) {
+func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, source *cli.Source, registration *corev1.Secret,
+	expect func(*remote.Connection) error) ([]byte, *remote.Connection, error) {
 	if r.create {
 		return nil, nil, cli.Usage("rotating creates no service account and grants no rights: create one with the " +
 			"rights that the hub needs, and name it with --service-account")
@@ -288,7 +292,8 @@ func (r *rotate) accept(ctx context.Context, connection *remote.Connection, a *a
 }
 
 // sameIdentity returns an error for another cluster, unless that is confirmed, which it records on the registration.
-func (r *rotate) sameIdentity(tc *hubv1alpha1.TargetCluster, connection *remote.Connection, registration *corev1.Secret) error {
+func (r *rotate) sameIdentity(tc *hubv1alpha1.TargetCluster, connection *remote.Connection,
+	registration *corev1.Secret) error {
 	if tc == nil || tc.Status.ClusterUID == "" || tc.Status.ClusterUID == connection.UID {
 		return nil
 	}
@@ -334,7 +339,8 @@ func (r *rotate) awaitTaken(ctx context.Context, source *cli.Source, name string
 		r.env.Note("The hub has a valid credential. Whether it is the new one cannot be told: it has no end to tell it by.")
 		return nil
 	}
-	r.env.Note("The hub has taken it: valid until %s (%s).", config.Expiry.UTC().Format(time.RFC3339), r.env.Until(config.Expiry))
+	r.env.Note("The hub has taken it: valid until %s (%s).", config.Expiry.UTC().Format(time.RFC3339),
+		r.env.Until(config.Expiry))
 	return nil
 }
 

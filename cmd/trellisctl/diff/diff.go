@@ -41,7 +41,8 @@ type Report struct {
 	Target      string         `json:"target"`
 	Summary     map[Action]int `json:"summary"`
 	Differences []Difference   `json:"differences"`
-	// Problems are documents that cannot be read or applied, whatever the target says. While there are any, nothing is deleted.
+	// Problems are documents that cannot be read or applied, whatever the target says. While there are any, nothing is
+	// deleted.
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -82,8 +83,10 @@ objects that stay as they are.`,
 	f.BoolVarP(&d.recursive, "recursive", "R", false, "Read subdirectories, too.")
 	f.StringVar(&d.name, "name", "", "With -f: ManagedResource that plain manifests are for. It need not exist.")
 	f.StringVar(&d.managedBy, "managed-by", "", "Value of the label that the hub puts on objects. Default: as on objects that are there, else \""+resourcesv1alpha1.ManagedByDefault+"\".")
-	f.StringVar(&d.clusterID, "cluster-id", "", "Cluster ID in the origins of objects. Default: as on objects that are there, else none.")
-	f.BoolVar(&d.full, "full", false, fmt.Sprintf("Print all that is to say of an object, not only the first %d lines. JSON and YAML always have all.", shownLines))
+	f.StringVar(&d.clusterID, "cluster-id", "",
+		"Cluster ID in the origins of objects. Default: as on objects that are there, else none.")
+	f.BoolVar(&d.full, "full", false, fmt.Sprintf(
+		"Print all that is to say of an object, not only the first %d lines. JSON and YAML always have all.", shownLines))
 	env.CompleteFlag(command, "name", cli.KindManagedResource)
 	return command
 }
@@ -168,7 +171,8 @@ func (d *differ) fromFiles(ctx context.Context, source *cli.Source) ([]subject, 
 			mrs = append(mrs, mr)
 		case gvk.Group == "" && gvk.Kind == "Secret":
 			s := &corev1.Secret{}
-			if runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object, s) == nil { // else it is a manifest that the hub will reject
+			// else it is a manifest that the hub will reject
+			if runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object, s) == nil {
 				secrets[s.Name] = withStringData(s)
 			}
 		}
@@ -182,7 +186,8 @@ func (d *differ) fromFiles(ctx context.Context, source *cli.Source) ([]subject, 
 	var subjects []subject
 	for _, mr := range mrs {
 		if mr.Namespace != "" && mr.Namespace != source.Namespace {
-			return nil, cli.Usage("the ManagedResource %s in the files is for namespace %s, and this is %s: give --namespace", mr.Name, mr.Namespace, source.Namespace)
+			return nil, cli.Usage("the ManagedResource %s in the files is for namespace %s, and this is %s: give --namespace",
+				mr.Name, mr.Namespace, source.Namespace)
 		}
 		mr.Namespace = source.Namespace
 		b, err := withContent(ctx, source, mr, secrets)
@@ -209,7 +214,8 @@ func withStringData(s *corev1.Secret) *corev1.Secret {
 }
 
 // withContent decodes the Secrets of a ManagedResource: those of the files, and others from the source.
-func withContent(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, given map[string]*corev1.Secret) (*bundle.Bundle, error) {
+func withContent(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource,
+	given map[string]*corev1.Secret) (*bundle.Bundle, error) {
 	var all []*corev1.Secret
 	refs, err := references.Of(mr)
 	if err != nil {
@@ -221,7 +227,8 @@ func withContent(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.
 			s = &corev1.Secret{}
 			if err := source.Get(ctx, ref, s); err != nil {
 				if apierrors.IsNotFound(err) {
-					return nil, cli.NotFound("Secret %s of ManagedResource %s is neither in the files nor in namespace %s", ref.Name, mr.Name, mr.Namespace)
+					return nil, cli.NotFound("Secret %s of ManagedResource %s is neither in the files nor in namespace %s", ref.Name,
+						mr.Name, mr.Namespace)
 				}
 				return nil, fmt.Errorf("reading Secret %s: %w", ref, err)
 			}
@@ -297,7 +304,8 @@ func (d *differ) report(ctx context.Context, source *cli.Source, s subject) (*Re
 		return nil, err
 	}
 	slices.SortStableFunc(differences, func(a, b Difference) int { return a.key.Compare(b.key) })
-	report := &Report{Namespace: s.mr.Namespace, Name: s.mr.Name, Target: found.String(), Summary: map[Action]int{}, Differences: differences, Problems: r.problems}
+	report := &Report{Namespace: s.mr.Namespace, Name: s.mr.Name, Target: found.String(), Summary: map[Action]int{},
+		Differences: differences, Problems: r.problems}
 	for _, difference := range differences {
 		report.Summary[difference.Action]++
 	}

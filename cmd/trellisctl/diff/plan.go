@@ -146,7 +146,8 @@ func (r *planner) prepare(ctx context.Context) error {
 			continue
 		}
 		if prepared.Unserved {
-			r.problems = append(r.problems, fmt.Sprintf("%s: the target does not serve %s", o.Position, prepared.Key.GroupKind()))
+			r.problems = append(r.problems, fmt.Sprintf("%s: the target does not serve %s", o.Position,
+				prepared.Key.GroupKind()))
 		}
 		in := prepared.Intent
 		r.unplaced[in.Key] = o.GetNamespace() == "" && in.Object.GetNamespace() != ""
@@ -177,7 +178,8 @@ func (r *planner) noteAutoscalers(ctx context.Context) error {
 		if !known {
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(tracker.AutoscalerKind)
-			if err := r.connection.Client.List(ctx, list, client.InNamespace(in.Key.Namespace)); err != nil && !meta.IsNoMatchError(err) {
+			if err := r.connection.Client.List(ctx, list, client.InNamespace(in.Key.Namespace)); err != nil &&
+				!meta.IsNoMatchError(err) {
 				return fmt.Errorf("listing the autoscalers of namespace %s: %w", in.Key.Namespace, err)
 			}
 			scaled = map[inventory.Key]bool{}
@@ -210,7 +212,8 @@ func (r *planner) object(ctx context.Context, in apply.Intent) Difference {
 		d.Action, d.New = Create, cli.Masked(content(preview.After))
 		return d
 	}
-	if origin := preview.Live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]; origin != "" && origin != r.marks.Origin {
+	if origin := preview.Live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]; origin != "" &&
+		origin != r.marks.Origin {
 		d.note("it bears the origin %s: if that ManagedResource lists it, too, whoever listed it last has it", origin)
 	}
 	d.Fields = Compare(preview.Live, preview.After)
@@ -334,10 +337,14 @@ func (r *planner) listedByOther(key inventory.Key) bool {
 	uid := r.mr.Annotations[hubv1alpha1.TargetUIDAnnotation]
 	for i := range r.others {
 		other := &r.others[i]
-		if other.Name == r.mr.Name || other.DeletionTimestamp != nil || uid == "" || other.Annotations[hubv1alpha1.TargetUIDAnnotation] != uid {
+		if other.Name == r.mr.Name || other.DeletionTimestamp != nil || uid == "" ||
+			other.Annotations[hubv1alpha1.TargetUIDAnnotation] != uid {
 			continue
 		}
-		if slices.ContainsFunc(other.Status.Resources, func(ref resourcesv1alpha1.ObjectReference) bool { return inventory.KeyOf(ref) == key }) {
+		if slices.ContainsFunc(other.Status.Resources, func(
+			ref resourcesv1alpha1.ObjectReference) bool {
+			return inventory.KeyOf(ref) == key
+		}) {
 			return true
 		}
 	}
@@ -345,9 +352,11 @@ func (r *planner) listedByOther(key inventory.Key) bool {
 }
 
 // findMarks finds out the marks that the hub writes on objects from existing objects.
-func findMarks(ctx context.Context, connection *remote.Connection, mr *resourcesv1alpha1.ManagedResource, managedBy, clusterID string) apply.Marks {
+func findMarks(ctx context.Context, connection *remote.Connection, mr *resourcesv1alpha1.ManagedResource, managedBy,
+	clusterID string) apply.Marks {
 	name := mr.Namespace + "/" + mr.Name
-	marks := apply.Marks{Labels: map[string]string{}, Origin: name, ForceLabels: isTrue(mr.Spec.ForceOverwriteLabels), ForceAnnotations: isTrue(mr.Spec.ForceOverwriteAnnotations)}
+	marks := apply.Marks{Labels: map[string]string{}, Origin: name, ForceLabels: isTrue(mr.Spec.ForceOverwriteLabels),
+		ForceAnnotations: isTrue(mr.Spec.ForceOverwriteAnnotations)}
 	learnt := resourcesv1alpha1.ManagedByDefault
 	for _, ref := range mr.Status.Resources[:min(len(mr.Status.Resources), sampled)] {
 		obj := &unstructured.Unstructured{}

@@ -17,7 +17,8 @@ var signs = []struct {
 	sign   string
 	words  string
 }{
-	{Create, "+", "to create"}, {Change, "~", "to change"}, {Recreate, "±", "to delete and create again"}, {Delete, "-", "to delete"},
+	{Create, "+", "to create"}, {Change, "~", "to change"}, {Recreate, "±", "to delete and create again"},
+	{Delete, "-", "to delete"},
 	{Keep, "=", "to leave as it is"}, {Fail, "!", "would fail"}, {Nothing, "", "unchanged"},
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 )
 
-// Cause is why something is not as it should be. The zero value means that nothing is wrong.
+// Cause is the reason of a problem. The zero value means that there is none.
 type Cause struct {
 	// Reason is for programs: that of a condition if there is one.
 	Reason string `json:"reason"`
@@ -58,7 +58,8 @@ func OfManagedResource(f *Facts) Cause {
 
 // OfCluster is the first cause of what is wrong with a cluster.
 func OfCluster(f *Facts) Cause {
-	for _, ask := range []func(*Facts) Cause{noHub, notRegistered, pausedTarget, unnoticed, unusableTarget, clusterConditions} {
+	for _, ask := range []func(*Facts) Cause{noHub, notRegistered, pausedTarget, unnoticed, unusableTarget,
+		clusterConditions} {
 		if cause := ask(f); cause.Reason != "" {
 			return cause
 		}
@@ -93,8 +94,9 @@ func noHub(f *Facts) Cause {
 		return Cause{}
 	}
 	return Cause{
-		Reason:  ReasonNoHub,
-		Message: fmt.Sprintf("No hub works: the heartbeat %s/%s was not renewed for %s. All conditions are as old.", f.Heartbeat.Namespace, f.Heartbeat.Name, duration.HumanDuration(f.Now.Sub(beat))),
+		Reason: ReasonNoHub,
+		Message: fmt.Sprintf("No hub works: the heartbeat %s/%s was not renewed for %s. All conditions are as old.",
+			f.Heartbeat.Namespace, f.Heartbeat.Name, duration.HumanDuration(f.Now.Sub(beat))),
 		Since:   since(metav1.NewTime(beat)),
 		Unblock: fmt.Sprintf("Look at the hub's pods and their log: kubectl -n %s get pods", f.Heartbeat.Namespace),
 	}
@@ -120,7 +122,8 @@ func waitForState(f *Facts) Cause {
 	}
 	return Cause{
 		Reason: ReasonWaitForState, Wished: true,
-		Message: "It waits for its state to be restored, as the annotation " + resourcesv1alpha1.OperationAnnotation + "=" + resourcesv1alpha1.OperationWaitForState + " says.",
+		Message: "It waits for its state to be restored, as the annotation " + resourcesv1alpha1.OperationAnnotation + "=" +
+			resourcesv1alpha1.OperationWaitForState + " says.",
 		Since:   annotatedAt(mr, resourcesv1alpha1.OperationAnnotation),
 		Unblock: "Whoever restores it changes the annotation; nothing happens before.",
 	}
@@ -138,7 +141,8 @@ func noTarget(f *Facts) Cause {
 	class := className(assignment.SpecClass(mr))
 	cause := Cause{
 		Reason: ReasonNotClaimed, Since: since(mr.CreationTimestamp),
-		Message: fmt.Sprintf("No hub feels responsible: no registration in namespace %s serves class %s%s.", mr.Namespace, class, f.served()),
+		Message: fmt.Sprintf("No hub feels responsible: no registration in namespace %s serves class %s%s.", mr.Namespace,
+			class, f.served()),
 		Unblock: fmt.Sprintf("Register a cluster for it: trellisctl -n %s cluster add NAME --from-kubeconfig FILE%s. If the class has a target of its own, see classes in the configuration of the hub, and whether their namespaceSelector matches namespace %s.",
 			mr.Namespace, classFlag(assignment.SpecClass(mr)), mr.Namespace),
 	}
@@ -186,14 +190,17 @@ func pausedTarget(f *Facts) Cause {
 			Reason: hubv1alpha1.ReasonPaused, Wished: true,
 			Message: fmt.Sprintf("Cluster %s/%s is paused: nothing is written to it.", tc.Namespace, tc.Name),
 			Since:   transition(tc, hubv1alpha1.ConditionReady, hubv1alpha1.ReasonPaused),
-			Unblock: fmt.Sprintf(`kubectl -n %s patch targetcluster %s --type merge -p '{"spec":{"paused":false}}'`, tc.Namespace, tc.Name),
+			Unblock: fmt.Sprintf(`kubectl -n %s patch targetcluster %s --type merge -p '{"spec":{"paused":false}}'`,
+				tc.Namespace, tc.Name),
 		}
 	case resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]):
 		return Cause{
 			Reason: ReasonHibernated, Wished: true,
-			Message: fmt.Sprintf("Cluster %s/%s is hibernated: it is not probed, and conditions stay as they were.", tc.Namespace, tc.Name),
-			Since:   annotatedAt(tc, hubv1alpha1.HibernatedAnnotation),
-			Unblock: fmt.Sprintf("When it is awake: kubectl -n %s annotate targetcluster %s %s-", tc.Namespace, tc.Name, hubv1alpha1.HibernatedAnnotation),
+			Message: fmt.Sprintf("Cluster %s/%s is hibernated: it is not probed, and conditions stay as they were.",
+				tc.Namespace, tc.Name),
+			Since: annotatedAt(tc, hubv1alpha1.HibernatedAnnotation),
+			Unblock: fmt.Sprintf("When it is awake: kubectl -n %s annotate targetcluster %s %s-", tc.Namespace, tc.Name,
+				hubv1alpha1.HibernatedAnnotation),
 		}
 	}
 	return Cause{}
@@ -217,9 +224,11 @@ func handover(f *Facts) Cause {
 		if strings.HasPrefix(finalizer, resourcesv1alpha1.FinalizerBase) && finalizer != own && mr.DeletionTimestamp == nil {
 			return Cause{
 				Reason: ReasonHandover,
-				Message: fmt.Sprintf("It changed its class to %s, and the manager of the former class has not removed its finalizer %s.",
+				Message: fmt.Sprintf(
+					"It changed its class to %s, and the manager of the former class has not removed its finalizer %s.",
 					className(assignment.SpecClass(mr)), finalizer),
-				Unblock: "The hub or resource manager of the former class removes its objects and then the finalizer. It has to run, and its target has to answer.",
+				Unblock: "The hub or resource manager of the former class removes its objects and then the finalizer. It has " +
+					"to run, and its target has to answer.",
 			}
 		}
 	}
@@ -237,7 +246,9 @@ func notSeen(f *Facts) Cause {
 	}
 	return Cause{
 		Reason: ReasonNotSeen, Since: since(mr.CreationTimestamp),
-		Message: fmt.Sprintf("No hub has looked at it yet. Class %s may not be configured in any that runs, or be one with dryRun.", className(assignment.SpecClass(mr))),
+		Message: fmt.Sprintf(
+			"No hub has looked at it yet. Class %s may not be configured in any that runs, or be one with dryRun.",
+			className(assignment.SpecClass(mr))),
 		Unblock: "Look at classes in the configuration of the hub, and whether it runs.",
 	}
 }
@@ -254,19 +265,24 @@ const (
 
 // remedies say what to do about a target, by the reason of its condition Ready.
 var remedies = map[string]string{
-	hubv1alpha1.ReasonSecretInvalid:      "Mend the registration: trellisctl -n %[1]s cluster rotate %[2]s --from-kubeconfig FILE",
-	hubv1alpha1.ReasonKubeconfigInvalid:  "Give it a valid kubeconfig: trellisctl -n %[1]s cluster rotate %[2]s --from-kubeconfig FILE",
+	hubv1alpha1.ReasonSecretInvalid: "Mend the registration: trellisctl -n %[1]s cluster rotate %[2]s " +
+		"--from-kubeconfig FILE",
+	hubv1alpha1.ReasonKubeconfigInvalid: "Give it a valid kubeconfig: trellisctl -n %[1]s cluster rotate %[2]s " +
+		"--from-kubeconfig FILE",
 	hubv1alpha1.ReasonKubeconfigRefused:  remedyRefused,
 	hubv1alpha1.ReasonCredentialsExpired: remedyCredential,
 	hubv1alpha1.ReasonUnauthorized:       remedyCredential,
 	hubv1alpha1.ReasonForbidden:          "Give the credential the rights of the message, in the target.",
 	hubv1alpha1.ReasonUnreachable:        remedyUnreachable,
 	hubv1alpha1.ReasonProbeFailed:        remedyUnreachable,
-	hubv1alpha1.ReasonIdentityChanged:    "If it is meant to be another cluster: kubectl -n %[1]s annotate secret %[3]s " + hubv1alpha1.ConfirmIdentityAnnotation + "=UID, with the UID of the message.",
-	hubv1alpha1.ReasonManagedElsewhere:   "Stop the Gardener resource manager in the namespace, or give it another class and another Lease.",
-	hubv1alpha1.ReasonRegistrationGone:   "Register it again: trellisctl -n %[1]s cluster add %[2]s --from-kubeconfig FILE. Or delete the ManagedResources that still need it.",
-	hubv1alpha1.ReasonConnecting:         "Wait: the first attempt to connect has not ended.",
-	hubv1alpha1.ReasonTargetUnreachable:  "Look at the target's API server and the network between it and the hub.",
+	hubv1alpha1.ReasonIdentityChanged: "If it is meant to be another cluster: kubectl -n %[1]s annotate secret %[3]s " +
+		hubv1alpha1.ConfirmIdentityAnnotation + "=UID, with the UID of the message.",
+	hubv1alpha1.ReasonManagedElsewhere: "Stop the Gardener resource manager in the namespace, or give it another " +
+		"class and another Lease.",
+	hubv1alpha1.ReasonRegistrationGone: "Register it again: trellisctl -n %[1]s cluster add %[2]s " +
+		"--from-kubeconfig FILE. Or delete the ManagedResources that still need it.",
+	hubv1alpha1.ReasonConnecting:        "Wait: the first attempt to connect has not ended.",
+	hubv1alpha1.ReasonTargetUnreachable: "Look at the target's API server and the network between it and the hub.",
 
 	hubv1alpha1.ReasonRegistrationQuotaExceeded: "Delete registrations that are not needed, " +
 		"or have clusterCache.maxRegistrationsPerNamespace of the hub raised.",
@@ -295,7 +311,8 @@ func ofTarget(tc *hubv1alpha1.TargetCluster, c metav1.Condition) Cause {
 		cause.Unblock = remedy
 		if strings.Contains(remedy, "%[") {
 			// Each remedy uses only some of these arguments; %.0s ignores the others.
-			cause.Unblock = strings.NewReplacer("%[1]s", tc.Namespace, "%[2]s", tc.Name, "%[3]s", remote.SecretName(tc.Name)).Replace(remedy)
+			cause.Unblock = strings.NewReplacer("%[1]s", tc.Namespace, "%[2]s", tc.Name, "%[3]s", remote.SecretName(
+				tc.Name)).Replace(remedy)
 		}
 	}
 	return cause
@@ -305,34 +322,44 @@ func ofTarget(tc *hubv1alpha1.TargetCluster, c metav1.Condition) Cause {
 func notObserved(f *Facts) Cause {
 	mr := f.ManagedResource
 	applied := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
-	if mr.DeletionTimestamp != nil || mr.Status.ObservedGeneration == mr.Generation || applied == nil || applied.Status != resourcesv1alpha1.ConditionTrue {
+	if mr.DeletionTimestamp != nil || mr.Status.ObservedGeneration == mr.Generation || applied == nil ||
+		applied.Status != resourcesv1alpha1.ConditionTrue {
 		return Cause{}
 	}
 	return Cause{
-		Reason:  ReasonNotObserved,
-		Message: fmt.Sprintf("Its generation %d is not applied yet; the last one that was is %d.", mr.Generation, mr.Status.ObservedGeneration),
+		Reason: ReasonNotObserved,
+		Message: fmt.Sprintf("Its generation %d is not applied yet; the last one that was is %d.", mr.Generation,
+			mr.Status.ObservedGeneration),
 		Unblock: "Wait. If it takes long, the queue of its class may be long: see the metrics trellis_queue_*.",
 	}
 }
 
 // conditionRemedies say what to do about a ManagedResource, by the reason of a condition.
 var conditionRemedies = map[string]string{
-	resourcesv1alpha1.ReasonDecodingFailed:       "Correct the document that the message names. \"unpack mr %[2]s\" shows what can be read. Nothing is deleted meanwhile.",
-	resourcesv1alpha1.ReasonCannotReadSecret:     "Create the Secret of the message, or take it out of spec.secretRefs.",
-	resourcesv1alpha1.ReasonOwnedByOther:         "Take the object out of one of the two ManagedResources; the message names the other one.",
-	resourcesv1alpha1.ReasonInventoryTooLarge:    "Split it into several ManagedResources.",
-	resourcesv1alpha1.ReasonContentTooLarge:      "Split it into several ManagedResources.",
-	resourcesv1alpha1.ReasonTargetNotFound:       "Register the cluster again: trellisctl -n %[1]s cluster add NAME --from-kubeconfig FILE. Its objects stay as they are meanwhile.",
-	resourcesv1alpha1.ReasonTargetAmbiguous:      "Choose one: kubectl -n %[1]s label managedresource %[2]s " + hubv1alpha1.ClusterNameLabel + "=NAME",
-	resourcesv1alpha1.ReasonApplyProgressing:     "Wait: it is being applied.",
-	resourcesv1alpha1.ReasonChecksPending:        "Wait: the hub has not seen yet what it wrote.",
-	resourcesv1alpha1.ReasonHealthCheckError:     "Give the hub's credential in the target the right to list and watch the kinds of the message.",
-	resourcesv1alpha1.ReasonManagedElsewhere:     "Stop the Gardener resource manager in the namespace, or give it another class and another Lease.",
-	resourcesv1alpha1.ReasonTargetUnreachable:    "\"why cluster\" says more of the target.",
-	resourcesv1alpha1.ReasonTargetRefused:        "\"why cluster\" says more of the target.",
-	resourcesv1alpha1.ReasonIdentityChanged:      "\"why cluster\" says more of the target.",
-	resourcesv1alpha1.ReasonDeletionPending:      "The message says what each object waits for: finalizers, others that need it, or the target. A target that never comes back: kubectl -n %[1]s annotate managedresource %[2]s " + resourcesv1alpha1.ForceDeletionAnnotation + "=true gives its objects up.",
-	resourcesv1alpha1.ReasonObjectsContested:     "Take the fields out of the manifests, or stop the other writer of the message.",
+	resourcesv1alpha1.ReasonDecodingFailed: "Correct the document that the message names. \"unpack mr %[2]s\" " +
+		"shows what can be read. Nothing is deleted meanwhile.",
+	resourcesv1alpha1.ReasonCannotReadSecret: "Create the Secret of the message, or take it out of spec.secretRefs.",
+	resourcesv1alpha1.ReasonOwnedByOther: "Take the object out of one of the two ManagedResources; the message " +
+		"names the other one.",
+	resourcesv1alpha1.ReasonInventoryTooLarge: "Split it into several ManagedResources.",
+	resourcesv1alpha1.ReasonContentTooLarge:   "Split it into several ManagedResources.",
+	resourcesv1alpha1.ReasonTargetNotFound: "Register the cluster again: trellisctl -n %[1]s cluster add NAME " +
+		"--from-kubeconfig FILE. Its objects stay as they are meanwhile.",
+	resourcesv1alpha1.ReasonTargetAmbiguous: "Choose one: kubectl -n %[1]s label managedresource %[2]s " +
+		hubv1alpha1.ClusterNameLabel + "=NAME",
+	resourcesv1alpha1.ReasonApplyProgressing: "Wait: it is being applied.",
+	resourcesv1alpha1.ReasonChecksPending:    "Wait: the hub has not seen yet what it wrote.",
+	resourcesv1alpha1.ReasonHealthCheckError: "Give the hub's credential in the target the right to list and " +
+		"watch the kinds of the message.",
+	resourcesv1alpha1.ReasonManagedElsewhere: "Stop the Gardener resource manager in the namespace, or give it " +
+		"another class and another Lease.",
+	resourcesv1alpha1.ReasonTargetUnreachable: "\"why cluster\" says more of the target.",
+	resourcesv1alpha1.ReasonTargetRefused:     "\"why cluster\" says more of the target.",
+	resourcesv1alpha1.ReasonIdentityChanged:   "\"why cluster\" says more of the target.",
+	resourcesv1alpha1.ReasonDeletionPending: "The message says what each object waits for: finalizers, others " +
+		"that need it, or the target. A target that never comes back: kubectl -n %[1]s annotate managedresource %[2]s " + resourcesv1alpha1.ForceDeletionAnnotation + "=true gives its objects up.",
+	resourcesv1alpha1.ReasonObjectsContested: "Take the fields out of the manifests, or stop the other writer " +
+		"of the message.",
 	resourcesv1alpha1.ReasonConditionInitialized: "Wait: the hub has only just noticed it.",
 }
 
@@ -424,8 +451,10 @@ func notRegistered(f *Facts) Cause {
 		return Cause{}
 	}
 	return Cause{
-		Reason: ReasonNotRegistered, Since: transition(f.Cluster, hubv1alpha1.ConditionReady, hubv1alpha1.ReasonRegistrationGone),
-		Message: fmt.Sprintf("There is no Secret %s/%s: the cluster is not registered, or not any more.", f.Namespace, remote.SecretName(f.Name)),
+		Reason: ReasonNotRegistered, Since: transition(f.Cluster, hubv1alpha1.ConditionReady,
+			hubv1alpha1.ReasonRegistrationGone),
+		Message: fmt.Sprintf("There is no Secret %s/%s: the cluster is not registered, or not any more.", f.Namespace,
+			remote.SecretName(f.Name)),
 		Unblock: fmt.Sprintf("trellisctl -n %s cluster add %s --from-kubeconfig FILE", f.Namespace, f.Name),
 	}
 }
@@ -439,8 +468,10 @@ func unnoticed(f *Facts) Cause {
 	cause := Cause{Reason: ReasonNotSeen, Since: since(s.CreationTimestamp)}
 	switch {
 	case !kubeconfig.IsRegistration(s):
-		cause.Message = fmt.Sprintf("The Secret %s is no registration: its label %s has to be %q, and is %q.", s.Name, hubv1alpha1.ClusterNameLabel, f.Name, s.Labels[hubv1alpha1.ClusterNameLabel])
-		cause.Unblock = fmt.Sprintf("kubectl -n %s label secret %s %s=%s --overwrite", s.Namespace, s.Name, hubv1alpha1.ClusterNameLabel, f.Name)
+		cause.Message = fmt.Sprintf("The Secret %s is no registration: its label %s has to be %q, and is %q.", s.Name,
+			hubv1alpha1.ClusterNameLabel, f.Name, s.Labels[hubv1alpha1.ClusterNameLabel])
+		cause.Unblock = fmt.Sprintf("kubectl -n %s label secret %s %s=%s --overwrite", s.Namespace, s.Name,
+			hubv1alpha1.ClusterNameLabel, f.Name)
 	case f.Now.Sub(s.CreationTimestamp.Time) < 10*time.Second:
 		cause.Message, cause.Unblock = "The registration is only seconds old, and no hub has noticed it yet.", "Wait."
 	default:
@@ -456,7 +487,9 @@ func clusterConditions(f *Facts) Cause {
 		return Cause{}
 	}
 	if len(f.Cluster.Status.Conditions) == 0 {
-		return Cause{Reason: ReasonNotSeen, Message: "No hub has looked at it yet.", Since: since(f.Cluster.CreationTimestamp), Unblock: "Look whether a hub runs on this source cluster, and at its log."}
+		return Cause{Reason: ReasonNotSeen, Message: "No hub has looked at it yet.",
+			Since:   since(f.Cluster.CreationTimestamp),
+			Unblock: "Look whether a hub runs on this source cluster, and at its log."}
 	}
 	for _, wanted := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
 		for _, c := range f.Cluster.Status.Conditions {
@@ -473,7 +506,8 @@ func clusterConditions(f *Facts) Cause {
 	}
 	if len(f.Cluster.Status.FailingChecks) > 0 {
 		check := f.Cluster.Status.FailingChecks[0]
-		return Cause{Reason: "CheckFailing", Message: fmt.Sprintf("%s fails, for less than its threshold.", check.Type), Since: since(check.Since), Unblock: "Wait, or look at the message of the condition."}
+		return Cause{Reason: "CheckFailing", Message: fmt.Sprintf("%s fails, for less than its threshold.", check.Type),
+			Since: since(check.Since), Unblock: "Wait, or look at the message of the condition."}
 	}
 	return Cause{}
 }

@@ -1,4 +1,4 @@
-// Package explain has the commands that explain why something is not as it should be: why and events.
+// Package explain has the commands that explain the cause of a problem: why and events.
 //
 // why checks possible causes in their order of dependency, and stops at the first one that applies:
 //

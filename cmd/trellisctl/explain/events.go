@@ -90,12 +90,15 @@ func (e *events) run(ctx context.Context, subject cli.Subject) error {
 		return nil
 	}
 	if len(all) == 0 {
-		e.env.Note("No events found about %s %s in namespace %s. Events are kept for an hour or so.", subject.Kind, subject.Name, source.Namespace)
+		e.env.Note("No events found about %s %s in namespace %s. Events are kept for an hour or so.", subject.Kind,
+			subject.Name, source.Namespace)
 		return nil
 	}
-	table := &metav1.Table{ColumnDefinitions: cli.Columns("Last Seen", "Type", "Reason", "Count", "Message", "(First Seen)", "(By)")}
+	table := &metav1.Table{ColumnDefinitions: cli.Columns(
+		"Last Seen", "Type", "Reason", "Count", "Message", "(First Seen)", "(By)")}
 	for _, event := range all {
-		table.Rows = append(table.Rows, cli.Row(e.env.Age(event.Last), event.Type, event.Reason, fmt.Sprint(event.Count), cli.FirstLine(event.Message), e.env.Age(event.First), event.By))
+		table.Rows = append(table.Rows, cli.Row(e.env.Age(event.Last), event.Type, event.Reason, fmt.Sprint(event.Count),
+			cli.FirstLine(event.Message), e.env.Age(event.First), event.By))
 	}
 	return e.output.Table(e.env.Out, table)
 }

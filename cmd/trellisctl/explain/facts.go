@@ -25,7 +25,8 @@ type Facts struct {
 	Now time.Time
 	// Namespace and Name say what it is about.
 	Namespace, Name string
-	// Heartbeat is the Lease that a working hub renews; nil if it was not found, and HeartbeatKnown is false if it could not be read.
+	// Heartbeat is the Lease that a working hub renews; nil if it was not found, and HeartbeatKnown is false if it could
+	// not be read.
 	Heartbeat      *coordinationv1.Lease
 	HeartbeatKnown bool
 
@@ -39,7 +40,8 @@ type Facts struct {
 	TargetKnown bool
 	// Source is true if the ManagedResource goes to the source cluster.
 	Source bool
-	// Registration is the Secret of the cluster; nil if there is none, and RegistrationKnown is false if it could not be read.
+	// Registration is the Secret of the cluster; nil if there is none, and RegistrationKnown is false if it could not be
+	// read.
 	Registration      *corev1.Secret
 	RegistrationKnown bool
 }
@@ -83,7 +85,8 @@ func (f *Facts) aboutCluster(ctx context.Context, source *cli.Source) error {
 	f.Cluster = tc
 	f.registration(ctx, source, f.Namespace, f.Name)
 	if f.Cluster == nil && f.RegistrationKnown && f.Registration == nil {
-		return cli.NotFound("there is no cluster %s in namespace %s: neither a TargetCluster nor a Secret %s", f.Name, f.Namespace, remote.SecretName(f.Name))
+		return cli.NotFound("there is no cluster %s in namespace %s: neither a TargetCluster nor a Secret %s", f.Name,
+			f.Namespace, remote.SecretName(f.Name))
 	}
 	return nil
 }

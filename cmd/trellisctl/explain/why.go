@@ -55,7 +55,8 @@ only names it, and only if something is wrong.`,
 	env.TakeSubject(command, w.run, cli.KindManagedResource, cli.KindCluster)
 	w.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 	command.Flags().StringVar(&w.hubNamespace, "hub-namespace", "trellis", "Namespace of the hub, where its heartbeat is.")
-	command.Flags().StringVar(&w.hubLease, "hub-lease", "trellis-heartbeat", "Name of the Lease that the hub renews as its heartbeat.")
+	command.Flags().StringVar(&w.hubLease, "hub-lease", "trellis-heartbeat",
+		"Name of the Lease that the hub renews as its heartbeat.")
 	return command
 }
 

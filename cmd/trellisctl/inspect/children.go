@@ -42,7 +42,8 @@ func (l *reader) children(of types.UID, byOwner map[types.UID][]*unstructured.Un
 	}
 	var out []Object
 	for _, live := range byOwner[of] {
-		child := Object{APIVersion: live.GetAPIVersion(), Kind: live.GetKind(), Namespace: live.GetNamespace(), Name: live.GetName(), uid: live.GetUID()}
+		child := Object{APIVersion: live.GetAPIVersion(), Kind: live.GetKind(), Namespace: live.GetNamespace(),
+			Name: live.GetName(), uid: live.GetUID()}
 		created := live.GetCreationTimestamp().Time
 		child.Created = &created
 		child.Children = l.children(child.uid, byOwner, depth+1)

@@ -74,7 +74,8 @@ func reference(o *Object) (ref resourcesv1alpha1.ObjectReference) {
 func unseen(refs []resourcesv1alpha1.ObjectReference) []Object {
 	objects := make([]Object, 0, len(refs))
 	for _, ref := range refs {
-		objects = append(objects, Object{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, Health: Unknown})
+		objects = append(objects, Object{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name,
+			Health: Unknown})
 	}
 	return objects
 }
@@ -192,7 +193,8 @@ func each(pods []*health.Pod) iter.Seq[*health.Pod] {
 }
 
 // ownerKinds are the kinds whose children are shown.
-var ownerKinds = map[string]bool{"Deployment": true, "StatefulSet": true, "DaemonSet": true, "ReplicaSet": true, "ReplicationController": true, "Job": true, "CronJob": true}
+var ownerKinds = map[string]bool{"Deployment": true, "StatefulSet": true, "DaemonSet": true, "ReplicaSet": true,
+	"ReplicationController": true, "Job": true, "CronJob": true}
 
 // childKinds are the kinds of their children.
 var childKinds = []string{"apps/v1 ReplicaSet", "batch/v1 Job", "v1 Pod"}

@@ -96,8 +96,9 @@ func (i *inspection) report(ctx context.Context, source *cli.Source, mr *resourc
 	r := &Report{
 		Namespace: mr.Namespace, Name: mr.Name, Class: assignment.SpecClass(mr),
 		Suspended:  resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]),
-		Generation: mr.Generation, AppliedGeneration: mr.Status.ObservedGeneration, Conditions: slices.Clone(mr.Status.Conditions),
-		Objects: unseen(mr.Status.Resources),
+		Generation: mr.Generation, AppliedGeneration: mr.Status.ObservedGeneration,
+		Conditions: slices.Clone(mr.Status.Conditions),
+		Objects:    unseen(mr.Status.Resources),
 	}
 	if r.Class == resourcesv1alpha1.DefaultClass {
 		r.Class = resourcesv1alpha1.DefaultClassName
@@ -127,7 +128,8 @@ func (i *inspection) report(ctx context.Context, source *cli.Source, mr *resourc
 // well reports whether nothing is wrong.
 func (r *Report) well() bool {
 	ready := resourcesv1alpha1.GetCondition(r.Conditions, resourcesv1alpha1.ConditionReady)
-	return ready != nil && ready.Status == resourcesv1alpha1.ConditionTrue && !r.Suspended && r.Generation == r.AppliedGeneration &&
+	return ready != nil && ready.Status == resourcesv1alpha1.ConditionTrue && !r.Suspended &&
+		r.Generation == r.AppliedGeneration &&
 		!slices.ContainsFunc(r.Objects, func(o Object) bool { return o.Health != Healthy })
 }
 

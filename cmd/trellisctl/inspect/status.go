@@ -41,7 +41,8 @@ func (s *status) print(r *Report) error {
 	style := s.env.Style(s.env.Out)
 	rows := [][]string{{"CONDITION", "STATUS", "REASON", "FOR", "MESSAGE"}}
 	for _, c := range r.Conditions {
-		rows = append(rows, []string{string(c.Type), string(c.Status), c.Reason, s.env.Age(c.LastTransitionTime.Time), cli.FirstLine(c.Message)})
+		rows = append(rows, []string{string(c.Type), string(c.Status), c.Reason, s.env.Age(c.LastTransitionTime.Time),
+			cli.FirstLine(c.Message)})
 	}
 	if len(r.Conditions) > 0 {
 		fmt.Fprintln(s.env.Out)
@@ -148,7 +149,8 @@ func (i *inspection) header(r *Report) {
 	if where == "" {
 		where = "unknown"
 	}
-	fmt.Fprintf(i.env.Out, "%s (class %s, target %s): %s\n", style.Strong("ManagedResource "+r.Namespace+"/"+r.Name), r.Class, where, r.count())
+	fmt.Fprintf(i.env.Out, "%s (class %s, target %s): %s\n", style.Strong("ManagedResource "+r.Namespace+"/"+r.Name),
+		r.Class, where, r.count())
 	if r.Suspended {
 		fmt.Fprintln(i.env.Out, style.Warn("It is suspended: the hub leaves it alone."))
 	}
@@ -156,6 +158,8 @@ func (i *inspection) header(r *Report) {
 		fmt.Fprintln(i.env.Out, style.Warn("It is being deleted, for "+i.env.Age(*r.Deleting)+"."))
 	}
 	if r.Generation != r.AppliedGeneration {
-		fmt.Fprintln(i.env.Out, style.Warn(fmt.Sprintf("Its generation %d is not applied yet; the last one that was is %d.", r.Generation, r.AppliedGeneration)))
+		fmt.Fprintln(i.env.Out, style.Warn(
+			fmt.Sprintf("Its generation %d is not applied yet; the last one that was is %d.", r.Generation,
+				r.AppliedGeneration)))
 	}
 }

@@ -19,7 +19,8 @@ func Say(mr *resourcesv1alpha1.ManagedResource, conditionType resourcesv1alpha1.
 }
 
 // is reports whether a condition has a status.
-func is(mr *resourcesv1alpha1.ManagedResource, conditionType resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus) bool {
+func is(mr *resourcesv1alpha1.ManagedResource, conditionType resourcesv1alpha1.ConditionType,
+	status resourcesv1alpha1.ConditionStatus) bool {
 	c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, conditionType)
 	return c != nil && c.Status == status
 }
@@ -44,7 +45,8 @@ func settled(mr *resourcesv1alpha1.ManagedResource) bool {
 
 // AwaitReady waits until the current generation of a ManagedResource is ready, or only applied. Problems may resolve
 // themselves, so only the timeout ends the wait.
-func AwaitReady(ctx context.Context, env *cli.Env, source *cli.Source, name string, timeout time.Duration, ready bool) error {
+func AwaitReady(ctx context.Context, env *cli.Env, source *cli.Source, name string, timeout time.Duration,
+	ready bool) error {
 	var mr *resourcesv1alpha1.ManagedResource
 	err := env.Await(ctx, timeout, func(ctx context.Context) (done bool, state string, err error) {
 		if mr, err = source.ManagedResource(ctx, name); err != nil {

@@ -22,7 +22,8 @@ type operation struct {
 }
 
 // command makes a command of an operation.
-func (o *operation) command(use, short, long, example string, run func(context.Context, *cli.Source, *resourcesv1alpha1.ManagedResource) error) *cobra.Command {
+func (o *operation) command(use, short, long, example string, run func(
+	context.Context, *cli.Source, *resourcesv1alpha1.ManagedResource) error) *cobra.Command {
 	command := &cobra.Command{
 		Use: use + " mr NAME [flags]", Short: short, Long: long, Example: example,
 	}
@@ -59,14 +60,17 @@ changed, such as a webhook in the target that would now let an object pass.`,
 
 func (o *operation) reconcile(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) error {
 	if resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]) && mr.DeletionTimestamp == nil {
-		return cli.Refused("managedResource %s is suspended: \"resume mr %s\" lets the hub work on it again", mr.Name, mr.Name)
+		return cli.Refused("managedResource %s is suspended: \"resume mr %s\" lets the hub work on it again", mr.Name,
+			mr.Name)
 	}
 	switch operation := mr.Annotations[resourcesv1alpha1.OperationAnnotation]; operation {
 	case "", resourcesv1alpha1.OperationReconcile:
 	default:
-		return cli.Refused("managedResource %s has the annotation %s=%s, which somebody else waits for", mr.Name, resourcesv1alpha1.OperationAnnotation, operation)
+		return cli.Refused("managedResource %s has the annotation %s=%s, which somebody else waits for", mr.Name,
+			resourcesv1alpha1.OperationAnnotation, operation)
 	}
-	if err := o.annotate(ctx, source, mr, resourcesv1alpha1.OperationAnnotation, resourcesv1alpha1.OperationReconcile); err != nil {
+	if err := o.annotate(ctx, source, mr, resourcesv1alpha1.OperationAnnotation,
+		resourcesv1alpha1.OperationReconcile); err != nil {
 		return err
 	}
 	if !o.wait {
@@ -129,7 +133,8 @@ applied: "diff mr" shows beforehand what that will be.`,
 }
 
 // ignore sets or removes the annotation and waits until the conditions say so.
-func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, value, what string, ignored bool) error {
+func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, value,
+	what string, ignored bool) error {
 	if err := o.annotate(ctx, source, mr, resourcesv1alpha1.IgnoreAnnotation, value); err != nil {
 		return err
 	}
@@ -147,7 +152,8 @@ func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resource
 		return known && says == ignored, "waiting for the hub: " + Say(mr, resourcesv1alpha1.ConditionResourcesApplied), nil
 	})
 	if err != nil {
-		return fmt.Errorf("managedResource %s has its annotation, but the hub does not say that it is %s: %w", mr.Name, what, err)
+		return fmt.Errorf("managedResource %s has its annotation, but the hub does not say that it is %s: %w", mr.Name, what,
+			err)
 	}
 	return o.tell(mr, " "+what)
 }
@@ -166,7 +172,8 @@ func (o *operation) tell(mr *resourcesv1alpha1.ManagedResource, what string) err
 }
 
 // annotate sets an annotation, or removes it if the value is empty.
-func (o *operation) annotate(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, key, value string) error {
+func (o *operation) annotate(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, key,
+	value string) error {
 	before := mr.DeepCopy()
 	if value == "" {
 		delete(mr.Annotations, key)

@@ -21,8 +21,8 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/operate"
 )
 
-// hub plays the hub: it does what the annotations ask for when the ManagedResource is read for the fourth time. The second and
-// the third read are not answered.
+// hub plays the hub: it does what the annotations ask for when the ManagedResource is read for the fourth time. The
+// second and the third read are not answered.
 func hub() interceptor.Funcs {
 	reads := 0
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {

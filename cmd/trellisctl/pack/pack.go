@@ -73,21 +73,29 @@ for it.`,
 	f := command.Flags()
 	f.StringSliceVarP(&p.files, "filename", "f", nil, "Files or directories with manifests; - reads stdin.")
 	f.BoolVarP(&p.recursive, "recursive", "R", false, "Read subdirectories, too.")
-	f.BoolVar(&p.allowEmpty, "allow-empty", false, "Take files, directories or stdin without manifests: all objects that were in them before are deleted.")
+	f.BoolVar(&p.allowEmpty, "allow-empty", false,
+		"Take files, directories or stdin without manifests: all objects that were in them before are deleted.")
 	f.StringVar(&p.options.Name, "name", "", "Name of the ManagedResource.")
 	f.BoolVar(&p.options.Brotli, "brotli", false, "Compress the manifests.")
-	f.BoolVar(&p.options.Immutable, "immutable", false, "Make the Secrets immutable, with names that end in a hash of their content.")
+	f.BoolVar(&p.options.Immutable, "immutable", false,
+		"Make the Secrets immutable, with names that end in a hash of their content.")
 	f.StringVar(&p.options.Class, "class", "", "Class of the ManagedResource. Default: the default class.")
 	f.StringVar(&p.options.Cluster, "for-cluster", "", "Cluster that it is for, where the namespace has several.")
-	f.BoolVar(&p.options.KeepObjects, "keep-objects", false, "Leave the objects in the cluster when the ManagedResource is deleted.")
-	f.BoolVar(&p.options.ForceOverwriteLabels, "force-overwrite-labels", false, "Remove labels that others add to objects.")
-	f.BoolVar(&p.options.ForceOverwriteAnnotations, "force-overwrite-annotations", false, "Remove annotations that others add to objects.")
-	f.BoolVar(&p.options.DeletePersistentVolumeClaims, "delete-persistent-volume-claims", false, "Delete the claims of a StatefulSet with it.")
-	f.StringToStringVar(&p.options.InjectLabels, "inject-labels", nil, "Labels for every object and the pods of it (KEY=VALUE,...).")
+	f.BoolVar(&p.options.KeepObjects, "keep-objects", false,
+		"Leave the objects in the cluster when the ManagedResource is deleted.")
+	f.BoolVar(&p.options.ForceOverwriteLabels, "force-overwrite-labels", false,
+		"Remove labels that others add to objects.")
+	f.BoolVar(&p.options.ForceOverwriteAnnotations, "force-overwrite-annotations", false,
+		"Remove annotations that others add to objects.")
+	f.BoolVar(&p.options.DeletePersistentVolumeClaims, "delete-persistent-volume-claims", false,
+		"Delete the claims of a StatefulSet with it.")
+	f.StringToStringVar(&p.options.InjectLabels, "inject-labels", nil,
+		"Labels for every object and the pods of it (KEY=VALUE,...).")
 	f.StringToStringVar(&p.options.Labels, "labels", nil, "Labels of the ManagedResource (KEY=VALUE,...).")
 	f.BoolVar(&p.apply, "apply", false, "Apply them to the source cluster instead of printing them.")
 	f.BoolVar(&p.force, "force-conflicts", false, "With --apply: take over fields that somebody else set.")
-	f.BoolVar(&p.prune, "prune", false, "With --apply: delete Secrets that were packed for the ManagedResource before and are not needed any more.")
+	f.BoolVar(&p.prune, "prune", false,
+		"With --apply: delete Secrets that were packed for the ManagedResource before and are not needed any more.")
 	f.BoolVar(&p.wait, "wait", false, "With --apply: wait until the ManagedResource is ready.")
 	f.DurationVar(&p.timeout, "timeout", 5*time.Minute, "How long to wait for the hub.")
 	p.output.AddFlags(command, cli.FormatYAML, cli.FormatJSON, cli.FormatName)
@@ -207,7 +215,8 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 		return err
 	}
 	before := &resourcesv1alpha1.ManagedResource{}
-	if err := source.Get(ctx, client.ObjectKeyFromObject(packed.ManagedResource), before); err != nil && !apierrors.IsNotFound(err) {
+	if err := source.Get(ctx, client.ObjectKeyFromObject(packed.ManagedResource), before); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading ManagedResource %s/%s: %w", source.Namespace, p.options.Name, err)
 	}
 	if before.DeletionTimestamp != nil {
@@ -258,7 +267,8 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 
 // applyOne applies a Secret or the ManagedResource, and returns what is stored now. A Secret gets the ManagedResource
 // as its owner, if that has a UID yet and no other one refers to it.
-func (p *packer) applyOne(ctx context.Context, source *cli.Source, o client.Object, owner types.UID) (*unstructured.Unstructured, error) {
+func (p *packer) applyOne(ctx context.Context, source *cli.Source, o client.Object, owner types.UID) (
+	*unstructured.Unstructured, error) {
 	content, err := plain(o)
 	if err != nil {
 		return nil, err
@@ -287,7 +297,8 @@ func (p *packer) applyOne(ctx context.Context, source *cli.Source, o client.Obje
 }
 
 // unneeded are the Secrets that were packed for the ManagedResource and that it no longer refers to.
-func (p *packer) unneeded(ctx context.Context, source *cli.Source, before, now *resourcesv1alpha1.ManagedResource) []*corev1.Secret {
+func (p *packer) unneeded(ctx context.Context, source *cli.Source, before,
+	now *resourcesv1alpha1.ManagedResource) []*corev1.Secret {
 	var old []*corev1.Secret
 	needed := sets.New(now.Spec.SecretRefs...)
 	for _, ref := range before.Spec.SecretRefs {
@@ -295,7 +306,8 @@ func (p *packer) unneeded(ctx context.Context, source *cli.Source, before, now *
 			continue
 		}
 		s := &corev1.Secret{}
-		if err := source.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: ref.Name}, s); err == nil && s.Labels[PackedLabel] == p.options.Name {
+		if err := source.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: ref.Name}, s); err == nil &&
+			s.Labels[PackedLabel] == p.options.Name {
 			old = append(old, s)
 		}
 	}

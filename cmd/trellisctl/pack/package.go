@@ -112,7 +112,8 @@ func Pack(manifests []Manifest, o Options) (*Packed, error) {
 	for i, value := range values {
 		s := o.secret(i, value)
 		p.Secrets = append(p.Secrets, s)
-		p.ManagedResource.Spec.SecretRefs = append(p.ManagedResource.Spec.SecretRefs, corev1.LocalObjectReference{Name: s.Name})
+		p.ManagedResource.Spec.SecretRefs = append(
+			p.ManagedResource.Spec.SecretRefs, corev1.LocalObjectReference{Name: s.Name})
 		if o.Immutable {
 			if p.ManagedResource.Annotations == nil {
 				p.ManagedResource.Annotations = map[string]string{}
@@ -142,7 +143,8 @@ func (o Options) split(manifests []Manifest, documents [][]byte) ([][]byte, erro
 		if !o.Brotli {
 			hint = "; try --brotli"
 		}
-		return nil, cli.Refused("%s: %s takes %d KiB, and a Secret holds %d KiB%s", manifests[0].Place, key(manifests[0]), len(value)>>10, secretLimit>>10, hint)
+		return nil, cli.Refused("%s: %s takes %d KiB, and a Secret holds %d KiB%s", manifests[0].Place, key(manifests[0]),
+			len(value)>>10, secretLimit>>10, hint)
 	}
 	total, half, middle := 0, 0, 0
 	for _, d := range documents {
@@ -212,7 +214,8 @@ func (o Options) managedResource() *resourcesv1alpha1.ManagedResource {
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: maps.Clone(o.Labels)},
 		Spec: resourcesv1alpha1.ManagedResourceSpec{
 			SecretRefs: []corev1.LocalObjectReference{}, InjectLabels: o.InjectLabels,
-			KeepObjects: set(o.KeepObjects), ForceOverwriteLabels: set(o.ForceOverwriteLabels), ForceOverwriteAnnotations: set(o.ForceOverwriteAnnotations),
+			KeepObjects: set(o.KeepObjects), ForceOverwriteLabels: set(o.ForceOverwriteLabels),
+			ForceOverwriteAnnotations:    set(o.ForceOverwriteAnnotations),
 			DeletePersistentVolumeClaims: set(o.DeletePersistentVolumeClaims),
 		},
 	}
@@ -272,7 +275,8 @@ func (p *Packed) check(manifests []Manifest) error {
 func Sources(secrets []*corev1.Secret) []bundle.Source {
 	sources := make([]bundle.Source, 0, len(secrets))
 	for _, s := range secrets {
-		sources = append(sources, bundle.Source{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion, Data: s.Data})
+		sources = append(sources, bundle.Source{Namespace: s.Namespace, Name: s.Name, UID: s.UID,
+			ResourceVersion: s.ResourceVersion, Data: s.Data})
 	}
 	return sources
 }

@@ -34,7 +34,8 @@ func ReadFiles(paths []string, recursive bool, in io.Reader) ([]Manifest, error)
 	total := 0
 	add := func(path, name string, content []byte) error {
 		if total += len(content); total > maxInput {
-			return cli.Refused("the files have more than %d MiB together, and the hub takes no more of a ManagedResource", maxInput>>20)
+			return cli.Refused("the files have more than %d MiB together, and the hub takes no more of a ManagedResource",
+				maxInput>>20)
 		}
 		sources = append(sources, bundle.Source{Namespace: path, Name: name, Data: map[string][]byte{"data.yaml": content}})
 		return nil
@@ -120,7 +121,8 @@ func decode(sources []bundle.Source) ([]Manifest, error) {
 		seen[key] = m.Place
 	}
 	if len(problems) > 0 {
-		return nil, cli.Refused("%s cannot be packed:\n  %s", cli.Count(len(problems), "document"), strings.Join(problems, "\n  "))
+		return nil, cli.Refused("%s cannot be packed:\n  %s", cli.Count(len(problems), "document"), strings.Join(
+			problems, "\n  "))
 	}
 	return manifests, nil
 }

@@ -80,7 +80,8 @@ func ConnectREST(ctx context.Context, access *rest.Config, timeout time.Duration
 	}
 	connection := &Connection{REST: access, Target: apply.Target{Metadata: heads, Client: c, Mapper: mapper}}
 	// The first requests are bounded by the timeout; the REST client of discovery takes no context.
-	system, err := heads.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	system, err := heads.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(
+		ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return nil, answer(access, err)
 	}
@@ -132,7 +133,8 @@ func answer(access *rest.Config, err error) error {
 		return cli.Refused("the cluster at %s redirects to another address, which is not followed: it would get "+
 			"the credential", access.Host)
 	case errors.As(err, &certificate):
-		return cli.Refused("the cluster at %s does not show a certificate that the kubeconfig trusts: %w", access.Host, certificate.Err)
+		return cli.Refused("the cluster at %s does not show a certificate that the kubeconfig trusts: %w", access.Host,
+			certificate.Err)
 	case apierrors.IsUnauthorized(err):
 		return cli.Refused("the cluster at %s does not accept the credential: %w", access.Host, err)
 	case apierrors.IsForbidden(err):

@@ -62,14 +62,16 @@ func Of(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedRe
 	case 1:
 		return &Found{Cluster: &candidates[0]}, nil
 	case 0:
-		return nil, cli.NotFound("no registration in namespace %s serves class %s%s; if the class has a target of its own, name it with --target",
+		return nil, cli.NotFound(
+			"no registration in namespace %s serves class %s%s; if the class has a target of its own, name it with --target",
 			mr.Namespace, className(mr), ofLabel(mr))
 	}
 	names := make([]string, 0, len(candidates))
 	for i := range candidates {
 		names = append(names, candidates[i].Name)
 	}
-	return nil, cli.Refused("several registrations in namespace %s serve class %s: %s; the label %s of the ManagedResource picks one",
+	return nil, cli.Refused(
+		"several registrations in namespace %s serve class %s: %s; the label %s of the ManagedResource picks one",
 		mr.Namespace, className(mr), strings.Join(names, ", "), hubv1alpha1.ClusterNameLabel)
 }
 
@@ -107,7 +109,8 @@ func wished(ctx context.Context, source *cli.Source, namespace, wish string) (*F
 
 // marked finds the target that has the objects of a ManagedResource. Of several registrations of one cluster, it
 // returns that of its label or else the first one: they lead to the same objects.
-func marked(ctx context.Context, source *cli.Source, here []hubv1alpha1.TargetCluster, mr *resourcesv1alpha1.ManagedResource, uid types.UID) (*Found, error) {
+func marked(ctx context.Context, source *cli.Source, here []hubv1alpha1.TargetCluster,
+	mr *resourcesv1alpha1.ManagedResource, uid types.UID) (*Found, error) {
 	var found *Found
 	for i := range here {
 		if here[i].Status.ClusterUID == uid && (found == nil || here[i].Name == mr.Labels[hubv1alpha1.ClusterNameLabel]) {
@@ -135,7 +138,8 @@ func marked(ctx context.Context, source *cli.Source, here []hubv1alpha1.TargetCl
 }
 
 // candidates are the registrations of the namespace that serve the class of a ManagedResource.
-func candidates(ctx context.Context, source *cli.Source, here []hubv1alpha1.TargetCluster, mr *resourcesv1alpha1.ManagedResource) ([]hubv1alpha1.TargetCluster, error) {
+func candidates(ctx context.Context, source *cli.Source, here []hubv1alpha1.TargetCluster,
+	mr *resourcesv1alpha1.ManagedResource) ([]hubv1alpha1.TargetCluster, error) {
 	var out []hubv1alpha1.TargetCluster
 	for i := range here {
 		tc := &here[i]
@@ -192,7 +196,8 @@ func Open(ctx context.Context, source *cli.Source, found *Found, timeout time.Du
 		return nil, fmt.Errorf("target %s: %w", found, err)
 	}
 	if known := found.Cluster.Status.ClusterUID; known != "" && known != connection.UID {
-		return nil, cli.Refused("target %s is the cluster with UID %s, but its registration leads to the cluster with UID %s", found, known, connection.UID)
+		return nil, cli.Refused("target %s is the cluster with UID %s, but its registration leads to the cluster with UID %s",
+			found, known, connection.UID)
 	}
 	return connection, nil
 }

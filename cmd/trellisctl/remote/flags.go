@@ -57,15 +57,18 @@ func (f *Flags) AddFlags(cmd *cobra.Command, env *cli.Env) {
 
 // AddConnectFlags adds those of the flags that are about the connection.
 func (f *Flags) AddConnectFlags(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.ConnectTimeout, "connect-timeout", 10*time.Second, "How long to wait for the target when connecting.")
+	cmd.Flags().DurationVar(&f.ConnectTimeout, "connect-timeout", 10*time.Second,
+		"How long to wait for the target when connecting.")
 	cmd.Flags().StringVar(&f.AllowedProxyURL, "allow-proxy-url", "", "The proxy-url that the kubeconfig of a target may have. The hub has to allow it, too (clusterCache.allowedProxyURLs).")
 	cmd.Flags().StringSliceVar(&f.AllowedNetworks, "allow-network", nil,
 		"Network of loopback, link-local, unspecified or multicast addresses that the target may be in, such as "+
 			"127.0.0.0/8. The hub has to allow it, too (clusterCache.allowedNetworks). Default: $"+allowVariable+".")
 }
 
-// Open finds the target of a ManagedResource and connects to it. The target is returned with an error, too, if it was found.
-func (f *Flags) Open(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) (*Found, *Connection, error) {
+// Open finds the target of a ManagedResource and connects to it. The target is returned with an error, too, if it was
+// found.
+func (f *Flags) Open(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) (
+	*Found, *Connection, error) {
 	found, err := Of(ctx, source, mr, f.Target)
 	if err != nil {
 		return nil, nil, err

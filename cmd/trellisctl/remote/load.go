@@ -30,8 +30,8 @@ type Kubeconfig struct {
 	Policy kubeconfig.Policy
 }
 
-// Load reads a kubeconfig from a file, or from in if the file is "-". An empty context means the current one. Files that the
-// context refers to are read and embedded.
+// Load reads a kubeconfig from a file, or from in if the file is "-". An empty context means the current one. Files
+// that the context refers to are read and embedded.
 func Load(file, context string, in io.Reader) (*Kubeconfig, error) {
 	raw, err := read(file, in)
 	if err != nil {
@@ -159,8 +159,8 @@ func (k *Kubeconfig) WithToken(user, token string) *Kubeconfig {
 	}}
 }
 
-// Stored returns the content for a registration and what the hub will read from it. A kubeconfig that the hub would refuse is
-// an error that says why.
+// Stored returns the content for a registration and what the hub will read from it. A kubeconfig that the hub would
+// refuse is an error that says why.
 func (k *Kubeconfig) Stored() ([]byte, *kubeconfig.Config, error) {
 	raw, err := clientcmd.Write(k.config)
 	if err != nil {

@@ -21,17 +21,18 @@ type Crowd struct {
 	swept  time.Time                          // when those were dropped last that nobody came to
 }
 
-// AtOnce returns how many of a Crowd with so many turns a second have theirs at once, after a while in which nobody came: a tenth of them,
-// and one at least. It is what a few targets have to say.
+// AtOnce returns how many of a Crowd with so many turns a second have theirs at once, after a while in which nobody
+// came: a tenth of them, and one at least. It is what a few targets have to say.
 func AtOnce(perSecond int) int { return max(1, perSecond/10) }
 
 // New returns a Crowd of which so many have their turn in a second, after AtOnce of them.
 func New(perSecond int) *Crowd {
-	return &Crowd{pace: rate.NewLimiter(rate.Limit(perSecond), AtOnce(perSecond)), when: map[types.NamespacedName]time.Time{}}
+	return &Crowd{pace: rate.NewLimiter(rate.Limit(perSecond), AtOnce(perSecond)),
+		when: map[types.NamespacedName]time.Time{}}
 }
 
-// Wait returns how long one has to wait for its turn. Once that is zero it may write, until Used. It may ask with a time that is before
-// that of others.
+// Wait returns how long one has to wait for its turn. Once that is zero it may write, until Used. It may ask with a
+// time that is before that of others.
 func (c *Crowd) Wait(name types.NamespacedName, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +51,8 @@ func (c *Crowd) Wait(name types.NamespacedName, now time.Time) time.Duration {
 	return max(at.Sub(now), 0)
 }
 
-// sweepLocked drops turns that are over for all who may still ask, and were not used: whoever had them has nothing to say any more.
+// sweepLocked drops turns that are over for all who may still ask, and were not used: whoever had them has nothing to
+// say any more.
 func (c *Crowd) sweepLocked() {
 	if c.latest.Sub(c.swept) <= kept {
 		return

@@ -122,7 +122,8 @@ func TestTurnIsKeptForOneWhoIsLate(t *testing.T) {
 	g.Expect(crowd.Wait(a, now.Add(kept-time.Second/10))).To(BeZero())
 }
 
-// Those that come and go do not make the line longer, and nobody is remembered for ever who had a turn and nothing to say when it came.
+// Those that come and go do not make the line longer, and nobody is remembered for ever who had a turn and nothing to
+// say when it came.
 func TestThoseThatComeAndGoHaveOnePlace(t *testing.T) {
 	g := NewWithT(t)
 	const perSecond = 100

@@ -86,7 +86,8 @@ func (d *Dispatcher) EnqueueName(ctx context.Context, name types.NamespacedName,
 }
 
 // withName calls f with a ManagedResource, if it exists. If not, its delete event is on its way or was handled.
-func (d *Dispatcher) withName(ctx context.Context, name types.NamespacedName, f func(*resourcesv1alpha1.ManagedResource)) {
+func (d *Dispatcher) withName(ctx context.Context, name types.NamespacedName, f func(
+	*resourcesv1alpha1.ManagedResource)) {
 	mr := &resourcesv1alpha1.ManagedResource{}
 	if err := d.Cache.Get(ctx, name, mr, client.UnsafeDisableDeepCopy); err == nil {
 		f(mr)
@@ -99,11 +100,13 @@ func (d *Dispatcher) enqueue(ctx context.Context, mr *resourcesv1alpha1.ManagedR
 }
 
 // enqueueAfter is enqueue for a look after a while, unless there is a reason for one before.
-func (d *Dispatcher) enqueueAfter(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, priority int, after time.Duration) {
+func (d *Dispatcher) enqueueAfter(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, priority int,
+	after time.Duration) {
 	decision, err := d.Assigner.Decide(ctx, mr)
 	if err != nil {
 		if ctx.Err() == nil {
-			d.Logger.Error(err, "Cannot decide about a ManagedResource", "managedResource", client.ObjectKeyFromObject(mr).String())
+			d.Logger.Error(err, "Cannot decide about a ManagedResource", "managedResource",
+				client.ObjectKeyFromObject(mr).String())
 		}
 		return
 	}
@@ -118,7 +121,8 @@ func (d *Dispatcher) Forward(decision assignment.Decision, name types.Namespaced
 	d.forward(decision, name, priority, 0)
 }
 
-func (d *Dispatcher) forward(decision assignment.Decision, name types.NamespacedName, priority int, after time.Duration) {
+func (d *Dispatcher) forward(decision assignment.Decision, name types.NamespacedName, priority int,
+	after time.Duration) {
 	request := Request{NamespacedName: name}
 	class := ""
 	if decision.Class != nil {
@@ -277,7 +281,8 @@ func (d *Dispatcher) undone(b *resourcesv1alpha1.ManagedResource) bool {
 func becameUnhealthy(a, b *resourcesv1alpha1.ManagedResource) bool {
 	was := resourcesv1alpha1.GetCondition(a.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
 	is := resourcesv1alpha1.GetCondition(b.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
-	return is != nil && is.Status == resourcesv1alpha1.ConditionFalse && (was == nil || was.Status == resourcesv1alpha1.ConditionTrue)
+	return is != nil && is.Status == resourcesv1alpha1.ConditionFalse &&
+		(was == nil || was.Status == resourcesv1alpha1.ConditionTrue)
 }
 
 // marksLost tells whether somebody took off what says where the objects are, or what keeps the ManagedResource until
@@ -399,7 +404,8 @@ type reported struct {
 // clusterChanged queues the ManagedResources that a change of a target concerns. Successful probes concern none. before
 // remembers what targets were said to be: of one that is not connected, the end of a first attempt that failed comes as
 // a probe event, and so does every later failure with another text.
-func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Event, before map[clustercache.ClusterKey]reported) {
+func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Event,
+	before map[clustercache.ClusterKey]reported) {
 	status, registered := d.Clusters.GetStatus(event.Cluster)
 	was, now := before[event.Cluster], reported{what: string(status.State) + " " + WhyDown(status)}
 	if status.State == clustercache.StateRefused {
@@ -457,8 +463,10 @@ func (d *Dispatcher) isCalm(mr *resourcesv1alpha1.ManagedResource) bool {
 	applied := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
 	healthy := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
 	name := client.ObjectKeyFromObject(mr)
-	return applied != nil && applied.Status == resourcesv1alpha1.ConditionTrue && healthy != nil && healthy.Status != resourcesv1alpha1.ConditionUnknown &&
-		mr.Status.ObservedGeneration == mr.Generation && mr.DeletionTimestamp == nil && !d.TakePending(name) && d.Tracker.Settled(name)
+	return applied != nil && applied.Status == resourcesv1alpha1.ConditionTrue && healthy != nil &&
+		healthy.Status != resourcesv1alpha1.ConditionUnknown &&
+		mr.Status.ObservedGeneration == mr.Generation && mr.DeletionTimestamp == nil && !d.TakePending(name) &&
+		d.Tracker.Settled(name)
 }
 
 // WhyDown is the reason of a target that is down. That probes fail is how it begins; it is not another reason than
@@ -476,7 +484,8 @@ func (d *Dispatcher) enqueueTarget(ctx context.Context, cluster clustercache.Clu
 }
 
 // eachIn calls f with everything that is or may be in a target.
-func (d *Dispatcher) eachIn(ctx context.Context, cluster clustercache.ClusterKey, f func(*resourcesv1alpha1.ManagedResource)) {
+func (d *Dispatcher) eachIn(ctx context.Context, cluster clustercache.ClusterKey, f func(
+	*resourcesv1alpha1.ManagedResource)) {
 	if cluster.Namespace != "" {
 		d.Each(ctx, f, client.InNamespace(cluster.Namespace))
 	}
@@ -487,14 +496,16 @@ func (d *Dispatcher) eachIn(ctx context.Context, cluster clustercache.ClusterKey
 	}
 	for _, class := range d.Assigner.Classes {
 		fixed := class.Target.Type == configv1alpha1.TargetSource && cluster == assignment.SourceTarget ||
-			class.Target.Type == configv1alpha1.TargetRegistration && cluster.Namespace == class.Target.Namespace && cluster.Name == class.Target.Name
+			class.Target.Type == configv1alpha1.TargetRegistration && cluster.Namespace == class.Target.Namespace &&
+				cluster.Name == class.Target.Name
 		if fixed {
 			d.eachOfClass(ctx, class, f)
 		}
 	}
 }
 
-func (d *Dispatcher) eachOfClass(ctx context.Context, class *assignment.Class, f func(*resourcesv1alpha1.ManagedResource)) {
+func (d *Dispatcher) eachOfClass(ctx context.Context, class *assignment.Class, f func(
+	*resourcesv1alpha1.ManagedResource)) {
 	d.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) {
 		// Those that are leaving the class still have their objects in its target.
 		if assignment.SpecClass(mr) == class.Name || slices.Contains(mr.Finalizers, class.Finalizer) {
@@ -504,14 +515,16 @@ func (d *Dispatcher) eachOfClass(ctx context.Context, class *assignment.Class, f
 }
 
 func (d *Dispatcher) enqueueNamespace(ctx context.Context, namespace string, priority int) {
-	d.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { d.enqueue(ctx, mr, priority) }, client.InNamespace(namespace))
+	d.Each(ctx, func(mr *resourcesv1alpha1.ManagedResource) { d.enqueue(ctx, mr, priority) },
+		client.InNamespace(namespace))
 }
 
 // Each calls f with every ManagedResource that the informer shows, of those that the options select, the oldest first,
 // to the second. f must not change it. Who fills an empty cluster makes definitions and Namespaces before what is in
 // need of them, and an informer has no order: without one, most of a new target's ManagedResources would fail once and
 // wait for another attempt.
-func (d *Dispatcher) Each(ctx context.Context, f func(*resourcesv1alpha1.ManagedResource), options ...client.ListOption) {
+func (d *Dispatcher) Each(ctx context.Context, f func(*resourcesv1alpha1.ManagedResource),
+	options ...client.ListOption) {
 	list := &resourcesv1alpha1.ManagedResourceList{}
 	// The objects are only read, so the informer's own may be looked at.
 	if err := d.Cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
@@ -525,7 +538,8 @@ func (d *Dispatcher) Each(ctx context.Context, f func(*resourcesv1alpha1.Managed
 		all[i] = &list.Items[i]
 	}
 	slices.SortFunc(all, func(a, b *resourcesv1alpha1.ManagedResource) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
 	})
 	for _, mr := range all {
 		f(mr)

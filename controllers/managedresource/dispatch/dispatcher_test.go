@@ -170,7 +170,8 @@ func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
 	queue := &added{}
 	d := New(Options{
 		Cache: informers{Reader: reader}, Clusters: clusters, Tracker: tracker.New(tracker.Options{}), Clock: clock.RealClock{},
-		Assigner: &assignment.Assigner{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
+		Assigner: &assignment.Assigner{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader,
+			Clusters: clusters, Clock: clock.RealClock{}},
 	})
 	d.SetQueue(class.Name, queue)
 	before := map[clustercache.ClusterKey]reported{}
@@ -305,10 +306,12 @@ func TestTargetGetsTheOldestFirst(t *testing.T) {
 	reader, queue := objects.Build(), &added{}
 	d := New(Options{
 		Cache: informers{Reader: reader}, Clusters: clusters, Tracker: tracker.New(tracker.Options{}), Clock: clock.RealClock{},
-		Assigner: &assignment.Assigner{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
+		Assigner: &assignment.Assigner{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader,
+			Clusters: clusters, Clock: clock.RealClock{}},
 	})
 	d.SetQueue(class.Name, queue)
-	d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]reported{})
+	d.clusterChanged(t.Context(), clustercache.Event{Cluster: key,
+		Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]reported{})
 	names := make([]string, 0, len(queue.names))
 	for _, n := range queue.names {
 		names = append(names, n.Name)

@@ -5,8 +5,8 @@
 // assignment) says which class and which target it is for, and its Request is put into the queue of the class. What the
 // hub writes itself concerns nobody, or every write would bring a run.
 //
-// Priorities order the requests of one target: a user's change before drift, drift before another attempt, and the timer's
-// looks last. Lanes are the targets, so that queues can be fair between them.
+// Priorities order the requests of one target: a user's change before drift, drift before another attempt, and the
+// timer's looks last. Lanes are the targets, so that queues can be fair between them.
 //
 // Trade-offs: an event of a target, a namespace or a Lease walks over the ManagedResources that the informer has, which
 // costs microseconds each and needs no index of its own.

@@ -41,7 +41,8 @@ func prioritized(t *testing.T) (*Dispatcher, *added, clustercache.ClusterKey, *r
 	reader, queue := fake.NewClientBuilder().WithScheme(scheme).WithObjects(mr).Build(), &added{}
 	d := New(Options{
 		Cache: informers{Reader: reader}, Clusters: clusters, Tracker: tracker.New(tracker.Options{}), Shared: sharing.NewIndex(), Clock: clock.RealClock{},
-		Assigner: &assignment.Assigner{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader, Clusters: clusters, Clock: clock.RealClock{}},
+		Assigner: &assignment.Assigner{Classes: map[string]*assignment.Class{class.Name: class}, Reader: reader,
+			Clusters: clusters, Clock: clock.RealClock{}},
 	})
 	d.SetQueue(class.Name, queue)
 	return d, queue, key, mr
@@ -75,12 +76,14 @@ func TestEachEventIsAsUrgentAsItIs(t *testing.T) {
 			d.managedResourceHandler(ctx).OnUpdate(mr, changed(mr))
 		}, PriorityUser},
 		"a target that is connected": {func(ctx context.Context, d *Dispatcher, key clustercache.ClusterKey, _ *resourcesv1alpha1.ManagedResource) {
-			d.clusterChanged(ctx, clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}}, map[clustercache.ClusterKey]reported{})
+			d.clusterChanged(ctx, clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventConnected}},
+				map[clustercache.ClusterKey]reported{})
 		}, PriorityRetry},
 		"a target that is lost": {func(ctx context.Context, d *Dispatcher, key clustercache.ClusterKey, _ *resourcesv1alpha1.ManagedResource) {
 			clusters, _ := d.Clusters.(*clustersfake.Cache)
 			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDisconnected})
-			d.clusterChanged(ctx, clustercache.Event{Cluster: key, Types: []clustercache.EventType{clustercache.EventDisconnected}}, map[clustercache.ClusterKey]reported{})
+			d.clusterChanged(ctx, clustercache.Event{Cluster: key,
+				Types: []clustercache.EventType{clustercache.EventDisconnected}}, map[clustercache.ClusterKey]reported{})
 		}, PriorityResync},
 		"a target that was there before the hub": {func(ctx context.Context, d *Dispatcher, _ clustercache.ClusterKey, _ *resourcesv1alpha1.ManagedResource) {
 			d.targetClusterHandler(ctx).OnAdd(target, true)

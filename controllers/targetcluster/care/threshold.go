@@ -49,7 +49,8 @@ func Advance(old *metav1.Condition, since time.Time, check Check, threshold time
 	}
 	return State{
 		Status: held, Reason: check.Failing, Since: since, Left: left,
-		Message: fmt.Sprintf("failing since %s, which counts after %s: %s", since.UTC().Format(time.RFC3339), threshold, check.Message),
+		Message: fmt.Sprintf("failing since %s, which counts after %s: %s", since.UTC().Format(time.RFC3339), threshold,
+			check.Message),
 	}
 }
 

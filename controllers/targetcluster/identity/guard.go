@@ -33,7 +33,8 @@ func NewGuard(reader client.Reader) *Guard {
 // Verify is meant for clustercache.Options.VerifyIdentity. It returns nil if the cluster with this kube-system UID may
 // be used as the target, because it is the known one, none is known, or the annotations of the registration Secret
 // confirm it. Otherwise the error says what is wrong and how to confirm.
-func (g *Guard) Verify(ctx context.Context, cluster clustercache.ClusterKey, uid types.UID, secretAnnotations map[string]string) error {
+func (g *Guard) Verify(ctx context.Context, cluster clustercache.ClusterKey, uid types.UID,
+	secretAnnotations map[string]string) error {
 	if cluster.Namespace == "" {
 		return nil // a static target is the operator's own configuration
 	}

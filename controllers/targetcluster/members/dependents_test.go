@@ -57,7 +57,8 @@ func TestForHowLongATargetIsNeededWithoutItsRegistration(t *testing.T) {
 			}
 			clusters := fakeclusters.New(nil)
 			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid", Since: time.Now().Add(-c.gone)})
-			index := newIndexOf(g, clusters, []configv1alpha1.Class{{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}}, mr, ns)
+			index := newIndexOf(g, clusters,
+				[]configv1alpha1.Class{{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}}, mr, ns)
 			g.Expect(index.StillNeeded(key)).To(Equal(c.needed))
 		})
 	}
@@ -92,7 +93,8 @@ func TestWhoNeedsAFixedTarget(t *testing.T) {
 				objects = append(objects, ns)
 			}
 			clusters := fakeclusters.New(nil)
-			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid", Since: time.Now()})
+			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid",
+				Since: time.Now()})
 			g.Expect(newIndexOf(g, clusters, classes, objects...).StillNeeded(key)).To(Equal(c.needed))
 		})
 	}
@@ -103,14 +105,16 @@ func TestTargetIsInUseAsLongAsItHasObjects(t *testing.T) {
 	g := NewWithT(t)
 	registered := func(name string, uid types.UID) *hubv1alpha1.TargetCluster {
 		return &hubv1alpha1.TargetCluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: name}, Status: hubv1alpha1.TargetClusterStatus{ClusterUID: uid},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: name},
+			Status:     hubv1alpha1.TargetClusterStatus{ClusterUID: uid},
 		}
 	}
 	used, empty := mr("one", appliedTo("used")), mr("one", appliedTo("empty"))
 	used.Status.Resources = []resourcesv1alpha1.ObjectReference{{}}
 	empty.Name = "empty"
 	clusters := fakeclusters.New(nil)
-	index := newIndexOf(g, clusters, classes, used, empty, registered("a", "used"), registered("b", "empty"), registered("c", ""))
+	index := newIndexOf(g, clusters, classes, used, empty, registered("a", "used"), registered("b", "empty"),
+		registered("c", ""))
 	for name, inUse := range map[string]bool{"a": true, "b": false, "c": false, "unknown": false} {
 		g.Expect(index.InUse(clustercache.ClusterKey{Namespace: "one", Name: name})).To(Equal(inUse), name)
 	}
@@ -128,7 +132,8 @@ func TestTargetMayBeInUseUntilThatIsKnown(t *testing.T) {
 	g.Expect(index.StillNeeded(target("one/a"))).To(BeTrue())
 }
 
-func newIndexOf(g Gomega, clusters clustercache.ClusterCache, classes []configv1alpha1.Class, objects ...client.Object) *Index {
+func newIndexOf(g Gomega, clusters clustercache.ClusterCache, classes []configv1alpha1.Class,
+	objects ...client.Object) *Index {
 	index, err := New(&informers{scheme: newScheme(g), objects: objects}, clusters, classes)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(index.Register(context.Background())).To(Succeed())

@@ -13,7 +13,8 @@ import (
 
 // Concerned returns the targets that a change of a ManagedResource tells something about, none if it is only about
 // details. Either state may be nil. clusters returns the targets that are the cluster with a UID.
-func (i *Index) Concerned(before, after *resourcesv1alpha1.ManagedResource, clusters func(types.UID) []clustercache.ClusterKey) []clustercache.ClusterKey {
+func (i *Index) Concerned(before, after *resourcesv1alpha1.ManagedResource, clusters func(
+	types.UID) []clustercache.ClusterKey) []clustercache.ClusterKey {
 	if before != nil && after != nil && gistOf(before) == gistOf(after) {
 		return nil
 	}
@@ -31,7 +32,8 @@ func (i *Index) Concerned(before, after *resourcesv1alpha1.ManagedResource, clus
 }
 
 // targets are those that a ManagedResource is a member of, or may be.
-func (i *Index) targets(mr *resourcesv1alpha1.ManagedResource, clusters func(types.UID) []clustercache.ClusterKey, beside registrations) []clustercache.ClusterKey {
+func (i *Index) targets(mr *resourcesv1alpha1.ManagedResource, clusters func(types.UID) []clustercache.ClusterKey,
+	beside registrations) []clustercache.ClusterKey {
 	name, uid := classOf(mr), mr.Annotations[hubv1alpha1.TargetUIDAnnotation]
 	c := i.classes[name]
 	switch picked := pick(mr); {
@@ -81,7 +83,8 @@ func gistOf(mr *resourcesv1alpha1.ManagedResource) gist {
 	g := gist{
 		uid:   mr.Annotations[hubv1alpha1.TargetUIDAnnotation],
 		class: classOf(mr), picked: pick(mr), careType: mr.Labels[hubv1alpha1.CareConditionTypeLabel],
-		deleting: mr.DeletionTimestamp != nil, ignored: resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]),
+		deleting: mr.DeletionTimestamp != nil, ignored: resourcesv1alpha1.IsTruthy(
+			mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]),
 		current: mr.Status.ObservedGeneration == mr.Generation, objects: len(mr.Status.Resources),
 	}
 	for _, c := range mr.Status.Conditions {

@@ -114,7 +114,8 @@ func (i *Index) keys(obj client.Object) []string {
 
 // Of returns the ManagedResources of a target, which is known to be the cluster with a UID; empty if nobody knows.
 // others are targets that are the same cluster. With appliedOnly, those are left out that the hub has never applied.
-func (i *Index) Of(ctx context.Context, target clustercache.ClusterKey, uid types.UID, others []clustercache.ClusterKey, appliedOnly bool) ([]care.Member, error) {
+func (i *Index) Of(ctx context.Context, target clustercache.ClusterKey, uid types.UID, others []clustercache.ClusterKey,
+	appliedOnly bool) ([]care.Member, error) {
 	q := query{Index: i, target: target, appliedOnly: appliedOnly}
 	beside := i.registrations(target.Namespace)
 	if uid != "" {
@@ -188,7 +189,8 @@ func (q *query) add(ctx context.Context, namespace string, key indexed, source b
 func (i *Index) serves(target clustercache.ClusterKey) (string, bool) {
 	status, registered := i.clusters.GetStatus(target)
 	name := normalize(status.Labels[hubv1alpha1.ClassLabel])
-	return name, registered && status.State != clustercache.StateDraining && i.classes[name].Target.Type == configv1alpha1.TargetNamespace
+	return name, registered && status.State != clustercache.StateDraining &&
+		i.classes[name].Target.Type == configv1alpha1.TargetNamespace
 }
 
 // whose returns those of several registrations of one cluster that a ManagedResource is for: the one that it picks, or

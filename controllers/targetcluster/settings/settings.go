@@ -72,8 +72,8 @@ func (s *Settings) targetCluster(target clustercache.ClusterKey) *hubv1alpha1.Ta
 	return tc
 }
 
-// Follow calls changed for each target whose settings have changed, until ctx ends. What it began has ended when work is
-// done.
+// Follow calls changed for each target whose settings have changed, until ctx ends. What it began has ended when work
+// is done.
 func (s *Settings) Follow(ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey)) error {
 	//nolint:wrapcheck // it says what was watched
 	return informers.Follow(ctx, s.cache, &hubv1alpha1.TargetCluster{}, work,

@@ -274,7 +274,8 @@ func (c *call) finalized(o *unstructured.Unstructured) bool {
 	return len(finalizers) == 0
 }
 
-// mayCreate refuses to create something whose definition or namespace is not there, or is on its way out: nothing would delete it.
+// mayCreate refuses to create something whose definition or namespace is not there, or is on its way out: nothing would
+// delete it.
 func (c *call) mayCreate(get func(schema.GroupResource, string) *storage.Object, name string) error {
 	if c.resource.Custom() {
 		switch definition := get(customResources, c.group().String()); {

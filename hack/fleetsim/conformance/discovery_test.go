@@ -11,8 +11,8 @@ const (
 	bothForms  = aggregated + ",application/json"
 )
 
-// discoveryRows are about what servers tell of themselves. The simulator serves a part of what kube-apiserver does; that part is
-// compared.
+// discoveryRows are about what servers tell of themselves. The simulator serves a part of what kube-apiserver does;
+// that part is compared.
 var discoveryRows = []row{
 	{"version", []*step{get("/version").only(build)}},
 	{"who am I", []*step{

@@ -59,8 +59,8 @@ const (
 
 // Fault is one way to misbehave. Each kind takes only the parameters that it names.
 type Fault struct {
-	// ID names the fault among those of a server. Setting a fault with the ID of another one replaces that one. Empty: one is
-	// chosen from the kind.
+	// ID names the fault among those of a server. Setting a fault with the ID of another one replaces that one. Empty: one
+	// is chosen from the kind.
 	ID string `json:"id,omitempty"`
 	// Kind is required.
 	Kind Kind `json:"kind"`
@@ -142,7 +142,8 @@ func (f Fault) Validate() error {
 		return fmt.Errorf("the code %d is not between 400 and 599", f.Code)
 	case f.Kind == Drip && f.Rate <= 0:
 		return fmt.Errorf("the rate is %d, and must be positive", f.Rate)
-	case f.Kind == Latency && f.Delay.Duration == 0 && f.Jitter.Duration == 0, f.Kind == SlowWatch && f.Delay.Duration == 0:
+	case f.Kind == Latency && f.Delay.Duration == 0 && f.Jitter.Duration == 0, f.Kind == SlowWatch &&
+		f.Delay.Duration == 0:
 		return fmt.Errorf("a fault of kind %s needs a delay", f.Kind)
 	case !(f.Share >= 0 && f.Share <= 1): // not a number is neither
 		return fmt.Errorf("the share %v is not between 0 and 1", f.Share)

@@ -77,8 +77,8 @@ func (w *world) versions() map[string]string {
 	return out
 }
 
-// Once it is said that a target is not there, its ManagedResources are parked: however often it is dialled, no worker looks at them.
-// They come back with it.
+// Once it is said that a target is not there, its ManagedResources are parked: however often it is dialled, no worker
+// looks at them. They come back with it.
 func TestNothingRunsForATargetThatIsDown(t *testing.T) {
 	w := newWorld(t, "parked-", 1)
 	hub := testbed.StartHubForTest(t, source, testbed.HubOptions{})
@@ -145,8 +145,9 @@ func TestSuccessorTakesUpWhatIsParked(t *testing.T) {
 	w.Expect(successor.Err()).NotTo(HaveOccurred())
 }
 
-// A hub that loses all targets at once has most likely lost its own network. It says that it is not connected, and nothing of the
-// ManagedResources; when the network is back, watches go on where they were, and what happened meanwhile is found.
+// A hub that loses all targets at once has most likely lost its own network. It says that it is not connected, and
+// nothing of the ManagedResources; when the network is back, watches go on where they were, and what happened meanwhile
+// is found.
 func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 	const targets = 4
 	w := newWorld(t, "network-", targets)
@@ -154,7 +155,8 @@ func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 	hub := testbed.StartHubForTest(t, source, testbed.HubOptions{
 		Config: func(c *configv1alpha1.HubConfiguration) {
 			c.ClusterCache.BrownoutPercent = 50
-			// Probes find the losses one after the other, within seconds. The first ones are held until it is known that they are many.
+			// Probes find the losses one after the other, within seconds. The first ones are held until it is known that they
+			// are many.
 			c.ClusterCache.DisconnectGrace.Duration = time.Minute
 		},
 		WrapTarget: func(next http.RoundTripper) http.RoundTripper {

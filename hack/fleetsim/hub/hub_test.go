@@ -66,7 +66,8 @@ func TestHubServesASimulatedFleet(t *testing.T) {
 	w := newWorld(t, "target-", *targets)
 	o := testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 		c.TargetClientConnection.QPS, c.TargetClientConnection.Burst = 1000, 1000
-		// A request that is given up is sent again, and what it did is then written twice. On a busy machine that must not happen.
+		// A request that is given up is sent again, and what it did is then written twice. On a busy machine that must not
+		// happen.
 		c.TargetClientConnection.Timeout.Duration = 2 * time.Minute
 	}}
 	hub := testbed.StartHubForTest(t, source, o)
@@ -118,8 +119,8 @@ func TestHubServesASimulatedFleet(t *testing.T) {
 	step("additions are removed", func(w *world) {
 		began := time.Now()
 		w.suffer(additions)
-		// The hub applies, sees that more is left than it wants, makes that its own, and applies again: three writes, of which
-		// the last one alone changes content. So they are not judged by Repeated.
+		// The hub applies, sees that more is left than it wants, makes that its own, and applies again: three writes, of
+		// which the last one alone changes content. So they are not judged by Repeated.
 		w.nothingWorse(began)
 		w.eventuallyWritesNothing()
 	})
@@ -147,7 +148,8 @@ func TestHubServesASimulatedFleet(t *testing.T) {
 		w.Expect(w.writesOfHub()).To(BeEmpty())
 		w.eventuallyEverywhere(w.change("newer")) // the hub is at work
 		w.eventually(resourcesv1alpha1.ConditionReady, resourcesv1alpha1.ConditionTrue)
-		// A note tells that all of a ManagedResource is applied, not what. Once it does not hold, all 15 objects are sent again.
+		// A note tells that all of a ManagedResource is applied, not what. Once it does not hold, all 15 objects are sent
+		// again.
 		w.Expect(w.requestsOfHub()).To(HaveKeyWithValue("apply", int64(15*n)),
 			"only the ManagedResource with the change is sent")
 		w.Expect(w.requestsOfHub()["update"]).To(BeNumerically("<=", 15*n), "for fields that nobody owns")
@@ -188,7 +190,8 @@ func (w *world) suffer(edits []edit) {
 	began := time.Now()
 	for i, edit := range edits {
 		w.eachTarget(edit.do)
-		w.Eventually(func() []float64 { return w.corrections(began).Millis }).Should(HaveLen((i+1)*len(w.fleet.Targets())), edit.what)
+		w.Eventually(func() []float64 { return w.corrections(began).Millis }).Should(
+			HaveLen((i+1)*len(w.fleet.Targets())), edit.what)
 	}
 	got := w.corrections(began)
 	w.t.Logf("drift was corrected after, in ms: %.1f", got.Millis)

@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// TestHubServesTheOthersDuringAnOutage breaks two of three targets. The third one must not notice, and all is well again once
-// the faults are cleared.
+// TestHubServesTheOthersDuringAnOutage breaks two of three targets. The third one must not notice, and all is well
+// again once the faults are cleared.
 func TestHubServesTheOthersDuringAnOutage(t *testing.T) {
 	w := newWorld(t, "outage-", 3)
 	testbed.StartHubForTest(t, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {

@@ -15,9 +15,9 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// A target answers what it made of an object. While it does not list the kind, as one does that is asked for many lists at
-// once, attempts at the rest of a ManagedResource must not send the object again; and whatever others did to it meanwhile is
-// undone as soon as it is listed.
+// A target answers what it made of an object. While it does not list the kind, as one does that is asked for many lists
+// at once, attempts at the rest of a ManagedResource must not send the object again; and whatever others did to it
+// meanwhile is undone as soon as it is listed.
 func TestRepeatedAttemptsSendOnceWhatIsNotListedYet(t *testing.T) {
 	w := newWorld(t, "repeated-", 1)
 	testbed.StartHubForTest(t, source, testbed.HubOptions{})
@@ -30,7 +30,8 @@ func TestRepeatedAttemptsSendOnceWhatIsNotListedYet(t *testing.T) {
 
 	ns := namespace(target)
 	content := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "content"}, Data: map[string][]byte{"objects.yaml": []byte(
-		testbed.ConfigMap("default", "sent", "1") + "\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {namespace: default, name: refused}\n")}}
+		testbed.ConfigMap("default", "sent", "1") +
+			"\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {namespace: default, name: refused}\n")}}
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, target.Registration(ns), content,
 		&resourcesv1alpha1.ManagedResource{

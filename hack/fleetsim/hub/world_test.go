@@ -40,12 +40,14 @@ type world struct {
 	base    int // objects in a target before the hub comes
 }
 
-// newWorld starts a fleet that ends with the test. The prefix of its names keeps it apart from others at the same source.
+// newWorld starts a fleet that ends with the test. The prefix of its names keeps it apart from others at the same
+// source.
 func newWorld(t *testing.T, prefix string, targets int) *world {
 	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, ctx: t.Context(), fixture: shoot20.New(shoot20.Options{}), journal: journal.New(journal.Options{History: 4096, Owner: byHub})}
 	var err error
-	// With the same seed, its targets would be the very clusters of another test, whose ManagedResources the source still has.
+	// With the same seed, its targets would be the very clusters of another test, whose ManagedResources the source still
+	// has.
 	seed := fnv.New32()
 	_, _ = seed.Write([]byte(prefix))
 	w.fleet, err = fleetsim.Start(w.ctx, fleetsim.Options{Targets: targets, Prefix: prefix, Seed: int64(seed.Sum32()), Journal: w.journal})
@@ -99,7 +101,8 @@ func (w *world) change(value string) time.Time {
 	return sent
 }
 
-// notes are what the hub wrote down of the ManagedResources that change changes, by namespace: what is applied completely.
+// notes are what the hub wrote down of the ManagedResources that change changes, by namespace: what is applied
+// completely.
 func (w *world) notes() map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
@@ -111,7 +114,8 @@ func (w *world) notes() map[string]string {
 	return out
 }
 
-// eventuallyNoted waits until the hub has noted the latest change, given the notes before it. It does so a moment later.
+// eventuallyNoted waits until the hub has noted the latest change, given the notes before it. It does so a moment
+// later.
 func (w *world) eventuallyNoted(before map[string]string) {
 	w.t.Helper()
 	w.Eventually(func() bool {
@@ -139,13 +143,14 @@ func (w *world) managedResources() []resourcesv1alpha1.ManagedResource {
 	return slices.DeleteFunc(list.Items, func(mr resourcesv1alpha1.ManagedResource) bool { return !w.has(mr.Namespace) })
 }
 
-// has tells whether a namespace is that of one of the targets. What other tests left in the source is none of this one's business.
+// has tells whether a namespace is that of one of the targets. What other tests left in the source is none of this
+// one's business.
 func (w *world) has(ns string) bool {
 	return slices.ContainsFunc(w.fleet.Targets(), func(target *fleetsim.Target) bool { return namespace(target) == ns })
 }
 
-// without returns the ManagedResources that do not have a condition with this status, or not for their latest generation, and
-// are noted, and says why.
+// without returns the ManagedResources that do not have a condition with this status, or not for their latest
+// generation, and are noted, and says why.
 func (w *world) without(condition resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus) []string {
 	w.t.Helper()
 	var out []string
@@ -251,7 +256,8 @@ func (w *world) requestsOfHub() map[string]int64 {
 	return requests
 }
 
-// eventuallyWritten waits until those are so many. They are counted when they are answered, a moment after others see the change.
+// eventuallyWritten waits until those are so many. They are counted when they are answered, a moment after others see
+// the change.
 func (w *world) eventuallyWritten(requests map[string]int64) {
 	w.t.Helper()
 	w.Eventually(w.requestsOfHub).Should(Equal(requests), func() string { return fmt.Sprintf("%+v", w.writesOfHub()) })

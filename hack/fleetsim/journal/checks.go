@@ -32,7 +32,8 @@ type Verdict struct {
 	Judged int `json:"judged"`
 	// Findings are what should not be.
 	Findings []Finding `json:"findings,omitempty"`
-	// Incomplete are the targets whose history lost writes. Nothing found there proves nothing, and a finding may be mistaken.
+	// Incomplete are the targets whose history lost writes. Nothing found there proves nothing, and a finding may be
+	// mistaken.
 	Incomplete []string `json:"incomplete,omitempty"`
 }
 
@@ -97,8 +98,8 @@ func (v Verdict) String() string {
 	return b.String()
 }
 
-// judge runs a check over histories. For each it makes a function that gets every write in turn, and tells what that write,
-// which the check is to judge if judged is true, shows.
+// judge runs a check over histories. For each it makes a function that gets every write in turn, and tells what that
+// write, which the check is to judge if judged is true, shows.
 func judge(check string, histories []History, writers Writers, begin func(History) func(c Change, judged bool) (what string, shownBy []Change)) Verdict {
 	verdict := Verdict{Check: check}
 	for _, h := range histories {
@@ -174,8 +175,8 @@ func Flapping(window time.Duration, writers Writers, histories ...History) Verdi
 	})
 }
 
-// CreatedTwice finds objects that judged writers deleted and created again. reason tells of such a creation whether it was
-// asked for; nil means that none was.
+// CreatedTwice finds objects that judged writers deleted and created again. reason tells of such a creation whether it
+// was asked for; nil means that none was.
 func CreatedTwice(writers Writers, reason func(target string, creation Change) bool, histories ...History) Verdict {
 	return judge("created twice", histories, writers, func(h History) func(Change, bool) (string, []Change) {
 		deleted := map[string]Change{}
@@ -205,8 +206,8 @@ type Deletes struct {
 	Owned func(target string, c Change) bool
 }
 
-// WrongDeletes finds deletes of objects that must not be deleted, that the judged writers never wrote, or that are not the
-// ones they wrote but others of the same name.
+// WrongDeletes finds deletes of objects that must not be deleted, that the judged writers never wrote, or that are not
+// the ones they wrote but others of the same name.
 func WrongDeletes(writers Writers, rules Deletes, histories ...History) Verdict {
 	return judge("deleted wrongly", histories, writers, func(h History) func(Change, bool) (string, []Change) {
 		written := map[string]Change{} // the latest write of judged writers
@@ -233,10 +234,11 @@ func WrongDeletes(writers Writers, rules Deletes, histories ...History) Verdict 
 	})
 }
 
-// ByConnection tells replicas apart by their connections, for TwoAtATime: replicas of one program have the same user agent. What
-// the server wrote itself is not judged. A replica that connects anew is another one, but one that does not write in turns with
-// its former self, so nothing is found. The same replica is found if it does have two connections at a time: it speaks HTTP/1.1,
-// or requests of its old connection were still under way when a GOAWAY moved it to a new one.
+// ByConnection tells replicas apart by their connections, for TwoAtATime: replicas of one program have the same user
+// agent. What the server wrote itself is not judged. A replica that connects anew is another one, but one that does not
+// write in turns with its former self, so nothing is found. The same replica is found if it does have two connections
+// at a time: it speaks HTTP/1.1, or requests of its old connection were still under way when a GOAWAY moved it to a new
+// one.
 func ByConnection(writers Writers) func(Change) string {
 	return func(c Change) string {
 		if c.Connection == "" || !writers.judges(c) {
@@ -247,9 +249,9 @@ func ByConnection(writers Writers) func(Change) string {
 	}
 }
 
-// TwoAtATime finds targets that two writers of one role wrote to at a time: one wrote, then another, then the first again,
-// all within the window. replica tells the writers apart, such as the replicas of a hub; an empty answer means that the write
-// is not judged. A change of hands and back in a longer time than the window is none.
+// TwoAtATime finds targets that two writers of one role wrote to at a time: one wrote, then another, then the first
+// again, all within the window. replica tells the writers apart, such as the replicas of a hub; an empty answer means
+// that the write is not judged. A change of hands and back in a longer time than the window is none.
 func TwoAtATime(window time.Duration, replica func(Change) string, histories ...History) Verdict {
 	judged := func(c Change) bool { return replica(c) != "" }
 	return judge("written by two at a time", histories, judged, func(History) func(Change, bool) (string, []Change) {

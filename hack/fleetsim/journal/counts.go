@@ -14,11 +14,11 @@ const Other = "other"
 
 // Request that was answered.
 type Request struct {
-	// Verb is kube-apiserver's: get, list, watch, create, update, patch, apply, delete, deletecollection; or the HTTP method
-	// in lower case for what is not a resource.
+	// Verb is kube-apiserver's: get, list, watch, create, update, patch, apply, delete, deletecollection; or the HTTP
+	// method in lower case for what is not a resource.
 	Verb string
-	// Resource is the resource with its group and subresource, such as "deployments.apps" or "pods/status"; or the path for
-	// what is not a resource.
+	// Resource is the resource with its group and subresource, such as "deployments.apps" or "pods/status"; or the path
+	// for what is not a resource.
 	Resource string
 	// Code is the HTTP status code of the answer. 0: there was none, or only a part of it; the connection was broken.
 	Code int
@@ -156,8 +156,8 @@ func (c Counts) Verbs(verbs ...string) Counts {
 	return c.Where(func(count Count) bool { return slices.Contains(verbs, count.Verb) })
 }
 
-// Writes returns the counts of requests that were to change something, whatever became of them. Reviews and tokens are created
-// but not stored, and are none.
+// Writes returns the counts of requests that were to change something, whatever became of them. Reviews and tokens are
+// created but not stored, and are none.
 func (c Counts) Writes() Counts {
 	return c.Verbs("create", "update", "patch", VerbApply, VerbDelete, "deletecollection").Where(func(count Count) bool {
 		_, group, _ := strings.Cut(count.Resource, ".")

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// SentAtAnnotation on an object says when whoever changed the object at its source did so, as time.RFC3339Nano. The server
-// hands it on as Change.SentAt.
+// SentAtAnnotation on an object says when whoever changed the object at its source did so, as time.RFC3339Nano. The
+// server hands it on as Change.SentAt.
 const SentAtAnnotation = "fleetsim.hub.gardener.cloud/sent-at"
 
 // Verbs that checks look at.
@@ -150,7 +150,8 @@ func (t *Target) History() History {
 	return h
 }
 
-// Changes are the remembered writes from a time on, oldest first. It is cheaper than History, and tells nothing of what is lost.
+// Changes are the remembered writes from a time on, oldest first. It is cheaper than History, and tells nothing of what
+// is lost.
 func (t *Target) Changes(from time.Time) []Change {
 	w := &t.writes
 	first := int64(from.Sub(epoch))

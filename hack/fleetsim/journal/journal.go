@@ -72,8 +72,8 @@ func (j *Journal) Targets() []*Target {
 	return targets
 }
 
-// Reset begins a new phase: counts start from nothing. The history stays, for a check needs to know who wrote what before;
-// History.Since narrows it down.
+// Reset begins a new phase: counts start from nothing. The history stays, for a check needs to know who wrote what
+// before; History.Since narrows it down.
 func (j *Journal) Reset() {
 	for _, target := range j.Targets() {
 		target.counts.reset()

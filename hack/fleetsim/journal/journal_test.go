@@ -112,7 +112,8 @@ func TestReached(t *testing.T) {
 	g := NewWithT(t)
 	j := New(Options{})
 	sent := start.Add(time.Second).Round(0)
-	history(j.Target("slow"), hubWrites(0, 1, sentAt(time.Second), after(2*time.Second)), hubWrites(0, 1, named("two"), sentAt(time.Second), after(5*time.Second)))
+	history(j.Target("slow"), hubWrites(0, 1, sentAt(time.Second), after(2*time.Second)),
+		hubWrites(0, 1, named("two"), sentAt(time.Second), after(5*time.Second)))
 	history(j.Target("fast"), hubWrites(0, 1, sentAt(time.Second), after(1500*time.Millisecond)),
 		somebodyWrites(1, 2, after(7*time.Second)),
 		hubWrites(2, 1, sentAt(time.Second), after(8*time.Second))) // a correction brings nothing new

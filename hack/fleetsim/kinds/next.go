@@ -30,9 +30,9 @@ const (
 )
 
 // Next computes what live becomes by a write; live is nil if the object does not exist, and in the version of r.Storage
-// otherwise. It is never modified. Errors are those of a real kube-apiserver, *apierrors.StatusError with its code, reason,
-// message and causes. That an object to create exists already is for the caller to see, once its name is known, as is
-// whether its namespace exists.
+// otherwise. It is never modified. Errors are those of a real kube-apiserver, *apierrors.StatusError with its code,
+// reason, message and causes. That an object to create exists already is for the caller to see, once its name is known,
+// as is whether its namespace exists.
 func (r *Resource) Next(live *unstructured.Unstructured, w Write) (Result, error) {
 	if r.form == nil || r.managers[w.Subresource] == nil {
 		return Result{}, apierrors.NewMethodNotSupported(r.groupResource(), string(w.Verb))
@@ -276,8 +276,8 @@ func (n *next) warnOfFinalizers(o *unstructured.Unstructured) {
 	}
 }
 
-// finish makes an object that changes, of which its field manager has taken note, one that can be stored. It returns live if
-// nothing changes.
+// finish makes an object that changes, of which its field manager has taken note, one that can be stored. It returns
+// live if nothing changes.
 func (n *next) finish(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if err := n.checkResourceVersion(o); err != nil {
 		return nil, err

@@ -34,7 +34,8 @@ import (
 type step struct {
 	// verb is create, update, json, merge, strategic or apply.
 	verb string
-	// resource is apps/v1/deployments, with a subresource behind it if any; namespaced ones are in the namespace "default".
+	// resource is apps/v1/deployments, with a subresource behind it if any; namespaced ones are in the namespace
+	// "default".
 	resource, name, body string
 	manager              string // "test" if empty
 	force                bool
@@ -77,7 +78,8 @@ func (w *simulated) do(g Gomega, s step) answer {
 	key := gvr.GroupResource().String() + "/" + s.name
 	live := w.objects[key]
 	write := kinds.Write{
-		Subresource: subresource, Body: []byte(fill(s.body, live)), Manager: manager(s), Force: s.force, FieldValidation: s.validation, Now: w.now,
+		Subresource: subresource, Body: []byte(fill(s.body, live)), Manager: manager(s), Force: s.force,
+		FieldValidation: s.validation, Now: w.now,
 	}
 	if r.Namespaced {
 		write.Namespace = namespace

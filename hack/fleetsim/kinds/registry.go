@@ -49,9 +49,9 @@ func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
 	return cache
 }
 
-// With returns the registry that serves these CustomResourceDefinitions as well, given as apiextensions.k8s.io/v1 objects
-// and taken to be established. Registries are cached by content: equal definitions give the same registry, as a rule. It
-// fails if a definition has no structural schema or takes a resource that is there already.
+// With returns the registry that serves these CustomResourceDefinitions as well, given as apiextensions.k8s.io/v1
+// objects and taken to be established. Registries are cached by content: equal definitions give the same registry, as a
+// rule. It fails if a definition has no structural schema or takes a resource that is there already.
 func (r *Registry) With(crds []*unstructured.Unstructured) (*Registry, error) {
 	if len(crds) == 0 {
 		return r, nil
@@ -134,8 +134,8 @@ func (r *Registry) Resources() []*Resource {
 	return all
 }
 
-// Aggregated returns the aggregated discovery document (apidiscovery.k8s.io/v2) of "/api" or "/apis" and its ETag, quoted.
-// Group versions named stale are said to be stale, and have no resources in it. Any other path gives nothing.
+// Aggregated returns the aggregated discovery document (apidiscovery.k8s.io/v2) of "/api" or "/apis" and its ETag,
+// quoted. Group versions named stale are said to be stale, and have no resources in it. Any other path gives nothing.
 func (r *Registry) Aggregated(path string, stale ...schema.GroupVersion) (doc []byte, etag string) {
 	return r.documents.Aggregated(path, stale...)
 }

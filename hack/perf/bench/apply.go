@@ -118,7 +118,8 @@ func loadManifest(name string, marked bool) string {
 	return string(manifest)
 }
 
-func (w *world) bringByHub(ctx context.Context, target *testbed.Cluster, r *round, arrivals *arrivals, prefix string) error {
+func (w *world) bringByHub(ctx context.Context, target *testbed.Cluster, r *round, arrivals *arrivals,
+	prefix string) error {
 	ns := sourceNamespace(target)
 	name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 	for i := range w.resources {
@@ -182,7 +183,10 @@ func (w *world) removeByHub(ctx context.Context, ns string, r *round, arrivals *
 	}
 	r.RemovedPerSecond = float64(r.Objects) / last.Sub(began).Seconds()
 	for i := range w.resources {
-		if _, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, name(i)), func(e testbed.Entry) bool { return e.Object == nil }); err != nil {
+		if _, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, name(i)), func(
+			e testbed.Entry) bool {
+			return e.Object == nil
+		}); err != nil {
 			return err
 		}
 		if err := w.source.Client.Delete(ctx, testbed.Content(ns, name(i), "")); err != nil {

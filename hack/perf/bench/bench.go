@@ -47,11 +47,14 @@ type Options struct {
 // Flags adds the options to a set of flags.
 func (o *Options) Flags(flags *flag.FlagSet) {
 	o.parts = []string{partDrift, partApply, partSecret, partHealth, partRest, partRestart, partMemory}
-	flags.Func("parts", "what to measure: "+strings.Join(o.parts, ",")+"; "+partUnprobed+" only if asked for", func(s string) error {
-		o.parts = strings.Split(s, ",")
-		return nil
-	})
-	flags.IntVar(&o.targetCount, "targets", 4, fmt.Sprintf("control planes beside the source, 2 to %d: the last one is audited, and used by rest and restart only", len(letters)))
+	flags.Func("parts", "what to measure: "+strings.Join(o.parts, ",")+"; "+partUnprobed+" only if asked for",
+		func(s string) error {
+			o.parts = strings.Split(s, ",")
+			return nil
+		})
+	flags.IntVar(&o.targetCount, "targets", 4,
+		fmt.Sprintf("control planes beside the source, 2 to %d: the last one is audited, and used by rest and restart only",
+			len(letters)))
 	flags.IntVar(&o.fixture, "fixture", 10, "ManagedResources in each target, of 15 objects each")
 	flags.BoolVar(&o.shoot, "shoot", false, "rest, unprobed, restart: have each target hold the 300 objects of package shoot20, too, as simulated ones do; -fixture 0 leaves it at that")
 	flags.IntVar(&o.runs, "runs", 5, "drift, secret, health, memory: how often to repeat")
@@ -65,7 +68,8 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 	flags.IntVar(&o.memory, "watched", 5000, "memory: objects of each kind")
 	flags.DurationVar(&o.rest, "rest", 30*time.Second, "rest, unprobed: how long")
 	flags.Uint64Var(&o.seed, "seed", 1, "of the random choice of edits")
-	flags.BoolVar(&o.profiled, "profile", false, "apply: write profiles of the hub and of the API servers, of rounds that are not counted")
+	flags.BoolVar(&o.profiled, "profile", false,
+		"apply: write profiles of the hub and of the API servers, of rounds that are not counted")
 }
 
 // result is what the file holds.
@@ -143,7 +147,9 @@ func measure(ctx context.Context, w *world, res *result, base string) (err error
 				err = w.profile(ctx, base)
 			}
 		default:
-			err = fmt.Errorf("there is no part %q, only %s", part, strings.Join([]string{partDrift, partApply, partSecret, partHealth, partRest, partUnprobed, partRestart, partMemory}, ", "))
+			err = fmt.Errorf("there is no part %q, only %s", part,
+				strings.Join([]string{partDrift, partApply, partSecret, partHealth, partRest, partUnprobed, partRestart,
+					partMemory}, ", "))
 		}
 		if err != nil {
 			return err

@@ -95,7 +95,8 @@ func measureDrift(ctx context.Context, w *world) (samples, error) {
 }
 
 // inRuns makes all runs. Each has a number of changes, spread over the targets, with short random pauses.
-func (w *world) inRuns(ctx context.Context, changes int, change func(context.Context, *testbed.Cluster) (sample, error)) (samples, error) {
+func (w *world) inRuns(ctx context.Context, changes int, change func(context.Context, *testbed.Cluster) (
+	sample, error)) (samples, error) {
 	var out samples
 	for range w.runs {
 		var mu sync.Mutex
@@ -127,7 +128,8 @@ func (w *world) inRuns(ctx context.Context, changes int, change func(context.Con
 
 // restore meddles with an object and measures until it is as before. undo, if not nil, is called once when the change is
 // seen, with the object before and after it.
-func restore(ctx context.Context, target *testbed.Cluster, v victim, how edit, undo func(before, now *unstructured.Unstructured) error) (time.Duration, error) {
+func restore(ctx context.Context, target *testbed.Cluster, v victim, how edit,
+	undo func(before, now *unstructured.Unstructured) error) (time.Duration, error) {
 	follower, err := testbed.Follow(ctx, target, v.kind, v.key)
 	if err != nil {
 		return 0, err

@@ -78,7 +78,8 @@ func (w *world) watchDeployments(ctx context.Context, target *testbed.Cluster) e
 		}
 	}
 	for i := range watchedCount {
-		if _, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, fmt.Sprint(watchedPrefix, i)), func(e testbed.Entry) bool {
+		if _, err := w.observer.Await(ctx, testbed.ManagedResourceRef(ns, fmt.Sprint(watchedPrefix, i)), func(
+			e testbed.Entry) bool {
 			return e.Is(string(resourcesv1alpha1.ConditionReady), string(resourcesv1alpha1.ConditionTrue))
 		}); err != nil {
 			return err
@@ -138,15 +139,18 @@ func (w *world) note(ctx context.Context, target *testbed.Cluster, available boo
 
 // flip changes the status of a Deployment and measures until the ManagedResource of the same name says so, as a watch on
 // the source shows. relay, if not nil, is called when a watch on the target shows the change.
-func (w *world) flip(ctx context.Context, target *testbed.Cluster, name string, available bool, relay func() error) (time.Duration, error) {
-	here, err := testbed.Follow(ctx, w.source, managedResourceKind, types.NamespacedName{Namespace: sourceNamespace(target), Name: name})
+func (w *world) flip(ctx context.Context, target *testbed.Cluster, name string, available bool, relay func() error) (
+	time.Duration, error) {
+	here, err := testbed.Follow(ctx, w.source, managedResourceKind,
+		types.NamespacedName{Namespace: sourceNamespace(target), Name: name})
 	if err != nil {
 		return 0, err
 	}
 	defer here.Stop()
 	var there *testbed.Follower
 	if relay != nil {
-		if there, err = testbed.Follow(ctx, target, deploymentKind, types.NamespacedName{Namespace: namespace, Name: name}); err != nil {
+		if there, err = testbed.Follow(ctx, target, deploymentKind,
+			types.NamespacedName{Namespace: namespace, Name: name}); err != nil {
 			return 0, err
 		}
 		defer there.Stop()

@@ -116,7 +116,8 @@ func heap() float64 {
 
 // populate creates objects of a kind as they are in clusters: applied by one, and with a status by another. It returns the
 // size of one of them.
-func populate(ctx context.Context, target *testbed.Cluster, kind schema.GroupVersionKind, n, inFlight int) (size int, err error) {
+func populate(ctx context.Context, target *testbed.Cluster, kind schema.GroupVersionKind, n, inFlight int) (
+	size int, err error) {
 	group, creating := errgroup.WithContext(ctx)
 	group.SetLimit(inFlight)
 	manager := memoryManager
@@ -285,7 +286,8 @@ func watchTyped(ctx context.Context, target *testbed.Cluster, kind schema.GroupV
 }
 
 // watchMetadata watches the metadata of objects with an informer of client-go.
-func watchMetadata(ctx context.Context, target *testbed.Cluster, kind schema.GroupVersionKind, n int) (watching, error) {
+func watchMetadata(ctx context.Context, target *testbed.Cluster, kind schema.GroupVersionKind, n int) (
+	watching, error) {
 	clients, err := metadata.NewForConfig(target.RESTConfig())
 	if err != nil {
 		return watching{}, fmt.Errorf("client for %s: %w", target.Name, err)

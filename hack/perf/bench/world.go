@@ -204,7 +204,8 @@ func fixtureName(i int) string { return fmt.Sprintf("fixture-%d", i) }
 // create creates a ManagedResource and its Secret.
 func (w *world) create(ctx context.Context, target *testbed.Cluster, name string, manifests []string) error {
 	ns := sourceNamespace(target)
-	for _, object := range []client.Object{testbed.Content(ns, name, "objects.yaml", manifests...), testbed.ManagedResource(ns, name, name)} {
+	for _, object := range []client.Object{testbed.Content(ns, name, "objects.yaml", manifests...),
+		testbed.ManagedResource(ns, name, name)} {
 		if err := w.source.Client.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating ManagedResource %s/%s: %w", ns, name, err)
 		}

@@ -274,7 +274,8 @@ func (t *trial) give(ctx context.Context, number int) error {
 	}
 	return rig.EachOf(ctx, t.targets, nil, func(ctx context.Context, target *fleetsim.Target) error {
 		ns := rig.Namespace(target)
-		if err := t.Writers.Create(ctx, testbed.Content(ns, name, "objects.yaml", manifests...), testbed.ManagedResource(ns, name, name)); err != nil {
+		if err := t.Writers.Create(ctx, testbed.Content(ns, name, "objects.yaml", manifests...), testbed.ManagedResource(
+			ns, name, name)); err != nil {
 			return err
 		}
 		if number < 2 {

@@ -247,7 +247,8 @@ func (r *run) recovers(ctx context.Context, c *cell, began time.Time) error {
 	}); err != nil {
 		return err
 	}
-	if _, err := r.Observer.Expect(c.target.Name()+" is shown as up", []testbed.Ref{rig.TargetClusterOf(c.target)}, up).Wait(ctx, r.Rig, r.options.Patience); err != nil {
+	if _, err := r.Observer.Expect(c.target.Name()+" is shown as up", []testbed.Ref{rig.TargetClusterOf(c.target)},
+		up).Wait(ctx, r.Rig, r.options.Patience); err != nil {
 		return err
 	}
 	edited := time.Now()

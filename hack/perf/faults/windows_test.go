@@ -13,7 +13,8 @@ import (
 // flat is a window in which everything took the same time.
 func flat(drift, propagation, reference float64) rig.Drift {
 	return rig.Drift{
-		Corrections: journal.Corrections{Millis: []float64{drift, drift}, Reached: []float64{propagation, propagation}}, Reference: []float64{reference, reference},
+		Corrections: journal.Corrections{Millis: []float64{drift, drift}, Reached: []float64{propagation, propagation}},
+		Reference:   []float64{reference, reference},
 	}
 }
 
@@ -36,7 +37,8 @@ func TestHealthyTargetsAreComparedToTheirBaseline(t *testing.T) {
 		{"baselines differ a little", []rig.Drift{flat(9, 20, 1), flat(11, 20, 1)}, []rig.Drift{flat(13, 20, 1)}, held, held},
 		{"baselines differ too much", []rig.Drift{flat(10, 20, 1), flat(90, 20, 1)}, []rig.Drift{flat(95, 20, 1)}, inconclusive, held},
 		{"slow as they differ, but within what is allowed", []rig.Drift{flat(10, 20, 1), flat(90, 20, 1)}, []rig.Drift{flat(80, 20, 1)}, held, held},
-		{"nothing was corrected", calm, []rig.Drift{{Corrections: journal.Corrections{Reached: []float64{20}}}}, broken, held},
+		{"nothing was corrected", calm, []rig.Drift{{Corrections: journal.Corrections{Reached: []float64{20}}}}, broken,
+			held},
 		{"nothing was corrected on a restless machine", []rig.Drift{flat(10, 20, 1), flat(90, 20, 1)}, []rig.Drift{{}}, broken, broken},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -175,7 +175,8 @@ func (r *run) rollOut(ctx context.Context, step *figures.Step) error {
 		return err
 	}
 	step.Add("rolled out", time.Since(began).Seconds(), "s")
-	if _, err := r.Observer.Expect("all ManagedResources are ready", r.managedResources(), rig.Ready).Wait(ctx, r.Rig, r.options.Patience); err != nil {
+	if _, err := r.Observer.Expect("all ManagedResources are ready", r.managedResources(), rig.Ready).Wait(
+		ctx, r.Rig, r.options.Patience); err != nil {
 		return err
 	}
 	after, err := r.CPU()

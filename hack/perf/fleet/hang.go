@@ -87,7 +87,10 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 	}
 	h := hanging{began: time.Now()}
 	refs := rig.TargetClustersOf(d.struck)
-	down := r.Observer.Expect("those that hang are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
+	down := r.Observer.Expect("those that hang are shown as down", refs, func(
+		o client.Object) bool {
+		return o != nil && !up(o)
+	})
 	defer down.End()
 	for _, target := range d.struck {
 		if _, err := target.Faults().Set(fault.Fault{Kind: fault.Hang, Share: 1}); err != nil {

@@ -90,7 +90,8 @@ func TestRotationsOfTokensAreJudged(t *testing.T) {
 
 func TestOutagesAreJudged(t *testing.T) {
 	drift := func(millis float64, cpu time.Duration) rig.Drift {
-		return rig.Drift{Corrections: journal.Corrections{Millis: slices.Repeat([]float64{millis}, 100)}, CPU: rig.CPU{Hub: cpu}}
+		return rig.Drift{Corrections: journal.Corrections{Millis: slices.Repeat([]float64{millis}, 100)},
+			CPU: rig.CPU{Hub: cpu}}
 	}
 	before := []rig.Drift{drift(10, time.Second), drift(10, time.Second)}
 	for _, test := range []struct {

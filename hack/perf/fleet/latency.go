@@ -122,7 +122,8 @@ func (r *run) connect(ctx context.Context, step *figures.Step) error {
 	for _, target := range targets {
 		ns := rig.Namespace(target)
 		if err := r.Writers.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
-			testbed.Content(ns, name, "objects.yaml", testbed.ConfigMap("default", name, "value")), testbed.ManagedResource(ns, name, name)); err != nil {
+			testbed.Content(ns, name, "objects.yaml", testbed.ConfigMap("default", name, "value")),
+			testbed.ManagedResource(ns, name, name)); err != nil {
 			return err
 		}
 	}

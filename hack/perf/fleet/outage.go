@@ -102,7 +102,10 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 	if err := r.Tidy(ctx); err != nil {
 		return err
 	}
-	down := r.Observer.Expect("the vanished targets are shown as down", refs, func(o client.Object) bool { return o != nil && !up(o) })
+	down := r.Observer.Expect("the vanished targets are shown as down", refs, func(
+		o client.Object) bool {
+		return o != nil && !up(o)
+	})
 	defer down.End()
 	before, err := r.Source.Requests(ctx)
 	if err != nil {

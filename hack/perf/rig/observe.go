@@ -50,9 +50,10 @@ func (r *Rig) managedResources(targets []*fleetsim.Target) []testbed.Ref {
 // then.
 func (r *Rig) AwaitStill(ctx context.Context, patience, while time.Duration) error {
 	began := time.Now()
-	return r.Until(ctx, patience, while/10, fmt.Sprintf("nothing has been written to ManagedResources for %s", while), func() (bool, error) {
-		return time.Since(began) > while && time.Since(r.Observer.Latest()) > while, nil
-	})
+	return r.Until(ctx, patience, while/10, fmt.Sprintf("nothing has been written to ManagedResources for %s", while),
+		func() (bool, error) {
+			return time.Since(began) > while && time.Since(r.Observer.Latest()) > while, nil
+		})
 }
 
 // Is tells that a TargetCluster has a condition with this status.
@@ -65,7 +66,8 @@ func Is(condition string, status metav1.ConditionStatus) func(client.Object) boo
 
 // Applied tells that a ManagedResource is applied as it is now, and noted.
 func Applied(object client.Object) bool {
-	return has(object, resourcesv1alpha1.ConditionResourcesApplied) && object.GetAnnotations()[hubv1alpha1.AppliedAnnotation] != ""
+	return has(object, resourcesv1alpha1.ConditionResourcesApplied) &&
+		object.GetAnnotations()[hubv1alpha1.AppliedAnnotation] != ""
 }
 
 // Ready tells that a ManagedResource is ready as it is now.

@@ -197,7 +197,8 @@ func (r *Rig) Replica(ctx context.Context, name string) (*testbed.Process, error
 		return nil, fmt.Errorf("directory of a replica: %w", err)
 	}
 	// The linker names it, so that nothing else in the hub is other than as it ships.
-	binary, err := testbed.BuildInto(ctx, r.options.Root, filepath.Join(r.dir, "binary-"+name), "-ldflags=-X "+userAgentVariable+"="+AgentOf(name))
+	binary, err := testbed.BuildInto(ctx, r.options.Root, filepath.Join(r.dir, "binary-"+name),
+		"-ldflags=-X "+userAgentVariable+"="+AgentOf(name))
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,8 @@ type Condition struct {
 
 // silences are reasons that go before whatever else is wrong: as long as nobody answers, the rest is of the past.
 var silences = []string{
-	resourcesv1alpha1.ReasonTargetUnreachable, resourcesv1alpha1.ReasonTargetRefused, resourcesv1alpha1.ReasonIdentityChanged,
+	resourcesv1alpha1.ReasonTargetUnreachable, resourcesv1alpha1.ReasonTargetRefused,
+	resourcesv1alpha1.ReasonIdentityChanged,
 }
 
 // IsSilent tells of a condition whether it is unknown because the target cannot be asked.
@@ -60,9 +61,11 @@ func Ready(conditions []resourcesv1alpha1.Condition, generation, observed int64)
 		}
 		return Condition{status, problem.Reason, headline(problem.Message)}
 	case missing != "":
-		return Condition{resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, fmt.Sprintf("%s is not known yet.", missing)}
+		return Condition{resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending,
+			fmt.Sprintf("%s is not known yet.", missing)}
 	case observed != generation:
-		return Condition{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyProgressing, "The present generation is not applied yet."}
+		return Condition{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyProgressing,
+			"The present generation is not applied yet."}
 	}
 	return Condition{resourcesv1alpha1.ConditionTrue, "Ready", "All resources are applied, healthy and rolled out."}
 }

@@ -90,15 +90,16 @@ func TestReadyNamesOneProblem(t *testing.T) {
 	}
 	run := conditions.Run{Faults: errs(3), Undecoded: "document 1\ndocument 2\nand 4 more", Unreleased: nil}
 	for name, test := range map[string]struct{ message, want string }{
-		"one error":                 {conditions.List(errs(1)), "a, or else"},
-		"two errors":                {conditions.List(errs(2)), "a, or else (and 1 more)"},
-		"as many as are named":      {"Prefix: " + conditions.List(errs(20)), "Prefix: a, or else (and 19 more)"},
-		"more than are named":       {"Prefix: " + conditions.List(errs(27)), "Prefix: a, or else (and 26 more)"},
-		"errors in lines":           {conditions.List([]string{"one\ntwo\r\nthree", "x"}), "one two three (and 1 more)"},
-		"several paragraphs":        {run.Applied().Message, "Could not apply all new resources: a, or else (and 8 more)"},
-		"one object":                {snapshot(1), "Service a/b is unhealthy: no ingress"},
-		"one object with notes":     {snapshot(1, "Warnings:", "- one", "- two"), "Service a/b is unhealthy: no ingress"},
-		"many objects with notes":   {snapshot(33, "Warnings:", "- one"), "Service a/b is unhealthy: no ingress (and 32 more)"},
+		"one error":             {conditions.List(errs(1)), "a, or else"},
+		"two errors":            {conditions.List(errs(2)), "a, or else (and 1 more)"},
+		"as many as are named":  {"Prefix: " + conditions.List(errs(20)), "Prefix: a, or else (and 19 more)"},
+		"more than are named":   {"Prefix: " + conditions.List(errs(27)), "Prefix: a, or else (and 26 more)"},
+		"errors in lines":       {conditions.List([]string{"one\ntwo\r\nthree", "x"}), "one two three (and 1 more)"},
+		"several paragraphs":    {run.Applied().Message, "Could not apply all new resources: a, or else (and 8 more)"},
+		"one object":            {snapshot(1), "Service a/b is unhealthy: no ingress"},
+		"one object with notes": {snapshot(1, "Warnings:", "- one", "- two"), "Service a/b is unhealthy: no ingress"},
+		"many objects with notes": {snapshot(33, "Warnings:", "- one"),
+			"Service a/b is unhealthy: no ingress (and 32 more)"},
 		"a text of somebody else's": {"It is so.\n\nAnd so.", "It is so (and 1 more)"},
 		"no text":                   {"", "No message was given."},
 	} {

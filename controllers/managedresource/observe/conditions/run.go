@@ -19,7 +19,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
-// Run is what came of applying a ManagedResource, as far as it is not as it should be.
+// Run lists what failed, or is not done yet, when a ManagedResource was applied.
 type Run struct {
 	// Faults say what cannot be applied, whatever the target says. Undecoded says what could not be read.
 	Faults    []string
@@ -46,24 +46,28 @@ func (r *Run) Applied() Condition {
 		paragraphs = append(paragraphs, text)
 	}
 	if texts := append(slices.Clone(r.Faults), failures(r.Failures)...); len(texts) > 0 {
-		say(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "Could not apply all new resources: "+List(texts))
+		say(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed,
+			"Could not apply all new resources: "+List(texts))
 	}
 	if len(r.Unreleased) > 0 {
 		var texts []string
 		for _, k := range byInventory(r.Unreleased) {
 			texts = append(texts, r.Unreleased[k].Error())
 		}
-		say(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonReleaseOfOrphanedResourcesFailed, "Could not release all orphaned resources: "+List(texts))
+		say(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonReleaseOfOrphanedResourcesFailed,
+			"Could not release all orphaned resources: "+List(texts))
 	}
 	if r.Undecoded != "" {
-		say(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonDecodingFailed, "Could not decode all new resources: "+r.Undecoded)
+		say(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonDecodingFailed,
+			"Could not decode all new resources: "+r.Undecoded)
 	}
 	if len(r.Yielded) > 0 {
 		texts := make([]string, 0, len(r.Yielded))
 		for _, key := range byInventory(r.Yielded) {
 			texts = append(texts, fmt.Sprintf("%s is applied by ManagedResource %s, which listed it last", key, r.Yielded[key]))
 		}
-		say(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonOwnedByOther, "Left some resources to other ManagedResources: "+List(texts))
+		say(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonOwnedByOther,
+			"Left some resources to other ManagedResources: "+List(texts))
 	}
 	if len(r.Pending) > 0 {
 		say(resourcesv1alpha1.ConditionProgressing, resourcesv1alpha1.ReasonDeletionPending, Pending(r.Pending))

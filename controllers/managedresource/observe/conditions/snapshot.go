@@ -13,7 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// Problem is one object that is not as it should be.
+// Problem is one object that is unhealthy or still progressing.
 type Problem struct {
 	Key inventory.Key
 	health.Problem
@@ -69,7 +69,8 @@ func (s *Snapshot) Healthy() (c Condition, known bool) {
 	case len(s.Hidden) > 0:
 		return Condition{resourcesv1alpha1.ConditionUnknown, resourcesv1alpha1.ReasonChecksPending, message}, true
 	}
-	return Condition{resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonResourcesHealthy, "All resources are healthy."}, true
+	return Condition{resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonResourcesHealthy,
+		"All resources are healthy."}, true
 }
 
 // Rollout is the value of ResourcesProgressing; not known while that is about to show. What rolls out for sure is told
@@ -88,7 +89,10 @@ func (s *Snapshot) Rollout() (c Condition, known bool) {
 	if s.PodsHidden && s.PodsFailed == nil && !s.Patient {
 		gaps = append(gaps, "The pods are not listed yet.")
 	}
-	message := s.message(worst, gaps, func(p Problem) string { return fmt.Sprintf("%s is progressing: %s", p.Key, p.Message) })
+	message := s.message(worst, gaps, func(
+		p Problem) string {
+		return fmt.Sprintf("%s is progressing: %s", p.Key, p.Message)
+	})
 	switch {
 	case len(worst) > 0:
 		return Condition{resourcesv1alpha1.ConditionTrue, worst[0].Key.Kind + "Progressing", message}, true
@@ -99,7 +103,8 @@ func (s *Snapshot) Rollout() (c Condition, known bool) {
 	case s.PodsHidden:
 		return c, false
 	}
-	return Condition{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out."}, true
+	return Condition{resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonResourcesRolledOut,
+		"All resources have been fully rolled out."}, true
 }
 
 // awaits tells whether something is about to show.
@@ -145,7 +150,8 @@ func sorted(problems []Problem) []Problem {
 // need is less for kinds without which other objects cannot exist.
 func need(key inventory.Key) int {
 	switch key.GroupKind() {
-	case schema.GroupKind{Kind: "Namespace"}, schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"},
+	case schema.GroupKind{Kind: "Namespace"},
+		schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"},
 		schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
 		return 0
 	default:

@@ -54,9 +54,11 @@ func TestSight(t *testing.T) {
 		healthy, rollout *conditions.Condition // nil for not known
 	}{
 		"H4 nothing is wrong": {conditions.Snapshot{}, healthy, done},
-		"H5 missing":          {conditions.Snapshot{Unhealthy: []conditions.Problem{missing}}, values(no, "ConfigMapMissing", saysMissing), done},
+		"H5 missing": {conditions.Snapshot{Unhealthy: []conditions.Problem{missing}},
+			values(no, "ConfigMapMissing", saysMissing), done},
 		"H5 of a kind that is not served": {
-			conditions.Snapshot{Unhealthy: []conditions.Problem{problem("example.org/Tree/default/a", health.Missing, `no matches for kind "Tree"`)}},
+			conditions.Snapshot{Unhealthy: []conditions.Problem{problem(
+				"example.org/Tree/default/a", health.Missing, `no matches for kind "Tree"`)}},
 			values(no, "TreeMissing", `Tree.example.org default/a does not exist: no matches for kind "Tree"`), done,
 		},
 		"the worst comes first": {
@@ -85,36 +87,48 @@ func TestSight(t *testing.T) {
 				"Deployment.apps default/a is progressing: 1 of 2 pods"),
 		},
 		"notes follow what they explain": {
-			conditions.Snapshot{Unhealthy: []conditions.Problem{down, problem("/Service/a/b", health.Failed, "no ingress", "Warnings:", "- one")}},
+			conditions.Snapshot{Unhealthy: []conditions.Problem{down,
+				problem("/Service/a/b", health.Failed, "no ingress", "Warnings:", "- one")}},
 			values(no, "ServiceUnhealthy", "Service a/b is unhealthy: no ingress", "  Warnings:", "  - one", saysDown), done,
 		},
 
 		"hidden, but not for long": {conditions.Snapshot{Hidden: []string{notShown}, Patient: true}, nil, nil},
 		"hidden, but not for long, and others are missing": {
-			conditions.Snapshot{Hidden: []string{notShown}, Patient: true, Unhealthy: []conditions.Problem{missing}}, values(no, missing.Key.Kind+"Missing", saysMissing), nil,
+			conditions.Snapshot{Hidden: []string{notShown}, Patient: true, Unhealthy: []conditions.Problem{missing}},
+			values(no, missing.Key.Kind+"Missing", saysMissing), nil,
 		},
 		"hidden, but not for long, and others roll": {
-			conditions.Snapshot{Hidden: []string{notShown}, Patient: true, Progressing: []conditions.Problem{problem("apps/DaemonSet/a/b", health.Waiting, "rolls")}}, nil,
+			conditions.Snapshot{Hidden: []string{notShown}, Patient: true,
+				Progressing: []conditions.Problem{problem("apps/DaemonSet/a/b", health.Waiting, "rolls")}}, nil,
 			values(yes, "DaemonSetProgressing", "DaemonSet.apps a/b is progressing: rolls"),
 		},
-		"hidden, but not for long, and a watch fails": {conditions.Snapshot{Hidden: []string{notShown}, Patient: true, Failed: forbidden}, nil, nil},
-		"hidden for long":          {conditions.Snapshot{Hidden: []string{notShown}}, values(unknown, "ChecksPending", notShown), values(unknown, "ChecksPending", notShown)},
-		"hidden, others are worse": {conditions.Snapshot{Hidden: []string{notShown}, Unhealthy: []conditions.Problem{down}}, values(no, "DeploymentUnhealthy", saysDown, notShown), values(unknown, "ChecksPending", notShown)},
+		"hidden, but not for long, and a watch fails": {conditions.Snapshot{Hidden: []string{notShown}, Patient: true,
+			Failed: forbidden}, nil, nil},
+		"hidden for long": {conditions.Snapshot{Hidden: []string{notShown}},
+			values(unknown, "ChecksPending", notShown), values(unknown, "ChecksPending", notShown)},
+		"hidden, others are worse": {conditions.Snapshot{Hidden: []string{notShown}, Unhealthy: []conditions.Problem{down}},
+			values(no, "DeploymentUnhealthy", saysDown, notShown), values(unknown, "ChecksPending", notShown)},
 
 		"a kind that cannot be watched": {
 			conditions.Snapshot{Failed: forbidden, Patient: true},
 			values(no, "HealthCheckError", "Secret cannot be watched: forbidden"), values(unknown, "HealthCheckError", "Secret cannot be watched: forbidden"),
 		},
 		"several of them, and others are unhealthy": {
-			conditions.Snapshot{Failed: map[string]error{"b": errors.New("two"), "a": errors.New("one")}, Unhealthy: []conditions.Problem{down}, Progressing: []conditions.Problem{problem("apps/Deployment/default/a", health.Waiting, "rolls")}},
+			conditions.Snapshot{Failed: map[string]error{"b": errors.New("two"), "a": errors.New("one")},
+				Unhealthy:   []conditions.Problem{down},
+				Progressing: []conditions.Problem{problem("apps/Deployment/default/a", health.Waiting, "rolls")}},
 			values(no, "DeploymentUnhealthy", saysDown, "a cannot be watched: one", "b cannot be watched: two"),
 			values(yes, "DeploymentProgressing", "Deployment.apps default/a is progressing: rolls", "a cannot be watched: one", "b cannot be watched: two"),
 		},
 
-		"pods are not listed yet":           {conditions.Snapshot{PodsHidden: true, Patient: true}, healthy, nil},
-		"pods are not listed for long":      {conditions.Snapshot{PodsHidden: true}, healthy, values(unknown, "ChecksPending", "The pods are not listed yet.")},
-		"pods cannot be watched":            {conditions.Snapshot{PodsHidden: true, PodsFailed: errors.New("forbidden"), Patient: true}, healthy, values(unknown, "HealthCheckError", "Pod cannot be watched: forbidden")},
-		"pods are not listed, others rolls": {conditions.Snapshot{PodsHidden: true, Patient: true, Progressing: []conditions.Problem{problem("apps/DaemonSet/a/b", health.Waiting, "rolls")}}, healthy, values(yes, "DaemonSetProgressing", "DaemonSet.apps a/b is progressing: rolls")},
+		"pods are not listed yet": {conditions.Snapshot{PodsHidden: true, Patient: true}, healthy, nil},
+		"pods are not listed for long": {conditions.Snapshot{PodsHidden: true}, healthy,
+			values(unknown, "ChecksPending", "The pods are not listed yet.")},
+		"pods cannot be watched": {conditions.Snapshot{PodsHidden: true, PodsFailed: errors.New("forbidden"),
+			Patient: true}, healthy, values(unknown, "HealthCheckError", "Pod cannot be watched: forbidden")},
+		"pods are not listed, others rolls": {conditions.Snapshot{PodsHidden: true, Patient: true,
+			Progressing: []conditions.Problem{problem("apps/DaemonSet/a/b", health.Waiting, "rolls")}}, healthy,
+			values(yes, "DaemonSetProgressing", "DaemonSet.apps a/b is progressing: rolls")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

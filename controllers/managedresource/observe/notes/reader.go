@@ -61,7 +61,8 @@ type entry struct {
 
 // New returns a Reader that reads nothing before Run.
 func New(o Options) *Reader {
-	return &Reader{Options: o, queue: make(chan task, queueMax), known: map[types.NamespacedName]map[inventory.Key]*entry{}}
+	return &Reader{Options: o, queue: make(chan task, queueMax),
+		known: map[types.NamespacedName]map[inventory.Key]*entry{}}
 }
 
 // Run reads what is asked for until ctx ends.
@@ -85,7 +86,8 @@ func (r *Reader) Run(ctx context.Context) error {
 
 // Of returns notes on an object of a ManagedResource, as they were read last. pending is true if they were never read
 // and are about to be: the ManagedResource is notified when they are.
-func (r *Reader) Of(mr types.NamespacedName, cluster clustercache.ClusterKey, key inventory.Key) (notes []string, pending bool) {
+func (r *Reader) Of(mr types.NamespacedName, cluster clustercache.ClusterKey, key inventory.Key) (
+	notes []string, pending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.known[mr][key]
@@ -139,7 +141,8 @@ func (r *Reader) read(ctx context.Context, t task) {
 		found, err = warnings.Last(bounded, c, t.key)
 	}
 	if err != nil && ctx.Err() == nil {
-		r.Logger.V(1).Info("Cannot read warnings", "target", metrics.TargetName(t.cluster), "managedResource", t.mr.String(), "object", t.key.String(), "error", err.Error())
+		r.Logger.V(1).Info("Cannot read warnings", "target", metrics.TargetName(t.cluster), "managedResource", t.mr.String(),
+			"object", t.key.String(), "error", err.Error())
 	}
 	if r.note(t, warnings.Notes(found), err == nil) {
 		r.Notify(t.mr)

@@ -54,7 +54,8 @@ func ScaledBy(autoscaler *unstructured.Unstructured) (key inventory.Key, ok bool
 	if err != nil {
 		return inventory.Key{}, false
 	}
-	return Scalable(inventory.Key{Group: gv.Group, Kind: ref["kind"], Namespace: autoscaler.GetNamespace(), Name: ref["name"]})
+	return Scalable(inventory.Key{Group: gv.Group, Kind: ref["kind"], Namespace: autoscaler.GetNamespace(),
+		Name: ref["name"]})
 }
 
 // Scalable tells whether an object is of a kind whose replicas belong to an autoscaler that aims at it, and returns its
@@ -144,7 +145,8 @@ func (*handler) ownersOfScaled(n news, tgt *target, key inventory.Key, cause Cau
 		key.Group = group
 		h := unique.Make(key)
 		for _, m := range tgt.owners[h] {
-			if o := m.objects[h]; o != nil && !m.busy && o.scalable && (cause == CauseDrift || o.known && o.accepted.Autoscaled && !o.scaledSeen) {
+			if o := m.objects[h]; o != nil && !m.busy && o.scalable &&
+				(cause == CauseDrift || o.known && o.accepted.Autoscaled && !o.scaledSeen) {
 				n.add(m.name, cause)
 			}
 		}

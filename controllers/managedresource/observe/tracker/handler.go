@@ -229,7 +229,8 @@ func (h *handler) podChanged(n news, tgt *target, namespace string, before, afte
 			if m.busy {
 				continue
 			}
-			if obs, found, _ := tgt.observed(m.objects[workload].watch, workload.Value()); found && obs.Judgement.concerned(before, after) {
+			if obs, found, _ := tgt.observed(m.objects[workload].watch, workload.Value()); found &&
+				obs.Judgement.concerned(before, after) {
 				n.add(m.name, CauseHealth)
 			}
 		}
@@ -249,7 +250,8 @@ func (j *Judgement) concerned(before, after *health.Pod) bool {
 	if j.selects(after) {
 		is = *after
 	}
-	if j.Progress.CountPods && (was.Relevant != is.Relevant || was.Terminating != is.Terminating && j.Progress.Ending > 0) {
+	if j.Progress.CountPods && (was.Relevant != is.Relevant || was.Terminating != is.Terminating &&
+		j.Progress.Ending > 0) {
 		return true
 	}
 	return was.Problem != is.Problem && (j.Progress.Progressing || !j.Health.Healthy)

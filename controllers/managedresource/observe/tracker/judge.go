@@ -102,7 +102,8 @@ func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 			}
 			continue
 		}
-		if shown := found && !obs.olderThan(o.accepted.ResourceVersion); o.known && !shown && !o.seen && !o.missing && !o.hidden.After(unseenTooLong) {
+		if shown := found && !obs.olderThan(o.accepted.ResourceVersion); o.known && !shown && !o.seen && !o.missing &&
+			!o.hidden.After(unseenTooLong) {
 			v.Overdue = true
 		}
 		switch {
@@ -128,7 +129,8 @@ func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 				v.Outdated = append(v.Outdated, key)
 			}
 			o.seen, o.missing = !outdated, false
-			now := Accepted{UID: obs.UID, ResourceVersion: obs.ResourceVersion, State: m.exact.of(obs.State), Autoscaled: o.accepted.Autoscaled, Intent: o.accepted.Intent}
+			now := Accepted{UID: obs.UID, ResourceVersion: obs.ResourceVersion, State: m.exact.of(obs.State),
+				Autoscaled: o.accepted.Autoscaled, Intent: o.accepted.Intent}
 			unscaled := false
 			if o.scalable && scalersKnown {
 				now.Autoscaled = scaled[canonical(key)]
@@ -175,7 +177,8 @@ func (t *Tracker) Settled(mr types.NamespacedName) bool {
 		if !found && m.isDone(h, o) {
 			continue
 		}
-		if !found || !o.known || o.missing || obs.Terminating || o.accepted.Autoscaled { // whether it still is takes another look
+		// whether it still is takes another look
+		if !found || !o.known || o.missing || obs.Terminating || o.accepted.Autoscaled {
 			return false
 		}
 		if !o.createOnly && (m.exact.of(obs.State) != o.accepted.State || obs.UID != o.accepted.UID) {

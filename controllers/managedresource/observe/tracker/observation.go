@@ -100,7 +100,8 @@ func sameJudgement(a, b *Observation, told bool) bool {
 	}
 	return x.Health.Healthy == y.Health.Healthy && x.Health.Problem == y.Health.Problem &&
 		x.Progress.Progressing == y.Progress.Progressing && x.Progress.Problem == y.Progress.Problem &&
-		x.Progress.CountPods == y.Progress.CountPods && x.Progress.Replicas == y.Progress.Replicas && x.Progress.Ending == y.Progress.Ending &&
+		x.Progress.CountPods == y.Progress.CountPods && x.Progress.Replicas == y.Progress.Replicas &&
+		x.Progress.Ending == y.Progress.Ending &&
 		selectorText(x.Progress) == selectorText(y.Progress)
 }
 

@@ -33,7 +33,8 @@ func (p Pods) Of(namespace string, selector labels.Selector) iter.Seq[*health.Po
 	if requirements, selectable := selector.Requirements(); selectable {
 		for i := range requirements {
 			r := &requirements[i]
-			if operator := r.Operator(); operator != selection.Equals && operator != selection.DoubleEquals && operator != selection.In {
+			if operator := r.Operator(); operator != selection.Equals && operator != selection.DoubleEquals &&
+				operator != selection.In {
 				continue
 			}
 			if values := r.ValuesUnsorted(); len(values) == 1 {

@@ -77,7 +77,8 @@ func New(o Options) *Tracker {
 	}
 	kinds, _ := lru.New[schema.GroupVersionKind, *clustercache.Watcher](mostKinds) // its only error is a size of zero
 	return &Tracker{
-		kinds: kinds, clock: o.Clock, clusters: o.Clusters, fieldManager: o.FieldManager, selector: o.Selector, notify: o.Notify,
+		kinds: kinds, clock: o.Clock, clusters: o.Clusters, fieldManager: o.FieldManager, selector: o.Selector,
+		notify:  o.Notify,
 		targets: map[clustercache.ClusterKey]*target{}, places: map[types.NamespacedName]clustercache.ClusterKey{},
 	}
 }
@@ -86,7 +87,8 @@ func New(o Options) *Tracker {
 // keep what is known of them. A ManagedResource is in one target at a time; a change of the target forgets the old one.
 //
 // Every watch is looked at each time, not only when it is new: those of a target whose registration goes end with it.
-func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster clustercache.ClusterKey, refs []resourcesv1alpha1.ObjectReference, exact Exact) error {
+func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster clustercache.ClusterKey,
+	refs []resourcesv1alpha1.ObjectReference, exact Exact) error {
 	t.mu.Lock()
 	if old, ok := t.places[mr]; ok && old != cluster {
 		t.mu.Unlock()

@@ -59,7 +59,8 @@ func (v *Viewer) Look(s Subject) *View {
 	blind := !judged.Synced || judged.PodsUnknown
 	l := &look{
 		Viewer: v, subject: s, judged: judged,
-		view:    &View{Snapshot: conditions.Snapshot{Failed: maps.Clone(judged.Failed)}, Unjudged: judged.Unseen > 0 || blind},
+		view: &View{Snapshot: conditions.Snapshot{Failed: maps.Clone(judged.Failed)}, Unjudged: judged.Unseen > 0 ||
+			blind},
 		missing: setOf(judged.Missing), outdated: setOf(judged.Outdated), done: setOf(judged.Done),
 		unlisted: map[string]bool{}, watches: map[string]bool{},
 		late: s.Late(blind),
@@ -72,12 +73,16 @@ func (v *Viewer) Look(s Subject) *View {
 	}
 	for i := range s.Resources {
 		if gvk := s.Resources[i].GroupVersionKind(); gvk.Kind != "" && gvk.Version != "" { // else it names no object
-			l.at(inventory.KeyOf(s.Resources[i]), resourcesv1alpha1.IsTruthy(s.Resources[i].Annotations[resourcesv1alpha1.IgnoreAnnotation]))
+			l.at(inventory.KeyOf(s.Resources[i]), resourcesv1alpha1.IsTruthy(
+				s.Resources[i].Annotations[resourcesv1alpha1.IgnoreAnnotation]))
 		}
 	}
 	v.Warnings.Keep(s.ManagedResource, l.view.Explained...)
 	if s.Partial {
-		maps.DeleteFunc(l.view.Failed, func(watch string, _ error) bool { return !l.watches[watch] && watch != tracker.PodWatch })
+		maps.DeleteFunc(l.view.Failed, func(watch string, _ error) bool {
+			return !l.watches[watch] &&
+				watch != tracker.PodWatch
+		})
 	}
 	if !judged.Synced && !l.explained && !s.Partial {
 		l.hide("The objects are not watched yet.")

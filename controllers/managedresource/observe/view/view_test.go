@@ -79,7 +79,8 @@ func (l *looking) synced() {
 
 func (l *looking) look() *view.View {
 	return l.Look(view.Subject{
-		ManagedResource: mr, Cluster: cluster, Resources: l.refs, Verdict: l.Tracker.Judge(mr), Late: func(bool) bool { return l.late },
+		ManagedResource: mr, Cluster: cluster, Resources: l.refs, Verdict: l.Tracker.Judge(mr),
+		Late: func(bool) bool { return l.late },
 	})
 }
 

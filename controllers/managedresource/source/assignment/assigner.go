@@ -46,7 +46,8 @@ type Class struct {
 // NewClass prepares a configured class. clusterID is used if the class has none of its own.
 func NewClass(c configv1alpha1.Class, clusterID string) (*Class, error) {
 	class := &Class{
-		Name: Normalize(c.Name), Target: c.Target, Finalizer: resourcesv1alpha1.Finalizer(c.Name), ClusterID: clusterID, DryRun: c.DryRun,
+		Name: Normalize(c.Name), Target: c.Target, Finalizer: resourcesv1alpha1.Finalizer(c.Name), ClusterID: clusterID,
+		DryRun: c.DryRun,
 	}
 	if c.ClusterID != nil {
 		class.ClusterID = *c.ClusterID
@@ -237,7 +238,8 @@ func (d *Decision) choose(mr *resourcesv1alpha1.ManagedResource, candidates []cl
 		}
 		slices.Sort(names)
 		d.Reason = resourcesv1alpha1.ReasonTargetAmbiguous
-		d.Message = fmt.Sprintf("Namespace %s has several registered targets for class %q: %s. The label %s on the ManagedResource picks one.",
+		d.Message = fmt.Sprintf(
+			"Namespace %s has several registered targets for class %q: %s. The label %s on the ManagedResource picks one.",
 			mr.Namespace, d.Class.Name, strings.Join(names, ", "), hubv1alpha1.ClusterNameLabel)
 	default:
 		d.Reason = resourcesv1alpha1.ReasonTargetNotFound
@@ -286,7 +288,8 @@ func (c *Assigner) candidates(class *Class, namespace string, selected bool) []c
 // FindUID returns the target with a kube-system UID among those that a ManagedResource of the namespace may have
 // reached under the class, draining ones included. A target that was not connected since the start is known by its
 // TargetCluster, or by what was confirmed of its registration meanwhile.
-func (c *Assigner) FindUID(ctx context.Context, class *Class, namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
+func (c *Assigner) FindUID(ctx context.Context, class *Class, namespace string, uid types.UID) (
+	clustercache.ClusterKey, bool, error) {
 	if class.Target.Type == configv1alpha1.TargetNamespace {
 		for _, st := range c.Clusters.List(namespace) {
 			if is, err := c.isCluster(ctx, st, uid); err != nil || is {
@@ -315,7 +318,8 @@ func (c *Assigner) FindUID(ctx context.Context, class *Class, namespace string, 
 // yet: what is known of it is of the time before.
 func (c *Assigner) confirmed(namespace string, uid types.UID) (clustercache.ClusterKey, bool, error) {
 	for _, st := range c.Clusters.List(namespace) {
-		if st.Annotations[hubv1alpha1.ConfirmIdentityAnnotation] == string(uid) && (st.UID == "" || st.PendingSecretResourceVersion != "") {
+		if st.Annotations[hubv1alpha1.ConfirmIdentityAnnotation] == string(uid) &&
+			(st.UID == "" || st.PendingSecretResourceVersion != "") {
 			return st.Cluster, true, nil
 		}
 	}

@@ -56,7 +56,8 @@ func (c *Assigner) ManagedElsewhere(ctx context.Context, namespace string) (time
 
 // ManagedElsewhereNow is ManagedElsewhere with a look at the source itself: one may have come a moment ago. It returns
 // zero for classes that no resource manager holds.
-func (c *Assigner) ManagedElsewhereNow(ctx context.Context, live client.Reader, class *Class, namespace string) (time.Time, error) {
+func (c *Assigner) ManagedElsewhereNow(ctx context.Context, live client.Reader, class *Class, namespace string) (
+	time.Time, error) {
 	if !class.sharesFinalizer() {
 		return time.Time{}, nil
 	}
@@ -65,7 +66,8 @@ func (c *Assigner) ManagedElsewhereNow(ctx context.Context, live client.Reader, 
 
 func (c *Assigner) managedElsewhere(ctx context.Context, reader client.Reader, namespace string) (time.Time, error) {
 	lease := &coordinationv1.Lease{}
-	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ResourceManagerLease}, lease, client.UnsafeDisableDeepCopy)
+	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: ResourceManagerLease}, lease,
+		client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		c.LeaseGone(namespace)
 		return time.Time{}, nil

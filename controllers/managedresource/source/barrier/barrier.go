@@ -82,7 +82,8 @@ func Await(ctx context.Context, live, cached client.Reader) (behind int, err err
 }
 
 // versions lists what is there, as of one version of the collection.
-func versions(ctx context.Context, live client.Reader) (present map[types.NamespacedName]string, asOf string, err error) {
+func versions(ctx context.Context, live client.Reader) (
+	present map[types.NamespacedName]string, asOf string, err error) {
 	present = map[types.NamespacedName]string{}
 	for token := ""; ; {
 		page := &metav1.PartialObjectMetadataList{}

@@ -28,7 +28,8 @@ func (t *Table) ManagedResource(mr *resourcesv1alpha1.ManagedResource) {
 	mr.Spec.InjectLabels = t.Map(mr.Spec.InjectLabels)
 	for i := range mr.Status.Conditions {
 		c := &mr.Status.Conditions[i]
-		c.Type, c.Status = resourcesv1alpha1.ConditionType(t.Text(string(c.Type))), resourcesv1alpha1.ConditionStatus(t.Text(string(c.Status)))
+		c.Type, c.Status = resourcesv1alpha1.ConditionType(t.Text(string(c.Type))),
+			resourcesv1alpha1.ConditionStatus(t.Text(string(c.Status)))
 		c.Reason, c.Message = t.Text(c.Reason), t.Text(c.Message)
 	}
 	// A decoder makes room for up to twice as many entries.

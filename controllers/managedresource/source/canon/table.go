@@ -52,13 +52,14 @@ func (t *Table) Map(m map[string]string) map[string]string {
 	for name, value := range m {
 		hash += maphash.Comparable(t.seed, [2]string{name, value})
 	}
-	return t.maps.get(hash, func(known map[string]string) bool { return maps.Equal(known, m) }, func() (uint64, map[string]string) {
-		own := make(map[string]string, len(m))
-		for name, value := range m {
-			own[t.Text(name)] = t.Text(value)
-		}
-		return hash, own
-	})
+	return t.maps.get(hash, func(known map[string]string) bool { return maps.Equal(known, m) },
+		func() (uint64, map[string]string) {
+			own := make(map[string]string, len(m))
+			for name, value := range m {
+				own[t.Text(name)] = t.Text(value)
+			}
+			return hash, own
+		})
 }
 
 // generations is a map that forgets what was not asked for lately.

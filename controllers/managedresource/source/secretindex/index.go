@@ -48,9 +48,10 @@ type Index struct {
 	refs     map[types.NamespacedName]referrers              // Secret -> ManagedResources
 	byMR     map[types.NamespacedName][]types.NamespacedName // ManagedResource -> Secrets, each once
 	versions map[types.NamespacedName]known                  // of referenced Secrets; absent = unknown
-	noted    map[types.NamespacedName]uint64                 // of referenced Secrets: which reference since the start was its first
-	notes    uint64
-	handler  func(mr types.NamespacedName)
+	// of referenced Secrets: which reference since the start was its first
+	noted   map[types.NamespacedName]uint64
+	notes   uint64
+	handler func(mr types.NamespacedName)
 
 	synced chan struct{}
 }

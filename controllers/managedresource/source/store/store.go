@@ -34,8 +34,10 @@ type Store struct {
 	mu      sync.Mutex
 	written map[types.NamespacedName]*resourcesv1alpha1.ManagedResource // until the informer has caught up
 	gone    map[types.NamespacedName]types.UID                          // the same for what does not exist any more
-	doubted map[types.NamespacedName]bool                               // what the server has may be newer than what is known
-	shown   map[types.NamespacedName]string                             // what the informer showed last of what is being written
+	// what the server has may be newer than what is known
+	doubted map[types.NamespacedName]bool
+	// what the informer showed last of what is being written
+	shown map[types.NamespacedName]string
 }
 
 // New returns a store that reads from informers and writes by a client, which must not read from them. observe hears of

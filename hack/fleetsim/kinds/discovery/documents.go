@@ -71,8 +71,8 @@ func (d *Documents) Resources() iter.Seq2[schema.GroupVersion, apidiscoveryv2.AP
 	}
 }
 
-// withDefinitions adds what CustomResourceDefinitions define to the discovery of named groups. Groups of theirs come last,
-// in the order of their names.
+// withDefinitions adds what CustomResourceDefinitions define to the discovery of named groups. Groups of theirs come
+// last, in the order of their names.
 func withDefinitions(groups []apidiscoveryv2.APIGroupDiscovery, added []*custom.Definition) []apidiscoveryv2.APIGroupDiscovery {
 	groups = slices.Clone(groups)
 	builtIn := len(groups)

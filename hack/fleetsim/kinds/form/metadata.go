@@ -18,7 +18,8 @@ import (
 var metadata = field.NewPath("metadata")
 
 // StandardFinalizers are the ones that need no domain.
-var StandardFinalizers = sets.New(string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents)
+var StandardFinalizers = sets.New(string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents,
+	metav1.FinalizerDeleteDependents)
 
 // object is one of a built-in kind.
 type object interface {

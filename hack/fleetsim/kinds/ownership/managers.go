@@ -29,8 +29,8 @@ type Kind struct {
 	StatusKeeps [][]string
 }
 
-// New makes the field managers of a kind. What a write cannot change it does not own either: the status in a write to the
-// main resource, the rest in one to the status.
+// New makes the field managers of a kind. What a write cannot change it does not own either: the status in a write to
+// the main resource, the rest in one to the status.
 func New(k Kind) Managers {
 	made := Managers{"": k.manager("", nil)}
 	if !k.HasStatus {
