@@ -41,7 +41,7 @@ type target struct {
 	// These are the shares of the target in places that all targets share. An identification is the second step
 	// of connecting.
 	identifications, lists, openings, rotations *seats.Flow
-	// room is what its watches may keep, and budget what they may read and decode at a time.
+	// quota is what its watches may keep, and budget what they may read and decode at a time.
 	quota  *watching.Quota
 	budget *follow.Share
 

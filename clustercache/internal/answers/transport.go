@@ -35,7 +35,8 @@ const (
 	maxHeaders, maxKept = 1000, 50
 )
 
-// MaxHeader bounds the header of an answer. One byte of it is up to forty in memory.
+// MaxHeader bounds the header of an answer, over HTTP/1.1 and HTTP/2: net/http has one setting for both, and the lists of
+// HTTP/2 are counted with 32 bytes for each field. One byte of it is up to forty in memory.
 const MaxHeader = 96 << 10
 
 // headersExceeded are the texts of the errors of net/http for a longer header, over HTTP/1.1 and HTTP/2.

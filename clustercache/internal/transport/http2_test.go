@@ -141,12 +141,7 @@ func TestOneConnectionForAllRequests(t *testing.T) {
 // A server allows so many streams, and others take another connection.
 func TestConnectionsThatAreFullGetCompany(t *testing.T) {
 	letGo := make(chan struct{})
-	var open, most atomic.Int32
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		open.Add(1)
-		defer open.Add(-1)
-		held(letGo)(w, r)
-	}, func(s *httptest.Server) {
+	s := serve(t, held(letGo), func(s *httptest.Server) {
 		s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 2}
 	})
 	var bodies []io.ReadCloser
@@ -154,7 +149,6 @@ func TestConnectionsThatAreFullGetCompany(t *testing.T) {
 		response, err := s.get(t.Context(), "/")
 		s.Expect(err).NotTo(HaveOccurred())
 		bodies = append(bodies, response.Body)
-		most.Store(max(most.Load(), open.Load()))
 	}
 	s.Expect(s.transport.wire.open()).To(Equal(4))
 	close(letGo)

@@ -46,13 +46,15 @@ const (
 	watchOverrun = 30 * time.Second
 	// maxConns bounds the connections to one target. Over HTTP/1.1 each call under way has one, and each watch.
 	maxConns = 512
-	// streamWindow is how much of an answer may wait to be read over HTTP/2. A target can make the hub keep that much for
-	// each of its streams.
+	// streamWindow is how much of an answer may wait to be read over HTTP/2, and connWindow how much of all answers of a
+	// connection. A target can make the hub keep that much.
 	streamWindow = 256 << 10
+	connWindow   = 8 << 20
 	// maxFrame is the size of the largest HTTP/2 frame that a server may send. Each connection has a buffer for one.
 	maxFrame = 16 << 10
-	// writeTimeout is how long an HTTP/2 connection may take no bytes before it counts as lost.
-	writeTimeout = 30 * time.Second
+	// writeTimeout is how long an HTTP/2 connection may take no bytes before it counts as lost. Until then a call whose
+	// answer is being read can outlast its deadline: net/http tells the server how much was read, whatever the deadline.
+	writeTimeout = 10 * time.Second
 	// bearerTries is how often a request is sent whose token is exchanged each time that it is on its way.
 	bearerTries = 4
 )
@@ -200,7 +202,7 @@ func newWire(ctx context.Context, base *url.URL, options Options) (*wire, error)
 
 		ForceAttemptHTTP2: true, // it is not the default with a dialler
 		HTTP2: &http.HTTP2Config{
-			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerStream: streamWindow,
+			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow,
 			SendPingTimeout: options.PingInterval, PingTimeout: options.PingTimeout, WriteByteTimeout: writeTimeout,
 		},
 	}
@@ -685,9 +687,8 @@ func (b *callBody) Read(p []byte) (int, error) {
 }
 
 func (b *callBody) Close() error {
-	err := b.ReadCloser.Close()
-	b.call.end(nil)
-	return err
+	b.call.end(nil) // first, for over HTTP/2 closing may wait until the server takes bytes
+	return b.ReadCloser.Close()
 }
 
 func isWatch(request *http.Request) bool {

@@ -30,6 +30,7 @@ func redirectStandardLog(log logr.Logger) {
 func (s standardLog) Write(line []byte) (int, error) {
 	if s.limit.Allow() {
 		text := strings.TrimSpace(string(line[:min(len(line), maxStandardLine)]))
+		text, _, _ = strings.Cut(text, " starting with ") // net/http quotes what a server sent without being asked
 		s.log.Info(untrusted.Text(text, maxStandardLine))
 	}
 	return len(line), nil

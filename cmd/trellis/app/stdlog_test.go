@@ -25,3 +25,13 @@ func TestLinesOfTheStandardLoggerAreBounded(t *testing.T) {
 	g.Expect(lines[0]).To(ContainSubstring("unhandled response frame"))
 	g.Expect(len(lines[0])).To(BeNumerically("<", 2*maxStandardLine))
 }
+
+func TestStandardLoggerQuotesNoAnswers(t *testing.T) {
+	g := NewWithT(t)
+	var lines []string
+	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	s := standardLog{log: log, limit: rate.NewLimiter(rate.Every(time.Hour), 1)}
+	g.Expect(io.WriteString(s, `Unsolicited response received on idle HTTP channel starting with "hunter2"; err=<nil>`)).To(
+		BeNumerically(">", 0))
+	g.Expect(lines).To(ConsistOf(And(ContainSubstring("Unsolicited response"), Not(ContainSubstring("hunter2")))))
+}
