@@ -150,7 +150,7 @@ func (r *reconciler) settle(
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return reconcile.Result{}, fmt.Errorf("a run took longer than %s: %w", r.timeout, err) // tried again, later
 	case ctx.Err() != nil:
-		return reconcile.Result{}, nil // leadership or the process ends; the successor starts from the source
+		return reconcile.Result{}, nil //nolint:nilerr // leadership ends; the successor starts from the source
 	case isDown(err):
 		s.cut = true
 		return reconcile.Result{}, nil // the connect event brings it back

@@ -209,7 +209,7 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 	if exists {
 		return reconcile.Result{RequeueAfter: r.SyncPeriod}, nil // the clustercache will know it in a moment, and says so
 	}
-	if r.Facts.WorksIn(key) || r.Members != nil && r.Members.InUse(key) {
+	if r.Facts.WorksIn(key) || r.Members != nil && r.Members.InUse(ctx, key) {
 		return r.update(ctx, tc, r.withMembers(ctx, tc, r.look(tc, observation{now: r.Clock.Now()})))
 	}
 

@@ -124,7 +124,7 @@ func (c *Controller) watch(ctx context.Context) error {
 		})
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // the end of the term is no error
+				return nil // the end of the term is no error
 			}
 			return err //nolint:wrapcheck // it says what was watched
 		}
@@ -135,7 +135,7 @@ func (c *Controller) watch(ctx context.Context) error {
 		event, err := events.Next(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // likewise
+			return nil
 		case err != nil:
 			return fmt.Errorf("following the events of targets: %w", err)
 		}

@@ -40,8 +40,8 @@ func uidOf(object client.Object) []string {
 
 // InUse tells whether some ManagedResource has its inventory in a target, by what the source shows. It answers from
 // memory; while it cannot, the answer is yes, because no forgets where objects are.
-func (i *Index) InUse(target clustercache.ClusterKey) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
+func (i *Index) InUse(ctx context.Context, target clustercache.ClusterKey) bool {
+	ctx, cancel := context.WithTimeout(ctx, memoryTimeout)
 	defer cancel()
 	tc := &hubv1alpha1.TargetCluster{}
 	if err := i.informers.Get(ctx, target, tc, client.UnsafeDisableDeepCopy); err != nil {

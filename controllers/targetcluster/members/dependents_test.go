@@ -116,10 +116,10 @@ func TestTargetIsInUseAsLongAsItHasObjects(t *testing.T) {
 	index := newIndexOf(g, clusters, classes, used, empty, registered("a", "used"), registered("b", "empty"),
 		registered("c", ""))
 	for name, inUse := range map[string]bool{"a": true, "b": false, "c": false, "unknown": false} {
-		g.Expect(index.InUse(clustercache.ClusterKey{Namespace: "one", Name: name})).To(Equal(inUse), name)
+		g.Expect(index.InUse(t.Context(), clustercache.ClusterKey{Namespace: "one", Name: name})).To(Equal(inUse), name)
 	}
 	clusters.SetStatus(clustercache.Status{Cluster: target("one/other"), State: clustercache.StateConnected, UID: "used"})
-	g.Expect(index.InUse(target("one/a"))).To(BeFalse(), "another registration leads there")
+	g.Expect(index.InUse(t.Context(), target("one/a"))).To(BeFalse(), "another registration leads there")
 }
 
 // Nothing is known before the informers have the index, so everything may be in use.
