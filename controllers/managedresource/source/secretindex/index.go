@@ -7,10 +7,10 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -106,23 +106,22 @@ func (x *Index) Start(ctx context.Context) error {
 func (x *Index) watch(ctx context.Context, namespace string) {
 	client := x.secrets.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
 	s := &store{index: x, namespace: namespace}
-	lw := &toolscache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtimeObject, error) {
-			s.whole()
-			return client.List(ctx, o)
+	lw := listWatch{&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return s.list(ctx, client, o)
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := client.Watch(ctx, o)
-			if err == nil && o.SendInitialEvents != nil && *o.SendInitialEvents {
-				w = s.begin(w)
-			}
-			return w, err
-		},
-	}
-	reflector := toolscache.NewReflectorWithOptions(toolscache.ToListWatcherWithWatchListSemantics(lw, x.secrets),
-		&metav1.PartialObjectMetadata{}, s, toolscache.ReflectorOptions{Name: "secrets of ManagedResources"})
+		WatchFuncWithContext: client.Watch,
+	}}
+	reflector := toolscache.NewReflectorWithOptions(lw, &metav1.PartialObjectMetadata{}, s,
+		toolscache.ReflectorOptions{Name: "secrets of ManagedResources"})
 	reflector.RunWithContext(ctx)
 }
+
+// listWatch has its reflector begin with a list, from which foreign Secrets are left out, not with a stream of them.
+type listWatch struct{ *toolscache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is how a reflector asks for that.
+func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 // WaitForSync blocks until the first list of Secrets, of each namespace, was read; false if ctx ended before.
 func (x *Index) WaitForSync(ctx context.Context) bool {

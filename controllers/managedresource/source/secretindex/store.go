@@ -1,18 +1,17 @@
 package secretindex
 
 import (
+	"context"
 	"fmt"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
 )
-
-type runtimeObject = runtime.Object
 
 // store is the index as the reflector of a namespace sees it: it takes events and keeps next to nothing.
 type store struct {
@@ -20,10 +19,8 @@ type store struct {
 	namespace string // empty for all
 	listed    bool
 
-	// streams is true while a list is read without foreign Secrets, and from how many references had been noted when it
-	// began. Only used by the goroutine of the reflector.
-	streams bool
-	from    uint64
+	// from is how many references had been noted when the list began. Only used by the goroutine of the reflector.
+	from uint64
 }
 
 var _ toolscache.ReflectorStore = &store{}
@@ -55,15 +52,11 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	referenced := make(map[types.NamespacedName]bool, len(x.refs)) // false: not to be found in the list for certain
 	for name := range x.refs {
 		if s.namespace == metav1.NamespaceAll || s.namespace == name.Namespace {
-			referenced[name] = !s.streams || x.noted[name] <= s.from
+			referenced[name] = x.noted[name] <= s.from
 		}
 	}
 	x.mu.Unlock()
-	s.streams = false
 	for _, obj := range list {
-		if obj == someForeign {
-			continue
-		}
 		m, err := meta.Accessor(obj)
 		if err != nil {
 			return fmt.Errorf("unexpected object in the list of Secrets: %w", err)
@@ -91,72 +84,42 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// begin begins to read a list that comes object by object, at the start of a watch. The reflector gets none of the
-// foreign Secrets in it: it keeps whatever it gets until the list is complete. Of a hundred thousand that would be more
-// than the rest of the hub, and their names alone would be as much.
-func (s *store) begin(w watch.Interface) watch.Interface {
+// pageSize is how many Secrets a page of a list has. Each may have hundreds of KiB of annotations.
+const pageSize = 100
+
+// list reads a list page by page and returns the Secrets that are referenced. A reflector keeps a list until it is
+// complete, and the names alone of a hundred thousand foreign Secrets would be more than the rest of the hub.
+func (s *store) list(ctx context.Context, secrets metadata.ResourceInterface, o metav1.ListOptions) (
+	*metav1.PartialObjectMetadataList, error,
+) {
 	s.index.mu.Lock()
-	s.streams, s.from = true, s.index.notes
+	s.from = s.index.notes
 	s.index.mu.Unlock()
-	f := &familiar{Interface: w, index: s.index, events: make(chan watch.Event), stopped: make(chan struct{})}
-	go f.run()
-	return f
-}
-
-// whole begins to read a list with all Secrets, which comes at once.
-func (s *store) whole() { s.streams = false }
-
-// someForeign stands for foreign Secrets, of which one in so many is told: a reflector that hears of nothing takes the
-// watch for one that does not work.
-var someForeign = &metav1.PartialObjectMetadata{}
-
-const seldom = 1000
-
-// familiar is a watch that begins with a list, without the foreign Secrets of that list. What comes later is whole: the
-// reflector goes on from the last event that it got.
-type familiar struct {
-	watch.Interface
-	index   *Index
-	events  chan watch.Event
-	stop    sync.Once
-	stopped chan struct{}
-}
-
-func (f *familiar) ResultChan() <-chan watch.Event { return f.events }
-
-func (f *familiar) Stop() {
-	f.stop.Do(func() { close(f.stopped) })
-	f.Interface.Stop()
-}
-
-func (f *familiar) run() {
-	defer close(f.events)
-	listing, left := true, 0
-	for event := range f.Interface.ResultChan() {
-		listing = listing && event.Type == watch.Added // a bookmark ends the list
-		if listing && f.index.foreign(event.Object) {
-			if left++; left%seldom != 0 {
-				continue
-			}
-			event.Object = someForeign
+	result := &metav1.PartialObjectMetadataList{}
+	// Asked for a version, API servers may answer from their cache, which has no pages.
+	o.ResourceVersion, o.ResourceVersionMatch, o.Limit = "", "", pageSize
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		page, err := secrets.List(ctx, o)
+		if err == nil {
+			result.ListMeta = metav1.ListMeta{ResourceVersion: page.ResourceVersion}
 		}
-		select {
-		case f.events <- event:
-		case <-f.stopped:
-			return
+		return page, err //nolint:wrapcheck // the reflector needs to know its kind
+	})
+	pages.PageBufferSize = 1
+	err := pages.EachListItem(ctx, o, func(obj runtime.Object) error {
+		if secret, ok := obj.(*metav1.PartialObjectMetadata); ok && !s.index.foreign(secret) {
+			result.Items = append(result.Items, *secret)
 		}
-	}
+		return nil
+	})
+	return result, err //nolint:wrapcheck // likewise
 }
 
-// foreign tells of a Secret whether nobody refers to it.
-func (x *Index) foreign(secret runtime.Object) bool {
-	m, err := meta.Accessor(secret)
-	if err != nil {
-		return false // whoever gets it has an error to tell
-	}
+// foreign reports whether no ManagedResource refers to a Secret.
+func (x *Index) foreign(secret *metav1.PartialObjectMetadata) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.refs[types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}].none()
+	return x.refs[types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}].none()
 }
 
 // listed notes that one more watch has seen a list. The last one makes the index synced.

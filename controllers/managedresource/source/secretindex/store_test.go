@@ -1,15 +1,18 @@
 package secretindex
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
@@ -18,15 +21,35 @@ func named(name string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: "7"}}
 }
 
-// untilBookmark returns what a reflector gets of a list.
-func untilBookmark(w watch.Interface) (got []any) {
-	for event := range w.ResultChan() {
-		if event.Type == watch.Bookmark {
-			break
-		}
-		got = append(got, event.Object)
+// pages are the Secrets of a source, of which List returns pages of ten.
+type pages struct {
+	metadata.ResourceInterface
+	names   []string
+	between func(at int) // is called before the Secret with this index is read
+	limits  []int64
+}
+
+func (p *pages) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	const size = 10
+	p.limits = append(p.limits, o.Limit)
+	if o.ResourceVersion != "" {
+		return nil, errors.New("this answer would not come in pages")
 	}
-	return got
+	from := 0
+	if o.Continue != "" {
+		from, _ = strconv.Atoi(o.Continue)
+	}
+	page := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}}
+	for at := from; at < min(from+size, len(p.names)); at++ {
+		if p.between != nil {
+			p.between(at)
+		}
+		page.Items = append(page.Items, *named(p.names[at]))
+	}
+	if from+size < len(p.names) {
+		page.Continue = strconv.Itoa(from + size)
+	}
+	return page, nil
 }
 
 // The reflector keeps a list until it is complete. What nobody refers to is not kept, and a reference that comes
@@ -51,21 +74,14 @@ func TestListOfMostlyForeignSecrets(t *testing.T) {
 	}
 	s := &store{index: x}
 	list := func(between func(at int), names ...string) {
-		source := watch.NewFake()
-		w := s.begin(source)
-		defer w.Stop()
-		go func() {
-			for i, name := range names {
-				source.Add(named(name))
-				if between != nil {
-					between(i)
-				}
-			}
-			source.Action(watch.Bookmark, named(""))
-		}()
-		kept := untilBookmark(w)
-		g.Expect(len(kept)).To(BeNumerically("<=", 3), "of foreign ones, nothing is kept")
-		g.Expect(s.Replace(kept, "9")).To(Succeed())
+		source := &pages{names: names, between: between}
+		listed, err := s.list(t.Context(), source, metav1.ListOptions{ResourceVersion: "0"})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(listed.ResourceVersion).To(Equal("9"))
+		g.Expect(listed.Continue).To(BeEmpty())
+		g.Expect(len(listed.Items)).To(BeNumerically("<=", 3), "of foreign ones, nothing is kept")
+		g.Expect(source.limits).To(HaveEach(BeNumerically(">", 0)))
+		g.Expect(s.Replace(kept(listed), listed.ResourceVersion)).To(Succeed())
 	}
 	all := []string{"early"}
 	for i := range 100 {
@@ -94,8 +110,16 @@ func TestListOfMostlyForeignSecrets(t *testing.T) {
 	g.Expect(version("nowhere")).To(Equal(""))
 	g.Expect(version("foreign-11")).To(Equal("unknown"))
 
-	g.Expect(s.Replace(nil, "11")).To(Succeed()) // there are none any more, or it was not read object by object
+	list(nil) // there are none any more
 	g.Expect(version("early")).To(Equal(""))
+}
+
+// kept returns what a reflector makes of a list.
+func kept(list *metav1.PartialObjectMetadataList) (items []any) {
+	for i := range list.Items {
+		items = append(items, &list.Items[i])
+	}
+	return items
 }
 
 // Of a Secret that is referred to and read while a list is, nobody hears that it was deleted before the list was
@@ -113,89 +137,39 @@ func TestSecretThatGoesWhileAListIsReadIsReadAgain(t *testing.T) {
 		})
 	}
 	s := &store{index: x}
-	source := watch.NewFake()
-	defer s.begin(source).Stop()
-	refer(secret.Name)
-	x.Begin(secret).Found(Version{UID: "late", ResourceVersion: "8"})
-	told = nil
-	g.Expect(s.Replace(nil, "9")).To(Succeed())
+	read := func(between func()) {
+		source := &pages{names: []string{"foreign"}, between: func(int) { between() }}
+		listed, err := s.list(t.Context(), source, metav1.ListOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(s.Replace(kept(listed), "9")).To(Succeed())
+	}
+	read(func() {
+		refer(secret.Name)
+		x.Begin(secret).Found(Version{UID: "late", ResourceVersion: "8"})
+		told = nil
+	})
 	g.Expect(told).To(ConsistOf(mr))
 	_, known := x.Get(secret)
 	g.Expect(known).To(BeFalse())
 
-	// A list that has the foreign ones, too, says for certain that it is gone. One comes where a stream has failed.
-	s.begin(watch.NewFake()).Stop()
-	refer("later")
-	s.whole()
-	g.Expect(s.Replace(nil, "11")).To(Succeed())
-	version, known := x.Get(types.NamespacedName{Namespace: "ns", Name: "later"})
+	// The next list begins when the reference is known, so it says for certain that the Secret is gone.
+	read(func() {})
+	version, known := x.Get(secret)
 	g.Expect(known).To(BeTrue())
 	g.Expect(version.Exists()).To(BeFalse())
 }
 
-// A reflector that hears of nothing for long takes the watch for one that does not work.
-func TestSomeForeignSecretsAreTold(t *testing.T) {
-	g := NewWithT(t)
-	s := &store{index: New(nil, nil)}
-	source := watch.NewFakeWithChanSize(5*seldom, false)
-	w := s.begin(source)
-	for i := range 3*seldom + 1 {
-		source.Add(named(fmt.Sprint(i)))
-	}
-	source.Action(watch.Bookmark, named(""))
-	told := untilBookmark(w)
-	w.Stop()
-	g.Expect(told).To(HaveLen(3))
-	g.Expect(s.Replace(told, "9")).To(Succeed())
-}
-
-func TestForeignSecretsAreToldAfterTheList(t *testing.T) {
+// A list that fails leaves what is known.
+func TestListThatFailsIsNoList(t *testing.T) {
 	g := NewWithT(t)
 	x := New(nil, nil)
-	x.setRefs(&resourcesv1alpha1.ManagedResource{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mr"},
-		Spec:       resourcesv1alpha1.ManagedResourceSpec{SecretRefs: []corev1.LocalObjectReference{{Name: "own"}}},
-	})
-	source := watch.NewFake()
-	w := (&store{index: x}).begin(source)
-	go func() {
-		source.Add(named("foreign"))
-		source.Add(named("own"))
-		source.Action(watch.Bookmark, named(""))
-		source.Add(named("later"))
-		source.Delete(named("own"))
-	}()
-	var told []string
-	for range 4 {
-		event := <-w.ResultChan()
-		secret, err := meta.Accessor(event.Object)
-		g.Expect(err).NotTo(HaveOccurred())
-		told = append(told, fmt.Sprint(event.Type, " ", secret.GetName()))
-	}
-	g.Expect(told).To(Equal([]string{"ADDED own", "BOOKMARK ", "ADDED later", "DELETED own"}))
-	w.Stop()
-	g.Eventually(w.ResultChan()).Should(BeClosed())
-	w.Stop()
+	_, err := (&store{index: x}).list(t.Context(), failing{}, metav1.ListOptions{})
+	g.Expect(apierrors.IsResourceExpired(err)).To(BeTrue(), "the reflector knows what to do about it")
+	g.Expect(x.Synced()).To(BeFalse())
 }
 
-// The reflector stops a watch that it does not read any more.
-func TestWatchEndsWhileAnEventIsUnderWay(t *testing.T) {
-	g := NewWithT(t)
-	source := watch.NewFake()
-	w := (&store{index: New(nil, nil)}).begin(source)
-	source.Modify(named("foreign"))
-	w.Stop()
-	g.Eventually(func() bool {
-		select {
-		case _, open := <-w.ResultChan():
-			return !open
-		default:
-			return false
-		}
-	}).Should(BeTrue())
+type failing struct{ metadata.ResourceInterface }
 
-	source = watch.NewFake()
-	w = (&store{index: New(nil, nil)}).begin(source)
-	source.Stop() // as a server does
-	g.Eventually(w.ResultChan()).Should(BeClosed())
+func (failing) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	return nil, apierrors.NewResourceExpired("compacted")
 }
