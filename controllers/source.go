@@ -17,7 +17,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/canon"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/intern"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
 )
 
@@ -57,13 +57,13 @@ func registrations(classes []configv1alpha1.Class) cache.ByObject {
 	return options
 }
 
-// canonSize is how many different texts of ManagedResources are looked for in others. It is about what is different in
-// the inventories of 100 targets that have nothing in common.
-const canonSize = 100_000
+// internSize is how many different texts of ManagedResources are interned: about as many as there are in the inventories
+// of 100 targets that have nothing in common.
+const internSize = 100_000
 
-// trimManagedResources has ManagedResources hold in common what is the same in many: of a thousand targets, nearly all.
+// trimManagedResources interns the texts of ManagedResources: a thousand targets have nearly the same.
 func trimManagedResources(c clock.PassiveClock) toolscache.TransformFunc {
-	table := canon.New(canonSize, c)
+	table := intern.New(internSize, c)
 	return func(obj any) (any, error) {
 		if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
 			trimManagedResource(mr)

@@ -10,7 +10,7 @@
 //	source/secretindex  when the content of a ManagedResource changed
 //	source/sharing      who else lists an object
 //	source/barrier      a cache barrier: a term begins with what the last one wrote
-//	source/canon        equal texts of ManagedResources, interned
+//	source/intern       equal texts of ManagedResources, interned
 //	observe/tracker     watching what a ManagedResource owns
 //	observe/view        what the watches show of it
 //	observe/conditions  what is said of it in the conditions

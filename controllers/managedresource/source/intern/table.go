@@ -1,4 +1,4 @@
-package canon
+package intern
 
 import (
 	"hash/maphash"
@@ -10,13 +10,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// maxText is the length of the longest text that is looked for. Longer ones are seldom the same.
+// maxText is the length of the longest text that is interned. Longer ones are seldom equal.
 const maxText = 256
 
-// rest is how long what nobody asks for is kept at least, and twice as long at most.
-const rest = 5 * time.Minute
+// maxAge is the age of a generation at which the next one begins. What is not used is kept at least so long, and twice
+// as long at most.
+const maxAge = 5 * time.Minute
 
-// Table finds copies. It is safe for concurrent use.
+// Table interns texts and maps. It is safe for concurrent use.
 type Table struct {
 	texts generations[string, string]
 	maps  generations[uint64, map[string]string]
@@ -31,7 +32,7 @@ func New(size int, c clock.PassiveClock) *Table {
 	return t
 }
 
-// Text returns a text equal to the one given, which is the same one for all who ask.
+// Text returns the one copy of a text.
 func (t *Table) Text(s string) string {
 	if s == "" || len(s) > maxText {
 		return s
@@ -42,8 +43,7 @@ func (t *Table) Text(s string) string {
 	})
 }
 
-// Map returns a map equal to the one given, which is the same one for all who ask. It must not be changed, nor the one
-// given.
+// Map returns the one copy of a map. Neither it nor the one given must be changed afterwards.
 func (t *Table) Map(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return m
@@ -62,7 +62,7 @@ func (t *Table) Map(m map[string]string) map[string]string {
 		})
 }
 
-// generations is a map that forgets what was not asked for lately.
+// generations is a map that drops what was not used lately.
 type generations[K comparable, V any] struct {
 	half  int
 	clock clock.PassiveClock
@@ -72,8 +72,8 @@ type generations[K comparable, V any] struct {
 	began      time.Time // of the young ones
 }
 
-// get returns what is known of a key if it fits, else what make makes.
-func (g *generations[K, V]) get(key K, fits func(V) bool, make_ func() (K, V)) V {
+// get returns the value of a key if there is one that fits, else it adds the one that create returns.
+func (g *generations[K, V]) get(key K, fits func(V) bool, create func() (K, V)) V {
 	g.mu.Lock()
 	known, ok := g.young[key]
 	if !ok {
@@ -85,17 +85,16 @@ func (g *generations[K, V]) get(key K, fits func(V) bool, make_ func() (K, V)) V
 	if ok && fits(known) {
 		return known
 	}
-	key, known = make_()
+	key, known = create()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.add(key, known)
 	return known
 }
 
-// add has a generation begin, and the one before the last forgotten, if the young one is full or old. Who asks for what
-// is known does not get here: without anything new nothing grows.
+// add adds a value to the young generation, and begins a new one if that is full or old.
 func (g *generations[K, V]) add(key K, value V) {
-	if g.young == nil || len(g.young) >= g.half || g.clock.Since(g.began) >= rest {
+	if g.young == nil || len(g.young) >= g.half || g.clock.Since(g.began) >= maxAge {
 		g.young, g.old, g.began = map[K]V{}, g.young, g.clock.Now()
 	}
 	g.young[key] = value

@@ -1,13 +1,13 @@
-package canon
+package intern
 
 import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// ManagedResource has a ManagedResource that nobody else has yet hold what others hold, too, and cuts its lists to
-// their length. Its maps must not be changed from then on; a deep copy has maps of its own.
+// ManagedResource interns the texts and maps of a ManagedResource that is not shared yet, and cuts its lists to their
+// length. Its maps must not be changed from then on; a deep copy has maps of its own.
 //
-// The texts that differ between any two of them, such as UIDs, are left as they are.
+// Texts that differ between any two ManagedResources, such as UIDs, are left as they are.
 func (t *Table) ManagedResource(mr *resourcesv1alpha1.ManagedResource) {
 	mr.Kind, mr.APIVersion = t.Text(mr.Kind), t.Text(mr.APIVersion)
 	mr.Namespace, mr.Name = t.Text(mr.Namespace), t.Text(mr.Name)

@@ -1,4 +1,4 @@
-package canon_test
+package intern_test
 
 import (
 	"fmt"
@@ -16,14 +16,14 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/canon"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/intern"
 )
 
 func at(s string) *byte { return unsafe.StringData(s) }
 
 func TestEqualTextsAreOne(t *testing.T) {
 	g := NewWithT(t)
-	table := canon.New(100, clock.RealClock{})
+	table := intern.New(100, clock.RealClock{})
 	large := strings.Repeat("x", 10_000) + "name"
 	first := table.Text(large[10_000:])
 	second := table.Text(string([]byte("name")))
@@ -36,7 +36,7 @@ func TestEqualTextsAreOne(t *testing.T) {
 
 func TestEqualMapsAreOne(t *testing.T) {
 	g := NewWithT(t)
-	table := canon.New(100, clock.RealClock{})
+	table := intern.New(100, clock.RealClock{})
 	letters := func() map[string]string { return map[string]string{"a": "1", "b": "2"} }
 	first := table.Map(letters())
 	second := table.Map(letters())
@@ -48,10 +48,10 @@ func TestEqualMapsAreOne(t *testing.T) {
 	g.Expect(table.Map(map[string]string{})).To(BeEmpty())
 }
 
-// What is asked for stays one, however much else comes. What is not is forgotten.
+// What is used stays interned, however much else comes. What is not is dropped.
 func TestTableIsBounded(t *testing.T) {
 	g := NewWithT(t)
-	table := canon.New(100, clock.RealClock{})
+	table := intern.New(100, clock.RealClock{})
 	first, rare := table.Text("often"), table.Text("rare")
 	heap := func() int64 {
 		var stats runtime.MemStats
@@ -70,11 +70,11 @@ func TestTableIsBounded(t *testing.T) {
 	runtime.KeepAlive(table)
 }
 
-// Targets that are gone are not to fill it.
-func TestWhatNobodyAsksForIsForgotten(t *testing.T) {
+// Texts of targets that are gone must not fill the table.
+func TestUnusedTextsAreDropped(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	table := canon.New(100, clock)
+	table := intern.New(100, clock)
 	often, rare := at(table.Text("often")), at(table.Text("rare"))
 	for i := range 10 {
 		clock.SetTime(clock.Now().Add(3 * time.Minute))
@@ -85,7 +85,7 @@ func TestWhatNobodyAsksForIsForgotten(t *testing.T) {
 }
 
 func TestTableIsSharedByGoroutines(t *testing.T) {
-	table := canon.New(10, clock.RealClock{})
+	table := intern.New(10, clock.RealClock{})
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -120,7 +120,7 @@ func full() *resourcesv1alpha1.ManagedResource {
 
 func TestManagedResourceSaysTheSame(t *testing.T) {
 	g := NewWithT(t)
-	table := canon.New(1000, clock.RealClock{})
+	table := intern.New(1000, clock.RealClock{})
 	for range 2 {
 		mr := full()
 		table.ManagedResource(mr)
@@ -137,7 +137,7 @@ func TestManagedResourceSaysTheSame(t *testing.T) {
 // A copy may be changed by whoever asked for it.
 func TestCopiesShareNoMaps(t *testing.T) {
 	g := NewWithT(t)
-	table := canon.New(1000, clock.RealClock{})
+	table := intern.New(1000, clock.RealClock{})
 	one, two := full(), full()
 	table.ManagedResource(one)
 	table.ManagedResource(two)
@@ -150,7 +150,7 @@ func TestCopiesShareNoMaps(t *testing.T) {
 // BenchmarkManagedResource shows what one more target's inventory entry takes whose like is known.
 func BenchmarkManagedResource(b *testing.B) {
 	const n = 10_000
-	table := canon.New(1000, clock.RealClock{})
+	table := intern.New(1000, clock.RealClock{})
 	table.ManagedResource(full())
 	heap := func() float64 {
 		var stats runtime.MemStats
