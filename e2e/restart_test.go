@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
@@ -78,16 +79,18 @@ func fleet(t *testing.T) (inEast, inWest *space) {
 	return inEast, inWest
 }
 
-// eventuallySettled waits until the status of a target agrees with its ManagedResources, so that nothing is left to
-// write.
+// eventuallySettled waits until the status of a target agrees with its ManagedResources, and its label with its
+// conditions, so that nothing is left to write.
 func (s *space) eventuallySettled(name string, managedResources int32) {
 	s.t.Helper()
 	s.Eventually(func() string {
-		status := s.target(name).Status
-		if counts := status.ManagedResources; counts != nil && counts.Total == managedResources && counts.Ready == managedResources {
+		target := s.target(name)
+		counts, label := target.Status.ManagedResources, target.Labels[hubv1alpha1.StatusLabel]
+		if counts != nil && counts.Total == managedResources && counts.Ready == managedResources &&
+			label == hubv1alpha1.StatusHealthy {
 			return ""
 		}
-		return fmt.Sprintf("%+v", status.ManagedResources)
+		return fmt.Sprintf("%+v, labelled %q", counts, label)
 	}).Should(BeEmpty())
 }
 
