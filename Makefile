@@ -84,20 +84,29 @@ fmt: ## Format the code and sort its imports
 
 ##@ Check
 
+# Packages that test whole hubs, or the tools of this repository. They are tested without the race detector, which makes
+# them three times slower: the packages of the hub are tested with it, and "make test-long" tests all with it.
+PLAIN := /trellis/(charts|e2e|hack)(/|$$)
+
+# Most tests wait most of the time, for control planes that share the processors: so there are more than processors.
+PACKAGES_AT_ONCE ?= 4
+
 .PHONY: test
-test: kube ## Run all tests on real API servers, all but the measurements with race detector. ARGS="-run X -v" is passed on
+test: kube ## Run all tests on real API servers, those of the hub's packages with the race detector. ARGS="-run X -v" is passed on
 	$(GO) -C hack/kube test ./...
 	$(GO) test -run TestStacksOfWatches ./clustercache # the race detector makes stacks larger
 	# Runs share most of a ManagedResource with the informers: who changes that is found out.
-	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -timeout $(TEST_TIMEOUT) $(ARGS) ./...
-	# What is measured are hubs in processes of their own. The race detector would only slow down what plays their targets.
-	$(GO) -C hack/perf test -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./...
+	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -p $(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(ARGS) \
+		$$($(GO) list ./... | grep -Ev '$(PLAIN)')
+	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -p $(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(ARGS) \
+		$$($(GO) list ./... | grep -E '$(PLAIN)')
+	$(GO) -C hack/perf test -short $(ARGS) ./...
 
 .PHONY: test-long
-test-long: kube ## Run the tests of sizes that take minutes, and the others of their packages: before a release
-	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -tags long -p 1 -timeout 60m $(ARGS) \
-		$$($(GO) list -tags long -f '{{.ImportPath}} {{.TestGoFiles}} {{.XTestGoFiles}}' ./... | \
-			awk '/_long_test.go/ {print $$1}')
+test-long: kube ## Run all tests with the race detector, those of sizes that take minutes, and all trials quickly: before a release
+	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -tags long -p 2 -timeout 60m $(ARGS) ./...
+	# What is measured are hubs in processes of their own. The race detector would only slow down what plays their targets.
+	$(GO) -C hack/perf test -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./...
 
 .PHONY: unit
 unit: ## Run only the tests that need no control plane
@@ -106,15 +115,15 @@ unit: ## Run only the tests that need no control plane
 
 .PHONY: e2e
 e2e: kube ## Run only the end-to-end tests
-	$(GO) test -race -timeout $(TEST_TIMEOUT) -v $(ARGS) ./e2e/...
+	$(GO) test -timeout $(TEST_TIMEOUT) -v $(ARGS) ./e2e/...
 
 .PHONY: e2e-grm
 e2e-grm: kube grm ## Run the hub and a real Gardener resource manager on the same ManagedResources, in turns and at once
-	TRELLIS_E2E_GRM=$(abspath $(GRM)) $(GO) test -race -timeout $(TEST_TIMEOUT) -v -tags grm -run TestGRM $(ARGS) ./e2e
+	TRELLIS_E2E_GRM=$(abspath $(GRM)) $(GO) test -timeout $(TEST_TIMEOUT) -v -tags grm -run TestGRM $(ARGS) ./e2e
 
 .PHONY: e2e-chart
 e2e-chart: kube ## Render the chart, install, upgrade and uninstall it with Helm on a real control plane, with a hub at work
-	$(GO) test -race -count=1 -timeout $(TEST_TIMEOUT) -v $(ARGS) ./charts/... ./e2e/chart
+	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -v $(ARGS) ./charts/... ./e2e/chart
 
 .PHONY: test-monitoring
 test-monitoring: ## Hold the dashboards, rules and inhibition of the chart against the code of Prometheus and Alertmanager

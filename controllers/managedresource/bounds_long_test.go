@@ -64,3 +64,25 @@ func TestBundlesOfSlowTargetsStayWithinTheirBudget(t *testing.T) {
 		return tried
 	}).WithTimeout(4*time.Minute).Should(BeNumerically(">=", n/2), "runs that were put off are tried again")
 }
+
+// Reading stops where the Secrets of one ManagedResource hold more than the hub accepts.
+func TestTooManyBytesChangeNothing(t *testing.T) {
+	t.Parallel()
+	p := registered(t)
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
+	p.mr("mr", "content")
+	p.awaitReady("mr")
+	names := []string{"content"}
+	for i := range 36 {
+		name := fmt.Sprint("large-", i)
+		p.secret(name, manifests, []byte("# "+strings.Repeat("x", 1_000_000)))
+		names = append(names, name)
+	}
+	p.refer("mr", names)
+	mr := p.await("mr", has(applied, no, resourcesv1alpha1.ReasonContentTooLarge, "hold more than 32 MiB", "split"))
+	p.Expect(mr.Status.Resources).To(ConsistOf(HaveField("Name", "one")))
+	p.fence()
+	p.awaitValue("one", "1")
+	p.refer("mr", names[:2])
+	p.awaitReady("mr")
+}

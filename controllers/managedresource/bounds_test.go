@@ -146,28 +146,6 @@ func TestTooManyReferencesChangeNothing(t *testing.T) {
 	p.Expect(read(p, p.configMap("one")).UID).To(Equal(uid))
 }
 
-// Reading stops where the Secrets of one ManagedResource hold more than the hub accepts.
-func TestTooManyBytesChangeNothing(t *testing.T) {
-	t.Parallel()
-	p := registered(t)
-	p.content("content", testbed.ConfigMap(p.ns, "one", "1"))
-	p.mr("mr", "content")
-	p.awaitReady("mr")
-	names := []string{"content"}
-	for i := range 36 {
-		name := fmt.Sprint("large-", i)
-		p.secret(name, manifests, []byte("# "+strings.Repeat("x", 1_000_000)))
-		names = append(names, name)
-	}
-	p.refer("mr", names)
-	mr := p.await("mr", has(applied, no, resourcesv1alpha1.ReasonContentTooLarge, "hold more than 32 MiB", "split"))
-	p.Expect(mr.Status.Resources).To(ConsistOf(HaveField("Name", "one")))
-	p.fence()
-	p.awaitValue("one", "1")
-	p.refer("mr", names[:2])
-	p.awaitReady("mr")
-}
-
 // Labels that are injected into each object count with the inventory, which is written before anything else.
 func TestTooManyInjectedLabelsChangeNothing(t *testing.T) {
 	t.Parallel()
